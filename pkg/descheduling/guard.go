@@ -70,6 +70,8 @@ func (g *Guard) filter(pod *Pod) Refusal {
 		return Terminating
 	case pod.TooLarge():
 		return TooLarge // its replacement would be, too, and would not be placed
+	case pod.Node != nil && pod.Node.Closed():
+		return NodeTooLarge // what a rule finds wrong there may be what was cut
 	case pod.Forced:
 		return ""
 	case pod.Reluctant && g.MandatoryNoEviction:

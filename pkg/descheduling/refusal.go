@@ -8,6 +8,7 @@ type Refusal string
 const (
 	Terminating          Refusal = "terminating"
 	TooLarge             Refusal = "too large for the log"
+	NodeTooLarge         Refusal = "its node is too large for the log"
 	NoEviction           Refusal = "annotated against eviction"
 	Mirror               Refusal = "mirror pod"
 	Static               Refusal = "static pod"

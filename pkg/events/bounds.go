@@ -16,6 +16,10 @@ const (
 	maxReason  = 1 << 10
 	// maxEvidence is the most bytes of the evidence. A larger one loses its basis, and is left out if that is not enough.
 	maxEvidence = 256 << 10
+	// maxWord is the most bytes of a text that names something, such as an owner: the API server bounds no UID of an
+	// owner and no name of a scheduler. maxWords is what a list of them has together.
+	maxWord  = 1 << 10
+	maxWords = 16 << 10
 )
 
 const (
@@ -50,6 +54,22 @@ func Kept(message string) (kept string, cut bool) {
 // ShortReasons returns reasons as a record has them.
 func ShortReasons(reasons map[string]int32) map[string]int32 {
 	return decodeReasons(encodeReasons(reasons))
+}
+
+// word is a text that names something, as a record has it.
+func word(text string) string { return shorten(valid(text), maxWord) }
+
+// words are those of a list that a record has room for, the first ones.
+func words(list []string) []string {
+	list = list[:within(list, maxWords)]
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]string, len(list))
+	for i, text := range list {
+		out[i] = word(text)
+	}
+	return out
 }
 
 // within returns how many of the texts, in their order, have room together.

@@ -14,29 +14,29 @@ import (
 )
 
 // EncodeDecision returns the message that carries d. Equal decisions give equal bytes. Text
-// that is not valid UTF-8 has its broken bytes replaced by U+FFFD. Message, Reasons and Evidence are cut to
+// that is not valid UTF-8 has its broken bytes replaced by U+FFFD. Texts, lists and Evidence are cut to
 // bounds (see MaxText); what is cut says how much is left out.
 func EncodeDecision(d Decision) Message {
 	payload := &eventspb.Decision{
-		SchedulerName:      valid(d.SchedulerName),
-		Actor:              valid(d.Actor),
+		SchedulerName:      word(d.SchedulerName),
+		Actor:              word(d.Actor),
 		Attempt:            d.Attempt,
-		Token:              valid(d.Token),
+		Token:              word(d.Token),
 		FactSequence:       d.FactSequence,
 		LedgerRevision:     d.LedgerRevision,
 		PodResourceVersion: d.PodResourceVersion,
-		NodeUid:            valid(d.NodeUID),
-		NodeName:           valid(d.NodeName),
+		NodeUid:            word(d.NodeUID),
+		NodeName:           word(d.NodeName),
 		Message:            shorten(valid(d.Message), MaxText),
-		Plugins:            validAll(d.Plugins),
+		Plugins:            words(d.Plugins),
 		Reasons:            encodeReasons(d.Reasons),
 		NodesTotal:         d.NodesTotal,
 		NodesFeasible:      d.NodesFeasible,
 		Seed:               d.Seed,
-		Strategy:           valid(d.Strategy),
+		Strategy:           word(d.Strategy),
 		GracePeriodSeconds: d.GracePeriodSeconds,
-		Owner:              valid(d.Owner),
-		Landing:            valid(d.Landing),
+		Owner:              word(d.Owner),
+		Landing:            word(d.Landing),
 		FactEpoch:          d.FactEpoch,
 		Evidence:           encodeEvidence(d.Evidence),
 		RetryAfterMillis:   d.RetryAfter.Milliseconds(),
@@ -46,7 +46,7 @@ func EncodeDecision(d Decision) Message {
 	}
 	return Message{
 		Subject: subjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
-		Header:  newHeader(string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, d.TraceParent).fields,
+		Header:  newHeader(string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, word(d.TraceParent)).fields,
 		Data:    marshal(payload),
 	}
 }

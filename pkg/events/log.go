@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -64,6 +65,26 @@ func (m Message) Size() int {
 		size += len(field.Key) + len(field.Value) + separators
 	}
 	return size
+}
+
+// Batches divides messages, in their order, into what one Append should carry: at most MaxBatch of them, and BatchBytes
+// of data unless one alone has more.
+func Batches(msgs []Message) iter.Seq[[]Message] {
+	return func(yield func([]Message) bool) {
+		from, size := 0, 0
+		for i := range msgs {
+			if i > from && (i-from == MaxBatch || size+len(msgs[i].Data) > BatchBytes) {
+				if !yield(msgs[from:i:i]) {
+					return
+				}
+				from, size = i, 0
+			}
+			size += len(msgs[i].Data)
+		}
+		if from < len(msgs) {
+			yield(msgs[from:])
+		}
+	}
 }
 
 // Record is one log entry as read.

@@ -3,8 +3,6 @@ package placement
 import (
 	"math"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -15,7 +13,7 @@ func (t *ownTerm) speaksOf(k *state.Kind) bool {
 			return false
 		}
 	}
-	return t.Selector.Matches(labels.Set(k.Labels))
+	return t.selects(t.Selector, k.Labels)
 }
 
 // speakOf is matchesAll for pods of a kind.

@@ -72,7 +72,7 @@ func (b *Budgets) covering(p *state.Pod) []int {
 	}
 	var list []int
 	for _, i := range b.byNamespace[p.Namespace] {
-		if b.all[i].selector.Matches(labels.Set(p.Template.Labels)) {
+		if state.MayMatch(b.all[i].selector, p.Template.Labels) {
 			list = append(list, i)
 		}
 	}

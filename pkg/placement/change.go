@@ -175,7 +175,7 @@ func nodeUpdate(before, after *state.Node) Action {
 	set(!before.Allocatable.Equal(after.Allocatable), UpdateNodeAllocatable)
 	set(!maps.Equal(old.Labels, now.Labels), UpdateNodeLabel)
 	set(!equality.Semantic.DeepEqual(old.Spec.Taints, now.Spec.Taints), UpdateNodeTaint)
-	set(old.Spec.Unschedulable && !now.Spec.Unschedulable, UpdateNodeTaint)
+	set(old.Spec.Unschedulable && !now.Spec.Unschedulable || before.Closed() && !after.Closed(), UpdateNodeTaint)
 	set(!reflect.DeepEqual(conditions(old), conditions(now)), UpdateNodeCondition)
 	set(!maps.Equal(old.Annotations, now.Annotations), UpdateNodeAnnotation)
 	set(!slices.Equal(old.Status.DeclaredFeatures, now.Status.DeclaredFeatures), UpdateNodeDeclaredFeature)

@@ -132,7 +132,7 @@ func (b *blockers) overSkew(f *spreadFilter, c *collector) bool {
 		if !ok {
 			return false
 		}
-		over := s.pods[value] + s.self - s.fewest - rule.maxSkew
+		over := s.over(rule, value)
 		if over <= 0 {
 			continue
 		}

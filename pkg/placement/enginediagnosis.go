@@ -165,11 +165,13 @@ func appendParty(b []byte, pod *state.Pod, objects Objects) []byte {
 	if pod.Terms == nil {
 		return b
 	}
-	for _, list := range [][]state.AffinityTerm{
-		pod.Terms.RequiredAffinity, pod.Terms.RequiredAntiAffinity,
-		pod.Terms.PreferredAffinity, pod.Terms.PreferredAntiAffinity,
+	for _, list := range [][]ownTerm{
+		party.resolve(pod.Terms.RequiredAffinity, state.MustMatch),
+		party.resolve(pod.Terms.RequiredAntiAffinity, state.MayMatch),
+		party.resolve(pod.Terms.PreferredAffinity, state.MustMatch),
+		party.resolve(pod.Terms.PreferredAntiAffinity, state.MayMatch),
 	} {
-		for _, t := range party.resolve(list) {
+		for _, t := range list {
 			b = appendSorted(b, slices.Collect(maps.Keys(t.namespaces)), func(string) string { return "" })
 		}
 	}

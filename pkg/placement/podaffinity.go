@@ -64,13 +64,14 @@ func (p podAffinity) Compile(pod *state.Pod, objects Objects) (Compiled, error) 
 	party := newParty(pod, objects)
 	c := Compiled{Filter: &podAffinityFilter{
 		party:        party,
-		affinity:     party.resolve(own.RequiredAffinity),
-		antiAffinity: party.resolve(own.RequiredAntiAffinity),
+		affinity:     party.resolve(own.RequiredAffinity, state.MustMatch),
+		antiAffinity: party.resolve(own.RequiredAntiAffinity, state.MayMatch),
 	}}
 	if prefers := len(own.PreferredAffinity) + len(own.PreferredAntiAffinity); prefers > 0 || !p.ignoreExisting {
 		c.Scorer = &podAffinityScorer{
 			party: party, hardWeight: int64(p.hardWeight),
-			attracted: party.resolve(own.PreferredAffinity), repelled: party.resolve(own.PreferredAntiAffinity),
+			attracted: party.resolve(own.PreferredAffinity, state.MustMatch),
+			repelled:  party.resolve(own.PreferredAntiAffinity, state.MayMatch),
 		}
 	}
 	return c, nil
@@ -108,12 +109,16 @@ func (p *party) matchedBy(t *state.AffinityTerm) bool {
 // the pod's namespace, of which nothing is known.
 func (p *party) mayBeMatchedBy(t *state.AffinityTerm) bool {
 	_, selects := t.NamespaceSelector.Requirements()
-	return selects && !p.known && t.Selector.Matches(labels.Set(p.pod.Template.Labels))
+	return selects && !p.known && state.MayMatch(t.Selector, p.pod.Template.Labels)
 }
+
+// selecting is how a selector is asked about labels that may have been cut: state.MayMatch or state.MustMatch.
+type selecting func(s labels.Selector, set map[string]string) bool
 
 // ownTerm is a term of the pod with its namespaces looked up.
 type ownTerm struct {
 	*state.AffinityTerm
+	selects selecting
 	// everywhere: all namespaces match, known or not; otherwise those in namespaces.
 	everywhere bool
 	namespaces map[string]struct{}
@@ -123,19 +128,19 @@ type ownTerm struct {
 // selector afterwards, against no labels at all, so that one by NotIn or DoesNotExist means
 // every namespace there: interpodaffinity/plugin.go mergeAffinityTermNamespacesIfNotEmpty
 // resets a copy.)
-func (p *party) resolve(terms []state.AffinityTerm) []ownTerm {
+func (p *party) resolve(terms []state.AffinityTerm, selects selecting) []ownTerm {
 	list := make([]ownTerm, len(terms))
 	for i := range terms {
-		t := ownTerm{AffinityTerm: &terms[i], everywhere: terms[i].NamespaceSelector.Empty()}
+		t := ownTerm{AffinityTerm: &terms[i], selects: selects, everywhere: terms[i].NamespaceSelector.Empty()}
 		if !t.everywhere {
-			t.namespaces = namespacesOf(t.AffinityTerm, p.objects)
+			t.namespaces = namespacesOf(&t, p.objects)
 		}
 		list[i] = t
 	}
 	return list
 }
 
-func namespacesOf(t *state.AffinityTerm, objects Objects) map[string]struct{} {
+func namespacesOf(t *ownTerm, objects Objects) map[string]struct{} {
 	set := make(map[string]struct{}, len(t.Namespaces))
 	for _, name := range t.Namespaces {
 		set[name] = struct{}{}
@@ -144,7 +149,7 @@ func namespacesOf(t *state.AffinityTerm, objects Objects) map[string]struct{} {
 		return set
 	}
 	for o := range objects.Objects(events.KindNamespace) {
-		if t.NamespaceSelector.Matches(labels.Set(o.API.GetLabels())) {
+		if t.selects(t.NamespaceSelector, o.API.GetLabels()) {
 			set[o.Name] = struct{}{}
 		}
 	}
@@ -159,7 +164,7 @@ func (t *ownTerm) matches(other *state.Pod) bool {
 			return false
 		}
 	}
-	return other.Selectable() && t.Selector.Matches(labels.Set(other.Template.Labels))
+	return other.Selectable() && t.selects(t.Selector, other.Template.Labels)
 }
 
 // matchesAll tells whether all of some terms speak of another pod; no terms, no match.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -52,8 +51,8 @@ func newAffinityHint(pod *state.Pod, objects Objects) affinityHint {
 	if h.own == nil {
 		h.own = &state.PodTerms{}
 	}
-	resolve := func(terms []state.AffinityTerm) []ownTerm {
-		list := h.resolve(terms)
+	resolve := func(terms []state.AffinityTerm, selects selecting) []ownTerm {
+		list := h.resolve(terms, selects)
 		for i := range list {
 			if _, selects := list[i].NamespaceSelector.Requirements(); selects && objects == nil {
 				list[i].everywhere = true
@@ -61,7 +60,8 @@ func newAffinityHint(pod *state.Pod, objects Objects) affinityHint {
 		}
 		return list
 	}
-	h.affinity, h.antiAffinity = resolve(h.own.RequiredAffinity), resolve(h.own.RequiredAntiAffinity)
+	h.affinity = resolve(h.own.RequiredAffinity, state.MustMatch)
+	h.antiAffinity = resolve(h.own.RequiredAntiAffinity, state.MayMatch)
 	return h
 }
 
@@ -166,15 +166,16 @@ func (h *affinityHint) namespaceMoved(c Change) bool {
 	if c.NewObject.Name == h.pod.Namespace {
 		return true
 	}
-	var before labels.Set
+	var before map[string]string
 	if c.OldObject != nil {
 		before = c.OldObject.API.GetLabels()
 	}
-	after := labels.Set(c.NewObject.API.GetLabels())
-	otherwise := func(t state.AffinityTerm) bool {
-		is := t.NamespaceSelector.Matches(after)
-		return is != (c.OldObject != nil && t.NamespaceSelector.Matches(before))
+	after := c.NewObject.API.GetLabels()
+	otherwise := func(selects selecting) func(state.AffinityTerm) bool {
+		return func(t state.AffinityTerm) bool {
+			return selects(t.NamespaceSelector, after) != (c.OldObject != nil && selects(t.NamespaceSelector, before))
+		}
 	}
-	return slices.ContainsFunc(h.own.RequiredAffinity, otherwise) ||
-		slices.ContainsFunc(h.own.RequiredAntiAffinity, otherwise)
+	return slices.ContainsFunc(h.own.RequiredAffinity, otherwise(state.MustMatch)) ||
+		slices.ContainsFunc(h.own.RequiredAntiAffinity, otherwise(state.MayMatch))
 }

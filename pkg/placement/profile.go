@@ -265,6 +265,9 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	if p.hash, err = hashOf(cfg); err != nil {
 		return nil, err
 	}
+	if _, ok := p.byName[NodeUnschedulable]; !ok {
+		p.add(rule{plugin: nodeUnschedulable{closedOnly: true}, weight: 1, points: Filtering})
+	}
 	if _, ok := p.byName[GangScheduling]; !ok {
 		p.add(rule{plugin: unsupported{name: GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
 	}

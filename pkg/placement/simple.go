@@ -68,30 +68,35 @@ func (schedulingGates) Hint(pod *state.Pod, c Change) bool { return c.isOf(pod) 
 // isOf tells whether the change is an update of this very pod.
 func (c Change) isOf(pod *state.Pod) bool { return c.NewPod != nil && c.NewPod.UID == pod.UID }
 
-// nodeUnschedulable rejects cordoned nodes. Source: plugins/nodeunschedulable.
-type nodeUnschedulable struct{}
+// nodeUnschedulable rejects cordoned nodes, from pods that do not tolerate that. Source: plugins/nodeunschedulable. It
+// rejects closed nodes (see state.Reduce) from every pod, also in a profile that does not have the plugin.
+type nodeUnschedulable struct{ closedOnly bool }
 
-type unschedulableFilter struct {
-	reason
-}
+// unschedulableFilter rejects closed nodes, and, unless tolerated, cordoned ones.
+type unschedulableFilter struct{ tolerated bool }
 
 // Name implements Plugin.
 func (nodeUnschedulable) Name() string { return NodeUnschedulable }
 
 // Compile implements Plugin.
-func (nodeUnschedulable) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
-	if toleratesUnschedulable(pod) {
-		return Compiled{}, nil
-	}
-	return Compiled{Filter: unschedulableFilter{"node(s) were unschedulable"}}, nil
+func (p nodeUnschedulable) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
+	return Compiled{Filter: unschedulableFilter{tolerated: p.closedOnly || toleratesUnschedulable(pod)}}, nil
 }
 
 // Check implements Filter.
-func (unschedulableFilter) Check(n *state.NodeInfo) Code {
-	if n.Node.Object.Spec.Unschedulable {
+func (f unschedulableFilter) Check(n *state.NodeInfo) Code {
+	if n.Node.Object.Spec.Unschedulable && (!f.tolerated || n.Node.Closed()) {
 		return UnschedulableAndUnresolvable
 	}
 	return Success
+}
+
+// Explain implements Filter.
+func (unschedulableFilter) Explain(n *state.NodeInfo) []string {
+	if n.Node.Closed() {
+		return []string{"node(s) were too large for the log"}
+	}
+	return []string{"node(s) were unschedulable"}
 }
 
 // Events implements Plugin.
@@ -103,6 +108,9 @@ func (nodeUnschedulable) Events() []Event {
 func (nodeUnschedulable) Hint(pod *state.Pod, c Change) bool {
 	if c.Kind == events.KindPod {
 		return c.isOf(pod) && toleratesUnschedulable(c.NewPod)
+	}
+	if c.OldNode != nil && c.OldNode.Closed() {
+		return !c.NewNode.Closed()
 	}
 	was := c.OldNode == nil || c.OldNode.Object.Spec.Unschedulable
 	return was && !c.NewNode.Object.Spec.Unschedulable

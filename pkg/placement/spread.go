@@ -214,9 +214,15 @@ func (s *spread) count(c *spreadConstraint, n *state.NodeInfo) int {
 	return count
 }
 
-// counts tells whether a constraint is about a pod: of the pod's namespace, selected and
+// counts tells whether a constraint may be about a pod: of the pod's namespace, selected and
 // not on its way out. An empty selector counts none, though it selects all.
 func (s *spread) counts(c *spreadConstraint, p *state.Pod) bool {
 	return p.Namespace == s.pod.Namespace && !p.Deleting && p.Selectable() && !c.selector.Empty() &&
-		c.selector.Matches(labels.Set(p.Template.Labels))
+		state.MayMatch(c.selector, p.Template.Labels)
+}
+
+// unsure tells whether a pod counts only perhaps, because labels of it have been cut: where it stands it counts, and
+// for the fewest that a domain has it does not.
+func (s *spread) unsure(c *spreadConstraint, p *state.Pod) bool {
+	return p.Selectable() && !state.MustMatch(c.selector, p.Template.Labels) && s.counts(c, p)
 }

@@ -26,6 +26,8 @@ type spreadSurvey struct {
 	fewest int
 	// self is 1 when the pod itself will count.
 	self int
+	// unsure is how many pods, in all domains together, count only perhaps.
+	unsure int
 	// domains is how many domains have so many pods; made with the first recount.
 	domains map[int]int
 }
@@ -37,6 +39,7 @@ func (f *spreadFilter) Survey(all []*state.NodeInfo) Filter {
 		surveyed.surveys[i].pods = map[string]int{}
 	}
 	for _, n := range all {
+		surveyed.countUnsure(n)
 		nodeLabels := n.Node.Object.Labels
 		if !hasKeys(nodeLabels, f.constraints) {
 			continue
@@ -53,6 +56,25 @@ func (f *spreadFilter) Survey(all []*state.NodeInfo) Filter {
 	return surveyed
 }
 
+// countUnsure counts the pods of a node that count only perhaps.
+func (f *spreadFilter) countUnsure(n *state.NodeInfo) {
+	for p := range n.Pods() {
+		for i := range f.constraints {
+			if f.unsure(&f.constraints[i], p) {
+				f.surveys[i].unsure++
+			}
+		}
+	}
+}
+
+// leastOf is what a domain has at least that is known to have so many, if some of them count only perhaps.
+func leastOf(fewest, unsure int64) int64 { return max(0, fewest-unsure) }
+
+// over is by how many pods a domain would be over what skew allows if the pod came.
+func (s *spreadSurvey) over(c *spreadConstraint, domain string) int {
+	return s.pods[domain] + s.self - int(leastOf(int64(s.fewest), int64(s.unsure))) - c.maxSkew
+}
+
 func (s *spreadSurvey) conclude(c *spreadConstraint, podLabels map[string]string) {
 	if len(s.pods) >= c.minDomains {
 		s.fewest = math.MaxInt32
@@ -67,6 +89,11 @@ func (s *spreadSurvey) conclude(c *spreadConstraint, podLabels map[string]string
 
 // recount implements counter.
 func (f *spreadFilter) recount(n *state.Node, pod *state.Pod, by int) {
+	for i := range f.constraints {
+		if f.unsure(&f.constraints[i], pod) {
+			f.surveys[i].unsure += by
+		}
+	}
 	if !hasKeys(n.Object.Labels, f.constraints) {
 		return
 	}
@@ -107,7 +134,7 @@ func (f *spreadFilter) Check(n *state.NodeInfo) Code {
 		if !ok {
 			return UnschedulableAndUnresolvable
 		}
-		if s.pods[value]+s.self-s.fewest > c.maxSkew {
+		if s.over(c, value) > 0 {
 			return Unschedulable
 		}
 	}

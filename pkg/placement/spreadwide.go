@@ -12,7 +12,7 @@ import (
 // countsKind is count for pods of a kind.
 func (s *spread) countsKind(c *spreadConstraint, k *state.Kind) bool {
 	return k.Namespace == s.pod.Namespace && !k.Deleting && !c.selector.Empty() &&
-		c.selector.Matches(labels.Set(k.Labels))
+		k.MayMatch(c.selector)
 }
 
 // relateSpread adds a pod of a kind to the tallies of the constraints that count it.
@@ -33,7 +33,14 @@ type spreadJudge struct {
 	// prepare; self is 1 where the pod itself will count.
 	limits, self []int64
 	judged       []uint64 // the tallies' versions that limits are for
+	// unsure are tallies of the pods that count only perhaps, per constraint: noTally while there are none. left are
+	// their totals that limits are for.
+	unsure []int
+	left   []int64
 }
+
+// noTally stands for a tally that there is no need of.
+const noTally = -1
 
 // anyVersion is a version that no tally has.
 const anyVersion = math.MaxUint64
@@ -50,12 +57,25 @@ func newSpreadJudge(e *Engine, w *wide, f *spreadFilter) *spreadJudge {
 			j.self[i] = 1
 		}
 		j.judged = append(j.judged, anyVersion)
+		j.unsure, j.left = append(j.unsure, noTally), append(j.left, 0)
 	}
 	j.limits = make([]int64, len(j.tallies))
 	return j
 }
 
-func (j *spreadJudge) relate(w *wide, _ *Engine, k *state.Kind) { j.relateSpread(w, j.tallies, k) }
+func (j *spreadJudge) relate(w *wide, _ *Engine, k *state.Kind) {
+	j.relateSpread(w, j.tallies, k)
+	for i := range j.constraints {
+		c := &j.constraints[i]
+		if !j.countsKind(c, k) || k.MustMatch(c.selector) {
+			continue
+		}
+		if j.unsure[i] == noTally {
+			j.unsure[i] = w.newTally(&tally{})
+		}
+		w.adds(j.unsure[i], 1)
+	}
+}
 
 func (j *spreadJudge) restate(w *wide, slot int, n *state.NodeInfo) {
 	complete := hasKeys(n.Node.Object.Labels, j.constraints)
@@ -67,15 +87,19 @@ func (j *spreadJudge) restate(w *wide, slot int, n *state.NodeInfo) {
 func (j *spreadJudge) prepare(w *wide, _ *Engine) {
 	for i, number := range j.tallies {
 		t, c := w.tallies[number], &j.constraints[i]
-		if j.judged[i] == t.version {
+		unsure := int64(0)
+		if j.unsure[i] != noTally {
+			unsure = w.tallies[j.unsure[i]].total
+		}
+		if j.judged[i] == t.version && j.left[i] == unsure {
 			continue
 		}
-		j.judged[i] = t.version
+		j.judged[i], j.left[i] = t.version, unsure
 		least, domains := t.fewest()
 		if domains < c.minDomains {
 			least = 0
 		}
-		j.limits[i] = least + int64(c.maxSkew) - j.self[i]
+		j.limits[i] = leastOf(least, unsure) + int64(c.maxSkew) - j.self[i]
 	}
 }
 

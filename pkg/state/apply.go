@@ -101,7 +101,7 @@ func (a *application) upsert(f events.Fact) error {
 
 func (a *application) upsertPod(f events.Fact) error {
 	before, err := a.pods.byID(f.UID)
-	if err != nil || before != nil && isRepeated(f, before.ResourceVersion) {
+	if err != nil || before != nil && !before.TooLarge() && isRepeated(f, before.ResourceVersion) {
 		return err
 	}
 	after, err := a.reader.read(f.Object, f.ResourceVersion)
@@ -123,6 +123,8 @@ func (a *application) upsertPod(f events.Fact) error {
 	return a.replacePod(PodChange{Before: before, After: after})
 }
 
+// isRepeated says whether a fact tells what is held. One about an object that is held reduced may tell more of the same
+// version: what is reduced, and to what, depends on the version of Berth that the queue is of.
 func isRepeated(f events.Fact, held uint64) bool {
 	return held == f.ResourceVersion && f.ResourceVersion != 0
 }
@@ -145,7 +147,7 @@ func (a *application) replacePod(c PodChange) error {
 
 func (a *application) upsertNode(f events.Fact) error {
 	before, err := a.nodes.byID(f.UID)
-	if err != nil || before != nil && isRepeated(f, before.ResourceVersion) {
+	if err != nil || before != nil && !Reduced(before.Object) && isRepeated(f, before.ResourceVersion) {
 		return err
 	}
 	obj, err := decodeObject(f)
@@ -171,7 +173,7 @@ func (a *application) replaceNode(before, after *Node) {
 
 func (a *application) upsertObject(f events.Fact) error {
 	before, err := a.objects.byID(objectKey(f.Kind, f.UID))
-	if err != nil || before != nil && isRepeated(f, before.ResourceVersion) {
+	if err != nil || before != nil && !Reduced(before.API) && isRepeated(f, before.ResourceVersion) {
 		return err
 	}
 	obj, err := decodeObject(f)

@@ -85,6 +85,12 @@ func (n *Node) api() *corev1.Node {
 	return &obj
 }
 
+// Closed reports whether the facts have a reduced node that takes no new pods, see Reduce.
+func (n *Node) Closed() bool {
+	_, closed := n.Object.Annotations[ClosedAnnotation]
+	return closed && n.Object.Spec.Unschedulable
+}
+
 // generation numbers states of NodeInfos. It is one counter for the process, so that equal
 // numbers mean equal content even for two NodeInfos of one node; it takes part in no
 // decision.

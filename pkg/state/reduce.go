@@ -1,17 +1,16 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -20,25 +19,40 @@ import (
 // TooLargeAnnotation is on an object that Reduce has reduced: how large it was, and what the limit is.
 const TooLargeAnnotation = "berth.dev/too-large"
 
+// ClosedAnnotation is on a node that Reduce has cordoned: what decides which pods may run there has been cut.
+const ClosedAnnotation = "berth.dev/closed"
+
 // usualText is the most bytes of a text that Reduce keeps without asking whether it has room. What decides is short.
 const usualText = 1 << 10
+
+// ownPrefix begins the names of Berth's own annotations.
+const ownPrefix = "berth.dev/"
 
 // Reduce makes, in place, of a stripped object of size bytes one of at most limit bytes, with the same identity, that
 // every reader can use without doing harm:
 //
 //   - A pod keeps what counts on its node, see reducePod. It is never placed, and the descheduler leaves it
 //     where it is.
+//   - A node keeps what its pods take of it. If that costs it anything that decides which pods may run there, it is
+//     closed: cordoned, with ClosedAnnotation. No pod is placed there, and none is moved away.
 //   - A budget allows no disruption, and covers its whole namespace if its selector has no room.
 //   - A claim to devices keeps what it has. It gets a deletion timestamp, so that no further pod uses it.
+//   - A namespace keeps its budget.
 //   - Other objects lose what no decision reads: long annotations, texts, the labels of kinds that nobody selects.
 //
-// It says whether that was enough. An object that is still too large must be left out: a node is not used, and pods
-// that name the object wait for it.
+// Labels that decide go last, and LabelsCut says so. Reduce reports whether that was enough. An object that is still too
+// large must be left out: pods that name it wait for it.
 func Reduce(obj APIObject, size, limit int) bool {
 	note := fmt.Sprintf("%d bytes; the log takes %d", size, limit)
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		*o = *reducePod(o, note, limit)
+	case *corev1.Node:
+		reduceNode(o, note, limit)
+	case *corev1.Namespace:
+		if reduceOther(o, note); !fits(o, limit) {
+			o.Labels = keptLabels(o, o.Labels, limit)
+		}
 	case *policyv1.PodDisruptionBudget:
 		reduceBudget(o, note, limit)
 	case *resourcev1.ResourceClaim:
@@ -47,6 +61,16 @@ func Reduce(obj APIObject, size, limit int) bool {
 		reduceOther(obj, note)
 	}
 	return fits(obj, limit)
+}
+
+// Reduced reports whether an object comes from Reduce. Of a pod its gate says so: the API server refuses gates on bound
+// pods, so the owner of a pod that counts for others cannot.
+func Reduced(obj metav1.Object) bool {
+	if pod, is := obj.(*corev1.Pod); is {
+		return slices.ContainsFunc(pod.Spec.SchedulingGates, isGate(events.TooLargeGate))
+	}
+	_, noted := obj.GetAnnotations()[TooLargeAnnotation]
+	return noted
 }
 
 // TooLarge says whether the facts have a reduced pod, see Reduce.
@@ -88,35 +112,59 @@ func reducePod(pod *corev1.Pod, note string, limit int) *corev1.Pod {
 	out.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: cut(pod.Status.Reason), QOSClass: pod.Status.QOSClass,
 		StartTime: pod.Status.StartTime, NominatedNodeName: cut(pod.Status.NominatedNodeName),
+		Conditions: slices.DeleteFunc(shortened(pod.Status.Conditions, 0), func(c corev1.PodCondition) bool {
+			return c.Type != corev1.PodReady && c.Type != corev1.PodScheduled
+		}),
 	}
-	for _, copyPart := range partsOfPods {
+	out = withParts(out, pod, limit, partsThatCount)
+	out.Labels = keptLabels(out, pod.Labels, limit)
+	return withParts(out, pod, limit, partsOfPods)
+}
+
+// part copies a part of an object.
+type part[T any] func(to, from T)
+
+// withParts returns the object with those parts of another that it has room for, the first ones first.
+func withParts[T interface {
+	APIObject
+	DeepCopy() T
+}](out, from T, limit int, parts []part[T]) T {
+	for _, copyPart := range parts {
 		next := out.DeepCopy()
-		if copyPart(next, pod); fits(next, limit) {
+		if copyPart(next, from); fits(next, limit) {
 			out = next
 		}
 	}
 	return out
 }
 
-// partsOfPods copy one part each of a pod, most important first.
-var partsOfPods = []func(to, from *corev1.Pod){
+// partsThatCount are the parts of a pod that count on its node or bind other pods, the most important first. What may
+// have no room is followed by what stands for it.
+var partsThatCount = []part[*corev1.Pod]{
 	func(to, from *corev1.Pod) { to.Spec.Containers[0].Resources.Requests = native(podRequests(from, nil)) },
-	func(to, from *corev1.Pod) { to.Spec.Containers[0].Resources.Requests = podRequests(from, nil) },
-	func(to, from *corev1.Pod) { to.Labels = from.Labels },
-	func(to, from *corev1.Pod) { to.Spec.Affinity = required(from.Spec.Affinity) },
+	func(to, from *corev1.Pod) { to.Spec.Containers[0].Resources.Requests = taken(podRequests(from, nil)) },
 	func(to, from *corev1.Pod) { to.Spec.Containers[0].Ports = portsOf(from) },
-	func(to, from *corev1.Pod) { to.Spec.Volumes = from.Spec.Volumes },
+	func(to, from *corev1.Pod) { to.Spec.Volumes = claimsOf(from) },
 	func(to, from *corev1.Pod) {
 		to.Spec.ResourceClaims, to.Status.ResourceClaimStatuses = from.Spec.ResourceClaims, from.Status.ResourceClaimStatuses
 	},
+	func(to, from *corev1.Pod) { to.Spec.Affinity = loosest(required(from.Spec.Affinity)) },
+	func(to, from *corev1.Pod) { to.Spec.Affinity = required(from.Spec.Affinity) },
+}
+
+// partsOfPods are parts that count for less than the labels do.
+var partsOfPods = []part[*corev1.Pod]{
+	func(to, from *corev1.Pod) { to.Spec.Volumes = from.Spec.Volumes },
 	func(to, from *corev1.Pod) { to.OwnerReferences = controller(from) },
-	func(to, from *corev1.Pod) { to.Status.Conditions = shortened(from.Status.Conditions) },
+	func(to, from *corev1.Pod) { to.Status.Conditions = shortened(from.Status.Conditions, usualText) },
 	func(to, from *corev1.Pod) { keepAnnotations(to, from) },
 }
 
-func cut(text string) string {
-	if len(text) > usualText {
-		return strings.ToValidUTF8(text[:usualText], "")
+func cut(text string) string { return cutTo(text, usualText) }
+
+func cutTo(text string, most int) string {
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "")
 	}
 	return text
 }
@@ -129,13 +177,26 @@ func isGate(name string) func(corev1.PodSchedulingGate) bool {
 func native(requests corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{
-		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods,
 	} {
 		if q, ok := requests[name]; ok {
 			out[name] = q
 		}
 	}
 	return out
+}
+
+// taken are the resources that a pod asks for any of.
+func taken(requests corev1.ResourceList) corev1.ResourceList {
+	maps.DeleteFunc(requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+	return requests
+}
+
+// claimsOf are the volumes by which a pod uses claims.
+func claimsOf(pod *corev1.Pod) []corev1.Volume {
+	return slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim == nil && v.Ephemeral == nil
+	})
 }
 
 // required is the anti-affinity that binds other pods.
@@ -146,6 +207,32 @@ func required(a *corev1.Affinity) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
 	}}
+}
+
+// loosest is anti-affinity with the same domains, to all pods of the namespaces that it speaks of: those of the pod, or
+// all of them if a term speaks of others.
+func loosest(a *corev1.Affinity) *corev1.Affinity {
+	if a == nil {
+		return nil
+	}
+	terms := a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	wide := slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool {
+		return len(t.Namespaces) > 0 || t.NamespaceSelector != nil
+	})
+	keys := map[string]bool{}
+	var all []corev1.PodAffinityTerm
+	for i := range terms {
+		if keys[terms[i].TopologyKey] {
+			continue
+		}
+		keys[terms[i].TopologyKey] = true
+		t := corev1.PodAffinityTerm{TopologyKey: terms[i].TopologyKey, LabelSelector: &metav1.LabelSelector{}}
+		if wide {
+			t.NamespaceSelector = &metav1.LabelSelector{}
+		}
+		all = append(all, t)
+	}
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: all}}
 }
 
 // portsOf are the ports that a pod takes of its node.
@@ -164,84 +251,56 @@ func controller(obj metav1.Object) []metav1.OwnerReference {
 	return nil
 }
 
-func shortened(conditions []corev1.PodCondition) []corev1.PodCondition {
+// shortened are conditions with reasons and messages of at most so many bytes.
+func shortened(conditions []corev1.PodCondition, most int) []corev1.PodCondition {
 	out := slices.Clone(conditions)
 	for i := range out {
-		out[i].Reason, out[i].Message = cut(out[i].Reason), cut(out[i].Message)
+		out[i].Reason, out[i].Message = cutTo(out[i].Reason, most), cutTo(out[i].Message, most)
 	}
 	return out
 }
 
-// keepAnnotations copies short annotations.
+// keptLabels are as many labels as an object has room for, in the place of those that it has. Those that name domains
+// come first, then the short ones.
+func keptLabels(obj APIObject, all map[string]string, limit int) map[string]string {
+	const perLabel = 16 // more than the encoding adds to a label
+	obj.SetLabels(map[string]string{LabelsCut: ""})
+	room := limit - len(marshalled(obj)) - perLabel
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(len(a)+len(all[a]), len(b)+len(all[b])), cmp.Compare(a, b))
+	})
+	kept := map[string]string{}
+	for _, name := range names {
+		if room -= len(name) + len(all[name]) + perLabel; room < 0 {
+			kept[LabelsCut] = ""
+			break
+		}
+		kept[name] = all[name]
+	}
+	return kept
+}
+
+// rank is 0 for labels that name the usual domains, else 1.
+func rank(label string) int {
+	switch label {
+	case corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelMetadataName,
+		corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion:
+		return 0
+	}
+	return 1
+}
+
+// keepAnnotations copies short annotations, and those that are Berth's own.
 func keepAnnotations(to, from metav1.Object) {
 	note := to.GetAnnotations()[TooLargeAnnotation]
 	kept := maps.Clone(from.GetAnnotations())
-	maps.DeleteFunc(kept, func(_, value string) bool { return len(value) > usualText })
+	maps.DeleteFunc(kept, func(name, value string) bool {
+		return len(value) > usualText && !strings.HasPrefix(name, ownPrefix)
+	})
 	if kept == nil {
 		kept = map[string]string{}
 	}
+	delete(kept, ClosedAnnotation)
 	kept[TooLargeAnnotation] = note
 	to.SetAnnotations(kept)
-}
-
-func reduceBudget(b *policyv1.PodDisruptionBudget, note string, limit int) {
-	selector := b.Spec.Selector
-	*b = policyv1.PodDisruptionBudget{
-		ObjectMeta: metaOf(b, note),
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selector},
-		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Status.ObservedGeneration},
-	}
-	if !fits(b, limit) {
-		b.Spec.Selector = &metav1.LabelSelector{}
-	}
-}
-
-func reduceDeviceClaim(c *resourcev1.ResourceClaim, note string) {
-	allocation := c.Status.Allocation
-	if allocation != nil {
-		allocation = allocation.DeepCopy()
-		allocation.Devices.Config = nil
-	}
-	*c = resourcev1.ResourceClaim{
-		ObjectMeta: metaOf(c, note),
-		Status:     resourcev1.ResourceClaimStatus{Allocation: allocation, ReservedFor: c.Status.ReservedFor},
-	}
-	if c.DeletionTimestamp == nil {
-		c.DeletionTimestamp = &c.CreationTimestamp
-	}
-}
-
-// reduceOther takes out what no decision reads.
-func reduceOther(obj APIObject, note string) {
-	kept := metav1.ObjectMeta{Annotations: map[string]string{TooLargeAnnotation: note}}
-	keepAnnotations(&kept, obj)
-	obj.SetAnnotations(kept.Annotations)
-	obj.SetOwnerReferences(controller(obj))
-	obj.SetFinalizers(nil)
-	switch o := obj.(type) {
-	case *corev1.Node:
-		o.Status.Images = nil
-		for i := range o.Status.Conditions {
-			o.Status.Conditions[i].Message = cut(o.Status.Conditions[i].Message)
-		}
-	case *corev1.PersistentVolume: // its labels say in which zone it is
-	case *corev1.Namespace:
-		o.Status.Conditions = nil
-	case *corev1.Service:
-		o.Labels = nil
-		o.Spec, o.Status = corev1.ServiceSpec{Selector: o.Spec.Selector}, corev1.ServiceStatus{}
-	case *corev1.ReplicationController:
-		o.Labels, o.Status.Conditions = nil, nil
-	case *appsv1.ReplicaSet:
-		o.Labels, o.Status.Conditions = nil, nil
-	case *appsv1.StatefulSet:
-		o.Labels, o.Status.Conditions = nil, nil
-	case *schedulingv1.PriorityClass:
-		o.Labels, o.Description = nil, ""
-	case *storagev1.VolumeAttachment:
-		o.Labels = nil
-		o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
-	default:
-		obj.SetLabels(nil)
-	}
 }

@@ -2,6 +2,8 @@ package state_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,9 +125,7 @@ func TestReducePodKeepsWhatBindsOthers(t *testing.T) {
 	}
 }
 
-// TestReduceOthers: a budget allows nothing, a claim keeps its devices and takes no further pod, and what
-// cannot be used
-// safely without the part that is too large is left out.
+// TestReduceOthers: a budget allows nothing, and a claim keeps its devices and takes no further pod.
 func TestReduceOthers(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "a", Namespace: "default", UID: types.UID("uid"), ResourceVersion: "9"}
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: meta}
@@ -145,14 +145,161 @@ func TestReduceOthers(t *testing.T) {
 	if !reduce(t, claim) || len(claim.Status.Allocation.Devices.Results) != 1 || claim.DeletionTimestamp == nil {
 		t.Errorf("the claim is %+v", claim)
 	}
-	meta.Namespace = ""
-	node := &corev1.Node{ObjectMeta: meta}
-	node.Status.Images = []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 2*limit)}}}
-	if !reduce(t, node) || node.Name != "a" {
-		t.Error("a node with many images is left out")
+}
+
+// TestReduceNode: whatever makes a node too large, it stays in the facts with what its pods take, and is closed to new
+// ones if what decides about them has been cut.
+func TestReduceNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		grow   func(*corev1.Node)
+		closed bool
+	}{
+		"images": {func(n *corev1.Node) {
+			n.Status.Images = []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 2*limit)}}}
+		}, false},
+		"annotation":  {func(n *corev1.Node) { n.Annotations = map[string]string{"a": strings.Repeat("x", 2*limit)} }, false},
+		"labels":      {func(n *corev1.Node) { maps.Copy(n.Labels, many()) }, true},
+		"annotations": {func(n *corev1.Node) { n.Annotations = many() }, true},
+		"taints": {func(n *corev1.Node) {
+			for key := range many() {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Value: strings.Repeat("v", 40), Effect: "NoSchedule"})
+			}
+		}, true},
+		"resources": {func(n *corev1.Node) {
+			for key := range many() {
+				name := corev1.ResourceName(key + strings.Repeat("r", 20))
+				n.Status.Allocatable[name], n.Status.Capacity[name] = resource.MustParse("1"), resource.MustParse("1")
+			}
+		}, true},
+		"conditions": {func(n *corev1.Node) {
+			for key := range many() {
+				n.Status.Conditions = append(n.Status.Conditions,
+					corev1.NodeCondition{Type: corev1.NodeConditionType(key), Message: strings.Repeat("m", 40)})
+			}
+		}, true},
+		"provider": {func(n *corev1.Node) { n.Spec.ProviderID = strings.Repeat("p", 2*limit) }, true},
+		"features": {func(n *corev1.Node) {
+			for key := range many() {
+				n.Status.DeclaredFeatures = append(n.Status.DeclaredFeatures, key+strings.Repeat("f", 40))
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := statetest.Node("n1", "cpu", "4", "memory", "8Gi", "pods", "110")
+			node.Labels[corev1.LabelTopologyZone], node.Labels["zzz.example.com/rack"] = "a", "r1"
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			node.ResourceVersion = "12"
+			test.grow(node)
+			before := state.NewNode(node.DeepCopy())
+			if !reduce(t, node) {
+				t.Fatal("the node is left out")
+			}
+			after := state.NewNode(node)
+			if after.Closed() != test.closed || test.closed && !after.Object.Spec.Unschedulable {
+				t.Errorf("closed %t, cordoned %t, want %t", after.Closed(), after.Object.Spec.Unschedulable, test.closed)
+			}
+			if before.UID != after.UID || before.Name != after.Name || before.ResourceVersion != after.ResourceVersion {
+				t.Errorf("another node: %s %s", after.UID, after.Name)
+			}
+			for _, name := range []corev1.ResourceName{"cpu", "memory", "pods"} {
+				if was, is := before.Object.Status.Allocatable[name], after.Object.Status.Allocatable[name]; was.Cmp(is) != 0 {
+					t.Errorf("%s of %s, want %s", name, is.String(), was.String())
+				}
+			}
+			for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone, "zzz.example.com/rack"} {
+				if was, is := before.Object.Labels[key], after.Object.Labels[key]; was != is {
+					t.Errorf("label %s is %q, want %q", key, is, was)
+				}
+			}
+			if _, cut := after.Object.Labels[state.LabelsCut]; cut != (name == "labels") {
+				t.Errorf("the mark of cut labels: %t", cut)
+			}
+			if !slices.ContainsFunc(after.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			}) {
+				t.Error("the node is not ready any more")
+			}
+		})
 	}
-	node.Labels = many()
-	if reduce(t, node) {
-		t.Error("a node is told of without its labels")
+}
+
+// TestReducePodsLabels: labels go last, and a pod that has lost some says so.
+func TestReducePodsLabels(t *testing.T) {
+	pod := statetest.Pod("default", "a", "cpu", "1")
+	pod.Labels = many()
+	pod.Labels["app"] = "web"
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80, Protocol: "TCP"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+	}}}
+	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "zone"}},
+	}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if !reduce(t, pod) {
+		t.Fatal("the pod is still too large")
+	}
+	after := state.NewPod(pod)
+	if _, cut := after.Kind.Labels[state.LabelsCut]; !cut || after.Kind.Labels["app"] != "web" || len(pod.Labels) < 1000 {
+		t.Errorf("%d labels are kept, marked %t", len(pod.Labels), cut)
+	}
+	if len(after.Ports) != 1 || len(pod.Spec.Volumes) != 1 || !after.Kind.RequiredAntiAffinity || !after.Ready() {
+		t.Errorf("ports %v, volumes %v, ready %t", after.Ports, pod.Spec.Volumes, after.Ready())
+	}
+}
+
+// TestReducePodsRules: anti-affinity that has no room repels all pods of the namespaces that it speaks of.
+func TestReducePodsRules(t *testing.T) {
+	pod := statetest.Pod("default", "a", "cpu", "1")
+	anti := &corev1.PodAntiAffinity{}
+	for key := range many() {
+		anti.RequiredDuringSchedulingIgnoredDuringExecution = append(anti.RequiredDuringSchedulingIgnoredDuringExecution,
+			corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{key: strings.Repeat("v", 40)},
+			}})
+	}
+	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: anti}
+	if !reduce(t, pod) {
+		t.Fatal("the pod is still too large")
+	}
+	terms := state.NewPod(pod).Terms
+	if terms == nil || len(terms.RequiredAntiAffinity) != 1 {
+		t.Fatalf("the terms are %+v", terms)
+	}
+	term := &terms.RequiredAntiAffinity[0]
+	if !term.Matches("default", nil, nil) || term.Matches("other", nil, nil) || term.TopologyKey != "zone" {
+		t.Errorf("the term is %+v", term)
+	}
+}
+
+// TestReducePodsRequests: resources of which a pod asks for nothing do not displace those that it takes.
+func TestReducePodsRequests(t *testing.T) {
+	pod := statetest.Pod("default", "a", "cpu", "1", "example.com/gpu", "2")
+	for key := range many() {
+		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceName(key+strings.Repeat("r", 30))] = resource.MustParse("0")
+	}
+	if !reduce(t, pod) {
+		t.Fatal("the pod is still too large")
+	}
+	if got := state.NewPod(pod).Requests.Get("example.com/gpu"); got != 2 {
+		t.Errorf("it takes %d of example.com/gpu, want 2", got)
+	}
+}
+
+// TestReduceNamespace: a namespace keeps its budget, and says that it has lost labels.
+func TestReduceNamespace(t *testing.T) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid", ResourceVersion: "9"}}
+	ns.Labels = many()
+	ns.Labels[corev1.LabelMetadataName] = "a"
+	budget := "pods=" + strings.Repeat(" ", 2000) + "1"
+	ns.Annotations = map[string]string{events.QuotaGate: budget}
+	if !reduce(t, ns) {
+		t.Fatal("the namespace is left out")
+	}
+	if _, cut := ns.Labels[state.LabelsCut]; !cut || ns.Labels[corev1.LabelMetadataName] != "a" {
+		t.Errorf("%d labels, marked %t", len(ns.Labels), cut)
+	}
+	if ns.Annotations[events.QuotaGate] != budget {
+		t.Error("its budget is gone")
 	}
 }

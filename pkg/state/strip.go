@@ -50,6 +50,9 @@ func stripMeta(obj metav1.Object) {
 		}
 		obj.SetAnnotations(annotations)
 	}
+	if _, marked := obj.GetLabels()[LabelsCut]; marked && !Reduced(obj) {
+		delete(obj.GetLabels(), LabelsCut)
+	}
 }
 
 // StripLess is Strip for who shows pods and nodes to others, that may look at anything in them: of a

@@ -35,15 +35,21 @@ type AffinityTerm struct {
 	Weight int32
 }
 
-// Matches tells whether the term speaks of a pod with these labels in this namespace,
+// Matches tells whether the term may speak of a pod with these labels in this namespace (see MayMatch),
 // whose own labels are namespaceLabels (none for one that is not known).
 func (t *AffinityTerm) Matches(namespace string, namespaceLabels, podLabels map[string]string) bool {
-	return t.MatchesNamespace(namespace, namespaceLabels) && t.Selector.Matches(labels.Set(podLabels))
+	return t.MatchesNamespace(namespace, namespaceLabels) && MayMatch(t.Selector, podLabels)
 }
 
 // MatchesNamespace is the half of Matches about the namespace.
 func (t *AffinityTerm) MatchesNamespace(namespace string, namespaceLabels map[string]string) bool {
-	return slices.Contains(t.Namespaces, namespace) || t.NamespaceSelector.Matches(labels.Set(namespaceLabels))
+	return slices.Contains(t.Namespaces, namespace) || MayMatch(t.NamespaceSelector, namespaceLabels)
+}
+
+// MustMatch tells whether the term speaks of a pod whatever labels it and its namespace have lost (see MustMatch).
+func (t *AffinityTerm) MustMatch(namespace string, namespaceLabels, podLabels map[string]string) bool {
+	named := slices.Contains(t.Namespaces, namespace) || MustMatch(t.NamespaceSelector, namespaceLabels)
+	return named && MustMatch(t.Selector, podLabels)
 }
 
 // newPodTerms parses the terms of a pod; nil when it has none. Source: pkg/scheduler/

@@ -89,29 +89,29 @@ func (l *loop) remember(ctx context.Context) {
 }
 
 // recall tells a new core what an earlier life of some replica has stored, and returns the
-// sequence of the decisions log that it stands for, 0 for none or if those before it must be read all the same.
-func (l *loop) recall(ctx context.Context) uint64 {
+// record of the decisions log that it stands for, none if those before it must be read all the same.
+func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
 	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, events.Decisions)
 	if err != nil || !ok {
 		l.queue.logger.Debug("nothing is stored of earlier attempts", "error", err)
-		return 0
+		return begin
 	}
 	last, err := l.queue.deps.Log.Last(ctx, events.Decisions)
 	if err != nil || sequence > last {
 		l.queue.logger.Warn("what is stored of attempts does not belong to this log", "sequence", sequence, "last", last,
 			"error", err)
-		return 0
+		return begin
 	}
 	memory, err := decide.Recall(data)
 	if err != nil || memory.Decisions() != sequence {
 		l.queue.logger.Warn("what is stored of attempts cannot be read", "sequence", sequence, "error", err)
-		return 0
+		return begin
 	}
 	l.step(memory)
 	if !memory.Complete() {
-		return 0
+		return begin
 	}
-	return sequence
+	return intake.Begin{After: sequence, Stored: memory.Stored()}
 }
 
 // ticks ask for the gauges, and for a look at what should not be.
@@ -133,7 +133,9 @@ func (l *loop) next(ctx context.Context, t ticks) error {
 		l.caughtUp = l.caughtUp || d.CaughtUp
 		l.vigil.decided(d, l.facts.Snapshot())
 		l.out.Decided(d.Decisions)
-		l.step(decide.Decided{Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp})
+		l.step(decide.Decided{
+			Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp, Shortened: d.Shortened, Stored: d.Stored,
+		})
 	case r := <-l.in.requests:
 		l.step(decide.WorkAsked{Request: r})
 	case in := <-l.queue.inputs:

@@ -122,8 +122,8 @@ func (q *Queue) Run(ctx context.Context) error {
 	group.Go(func() error { return mover.Run(ctx) })
 	group.Go(func() error {
 		l := newLoop(q, in, commit.NewReporter(q.deps.Bus, recorder, mover, q.deps.Tracer, q.logger))
-		from := l.recall(ctx) + 1
-		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, from, q.logger, in.decisions) })
+		begin := l.recall(ctx)
+		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, begin, q.logger, in.decisions) })
 		return l.run(ctx)
 	})
 	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, events.SubjectAskQueue, q.answer) })

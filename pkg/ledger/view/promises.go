@@ -6,7 +6,6 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -298,7 +297,7 @@ func countPods(r *ledger.BudgetRoom, facts *state.Snapshot, promises *ledger.Vie
 	}
 	claimed := promises.HasVictimsIn(pdb.Namespace)
 	for p := range facts.PodsIn(pdb.Namespace) {
-		if !p.Selectable() || p.Terminal || !selector.Matches(labels.Set(p.Template.Labels)) {
+		if !p.Selectable() || p.Terminal || !state.MayMatch(selector, p.Template.Labels) {
 			continue
 		}
 		if claimed {
@@ -307,7 +306,7 @@ func countPods(r *ledger.BudgetRoom, facts *state.Snapshot, promises *ledger.Vie
 				r.Others = append(r.Others, ledger.BudgetClaim{PodUID: p.UID, PodRV: e.PodRV, Plan: e.Plan})
 			}
 		}
-		if !p.Deleting && p.Ready() {
+		if !p.Deleting && p.Ready() && state.MustMatch(selector, p.Template.Labels) {
 			r.Count.Healthy = append(r.Count.Healthy, p.UID)
 		}
 	}

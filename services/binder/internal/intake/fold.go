@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -158,7 +157,7 @@ func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetR
 			continue
 		}
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-		if err != nil || selector.Matches(labels.Set(p.Template.Labels)) {
+		if err != nil || state.MayMatch(selector, p.Template.Labels) {
 			covering = append(covering, pdb)
 		}
 	}

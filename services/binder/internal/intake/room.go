@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -125,13 +126,18 @@ func (r *Room) tell(ctx context.Context, ins []decide.Input) error {
 	return nil
 }
 
+// readBack is how many records before its end the decision log is read again after it has lost some.
+const readBack = 4 * events.MaxBatch
+
 // Decisions follows the decision log from its last record at start until ctx ends. What
-// was said before is in the ledger and the facts, or will be said again.
+// was said before is in the ledger and the facts, or will be said again. If the log loses what was read, what it has
+// stored since is read, as far as that is among its last readBack records.
 func (r *Room) Decisions(ctx context.Context) error {
 	delay := readPause.DelayWithReset(r.deps.Clock, readQuiet)
+	var at place
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := r.readDecisions(ctx); ctx.Err() == nil {
-			r.deps.Logger.Warn("decision log broke, reading on from its end", "error", err)
+		if err := r.readDecisions(ctx, &at); ctx.Err() == nil {
+			r.deps.Logger.Warn("decision log broke, reading on", "from", at.next, "error", err)
 		}
 		return false, nil
 	})
@@ -141,12 +147,45 @@ func (r *Room) Decisions(ctx context.Context) error {
 	return err
 }
 
-func (r *Room) readDecisions(ctx context.Context) error {
+// place is where the decision log is read: the sequence to read next, 0 for behind its end, and when the log stored the
+// last record that was read. Records of until or before have been read; the log has lost some since.
+type place struct {
+	next        uint64
+	read, until time.Time
+}
+
+// behind moves the place to behind the end of the log, or readBack records before it.
+func (r *Room) behind(ctx context.Context, at *place, back uint64) error {
 	last, err := r.deps.Log.Last(ctx, events.Decisions)
-	if err != nil {
-		return err
+	if err == nil {
+		at.next = last + 1 - min(last, back)
 	}
-	reader, err := r.deps.Log.Read(ctx, events.Decisions, last+1)
+	return err
+}
+
+func (r *Room) readDecisions(ctx context.Context, at *place) error {
+	if at.next == 0 {
+		if err := r.behind(ctx, at, 0); err != nil {
+			return err
+		}
+	}
+	err := r.readFrom(ctx, at)
+	gap, is := errors.AsType[*events.ErrGap](err)
+	switch {
+	case !is:
+	case gap.Have > at.next:
+		at.next = gap.Have // retention has taken what is before
+	default:
+		at.until = at.read
+		if failed := r.behind(ctx, at, readBack); failed != nil {
+			at.next = 0
+		}
+	}
+	return err
+}
+
+func (r *Room) readFrom(ctx context.Context, at *place) error {
+	reader, err := r.deps.Log.Read(ctx, events.Decisions, at.next)
 	if err != nil {
 		return err
 	}
@@ -157,6 +196,10 @@ func (r *Room) readDecisions(ctx context.Context) error {
 			return err
 		}
 		for _, record := range records {
+			if at.next = record.Sequence + 1; !record.Time.After(at.until) {
+				continue
+			}
+			at.read = record.Time
 			d, err := events.DecodeOutcome(record)
 			if err != nil {
 				r.unreadable.Record(record, err)

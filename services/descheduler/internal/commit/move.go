@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,12 @@ type Refused struct {
 // Move keeps the places of the evictions that have one (T12), a few at a time, and asks for those
 // evictions and the ones without. It returns how many asks are surely written, and which moves
 // the ledger did not allow; those are decided anew in the next cycle. It ends early with ctx,
-// which must end when the leadership does.
+// which must end when the leadership does. If the log does not take one of the asks, the others are written all the same,
+// and the error is the refusal.
 func (r *Room) Move(
 	ctx context.Context, p *decide.Promises, evictions []decide.Eviction,
 ) (written int, refused []Refused, err error) {
+	var refusal error
 	for few := range slices.Chunk(evictions, movesPerAsk) {
 		var kept []decide.Eviction
 		for _, e := range few {
@@ -48,11 +51,12 @@ func (r *Room) Move(
 		}
 		n, err := r.Ask(ctx, kept)
 		written += n
-		if err != nil {
+		if err != nil && !isRefusal(err) {
 			return written, refused, err
 		}
+		refusal = cmp.Or(refusal, err)
 	}
-	return written, refused, nil
+	return written, refused, refusal
 }
 
 // keep carries out T12 of one eviction, if it has a place, and notes its revision in the ask.

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,8 +56,10 @@ type Room struct{ deps Deps }
 func New(deps Deps) *Room { return &Room{deps: deps} }
 
 // Ask writes the evictions in order, in batches, and returns how many are surely written.
-// It ends early with ctx, which must end when the leadership does.
+// It ends early with ctx, which must end when the leadership does. If the log does not take one of them, all others are
+// written, and the error is the refusal, an *events.ErrRefused.
 func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written int, err error) {
+	var refusal error
 	for batch := range slices.Chunk(evictions, events.MaxBatch) {
 		if ctx.Err() != nil {
 			return written, ctx.Err()
@@ -67,12 +70,22 @@ func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written in
 			e.Decision.TraceParent = r.trace(ctx, e)
 			msgs = append(msgs, events.EncodeDecision(e.Decision))
 		}
-		if err := r.append(ctx, msgs); err != nil {
-			return written, fmt.Errorf("descheduler: asking for %d evictions: %w", len(batch), err)
+		done, err := r.append(ctx, msgs)
+		written += done
+		if err != nil {
+			err = fmt.Errorf("descheduler: asking for %d evictions: %w", len(batch), err)
 		}
-		written += len(batch)
+		if err != nil && !isRefusal(err) {
+			return written, err
+		}
+		refusal = cmp.Or(refusal, err)
 	}
-	return written, nil
+	return written, refusal
+}
+
+func isRefusal(err error) bool {
+	_, is := errors.AsType[*events.ErrRefused](err)
+	return is
 }
 
 // Tell writes what was found out beside the asks. What is lost is found out again.
@@ -82,7 +95,7 @@ func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
 		for i := range few {
 			msgs = append(msgs, events.EncodeDecision(few[i]))
 		}
-		if err := r.append(ctx, msgs); err != nil {
+		if _, err := r.append(ctx, msgs); err != nil && !isRefusal(err) {
 			return fmt.Errorf("descheduler: telling of %d pods: %w", len(few), err)
 		}
 	}
@@ -102,22 +115,28 @@ func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 	return telemetry.TraceParent(ctx)
 }
 
-// append writes messages. If the log does not take one of them, the others are written, and it returns the refusal: the
-// next cycle decides anew.
-func (r *Room) append(ctx context.Context, msgs []events.Message) error {
+// append writes messages, and returns how many are surely written. If the log does not take one of them, the others are
+// written, and it returns the refusal: the next cycle decides anew.
+func (r *Room) append(ctx context.Context, msgs []events.Message) (written int, err error) {
 	var refusal error
-	err := r.insist(ctx, "asking for evictions", func() error {
-		for len(msgs) > 0 {
-			_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, msgs)
-			rest, refused := aside.WithoutRefused("descheduler", events.Decisions, r.deps.Logger, msgs, err)
-			if !refused {
-				return err
+	for some := range events.Batches(msgs) {
+		err := r.insist(ctx, "asking for evictions", func() error {
+			for len(some) > 0 {
+				_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, some)
+				rest, refused := aside.WithoutRefused("descheduler", events.Decisions, r.deps.Logger, some, err)
+				if !refused {
+					return err
+				}
+				some, refusal = rest, err
 			}
-			msgs, refusal = rest, err
+			return nil
+		})
+		if err != nil {
+			return written, err
 		}
-		return nil
-	})
-	return errors.Join(err, refusal)
+		written += len(some)
+	}
+	return written, refusal
 }
 
 // insist repeats what has an unknown outcome, and is the same however often it is done.

@@ -76,11 +76,24 @@ func TestRefusedAsk(t *testing.T) {
 	asks := evictions(3)
 	asks[1].Decision.Message = strings.Repeat("x", 2000)
 	written, err := room(log, func(decide.Eviction) {}).Ask(t.Context(), asks)
-	if refused := new(events.ErrRefused); !errors.As(err, &refused) || written != 0 {
-		t.Errorf("written %d, error %v, want the refusal", written, err)
+	if refused := new(events.ErrRefused); !errors.As(err, &refused) || written != 2 {
+		t.Errorf("written %d, error %v, want 2 and the refusal", written, err)
 	}
 	if last, err := log.Last(t.Context(), events.Decisions); err != nil || last != 2 {
 		t.Errorf("%d records (%v), want the two that the log takes", last, err)
+	}
+}
+
+// TestRefusedAskHoldsUpNoOther: evictions behind one that the log does not take are asked for, or it would hold them up
+// in every cycle.
+func TestRefusedAskHoldsUpNoOther(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	log.RefuseAbove(1000)
+	asks := evictions(3 * movesPerAsk)
+	asks[1].Decision.Message = strings.Repeat("x", 2000)
+	written, _, err := room(log, func(decide.Eviction) {}).Move(t.Context(), nil, asks)
+	if !isRefusal(err) || written != len(asks)-1 {
+		t.Errorf("written %d of %d, error %v, want all but one and the refusal", written, len(asks), err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"time"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
@@ -13,6 +15,11 @@ type history struct {
 	ghosts map[string]*entry
 	// sequence is the last one read of the decisions log.
 	sequence uint64
+	// stored is when the log stored that record; zero if that is not known.
+	stored time.Time
+	// again: the log is read once more, up to target at least, because it has lost records.
+	again  bool
+	target uint64
 	// recalled is the sequence up to which the memory of this life knows all answers, and nobody that was let go: an
 	// earlier version wrote it. 0 once the decisions up to there have been read again.
 	recalled uint64
@@ -91,6 +98,34 @@ func (c *Core) forgetGhosts() {
 		if g.verdict.factSequence <= c.world.facts.Sequence {
 			delete(c.history.ghosts, uid)
 		}
+	}
+}
+
+// shortened takes in that the log of decisions ends at last and has lost records that were read. What they said of
+// attempts is known, and stays.
+func (c *Core) shortened(through, last uint64, now moment) {
+	c.history.sequence, c.history.stored, c.history.recalled = through, time.Time{}, 0
+	c.history.again, c.history.target = true, last
+	c.leases.decided = min(c.leases.decided, last)
+	for _, l := range c.quotas.leaving {
+		l.unread = true
+	}
+	c.readAgain(now)
+}
+
+// readAgain has the pods that were let go asked about again, once the log has been read, whose decision it has lost:
+// other replicas may not know of them, nor the binders.
+func (c *Core) readAgain(now moment) {
+	if !c.history.again || c.history.sequence < c.history.target {
+		return
+	}
+	c.history.again = false
+	q := &c.quotas
+	for _, l := range q.leaving {
+		if l.unread && !l.late {
+			l.until, q.due = now, now
+		}
+		l.unread = false
 	}
 }
 

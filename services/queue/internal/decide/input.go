@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"time"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -85,10 +87,16 @@ type LedgerMoved struct {
 // Decided carries records of the decisions log, in order. CaughtUp says that everything
 // that was in the log when this replica started has come by now, Through up to where the log has been read:
 // beyond the last decision, where records cannot be read or are gone.
+//
+// Shortened, if it is not nil, says that the log has lost records that were read, and ends at this sequence. What it keeps
+// behind Through comes once more.
 type Decided struct {
 	Decisions []events.SequencedDecision
 	Through   uint64
 	CaughtUp  bool
+	Shortened *uint64
+	// Stored is when the log stored the record of Through; zero if that is not known.
+	Stored time.Time
 }
 
 // WorkAsked is a shard's heartbeat and request.

@@ -21,8 +21,10 @@ type leaving struct {
 	// until is when its gate should be gone; late: it should have been, and nobody has asked again.
 	until moment
 	late  bool
-	// recorded: the log has the decision.
+	// recorded: the log has the decision, or has had it.
 	recorded bool
+	// unread: it has not been read again since the log has lost records.
+	unread bool
 	// sequence and epoch are where the facts stood that the decision was made by.
 	sequence, epoch uint64
 }
@@ -107,7 +109,7 @@ func (q *quotas) overdue(now moment) {
 func (c *Core) ungateSeen(d *events.Decision, now moment) {
 	q, uid, until := &c.quotas, d.Pod.UID, now.add(quotaPatience)
 	if l, ok := q.leaving[uid]; ok {
-		l.recorded = true
+		l.recorded, l.unread = true, false
 		if l.late {
 			q.ask(l, until)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -29,6 +30,7 @@ import (
 //	  uint64 epoch = 8;             // of the facts
 //	  repeated Leaving leaving = 9; // pods that were let go and still have their quota gate
 //	  bool complete = 10;           // all of them are named; earlier versions name none
+//	  uint64 stored = 11;           // when the log stored the record of decisions, in nanoseconds since 1970
 //	}
 //	message Leaving { string uid = 1; uint64 facts = 2, epoch = 3; }
 //	message Pod {
@@ -50,6 +52,7 @@ const (
 	memoryEpochField     = protowire.Number(8)
 	memoryLeavingField   = protowire.Number(9)
 	memoryCompleteField  = protowire.Number(10)
+	memoryStoredField    = protowire.Number(11)
 )
 
 const (
@@ -83,6 +86,9 @@ func (c *Core) Remember() (data []byte, decisions uint64) {
 	w := memoryWriter{texts: map[string]uint64{}}
 	w.number(memoryVersionField, memoryVersion)
 	w.number(memoryDecisionsField, c.history.sequence)
+	if !c.history.stored.IsZero() {
+		w.number(memoryStoredField, uint64(c.history.stored.UnixNano()))
+	}
 	w.number(memoryFactsField, c.world.facts.Sequence)
 	w.number(memoryEpochField, c.world.facts.Epoch)
 	w.number(memoryLedgerField, uint64(c.world.revision))
@@ -184,6 +190,7 @@ type memory struct {
 	pods                            []rememberedPod
 	leaving                         map[string]*leaving
 	complete                        bool
+	stored                          time.Time
 }
 
 type rememberedPod struct {
@@ -251,6 +258,8 @@ func (m *memory) take(field protowire.Number, number uint64, bytes []byte) error
 		return m.takePod(bytes)
 	case memoryLeavingField:
 		return m.takeLeaving(bytes)
+	case memoryStoredField:
+		m.stored = time.Unix(0, int64(number))
 	case memoryCompleteField:
 		m.complete = number != 0
 	}
@@ -316,6 +325,9 @@ func (m *memory) referred(number uint64) string {
 // Decisions is the sequence of the decisions log that the memory stands for.
 func (in Remembered) Decisions() uint64 { return in.memory.decisions }
 
+// Stored is when the log stored the record of Decisions; zero if that is not known.
+func (in Remembered) Stored() time.Time { return in.memory.stored }
+
 // Complete says whether the memory names the pods that were let go. If it does not, the decisions from before it must
 // be read too, as far back as they are kept; only those to let pods go count.
 func (in Remembered) Complete() bool { return in.memory.complete }
@@ -325,7 +337,7 @@ func (in Remembered) apply(c *Core, now moment) {
 		return
 	}
 	m := in.memory
-	c.history.sequence = m.decisions
+	c.history.sequence, c.history.stored = m.decisions, m.stored
 	c.history.remembered = true
 	if !m.complete {
 		c.history.recalled = m.decisions

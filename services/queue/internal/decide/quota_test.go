@@ -472,3 +472,42 @@ func moreUrgent(p *corev1.Pod) {
 	priority := int32(5)
 	p.Spec.Priority = &priority
 }
+
+// TestALogThatLostRecordsIsReadAgain: a replica that has read records which the log has lost knows nothing of those in
+// their place, and lets nobody go before it has read them.
+func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
+	h := newHarness(t)
+	h.budget("ns", "pods=1")
+	h.gated("ns", "a", "1")
+	h.gated("ns", "b", "1")
+	h.step(Decided{Through: 10, CaughtUp: true})
+	last := uint64(4)
+	h.step(Decided{Shortened: &last})
+	h.step(Lead{Term: 2, Decided: 5})
+	h.wantLet()
+	h.step(Decided{Through: 4, CaughtUp: true})
+	h.wantLet()
+	h.step(h.ungateOf("b", 5))
+	h.wantLet()
+	h.remove("b")
+	h.wantLet("a")
+}
+
+// TestDecisionsThatTheLogHasLostAreMadeAgain: neither the next leader nor a binder may know of them.
+func TestDecisionsThatTheLogHasLostAreMadeAgain(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.budget("ns", "pods=2")
+	h.gated("ns", "kept", "1")
+	h.gated("ns", "lost", "1")
+	h.wantLet("kept", "lost")
+	h.step(h.ungateOf("kept", 1))
+	h.step(h.ungateOf("lost", 2))
+	h.wantLet()
+	last := uint64(1)
+	h.step(Decided{Shortened: &last})
+	h.wantLet()
+	h.step(h.ungateOf("kept", 1))
+	h.wantLet("lost")
+	h.check()
+}

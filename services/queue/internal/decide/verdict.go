@@ -11,6 +11,10 @@ import (
 const maxShift = 32
 
 func (in Decided) apply(c *Core, now moment) {
+	if in.Shortened != nil {
+		c.shortened(in.Through, *in.Shortened, now)
+		return
+	}
 	for i := range in.Decisions {
 		d := &in.Decisions[i]
 		if c.history.recalled != 0 && d.Sequence <= c.history.recalled && d.Kind != events.DecisionUngate {
@@ -19,7 +23,10 @@ func (in Decided) apply(c *Core, now moment) {
 		c.history.sequence = max(c.history.sequence, d.Sequence)
 		c.decided(&d.Decision, now)
 	}
-	c.history.sequence = max(c.history.sequence, in.Through)
+	if in.Through >= c.history.sequence {
+		c.history.sequence, c.history.stored = in.Through, in.Stored
+	}
+	c.readAgain(now)
 	if in.CaughtUp {
 		c.history.caughtUp, c.history.recalled = true, 0
 	}

@@ -34,18 +34,30 @@ type DecisionBatch struct {
 	Through uint64
 	// CaughtUp: everything that was in the log when the reading began has come by now.
 	CaughtUp bool
+	// Stored is when the log stored the record of Through; zero if that is not known.
+	Stored time.Time
+	// Shortened, if it is not nil, says that the log has lost records that were read: it ends at this sequence. There is
+	// nothing else in the batch but Through, and what the log keeps follows, once more.
+	Shortened *uint64
 }
 
-// Decisions sends the decisions log to out, from a sequence on or, if that is not kept, from
+// Begin is where to read the decisions log from: behind a record that was read before, 0 for none. If the log has not
+// the record that was stored then, it has lost it.
+type Begin struct {
+	After  uint64
+	Stored time.Time
+}
+
+// Decisions sends the decisions log to out, from its beginning, behind a record or, if that is not kept, from
 // the oldest that is, but at most decisionsBack before the end, until ctx ends; then it
-// returns nil. After a gap it goes on
-// at the end: a lost verdict costs the rest of an offer's lease, and so does a record that cannot be
-// read, which is left out.
+// returns nil. If retention takes what was to be read, it goes on at the end: a lost verdict costs the rest of an
+// offer's lease, and so does a record that cannot be read, which is left out. If the log has lost what was read, it says
+// so and begins anew, because nobody knows where the records begin that stand in the place of those.
 func Decisions(
-	ctx context.Context, log events.Log, from uint64, logger *slog.Logger, out chan<- DecisionBatch,
+	ctx context.Context, log events.Log, begin Begin, logger *slog.Logger, out chan<- DecisionBatch,
 ) error {
 	r := decisionReader{
-		log: log, out: out, from: from, unreadable: aside.New("queue", events.Decisions, logger, time.Now),
+		log: log, out: out, begin: begin, unreadable: aside.New("queue", events.Decisions, logger, time.Now),
 	}
 	for ctx.Err() == nil {
 		err := r.read(ctx)
@@ -67,14 +79,18 @@ func Decisions(
 
 // decisionReader is one Decisions under way.
 type decisionReader struct {
-	log events.Log
-	out chan<- DecisionBatch
-	// from is where to begin. next is the sequence to read next, 0 before the first look at
+	log   events.Log
+	out   chan<- DecisionBatch
+	begin Begin
+	// next is the sequence to read next, 0 before the first look at
 	// the log; target is the last one that was there then.
-	from, next, target uint64
-	// through is that of the last batch.
-	through    uint64
-	caughtUp   bool
+	next, target uint64
+	// through is that of the last batch, stored when the log stored the record.
+	through  uint64
+	stored   time.Time
+	caughtUp bool
+	// again: the log is read from its beginning once more.
+	again      bool
 	unreadable *aside.Notes
 }
 
@@ -82,15 +98,29 @@ type decisionReader struct {
 // later it is the end.
 func (r *decisionReader) jump(ctx context.Context, gap *events.ErrGap) error {
 	last, err := r.log.Last(ctx, events.Decisions)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if r.caughtUp || gap.Have <= r.next || gap.Have > last {
+	case r.next > 1 && (gap.Want < r.next || gap.Have <= r.next):
+		return r.beginAnew(ctx, last)
+	case r.caughtUp && !r.again || gap.Have > last:
 		r.next, r.target = last+1, last
-		return nil
+	default:
+		r.next = gap.Have
 	}
-	r.next = gap.Have
+	r.stored = time.Time{}
 	return nil
+}
+
+// beginAnew says that the log has lost records that were read, and reads it once more.
+func (r *decisionReader) beginAnew(ctx context.Context, last uint64) error {
+	r.again, r.stored, r.target = true, time.Time{}, last
+	r.next = 1
+	if last > decisionsBack {
+		r.next = last - decisionsBack + 1
+	}
+	r.through = r.next - 1
+	return r.deliver(ctx, DecisionBatch{Shortened: &last, Through: r.through})
 }
 
 func (r *decisionReader) read(ctx context.Context) error {
@@ -99,9 +129,14 @@ func (r *decisionReader) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.next, r.target = max(r.from, 1), last
+		r.next, r.target = r.begin.After+1, last
 		if last > decisionsBack {
 			r.next = max(r.next, last-decisionsBack+1)
+		}
+		if r.next == r.begin.After+1 {
+			if err := r.isThere(ctx, last); err != nil {
+				return err
+			}
 		}
 	}
 	if r.next > r.target && (!r.caughtUp || r.next > r.through+1) {
@@ -121,7 +156,7 @@ func (r *decisionReader) read(ctx context.Context) error {
 		}
 		batch := DecisionBatch{Decisions: make([]events.SequencedDecision, 0, len(records))}
 		for _, record := range records {
-			r.next = record.Sequence + 1
+			r.next, r.stored, r.again = record.Sequence+1, record.Time, false
 			d, err := events.DecodeOutcome(record)
 			if err != nil {
 				r.unreadable.Record(record, err)
@@ -138,7 +173,38 @@ func (r *decisionReader) read(ctx context.Context) error {
 func (r *decisionReader) send(ctx context.Context, batch DecisionBatch) error {
 	r.caughtUp = r.caughtUp || r.next > r.target
 	r.through = r.next - 1
-	batch.CaughtUp, batch.Through = r.caughtUp, r.through
+	batch.CaughtUp, batch.Through, batch.Stored = r.caughtUp, r.through, r.stored
+	return r.deliver(ctx, batch)
+}
+
+// isThere begins anew if the log has not the record to read behind.
+func (r *decisionReader) isThere(ctx context.Context, last uint64) error {
+	r.stored = r.begin.Stored
+	if r.begin.After == 0 || r.stored.IsZero() || r.begin.After > last {
+		return nil // nothing to compare with, or the log says so itself
+	}
+	reader, err := r.log.Read(ctx, events.Decisions, r.begin.After)
+	if _, gap := errors.AsType[*events.ErrGap](err); gap {
+		return nil // retention has taken it
+	}
+	if err != nil {
+		r.next = 0
+		return err
+	}
+	defer reader.Close()
+	records, err := reader.Next(ctx)
+	switch {
+	case err != nil:
+		r.next = 0
+		return err
+	case records[0].Time.Equal(r.stored):
+		return nil
+	default:
+		return r.beginAnew(ctx, last)
+	}
+}
+
+func (r *decisionReader) deliver(ctx context.Context, batch DecisionBatch) error {
 	select {
 	case r.out <- batch:
 		return nil

@@ -3,8 +3,10 @@ package intake
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
@@ -47,7 +49,7 @@ func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				out, ended := make(chan DecisionBatch, 10), make(chan error)
-				go func() { ended <- Decisions(ctx, log, 1, slog.New(slog.DiscardHandler), out) }()
+				go func() { ended <- Decisions(ctx, log, Begin{}, slog.New(slog.DiscardHandler), out) }()
 				synctest.Wait()
 				add(c.after)
 				if c.after > 0 && c.trim > 0 {
@@ -67,5 +69,72 @@ func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestDecisionsThatTheLogHasLost: a reader says that the log has lost what it has read, and reads what stands there now,
+// also if that happened while nobody read.
+func TestDecisionsThatTheLogHasLost(t *testing.T) {
+	for name, restart := range map[string]bool{"while it is read": false, "between two lives": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { losesDecisions(t, restart) }) })
+	}
+}
+
+func losesDecisions(t *testing.T, restart bool) {
+	log := memlog.New(memlog.Options{})
+	defer log.Close()
+	add := func(uids ...string) {
+		for _, uid := range uids {
+			time.Sleep(time.Millisecond) // by the clock of the bubble
+			m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
+			if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	out := make(chan DecisionBatch, 100)
+	begin := Begin{}
+	start := func() (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- Decisions(ctx, log, begin, slog.New(slog.DiscardHandler), out) }()
+		synctest.Wait()
+		return func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	add("a", "b", "c")
+	stop := start()
+	if restart {
+		stop()
+	}
+	for len(out) > 0 {
+		b := <-out
+		begin = Begin{After: b.Through, Stored: b.Stored}
+	}
+	log.LoseTail(events.Decisions, 1)
+	add("d", "e", "f")
+	if restart {
+		stop = start()
+	}
+	synctest.Wait()
+	stop()
+	var read []string
+	shortened := 0
+	for len(out) > 0 {
+		b := <-out
+		if b.Shortened != nil {
+			shortened++
+			read = nil
+		}
+		for _, d := range b.Decisions {
+			read = append(read, d.Pod.UID)
+		}
+	}
+	if want := []string{"a", "d", "e", "f"}; shortened != 1 || !slices.Equal(read, want) {
+		t.Errorf("it says %d times that the log is shortened, and reads %q, want %q", shortened, read, want)
 	}
 }

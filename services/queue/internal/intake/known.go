@@ -13,23 +13,34 @@ type known struct {
 	namespace, name string
 }
 
-// knownOf reads the objects of one kind out of a snapshot, by UID.
+// knownOf reads the objects of one kind out of a snapshot, by UID. Of those that are reduced (see state.Reduce) no version
+// is known: each round tells of them again, as the queue before it may have reduced them otherwise.
 func knownOf(s *state.Snapshot, kind events.Kind) map[string]known {
 	out := map[string]known{}
 	switch kind {
 	case events.KindPod:
 		for p := range s.Pods() {
 			// A clone: the pod's own text would outlive the pod.
-			out[strings.Clone(p.UID)] = known{p.ResourceVersion, p.Namespace, strings.Clone(p.Name)}
+			at := unless(p.TooLarge(), p.ResourceVersion)
+			out[strings.Clone(p.UID)] = known{at, p.Namespace, strings.Clone(p.Name)}
 		}
 	case events.KindNode:
 		for n := range s.Nodes() {
-			out[n.UID] = known{version: n.ResourceVersion, name: n.Name}
+			at := unless(state.Reduced(n.Object), n.ResourceVersion)
+			out[n.UID] = known{version: at, name: n.Name}
 		}
 	default:
 		for o := range s.Objects(kind) {
-			out[o.UID] = known{o.ResourceVersion, o.Namespace, o.Name}
+			at := unless(state.Reduced(o.API), o.ResourceVersion)
+			out[o.UID] = known{at, o.Namespace, o.Name}
 		}
 	}
 	return out
+}
+
+func unless(reduced bool, version uint64) uint64 {
+	if reduced {
+		return 0
+	}
+	return version
 }

@@ -202,12 +202,12 @@ func (r *Room) Publish(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case first := <-r.decisions:
-			if err := r.append(ctx, r.gather(first)); err != nil {
+			if err := r.appendAll(ctx, r.gather(first)); err != nil {
 				return err
 			}
 		case done := <-r.flush:
 			for msgs := r.gather(nil); len(msgs) > 0; msgs = r.gather(nil) {
-				if err := r.append(ctx, msgs); err != nil {
+				if err := r.appendAll(ctx, msgs); err != nil {
 					return err
 				}
 			}
@@ -235,6 +235,16 @@ func (r *Room) gather(batch []events.Decision) []events.Message {
 			return msgs
 		}
 	}
+}
+
+// appendAll writes messages, in as many batches as they are: one step may decide about more pods than one takes.
+func (r *Room) appendAll(ctx context.Context, msgs []events.Message) error {
+	for some := range events.Batches(msgs) {
+		if err := r.append(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // append writes until it is acknowledged or ctx ends. An append whose answer was lost may

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"github.com/cespare/xxhash/v2"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -111,10 +110,7 @@ func (m *matcher) matches(p *state.Pod) bool {
 func (m *matcher) selects(k *state.Kind) bool {
 	for i := range m.terms {
 		t := &m.terms[i]
-		if !t.Selector.Matches(labels.Set(k.Labels)) {
-			return false
-		}
-		if !t.MatchesNamespace(k.Namespace, m.core.namespace(k.Namespace).Labels) {
+		if !t.MustMatch(k.Namespace, m.core.namespace(k.Namespace).Labels, k.Labels) {
 			return false
 		}
 	}

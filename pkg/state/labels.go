@@ -1,0 +1,49 @@
+package state
+
+import "k8s.io/apimachinery/pkg/labels"
+
+// LabelsCut is a label that Reduce gives an object whose labels do not all have room in a fact: the object may have
+// others. Strip takes it from every other object.
+const LabelsCut = "berth.dev/labels-cut"
+
+// MayMatch reports whether an object with these labels may be selected: it is, as far as its labels are known (see
+// LabelsCut). It is for rules that keep others away or protect the object.
+func MayMatch(s labels.Selector, set map[string]string) bool {
+	if _, cut := set[LabelsCut]; !cut {
+		return s.Matches(labels.Set(set))
+	}
+	return matchesKnown(s, set, true)
+}
+
+// MustMatch reports whether an object with these labels is selected, whatever others it has (see LabelsCut). It is for
+// rules that need the object.
+func MustMatch(s labels.Selector, set map[string]string) bool {
+	if _, cut := set[LabelsCut]; !cut {
+		return s.Matches(labels.Set(set))
+	}
+	return matchesKnown(s, set, false)
+}
+
+// MayMatch reports whether a selector may select pods of this kind, see MayMatch.
+func (k *Kind) MayMatch(s labels.Selector) bool { return MayMatch(s, k.Labels) }
+
+// MustMatch reports whether a selector selects all pods of this kind, see MustMatch.
+func (k *Kind) MustMatch(s labels.Selector) bool { return MustMatch(s, k.Labels) }
+
+// matchesKnown asks each requirement about a label that is known, and takes unknown for the answer about any other.
+func matchesKnown(s labels.Selector, set map[string]string, unknown bool) bool {
+	requirements, selects := s.Requirements()
+	if !selects {
+		return false
+	}
+	for i := range requirements {
+		matches := unknown
+		if _, known := set[requirements[i].Key()]; known {
+			matches = requirements[i].Matches(labels.Set(set))
+		}
+		if !matches {
+			return false
+		}
+	}
+	return true
+}
