@@ -46,7 +46,8 @@ func EncodeDecision(d Decision) Message {
 	}
 	return Message{
 		Subject: subjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
-		Header:  newHeader(string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, word(d.TraceParent)).fields,
+		Header: newHeader(
+			string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, shorten(d.TraceParent, maxWord)).fields,
 		Data:    marshal(payload),
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// TestNoTextMakesADecisionTooLarge: the log takes a decision whatever its texts are, such as the UID of an owner, which a
-// pod's maker writes. Only what the API server bounds, the pod's name, is never cut.
+// TestNoTextMakesADecisionTooLarge: the log takes a decision whatever its texts are, such as the UID of an owner, which
+// a pod's maker writes. Only what the API server bounds, the pod's name, is never cut.
 func TestNoTextMakesADecisionTooLarge(t *testing.T) {
 	long := strings.Repeat("x", 2*events.MaxMessage)
 	d := events.Decision{
-		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "uid", Namespace: strings.Repeat("n", 63), Name: strings.Repeat("p", 253)},
+		Kind:    events.DecisionEvict,
+		Pod:     events.PodRef{UID: "uid", Namespace: strings.Repeat("n", 63), Name: strings.Repeat("p", 253)},
 		Plugins: []string{"first", long, long}, Reasons: map[string]int32{long: 1},
 		Evidence: &events.Evidence{Cause: long, ScoredBy: []string{long}},
 	}

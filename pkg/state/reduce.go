@@ -40,8 +40,8 @@ const ownPrefix = "berth.dev/"
 //   - A namespace keeps its budget.
 //   - Other objects lose what no decision reads: long annotations, texts, the labels of kinds that nobody selects.
 //
-// Labels that decide go last, and LabelsCut says so. Reduce reports whether that was enough. An object that is still too
-// large must be left out: pods that name it wait for it.
+// Labels that decide go last, and LabelsCut says so. Reduce reports whether that was enough. An object that is still
+// too large must be left out: pods that name it wait for it.
 func Reduce(obj APIObject, size, limit int) bool {
 	note := fmt.Sprintf("%d bytes; the log takes %d", size, limit)
 	switch o := obj.(type) {

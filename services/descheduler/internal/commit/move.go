@@ -29,8 +29,8 @@ type Refused struct {
 // Move keeps the places of the evictions that have one (T12), a few at a time, and asks for those
 // evictions and the ones without. It returns how many asks are surely written, and which moves
 // the ledger did not allow; those are decided anew in the next cycle. It ends early with ctx,
-// which must end when the leadership does. If the log does not take one of the asks, the others are written all the same,
-// and the error is the refusal.
+// which must end when the leadership does. If the log does not take one of the asks, the others are written all the
+// same, and the error is the refusal.
 func (r *Room) Move(
 	ctx context.Context, p *decide.Promises, evictions []decide.Eviction,
 ) (written int, refused []Refused, err error) {

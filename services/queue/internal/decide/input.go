@@ -88,8 +88,8 @@ type LedgerMoved struct {
 // that was in the log when this replica started has come by now, Through up to where the log has been read:
 // beyond the last decision, where records cannot be read or are gone.
 //
-// Shortened, if it is not nil, says that the log has lost records that were read, and ends at this sequence. What it keeps
-// behind Through comes once more.
+// Shortened, if it is not nil, says that the log has lost records that were read, and ends at this sequence. What it
+// keeps behind Through comes once more.
 type Decided struct {
 	Decisions []events.SequencedDecision
 	Through   uint64

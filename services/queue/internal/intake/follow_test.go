@@ -87,7 +87,8 @@ func losesDecisions(t *testing.T, restart bool) {
 		for _, uid := range uids {
 			time.Sleep(time.Millisecond) // by the clock of the bubble
 			m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
-			if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{m}); err != nil {
+			one := []events.Message{m}
+			if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, one); err != nil {
 				t.Fatal(err)
 			}
 		}

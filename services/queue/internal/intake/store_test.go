@@ -388,7 +388,8 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 	}
 
 	volume := func(v uint64, label string) *corev1.PersistentVolume {
-		o := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v", UID: "v", Labels: map[string]string{"l": label}}}
+		o := &corev1.PersistentVolume{}
+		o.Name, o.UID, o.Labels = "v", "v", map[string]string{"l": label}
 		version(o, v)
 		return o
 	}
@@ -410,8 +411,8 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// TestReducedObjectsAreToldAgain: what a queue of an earlier version has reduced is told of as this one does, in the first
-// list of its round, and a store takes it in although the version of the object is the same.
+// TestReducedObjectsAreToldAgain: what a queue of an earlier version has reduced is told of as this one does, in the
+// first list of its round, and a store takes it in although the version of the object is the same.
 func TestReducedObjectsAreToldAgain(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
@@ -420,7 +421,8 @@ func TestReducedObjectsAreToldAgain(t *testing.T) {
 	data, err := before.Marshal()
 	must(t, err)
 	facts := []events.SequencedFact{{Sequence: 1, Fact: events.Fact{
-		Kind: events.KindPod, Op: events.OpUpsert, UID: "large", Namespace: "ns", Name: "large", ResourceVersion: 5, Object: data,
+		Kind: events.KindPod, Op: events.OpUpsert, UID: "large", Namespace: "ns", Name: "large", ResourceVersion: 5,
+		Object: data,
 	}}}
 	store := state.New()
 	if _, err := store.Apply(facts); err != nil {
