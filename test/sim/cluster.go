@@ -47,6 +47,8 @@ type amounts struct {
 	replicas int
 	// large counts the pods that are as large as documents and transactions.
 	large int
+	// swollen counts the objects that are larger than a message of the log.
+	swollen int
 }
 
 // restarting is how far the people are who restart the shards.
@@ -237,6 +239,9 @@ func (c *cluster) act(w *world) error {
 		return nil
 	case c.family == sized && w.chance(15):
 		c.addLarge(w)
+		return nil
+	case c.family == sized && w.chance(8):
+		c.swell(w, uid)
 		return nil
 	case c.family == registered && w.chance(45):
 		c.turnOver(w)

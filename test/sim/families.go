@@ -368,6 +368,7 @@ func (c *cluster) demand(w *world, stay int32) {
 
 // reopen takes back what closedBudgets did.
 func (c *cluster) reopen(w *world) {
+	c.shrink(w)
 	if c.closedUntil > 0 && (w.now >= c.closedUntil || !w.faults.on) {
 		c.closedUntil = 0
 		c.demand(w, c.stay(w))

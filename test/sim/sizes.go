@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -117,6 +118,74 @@ func appOf(part *ledgerpb.TermPart) string {
 		}
 	}
 	return ""
+}
+
+// swollen is a label by which an object is larger than a message of the log.
+const swollen = "example.com/swollen"
+
+// mostSwollen is how many objects are so large at a time at most: each costs much to copy.
+const mostSwollen = 2
+
+// swell makes a node, or a pod, larger than a message of the log, with most of it in labels, so that these are cut.
+func (c *cluster) swell(w *world, podUID string) {
+	if !w.faults.on || c.swollen >= mostSwollen {
+		return
+	}
+	c.swollen++
+	long := strings.Repeat("x", events.MaxMessage)
+	if nodes := w.api.nodes(); len(nodes) > 0 && w.chance(60) {
+		n := nodes[w.rng.IntN(len(nodes))].DeepCopy()
+		n.Labels[swollen] = long
+		w.hit("node larger than a message")
+		w.tracef("node %s is larger than a message", n.Name)
+		w.api.put(events.KindNode, n)
+		return
+	}
+	w.hit("pod larger than a message")
+	w.tracef("pod %s is larger than a message", podUID)
+	w.api.changePod(podUID, func(p *corev1.Pod) bool { p.Labels[swollen] = long; return true })
+}
+
+// shrink has all objects fit into messages again at the end: pods can be placed, and on all nodes.
+func (c *cluster) shrink(w *world) {
+	if w.faults.on || c.swollen == 0 {
+		return
+	}
+	c.swollen = 0
+	for _, n := range w.api.nodes() {
+		if _, is := n.Labels[swollen]; is {
+			n = n.DeepCopy()
+			delete(n.Labels, swollen)
+			w.api.put(events.KindNode, n)
+		}
+	}
+	for _, p := range w.api.pods() {
+		if _, is := p.Labels[swollen]; is {
+			w.api.changePod(string(p.UID), func(p *corev1.Pod) bool { delete(p.Labels, swollen); return true })
+		}
+	}
+}
+
+// checkTold is S20: nothing is told of as gone that is there, however large it is.
+func (w *world) checkTold(msgs []events.Message) {
+	if w.cluster.family != sized {
+		return
+	}
+	for _, m := range msgs {
+		if m.Header[events.HeaderOp] != events.OpDelete.String() {
+			continue
+		}
+		uid, there := m.Header[events.HeaderUID], false
+		switch events.Kind(m.Header[events.HeaderKind]) {
+		case events.KindPod:
+			_, there = w.api.pod(uid)
+		case events.KindNode:
+			there = slices.ContainsFunc(w.api.nodes(), func(n *corev1.Node) bool { return string(n.UID) == uid })
+		}
+		if there {
+			w.note("S20", "%s %s is told of as gone, and is there", m.Header[events.HeaderKind], m.Header[events.HeaderName])
+		}
+	}
 }
 
 // sizeMutants are about what is asked before it is known whether a pod fits in a transaction.

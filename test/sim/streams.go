@@ -288,6 +288,7 @@ func (l *factLog) Append(
 	if w.mutant.append != nil {
 		last = w.mutant.append(last)
 	}
+	w.checkTold(msgs)
 	switch {
 	case !l.p.up, l.dies():
 		return 0, errUnknown

@@ -100,3 +100,29 @@ func TestALargeDecisionIsShortened(t *testing.T) {
 		}
 	})
 }
+
+// The decisions of one step are all written, also if they are more than one append takes.
+func TestManyDecisionsOfOneStepAreWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(memlog.Options{})
+		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- room.Publish(ctx) }()
+		step := make([]events.Decision, 2*events.MaxBatch+1)
+		for i := range step {
+			step[i] = events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}}
+		}
+		if err := room.Do(ctx, decide.Output{Decisions: step}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if last, err := log.Last(ctx, events.Decisions); err != nil || last != uint64(len(step)) {
+			t.Errorf("%d decisions are in the log (%v), want %d", last, err, len(step))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package placement_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// cutLabels gives a pod a label, and the mark that others have been cut.
+func cutLabels(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value, state.LabelsCut: ""} }
+}
+
+// TestPodsWhoseLabelsAreCut: what a selector cannot know of a pod on a1 is answered by what is stricter, by the engine
+// as well.
+func TestPodsWhoseLabelsAreCut(t *testing.T) {
+	other := app("", "there", cutLabels("tier", "x"))
+	web := app("", "there", cutLabels("app", "web"))
+	db := app("", "there", cutLabels("app", "db"))
+	for name, test := range map[string]struct {
+		there *state.Pod
+		pod   *state.Pod
+		want  string
+	}{
+		"anti-affinity to what it may be":     {other, app("web", "p", away(term(zone, "db"))), "b1 x1"},
+		"anti-affinity to what it is":         {db, app("web", "p", away(term(zone, "db"))), "b1 x1"},
+		"anti-affinity to what it is not":     {web, app("web", "p", away(term(zone, "db"))), "a1 a2 b1 x1"},
+		"affinity to what it may be":          {other, app("web", "p", near(term(zone, "db"))), ""},
+		"affinity to what it is":              {db, app("web", "p", near(term(zone, "db"))), "a1 a2"},
+		"spread, it may count":                {other, app("web", "p", spread(zone, hard)), "b1"},
+		"spread, it counts":                   {web, app("web", "p", spread(zone, hard)), "b1"},
+		"spread, it does not count":           {db, app("web", "p", spread(zone, hard)), "a1 a2 b1"},
+		"spread over nodes, it may count":     {other, app("web", "p", spread(hostname, hard)), "a2 b1 x1"},
+		"anti-affinity over nodes, it may be": {other, app("web", "p", away(term(hostname, "db"))), "a2 b1 x1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			byName := zones()
+			byName["a1"].AddPod(test.there)
+			agree(t, inOrder(byName), test.pod, test.want)
+		})
+	}
+}
+
+// TestSpreadDoesNotCountOnPodsWhoseLabelsAreCut: of two domains with one pod each, the one whose pod counts only perhaps
+// may be empty, so that a second pod does not go to the other.
+func TestSpreadDoesNotCountOnPodsWhoseLabelsAreCut(t *testing.T) {
+	byName := zones()
+	byName["a1"].AddPod(app("web", "sure"))
+	byName["b1"].AddPod(app("", "perhaps", cutLabels("tier", "x")))
+	agree(t, inOrder(byName), app("web", "p", spread(zone, hard)), "")
+	byName["b1"].RemovePod("uid-perhaps")
+	byName["b1"].AddPod(app("web", "sure-too"))
+	agree(t, inOrder(byName), app("web", "p", spread(zone, hard)), "a1 a2 b1")
+}
+
+// agree compares what the filters and the engine say.
+func agree(t *testing.T, all []*state.NodeInfo, pod *state.Pod, want string) {
+	t.Helper()
+	p := profileOf(t)
+	if got := feasible(t, p, placement.Input{Pod: pod, Nodes: all}); got != want {
+		t.Errorf("feasible %q, want %q", got, want)
+	}
+	e := placement.NewEngine(placement.EngineConfig{})
+	for _, n := range all {
+		e.SetNode(n)
+		e.SetUsable(n, true)
+	}
+	r := e.Evaluate(p, placement.Query{Pod: pod, Limit: -1})
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	var names []string
+	for _, s := range r.Feasible {
+		names = append(names, s.Node.Node.Name)
+	}
+	slices.Sort(names)
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("feasible by the engine %q, want %q", got, want)
+	}
+}
+
+// TestClosedNodesTakeNoPod: not even one that tolerates everything, in a profile without NodeUnschedulable either, while
+// a cordoned node takes it.
+func TestClosedNodesTakeNoPod(t *testing.T) {
+	closed, cordoned := statetest.Node("closed", "pods", "110"), statetest.Node("cordoned", "pods", "110")
+	closed.Annotations = map[string]string{state.ClosedAnnotation: ""}
+	closed.Spec.Unschedulable, cordoned.Spec.Unschedulable = true, true
+	all := []*state.NodeInfo{
+		state.NewNodeInfo(state.NewNode(closed)), state.NewNodeInfo(state.NewNode(cordoned)),
+		nodeInfo("open", "pods", "110"),
+	}
+	everything := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	})
+	agree(t, all, everything, "cordoned open")
+	agree(t, all, changed(statetest.Pod("default", "plain")), "open")
+	cfg := placement.DefaultProfile("s")
+	cfg.Plugins = slices.DeleteFunc(cfg.Plugins, func(c placement.PluginConfig) bool {
+		return c.Name == placement.NodeUnschedulable
+	})
+	p, err := placement.NewProfile(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := feasible(t, p, placement.Input{Pod: everything, Nodes: all}); got != "cordoned open" {
+		t.Errorf("feasible without the plugin %q", got)
+	}
+}
+
+// TestBudgetsCoverPodsWhoseLabelsAreCut: a budget that may cover a pod is asked.
+func TestBudgetsCoverPodsWhoseLabelsAreCut(t *testing.T) {
+	facts := statetest.Snapshot(t, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", UID: "b"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selecting("web")},
+	})
+	running := func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "a1", corev1.PodRunning }
+	budgets := placement.NewBudgets(facts, nil)
+	if n := len(budgets.Charged(app("", "p", cutLabels("tier", "x"), running))); n != 1 {
+		t.Errorf("%d budgets cover a pod that may be of the budget, want 1", n)
+	}
+	if n := len(budgets.Charged(app("", "p", cutLabels("app", "db"), running))); n != 0 {
+		t.Errorf("%d budgets cover a pod that is not of the budget", n)
+	}
+}
