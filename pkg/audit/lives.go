@@ -12,10 +12,34 @@ import (
 
 const (
 	// annotationAttempt is the token that a bind of Berth's leaves on the pod, annotationFence
-	// the change that a fence makes: the token, a dash, and something new.
+	// the change that a fence makes: the token, a dash, and something new. Where annotations have no room, conditions
+	// of these types say it: that of an attempt the token and the node, that of a fence the same as the annotation.
 	annotationAttempt = "berth.dev/attempt"
 	annotationFence   = "berth.dev/fence"
 )
+
+// attemptOf is the token of the bind of Berth's that brought a pod to its node; 0 if it was none.
+func attemptOf(pod *corev1.Pod) ledger.Token {
+	text := pod.Annotations[annotationAttempt]
+	if token, node, ok := strings.Cut(conditionOf(pod, annotationAttempt), " "); ok && node == pod.Spec.NodeName {
+		text = token
+	}
+	token, err := ledger.ParseToken(text)
+	if err != nil {
+		return 0
+	}
+	return token
+}
+
+// conditionOf is the message of a condition of Berth's own; empty for none.
+func conditionOf(pod *corev1.Pod, name corev1.PodConditionType) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == name {
+			return c.Message
+		}
+	}
+	return ""
+}
 
 // moment is when something happened to an object: after one resourceVersion, at another at
 // the latest. A change that was seen has after = rv - 1. The zero value never happened.
@@ -114,10 +138,7 @@ func (p *podLife) apply(at moment, v *podVersion) (moved string) {
 	if node := pod.Spec.NodeName; node != "" {
 		switch {
 		case p.node == "":
-			p.bound, p.node = at, node
-			if token, err := ledger.ParseToken(pod.Annotations[annotationAttempt]); err == nil {
-				p.token = token
-			}
+			p.bound, p.node, p.token = at, node, attemptOf(pod)
 		case p.node != node:
 			moved = p.node
 		}
@@ -144,8 +165,9 @@ func (p *podLife) goes(at moment) {
 // fenced says whether the fence of token has changed the pod, at rv at the latest.
 func (p *podLife) fenced(token ledger.Token, rv uint64) bool {
 	for _, v := range p.versions {
-		fence := v.object.pod.Annotations[annotationFence]
-		if v.at.maybe(rv) && strings.HasPrefix(fence, token.String()+"-") {
+		pod, mark := v.object.pod, token.String()+"-"
+		if v.at.maybe(rv) && (strings.HasPrefix(pod.Annotations[annotationFence], mark) ||
+			strings.HasPrefix(conditionOf(pod, annotationFence), mark)) {
 			return true
 		}
 	}

@@ -128,8 +128,7 @@ func (c *standing) pod(p *corev1.Pod) {
 	}
 	c.bound[string(p.UID)] = true
 	c.Bound++
-	_, err := ledger.ParseToken(p.Annotations[annotationAttempt])
-	ours := err == nil
+	ours := attemptOf(p) != 0
 	if ours {
 		c.ByBerth++
 	}

@@ -101,7 +101,7 @@ func (c *standing) orphaned(claim *resourcev1.ResourceClaim, pods map[string]*co
 func claimOurs(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) bool {
 	for _, user := range claim.Status.ReservedFor {
 		p := pods[string(user.UID)]
-		if p == nil || p.Spec.NodeName != "" && p.Annotations[annotationAttempt] == "" {
+		if p == nil || p.Spec.NodeName != "" && attemptOf(p) == 0 {
 			return false
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// annotationPrefix is that of the annotations that a history keeps: Berth's own.
-const annotationPrefix = "berth.dev/"
+// ownPrefix is that of the annotations that a history keeps, Berth's own, and of its conditions of pods.
+const ownPrefix = "berth.dev/"
 
 // StripPod is the part of a pod that the rules look at, without its resourceVersion. It shares
 // memory with the pod.
@@ -36,7 +36,7 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
 			out.Status.Conditions = append(out.Status.Conditions, kept)
 		}
-		if c.Type == corev1.DisruptionTarget {
+		if c.Type == corev1.DisruptionTarget || strings.HasPrefix(string(c.Type), ownPrefix) {
 			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 			out.Status.Conditions = append(out.Status.Conditions, kept)
 		}
@@ -109,7 +109,7 @@ func StripNamespace(n *corev1.Namespace) *corev1.Namespace {
 func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Labels: m.Labels}
 	for k, v := range m.Annotations {
-		if strings.HasPrefix(k, annotationPrefix) {
+		if strings.HasPrefix(k, ownPrefix) {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
 			}

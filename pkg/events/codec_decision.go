@@ -48,7 +48,7 @@ func EncodeDecision(d Decision) Message {
 		Subject: subjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
 		Header: newHeader(
 			string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, shorten(d.TraceParent, maxWord)).fields,
-		Data:    marshal(payload),
+		Data: marshal(payload),
 	}
 }
 

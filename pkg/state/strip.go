@@ -16,7 +16,7 @@ import (
 // all other annotations, conditions, phases, and of containers the image, ports, resources,
 // restart policy and status. Of volumes and what provides them it keeps what tells where
 // they can be used, of devices and claims to them what tells whose they are. Objects of other
-// types lose managedFields and the annotation only.
+// types lose managedFields and the annotation only. A pod whose annotations have no room gets FullAnnotation.
 //
 // The caller must own obj (a freshly decoded one). Stripping twice changes nothing more.
 func Strip(obj metav1.Object) {
@@ -41,6 +41,9 @@ func Strip(obj metav1.Object) {
 
 func stripMeta(obj metav1.Object) {
 	obj.SetManagedFields(nil)
+	if _, ok := obj.(*corev1.Pod); ok {
+		MarkFull(obj)
+	}
 	if annotations := obj.GetAnnotations(); annotations != nil {
 		maps.DeleteFunc(annotations, func(k, _ string) bool {
 			return k == corev1.LastAppliedConfigAnnotation

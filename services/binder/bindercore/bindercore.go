@@ -105,6 +105,12 @@ const (
 	AnnotationFence   = decide.AnnotationFence
 )
 
+// Conditions that the binder writes where annotations have no room.
+const (
+	ConditionAttempt = decide.ConditionAttempt
+	ConditionFence   = decide.ConditionFence
+)
+
 // NewCore returns a core that knows nothing yet; see decide.NewCore.
 func NewCore(id string, limits Limits, enforces Enforces) *Core {
 	return decide.NewCore(id, limits, enforces)

@@ -115,9 +115,8 @@ func (r *Room) allocate(
 		return nil, refusal("claim %s: %v", pick.Claim, err)
 	}
 	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
-		finalizers := append(slices.Clone(claim.Finalizers), resourcev1.Finalizer)
 		var answer decide.Answered
-		if claim, answer = r.changeClaim(ctx, claim, map[string]any{"finalizers": finalizers}); claim == nil {
+		if claim, answer = r.protect(ctx, claim); claim == nil {
 			return nil, answer
 		}
 	}
@@ -131,8 +130,8 @@ func (r *Room) allocate(
 // back, unless another pod uses them, or kept is set, which is for a pod that was bound all the
 // same; one that was made for the pod's resources goes then. Claims that have others are left alone.
 // The resourceVersion returned is that from which on facts about claims show all this. Order per
-// claim: the devices go first, then the finalizer. It may be repeated at any time; what is done is
-// found done.
+// claim: the devices go first, then the finalizer, which a claim that has not moved since the decision gets for that.
+// It may be repeated at any time; what is done is found done.
 func (r *Room) settleClaims(
 	ctx context.Context, e decide.FencePod, kept bool,
 ) (version uint64, answer decide.Answered) {
@@ -184,12 +183,32 @@ func (r *Room) settleClaim(
 	}
 	switch {
 	case slices.Contains(claim.Finalizers, resourcev1.Finalizer):
-		rest := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == resourcev1.Finalizer })
-		return r.changeClaim(ctx, claim, map[string]any{"finalizers": rest})
+		return r.unprotect(ctx, claim)
 	case versionOf(claim) <= pick.ClaimRV:
-		return r.changeClaim(ctx, claim, map[string]any{"annotations": map[string]string{decide.AnnotationFence: e.Value}})
+		// It has to move. Annotations may have no room for a mark, but there is room for the protection, which goes again.
+		protected, answer := r.protect(ctx, claim)
+		if protected == nil {
+			return nil, answer
+		}
+		return r.unprotect(ctx, protected)
 	}
 	return claim, done
+}
+
+// protect adds the finalizer of claims that have devices.
+func (r *Room) protect(
+	ctx context.Context, claim *resourcev1.ResourceClaim,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	finalizers := append(slices.Clone(claim.Finalizers), resourcev1.Finalizer)
+	return r.changeClaim(ctx, claim, map[string]any{"finalizers": finalizers})
+}
+
+// unprotect takes it away.
+func (r *Room) unprotect(
+	ctx context.Context, claim *resourcev1.ResourceClaim,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	rest := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == resourcev1.Finalizer })
+	return r.changeClaim(ctx, claim, map[string]any{"finalizers": rest})
 }
 
 // deviceClaim reads a claim; nil if this incarnation of it is gone.
@@ -203,7 +222,7 @@ func (r *Room) deviceClaim(
 	case apierrors.IsNotFound(err), err == nil && string(claim.UID) != pick.ClaimUID:
 		return nil, decide.Answered{Result: decide.Done}
 	case err != nil:
-		return nil, decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+		return nil, failed(err)
 	}
 	return claim, decide.Answered{Result: decide.Done}
 }

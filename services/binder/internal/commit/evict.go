@@ -71,7 +71,7 @@ func (r *Room) postEviction(ctx context.Context, e decide.Evict, timeout time.Du
 	case apierrors.IsNotFound(err):
 		return r.goneOr(ctx, e.Pod, decide.Unknown, err)
 	}
-	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	return failed(err)
 }
 
 // nominate writes the name of the node where a pod has a place to come.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,11 +53,19 @@ func (r *Room) bind(ctx context.Context, e decide.Bind) decide.Answered {
 }
 
 func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
+	annotations := map[string]string{decide.AnnotationAttempt: e.Token.String()}
+	if e.Full {
+		version, answer := r.nameAttempt(ctx, e)
+		if answer.Result != decide.Done {
+			return answer
+		}
+		e.ResourceVersion, annotations = version, nil
+	}
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: types.UID(e.Pod.UID),
 			ResourceVersion: strconv.FormatUint(e.ResourceVersion, 10),
-			Annotations:     map[string]string{decide.AnnotationAttempt: e.Token.String()},
+			Annotations:     annotations,
 		},
 		Target: corev1.ObjectReference{Kind: "Node", Name: e.NodeName},
 	}
@@ -70,12 +79,14 @@ func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
 		return decide.Answered{Result: decide.Done}
 	case noSuchPod(err, e.Pod.Name):
 		return decide.Answered{Result: decide.Gone}
+	case tooLarge(err): // which is answered as a conflict here
+		return decide.Answered{Result: decide.Refused, Problem: err.Error()}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// Moved, bound or gone look alike: the pod tells. This read is also the first half
 		// of the refresh, whose second half (the document) the core asks for afterwards.
 		return r.lostBind(ctx, e, err)
 	}
-	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	return failed(err)
 }
 
 // noSuchPod tells whether the API server itself says that no pod has this name, and not that it lacks
@@ -127,13 +138,16 @@ func (r *Room) get(ctx context.Context, pod events.PodRef) decide.Answered {
 	case err != nil:
 		return decide.Answered{Result: decide.Unknown, Problem: err.Error()}
 	}
+	state.MarkFull(obj)
 	return decide.Answered{Result: decide.Done, Pod: state.NewPod(obj)}
 }
 
 // patchMeta is the part of a patch that makes the API server refuse another incarnation.
 type patchMeta struct {
-	UID         string            `json:"uid"`
-	Annotations map[string]string `json:"annotations,omitempty"`
+	UID string `json:"uid"`
+	// ResourceVersion makes it refuse another version as well; empty for none.
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
 func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered {
@@ -155,26 +169,33 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 //
 // It goes through pods/status, whose strategy in kube-apiserver (pkg/registry/core/pod/strategy.go) leaves the spec
 // alone and keeps what is said of annotations. So the binder needs no right to change pods, which would be one to the
-// image of any container, and admission webhooks and policies for pods do not see it. It is an annotation and no
-// condition: kubectl shows conditions to the pod's owner for good, another write of PodScheduled would take away the
-// mark that the audit looks for, and times in conditions are whole seconds, so that two fences could write the same.
+// image of any container, and admission webhooks and policies for pods do not see it. It is an annotation, because
+// kubectl shows conditions to the pod's owner for good. One that is refused, as beside annotations that leave it no
+// room, or that is taken out, is followed by a condition: only if neither can be written, the fence is refused.
+func (r *Room) markPod(ctx context.Context, e decide.FencePod) decide.Answered {
+	answer := r.mark(ctx, e, annotationMark{})
+	if answer.Result == decide.Refused {
+		answer = r.mark(ctx, e, conditionMark{})
+	}
+	return answer
+}
+
+// mark writes one form of it.
 //
 // The API server answers a patch that changes nothing as it does one that does. A mark that is not in the answer was
 // taken out by an admission webhook or policy: then the resourceVersion may be what it was, and a bind that is on its
 // way would succeed after the release.
-func (r *Room) markPod(ctx context.Context, e decide.FencePod) decide.Answered {
+func (r *Room) mark(ctx context.Context, e decide.FencePod, form fenceMark) decide.Answered {
 	const what = "patch of pods/status: "
-	body, err := json.Marshal(struct {
-		Metadata patchMeta `json:"metadata"`
-	}{patchMeta{UID: e.Pod.UID, Annotations: map[string]string{decide.AnnotationFence: e.Value}}})
+	body, err := json.Marshal(form.patch(e))
 	if err != nil {
 		return decide.Answered{Result: decide.Refused, Problem: what + err.Error()}
 	}
 	obj, answer := r.patch(ctx, e.Pod, body, "status")
 	switch {
-	case answer.Result == decide.Done && obj.Annotations[decide.AnnotationFence] != e.Value:
+	case answer.Result == decide.Done && form.value(obj) != e.Value:
 		return decide.Answered{Result: decide.Refused, Problem: what +
-			"the API server has left out annotation " + decide.AnnotationFence + ", as for an admission webhook or policy"}
+			"the API server has left out " + form.name() + ", as for an admission webhook or policy"}
 	case answer.Result == decide.Done:
 		answer.Pod = state.NewPod(obj)
 	case answer.Problem != "":
@@ -243,7 +264,7 @@ func (r *Room) patch(
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil, r.goneOr(ctx, pod, decide.Unknown, err)
 	}
-	return nil, decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	return nil, failed(err)
 }
 
 // goneOr asks whether this incarnation still exists, and answers otherwise if it does.
@@ -255,20 +276,38 @@ func (r *Room) goneOr(ctx context.Context, pod events.PodRef, otherwise decide.R
 	return read
 }
 
-// refusedOrUnknown: only an answer of the handler itself says that a request was not
-// carried out. 429 and 401 come before the handler and may pass, so they count as unknown
+// failed is the answer to a call that was not carried out, or may not have been: only an answer of the handler itself
+// says that. 429 and 401 come before the handler and may pass, so they count as unknown
 // too: the same request may be sent again.
-func refusedOrUnknown(err error) decide.Result {
+func failed(err error) decide.Answered {
+	answer := decide.Answered{Result: decide.Unknown, Problem: err.Error()}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return decide.Unknown
+		return answer
 	}
 	switch status.Status().Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
-		return decide.Refused
+		answer.Result = decide.Refused
+	case http.StatusInternalServerError:
+		answer.Failed = true
+		if tooLarge(err) {
+			answer.Result, answer.Failed = decide.Refused, false
+		}
 	}
-	return decide.Unknown
+	return answer
+}
+
+// tooLarge reports whether the API server's own store does not take the object, because it is too large with the
+// change. The API server has no code for that: these are the words of etcd, and of its client in the API server.
+func tooLarge(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	message := status.Status().Message
+	return strings.Contains(message, "etcdserver: request is too large") ||
+		strings.Contains(message, "trying to send message larger than max")
 }
 
 func ref(p events.PodRef) string { return p.Namespace + "/" + p.Name }

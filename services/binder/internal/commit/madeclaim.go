@@ -48,7 +48,7 @@ func (r *Room) createClaim(ctx context.Context, e decide.Bind, pick ledger.Devic
 	case err == nil:
 		return made(pick, claim)
 	case !apierrors.IsAlreadyExists(err):
-		return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+		return failed(err)
 	}
 	return r.foundClaim(ctx, e, pick, &spec)
 }
@@ -98,7 +98,7 @@ func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim)
 	case apierrors.IsConflict(err):
 		return decide.Answered{Result: decide.Unknown, Problem: err.Error()}
 	}
-	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	return failed(err)
 }
 
 // tellOfClaim writes into the pod's status which container gets what of the claim that was made for it, if
@@ -137,19 +137,31 @@ func (r *Room) patchMappings(
 	if err != nil {
 		return 0, refusal("pod %s: %v", ref(e.Pod), err)
 	}
+	obj, answer := r.patchBefore(ctx, e, types.MergePatchType, body)
+	switch {
+	case answer.Result != decide.Done:
+		return 0, answer
+	case obj.Status.ExtendedResourceClaimStatus == nil:
+		return 0, refusal("%s", dropped)
+	}
+	return state.NewPod(obj).ResourceVersion, answer
+}
+
+// patchBefore writes to the pod's status what the Binding needs there. The patch has the precondition of the Binding.
+func (r *Room) patchBefore(
+	ctx context.Context, e decide.Bind, kind types.PatchType, body []byte,
+) (*corev1.Pod, decide.Answered) {
 	pctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	obj, err := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace).Patch(
-		pctx, e.Pod.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
+		pctx, e.Pod.Name, kind, body, metav1.PatchOptions{}, "status")
 	switch {
-	case err == nil && obj.Status.ExtendedResourceClaimStatus == nil:
-		return 0, refusal("%s", dropped)
 	case err == nil:
-		return state.NewPod(obj).ResourceVersion, decide.Answered{Result: decide.Done}
+		return obj, decide.Answered{Result: decide.Done}
 	case noSuchPod(err, e.Pod.Name):
-		return 0, decide.Answered{Result: decide.Gone}
+		return nil, decide.Answered{Result: decide.Gone}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return 0, r.lostBind(ctx, e, err)
+		return nil, r.lostBind(ctx, e, err)
 	}
-	return 0, decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	return nil, failed(err)
 }

@@ -73,7 +73,7 @@ func (p preparation) claim(ctx context.Context) decide.Answered {
 	case apierrors.IsNotFound(err):
 		return refusal("claim %s is gone", p.pick.Claim)
 	case err != nil:
-		return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+		return failed(err)
 	case p.pick.ClaimUID != "" && string(claim.UID) != p.pick.ClaimUID:
 		return refusal("claim %s is another one than the pod was placed for: it was deleted and made again", claim.Name)
 	case p.pick.HasVolume:
@@ -180,7 +180,7 @@ func (p preparation) volume(ctx context.Context, name string) (*corev1.Persisten
 	case apierrors.IsNotFound(err):
 		return nil, refusal("volume %s is gone", name)
 	case err != nil:
-		return nil, decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+		return nil, failed(err)
 	}
 	return volume, decide.Answered{}
 }
@@ -202,5 +202,5 @@ func written(err error) decide.Answered {
 	if err == nil {
 		return decide.Answered{Result: decide.Done}
 	}
-	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	return failed(err)
 }

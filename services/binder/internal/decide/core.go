@@ -295,7 +295,7 @@ func (c *Core) factsMoved(in FactsMoved) {
 // one, and the shards see the same fact and keep that one from the node.
 func (c *Core) rejected(p *state.Pod) {
 	reason, message, ok := p.Rejection()
-	token := p.Annotation(AnnotationAttempt)
+	token := p.Attempt()
 	if !ok || token == "" || !c.mayAct(p.UID) {
 		return
 	}

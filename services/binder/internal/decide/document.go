@@ -99,7 +99,7 @@ func (c *Core) track(key attempt, d ledger.NodeDoc, e ledger.Entry) (r *reservat
 		r.settled = false
 	}
 	if r.entry.PodRV != e.PodRV {
-		r.rv = e.PodRV // promoted: the pod has been looked at again
+		r.rv, r.room = e.PodRV, unknownRoom // promoted: the pod has been looked at again
 	}
 	r.entry = e
 	return r, changed

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Annotations the binder writes.
@@ -18,6 +19,14 @@ const (
 	// AnnotationFence is the real change of a fence: "<token>-<nonce>", never the same
 	// value twice, because a patch that changes nothing moves no resourceVersion.
 	AnnotationFence = "berth.dev/fence"
+)
+
+// Conditions that the binder writes where the API server takes no such annotations.
+const (
+	// ConditionAttempt has the token and the node in its message, see state.AttemptCondition.
+	ConditionAttempt = state.AttemptCondition
+	// ConditionFence has the value of AnnotationFence in its message.
+	ConditionFence corev1.PodConditionType = AnnotationFence
 )
 
 // OpID names one effect under way; its answer carries it back. 0 is none.
@@ -36,9 +45,12 @@ type Bind struct {
 	// ResourceVersion is the precondition beside the UID.
 	ResourceVersion uint64
 	Token           ledger.Token
-	SchedulerName   string
-	Attempt         int32
-	TraceParent     string
+	// Full: the pod's annotations have no room at ResourceVersion. ConditionAttempt names the token instead, and is
+	// written before.
+	Full          bool
+	SchedulerName string
+	Attempt       int32
+	TraceParent   string
 	// Volumes is what has to be done first; nil for nearly all pods.
 	Volumes *VolumeWork
 	// Devices is the same for claims to devices, done after the volumes.
@@ -99,8 +111,8 @@ type Amend struct {
 	Idle bool
 }
 
-// FencePod really changes the pod: it sets AnnotationFence to Value, with UID as the
-// precondition. Then it settles Claims, those to devices that the reservation has, with what they
+// FencePod really changes the pod: it sets AnnotationFence, or ConditionFence, to Value, and takes ConditionAttempt
+// away, with UID as the precondition. Then it settles Claims, those to devices that the reservation has, with what they
 // are to get: none of them gets that any more, and what they have got they give back unless the pod
 // turns out to be bound to NodeName. Answered by Answered: Done with Pod as changed, Gone (both with
 // ClaimVersion), Refused, Unknown.

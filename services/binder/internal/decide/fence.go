@@ -14,7 +14,7 @@ import (
 //
 //  1. T6: the entry becomes Fencing. From here on no refresh path finds it Committed.
 //     Crash before: Committed, bound or fenced by the next holder.
-//  2. The pod is really changed (fresh annotation value, through pods/status). Binds sent before
+//  2. The pod is really changed (fresh value of an annotation or condition, through pods/status). Binds sent before
 //     carry an older resourceVersion and are refused from here on. So are its claims to devices, if it was to
 //     give them some. Crash before: Fencing, idle; any holder of the partition repeats the
 //     change with a new value.
@@ -171,13 +171,17 @@ func (r *reservation) changeAnswered(c *Core, in Answered) {
 		r.fence.after, r.fence.claims = in.Pod, in.ClaimVersion
 		r.advance(c)
 	case Refused:
-		r.changeRefused(c, in.Problem)
+		r.changeRefused(c, in)
 	case Gone:
 		r.changeAllowed(c)
 		// Nothing can be bound any more. The entry leaves by hand-over, when the facts show
 		// the deletion: its resourceVersion is the high-water that removal needs.
 		r.settled = true
 	default:
+		if in.Failed {
+			r.changeRefused(c, in)
+			return
+		}
 		r.backOff(c)
 	}
 }

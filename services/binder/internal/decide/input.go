@@ -146,6 +146,9 @@ type Answered struct {
 	// Refused: the API server has refused the Binding, and what became of the pod is Unknown only because it could
 	// not be read.
 	Refused bool
+	// Failed: what makes it Unknown is an error that the API server itself answers with (500), as for a webhook that
+	// it cannot reach. Nothing may have happened, again and again.
+	Failed bool
 	// Made is the claim that is there after a Bind that was ClaimMade, with UID and resourceVersion.
 	Made ledger.DevicePick
 	// Problem is the sentence for people; empty when Done.

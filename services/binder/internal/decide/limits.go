@@ -56,6 +56,9 @@ type RefusalLimits struct {
 	// of once more.
 	Tell  int
 	Again time.Duration
+	// Failing is how long the API server must have answered with errors of its own until that is told of too: a change
+	// of etcd's leader passes.
+	Failing time.Duration
 	// Pause paces the tries after refusals. Jitter must be 0, as in Limits.Retry.
 	Pause wait.Backoff
 }
@@ -63,6 +66,8 @@ type RefusalLimits struct {
 const (
 	// fenceRefusals may pass by themselves, as while a policy is being replaced.
 	fenceRefusals = 3
+	// fenceFailing is longer than etcd takes to elect a leader, and a webhook's pod to start again.
+	fenceFailing = time.Minute
 	// refusalsAgain is less than what readers of the log take for over (anomaly.Window), by more than a
 	// pause between two tries.
 	refusalsAgain = 5 * time.Minute
@@ -168,7 +173,7 @@ func DefaultLimits() Limits {
 			ForgetEvery:  10 * time.Second,
 		},
 		Refusals: RefusalLimits{
-			Tell: fenceRefusals, Again: refusalsAgain,
+			Tell: fenceRefusals, Again: refusalsAgain, Failing: fenceFailing,
 			Pause: wait.Backoff{Duration: time.Second, Factor: 2, Steps: 30, Cap: refusedPause},
 		},
 		Foreign: 1 << 16,

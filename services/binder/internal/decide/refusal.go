@@ -12,44 +12,47 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// refusal is what a fence remembers of its write that the API server refuses: for want of a right, or because an
-// admission webhook or policy denies it. Another answer is what ends it, or the pod: the entry of one that is
+// refusal is what a fence remembers of its write that the API server refuses: for want of a right, because an
+// admission webhook or policy denies it, because the pod would be too large; or that it fails to carry out, as for a
+// webhook that it cannot reach. Another answer is what ends it, or the pod: the entry of one that is
 // deleted or bound leaves by hand-over, without the write.
 //
 // Reading the pod instead, and releasing when others have moved its resourceVersion since the mark, was rejected. A
 // bind that is on its way may carry a version from after the mark: the one that its binder's own write to the pod's
 // status returned (commit.tellOfClaim). And the pod's history, which the audit reads, would not show the fence.
 type refusal struct {
-	// times counts refusals in a row, of which the log and the pod's owner learned last at told.
-	times int
-	told  time.Time
-	pause wait.Backoff
+	// times counts refusals in a row since the first, of which the log and the pod's owner learned last at told.
+	times       int
+	first, told time.Time
+	pause       wait.Backoff
 }
 
-// changeRefused digests a refusal, and tells of it after some, and now and then.
-func (r *reservation) changeRefused(c *Core, problem string) {
+// changeRefused digests a refusal, or a failure of the API server, and tells of it after some, and now and then.
+func (r *reservation) changeRefused(c *Core, in Answered) {
 	f := &r.fence.refusal
 	if f.times == 0 {
-		f.pause = c.limits.Refusals.Pause
+		f.first, f.pause = c.now, c.limits.Refusals.Pause
 	}
 	f.times++
 	var pause time.Duration
 	pause, f.pause = nextTry(f.pause)
 	r.due = c.now.Add(pause)
-	if f.times < c.limits.Refusals.Tell || !f.told.IsZero() && c.now.Sub(f.told) < c.limits.Refusals.Again {
+	passes := in.Failed && c.now.Sub(f.first) < c.limits.Refusals.Failing
+	if passes || f.times < c.limits.Refusals.Tell ||
+		!f.told.IsZero() && c.now.Sub(f.told) < c.limits.Refusals.Again {
 		return
 	}
 	f.told = c.now
 	c.fencesRefused[r.key] = r
 	d := r.decision(events.DecisionFenceRefused)
-	d.Message = problem
+	d.Message = in.Problem
 	c.publish(d)
 	c.emit(Report{
 		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
 		Type: corev1.EventTypeWarning, Reason: "FailedRelease", Action: "Releasing",
 		Note: fmt.Sprintf("The reservation on node %s cannot be taken back (%s), so that the pod is tried nowhere "+
 			"else: the API server refuses the binder's write again and again. Allow it (roles, admission webhooks "+
-			"and policies), or delete the pod. Refused: %s", r.nodeName, r.doomed, problem),
+			"and policies, size of the pod), or delete the pod. Refused: %s", r.nodeName, r.doomed, in.Problem),
 	})
 }
 

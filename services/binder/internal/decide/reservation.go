@@ -46,6 +46,8 @@ type reservation struct {
 	lined bool
 	// rv is the bind's precondition: the entry's, or a fresher one after a refresh.
 	rv uint64
+	// room is whether the pod's annotations have room for the attempt at rv.
+	room room
 	posts
 	// asked: the pod's volumes and devices are on their way.
 	asked bool
@@ -141,7 +143,9 @@ func (r *reservation) advanceCommitted(c *Core) {
 		r.doomed = reason
 		r.mark(c)
 	case fit:
-		r.takeTurn(c, p.Priority)
+		if r.knowsRoom(p) {
+			r.takeTurn(c, p.Priority)
+		}
 	case unseen:
 	}
 }
@@ -159,7 +163,7 @@ func (r *reservation) bind(c *Core) {
 	c.turns.taken++
 	c.emit(Bind{
 		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.rv,
-		Token: r.key.token, SchedulerName: r.entry.SchedulerName,
+		Token: r.key.token, Full: r.room == noRoom, SchedulerName: r.entry.SchedulerName,
 		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent,
 		Volumes: r.volumes(c), Devices: r.devices(c),
 	})
@@ -322,7 +326,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 // chosen the same node. It may have been another binder that bound it; then that one has
 // told the users, or has died: an event less, as when kube-scheduler dies there.
 func (r *reservation) foundBound(c *Core, p *state.Pod, ours bool) {
-	if p != nil && (p.Annotation(AnnotationAttempt) == r.key.token.String() || r.boundByPlugin(p)) {
+	if p != nil && (p.Attempt() == r.key.token.String() || r.boundByPlugin(p)) {
 		r.announceBound(c, ours)
 	}
 }
@@ -418,7 +422,7 @@ func (r *reservation) refresh(c *Core, read *state.Pod) {
 	case decidedOn != read.Wish():
 		reason, r.fence.blame = "the pod's spec or labels changed since the decision", ledger.FenceByPod
 	case v == fit:
-		r.rv = read.ResourceVersion
+		r.rv, r.room = read.ResourceVersion, roomIn(read)
 		r.bind(c)
 		return
 	case v == unseen:

@@ -1,0 +1,103 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+// fenceMark is a form of the mark of a fence.
+type fenceMark interface {
+	// name is the word for it in messages.
+	name() string
+	// patch writes it, and takes away the condition of the attempt: that one has not placed the pod.
+	patch(e decide.FencePod) statusPatch
+	// value is that of a pod's mark; empty for none.
+	value(pod *corev1.Pod) string
+}
+
+// statusPatch is a strategic merge patch of pods/status.
+type statusPatch struct {
+	Metadata patchMeta   `json:"metadata"`
+	Status   patchStatus `json:"status"`
+}
+
+type patchStatus struct {
+	Conditions []patchedCondition `json:"conditions"`
+}
+
+// patchedCondition has no times: the same one written twice changes nothing.
+type patchedCondition struct {
+	// Patch is "delete" to take the condition away.
+	Patch   string                  `json:"$patch,omitempty"`
+	Type    corev1.PodConditionType `json:"type"`
+	Status  corev1.ConditionStatus  `json:"status,omitempty"`
+	Message string                  `json:"message,omitempty"`
+}
+
+// noAttempt takes the condition of the attempt away.
+var noAttempt = patchedCondition{Patch: "delete", Type: decide.ConditionAttempt}
+
+type annotationMark struct{}
+
+func (annotationMark) name() string { return "annotation " + decide.AnnotationFence }
+
+func (annotationMark) patch(e decide.FencePod) statusPatch {
+	return statusPatch{
+		Metadata: patchMeta{UID: e.Pod.UID, Annotations: map[string]string{decide.AnnotationFence: e.Value}},
+		Status:   patchStatus{[]patchedCondition{noAttempt}},
+	}
+}
+
+func (annotationMark) value(pod *corev1.Pod) string { return pod.Annotations[decide.AnnotationFence] }
+
+// conditionMark is a condition of a type of its own: another write of PodScheduled would take away the mark that the
+// audit looks for. The value is in the message, because times are whole seconds, so that two fences could write the
+// same.
+type conditionMark struct{}
+
+func (conditionMark) name() string { return "condition " + string(decide.ConditionFence) }
+
+func (conditionMark) patch(e decide.FencePod) statusPatch {
+	mark := patchedCondition{Type: decide.ConditionFence, Status: corev1.ConditionTrue, Message: e.Value}
+	return statusPatch{
+		Metadata: patchMeta{UID: e.Pod.UID}, Status: patchStatus{[]patchedCondition{noAttempt, mark}},
+	}
+}
+
+func (conditionMark) value(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == decide.ConditionFence {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// nameAttempt writes into the status of a pod whose annotations are full which attempt is about to bind it. Like
+// tellOfClaim, it has the bind's precondition, and returns the version that is the next one. A crash after it leaves a
+// condition of an attempt that has bound nothing: the next bind of the attempt writes the same again, which changes
+// nothing, and its fence takes it away.
+func (r *Room) nameAttempt(ctx context.Context, e decide.Bind) (version uint64, answer decide.Answered) {
+	attempt := patchedCondition{
+		Type: decide.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
+	}
+	body, err := json.Marshal(statusPatch{
+		Metadata: patchMeta{UID: e.Pod.UID, ResourceVersion: strconv.FormatUint(e.ResourceVersion, 10)},
+		Status:   patchStatus{[]patchedCondition{attempt}},
+	})
+	if err != nil {
+		return 0, refusal("pod %s: %v", ref(e.Pod), err)
+	}
+	obj, answer := r.patchBefore(ctx, e, types.StrategicMergePatchType, body)
+	if answer.Result != decide.Done {
+		return 0, answer
+	}
+	return state.NewPod(obj).ResourceVersion, answer
+}
