@@ -180,6 +180,25 @@ func (s *story) bind(pod, node string) uint64 {
 	})
 }
 
+// bindFull is bind of a pod whose annotations have no room.
+func (s *story) bindFull(pod, node string) uint64 {
+	return s.update(pod, func(p *corev1.Pod) {
+		p.Spec.NodeName = node
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: annotationAttempt, Status: corev1.ConditionTrue, Message: s.tokens[pod].String() + " " + node,
+		}}
+	})
+}
+
+// fenceFull is fence of a pod whose annotations have no room.
+func (s *story) fenceFull(pod string) uint64 {
+	return s.update(pod, func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: annotationFence, Status: corev1.ConditionTrue, Message: s.tokens[pod].String() + "-1",
+		}}
+	})
+}
+
 // foreign binds a pod as somebody else would.
 func (s *story) foreign(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) { p.Spec.NodeName = node })

@@ -12,11 +12,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -58,7 +63,9 @@ func (s *apiServer) change(p *corev1.Pod) *corev1.Pod {
 	s.mu.rv++
 	p.ResourceVersion = strconv.FormatUint(s.mu.rv, 10)
 	s.mu.pods[p.Name] = p
-	s.fact(events.KindPod, p)
+	told := p.DeepCopy()
+	state.Strip(told)
+	s.fact(events.KindPod, told)
 	return p.DeepCopy()
 }
 
@@ -204,7 +211,7 @@ func (s *apiServer) serve(action clienttesting.Action, name string) (runtime.Obj
 	case clienttesting.GetActionImpl:
 		return p.DeepCopy(), nil
 	case clienttesting.PatchActionImpl:
-		return s.patch(p.DeepCopy(), a.GetPatch(), a.GetSubresource())
+		return s.patch(p, a)
 	case clienttesting.CreateActionImpl:
 		switch obj := a.Object.(type) {
 		case *corev1.Binding:
@@ -245,30 +252,40 @@ func (s *apiServer) evict(p *corev1.Pod, e *policyv1.Eviction) error {
 		return conflict(p, "precondition failed: UID")
 	}
 	if len(e.DeleteOptions.DryRun) == 0 {
-		now := metav1.Now()
+		now := metav1.Now().Rfc3339Copy() // as it is read back
 		p.DeletionTimestamp = &now
 		s.change(p)
 	}
 	return nil
 }
 
-// patch takes annotations from any patch, and conditions from those of the status.
-func (s *apiServer) patch(p *corev1.Pod, body []byte, subresource string) (runtime.Object, error) {
-	var patch struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-		Status   corev1.PodStatus  `json:"status"`
-	}
-	if err := json.Unmarshal(body, &patch); err != nil {
+// patch carries a patch out as the API server does: of the status it leaves the spec alone, and what comes out is
+// valid, or nothing has happened.
+func (s *apiServer) patch(old *corev1.Pod, a clienttesting.PatchActionImpl) (runtime.Object, error) {
+	before, err := json.Marshal(old)
+	if err != nil {
 		return nil, err
 	}
-	if patch.Metadata.UID != p.UID {
-		return nil, conflict(p, "precondition failed: UID")
+	after, err := strategicpatch.StrategicMergePatch(before, a.GetPatch(), corev1.Pod{})
+	if err != nil {
+		return nil, err
 	}
-	for k, v := range patch.Metadata.Annotations {
-		metav1.SetMetaDataAnnotation(&p.ObjectMeta, k, v)
+	p := &corev1.Pod{}
+	if err := json.Unmarshal(after, p); err != nil {
+		return nil, err
 	}
-	if subresource == "status" && len(patch.Status.Conditions) > 0 {
-		p.Status.Conditions = patch.Status.Conditions
+	if p.UID != old.UID || p.ResourceVersion != old.ResourceVersion {
+		return nil, conflict(old, "precondition failed")
+	}
+	if a.GetSubresource() == "status" {
+		p.Spec = old.Spec
+	}
+	invalid := validation.ValidateObjectMetaUpdate(&p.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	if len(invalid) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, p.Name, invalid)
+	}
+	if equality.Semantic.DeepEqual(p, old) {
+		return old.DeepCopy(), nil // no resourceVersion moves
 	}
 	return s.change(p), nil
 }

@@ -173,7 +173,7 @@ func (a *apiServer) since(kind events.Kind, rv uint64) ([]apiChange, bool) {
 func (a *apiServer) list(kind events.Kind) []any {
 	var out []any
 	for _, uid := range slices.Sorted(maps.Keys(a.objects[kind])) {
-		out = append(out, copyOf(a.objects[kind][uid]))
+		out = append(out, factOf(a.objects[kind][uid]))
 	}
 	return out
 }
@@ -188,7 +188,8 @@ const (
 )
 
 // bind is pods/binding: UID and resourceVersion are compared, a pod that is bound, being
-// deleted or gated is refused. Node and room are not looked at.
+// deleted or gated is refused. Node and room are not looked at, nor is whether annotations become too large. The
+// condition that goes before the bind of a pod whose annotations are full is written with it.
 func (a *apiServer) bind(e bindercore.Bind, ignoreVersion bool) bindOutcome {
 	p, ok := a.pod(e.Pod.UID)
 	switch {
@@ -201,7 +202,7 @@ func (a *apiServer) bind(e bindercore.Bind, ignoreVersion bool) bindOutcome {
 	}
 	a.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
 		p.Spec.NodeName = e.NodeName
-		annotate(p, bindercore.AnnotationAttempt, e.Token.String())
+		markAttempt(p, e)
 		setCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 		setCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}) // kubelets are quick
 		return true

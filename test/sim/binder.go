@@ -275,14 +275,16 @@ func (a *apiServer) read(uid string) bindercore.Answered {
 	if !ok {
 		return bindercore.Answered{Result: bindercore.Gone}
 	}
-	return bindercore.Answered{Result: bindercore.Done, Pod: state.NewPod(p.DeepCopy())}
+	p = p.DeepCopy()
+	state.MarkFull(p)
+	return bindercore.Answered{Result: bindercore.Done, Pod: state.NewPod(p)}
 }
 
 func (w *world) fencePod(e bindercore.FencePod) bindercore.Answered {
 	if w.mutant.fence != nil {
 		return w.mutant.fence(w, e)
 	}
-	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool { return annotate(p, bindercore.AnnotationFence, e.Value) })
+	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool { return w.markFence(p, e.Value) })
 	if p == nil {
 		return bindercore.Answered{Result: bindercore.Gone}
 	}

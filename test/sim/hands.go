@@ -190,8 +190,8 @@ func (w *world) settleClaim(e bindercore.FencePod, pick ledger.DevicePick, kept 
 		n.Finalizers = nil
 	case done.version > pick.ClaimRV:
 		return done
-	default:
-		n.Annotations = map[string]string{bindercore.AnnotationFence: e.Value}
+	default: // it has to move: what protects it goes with the next write
+		n.Finalizers, done.more = []string{resourcev1.Finalizer}, true
 	}
 	w.api.put(events.KindResourceClaim, n)
 	done.version = w.api.rv

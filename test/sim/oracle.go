@@ -169,6 +169,7 @@ func (w *world) postBinding(who *binder, e bindercore.Bind) bindOutcome {
 		return outcome
 	}
 	w.report.Bound++
+	w.checkAnnotations(e.Pod.UID)
 	w.oracle.boundAt[e.Pod.UID] = w.api.rv
 	entry := w.oracle.promised.found(e.NodeUID, e.Pod.UID)
 	switch {

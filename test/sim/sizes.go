@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -35,7 +36,10 @@ func (c *cluster) addLarge(w *world) {
 	}
 	c.large++
 	p := c.newPod(1)
-	switch w.rng.IntN(4) {
+	switch w.rng.IntN(5) {
+	case 4:
+		p.Annotations = map[string]string{"filler": strings.Repeat("x", validation.TotalAnnotationSizeLimitB-len("filler"))}
+		w.hit("pod with full annotations")
 	case 0:
 		ports(p, largePorts)
 		w.hit("pod that fills a document")

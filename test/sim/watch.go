@@ -74,7 +74,7 @@ func (q *queueReplica) watch(kind events.Kind, at uint64) error {
 }
 
 func tell(store queuecore.KindStore, c apiChange) error {
-	o := copyOf(c.object)
+	o := factOf(c.object)
 	defer store.UpdateResourceVersion(o.GetResourceVersion())
 	switch {
 	case c.deleted:

@@ -209,9 +209,9 @@ func TestMarkThatIsTakenOutIsNoFence(t *testing.T) {
 				write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.Annotations = annotations }))
 			})
 			a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
-			const problem = "left out annotation berth.dev/fence"
+			const problem = "left out condition berth.dev/fence"
 			if a.Result != decide.Refused || !strings.Contains(a.Problem, problem) || a.Pod != nil {
-				t.Fatalf("answer %+v, want refused, and that the annotation is missing", a)
+				t.Fatalf("answer %+v, want refused, and that the condition is missing too", a)
 			}
 		})
 	}

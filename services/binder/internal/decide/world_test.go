@@ -167,6 +167,12 @@ func (a *api) bind(e Bind) Result {
 	}
 	a.changePod(e.Pod.UID, func(p *corev1.Pod) {
 		p.Spec.NodeName = e.NodeName
+		if e.Full {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+				Type: ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
+			})
+			return
+		}
 		annotate(AnnotationAttempt, e.Token.String())(p)
 	})
 	return Done

@@ -1,0 +1,33 @@
+package audit
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// The marks of an attempt and of a fence are conditions where annotations have no room.
+func TestMarksInConditions(t *testing.T) {
+	s := begin(t).node("n", "2", nil)
+	s.pod("a", "1").pod("b", "1").place("n", "a", "b")
+	s.state("n", "b", ledger.Fencing)
+	s.drop("n", "b", s.fenceFull("b"))
+	s.bindFull("a", "n")
+	s.drop("n", "a", s.podRV["a"])
+	s.mark()
+	r := s.finds()
+	if want := (Counts{Nodes: 1, Pods: 2, Reserved: 2, Bound: 1, HandedOver: 1, Fenced: 1}); r.Counts != want {
+		t.Errorf("counts %+v, want %+v", r.Counts, want)
+	}
+}
+
+// A condition of an attempt for one node does not make the bind to another one of Berth's.
+func TestConditionOfAnotherNode(t *testing.T) {
+	s := begin(t).node("n", "2", nil).node("m", "2", nil).pod("a", "1").place("n", "a")
+	s.bindFull("a", "n")
+	pod := s.pods["a"]
+	pod.Spec.NodeName = "m"
+	if token := attemptOf(pod); token != 0 {
+		t.Errorf("attempt %s, want none", token)
+	}
+}

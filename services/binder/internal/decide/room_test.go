@@ -1,0 +1,92 @@
+package decide
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// The bind of a pod whose annotations are full says so, and is known by the condition.
+func TestBindOfFullAnnotations(t *testing.T) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
+	r.see()
+	r.reserve()
+	if e := run[Bind](r, answerLost); !e.Full {
+		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
+	}
+	r.say()
+	r.wait(200 * time.Millisecond)
+	run[Bind](r, delivered)
+	r.say(events.DecisionBound)
+	r.see()
+	if p, _ := r.api.now().pods["p0-uid"], true; p.Annotation(AnnotationAttempt) != "" || p.Attempt() == "" {
+		t.Errorf("annotations %v, attempt %q, want the attempt without an annotation", p.Annotations(), p.Attempt())
+	}
+}
+
+// Facts of before the decision do not show whether there is room: annotations may have been filled since.
+func TestBindWaitsForTheFactsOfItsVersion(t *testing.T) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
+	r.reserve()
+	r.quiet("the facts do not show the version that the bind names")
+	r.wait(time.Second)
+	r.quiet("nor do they later")
+	r.see()
+	if e := next[Bind](r); !e.Full {
+		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
+	}
+}
+
+// A pod that is read after a refused bind shows whether there is room by then.
+func TestRefreshLooksForRoom(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
+	if e := run[Bind](r, delivered); e.Full {
+		t.Fatalf("bind %+v, want an annotation: there was room", e)
+	}
+	run[ReadDoc](r, delivered)
+	if e := next[Bind](r); !e.Full {
+		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
+	}
+}
+
+// fail answers the fence's write with an error of the API server's own for a while.
+func (r *rig) fail(within time.Duration) (tries int) {
+	r.Helper()
+	for end := r.b.now.Add(within); r.b.now.Before(end); r.wait(time.Second) {
+		if len(r.b.lines) > 0 {
+			answer(r, func(e FencePod) Input {
+				return Answered{Op: e.Op, Result: Unknown, Failed: true, Problem: "failed calling webhook"}
+			})
+			tries++
+		}
+	}
+	return tries
+}
+
+// A fence whose write the API server fails to carry out, as for a webhook that it cannot reach, is told of like one
+// that is refused. What passes in seconds is not.
+func TestFailingFenceIsToldOf(t *testing.T) {
+	r := refusedFence(t)
+	r.fail(fenceFailing / 2)
+	if told := r.toldOf("FailedRelease"); len(told) != 0 {
+		t.Fatalf("events %+v after %v, want none yet", told, fenceFailing/2)
+	}
+	if tries := r.fail(time.Hour); tries > 70 {
+		t.Errorf("%d tries in an hour, want about one a minute", tries)
+	}
+	told := r.toldOf("FailedRelease")
+	if most := int(time.Hour / refusalsAgain); len(told) > most || len(told) < most/2 ||
+		!strings.Contains(told[0].Note, "failed calling webhook") {
+		t.Fatalf("events %+v, want at most %d that say why", told, most)
+	}
+	if n := r.b.core.Stats().FencesRefused; n != 1 {
+		t.Errorf("%d reservations counted, want 1", n)
+	}
+}

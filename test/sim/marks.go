@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/bindercore"
+)
+
+// The marks that binders leave on pods, and what kube-apiserver says of annotations: their size is looked at when a pod
+// is written, but for binds.
+
+// factOf is an object as the queue tells it.
+func factOf(o metav1.Object) metav1.Object {
+	o = copyOf(o)
+	if p, ok := o.(*corev1.Pod); ok {
+		state.MarkFull(p)
+	}
+	return o
+}
+
+// markAttempt names the attempt that binds a pod.
+func markAttempt(p *corev1.Pod, e bindercore.Bind) {
+	if !e.Full {
+		annotate(p, bindercore.AnnotationAttempt, e.Token.String())
+		return
+	}
+	setCondition(p, corev1.PodCondition{
+		Type: bindercore.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
+	})
+}
+
+// markFence is the change of a fence: an annotation, or a condition if that is refused.
+func (w *world) markFence(p *corev1.Pod, value string) bool {
+	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == bindercore.ConditionAttempt
+	})
+	with := p.DeepCopy()
+	annotate(with, bindercore.AnnotationFence, value)
+	if validation.ValidateAnnotationsSize(with.Annotations) == nil {
+		return annotate(p, bindercore.AnnotationFence, value)
+	}
+	w.hit("fence beside full annotations")
+	return setCondition(p, corev1.PodCondition{
+		Type: bindercore.ConditionFence, Status: corev1.ConditionTrue, Message: value,
+	})
+}
+
+// checkAnnotations is S19 for annotations: a bind leaves a pod that can still be written, by the kubelet and by the
+// eviction API.
+func (w *world) checkAnnotations(podUID string) {
+	p, ok := w.api.pod(podUID)
+	if !ok {
+		return
+	}
+	if err := validation.ValidateAnnotationsSize(p.Annotations); err != nil {
+		w.note("S19", "pod %s was bound, and nobody can write its status any more: %v", p.Name, err)
+	}
+}
