@@ -11,8 +11,8 @@ import (
 )
 
 // FullAnnotation is on a pod, as facts and snapshots have it, whose annotations have no room for
-// events.AttemptAnnotation; its value says why. The API server has no such annotation. Whoever decides by a pod's
-// annotations alone could not know: Strip takes the last-applied one away, often the longest.
+// events.AttemptAnnotation; its value says why. The API server has no such annotation. The annotations that facts
+// show do not tell: Strip takes the last-applied one away, often the longest.
 const FullAnnotation = "berth.dev/annotations-full"
 
 // AttemptCondition is the type of the condition that stands for events.AttemptAnnotation where that has no room. Its

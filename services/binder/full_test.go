@@ -45,7 +45,7 @@ func TestFullAnnotationsAreBound(t *testing.T) {
 			t.Errorf("attempt %q, want that of the reservation", token)
 		}
 		if _, told := s.told(events.DecisionBound)["p0"]; !told {
-			t.Error("nobody is told that it is bound")
+			t.Error("the log does not say that it is bound")
 		}
 		if kept := audit.StripPod(p); len(kept.Status.Conditions) != 1 {
 			t.Errorf("a history keeps the conditions %+v, want that of the attempt", kept.Status.Conditions)

@@ -58,6 +58,6 @@ func (w *world) checkAnnotations(podUID string) {
 		return
 	}
 	if err := validation.ValidateAnnotationsSize(p.Annotations); err != nil {
-		w.note("S19", "pod %s was bound, and nobody can write its status any more: %v", p.Name, err)
+		w.note("S19", "pod %s was bound, and the API server refuses every later write of it: %v", p.Name, err)
 	}
 }

@@ -155,7 +155,8 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 	if len(e.Claims) > 0 && (answer.Result == decide.Done || answer.Result == decide.Gone) {
 		version, settled := r.settleClaims(ctx, e, answer.Pod != nil && answer.Pod.NodeName == e.NodeName)
 		if settled.Result != decide.Done {
-			answer = decide.Answered{Result: settled.Result, Problem: "change of the pod's claims: " + settled.Problem}
+			settled.Problem = "change of the pod's claims: " + settled.Problem
+			answer = settled
 		}
 		answer.ClaimVersion = version
 	}

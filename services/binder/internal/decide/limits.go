@@ -56,7 +56,7 @@ type RefusalLimits struct {
 	// of once more.
 	Tell  int
 	Again time.Duration
-	// Failing is how long the API server must have answered with errors of its own until that is told of too: a change
+	// Failing is how long the API server must have answered with errors of its own until that is reported too: a change
 	// of etcd's leader passes.
 	Failing time.Duration
 	// Pause paces the tries after refusals. Jitter must be 0, as in Limits.Retry.

@@ -396,10 +396,12 @@ func TestPromotedPodIsBoundAsItWasLookedAt(t *testing.T) {
 	r := newRig(t, 1)
 	r.hold(r.b, false)
 	e := r.reserve()
-	for _, state := range []ledger.State{ledger.Held, ledger.Committed} {
+	for i, state := range []ledger.State{ledger.Held, ledger.Committed} {
+		looked := r.api.changePod("p0-uid", annotate("looked", string(rune('a'+i))))
+		r.showFacts(r.b, len(r.api.history)-1)
 		d := r.doc()
 		d.Revision += int64(state)
-		e.State, e.PodRV = state, e.PodRV+uint64(state)
+		e.State, e.PodRV = state, looked.ResourceVersion
 		d.Entries = []ledger.Entry{e}
 		r.step(r.b, LedgerMoved{Revision: d.Revision, Docs: []ledger.NodeDoc{d}})
 	}
