@@ -27,7 +27,7 @@ func TestConditionOfAnotherNode(t *testing.T) {
 	s.bindFull("a", "n")
 	pod := s.pods["a"]
 	pod.Spec.NodeName = "m"
-	if token := attemptOf(pod); token != 0 {
+	if token, ours := attemptOf(pod); ours {
 		t.Errorf("attempt %s, want none", token)
 	}
 }

@@ -18,17 +18,14 @@ const (
 	annotationFence   = "berth.dev/fence"
 )
 
-// attemptOf is the token of the bind of Berth's that brought a pod to its node; 0 if it was none.
-func attemptOf(pod *corev1.Pod) ledger.Token {
+// attemptOf is the token of the bind of Berth's that brought a pod to its node; false if it was none.
+func attemptOf(pod *corev1.Pod) (ledger.Token, bool) {
 	text := pod.Annotations[annotationAttempt]
 	if token, node, ok := strings.Cut(conditionOf(pod, annotationAttempt), " "); ok && node == pod.Spec.NodeName {
 		text = token
 	}
 	token, err := ledger.ParseToken(text)
-	if err != nil {
-		return 0
-	}
-	return token
+	return token, err == nil
 }
 
 // conditionOf is the message of a condition of Berth's own; empty for none.
@@ -138,7 +135,8 @@ func (p *podLife) apply(at moment, v *podVersion) (moved string) {
 	if node := pod.Spec.NodeName; node != "" {
 		switch {
 		case p.node == "":
-			p.bound, p.node, p.token = at, node, attemptOf(pod)
+			p.bound, p.node = at, node
+			p.token, _ = attemptOf(pod) // 0 is no attempt of Berth's
 		case p.node != node:
 			moved = p.node
 		}

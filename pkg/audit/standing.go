@@ -128,7 +128,7 @@ func (c *standing) pod(p *corev1.Pod) {
 	}
 	c.bound[string(p.UID)] = true
 	c.Bound++
-	ours := attemptOf(p) != 0
+	_, ours := attemptOf(p)
 	if ours {
 		c.ByBerth++
 	}

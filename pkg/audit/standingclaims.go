@@ -101,7 +101,10 @@ func (c *standing) orphaned(claim *resourcev1.ResourceClaim, pods map[string]*co
 func claimOurs(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) bool {
 	for _, user := range claim.Status.ReservedFor {
 		p := pods[string(user.UID)]
-		if p == nil || p.Spec.NodeName != "" && attemptOf(p) == 0 {
+		if p == nil {
+			return false
+		}
+		if _, ours := attemptOf(p); p.Spec.NodeName != "" && !ours {
 			return false
 		}
 	}
