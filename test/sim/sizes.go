@@ -176,18 +176,18 @@ func (w *world) checkTold(msgs []events.Message) {
 		return
 	}
 	for _, m := range msgs {
-		if m.Header[events.HeaderOp] != events.OpDelete.String() {
+		if m.Header.Get(events.HeaderOp) != events.OpDelete.String() {
 			continue
 		}
-		uid, there := m.Header[events.HeaderUID], false
-		switch events.Kind(m.Header[events.HeaderKind]) {
+		uid, there := m.Header.Get(events.HeaderUID), false
+		switch events.Kind(m.Header.Get(events.HeaderKind)) {
 		case events.KindPod:
 			_, there = w.api.pod(uid)
 		case events.KindNode:
 			there = slices.ContainsFunc(w.api.nodes(), func(n *corev1.Node) bool { return string(n.UID) == uid })
 		}
 		if there {
-			w.note("S20", "%s %s is told of as gone, and is there", m.Header[events.HeaderKind], m.Header[events.HeaderName])
+			w.note("S20", "%s %s is told of as gone, and is there", m.Header.Get(events.HeaderKind), m.Header.Get(events.HeaderName))
 		}
 	}
 }
