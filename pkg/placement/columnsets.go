@@ -104,7 +104,7 @@ func (r *resourceColumns) widen(name string) {
 }
 
 // traitColumn gives nodes that are alike in what the simplest rules look at the same
-// number: spec.unschedulable, taints and declared features.
+// number: whether they are closed or spec.unschedulable, taints and declared features.
 type traitColumn struct {
 	of  []int32
 	ids map[string]int32
@@ -112,10 +112,14 @@ type traitColumn struct {
 }
 
 func (t *traitColumn) set(slot int, n *corev1.Node) {
-	t.key = t.key[:0]
-	if n.Spec.Unschedulable {
-		t.key = append(t.key, 1)
+	kept := byte(0)
+	switch {
+	case state.Closed(n):
+		kept = 2
+	case n.Spec.Unschedulable:
+		kept = 1
 	}
+	t.key = append(t.key[:0], kept)
 	for i := range n.Spec.Taints {
 		taint := &n.Spec.Taints[i]
 		t.key = appendPart(appendPart(appendPart(t.key, taint.Key), taint.Value), string(taint.Effect))

@@ -86,9 +86,12 @@ func (n *Node) api() *corev1.Node {
 }
 
 // Closed reports whether the facts have a reduced node that takes no new pods, see Reduce.
-func (n *Node) Closed() bool {
-	_, closed := n.Object.Annotations[ClosedAnnotation]
-	return closed && n.Object.Spec.Unschedulable
+func (n *Node) Closed() bool { return Closed(n.Object) }
+
+// Closed reports whether a node is one of those that Node.Closed is about.
+func Closed(n *corev1.Node) bool {
+	_, closed := n.Annotations[ClosedAnnotation]
+	return closed && n.Spec.Unschedulable
 }
 
 // generation numbers states of NodeInfos. It is one counter for the process, so that equal
