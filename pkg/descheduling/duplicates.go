@@ -175,9 +175,9 @@ func familyOf(obj *corev1.Pod) *family {
 		images = append(images, obj.Spec.Containers[i].Image)
 	}
 	slices.Sort(images)
-	f := &family{}
+	f, all := &family{}, strings.Join(images, "#")
 	for _, o := range obj.OwnerReferences {
-		f.owners = append(f.owners, ownerKey{obj.Namespace, o.Kind, o.Name, strings.Join(images, "#")})
+		f.owners = append(f.owners, ownerKey{obj.Namespace, o.Kind, o.Name, all})
 	}
 	// Two references to one owner count twice, as they do upstream.
 	alike := slices.SortedFunc(slices.Values(f.owners), compareOwners)

@@ -27,6 +27,19 @@ type demand struct {
 // demandOf returns the demand of a pod, shared by pods of its template.
 func (v *View) demandOf(p *Pod) *demand { return v.sortOf(p).demand }
 
+// takenBy is what a pod takes from its node: what the scheduler counts while it is resized in place, or cannot be, of
+// the resources that can be resized. What replaces the pod asks for its demand. To upstream that is what the pod takes.
+func (v *View) takenBy(p *Pod) map[corev1.ResourceName]int64 {
+	asked := v.demandOf(p).amounts
+	taken := p.Requests
+	if v.upstream || taken.MilliCPU == asked[corev1.ResourceCPU] && taken.Memory == asked[corev1.ResourceMemory] {
+		return asked
+	}
+	out := maps.Clone(asked)
+	out[corev1.ResourceCPU], out[corev1.ResourceMemory] = taken.MilliCPU, taken.Memory
+	return out
+}
+
 // traits are what a node's welcome depends on beside resources: equal for pods that agree in
 // tolerations, node selector, required node affinity and demand.
 type traits struct {
@@ -127,7 +140,7 @@ func (v *View) usageOf(n *Node) *usage {
 			continue
 		}
 		u.pods++
-		for name, a := range v.demandOf(p).amounts {
+		for name, a := range v.takenBy(p) {
 			u.amounts[name] += a
 		}
 	}
@@ -154,7 +167,8 @@ func (g *Guard) fits(pod *Pod) bool {
 	return g.view.fitsOther(pod, g.targets)
 }
 
-// fitsOther reports whether one of nodes, not the pod's own, takes the pod.
+// fitsOther reports whether one of nodes, not the pod's own, takes the pod. A pod with anti-affinity whose namespace
+// has used up its share of the run fits none.
 func (v *View) fitsOther(pod *Pod, list *nodeList) bool {
 	t := v.sortOf(pod)
 	takers, known := t.takers[list]
@@ -163,11 +177,13 @@ func (v *View) fitsOther(pod *Pod, list *nodeList) bool {
 		t.takers[list] = takers
 	}
 	others := slices.ContainsFunc(takers, func(n *Node) bool { return n != pod.Node })
-	if !others || len(v.antiAffinity(pod)) == 0 {
+	terms := len(v.antiAffinity(pod))
+	if !others || terms == 0 {
 		return others
 	}
+	account := v.account(pod.Namespace)
 	return slices.ContainsFunc(list.nodes, func(n *Node) bool {
-		return n != pod.Node && v.takes(n, t) && !v.repels(pod, n)
+		return account.spend(terms*len(n.Pods)) && n != pod.Node && v.takes(n, t) && !v.repels(pod, n)
 	})
 }
 

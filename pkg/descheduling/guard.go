@@ -72,6 +72,8 @@ func (g *Guard) filter(pod *Pod) Refusal {
 		return TooLarge // its replacement would be, too, and would not be placed
 	case pod.Node != nil && pod.Node.Closed():
 		return NodeTooLarge // what a rule finds wrong there may be what was cut
+	case manyRules(pod):
+		return TooManyRules
 	case pod.Forced:
 		return ""
 	case pod.Reluctant && g.MandatoryNoEviction:
@@ -200,12 +202,16 @@ func (v *View) namespaceLabels(name string) (set map[string]string, ok bool) {
 }
 
 // fewReplicas counts every pod of the pod's only owner, whatever its phase; with several
-// owners, or none, there is nothing to count.
+// owners, or none, there is nothing to count. To upstream, pods of other namespaces count that name its UID.
 func (g *Guard) fewReplicas(obj *corev1.Pod) bool {
 	if g.MinReplicas < 2 || len(obj.OwnerReferences) != 1 {
 		return false
 	}
-	return g.view.replicas(string(obj.OwnerReferences[0].UID)) < g.MinReplicas
+	namespace := obj.Namespace
+	if g.upstream {
+		namespace = ""
+	}
+	return g.view.replicas(namespace, string(obj.OwnerReferences[0].UID)) < g.MinReplicas
 }
 
 // tooYoung goes by the start time that the kubelet wrote, as upstream does: it is the one

@@ -27,7 +27,7 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 		}
 		for _, n := range p.view.looked {
 			picked := selectPods(n.Pods, func(pod *Pod) bool {
-				return !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) && picks(pod)
+				return !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) && !manyRules(pod) && picks(pod)
 			})
 			if !p.tryAll(picked, as) {
 				return

@@ -9,6 +9,7 @@ const (
 	Terminating          Refusal = "terminating"
 	TooLarge             Refusal = "too large for the log"
 	NodeTooLarge         Refusal = "its node is too large for the log"
+	TooManyRules         Refusal = "more affinity terms, spread constraints or owners than are looked at"
 	NoEviction           Refusal = "annotated against eviction"
 	Mirror               Refusal = "mirror pod"
 	Static               Refusal = "static pod"

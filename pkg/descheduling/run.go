@@ -94,6 +94,7 @@ func Run(in Input, offer Offer) Outcome {
 		Input: in, offer: offer, view: NewView(in.Cluster, in.Policy.Nodes, in.Now),
 		out: Outcome{Refused: map[Refused]int{}}, concerns: map[policy.Args]concern{},
 	}
+	r.view.upstream = in.Upstream
 	r.out.Nodes = len(r.view.looked)
 	if r.out.Nodes < minNodes {
 		r.out.Skipped = fmt.Sprintf("%d ready nodes match the policy, at least %d are needed", r.out.Nodes, minNodes)

@@ -22,13 +22,28 @@ type spreadRule struct {
 	maxSkew  int
 	key      string
 	selector labels.Selector
+	heeds    *heeded
+	// sizes are the pods in each domain, as the moves accepted so far leave them.
+	sizes *sizes
+}
+
+// heeded is what of its pods a rule heeds.
+type heeded struct {
 	// required and tolerations are nil when the rule ignores them.
 	required    *nodeaffinity.RequiredNodeAffinity
 	tolerations *[]corev1.Toleration
-	// identity is equal for equal rules.
-	identity string
-	// sizes are the pods in each domain, as the moves accepted so far leave them.
-	sizes *sizes
+	// terms is how many terms required has, or 1.
+	terms int
+	// included says of each node looked at, by its position, whether it counts; made when first needed.
+	included []bool
+}
+
+// ruleID is equal for equal rules of a namespace.
+type ruleID struct {
+	maxSkew       int
+	key, selector string
+	everything    bool
+	heeds         *heeded
 }
 
 // domain is one value of a rule's key with the pods there that the rule counts.
@@ -56,7 +71,7 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 				continue
 			}
 			if namespaces[pod.Namespace] == nil {
-				namespaces[pod.Namespace] = newSpreadNamespace()
+				namespaces[pod.Namespace] = newSpreadNamespace(p.view, pod.Namespace)
 			}
 			namespaces[pod.Namespace].add(pod, at, args.Constraints)
 			at++
@@ -68,6 +83,9 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		ns := namespaces[name]
 		for _, rule := range ns.rules {
+			if ns.account.left < 0 {
+				break
+			}
 			fresh := slices.DeleteFunc(p.balance(args, rule, ns), func(m move) bool { return chosen[m.pod] })
 			for _, m := range fresh {
 				chosen[m.pod] = true
@@ -97,19 +115,24 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 
 // spreadNamespace are the pods of a namespace that count, and their rules, each once.
 type spreadNamespace struct {
-	kinds map[*state.Kind][]*Pod
+	view    *View
+	account *account
+	kinds   map[*state.Kind][]*Pod
 	// order is the place of each pod in the whole picture.
 	order map[*Pod]int
 	rules []*spreadRule
-	known map[string]bool
-	seen  map[*corev1.Pod]bool
-	// others: there are pods with constraints that the policy does not look at.
-	others bool
+	known map[ruleID]bool
+	// heeded by what rules heed, in one string.
+	heeded map[string]*heeded
+	seen   map[*corev1.Pod]bool
+	// others: there are pods with constraints that the policy does not look at. nowhere: or whose key no node has.
+	others, nowhere bool
 }
 
-func newSpreadNamespace() *spreadNamespace {
+func newSpreadNamespace(v *View, name string) *spreadNamespace {
 	return &spreadNamespace{
-		kinds: map[*state.Kind][]*Pod{}, order: map[*Pod]int{}, known: map[string]bool{}, seen: map[*corev1.Pod]bool{},
+		view: v, account: v.account(name), kinds: map[*state.Kind][]*Pod{}, order: map[*Pod]int{},
+		known: map[ruleID]bool{}, heeded: map[string]*heeded{}, seen: map[*corev1.Pod]bool{},
 	}
 }
 
@@ -122,23 +145,25 @@ func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableCo
 	s.seen[pod.Template] = true
 	for i := range pod.spec().TopologySpreadConstraints {
 		c := &pod.spec().TopologySpreadConstraints[i]
-		if !slices.Contains(actions, c.WhenUnsatisfiable) {
+		switch {
+		case !slices.Contains(actions, c.WhenUnsatisfiable):
 			s.others = true
-			continue
-		}
-		if rule, ok := newSpreadRule(c, pod.Template); ok && !s.known[rule.identity] {
-			s.known[rule.identity] = true
-			s.rules = append(s.rules, rule)
+		case len(s.view.keyOf(c.TopologyKey).nodes) == 0:
+			s.nowhere = true
+		case s.account.spend(newRuleCost):
+			s.addRule(c, pod.Template)
 		}
 	}
 }
 
-// newSpreadRule reads a constraint; ok is false when its selector cannot be read.
-// minDomains is not looked at.
-func newSpreadRule(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) (rule *spreadRule, ok bool) {
+// newRuleCost is what reading a constraint costs, in looks.
+const newRuleCost = 64
+
+// addRule reads a constraint; one whose selector cannot be read is left out. minDomains is not looked at.
+func (s *spreadNamespace) addRule(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) {
 	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
 	if err != nil {
-		return nil, false
+		return
 	}
 	own := labels.Set{}
 	for _, key := range c.MatchLabelKeys {
@@ -149,21 +174,41 @@ func newSpreadRule(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) (rule *s
 	if requirements, selectable := selector.Requirements(); selectable && len(own) > 0 {
 		selector = labels.SelectorFromSet(own).Add(requirements...)
 	}
-	rule = &spreadRule{maxSkew: int(c.MaxSkew), key: c.TopologyKey, selector: selector}
-	heeded := corev1.PodSpec{}
+	rule := &spreadRule{maxSkew: int(c.MaxSkew), key: c.TopologyKey, selector: selector, heeds: s.heededBy(c, pod)}
+	_, everything := selector.Requirements()
+	id := ruleID{rule.maxSkew, rule.key, selector.String(), everything, rule.heeds}
+	if !s.known[id] {
+		s.known[id] = true
+		s.rules = append(s.rules, rule)
+	}
+}
+
+// heededBy is shared by the constraints that heed the same.
+func (s *spreadNamespace) heededBy(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) *heeded {
+	h, only := &heeded{terms: 1}, corev1.PodSpec{}
 	if policyOf(c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor) {
 		required := nodeaffinity.GetRequiredNodeAffinity(pod)
-		rule.required = &required
-		heeded.NodeSelector, heeded.Affinity = pod.Spec.NodeSelector, pod.Spec.Affinity
+		h.required = &required
+		only.NodeSelector, only.Affinity = pod.Spec.NodeSelector, pod.Spec.Affinity
 	}
 	if policyOf(c.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore) {
-		rule.tolerations = &pod.Spec.Tolerations
-		heeded.Tolerations = pod.Spec.Tolerations
+		h.tolerations = &pod.Spec.Tolerations
+		only.Tolerations = pod.Spec.Tolerations
 	}
-	_, everything := selector.Requirements()
-	rule.identity = fmt.Sprint(rule.maxSkew, rule.key, everything, selector, rule.required != nil,
-		rule.tolerations != nil, placementKey(&heeded))
-	return rule, true
+	identity := fmt.Sprint(h.required != nil, h.tolerations != nil, placementKey(&only))
+	if known := s.heeded[identity]; known != nil {
+		return known
+	}
+	if h.required != nil && hasRequired(&only) {
+		h.terms += len(only.NodeSelector)
+		if only.Affinity != nil && only.Affinity.NodeAffinity != nil {
+			if of := only.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; of != nil {
+				h.terms += len(of.NodeSelectorTerms)
+			}
+		}
+	}
+	s.heeded[identity] = h
+	return h
 }
 
 // policyOf reports whether an inclusion policy, or what stands for none, is Honor.
@@ -174,36 +219,48 @@ func policyOf(p *corev1.NodeInclusionPolicy, otherwise corev1.NodeInclusionPolic
 	return otherwise == corev1.NodeInclusionPolicyHonor
 }
 
-// includes reports whether a node without pods counts as a place of the rule. Wishes that
-// cannot be read match nothing.
-func (s *spreadRule) includes(n *Node) bool {
-	if s.required != nil {
-		if match, err := s.required.Match(n.Object); err != nil || !match {
+// includes reports whether a node looked at counts without pods as a place of the rule.
+func (s *spreadRule) includes(n *Node, nodes []*Node) bool {
+	h := s.heeds
+	if h.included == nil {
+		h.included = make([]bool, len(nodes))
+		for i, n := range nodes {
+			h.included[i] = h.includes(n)
+		}
+	}
+	return h.included[n.at]
+}
+
+// includes: wishes that cannot be read match nothing.
+func (h *heeded) includes(n *Node) bool {
+	if h.required != nil {
+		if match, err := h.required.Match(n.Object); err != nil || !match {
 			return false
 		}
 	}
-	return s.tolerations == nil || tolerates(*s.tolerations, n.Object.Spec.Taints, func(t *corev1.Taint) bool {
+	return h.tolerations == nil || tolerates(*h.tolerations, n.Object.Spec.Taints, func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	})
 }
 
 // domains lists the rule's domains, small ones first, then by value. Those of nodes that the
-// rule does not include are there only if pods are.
+// rule does not include are there only if pods are. None are listed if none can be too large, or if the namespace has
+// used up its share of the run.
 func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
-	byValue := map[string][]*Pod{}
-	for _, n := range p.view.looked {
-		if value, ok := n.Object.Labels[rule.key]; ok && rule.includes(n) {
-			byValue[value] = nil
-		}
+	byValue, most := p.populated(rule, ns)
+	if most <= rule.maxSkew {
+		return nil
 	}
-	for kind, pods := range ns.kinds {
-		if kind.Deleting || !rule.selector.Matches(labels.Set(kind.Labels)) {
-			continue
-		}
-		for _, pod := range pods {
-			if value, ok := pod.Node.Object.Labels[rule.key]; ok {
-				byValue[value] = append(byValue[value], pod)
-			}
+	nodes, cost := p.view.keyOf(rule.key).nodes, 0
+	if rule.heeds.included == nil {
+		cost = len(p.view.looked) * rule.heeds.terms
+	}
+	if !ns.account.spend(cost + 2*len(nodes)) {
+		return nil
+	}
+	for _, n := range nodes {
+		if value := n.Object.Labels[rule.key]; rule.includes(n, p.view.looked) && byValue[value] == nil {
+			byValue[value] = nil
 		}
 	}
 	all := make([]domain, 0, len(byValue))
@@ -217,6 +274,29 @@ func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
 		return cmp.Or(cmp.Compare(len(a.pods), len(b.pods)), cmp.Compare(a.value, b.value))
 	})
 	return all
+}
+
+// populated are the pods that a rule counts, by the value of its key, and how many are in the largest domain.
+func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[string][]*Pod, most int) {
+	if !ns.account.spend(len(ns.kinds) * costOf(rule.selector)) {
+		return nil, 0
+	}
+	byValue = map[string][]*Pod{}
+	for kind, pods := range ns.kinds {
+		if kind.Deleting || !rule.selector.Matches(labels.Set(kind.Labels)) {
+			continue
+		}
+		if !ns.account.spend(len(pods)) {
+			return nil, 0
+		}
+		for _, pod := range pods {
+			if value, ok := pod.Node.Object.Labels[rule.key]; ok {
+				byValue[value] = append(byValue[value], pod)
+				most = max(most, len(byValue[value]))
+			}
+		}
+	}
+	return byValue, most
 }
 
 // compareForSpread orders pods of a domain; the last go first. Upstream documents the
@@ -248,7 +328,8 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 	b := balancer{view: p.view, mean: float64(total) / float64(len(all))}
 	b.wanting = &nodeList{p.wanting(rule, all, b.mean)}
 	var moves []move
-	for i, j := 0, len(all)-1; i < j; {
+	homeless := len(all) // the domain whose homeless pods were last put first
+	for i, j := 0, len(all)-1; i < j && ns.account.left >= 0; {
 		if float64(len(all[j].pods)) <= b.mean {
 			j--
 		}
@@ -259,7 +340,11 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 			continue
 		}
 		high := all[j].pods
-		b.homelessFirst(high)
+		if j < homeless {
+			b.homelessFirst(high)
+			homeless = j
+		}
+		ns.account.spend(n)
 		taken := high[len(high)-n:]
 		for _, pod := range taken {
 			if !args.NodeFit || b.fits(pod) {
@@ -331,9 +416,9 @@ func (p *pass) wanting(rule *spreadRule, all []domain, mean float64) []*Node {
 			below[d.value] = nil
 		}
 	}
-	for _, n := range p.view.looked {
-		value, ok := n.Object.Labels[rule.key]
-		if _, wants := below[value]; ok && wants && rule.includes(n) {
+	for _, n := range p.view.keyOf(rule.key).nodes {
+		value := n.Object.Labels[rule.key]
+		if _, wants := below[value]; wants && rule.includes(n, p.view.looked) {
 			below[value] = append(below[value], n)
 		}
 	}

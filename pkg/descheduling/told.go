@@ -53,6 +53,7 @@ func (p *pass) conclude(args policy.Args) {
 	if p.told.Picked == 0 && len(p.told.Says) == 0 {
 		p.say("%s", idle(args))
 	}
+	p.sayOverspent()
 	if len(p.leftOut) == 0 {
 		return
 	}
@@ -147,15 +148,17 @@ func (p *pass) sayWhyNot(all, under []*bearing, low policy.Thresholds, numberOfN
 
 // saySpread says what the constraints of the pods come to, if there is nothing to look at.
 func (p *pass) saySpread(namespaces map[string]*spreadNamespace, args *policy.TopologySpread) {
-	rules, others := 0, false
+	rules, others, nowhere := 0, false, false
 	for _, ns := range namespaces {
 		rules += len(ns.rules)
-		others = others || ns.others
+		others, nowhere = others || ns.others, nowhere || ns.nowhere
 	}
 	switch {
 	case rules == 0 && others:
 		p.say("no pod it looks at has a constraint of %v, which `constraints` of the policy names; some have others",
 			args.Constraints)
+	case rules == 0 && nowhere:
+		p.say("no node has a label of the keys of the constraints")
 	case rules == 0:
 		p.say("no pod it looks at has a topology spread constraint")
 	}

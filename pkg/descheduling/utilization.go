@@ -74,7 +74,7 @@ func (p *pass) requested(names []corev1.ResourceName) meter {
 			out[corev1.ResourcePods] = used.pods
 			return out, nil
 		},
-		pod: func(pod *Pod) (amounts, bool) { return p.view.demandOf(pod).amounts, true },
+		pod: func(pod *Pod) (amounts, bool) { return p.view.takenBy(pod), true },
 	}
 }
 

@@ -26,6 +26,10 @@ const (
 	sourceAPI        = "api"
 )
 
+// maxOwners is how many references to owners of one pod are looked at. Kubernetes sets no limit, and each costs
+// memory. A pod has one controller, and seldom another owner.
+const maxOwners = 16
+
 // Cluster is what a run reads of the world; *state.Snapshot is one.
 type Cluster interface {
 	Nodes() iter.Seq[*state.Node]
@@ -54,6 +58,7 @@ type Node struct {
 	// Pods by priority (low first), then namespace, name and UID; terminal ones as well.
 	Pods []*Pod
 
+	at   int    // its position among the nodes looked at
 	used *usage // what its running pods request; made when first needed
 }
 
@@ -62,6 +67,8 @@ type Node struct {
 type View struct {
 	cluster Cluster
 	now     time.Time
+	// upstream counts what pods take in upstream's way.
+	upstream bool
 	// nodes are all ready ones, sorted by name; looked at are those that the policy selects.
 	nodes, looked []*Node
 	byName        map[string]*Node
@@ -71,9 +78,15 @@ type View struct {
 	// templates and sorts hold the same traits, by template and by content.
 	templates map[*corev1.Pod]*traits
 	sorts     map[string]*traits
-	owners    map[string]uint
-	budgets   map[string][]labels.Selector
-	terms     map[*corev1.Pod][]antiAffinityTerm
+	// owners are how many pods name an owner, by its UID and their namespace.
+	owners  map[string]map[string]uint
+	budgets map[string][]labels.Selector
+	// keys are the labels of the nodes looked at, made when first needed.
+	keys map[string]*keyed
+	// accounts of namespaces, and what each begins with; made when first needed.
+	accounts map[string]*account
+	share    int
+	terms    map[*corev1.Pod][]antiAffinityTerm
 	// wishes by template and by content.
 	wishes map[string]*wish
 	wanted map[*corev1.Pod]*wish
@@ -99,6 +112,7 @@ func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 		slices.SortFunc(node.Pods, comparePods)
 		v.nodes, v.byName[n.Name] = append(v.nodes, node), node
 		if nodes.Matches(labels.Set(n.Object.Labels)) {
+			node.at = len(v.looked)
 			v.looked = append(v.looked, node)
 		}
 	}
@@ -155,15 +169,31 @@ func (p *Pod) priority() (value int32, ok bool) {
 // age in seconds since creation; negative when the clocks disagree.
 func (v *View) age(p *Pod) time.Duration { return v.now.Sub(p.Created().Time) }
 
-// replicas counts every pod of an owner, whatever its phase, on nodes or not.
-func (v *View) replicas(owner string) uint {
+// replicas counts every pod of an owner in a namespace, whatever its phase, on nodes or not; with no namespace those
+// of all namespaces that name its UID. Of a pod with more owners than maxOwners the others do not count.
+func (v *View) replicas(namespace, owner string) (n uint) {
 	if v.owners == nil {
-		v.owners = map[string]uint{}
+		v.owners = map[string]map[string]uint{}
 		for p := range v.cluster.Pods() {
-			for i := range p.Template.OwnerReferences {
-				v.owners[string(p.Template.OwnerReferences[i].UID)]++
-			}
+			v.countOwners(p)
 		}
 	}
-	return v.owners[owner]
+	if namespace != "" {
+		return v.owners[owner][namespace]
+	}
+	for _, pods := range v.owners[owner] {
+		n += pods
+	}
+	return n
+}
+
+func (v *View) countOwners(p *state.Pod) {
+	refs := p.Template.OwnerReferences
+	for i := range refs[:min(len(refs), maxOwners)] {
+		uid := string(refs[i].UID)
+		if v.owners[uid] == nil {
+			v.owners[uid] = map[string]uint{}
+		}
+		v.owners[uid][p.Namespace]++
+	}
 }

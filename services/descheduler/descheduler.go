@@ -327,6 +327,9 @@ func (d *Descheduler) carryOut(
 	written, refused, err := d.commit.Move(ctx, p, out.Evict)
 	for _, r := range refused {
 		e := &r.Eviction
+		if r.Because == decide.NoRoomInLedger {
+			d.intake.Unkept(*e)
+		}
 		out.Refused[descheduling.Refused{
 			Profile: e.Profile, Strategy: e.Decision.Strategy, Namespace: e.Decision.Pod.Namespace,
 			Node: e.Decision.NodeName, Reason: r.Because,

@@ -87,7 +87,7 @@ func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile)
 			kept[m.Pod.Name] = m.To.Name
 			d := events.Decision{
 				Kind: events.DecisionEvict, Attempt: 1, Owner: m.Owner, FactSequence: uint64(cycles),
-				Pod: events.PodRef{UID: m.Pod.UID}, NodeName: m.Pod.NodeName, Landing: m.To.Name,
+				Pod: events.PodRef{UID: m.Pod.UID, Namespace: m.Pod.Namespace}, NodeName: m.Pod.NodeName, Landing: m.To.Name,
 			}
 			history.Observe(d, at)
 			d.Kind = events.DecisionEvicted

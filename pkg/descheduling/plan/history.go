@@ -18,12 +18,14 @@ const (
 	// the clocks of two machines that differ, and for a call on its way: what is asked for instead of a lost ask is
 	// not carried out beside it.
 	Standing = InFlight / 2
-	// Cooldown is how long a pod is left alone after an outcome: a budget that refused
+	// Cooldown is how long a pod is left alone after an outcome, the first of its kind: a budget that refused
 	// needs time to recover (a failed eviction can hold it for two minutes), and a pod that
 	// was evicted needs time to go. At least as long as the usual interval between cycles,
 	// so that it bridges one.
 	Cooldown = 5 * time.Minute
 
+	// maxRest is where Cooldown ends to double, with each refusal in a row; after twice this time in peace it starts over.
+	maxRest = time.Hour
 	// ownerMemory is how long an owner's past is kept; its pauses are shorter
 	// (policy.MaxCooldownLimit).
 	ownerMemory = 24 * time.Hour
@@ -54,12 +56,21 @@ type ask struct {
 	stage   stage
 	// owner of the pod, and facts, the sequence that the ask was decided at: asks of one
 	// cycle have the same. The pod was to go from a node to another, which may be empty.
-	owner    string
+	owner    ownerID
 	facts    uint64
 	from, to string
 	// youngest is when the youngest pod of the owner was made that the ask knew of; zero: not told.
 	youngest time.Time
 	// since is when this process first saw the stage, by its own clock.
+	since time.Time
+	// refusals is how often in a row evictions of the pod were refused.
+	refusals int
+}
+
+// unkept is a pod for whose replacement the ledger could keep no place, how often in a row, and when last, by the
+// clock of this process.
+type unkept struct {
+	times int
 	since time.Time
 }
 
@@ -68,6 +79,10 @@ type ask struct {
 type past struct {
 	rounds       []round
 	left, landed []stay
+	// refused is the last round in which evictions were refused, refusals how many such rounds there were since one
+	// in which pods were evicted.
+	refused  round
+	refusals int
 }
 
 // stay is a node and when something was about it for the first and, not long after, the last time.
@@ -88,17 +103,20 @@ type round struct {
 // goroutine; the zero value is not usable.
 type History struct {
 	asks   map[string]ask
-	owners map[string]past
+	owners map[ownerID]past
 	// ofOwner are the pods of asks, by owner.
-	ofOwner map[string]map[string]bool
+	ofOwner map[ownerID]map[string]bool
 	// told are the pods of which it has been told that they came back.
 	told map[string]bool
+	// unkept are noted by this process alone: what the ledger refuses is in no log.
+	unkept map[string]unkept
 }
 
 // NewHistory returns an empty history.
 func NewHistory() *History {
 	return &History{
-		asks: map[string]ask{}, owners: map[string]past{}, ofOwner: map[string]map[string]bool{}, told: map[string]bool{},
+		asks: map[string]ask{}, owners: map[ownerID]past{}, ofOwner: map[ownerID]map[string]bool{}, told: map[string]bool{},
+		unkept: map[string]unkept{},
 	}
 }
 
@@ -106,6 +124,7 @@ func NewHistory() *History {
 func (h *History) Clone() *History {
 	c := &History{
 		asks: maps.Clone(h.asks), owners: maps.Clone(h.owners), ofOwner: maps.Clone(h.ofOwner), told: maps.Clone(h.told),
+		unkept: maps.Clone(h.unkept),
 	}
 	for owner, pods := range c.ofOwner {
 		c.ofOwner[owner] = maps.Clone(pods)
@@ -140,23 +159,58 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	if s == 0 || d.Attempt < known.attempt || d.Attempt == known.attempt && s <= known.stage {
 		return false
 	}
-	a := known
-	a.attempt, a.stage, a.since = d.Attempt, s, now
+	a := known.next(s, now)
+	a.attempt = d.Attempt
 	if s == asked {
-		a.owner, a.facts, a.from, a.to, a.youngest = d.Owner, d.FactSequence, d.NodeName, d.Landing, d.Youngest
+		a.owner, a.facts = ownerIn(d.Pod.Namespace, d.Owner), d.FactSequence
+		a.from, a.to, a.youngest = d.NodeName, d.Landing, d.Youngest
 	}
 	h.asks[d.Pod.UID] = a
-	if a.owner == "" {
+	if a.owner == (ownerID{}) {
 		return true
 	}
 	if h.ofOwner[a.owner] == nil {
 		h.ofOwner[a.owner] = map[string]bool{}
 	}
 	h.ofOwner[a.owner][d.Pod.UID] = true
-	if s == evicted {
-		h.owners[a.owner] = h.owners[a.owner].with(a, now.Add(-max(age, 0)))
+	switch at := now.Add(-max(age, 0)); s {
+	case evicted:
+		h.owners[a.owner] = h.owners[a.owner].with(a, at)
+	case refused:
+		h.owners[a.owner] = h.owners[a.owner].without(a, at)
 	}
 	return true
+}
+
+// next is an ask at a new stage.
+func (a ask) next(s stage, now time.Time) ask {
+	switch {
+	case s == refused:
+		a.refusals++
+	case s == evicted, now.Sub(a.since) >= 2*maxRest:
+		a.refusals = 0
+	}
+	a.stage, a.since = s, now
+	return a
+}
+
+// Unkept notes that the ledger can keep no place for the replacement of a pod, by UID: it rests as after an eviction
+// that was refused.
+func (h *History) Unkept(uid string, now time.Time) {
+	u := h.unkept[uid]
+	if now.Sub(u.since) >= 2*maxRest {
+		u.times = 0
+	}
+	h.unkept[uid] = unkept{u.times + 1, now}
+}
+
+// rest is how long to leave alone what was refused so often in a row.
+func rest(refusals int) time.Duration {
+	pause := Cooldown
+	for ; refusals > 1 && pause < maxRest; refusals-- {
+		pause *= 2
+	}
+	return min(pause, maxRest)
 }
 
 func stageOf(k events.DecisionKind) stage {
@@ -185,6 +239,27 @@ func (p past) with(a ask, at time.Time) past {
 		left:   withStay(p.left, stay{a.from, at, at, a.youngest}),
 		landed: withStay(p.landed, stay{a.to, at, at, a.youngest}),
 	}
+}
+
+// without adds an eviction that was refused: to the round of its cycle if that is the last one. One whose round has
+// evicted other pods says nothing of the owner.
+func (p past) without(a ask, at time.Time) past {
+	if n := len(p.rounds); n > 0 && p.rounds[n-1].facts == a.facts {
+		return p
+	}
+	switch {
+	case at.Sub(p.refused.at) >= 2*maxRest:
+		p.refusals = 1
+	case p.refused.facts != a.facts:
+		p.refusals++
+	}
+	p.refused = round{a.facts, at}
+	return p
+}
+
+// refusing: whatever pod of the owner is asked for, its eviction is refused.
+func (p past) refusing(now time.Time) bool {
+	return p.refusals > 1 && now.Sub(p.refused.at) < rest(p.refusals-1)
 }
 
 // withStay is a list with one more, or with one that stands for it prolonged, and without the
@@ -248,26 +323,32 @@ func (h *History) Forget(exists func(uid string) bool, now time.Time) {
 			delete(h.ofOwner, a.owner)
 		}
 	}
+	maps.DeleteFunc(h.unkept, func(uid string, _ unkept) bool { return !exists(uid) })
 	maps.DeleteFunc(h.told, func(uid string, _ bool) bool { return !exists(uid) })
-	maps.DeleteFunc(h.owners, func(_ string, p past) bool { return now.Sub(p.last()) >= ownerMemory })
+	maps.DeleteFunc(h.owners, func(_ ownerID, p past) bool {
+		return now.Sub(p.last()) >= ownerMemory && now.Sub(p.refused.at) >= ownerMemory
+	})
 }
 
 // refuse says why a pod must not be asked for now.
 func (h *History) refuse(uid string, now time.Time) descheduling.Refusal {
 	a, known := h.asks[uid]
+	u := h.unkept[uid]
 	age := now.Sub(a.since)
 	switch {
 	case known && a.stage == asked && age < InFlight:
 		return UnderWay
-	case known && a.stage != asked && age < Cooldown:
+	case known && a.stage != asked && age < rest(a.refusals):
 		return CoolingDown
+	case u.times > 0 && now.Sub(u.since) < rest(u.times):
+		return Unkeepable
 	default:
 		return ""
 	}
 }
 
 // underWay counts the pods of an owner that are going and still there.
-func (h *History) underWay(owner string, now time.Time, exists func(uid string) bool) int {
+func (h *History) underWay(owner ownerID, now time.Time, exists func(uid string) bool) int {
 	n := 0
 	for uid := range h.ofOwner[owner] {
 		a := h.asks[uid]
@@ -279,7 +360,7 @@ func (h *History) underWay(owner string, now time.Time, exists func(uid string) 
 }
 
 // asking: evictions of an owner's pods have been asked for, and nobody knows yet what came of them.
-func (h *History) asking(owner string, now time.Time) bool {
+func (h *History) asking(owner ownerID, now time.Time) bool {
 	for uid := range h.ofOwner[owner] {
 		if a := h.asks[uid]; a.stage == asked && now.Sub(a.since) < InFlight {
 			return true

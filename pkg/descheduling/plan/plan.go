@@ -91,9 +91,10 @@ type planner struct {
 	limits  *descheduling.Limits
 	budgets *budgets
 	owners  *owners
-	// ground and turns are made when first needed.
-	ground *ground
-	turns  map[turn]int
+	// ground, turns and tenants are made when first needed.
+	ground  *ground
+	turns   map[turn]int
+	tenants *tenants
 }
 
 // offer plans the move of one pod unless something stands against it. What is cheap to know
@@ -120,13 +121,13 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	if r != "" {
 		return "", r
 	}
-	m := Move{Candidate: c, Owner: owner, Youngest: p.owners.crowdOf(owner).youngest, Budgets: budgets}
+	m := Move{Candidate: c, Owner: owner.uid, Youngest: p.owners.crowdOf(owner).youngest, Budgets: budgets}
 	if g.WantsNodeFit() {
 		if m.To, m.Replacement, r = p.land(&c, g); r != "" {
 			return "", r
 		}
 	}
-	p.limits.Take(pod.NodeName, pod.Namespace)
+	p.take(pod.Pod)
 	p.owners.take(owner)
 	p.budgets.take(budgets)
 	p.moves = append(p.moves, m)
@@ -144,10 +145,23 @@ func (p *planner) restrained(c descheduling.Candidate) descheduling.Refusal {
 	if r := p.limits.Refuse(c.Pod.NodeName, c.Pod.Namespace); r != "" {
 		return r
 	}
-	if most := p.Policy.Berth.MaxPerCycle; most > 0 && len(p.moves) >= most-p.kept(c.Profile, c.Strategy) {
-		return descheduling.CycleFull
+	most := p.Policy.Berth.MaxPerCycle
+	if most > 0 {
+		most -= p.kept(c.Profile, c.Strategy)
+		if len(p.moves) >= most {
+			return descheduling.CycleFull
+		}
 	}
-	return ""
+	if p.tenants == nil {
+		p.tenants = newTenants(&p.Input)
+	}
+	return p.tenants.refuse(c.Pod.Pod, most)
+}
+
+// take counts a move against the limits.
+func (p *planner) take(pod *state.Pod) {
+	p.limits.Take(pod.NodeName, pod.Namespace)
+	p.tenants.take(pod)
 }
 
 // kept is how much of a cycle's limit is kept for the strategies that run after this one, so that
@@ -191,10 +205,10 @@ func (p *planner) remove(c descheduling.Candidate) descheduling.Refusal {
 	if r := p.restrained(c); r != "" {
 		return r
 	}
-	if r := p.owners.refuse(c.Pod.Pod, ""); r != "" {
+	if r := p.owners.refuse(c.Pod.Pod, ownerID{}); r != "" {
 		return r
 	}
-	p.limits.Take(c.Pod.NodeName, c.Pod.Namespace)
+	p.take(c.Pod.Pod)
 	p.moves = append(p.moves, Move{Candidate: c})
 	return ""
 }

@@ -21,6 +21,12 @@ const (
 	empty       = "balance/HighNodeUtilization: {thresholds: {cpu: 20}}"
 )
 
+// ownerX is the ReplicaSet x of pod.
+var ownerX = ownerID{"default", "uid-x"}
+
+// podRef names a pod of the namespace of pod.
+func podRef(uid string) events.PodRef { return events.PodRef{UID: uid, Namespace: "default"} }
+
 // many are pods of one owner on a node.
 func many(n int, on, app string, change ...func(*corev1.Pod)) []state.APIObject {
 	var all []state.APIObject
@@ -216,7 +222,7 @@ func (s story) history() *History {
 	h := NewHistory()
 	for _, e := range s {
 		h.Observe(events.Decision{
-			Kind: e.kind, Attempt: 1, Pod: events.PodRef{UID: "uid-" + e.pod}, Owner: "uid-x", FactSequence: e.cycle,
+			Kind: e.kind, Attempt: 1, Pod: podRef("uid-" + e.pod), Owner: "uid-x", FactSequence: e.cycle,
 		}, now.Add(-e.ago))
 	}
 	return h
@@ -278,7 +284,7 @@ func moved(ago time.Duration) *History {
 	h := NewHistory()
 	for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
 		h.Observe(events.Decision{
-			Kind: k, Attempt: 1, Pod: events.PodRef{UID: "uid-gone"}, Owner: "uid-x", NodeName: "a", Landing: "b",
+			Kind: k, Attempt: 1, Pod: podRef("uid-gone"), Owner: "uid-x", NodeName: "a", Landing: "b",
 		}, now.Add(-ago))
 	}
 	return h
@@ -304,7 +310,7 @@ func TestYoungestTellsOldFromNew(t *testing.T) {
 			in.History = NewHistory()
 			for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
 				in.History.Observe(events.Decision{
-					Kind: k, Attempt: 1, Pod: events.PodRef{UID: "uid-gone"}, Owner: "uid-x", NodeName: "a", Landing: "b",
+					Kind: k, Attempt: 1, Pod: podRef("uid-gone"), Owner: "uid-x", NodeName: "a", Landing: "b",
 					Youngest: now.Add(-tt.youngest),
 				}, now.Add(-since))
 			}
@@ -323,12 +329,12 @@ func TestMovedThereAndBack(t *testing.T) {
 	move := func(pod, from, to string, at time.Duration) {
 		for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
 			h.Observe(events.Decision{
-				Kind: k, Attempt: 1, Pod: events.PodRef{UID: pod}, Owner: "uid-x", NodeName: from, Landing: to,
+				Kind: k, Attempt: 1, Pod: podRef(pod), Owner: "uid-x", NodeName: from, Landing: to,
 				Youngest: began.Add(at - time.Second), FactSequence: uint64(at),
 			}, began.Add(at))
 		}
 	}
-	cameBack := func(node string, made time.Duration) bool { return h.owners["uid-x"].cameBack(node, began.Add(made)) }
+	cameBack := func(node string, made time.Duration) bool { return h.owners[ownerX].cameBack(node, began.Add(made)) }
 	move("1", "a", "b", 0)
 	if !cameBack("a", time.Second) || cameBack("b", time.Second) {
 		t.Error("after a move from a to b, a pod on a has come back, and one on b has not")
@@ -352,12 +358,12 @@ func TestMovedThereAndBackWithinASecond(t *testing.T) {
 		from := []string{"a", "b"}[i]
 		for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
 			h.Observe(events.Decision{
-				Kind: k, Attempt: 1, Pod: events.PodRef{UID: from}, Owner: "uid-x", NodeName: from, Landing: to,
+				Kind: k, Attempt: 1, Pod: podRef(from), Owner: "uid-x", NodeName: from, Landing: to,
 				Youngest: began.Add(time.Duration(i-1) * time.Second), FactSequence: uint64(i),
 			}, began.Add(time.Duration(i)*600*time.Millisecond))
 		}
 	}
-	past := h.owners["uid-x"]
+	past := h.owners[ownerX]
 	if past.cameBack("a", began) {
 		t.Error("a pod that was moved back to a has come back by itself")
 	}

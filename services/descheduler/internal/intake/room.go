@@ -277,6 +277,13 @@ func (r *Room) Asking(e decide.Eviction) {
 	r.mu.mine[e.Decision.Pod.UID] = mine{profile: e.Profile, attempt: e.Decision.Attempt}
 }
 
+// Unkept notes that the ledger has no room for the place of an eviction, which was not asked for.
+func (r *Room) Unkept(e decide.Eviction) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.history.Unkept(e.Decision.Pod.UID, r.deps.Clock.Now())
+}
+
 // Forget drops what is known about pods that are gone from the cluster.
 func (r *Room) Forget() {
 	r.mu.Lock()

@@ -1,0 +1,288 @@
+package descheduling
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// crowd is the pods that anti-affinity is checked against: those of the nodes looked at that the strategy's arguments
+// select. A term is looked up among the pods of one domain, that of the pod which has it, and only until one is found:
+// an answer for all domains at once would be as large as the cluster, for every term of every pod.
+type crowd struct {
+	view *View
+	// on are the pods of each node, gone those that have been accepted.
+	on   map[*Node][]*Pod
+	gone map[*Pod]bool
+	// terms of each template, in order.
+	terms map[*corev1.Pod][]*term
+	// domains of more than one node, made when first needed; free are those in which a term speaks of no pod.
+	domains map[place]*neighbours
+	free    map[freed]bool
+	// upstream reads terms in upstream's way.
+	upstream bool
+}
+
+// place is a value of a key of nodes.
+type place struct{ key, value string }
+
+type freed struct {
+	term *term
+	in   *neighbours
+}
+
+// term is one required term of a template.
+type term struct {
+	key      string
+	selector labels.Selector
+	// namespaces that are named, sorted; of others meant decides, or none is if that is nil.
+	namespaces []string
+	meant      func(namespace string) bool
+	// label is one that every pod has which the selector matches, with one of values; empty if none is known.
+	label  string
+	values []string
+	// cost of a look at one kind of pods.
+	cost int
+}
+
+// neighbours are the pods of a domain by namespace, in the order in which those come; those of a namespace by kind,
+// which is all that terms see.
+type neighbours struct {
+	names []string
+	in    map[string]*neighbourhood
+}
+
+type neighbourhood struct {
+	groups []*group
+	byKind map[*state.Kind]*group
+	// byLabel are the groups by the value of a label, made when first needed.
+	byLabel map[place][]*group
+}
+
+type group struct {
+	kind *state.Kind
+	pods []*Pod
+}
+
+// freeCost is what it costs to remember that a term speaks of nobody in a domain, in looks.
+const freeCost = 16
+
+func newCrowd(v *View, upstream bool) *crowd {
+	return &crowd{
+		view: v, on: map[*Node][]*Pod{}, gone: map[*Pod]bool{}, terms: map[*corev1.Pod][]*term{},
+		domains: map[place]*neighbours{}, free: map[freed]bool{}, upstream: upstream,
+	}
+}
+
+// conflict returns a pod that a required term of pod speaks of, in the same domain: the first that is found. It is nil
+// as well when the pod's namespace has used up its share of the run.
+func (c *crowd) conflict(pod *Pod) *Pod {
+	for _, t := range c.termsOf(pod) {
+		if o := c.find(t, pod); o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// find looks in the domain of the pod's node. A node without the key is a domain of its own: a node shares every domain
+// with itself.
+func (c *crowd) find(t *term, pod *Pod) *Pod {
+	value, ok := pod.Node.Object.Labels[t.key]
+	if nodes := c.view.nodesIn(place{t.key, value}); ok && len(nodes) > 1 {
+		return c.findAmong(t, pod, c.neighbours(place{t.key, value}, nodes))
+	}
+	account := c.view.account(pod.Namespace)
+	for _, o := range c.on[pod.Node] {
+		if !account.spend(t.cost) {
+			return nil
+		}
+		if !c.gone[o] && c.distinct(pod, o) && t.means(o.Namespace) && t.selector.Matches(labels.Set(o.Kind.Labels)) {
+			return o
+		}
+	}
+	return nil
+}
+
+func (c *crowd) findAmong(t *term, pod *Pod, all *neighbours) *Pod {
+	if c.free[freed{t, all}] {
+		return nil
+	}
+	account := c.view.account(pod.Namespace)
+	names := t.namespaces
+	if t.meant != nil {
+		names = all.names
+	}
+	for _, name := range names {
+		if !account.spend(1) {
+			return nil
+		}
+		in := all.in[name]
+		if in == nil || t.meant != nil && !t.means(name) {
+			continue
+		}
+		for _, g := range in.candidates(t) {
+			if !account.spend(t.cost) {
+				return nil
+			}
+			if !t.selector.Matches(labels.Set(g.kind.Labels)) {
+				continue
+			}
+			if o := c.first(g, pod); o != nil {
+				return o
+			}
+		}
+	}
+	if account.spend(freeCost) {
+		c.free[freed{t, all}] = true
+	}
+	return nil
+}
+
+// first of a group that is there still, beside the pod.
+func (c *crowd) first(g *group, pod *Pod) *Pod {
+	for len(g.pods) > 0 && c.gone[g.pods[0]] {
+		g.pods = g.pods[1:]
+	}
+	for _, o := range g.pods {
+		if !c.gone[o] && c.distinct(pod, o) {
+			return o
+		}
+	}
+	return nil
+}
+
+// distinct: to upstream, pods of one name are the same pod, whatever their namespaces.
+func (c *crowd) distinct(pod, o *Pod) bool {
+	if c.upstream {
+		return pod.Name != o.Name
+	}
+	return pod != o
+}
+
+func (c *crowd) neighbours(at place, nodes []*Node) *neighbours {
+	all := c.domains[at]
+	if all != nil {
+		return all
+	}
+	all = &neighbours{in: map[string]*neighbourhood{}}
+	for _, n := range nodes {
+		for _, pod := range c.on[n] {
+			all.add(pod)
+		}
+	}
+	c.domains[at] = all
+	return all
+}
+
+func (all *neighbours) add(pod *Pod) {
+	in := all.in[pod.Namespace]
+	if in == nil {
+		in = &neighbourhood{byKind: map[*state.Kind]*group{}}
+		all.in[pod.Namespace] = in
+		all.names = append(all.names, pod.Namespace)
+	}
+	g := in.byKind[pod.Kind]
+	if g == nil {
+		g = &group{kind: pod.Kind}
+		in.byKind[pod.Kind] = g
+		in.groups = append(in.groups, g)
+	}
+	g.pods = append(g.pods, pod)
+}
+
+// candidates are the groups that a term may speak of.
+func (in *neighbourhood) candidates(t *term) []*group {
+	if t.label == "" {
+		return in.groups
+	}
+	if in.byLabel == nil {
+		in.byLabel = map[place][]*group{}
+		for _, g := range in.groups {
+			for key, value := range g.kind.Labels {
+				in.byLabel[place{key, value}] = append(in.byLabel[place{key, value}], g)
+			}
+		}
+	}
+	if len(t.values) == 1 {
+		return in.byLabel[place{t.label, t.values[0]}]
+	}
+	var groups []*group
+	for _, value := range t.values {
+		groups = append(groups, in.byLabel[place{t.label, value}]...)
+	}
+	return groups
+}
+
+// termsOf are shared by the pods of a template.
+func (c *crowd) termsOf(pod *Pod) []*term {
+	list, known := c.terms[pod.Template]
+	if known {
+		return list
+	}
+	if c.upstream {
+		list = c.termsUpstream(pod)
+	} else if pod.Terms != nil {
+		for i := range pod.Terms.RequiredAntiAffinity {
+			list = append(list, c.newTerm(&pod.Terms.RequiredAntiAffinity[i]))
+		}
+	}
+	c.terms[pod.Template] = list
+	return list
+}
+
+// termsUpstream ends at a term that cannot be read.
+func (c *crowd) termsUpstream(pod *Pod) []*term {
+	var list []*term
+	for _, t := range c.view.antiAffinity(pod) {
+		if t.err != nil {
+			break
+		}
+		list = append(list, termOf(t.key, t.namespaces, t.selector))
+	}
+	return list
+}
+
+func (c *crowd) newTerm(of *state.AffinityTerm) *term {
+	t := termOf(of.TopologyKey, of.Namespaces, of.Selector)
+	if requirements, some := of.NamespaceSelector.Requirements(); some {
+		t.cost += len(requirements)
+		t.meant = func(namespace string) bool {
+			set, _ := c.view.namespaceLabels(namespace)
+			return of.MatchesNamespace(namespace, set)
+		}
+	}
+	return t
+}
+
+func termOf(key string, namespaces []string, selector labels.Selector) *term {
+	t := &term{
+		key: key, selector: selector, cost: costOf(selector),
+		namespaces: slices.Compact(slices.Sorted(slices.Values(namespaces))),
+	}
+	requirements, _ := selector.Requirements()
+	for i := range requirements {
+		switch requirements[i].Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			values := slices.Sorted(maps.Keys(requirements[i].Values()))
+			if t.label == "" || len(values) < len(t.values) {
+				t.label, t.values = requirements[i].Key(), values
+			}
+		}
+	}
+	return t
+}
+
+// means tells whether the term speaks of pods of a namespace.
+func (t *term) means(namespace string) bool {
+	if t.meant != nil {
+		return t.meant(namespace)
+	}
+	_, named := slices.BinarySearch(t.namespaces, namespace)
+	return named
+}

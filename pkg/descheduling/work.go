@@ -1,0 +1,134 @@
+package descheduling
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+const (
+	// workOfRun is how many looks at a kind of pods, a node or the like the rules of pods may cost in a run, all
+	// namespaces together: some ten seconds of one processor. Each namespace has an equal share.
+	workOfRun = 200_000_000
+	// leastWork is the least share of a namespace: more than the rules of some thousand pods cost.
+	leastWork = 1_000_000
+	// maxRules is how many required anti-affinity terms, spread constraints, and required and preferred terms of node
+	// affinity a pod may have, each, to be looked at. Kubernetes sets no limit but the size of the object.
+	maxRules = 64
+)
+
+// account is what is left of the share of a namespace. Any user can write rules that take hours: thousands of terms,
+// each to be compared with every pod. So the rules of the pods of a namespace have a share of the work of a run, and
+// what goes beyond is not looked at.
+type account struct{ left int }
+
+// spend takes looks from the share, and reports whether it allows them. Once it has not, it allows none.
+func (a *account) spend(looks int) bool {
+	if a.left >= 0 {
+		a.left -= looks
+	}
+	return a.left >= 0
+}
+
+// account of the namespace of a pod that has rules.
+func (v *View) account(namespace string) *account {
+	if v.accounts == nil {
+		v.accounts = map[string]*account{}
+		v.share = max(workOfRun/max(v.namespaces(), 1), leastWork)
+	}
+	a := v.accounts[namespace]
+	if a == nil {
+		a = &account{left: v.share}
+		v.accounts[namespace] = a
+	}
+	return a
+}
+
+// namespaces is how many have pods on the nodes looked at.
+func (v *View) namespaces() int {
+	all := map[string]bool{}
+	for _, n := range v.looked {
+		for _, pod := range n.Pods {
+			all[pod.Namespace] = true
+		}
+	}
+	return len(all)
+}
+
+// costOf a look at labels with a selector.
+func costOf(selector labels.Selector) int {
+	requirements, _ := selector.Requirements()
+	return 1 + len(requirements)
+}
+
+// sayOverspent names the namespaces of which not all rules were looked at.
+func (p *pass) sayOverspent() {
+	var names []string
+	for name, a := range p.view.accounts {
+		if a.left < 0 {
+			names = append(names, name)
+		}
+	}
+	if slices.Sort(names); len(names) > 0 {
+		p.say("not all rules of pods were looked at, as they would take too long, of namespaces: %s",
+			strings.Join(names, ", "))
+	}
+}
+
+// manyRules: a pod has more rules of one sort, or more owners, than are looked at.
+func manyRules(pod *Pod) bool {
+	s := pod.spec()
+	if len(s.TopologySpreadConstraints) > maxRules || len(pod.Template.OwnerReferences) > maxOwners {
+		return true
+	}
+	if s.Affinity == nil {
+		return false
+	}
+	if a := s.Affinity.PodAntiAffinity; a != nil && len(a.RequiredDuringSchedulingIgnoredDuringExecution) > maxRules {
+		return true
+	}
+	a := s.Affinity.NodeAffinity
+	if a == nil {
+		return false
+	}
+	required := a.RequiredDuringSchedulingIgnoredDuringExecution
+	return required != nil && len(required.NodeSelectorTerms) > maxRules ||
+		len(a.PreferredDuringSchedulingIgnoredDuringExecution) > maxRules
+}
+
+// tooManyRules counts a pod that is left out because of its rules.
+func (p *pass) tooManyRules(pod *Pod) bool {
+	return manyRules(pod) && p.leaveOut(TooManyRules)
+}
+
+// keyed are the nodes looked at that have a label, with the values that it has there.
+type keyed struct {
+	nodes  []*Node
+	values map[string][]*Node
+}
+
+// nodesIn are the nodes looked at with a value of a key, by name. It is cheap for keys that no node has.
+func (v *View) nodesIn(at place) []*Node { return v.keyOf(at.key).values[at.value] }
+
+// keyOf is empty for a key that no node looked at has.
+func (v *View) keyOf(key string) *keyed {
+	if v.keys == nil {
+		v.keys = map[string]*keyed{}
+		for _, n := range v.looked {
+			for name, value := range n.Object.Labels {
+				k := v.keys[name]
+				if k == nil {
+					k = &keyed{values: map[string][]*Node{}}
+					v.keys[name] = k
+				}
+				k.nodes = append(k.nodes, n)
+				k.values[value] = append(k.values[value], n)
+			}
+		}
+	}
+	if k := v.keys[key]; k != nil {
+		return k
+	}
+	return &keyed{}
+}

@@ -1,0 +1,193 @@
+package descheduling
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+const (
+	apart      = "RemovePodsViolatingInterPodAntiAffinity: {}"
+	spreadOut  = "RemovePodsViolatingTopologySpreadConstraint: {topologyBalanceNodeFit: false}"
+	duplicates = "RemoveDuplicates: {}"
+)
+
+// ruled are pods of a namespace on a node, each of a template of its own.
+func ruled(n int, namespace, on string, change func(i int, p *corev1.Pod)) []state.APIObject {
+	var all []state.APIObject
+	for i := range n {
+		all = append(all, pod(fmt.Sprintf("%s/p%04d", namespace, i), on, func(p *corev1.Pod) {
+			p.Labels = map[string]string{"app": fmt.Sprint("app", i)}
+			change(i, p)
+		}))
+	}
+	return all
+}
+
+// never is a selector of pods that there are not, another one for each number.
+func never(i int) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: fmt.Sprint("none", i), Operator: metav1.LabelSelectorOpExists},
+	}}
+}
+
+// terms gives a pod anti-affinity to pods of all namespaces that there are not.
+func terms(n int, key string) func(int, *corev1.Pod) {
+	return func(i int, p *corev1.Pod) {
+		of := &corev1.PodAntiAffinity{}
+		for j := range n {
+			of.RequiredDuringSchedulingIgnoredDuringExecution = append(of.RequiredDuringSchedulingIgnoredDuringExecution,
+				corev1.PodAffinityTerm{TopologyKey: key, NamespaceSelector: &metav1.LabelSelector{}, LabelSelector: never(i*n + j)})
+		}
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: of}
+	}
+}
+
+// constraints gives a pod spread constraints over a key that count all pods of its namespace.
+func constraints(n int, key func(j int) string) func(int, *corev1.Pod) {
+	return func(i int, p *corev1.Pod) {
+		for j := range n {
+			p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
+				MaxSkew: 1, TopologyKey: key(j), WhenUnsatisfiable: corev1.DoNotSchedule,
+				LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: fmt.Sprint("none", i*n+j), Operator: metav1.LabelSelectorOpDoesNotExist},
+				}},
+			})
+		}
+	}
+}
+
+// ownedByMany gives a pod owners that it has alone.
+func ownedByMany(n int) func(int, *corev1.Pod) {
+	return func(i int, p *corev1.Pod) {
+		p.OwnerReferences = nil
+		for j := range n {
+			name := fmt.Sprint("o", i*n+j)
+			p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "X", Name: name, UID: types.UID(name)})
+		}
+	}
+}
+
+// inZones are nodes with room for many pods, in two zones by turns.
+func inZones(n int) []state.APIObject {
+	var all []state.APIObject
+	for i := range n {
+		all = append(all, node(fmt.Sprintf("n%04d", i), labelled(corev1.LabelTopologyZone, fmt.Sprint("z", i%2))))
+	}
+	return all
+}
+
+// told is what the only strategy said, in one string.
+func told(out Outcome) string { return strings.Join(out.Told[0].Says, "; ") }
+
+// TestRulesOfOneNamespaceHaveAShare: rules of a namespace that would take too long are not all looked at. Those of
+// other namespaces are.
+func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
+	const overspent = "not all rules of pods were looked at, as they would take too long, of namespaces: evil"
+	zone := func(int) string { return corev1.LabelTopologyZone }
+	for _, tt := range []struct {
+		name, point, strategy string
+		evil                  func(int, *corev1.Pod)
+		honest                []state.APIObject
+	}{
+		{"terms", "deschedule", apart, terms(maxRules, corev1.LabelTopologyZone), []state.APIObject{
+			pod("web/p", "n0000"), pod("web/q", "n0000", repelling(corev1.PodAffinityTerm{})),
+		}},
+		{"constraints", "balance", spreadOut, constraints(maxRules, zone), ruled(6, "web", "n0000", constraints(1, zone))},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := slices.Concat(inZones(4), ruled(120, "evil", "n0000", tt.evil), tt.honest)
+			for i := range 200 {
+				objects = append(objects, pod(fmt.Sprintf("other%d/p", i), "n0002"))
+			}
+			accepted, out := Collect(Input{
+				Cluster: statetest.Snapshot(t, objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now,
+			})
+			if !strings.Contains(told(out), overspent) {
+				t.Errorf("it says %q, want %q in it", told(out), overspent)
+			}
+			if !slices.ContainsFunc(accepted, func(c Candidate) bool { return c.Pod.Namespace == "web" }) {
+				t.Errorf("no pod of another namespace was picked of %d", len(accepted))
+			}
+		})
+	}
+}
+
+// TestPodsWithManyRulesStay: what has more rules, or owners, than any honest pod is not looked at.
+func TestPodsWithManyRulesStay(t *testing.T) {
+	const left = "left out as protected: 6 more affinity terms, spread constraints or owners than are looked at"
+	for _, tt := range []struct {
+		name, point, strategy string
+		evil                  func(int, *corev1.Pod)
+	}{
+		{"terms", "deschedule", apart, terms(maxRules+1, corev1.LabelHostname)},
+		{"constraints", "balance", spreadOut, constraints(maxRules+1, func(int) string { return corev1.LabelHostname })},
+		{"owners", "balance", duplicates, ownedByMany(maxOwners + 1)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := slices.Concat(inZones(4), ruled(6, "evil", "n0000", tt.evil))
+			accepted, out := Collect(Input{
+				Cluster: statetest.Snapshot(t, objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now,
+			})
+			if len(accepted) > 0 || !strings.Contains(told(out), left) {
+				t.Errorf("%d pods go, and it says %q, want none and %q in it", len(accepted), told(out), left)
+			}
+		})
+	}
+}
+
+// TestKeysThatNoNodeHas: constraints over them are not even read, and the strategy says so.
+func TestKeysThatNoNodeHas(t *testing.T) {
+	madeUp := constraints(maxRules, func(j int) string { return fmt.Sprint("made-up/", j) })
+	_, out := Collect(Input{
+		Cluster: statetest.Snapshot(t, slices.Concat(inZones(2), ruled(3, "evil", "n0000", madeUp))...),
+		Policy:  profileOf(t, "balance", "", spreadOut), Now: now,
+	})
+	if got, want := told(out), "no node has a label of the keys of the constraints"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+// BenchmarkRulesOfOneNamespace is a strategy in a cluster of 500 nodes with 1000 pods of one namespace, each with the
+// most rules that are looked at, or more.
+func BenchmarkRulesOfOneNamespace(b *testing.B) {
+	const nodes, pods = 500, 1000
+	madeUp := func(j int) string { return fmt.Sprint("made-up/", j) }
+	matching := func(i int, p *corev1.Pod) {
+		terms(32, corev1.LabelTopologyZone)(i, p)
+		list := p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		for j := range list {
+			list[j].LabelSelector = &metav1.LabelSelector{}
+		}
+	}
+	for _, bb := range []struct {
+		name, point, strategy string
+		evil                  func(int, *corev1.Pod)
+	}{
+		{"terms", "deschedule", apart, terms(64, corev1.LabelTopologyZone)},
+		{"terms-matching", "deschedule", apart, matching},
+		{"terms-beyond", "deschedule", apart, terms(500, corev1.LabelTopologyZone)},
+		{"constraints", "balance", spreadOut, constraints(64, func(int) string { return corev1.LabelTopologyZone })},
+		{"constraints-made-up", "balance", spreadOut, constraints(64, madeUp)},
+		{"owners-beyond", "balance", duplicates, ownedByMany(500)},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			in := Input{
+				Cluster: statetest.Snapshot(b, slices.Concat(inZones(nodes), ruled(pods, "evil", "n0000", bb.evil))...),
+				Policy:  profileOf(b, bb.point, "", bb.strategy), Now: now,
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				Collect(in)
+			}
+		})
+	}
+}
