@@ -19,6 +19,8 @@
 //     and UID, whatever a strategy sorts by on top of that. Upstream goes by the order of
 //     maps.
 //   - No pod is accepted twice in one run.
+//   - What the rules of the pods of one namespace cost is bounded (work.go): neither their number nor that of the
+//     pods, nodes or domains that they speak of makes a run longer than its share.
 //   - With Input.Upstream the decisions are those of upstream (test/conformance compares
 //     them), also where it is wrong. What is better without it is listed in
 //     docs/descheduling.md and shown in better_test.go.

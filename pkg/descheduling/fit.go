@@ -183,7 +183,7 @@ func (v *View) fitsOther(pod *Pod, list *nodeList) bool {
 	}
 	account := v.account(pod.Namespace)
 	return slices.ContainsFunc(list.nodes, func(n *Node) bool {
-		return account.spend(terms*len(n.Pods)) && n != pod.Node && v.takes(n, t) && !v.repels(pod, n)
+		return n != pod.Node && v.takes(n, t) && account.spend(terms*len(n.Pods)) && !v.repels(pod, n)
 	})
 }
 

@@ -9,10 +9,10 @@ import (
 
 const (
 	// workOfRun is how many looks at a kind of pods, a node or the like the rules of pods may cost in a run, all
-	// namespaces together: some ten seconds of one processor. Each namespace has an equal share.
-	workOfRun = 200_000_000
+	// namespaces together: some five seconds of one processor. Each namespace has an equal share.
+	workOfRun = 100_000_000
 	// leastWork is the least share of a namespace: more than the rules of some thousand pods cost.
-	leastWork = 1_000_000
+	leastWork = 500_000
 	// maxRules is how many required anti-affinity terms, spread constraints, and required and preferred terms of node
 	// affinity a pod may have, each, to be looked at. Kubernetes sets no limit but the size of the object.
 	maxRules = 64

@@ -19,5 +19,7 @@
 //     whose replacement came back to the node it had left nothing is.
 //   - The moves together take no more from a disruption budget than it has left, and from an
 //     owner no more pods than the policy lets go at once.
+//   - What is refused again and again is asked for less and less often, and a namespace whose pods always are to
+//     move leaves some of a cycle to others.
 //   - Equal inputs give equal plans. A dry run is the plan, not carried out.
 package plan
