@@ -25,9 +25,9 @@ func TestBetterThanUpstream(t *testing.T) {
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"side": "right"}},
 	}
 	for _, tt := range []struct {
-		name, point, strategy, evictor string
-		objects                        []state.APIObject
-		upstream, ours                 string
+		name, point, strategy string
+		objects               []state.APIObject
+		upstream, ours        string
 	}{
 		{
 			name: "a terminating pod goes anyway", point: "deschedule", strategy: "RemovePodsViolatingNodeTaints: {}",
@@ -45,14 +45,6 @@ func TestBetterThanUpstream(t *testing.T) {
 			name: "namespaces by their labels", point: "deschedule", strategy: "RemovePodsViolatingInterPodAntiAffinity: {}",
 			objects: []state.APIObject{node("a"), node("b"), east, pod("east/p", "a"), pod("west/q", "a", repelling(right))},
 			ours:    "west/q: repels east/p on node a\n",
-		},
-		{
-			name: "pods elsewhere are no replicas", point: "deschedule", strategy: "RemovePodsViolatingNodeTaints: {}",
-			evictor: "minReplicas: 2",
-			objects: []state.APIObject{node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), pod("x/p", "a"),
-				pod("y/p", "b")},
-			upstream: "x/p: taint taint0:NoSchedule of node a is not tolerated\n",
-			ours:     "kept 1: owner has too few replicas\n",
 		},
 		{
 			name: "its own namespace is not meant", point: "deschedule", strategy: "RemovePodsViolatingInterPodAntiAffinity: {}",
@@ -82,15 +74,24 @@ func TestBetterThanUpstream(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := Input{
-				Cluster: statetest.Snapshot(t, tt.objects...),
-				Policy:  profileOf(t, tt.point, tt.evictor, tt.strategy), Now: now,
-			}
+			in := Input{Cluster: statetest.Snapshot(t, tt.objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now}
 			expect(t, in, tt.ours)
 			in.Upstream = true
 			expect(t, in, tt.upstream)
 		})
 	}
+}
+
+// TestReplicasElsewhereDoNotCount: a pod of another namespace that names the owner is no replica, unlike upstream.
+func TestReplicasElsewhereDoNotCount(t *testing.T) {
+	in := Input{
+		Cluster: statetest.Snapshot(t, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), pod("x/p", "a"),
+			pod("y/p", "b")),
+		Policy: profileOf(t, "deschedule", "minReplicas: 2", "RemovePodsViolatingNodeTaints: {}"), Now: now,
+	}
+	expect(t, in, "kept 1: owner has too few replicas\n")
+	in.Upstream = true
+	expect(t, in, "x/p: taint taint0:NoSchedule of node a is not tolerated\n")
 }
 
 func expect(t *testing.T, in Input, want string) {

@@ -156,8 +156,12 @@ func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableCo
 	}
 }
 
-// newRuleCost is what reading a constraint costs, in looks.
-const newRuleCost = 64
+const (
+	// newRuleCost is what reading a constraint costs, in looks.
+	newRuleCost = 64
+	// movedCost is what it costs to sort a pod of a domain that is too large, or to pick it.
+	movedCost = 16
+)
 
 // addRule reads a constraint; one whose selector cannot be read is left out. minDomains is not looked at.
 func (s *spreadNamespace) addRule(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) {
@@ -247,13 +251,13 @@ func (h *heeded) includes(n *Node) bool {
 // rule does not include are there only if pods are. None are listed if none can be too large, or if the namespace has
 // used up its share of the run.
 func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
-	byValue, most := p.populated(rule, ns)
+	byValue, total, most := p.populated(rule, ns)
 	if most <= rule.maxSkew {
 		return nil
 	}
-	nodes, cost := p.view.keyOf(rule.key).nodes, 0
+	nodes, cost := p.view.keyOf(rule.key).nodes, movedCost*total
 	if rule.heeds.included == nil {
-		cost = len(p.view.looked) * rule.heeds.terms
+		cost += len(p.view.looked) * rule.heeds.terms
 	}
 	if !ns.account.spend(cost + 2*len(nodes)) {
 		return nil
@@ -276,10 +280,11 @@ func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
 	return all
 }
 
-// populated are the pods that a rule counts, by the value of its key, and how many are in the largest domain.
-func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[string][]*Pod, most int) {
+// populated are the pods that a rule counts, by the value of its key, how many those are, and how many are in the
+// largest domain.
+func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[string][]*Pod, total, most int) {
 	if !ns.account.spend(len(ns.kinds) * costOf(rule.selector)) {
-		return nil, 0
+		return nil, 0, 0
 	}
 	byValue = map[string][]*Pod{}
 	for kind, pods := range ns.kinds {
@@ -287,8 +292,9 @@ func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[str
 			continue
 		}
 		if !ns.account.spend(len(pods)) {
-			return nil, 0
+			return nil, 0, 0
 		}
+		total += len(pods)
 		for _, pod := range pods {
 			if value, ok := pod.Node.Object.Labels[rule.key]; ok {
 				byValue[value] = append(byValue[value], pod)
@@ -296,7 +302,7 @@ func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[str
 			}
 		}
 	}
-	return byValue, most
+	return byValue, total, most
 }
 
 // compareForSpread orders pods of a domain; the last go first. Upstream documents the
@@ -344,7 +350,7 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 			b.homelessFirst(high)
 			homeless = j
 		}
-		ns.account.spend(n)
+		ns.account.spend(n * movedCost)
 		taken := high[len(high)-n:]
 		for _, pod := range taken {
 			if !args.NodeFit || b.fits(pod) {

@@ -81,12 +81,8 @@ type View struct {
 	// owners are how many pods name an owner, by its UID and their namespace.
 	owners  map[string]map[string]uint
 	budgets map[string][]labels.Selector
-	// keys are the labels of the nodes looked at, made when first needed.
-	keys map[string]*keyed
-	// accounts of namespaces, and what each begins with; made when first needed.
-	accounts map[string]*account
-	share    int
-	terms    map[*corev1.Pod][]antiAffinityTerm
+	work    work
+	terms   map[*corev1.Pod][]antiAffinityTerm
 	// wishes by template and by content.
 	wishes map[string]*wish
 	wanted map[*corev1.Pod]*wish

@@ -18,6 +18,15 @@ const (
 	maxRules = 64
 )
 
+// work is what rules have cost, and an index that makes them cheaper.
+type work struct {
+	// accounts of namespaces, and what each begins with; made when first needed.
+	accounts map[string]*account
+	share    int
+	// keys are the labels of the nodes looked at, made when first needed.
+	keys map[string]*keyed
+}
+
 // account is what is left of the share of a namespace. Any user can write rules that take hours: thousands of terms,
 // each to be compared with every pod. So the rules of the pods of a namespace have a share of the work of a run, and
 // what goes beyond is not looked at.
@@ -33,14 +42,14 @@ func (a *account) spend(looks int) bool {
 
 // account of the namespace of a pod that has rules.
 func (v *View) account(namespace string) *account {
-	if v.accounts == nil {
-		v.accounts = map[string]*account{}
-		v.share = max(workOfRun/max(v.namespaces(), 1), leastWork)
+	if v.work.accounts == nil {
+		v.work.accounts = map[string]*account{}
+		v.work.share = max(workOfRun/max(v.namespaces(), 1), leastWork)
 	}
-	a := v.accounts[namespace]
+	a := v.work.accounts[namespace]
 	if a == nil {
-		a = &account{left: v.share}
-		v.accounts[namespace] = a
+		a = &account{left: v.work.share}
+		v.work.accounts[namespace] = a
 	}
 	return a
 }
@@ -65,7 +74,7 @@ func costOf(selector labels.Selector) int {
 // sayOverspent names the namespaces of which not all rules were looked at.
 func (p *pass) sayOverspent() {
 	var names []string
-	for name, a := range p.view.accounts {
+	for name, a := range p.view.work.accounts {
 		if a.left < 0 {
 			names = append(names, name)
 		}
@@ -113,22 +122,26 @@ func (v *View) nodesIn(at place) []*Node { return v.keyOf(at.key).values[at.valu
 
 // keyOf is empty for a key that no node looked at has.
 func (v *View) keyOf(key string) *keyed {
-	if v.keys == nil {
-		v.keys = map[string]*keyed{}
+	if v.work.keys == nil {
+		v.work.keys = map[string]*keyed{}
 		for _, n := range v.looked {
-			for name, value := range n.Object.Labels {
-				k := v.keys[name]
-				if k == nil {
-					k = &keyed{values: map[string][]*Node{}}
-					v.keys[name] = k
-				}
-				k.nodes = append(k.nodes, n)
-				k.values[value] = append(k.values[value], n)
-			}
+			v.work.index(n)
 		}
 	}
-	if k := v.keys[key]; k != nil {
+	if k := v.work.keys[key]; k != nil {
 		return k
 	}
 	return &keyed{}
+}
+
+func (w *work) index(n *Node) {
+	for name, value := range n.Object.Labels {
+		k := w.keys[name]
+		if k == nil {
+			k = &keyed{values: map[string][]*Node{}}
+			w.keys[name] = k
+		}
+		k.nodes = append(k.nodes, n)
+		k.values[value] = append(k.values[value], n)
+	}
 }
