@@ -84,7 +84,7 @@ func (e *eviction) advance(c *Core) {
 	_, claim, claimed := c.ledger.Victim(e.key.pod)
 	ours := claimed && planToken(claim.Plan) == e.key.token.String()
 	switch {
-	case e.void || e.asked.FactEpoch != 0 && e.asked.FactEpoch <= c.ledger.Generation().FactsAfter:
+	case e.asked.FactEpoch != 0 && e.asked.FactEpoch <= c.ledger.Generation().FactsAfter:
 		e.finish(c, events.DecisionEvictRefused, beginsAnew)
 	case c.ended(e.asked.NotAfter) && !(ours && claim.State == ledger.Evicting) && known && !p.Deleting:
 		e.finish(c, events.DecisionEvictRefused, fmt.Sprintf("not carried out by %s, when the order ended: it is %s here",
@@ -195,6 +195,10 @@ func (e *eviction) claim(c *Core, p *state.Pod) {
 
 func (e *eviction) answered(c *Core, in Input) {
 	e.op = 0
+	if e.void {
+		e.refuse(c)
+		return
+	}
 	if a, ok := in.(Answered); ok {
 		e.removed(c, a)
 		return
@@ -209,6 +213,15 @@ func (e *eviction) answered(c *Core, in Input) {
 	if r, ok := c.removals[e.key.pod]; ok {
 		r.advance(c)
 	}
+}
+
+// refuse ends an eviction that was decided before this generation of the ledger; another binder's is forgotten.
+func (e *eviction) refuse(c *Core) {
+	if c.holds(e.key.pod) {
+		e.finish(c, events.DecisionEvictRefused, beginsAnew)
+		return
+	}
+	delete(c.evictions, e.key)
 }
 
 // finish tells the outcome, once.

@@ -593,7 +593,7 @@ func TestEvictionThatIsRefusedForLongReadsItsClaim(t *testing.T) {
 		}
 		r.wait(time.Second)
 	}
-	if reads != 2 || sent < 90 {
+	if reads != 2 || sent < 40 {
 		t.Errorf("%d reads of the claim and %d evictions in %s, want 2 and one or so a second", reads, sent, 3*evictWithin)
 	}
 }

@@ -88,7 +88,7 @@ func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 	if _, moot := r.b.core.Moot(waits); moot {
 		t.Fatal("moot at once")
 	}
-	r.b.now = r.b.now.Add(events.UngateFor + time.Second)
+	r.wait(events.UngateFor + time.Second)
 	if op, moot := r.b.core.Moot(waits); !moot || op != waits.Op {
 		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, waits.Op)
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -134,10 +133,8 @@ func (c *Core) refuseEvictions() {
 		case e.done:
 		case e.op != 0:
 			e.void = true
-		case c.holds(k.pod):
-			e.finish(c, events.DecisionEvictRefused, beginsAnew)
 		default:
-			delete(c.evictions, k)
+			e.refuse(c)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
 }
 
 // ended reports whether an order with that NotAfter has ended.
-func (c *Core) ended(notAfter time.Time) bool { return !notAfter.IsZero() && c.now.After(notAfter) }
+func (c *Core) ended(notAfter time.Time) bool { return !notAfter.IsZero() && !c.now.Before(notAfter) }
 
 // needed reports whether the pod that the victim goes for still waits for its place, as far as the facts show. Its
 // shard gives the plan up if it does not; nobody goes for it meanwhile.

@@ -387,6 +387,7 @@ func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
 	h.step(Decided{CaughtUp: true, Through: 7})
 	h.step(Lead{Term: 2, Decided: 7})
 	h.wantLet("unlimited")
+	h.ungate("unlimited")
 	h.sleep(quotaSettle - 1)
 	h.wantLet()
 	h.check()
