@@ -15,10 +15,10 @@ func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) Waiting {
 	}
 	switch {
 	case e.Role == ledger.RoleKeeper:
-	case e.Role == ledger.RoleReservation && e.State != ledger.Held:
+	case e.Role == ledger.RoleReservation && e.State != ledger.Held && len(e.Volumes)+len(e.Devices) == 0:
 		w.Limit = overdueReservation
 	default:
-		w.Limit = overdueEviction
+		w.Limit = overdueWait
 	}
 	return w
 }

@@ -17,7 +17,7 @@ const (
 	// FenceRefused: a reservation cannot be taken back, because the API server refuses what the binder has
 	// to write for it.
 	FenceRefused Rule = "fence-refused"
-	// HoldOverdue: an entry of the ledger is older than anybody should need it.
+	// HoldOverdue: an entry of the ledger is older than it should get.
 	HoldOverdue Rule = "hold-overdue"
 	// CaughtBySweep: a parked pod was placed because of the sweep: no event had woken it.
 	CaughtBySweep Rule = "caught-by-sweep"
@@ -37,10 +37,10 @@ const (
 	OverdueTrying = 2 * time.Minute
 	// OverdueActive is how long a pod that is ready to be tried may wait for its turn.
 	OverdueActive = 10 * time.Minute
-	// overdueReservation bounds reservations; overdueEviction what waits for pods to go, which
-	// binders give up on after ten minutes.
+	// overdueReservation bounds reservations; overdueWait what waits for pods to go, for volumes to be made or for devices
+	// to be ready, which binders give up on after ten minutes (by default).
 	overdueReservation = 2 * time.Minute
-	overdueEviction    = 15 * time.Minute
+	overdueWait        = 15 * time.Minute
 	// maxNames bounds the names that are remembered for each rule, and maxListed those that a
 	// rule lists; it counts them all.
 	maxNames  = 4096

@@ -135,10 +135,20 @@ func TestOverdue(t *testing.T) {
 		Entry(doc, ledger.Entry{Role: ledger.RoleReservation, State: ledger.Held}, at(7)),
 		Entry(doc, ledger.Entry{Role: ledger.RoleKeeper}, at(-1000)),
 		Entry(doc, ledger.Entry{Role: ledger.RoleMove}, at(-10)),
+		// The binder waits ten minutes for a volume to be made, or for devices to be ready.
+		Entry(doc, ledger.Entry{
+			Role: ledger.RoleReservation, State: ledger.Committed, Volumes: []ledger.VolumePick{{Claim: "data"}},
+		}, at(0)),
+		Entry(doc, ledger.Entry{
+			Role: ledger.RoleReservation, State: ledger.Committed, Devices: []ledger.DevicePick{{Claim: "gpu"}},
+		}, at(0)),
+		Entry(doc, ledger.Entry{
+			Role: ledger.RoleReservation, State: ledger.Fencing, Volumes: []ledger.VolumePick{{Claim: "data"}},
+		}, at(-6)),
 	}
 	w.Caught(2, at(9))
 	r := w.Findings(at(10), pods, entries)
-	wantFound(t, r, map[Rule]int{PodOverdue: 1, HoldOverdue: 2, CaughtBySweep: 1})
+	wantFound(t, r, map[Rule]int{PodOverdue: 1, HoldOverdue: 3, CaughtBySweep: 1})
 	if want := "offered for 3m0s, at most 2m0s expected"; r.Findings[0].Detail != want {
 		t.Errorf("detail %q, want %q", r.Findings[0].Detail, want)
 	}
