@@ -2,6 +2,8 @@ package events
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -76,6 +78,9 @@ var kinds = map[Kind]bool{
 	KindStorageClass: true, KindCSINode: true, KindCSIDriver: true, KindStorageCapacity: true,
 	KindVolumeAttachment: true, KindResourceClaim: true, KindResourceSlice: true, KindDeviceClass: true,
 }
+
+// Kinds are all that this version knows, in no order.
+func Kinds() iter.Seq[Kind] { return maps.Keys(kinds) }
 
 // Known says whether this version knows the kind. Facts of others are those of a later version,
 // which runs beside this one during an upgrade: they are read, and left out.

@@ -1,6 +1,10 @@
 package telemetry
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
 
 // allServices is the name of a process that runs all of them (Config.Service).
 const allServices = "berth"
@@ -26,7 +30,9 @@ var (
 		{"reservation", "committed"}, {"reservation", "held"}, {"reservation", "fencing"},
 		{"victim", "evicting"}, {"move", "none"},
 	}
-	offerEnds = []string{"expired", "returned"}
+	offerEnds   = []string{"expired", "returned"}
+	streams     = []events.Stream{events.Facts, events.Decisions, events.Ledger}
+	sizeResults = []string{ObjectReduced, ObjectLeftOut}
 )
 
 // begin makes the series of a service's metrics that are there from the start.
@@ -40,11 +46,24 @@ func begin(service, version string) {
 	} {
 		if service == name || service == allServices {
 			start()
+			beginStreams(name)
 		}
 	}
 }
 
+func beginStreams(service string) {
+	for _, stream := range streams {
+		unreadable.WithLabelValues(service, string(stream)).Add(0)
+		Refused(service, stream, 0)
+	}
+}
+
 func beginQueue() {
+	for kind := range events.Kinds() {
+		for _, result := range sizeResults {
+			tooLarge.WithLabelValues(string(kind), result).Add(0)
+		}
+	}
 	Leads("queue", false)
 	for _, reason := range moveReasons {
 		partitionMoves.WithLabelValues(reason).Add(0)

@@ -145,6 +145,18 @@ var (
 		Help:           "1 while the ledger begins anew and nothing is placed, bound or evicted, else 0.",
 		StabilityLevel: metrics.ALPHA,
 	})
+	dependencyUp = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "dependency_up",
+		Help: "1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, kubernetes). " +
+			"The series appears with the first answer.",
+		StabilityLevel: metrics.ALPHA,
+	}, "dependency")
+	ledgerAuthenticationOff = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "ledger_authentication_off",
+		Help: "1 while etcd does not check which user a client is, though this process shows it a certificate, else 0. " +
+			"A process without a client certificate for etcd does not ask.",
+		StabilityLevel: metrics.ALPHA,
+	})
 	unreadable = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "log_unreadable_total",
 		Help:           "Records of the log that could not be read and were set aside, by service and stream.",
@@ -209,7 +221,7 @@ var (
 		kubeletRejections, fencesRefused,
 		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, ledgerRenewed, ledgerClosed, anomalies,
-		unreadable, refused, tooLarge,
+		dependencyUp, ledgerAuthenticationOff, unreadable, refused, tooLarge,
 	}
 )
 
@@ -251,6 +263,21 @@ var (
 		podsEvicted, deschedulerLoopDuration, strategyDuration, deschedulerBuild, podsKept, podsReturned,
 	}
 )
+
+// DependencyUp sets whether a dependency answers: nats, etcd or kubernetes.
+func DependencyUp(dependency string, up bool) {
+	dependencyUp.WithLabelValues(dependency).Set(oneIf(up))
+}
+
+// LedgerAuthenticationOff sets whether etcd leaves out checking who its clients are.
+func LedgerAuthenticationOff(off bool) { ledgerAuthenticationOff.Set(oneIf(off)) }
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 // LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict, unknown or refused.
 func LedgerTxn(txn, result string, took time.Duration) {

@@ -1,12 +1,15 @@
 package telemetry
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/berth-scheduler/berth/pkg/events"
 )
 
 // TestSchedulerMetrics: names, labels, types and values as kube-scheduler has them.
@@ -112,6 +115,32 @@ descheduler_pods_evicted_total{namespace="shop",node="n1",profile="p",result="su
 `, "berth_ledger_txns_total", "berth_offers_outstanding", "berth_bus_messages_dropped_total",
 		"berth_conflicts_total", "berth_kubelet_rejections_total", "berth_nodes_left_alone",
 		"descheduler_pods_evicted_total")
+}
+
+// TestFirstOccurrenceIsAnIncrease: Prometheus sees no increase in a series that begins with 1.
+func TestFirstOccurrenceIsAnIncrease(t *testing.T) {
+	Register()
+	for _, reset := range []func(){unreadable.Reset, refused.Reset, tooLarge.Reset} {
+		reset()
+	}
+	begin(allServices, "")
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]int{}
+	for _, f := range families {
+		series[f.GetName()] = len(f.GetMetric())
+	}
+	kinds := slices.Collect(events.Kinds())
+	for name, want := range map[string]int{
+		"berth_log_unreadable_total": 4 * len(streams), "berth_log_refused_total": 4 * len(streams),
+		"berth_objects_too_large_total": len(kinds) * len(sizeResults),
+	} {
+		if series[name] != want {
+			t.Errorf("%s has %d series when a process starts, want %d", name, series[name], want)
+		}
+	}
 }
 
 func check(t *testing.T, want string, names ...string) {

@@ -139,7 +139,10 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringVar(&o.http.TLS.ClientCAFile, "http-client-ca-file", "",
 		"CA certificates (PEM): all but health checks is answered only to clients with a certificate of theirs")
 	f.StringSliceVar(&o.http.TLS.AllowedNames, "http-allowed-names", nil,
-		"common names of the client certificates that are answered; none: all of --http-client-ca-file")
+		"common names of the client certificates that may read metrics; none: all of --http-client-ca-file")
+	f.StringSliceVar(&o.http.TLS.AdminNames, "http-admin-names", nil,
+		"common names of the client certificates that may also change the level of the log and read pages and profiles;\n"+
+			"none: no certificate may")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")

@@ -87,13 +87,8 @@ func (o *options) onSwitch(ctx context.Context, do func(context.Context, *etcd.S
 	return do(ctx, store)
 }
 
-// switchLine is what `berth status` says of the switch; empty when it was not told of a ledger.
-func (o *options) switchLine(ctx context.Context) (string, error) {
-	store, err := o.openLedger(ctx)
-	if store == nil || err != nil {
-		return "", err
-	}
-	defer func() { _ = store.Close() }() // only the connection
+// switchLine is what `berth status` says of the switch.
+func switchLine(ctx context.Context, store ledger.Store) (string, error) {
 	p, _, err := ledger.DeschedulingPause(ctx, store)
 	if err != nil {
 		return "", err

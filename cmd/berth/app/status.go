@@ -170,9 +170,32 @@ func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
 	if o.unasked != nil {
 		r.Warnings = append(r.Warnings, "the services were not asked: "+o.unasked.Error())
 	}
-	r.Descheduling, err = o.switchLine(ctx)
-	return r, err
+	return r, o.ofLedger(ctx, &r)
 }
+
+// ofLedger adds what the ledger says; nothing where none was named.
+func (o *status) ofLedger(ctx context.Context, r *statusReport) error {
+	store, err := o.openLedger(ctx)
+	if store == nil || err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }() // only the connection
+	if r.Descheduling, err = switchLine(ctx, store); err != nil {
+		return err
+	}
+	if !store.Identified() {
+		return nil
+	}
+	on, err := store.Authenticates(ctx)
+	if err == nil && !on {
+		r.Warnings = append(r.Warnings, ledgerOpen)
+	}
+	return err
+}
+
+// ledgerOpen is the warning about an etcd that does not check who its clients are.
+const ledgerOpen = "authentication of etcd is off: any client that etcd accepts may change the ledger " +
+	"(alert BerthLedgerOpen of the runbook)"
 
 // errNoCluster: there is no kubeconfig, so that the cluster is not asked.
 var errNoCluster = errors.New("no kubeconfig")

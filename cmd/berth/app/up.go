@@ -11,16 +11,11 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/cmd/berth/internal/depend"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -84,7 +79,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 		logger.Warn(warning)
 	}
 	logger.Info("berth starts", "version", berthVersion(), "services", services, "cluster", in.host())
-	watches, err := o.dependencies(services, in, st, logger)
+	watches, err := o.watches(services, in, st, logger)
 	if err != nil {
 		return err
 	}
@@ -153,42 +148,18 @@ func (in inputs) host() string {
 	return in.rest.Host
 }
 
-// dependencies are what these services cannot work without.
-func (o *options) dependencies(
-	services []service, in inputs, st *stores, logger *slog.Logger,
-) ([]*depend.Watch, error) {
-	watches := []*depend.Watch{
-		depend.New("ledger (etcd)", func(ctx context.Context) error {
-			_, _, err := st.ledger.List(ctx, ledger.KeyCluster)
-			return err
-		}, logger),
-		depend.New("log (NATS)", func(ctx context.Context) error {
-			_, err := st.log.Last(ctx, events.Facts)
-			return err
-		}, logger),
-	}
-	if !slices.Contains(services, queueService) && !slices.Contains(services, binderService) {
-		return watches, nil
-	}
-	client, err := kubernetes.NewForConfig(in.rest)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	return append(watches, depend.New("Kubernetes API", func(ctx context.Context) error {
-		_, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-		return err
-	}, logger)), nil
-}
-
 // runAll runs every service, the watches of what they need, and the web server with the
 // readiness of all of them, until the first error or the end of ctx.
-func runAll(ctx context.Context, runners map[string]runner, watches []*depend.Watch, web *serve.Server) error {
+func runAll(ctx context.Context, runners map[string]runner, watches watches, web *serve.Server) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, w := range watches {
+	for _, w := range watches.dependencies {
 		if web != nil {
 			web.AddReady(w.Name(), w.Ready)
 		}
 		g.Go(func() error { return w.Run(ctx) })
+	}
+	if watches.authentication != nil {
+		g.Go(func() error { return watches.authentication.Run(ctx) })
 	}
 	for name, r := range runners {
 		if web != nil {

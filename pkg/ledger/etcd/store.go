@@ -50,6 +50,8 @@ type Store struct {
 	// lookout is nil where there is one server.
 	lookout    *lookout
 	continuity continuity
+	// identified: the client shows the server a certificate.
+	identified bool
 }
 
 var (
@@ -92,6 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	client.Watcher = namespace.NewWatcher(client.Watcher, cfg.Prefix)
 	client.Lease = namespace.NewLease(client.Lease, cfg.Prefix)
 	s := &Store{client: client, lookout: lookout, patience: patience.New(firstPatience, requestTimeout)}
+	s.identified = tlsConfig != nil && (len(tlsConfig.Certificates) > 0 || tlsConfig.GetClientCertificate != nil)
 	if lookout != nil { // until Close, which the caller's context does not stand for
 		lookout.run(context.WithoutCancel(ctx), client.ActiveConnection().ResetConnectBackoff)
 	}

@@ -21,12 +21,21 @@ const (
 // Probe asks a dependency for something; nil means that it answered.
 type Probe func(ctx context.Context) error
 
+// Dependency is what a process cannot work without.
+type Dependency struct {
+	// Name is for people, such as "ledger (etcd)".
+	Name string
+	// Probe is asked every two seconds.
+	Probe Probe
+	// Report hears whether the dependency answers, after each probe that decides it.
+	Report func(up bool)
+}
+
 // Watch watches one dependency. Safe for concurrent use.
 type Watch struct {
-	name   string
-	probe  Probe
-	logger *slog.Logger
-	mu     struct {
+	dependency Dependency
+	logger     *slog.Logger
+	mu         struct {
 		sync.Mutex
 		// missing is why; nil while it answers.
 		missing error
@@ -34,13 +43,11 @@ type Watch struct {
 	}
 }
 
-// New watches a dependency under a name for people, such as "ledger (etcd)".
-func New(name string, probe Probe, logger *slog.Logger) *Watch {
-	return &Watch{name: name, probe: probe, logger: logger}
-}
+// New watches a dependency.
+func New(d Dependency, logger *slog.Logger) *Watch { return &Watch{dependency: d, logger: logger} }
 
-// Name is the name given to New.
-func (w *Watch) Name() string { return w.name }
+// Name is the dependency's.
+func (w *Watch) Name() string { return w.dependency.Name }
 
 // Ready is nil while the dependency answers, and says since when it does not otherwise.
 func (w *Watch) Ready() error {
@@ -86,24 +93,28 @@ func (w *Watch) Run(ctx context.Context) error {
 func (w *Watch) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return w.probe(ctx)
+	return w.dependency.Probe(ctx)
 }
 
 func (w *Watch) gone(err error, since time.Time) {
+	w.dependency.Report(false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.missing == nil {
 		w.mu.since = since
-		w.logger.Error("dependency missing; going on without it until it is back", "dependency", w.name, "error", err)
+		w.logger.Error("dependency missing; going on without it until it is back",
+			"dependency", w.dependency.Name, "error", err)
 	}
 	w.mu.missing = err
 }
 
 func (w *Watch) back() {
+	w.dependency.Report(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.missing != nil {
-		w.logger.Info("dependency is back", "dependency", w.name, "after", time.Since(w.mu.since).Round(time.Second))
+		w.logger.Info("dependency is back",
+			"dependency", w.dependency.Name, "after", time.Since(w.mu.since).Round(time.Second))
 	}
 	w.mu.missing = nil
 }

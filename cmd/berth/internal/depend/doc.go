@@ -6,5 +6,7 @@
 // It decides nothing: every service keeps running and trying by itself, whatever this package
 // thinks. It exists so that a person, or a probe, is told the cause instead of the consequences.
 //
+// It also asks whether etcd checks who its clients are, which nothing else would show (Authentication).
+//
 // Start reading at Watch.Run.
 package depend

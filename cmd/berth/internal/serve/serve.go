@@ -146,8 +146,8 @@ const LevelPath = "/debug/flags/v"
 // maxLevel bounds what is read of a new level.
 const maxLevel = 64
 
-// setLevel changes the level of the log. Without certificates of clients, only this machine
-// may: whoever else reaches the port could make the log useless.
+// setLevel changes the level of the log. With certificates of clients, guard lets only administrators through. Without
+// them, only this machine may: any other client that reaches the port could make the log useless.
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if ip := net.ParseIP(host); s.tls.ClientCAFile == "" && (err != nil || ip == nil || !ip.IsLoopback()) {

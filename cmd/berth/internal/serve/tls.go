@@ -19,8 +19,11 @@ type TLS struct {
 	// certificate of one of these authorities: what the process knows is not for everybody,
 	// and a kubelet, which asks for the health checks, has no certificate to show.
 	ClientCAFile string
-	// AllowedNames, when any, are the only common names of such certificates that are answered.
+	// AllowedNames, when any, are the only common names of such certificates that may read metrics.
 	AllowedNames []string
+	// AdminNames are the common names that may do all that the server offers: change the level of the log, take
+	// profiles, read pages. None: no certificate may.
+	AdminNames []string
 }
 
 // Validate names the first field that cannot be used, by its flag.
@@ -32,6 +35,8 @@ func (t TLS) Validate() error {
 		return fmt.Errorf("--http-client-ca-file: %s: want --http-cert-file and --http-key-file too", t.ClientCAFile)
 	case len(t.AllowedNames) > 0 && t.ClientCAFile == "":
 		return fmt.Errorf("--http-allowed-names: %v: want --http-client-ca-file too", t.AllowedNames)
+	case len(t.AdminNames) > 0 && t.ClientCAFile == "":
+		return fmt.Errorf("--http-admin-names: %v: want --http-client-ca-file too", t.AdminNames)
 	}
 	return nil
 }
@@ -89,7 +94,20 @@ func (id *identity) run(ctx context.Context) error {
 // healthPaths are answered without a certificate.
 var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
-// guard refuses who may not read. Which certificates are valid at all is decided in the
+// metricsPaths are what a reader of metrics may get.
+var metricsPaths = []string{"/metrics", "/metrics/resources"}
+
+// may reports whether the holder of a certificate with this common name may do that. A reader of metrics changes
+// nothing: a log at debug slows the process down, and one at error hides what happens.
+func (t TLS) may(name, method, path string) bool {
+	if slices.Contains(t.AdminNames, name) {
+		return true
+	}
+	reader := len(t.AllowedNames) == 0 || slices.Contains(t.AllowedNames, name)
+	return reader && method == http.MethodGet && slices.Contains(metricsPaths, path)
+}
+
+// guard refuses requests without a right to them. Which certificates are valid at all is decided in the
 // handshake.
 func (t TLS) guard(next http.Handler) http.Handler {
 	if t.ClientCAFile == "" {
@@ -105,8 +123,8 @@ func (t TLS) guard(next http.Handler) http.Handler {
 			return
 		}
 		name := r.TLS.PeerCertificates[0].Subject.CommonName
-		if len(t.AllowedNames) > 0 && !slices.Contains(t.AllowedNames, name) {
-			http.Error(w, fmt.Sprintf("%q may not read this", name), http.StatusForbidden)
+		if !t.may(name, r.Method, r.URL.Path) {
+			http.Error(w, fmt.Sprintf("%q may not %s %s", name, r.Method, r.URL.Path), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

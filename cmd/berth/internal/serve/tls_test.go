@@ -54,12 +54,15 @@ func client(t *testing.T, dir, member string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// start serves with the queue's certificate until the test ends.
+// administrator is the member whose certificate may do everything.
+const administrator = "root"
+
+// start serves with the queue's certificate until the test ends. The names may read metrics.
 func start(t *testing.T, dir string, names ...string) *Server {
 	t.Helper()
 	s, err := Listen(Config{Address: "127.0.0.1:0", TLS: TLS{
 		CertFile: filepath.Join(dir, "queue", "tls.crt"), KeyFile: filepath.Join(dir, "queue", "tls.key"),
-		ClientCAFile: filepath.Join(dir, "ca.crt"), AllowedNames: names,
+		ClientCAFile: filepath.Join(dir, "ca.crt"), AllowedNames: names, AdminNames: []string{administrator},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +78,16 @@ type answer struct {
 }
 
 func get(c *http.Client, s *Server, path string) (answer, error) {
-	resp, err := c.Get("https://" + s.Address() + path)
+	return ask(c, s, http.MethodGet, path)
+}
+
+// ask sends a request; one that changes the level sends the usual one.
+func ask(c *http.Client, s *Server, method, path string) (answer, error) {
+	req, err := http.NewRequest(method, "https://"+s.Address()+path, strings.NewReader("info"))
+	if err != nil {
+		return answer{}, err
+	}
+	resp, err := c.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
@@ -121,6 +133,39 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
+// TestOnlyAdministratorsChange: a certificate for metrics reads metrics. The level of the log, which makes a process
+// slow or silent, and what a process knows of pods, are for administrators.
+func TestOnlyAdministratorsChange(t *testing.T) {
+	dir := t.TempDir()
+	issue(t, dir)
+	named, unnamed := start(t, dir, "prometheus"), start(t, dir)
+	for _, c := range []struct {
+		s                    *Server
+		member, method, path string
+		want                 int
+	}{
+		{named, "prometheus", http.MethodGet, "/metrics", 200},
+		{named, "prometheus", http.MethodGet, "/metrics/resources", 404}, // the queue adds the page
+		{named, "prometheus", http.MethodPut, LevelPath, 403},
+		{named, "prometheus", http.MethodGet, LevelPath, 403},
+		{named, "prometheus", http.MethodPut, "/metrics", 403},
+		{named, "prometheus", http.MethodGet, "/queue", 403},
+		{named, "prometheus", http.MethodGet, "/debug/pprof/", 403},
+		{named, administrator, http.MethodGet, "/metrics", 200},
+		{named, administrator, http.MethodPut, LevelPath, 200},
+		{named, "scheduler", http.MethodPut, LevelPath, 403},
+		// Without names of readers any certificate of the authority reads metrics, and nothing else.
+		{unnamed, "scheduler", http.MethodGet, "/metrics", 200},
+		{unnamed, "scheduler", http.MethodPut, LevelPath, 403},
+		{unnamed, administrator, http.MethodPut, LevelPath, 200},
+	} {
+		got, err := ask(client(t, dir, c.member), c.s, c.method, c.path)
+		if err != nil || got.status != c.want {
+			t.Errorf("%s %s as %q: %d, %v; want %d", c.method, c.path, c.member, got.status, err, c.want)
+		}
+	}
+}
+
 // TestRenewalNeedsNoRestart: certificates are replaced under the running server.
 func TestRenewalNeedsNoRestart(t *testing.T) {
 	dir := t.TempDir()
@@ -150,6 +195,7 @@ func TestHalfAnIdentityIsRefused(t *testing.T) {
 		"--http-cert-file":      {CertFile: missing, KeyFile: missing},
 		"--http-client-ca-file": {ClientCAFile: missing},
 		"--http-allowed-names":  {AllowedNames: []string{"x"}},
+		"--http-admin-names":    {AdminNames: []string{"x"}},
 	} {
 		_, err := Listen(Config{Address: "127.0.0.1:0", TLS: c})
 		if err == nil || !strings.Contains(fmt.Sprint(err), flag) {

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/depend"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+)
+
+// watches are what a process looks at beside its services.
+type watches struct {
+	dependencies []*depend.Watch
+	// authentication is nil where etcd is not shown a certificate: an embedded etcd, or one without TLS.
+	authentication *depend.Authentication
+}
+
+// watches are those of a process with these services.
+func (o *options) watches(services []service, in inputs, st *stores, logger *slog.Logger) (watches, error) {
+	w := watches{dependencies: []*depend.Watch{
+		watch("ledger (etcd)", "etcd", logger, func(ctx context.Context) error {
+			_, _, err := st.ledger.List(ctx, ledger.KeyCluster)
+			return err
+		}),
+		watch("log (NATS)", "nats", logger, func(ctx context.Context) error {
+			_, err := st.log.Last(ctx, events.Facts)
+			return err
+		}),
+	}}
+	if o.tls.etcdCert != "" {
+		w.authentication = depend.NewAuthentication(st.ledger.Authenticates, telemetry.LedgerAuthenticationOff, logger)
+	}
+	if !slices.Contains(services, queueService) && !slices.Contains(services, binderService) {
+		return w, nil
+	}
+	client, err := kubernetes.NewForConfig(in.rest)
+	if err != nil {
+		return watches{}, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	w.dependencies = append(w.dependencies, watch("Kubernetes API", "kubernetes", logger, func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		return err
+	}))
+	return w, nil
+}
+
+// watch watches a dependency under a name for people and the one of its metric.
+func watch(name, metric string, logger *slog.Logger, probe depend.Probe) *depend.Watch {
+	return depend.New(depend.Dependency{
+		Name: name, Probe: probe, Report: func(up bool) { telemetry.DependencyUp(metric, up) },
+	}, logger)
+}
