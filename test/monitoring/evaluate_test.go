@@ -46,7 +46,7 @@ const (
 // on what a real process exposes, finds series. Comparisons are made to answer 0 or 1, so that a
 // condition that does not hold is not taken for a metric that is not there.
 func TestQueriesFindSomething(t *testing.T) {
-	series := readScrape(t, *scrapeFile, "berth")
+	series := readScrape(t, *scrapeFile, "berth-single")
 	for job, file := range scrapesOfStores {
 		series = append(series, readScrape(t, file, job)...)
 	}
@@ -175,7 +175,9 @@ func readScrape(t *testing.T, file, job string) scraped {
 	if len(all) == 0 {
 		t.Fatalf("%s has no series", file)
 	}
-	return all
+	// Prometheus adds a series of its own for a target that answers.
+	return append(all, oneSeries{labels.FromStrings(
+		labels.MetricName, "up", "job", job, "instance", "127.0.0.1:10351", "namespace", "berth-system", "pod", job+"-0"), 1})
 }
 
 // Querier implements storage.Queryable.

@@ -89,8 +89,29 @@ func expires(days int) string {
 		"berth-queue", "etcd", fmt.Sprint(days), at)
 }
 
-// aboutStores is in the queries of the alerts that are played here.
-var aboutStores = regexp.MustCompile(`\b(etcd|nats|berth_certificate)_`)
+// aboutStores is in the queries of the alerts that are played here, and so are those of whatever is not there.
+var aboutStores = regexp.MustCompile(`\b(etcd|nats|berth_certificate|berth_dependency|berth_ledger_authentication)_|` +
+	`absent|_refused_total|too_large|hold-overdue`)
+
+// Shards, binders and a queue that run, beside a kube-scheduler.
+const (
+	shardsRun   = `up{job="berth-scheduler",pod="s-0"} 1x240` + "\n" + `up{job="berth-scheduler",pod="s-1"} 1x200 0x39`
+	bindersRun  = `up{job="berth-binder",pod="b-0"} 1x240`
+	onePodRuns  = `up{job="berth-single",pod="one-0"} 1x240`
+	othersRun   = `up{job="kube-scheduler",pod="k-0"} 1x240`
+	shardsGone  = `up{job="berth-scheduler",pod="s-0"} 1x200 0x39`
+	bindersGone = `up{job="berth-binder",pod="b-0"} 1x200 _x40`
+	queueLeads  = `berth_leads{job="berth-queue",service="queue",pod="q-0"} 1x240` + "\n" +
+		`berth_leads{job="berth-queue",service="queue",pod="q-1"} 0x240`
+	queueGone = `berth_leads{job="berth-queue",service="queue",pod="q-0"} 1x200 _x40`
+)
+
+// reaches is what a pod says of NATS: that it answered, and then what the last scrapes say.
+func reaches(pod, lately string) string {
+	return "\n" + `berth_dependency_up{job="berth-queue",namespace="a",pod="` + pod + `",dependency="nats"} 1x200 ` +
+		lately + "\n" +
+		`berth_dependency_up{job="berth-queue",namespace="a",pod="` + pod + `",dependency="etcd"} 1x240`
+}
 
 // etcdDisk are one sync a second and one commit a second, of which all but a part last at most these seconds.
 func etcdDisk(fsync, commit string) string {
@@ -121,7 +142,80 @@ func jetStream(used string) string {
 		nats_varz_jetstream_config_max_storage{job="berth-nats",namespace="a",pod="nats-0",server_id="nats-0"} 100x240`
 }
 
-// TestAlertsFire: alerts about stores and certificates, on what makes them fire and on what does not.
+// plays are series, by alert, on which it fires and on which it is silent.
+var plays = map[string]struct{ fires, silent []string }{
+	"BerthCertificateExpires": {
+		fires: []string{expires(20), expires(3)}, silent: []string{expires(22), ""},
+	},
+	"BerthCertificateExpiresSoon": {
+		fires: []string{expires(3), expires(22) + expires(3)}, silent: []string{expires(20)},
+	},
+	"BerthEtcdNoLeader": {
+		fires: []string{etcdRuns + `
+			etcd_server_has_leader{job="berth-etcd",pod="etcd-2"} 1x200 0x39`},
+		silent: []string{etcdRuns, etcdRuns + etcdGone, `etcd_server_has_leader{job="kube-etcd",pod="etcd"} 0x240`},
+	},
+	"BerthEtcdMemberDown": {
+		fires: []string{etcdRuns + etcdGone, etcdGone}, silent: []string{etcdRuns, etcdRuns + etcdGone + etcdBack},
+	},
+	"BerthEtcdDatabaseLarge": {fires: []string{etcdDatabase("71")}, silent: []string{etcdDatabase("69")}},
+	"BerthEtcdDatabaseFull":  {fires: []string{etcdDatabase("91")}, silent: []string{etcdDatabase("89")}},
+	"BerthEtcdDiskSlow": {
+		fires:  []string{etcdDisk("0.128", "0.008"), etcdDisk("0.008", "0.512")},
+		silent: []string{etcdDisk("0.008", "0.064")},
+	},
+	"BerthNATSDown":            {fires: []string{natsGone}, silent: []string{natsRuns, natsRuns + natsGone, ""}},
+	"BerthNATSServerDown":      {fires: []string{natsGone, natsRuns + natsGone}, silent: []string{natsRuns, ""}},
+	"BerthJetStreamNearlyFull": {fires: []string{jetStream("81")}, silent: []string{jetStream("79")}},
+	"BerthNATSSlowConsumers": {
+		fires:  []string{`nats_varz_slow_consumers{job="berth-nats",pod="nats-0"} 0x220 1x19`},
+		silent: []string{`nats_varz_slow_consumers{job="berth-nats",pod="nats-0"} 0x100 1x139`},
+	},
+	"BerthNoShardRuns": {
+		fires: []string{shardsGone, othersRun, ""}, silent: []string{shardsRun, onePodRuns},
+	},
+	"BerthNoBinderRuns": {
+		fires: []string{bindersGone, shardsRun, ""}, silent: []string{bindersRun, onePodRuns},
+	},
+	"BerthNoQueueLeads": {
+		fires:  []string{queueGone, `berth_leads{job="berth-queue",service="queue"} 0x240`, ""},
+		silent: []string{queueLeads},
+	},
+	"BerthDependencyDown": {
+		fires: []string{reaches("a", "0x39"), reaches("a", "0x39") + reaches("b", "0x39")},
+		// A pod that is gone says nothing.
+		silent: []string{reaches("a", "1x39"), reaches("a", "0x39") + reaches("b", "1x39"), reaches("a", "_x40"), ""},
+	},
+	"BerthDependencyUnreachable": {
+		fires:  []string{reaches("a", "0x39") + reaches("b", "1x39")},
+		silent: []string{reaches("a", "0x39") + reaches("b", "0x39"), reaches("a", "1x39"), ""},
+	},
+	"BerthLedgerOpen": {
+		fires: []string{`berth_ledger_authentication_off{job="berth-queue",pod="a"} 0x240
+			berth_ledger_authentication_off{job="berth-binder",pod="b"} 1x240`},
+		silent: []string{`berth_ledger_authentication_off{job="berth-queue",pod="a"} 1x200 0x39`, ""},
+	},
+	"BerthLogRefuses": {
+		fires:  []string{`berth_log_refused_total{job="berth-queue",service="queue",stream="FACTS"} 0x220 1x19`},
+		silent: []string{`berth_log_refused_total{job="berth-queue",service="queue",stream="FACTS"} 0x100 1x139`},
+	},
+	"BerthObjectsTooLarge": {
+		fires:  []string{`berth_objects_too_large_total{job="berth-queue",kind="pod",result="reduced"} 0x220 1x19`},
+		silent: []string{`berth_objects_too_large_total{job="berth-queue",kind="pod",result="reduced"} 0x100 1x139`},
+	},
+	"BerthAnomaly": {
+		fires:  []string{`berth_anomalies{job="berth-queue",rule="pod-overdue"} 1x240`},
+		silent: []string{`berth_anomalies{job="berth-queue",rule="hold-overdue"} 1x240`},
+	},
+	"BerthPromisesOld": {
+		fires: []string{`berth_anomalies{job="berth-queue",rule="hold-overdue"} 0x200 1x39`},
+		// A reservation that waits for its volumes is old, and no anomaly.
+		silent: []string{`berth_anomalies{job="berth-queue",rule="hold-overdue"} 0x240
+			berth_ledger_oldest_entry_seconds{job="berth-queue",role="reservation",state="committed"} 500x240`},
+	},
+}
+
+// TestAlertsFire: alerts about stores, certificates, and what is away, on what makes them fire and on what does not.
 func TestAlertsFire(t *testing.T) {
 	engine, exprs, unplayed := newEngine(t), map[string]string{}, map[string]bool{}
 	for _, q := range alerts(t) {
@@ -130,35 +224,7 @@ func TestAlertsFire(t *testing.T) {
 			unplayed[q.where] = true
 		}
 	}
-	for alert, c := range map[string]struct{ fires, silent []string }{
-		"BerthCertificateExpires": {
-			fires: []string{expires(20), expires(3)}, silent: []string{expires(22), ""},
-		},
-		"BerthCertificateExpiresSoon": {
-			fires: []string{expires(3), expires(22) + expires(3)}, silent: []string{expires(20)},
-		},
-		"BerthEtcdNoLeader": {
-			fires: []string{etcdRuns + `
-				etcd_server_has_leader{job="berth-etcd",pod="etcd-2"} 1x200 0x39`},
-			silent: []string{etcdRuns, etcdRuns + etcdGone, `etcd_server_has_leader{job="kube-etcd",pod="etcd"} 0x240`},
-		},
-		"BerthEtcdMemberDown": {
-			fires: []string{etcdRuns + etcdGone, etcdGone}, silent: []string{etcdRuns, etcdRuns + etcdGone + etcdBack},
-		},
-		"BerthEtcdDatabaseLarge": {fires: []string{etcdDatabase("71")}, silent: []string{etcdDatabase("69")}},
-		"BerthEtcdDatabaseFull":  {fires: []string{etcdDatabase("91")}, silent: []string{etcdDatabase("89")}},
-		"BerthEtcdDiskSlow": {
-			fires:  []string{etcdDisk("0.128", "0.008"), etcdDisk("0.008", "0.512")},
-			silent: []string{etcdDisk("0.008", "0.064")},
-		},
-		"BerthNATSDown":            {fires: []string{natsGone}, silent: []string{natsRuns, natsRuns + natsGone, ""}},
-		"BerthNATSServerDown":      {fires: []string{natsGone, natsRuns + natsGone}, silent: []string{natsRuns, ""}},
-		"BerthJetStreamNearlyFull": {fires: []string{jetStream("81")}, silent: []string{jetStream("79")}},
-		"BerthNATSSlowConsumers": {
-			fires:  []string{`nats_varz_slow_consumers{job="berth-nats",pod="nats-0"} 0x220 1x19`},
-			silent: []string{`nats_varz_slow_consumers{job="berth-nats",pod="nats-0"} 0x100 1x139`},
-		},
-	} {
+	for alert, c := range plays {
 		delete(unplayed, alert)
 		for i, lines := range slices.Concat(c.fires, c.silent) {
 			found, err := evaluate(t.Context(), engine, parseHistory(t, lines), exprs[alert])

@@ -181,6 +181,39 @@ func wrongGrouping(a *parser.AggregateExpr, known map[string][]string) (list []s
 	return list
 }
 
+// ownJobs are those that the chart's monitors give Berth's targets.
+var ownJobs = []string{
+	"berth-queue", "berth-scheduler", "berth-binder", "berth-descheduler", "berth-single", "berth-etcd", "berth-nats",
+}
+
+// TestQueriesSelectBerth: kube-scheduler and the descheduler have metrics of the same names, and a cluster has other
+// etcds.
+func TestQueriesSelectBerth(t *testing.T) {
+	for _, q := range append(alerts(t), panels(t)...) {
+		expr, err := parser.ParseExpr(strings.ReplaceAll(q.expr, "$__rate_interval", "5m"))
+		if err != nil {
+			t.Errorf("%s: %v", q.where, err)
+			continue
+		}
+		parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+			if s, ok := node.(*parser.VectorSelector); ok && !selectsBerth(s) {
+				t.Errorf("%s: %s: want a matcher of job that selects Berth and no other", q.where, s)
+			}
+			return nil
+		})
+	}
+}
+
+func selectsBerth(s *parser.VectorSelector) bool {
+	for _, m := range s.LabelMatchers {
+		if m.Name == model.JobLabel && slices.ContainsFunc(ownJobs, m.Matches) {
+			others := []string{"", "kube-scheduler", "descheduler", "kube-etcd", "nats"}
+			return !slices.ContainsFunc(others, m.Matches)
+		}
+	}
+	return false
+}
+
 // TestProblems: what is wrong is found.
 func TestProblems(t *testing.T) {
 	for query, want := range map[string]int{

@@ -89,6 +89,9 @@ seccompProfile:
 {{- with .Values.tls.metricsReaders }}
 - --http-allowed-names={{ join "," . }}
 {{- end }}
+{{- with .Values.tls.administrators }}
+- --http-admin-names={{ join "," . }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -169,6 +172,11 @@ metadata:
 spec:
   {{- if not .autoscaled }}
   replicas: {{ .values.replicas }}
+  {{- else }}
+  {{- with lookup "apps/v1" "Deployment" .root.Release.Namespace (printf "%s-%s" .root.Values.name .component) }}
+  # As many as run: without the field, Kubernetes would take what an earlier release has set back to its default, one.
+  replicas: {{ .spec.replicas }}
+  {{- end }}
   {{- end }}
   selector:
     matchLabels:

@@ -67,7 +67,11 @@ func rendered(root string, v Variant) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chart values of %s: %w", v.Name, err)
 	}
-	texts, err := engine.Render(chart, all)
+	render := func() (map[string]string, error) { return engine.Render(chart, all) }
+	if v.Cluster != nil {
+		render = func() (map[string]string, error) { return engine.RenderWithClientProvider(chart, all, v.Cluster) }
+	}
+	texts, err := render()
 	if err != nil {
 		return nil, fmt.Errorf("chart with the values of %s: %w", v.Name, err)
 	}

@@ -39,10 +39,12 @@ func TestServiceMonitor(t *testing.T) {
 		relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: drop, regex: x}]}`)
 	monitor := find(chartObjects(t, "base", object{"serviceMonitor": given}), "ServiceMonitor", "berth-services")
 	for path, want := range map[string]string{
-		"spec.namespaceSelector":             `{matchNames: [berth-system]}`,
-		"spec.endpoints.0.interval":          `30s`,
-		"spec.endpoints.0.scrapeTimeout":     `20s`,
-		"spec.endpoints.0.relabelings":       `[{action: labeldrop, regex: pod}]`,
+		"spec.namespaceSelector":         `{matchNames: [berth-system]}`,
+		"spec.endpoints.0.interval":      `30s`,
+		"spec.endpoints.0.scrapeTimeout": `20s`,
+		// The first one makes the jobs that alerts and dashboard select.
+		"spec.endpoints.0.relabelings": `[{sourceLabels: [__meta_kubernetes_service_label_app_kubernetes_io_component],
+			targetLabel: job, replacement: berth-$1}, {action: labeldrop, regex: pod}]`,
 		"spec.endpoints.0.metricRelabelings": `[{action: drop, regex: x}]`,
 	} {
 		if diff := cmp.Diff(parse(t, want), field(monitor, path)); diff != "" {

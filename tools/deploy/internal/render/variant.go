@@ -1,5 +1,7 @@
 package render
 
+import "helm.sh/helm/v3/pkg/engine"
+
 // Namespace is where every variant is installed.
 const Namespace = "berth-system"
 
@@ -11,6 +13,8 @@ type Variant struct {
 	Name string
 	// Set are values beside the file's, for what has no file of its own.
 	Set map[string]any
+	// Cluster is where the chart looks objects up that exist already; nil: there are none.
+	Cluster engine.ClientProvider
 }
 
 // Variants are all of them.
