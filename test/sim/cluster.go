@@ -301,7 +301,9 @@ func (c *cluster) anything(w *world, p *corev1.Pod) {
 // touch changes what no decision looks at.
 func (c *cluster) touch(w *world, uid string) {
 	w.hit("pod touched")
-	w.api.changePod(uid, func(p *corev1.Pod) bool { return annotate(p, "example.com/touched", fmt.Sprint(w.api.rv)) })
+	w.api.changePod(uid, func(p *corev1.Pod) bool {
+		return annotate(p, "example.com/touched", fmt.Sprint(w.api.rv)) && annotationsFit(p)
+	})
 }
 
 func ungate(p *corev1.Pod) bool {

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -27,7 +26,7 @@ func (a *apiServer) evict(e bindercore.Evict) bindercore.Result {
 	if p.DeletionTimestamp != nil {
 		return bindercore.Done
 	}
-	if validation.ValidateAnnotationsSize(p.Annotations) != nil && !e.Delete {
+	if !annotationsFit(p) && !e.Delete {
 		return bindercore.Refused // it writes a condition first
 	}
 	budgets := a.budgetsOf(p)

@@ -41,13 +41,18 @@ func (w *world) markFence(p *corev1.Pod, value string) bool {
 	})
 	with := p.DeepCopy()
 	annotate(with, bindercore.AnnotationFence, value)
-	if validation.ValidateAnnotationsSize(with.Annotations) == nil {
+	if annotationsFit(with) {
 		return annotate(p, bindercore.AnnotationFence, value)
 	}
 	w.hit("fence beside full annotations")
 	return setCondition(p, corev1.PodCondition{
 		Type: bindercore.ConditionFence, Status: corev1.ConditionTrue, Message: value,
 	})
+}
+
+// annotationsFit reports whether the API server takes a pod with these annotations.
+func annotationsFit(p *corev1.Pod) bool {
+	return validation.ValidateAnnotationsSize(p.Annotations) == nil
 }
 
 // checkAnnotations is S19 for annotations: a bind leaves a pod that can still be written, by the kubelet and by the
