@@ -188,16 +188,17 @@ func TestServiceAccountsHaveTheirAnnotations(t *testing.T) {
 func TestCommonLabels(t *testing.T) {
 	everything := parse(t, `{commonLabels: {team: blue}, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true},
 		grafanaDashboard: {enabled: true}, quotaGate: {enabled: true}, queue: {metricsInterval: 30s},
-		scheduler: {autoscaling: {enabled: true}}, networkPolicy: {extenderPorts: [8888], extraEgress: {queue: [{}]}}}`)
+		networkPolicy: {extenderPorts: [8888], extraEgress: {queue: [{}]}}}`).(object)
 	for _, v := range render.Variants() {
-		for _, o := range chartObjects(t, v.Name, everything.(object)) {
+		autoscaled := set("scheduler.autoscaling.enabled", v.Name != "dev") // refused in mode single
+		for _, o := range chartObjects(t, v.Name, everything, autoscaled) {
 			if o.GetLabels()["team"] != "blue" {
 				t.Errorf("%s: %s %s: labels %v", v.Name, o.GetKind(), o.GetName(), o.GetLabels())
 			}
 			checkSelectors(t, o)
 		}
 	}
-	for _, d := range everyPod(t, everything.(object)) {
+	for _, d := range everyPod(t, everything) {
 		if field(d.template, "metadata.labels.team") != "blue" {
 			t.Errorf("%s: the pods of %s have no such label", d.variant, d.workload)
 		}

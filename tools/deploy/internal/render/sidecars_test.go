@@ -169,7 +169,7 @@ func TestComponentsScrapeStores(t *testing.T) {
 }
 
 // expiryAlert is how many days before its end a certificate is warned about.
-var expiryAlert = regexp.MustCompile(`not_after_timestamp_seconds\) - time\(\) < (\d+) \* 24 \* 3600`)
+var expiryAlert = regexp.MustCompile(`not_after_timestamp_seconds\{[^}]*\}\) - time\(\) < (\d+) \* 24 \* 3600`)
 
 // TestRenewalComesBeforeTheAlert: cert-manager has a month to renew a certificate before anybody is told.
 func TestRenewalComesBeforeTheAlert(t *testing.T) {
