@@ -130,5 +130,7 @@ func TestWantedReservationLeavesTheLine(t *testing.T) {
 		t.Fatalf("effects to be sent: %s, want the bind of p0 first", lines(r.b))
 	}
 	r.b.lines = r.b.lines[1:]
-	r.expectFence("wanted back")
+	if mark := run[Transact](r, delivered); mark.Why != "fence-mark" || mark.NodeUID != "n2-uid" {
+		t.Errorf("%+v, want the first step of p2's fence", mark)
+	}
 }

@@ -28,7 +28,7 @@ func TestDecision(t *testing.T) {
 		SchedulerName: "default-scheduler", Actor: "descheduler-test", Attempt: 1,
 		Token: token("uid-pod", 1).String(), FactSequence: 3, PodResourceVersion: 3,
 		NodeUID: "uid-bad", NodeName: "bad", Strategy: "RemovePodsViolatingNodeTaints", GracePeriodSeconds: &grace,
-		Owner:   "uid-rs", NotAfter: in.Now.Add(plan.Standing),
+		Owner: "uid-rs", NotAfter: in.Now.Add(plan.Standing),
 		Message: "triggered by p/RemovePodsViolatingNodeTaints: taint dedicated=gpu:NoSchedule of node bad is not tolerated",
 	}}}
 	if diff := cmp.Diff(want, out.Evict); diff != "" {
