@@ -49,8 +49,8 @@ func TestPodsWhoseLabelsAreCut(t *testing.T) {
 	}
 }
 
-// TestSpreadDoesNotCountOnPodsWhoseLabelsAreCut: of two domains with one pod each, the one whose pod counts only perhaps
-// may be empty, so that a second pod does not go to the other.
+// Of two domains with one pod each, the one whose pod counts only perhaps may be empty, so that a second pod does not
+// go to the other.
 func TestSpreadDoesNotCountOnPodsWhoseLabelsAreCut(t *testing.T) {
 	byName := zones()
 	byName["a1"].AddPod(app("web", "sure"))
@@ -87,7 +87,7 @@ func agree(t *testing.T, all []*state.NodeInfo, pod *state.Pod, want string) {
 	}
 }
 
-// TestClosedNodesTakeNoPod: not even one that tolerates everything, in a profile without NodeUnschedulable either, while
+// A closed node takes not even a pod that tolerates everything, in a profile without NodeUnschedulable either, while
 // a cordoned node takes it.
 func TestClosedNodesTakeNoPod(t *testing.T) {
 	closed, cordoned := statetest.Node("closed", "pods", "110"), statetest.Node("cordoned", "pods", "110")

@@ -198,28 +198,34 @@ func TestReduceNode(t *testing.T) {
 			if after.Closed() != test.closed || test.closed && !after.Object.Spec.Unschedulable {
 				t.Errorf("closed %t, cordoned %t, want %t", after.Closed(), after.Object.Spec.Unschedulable, test.closed)
 			}
-			if before.UID != after.UID || before.Name != after.Name || before.ResourceVersion != after.ResourceVersion {
-				t.Errorf("another node: %s %s", after.UID, after.Name)
-			}
-			for _, name := range []corev1.ResourceName{"cpu", "memory", "pods"} {
-				if was, is := before.Object.Status.Allocatable[name], after.Object.Status.Allocatable[name]; was.Cmp(is) != 0 {
-					t.Errorf("%s of %s, want %s", name, is.String(), was.String())
-				}
-			}
-			for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone, "zzz.example.com/rack"} {
-				if was, is := before.Object.Labels[key], after.Object.Labels[key]; was != is {
-					t.Errorf("label %s is %q, want %q", key, is, was)
-				}
-			}
+			checkSameNode(t, before, after)
 			if _, cut := after.Object.Labels[state.LabelsCut]; cut != (name == "labels") {
 				t.Errorf("the mark of cut labels: %t", cut)
 			}
-			if !slices.ContainsFunc(after.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
-				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-			}) {
-				t.Error("the node is not ready any more")
-			}
 		})
+	}
+}
+
+// checkSameNode holds a reduced node to what decides about its pods.
+func checkSameNode(t *testing.T, before, after *state.Node) {
+	t.Helper()
+	if before.UID != after.UID || before.Name != after.Name || before.ResourceVersion != after.ResourceVersion {
+		t.Errorf("another node: %s %s", after.UID, after.Name)
+	}
+	for _, name := range []corev1.ResourceName{"cpu", "memory", "pods"} {
+		if was, is := before.Object.Status.Allocatable[name], after.Object.Status.Allocatable[name]; was.Cmp(is) != 0 {
+			t.Errorf("%s of %s, want %s", name, is.String(), was.String())
+		}
+	}
+	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone, "zzz.example.com/rack"} {
+		if was, is := before.Object.Labels[key], after.Object.Labels[key]; was != is {
+			t.Errorf("label %s is %q, want %q", key, is, was)
+		}
+	}
+	if !slices.ContainsFunc(after.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}) {
+		t.Error("the node is not ready any more")
 	}
 }
 

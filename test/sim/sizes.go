@@ -187,7 +187,8 @@ func (w *world) checkTold(msgs []events.Message) {
 			there = slices.ContainsFunc(w.api.nodes(), func(n *corev1.Node) bool { return string(n.UID) == uid })
 		}
 		if there {
-			w.note("S20", "%s %s is told of as gone, and is there", m.Header.Get(events.HeaderKind), m.Header.Get(events.HeaderName))
+			w.note("S20", "%s %s is told of as gone, and is there",
+				m.Header.Get(events.HeaderKind), m.Header.Get(events.HeaderName))
 		}
 	}
 }

@@ -46,7 +46,10 @@ func testContent(t *testing.T, target Target) {
 	msgs := []events.Message{
 		{Subject: "facts.pod.a"},
 		{Subject: "facts.pod.b", Header: events.Header{}, Data: []byte{}},
-		{Subject: "facts.pod.c", Header: events.NewHeader(map[string]string{"uid": "c", "traceparent": "00-ab-01"}), Data: []byte{0, 255, 10, 13}},
+		{
+			Subject: "facts.pod.c", Data: []byte{0, 255, 10, 13},
+			Header: events.NewHeader(map[string]string{"uid": "c", "traceparent": "00-ab-01"}),
+		},
 		{Subject: "facts.pod.d", Data: bytes.Repeat([]byte("x"), 900<<10)},
 		events.EncodeFact(events.Fact{
 			Kind: events.KindNode, Op: events.OpUpsert, UID: "ü.*> \r\n", Name: "% 1\x00" + long, Cause: " blanks ",

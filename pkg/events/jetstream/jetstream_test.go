@@ -473,7 +473,8 @@ func TestTheBusTakesWhatIsPublished(t *testing.T) {
 	if _, err := l.Subscribe("work.offers.s0", func(data []byte) { got <- string(data) }); err != nil {
 		t.Fatal(err)
 	}
-	forged := events.Message{Subject: "decisions.0.bound", Header: events.Header{{Key: "a", Value: "b"}}, Data: []byte("forged")}
+	header := events.Header{{Key: "a", Value: "b"}}
+	forged := events.Message{Subject: "decisions.0.bound", Header: header, Data: []byte("forged")}
 	if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{forged}); err != nil {
 		t.Fatal(err)
 	}
@@ -537,7 +538,8 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 				}
 			}
 			l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
-			words := events.Message{Subject: "decisions.0.bound", Header: events.Header{{Key: "a", Value: "b"}}, Data: []byte("forged")}
+			header := events.Header{{Key: "a", Value: "b"}}
+			words := events.Message{Subject: "decisions.0.bound", Header: header, Data: []byte("forged")}
 			if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{words}); err != nil {
 				t.Fatal(err)
 			}

@@ -103,7 +103,7 @@ func TestLoseNextAnswer(t *testing.T) {
 // TestStoredCopy: neither the writer nor the one who put a snapshot can change what is stored.
 func TestStoredCopy(t *testing.T) {
 	l := memlog.New(memlog.Options{})
-	m := events.Message{Subject: "facts.pod.a", Header: events.NewHeader(map[string]string{"uid": "a"}), Data: []byte("data")}
+	m := events.Message{Subject: "facts.pod.a", Header: events.Header{{Key: "uid", Value: "a"}}, Data: []byte("data")}
 	if _, err := l.Append(t.Context(), events.Facts, events.Tail{}, []events.Message{m}); err != nil {
 		t.Fatal(err)
 	}

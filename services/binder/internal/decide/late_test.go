@@ -113,6 +113,28 @@ func (r *planRig) order(pod string, token uint64) events.Decision {
 	return d
 }
 
+// withoutAPIServer carries out what the ledger has to do and answers all else by Unknown. It returns how many evictions
+// were sent.
+func (r *planRig) withoutAPIServer(t *testing.T) (sent int) {
+	for len(r.b.lines) > 0 {
+		switch e := r.b.lines[0].(type) {
+		case Amend, ReadDoc:
+			if err := r.performQuietly(r.b, 0, delivered); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		case Evict:
+			if !e.DryRun {
+				sent++
+			}
+		}
+		e := r.b.lines[0]
+		r.b.lines = r.b.lines[1:]
+		r.step(r.b, unknownPlan(e))
+	}
+	return sent
+}
+
 // The API server gives no answer for half an hour. Whoever has asked for the eviction has long taken it for lost, and
 // asked for another one.
 func TestOrderToEvictEnds(t *testing.T) {
@@ -122,21 +144,7 @@ func TestOrderToEvictEnds(t *testing.T) {
 	r.amends("evict-claim")
 	begin, sent := r.b.now, 0
 	for r.b.now.Sub(begin) < 30*time.Minute {
-		n := 0
-		for len(r.b.lines) > 0 {
-			switch e := r.b.lines[0].(type) {
-			case Amend, ReadDoc:
-				if err := r.performQuietly(r.b, 0, delivered); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				if e, is := e.(Evict); is && !e.DryRun {
-					n++
-				}
-				r.b.lines = r.b.lines[1:]
-				r.step(r.b, unknownPlan(e))
-			}
-		}
+		n := r.withoutAPIServer(t)
 		if n > 0 && r.b.now.Sub(begin) > orderTime {
 			t.Fatalf("the eviction is sent %s after it was asked for", r.b.now.Sub(begin))
 		}

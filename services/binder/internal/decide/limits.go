@@ -28,6 +28,19 @@ type Limits struct {
 	Retry wait.Backoff
 	// Ungate is how long the removal of a gate is begun after it was asked for.
 	Ungate time.Duration
+	EvictionLimits
+	// NominateAlone is how long a pod's nominatedNodeName waits for the condition that comes with
+	// it, so that both are one write.
+	NominateAlone time.Duration
+	Leftovers
+	Refusals RefusalLimits
+	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
+	// of other members; past it new ones are dropped, they are hints.
+	Foreign int
+}
+
+// EvictionLimits are about evictions.
+type EvictionLimits struct {
 	// EvictionMemory is how long a decision to evict may wait for its claim, and how long its
 	// outcome is remembered against redelivery.
 	EvictionMemory time.Duration
@@ -35,19 +48,11 @@ type Limits struct {
 	// the plan is told so, PlanPause how long the plan then rests before it is tried again.
 	EvictionTries int
 	PlanPause     time.Duration
-	// NominateAlone is how long a pod's nominatedNodeName waits for the condition that comes with
-	// it, so that both are one write.
-	NominateAlone time.Duration
 	// EvictionHang is how long an eviction that got no answer may still arrive. EvictWithin is how long
 	// an eviction may be begun after this binder has last asked the ledger for its claim, EvictCall how long
 	// the call may take. Both are part of EvictionHang, which another binder counts from when it has taken the
 	// claim over.
 	EvictionHang, EvictWithin, EvictCall time.Duration
-	Leftovers
-	Refusals RefusalLimits
-	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
-	// of other members; past it new ones are dropped, they are hints.
-	Foreign int
 }
 
 // RefusalLimits are about fences whose write the API server refuses.
@@ -153,18 +158,20 @@ func DefaultLimits() Limits {
 			Devices:   WaitLimits{Deadline: 600 * time.Second},
 			Delegated: ledger.DelegatedFor + ledger.DelegatedFor/2,
 		},
-		Idle:           5 * time.Second,
-		Losses:         3,
-		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
-		Ungate:         events.UngateFor,
-		EvictionMemory: 10 * time.Minute,
-		EvictionTries:  8,
-		PlanPause:      30 * time.Second,
+		Idle:   5 * time.Second,
+		Losses: 3,
+		Retry:  wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
+		Ungate: events.UngateFor,
 		// A decision gets here as fast as its transaction, in milliseconds.
 		NominateAlone: 500 * time.Millisecond,
-		EvictionHang:  evictionHang,
-		EvictWithin:   evictWithin,
-		EvictCall:     evictCall,
+		EvictionLimits: EvictionLimits{
+			EvictionMemory: 10 * time.Minute,
+			EvictionTries:  8,
+			PlanPause:      30 * time.Second,
+			EvictionHang:   evictionHang,
+			EvictWithin:    evictWithin,
+			EvictCall:      evictCall,
+		},
 		Leftovers: Leftovers{
 			Overdue:      10 * time.Minute,
 			KeepPlace:    DefaultKeepPlace,

@@ -375,8 +375,8 @@ func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 	h.wantLet("a")
 }
 
-// TestALeaderWaitsForWhatTheLogHasLost: NATS lost its tail, with the decision to let a go, and a binder has read it. The
-// next leader gives a's room to nobody before that binder has removed the gate or let it be.
+// NATS lost its tail, with the decision to let a go, and a binder has read it. The next leader gives a's room to no
+// other pod before that binder has removed the gate or let it be.
 func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")

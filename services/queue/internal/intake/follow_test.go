@@ -72,8 +72,8 @@ func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
 	}
 }
 
-// TestDecisionsThatTheLogHasLost: a reader says that the log has lost what it has read, and reads what stands there now,
-// also if that happened while nobody read.
+// A reader says that the log has lost what it has read, and reads what stands there now, also if that happened while it
+// was not running.
 func TestDecisionsThatTheLogHasLost(t *testing.T) {
 	for name, restart := range map[string]bool{"while it is read": false, "between two lives": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { losesDecisions(t, restart) }) })
@@ -85,7 +85,7 @@ func losesDecisions(t *testing.T, restart bool) {
 	defer log.Close()
 	add := func(uids ...string) {
 		for _, uid := range uids {
-			time.Sleep(time.Millisecond) // by the clock of the bubble
+			<-time.After(time.Millisecond) // by the clock of the bubble: records differ by when they were stored
 			m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
 			one := []events.Message{m}
 			if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, one); err != nil {

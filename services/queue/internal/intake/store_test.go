@@ -367,7 +367,14 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 		t.Errorf("reduced to what counts on its node: %v, want the first two versions", gated)
 	}
 
-	s, out = newStore(map[string]known{}, fail, nil)
+}
+
+// Of a node that is too large, and of a volume.
+func TestOtherObjectsThatAreTooLarge(t *testing.T) {
+	_, fail := context.WithCancelCause(t.Context())
+	defer fail(nil)
+	long := strings.Repeat("x", events.MaxObject)
+	s, out := newStore(map[string]known{}, fail, nil)
 	s.kind = events.KindNode
 	node := func(v uint64, label string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", Labels: map[string]string{"l": label}}}
