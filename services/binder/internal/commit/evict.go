@@ -15,19 +15,27 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// evict carries an eviction out, unless it would begin after its time: the worker, or the whole process, has stood
-// still since the core gave it out, and its claim may be another binder's by now.
-func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Input {
-	timeout := changeTimeout
-	if !e.NotAfter.IsZero() {
-		timeout = min(timeout, untilBoth(r.deps.Clock.Now(), e.NotAfter))
-	}
-	if timeout <= 0 {
+// evictInTime carries an eviction out, unless it would begin after its time: the worker, or the whole process, has
+// stood still since the core gave it out, and its claim may be another binder's by now.
+func (r *Room) evictInTime(ctx context.Context, e decide.Evict) decide.Input {
+	if r.timeFor(e) <= 0 {
 		r.deps.Logger.Warn("eviction left, its time is over", "pod", ref(e.Pod))
 		return decide.Untaken{Op: e.Op}
 	}
+	return r.evict(ctx, e)
+}
+
+// timeFor is how long the call of an eviction may take from now on.
+func (r *Room) timeFor(e decide.Evict) time.Duration {
+	if e.NotAfter.IsZero() {
+		return changeTimeout
+	}
+	return min(changeTimeout, untilBoth(r.deps.Clock.Now(), e.NotAfter))
+}
+
+func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
 	ctx, done := evictSpan(ctx, e)
-	answer := r.postEviction(ctx, e, timeout)
+	answer := r.postEviction(ctx, e)
 	answer.Op = e.Op
 	done(answer)
 	observeEviction(e, answer.Result)
@@ -42,7 +50,7 @@ func untilBoth(now, then time.Time) time.Duration {
 	return min(then.Sub(now), then.Round(0).Sub(now.Round(0)))
 }
 
-func (r *Room) postEviction(ctx context.Context, e decide.Evict, timeout time.Duration) decide.Answered {
+func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered {
 	uid := types.UID(e.Pod.UID)
 	options := metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: e.GracePeriodSeconds,
@@ -50,7 +58,7 @@ func (r *Room) postEviction(ctx context.Context, e decide.Evict, timeout time.Du
 	if e.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	ectx, cancel := context.WithTimeout(ctx, timeout)
+	ectx, cancel := context.WithTimeout(ctx, r.timeFor(e))
 	defer cancel()
 	pods := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace)
 	var err error

@@ -234,7 +234,7 @@ func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, err
 	case decide.PatchCondition:
 		return r.patchCondition(ctx, e), nil
 	case decide.Evict:
-		return r.evict(ctx, e), nil
+		return r.evictInTime(ctx, e), nil
 	case decide.Nominate:
 		return r.nominate(ctx, e), nil
 	case decide.ReadBudget:
