@@ -231,7 +231,7 @@ func TestPatchesOfANamesakeAreGone(t *testing.T) {
 	if a := r.patchCondition(t.Context(), decide.PatchCondition{Pod: thePod}); a.Result != decide.Gone {
 		t.Fatalf("condition: %+v", a)
 	}
-	if a, is := r.evict(t.Context(), decide.Evict{Pod: thePod}).(decide.Answered); !is || a.Result != decide.Gone {
+	if a := r.evict(t.Context(), decide.Evict{Pod: thePod}); a.Result != decide.Gone {
 		t.Fatalf("eviction: %+v", a)
 	}
 }
@@ -295,8 +295,8 @@ func TestEvictionOutcomes(t *testing.T) {
 				}
 				write(w, http.StatusCreated, success)
 			})
-			a, is := r.evict(t.Context(), decide.Evict{Pod: thePod, DryRun: true, GracePeriodSeconds: &grace}).(decide.Answered)
-			if !is || a.Result != tc.want || calls.Load() != 1 {
+			a := r.evict(t.Context(), decide.Evict{Pod: thePod, DryRun: true, GracePeriodSeconds: &grace})
+			if a.Result != tc.want || calls.Load() != 1 {
 				t.Fatalf("answer %+v after %d calls, want %s after one", a, calls.Load(), tc.want)
 			}
 		})
