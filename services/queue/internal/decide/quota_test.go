@@ -474,8 +474,8 @@ func moreUrgent(p *corev1.Pod) {
 	p.Spec.Priority = &priority
 }
 
-// TestALogThatLostRecordsIsReadAgain: a replica that has read records which the log has lost knows nothing of those in
-// their place, and lets nobody go before it has read them.
+// A replica that has read records which the log has lost knows nothing of those in their place, and lets no pod go before
+// it has read them.
 func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")
@@ -485,6 +485,7 @@ func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
 	last := uint64(4)
 	h.step(Decided{Shortened: &last})
 	h.step(Lead{Term: 2, Decided: 5})
+	h.sleep(quotaSettle)
 	h.wantLet()
 	h.step(Decided{Through: 4, CaughtUp: true})
 	h.wantLet()
