@@ -201,7 +201,10 @@ func (c *Core) checkQuotas() error {
 		if s.leaving != sums[s] {
 			return fmt.Errorf("I5: namespace %s: %s are about to go, counted %s", s.name, s.leaving, sums[s])
 		}
-		if e := s.waiting.first(); e != nil && c.quotas.lets(s) && !s.inTurn {
+		if !c.leases.leading && (s.inTurn || len(s.late) > 0) {
+			return fmt.Errorf("I5: namespace %s: in turn %t, %d late, without leading", s.name, s.inTurn, len(s.late))
+		}
+		if e := s.waiting.first(); c.leases.leading && e != nil && c.quotas.lets(s) && !s.inTurn {
 			return fmt.Errorf("I6: namespace %s has room for %s and gets no turn", s.name, e.pod.UID)
 		}
 	}

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -13,7 +14,59 @@ import (
 func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
-	for i := range 3000 {
+	h.churn(3000)
+	h.wantNothing()
+}
+
+// TestAStandbyRemembersNothingOfWhatIsGone: a replica that has never led, and one whose term ended while pods kept their
+// gates and others waited for a turn. Should it lead again, it asks about those that were to be asked about again.
+func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
+	h := newHarness(t)
+	h.churn(300)
+	h.wantNothing()
+	h.lead()
+	for i := range 2 * quotaAtOnce {
+		h.gated("ns", fmt.Sprintf("pod%d", i), "1")
+	}
+	h.sleep(quotaPatience)
+	for i, d := range h.records {
+		h.step(h.ungateOf(d.Pod.Name, uint64(i+1)))
+	}
+	h.sleep(quotaPatience - 1)
+	h.gated("other", "other", "1")
+	h.sleep(1)
+	h.let()
+	var late []string
+	for uid, l := range h.core.quotas.leaving {
+		if l.late {
+			late = append(late, uid)
+		}
+	}
+	if len(late) == 0 || len(h.core.quotas.turns) == 0 {
+		h.t.Fatalf("%d pods are late, %d namespaces wait for a turn, want some", len(late), len(h.core.quotas.turns))
+	}
+	h.step(StepDown{})
+	h.check()
+	h.step(Lead{Term: 2})
+	again := h.let()
+	for _, uid := range late {
+		if !slices.Contains(again, uid) {
+			h.t.Fatalf("%s is not asked about again", uid)
+		}
+	}
+	h.step(StepDown{})
+	h.remove("other")
+	for i := range 2 * quotaAtOnce {
+		h.remove(fmt.Sprintf("pod%d", i))
+	}
+	h.let()
+	h.wantNothing()
+}
+
+// churn has namespaces with a budget and two pods each come and go.
+func (h *harness) churn(namespaces int) {
+	h.t.Helper()
+	for i := range namespaces {
 		ns := fmt.Sprintf("ns%d", i)
 		h.budget(ns, "pods=1")
 		for _, name := range []string{ns + "-a", ns + "-b"} {
@@ -34,6 +87,11 @@ func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
 		h.facts(state.Changes{Others: []state.ObjectChange{{Kind: events.KindNamespace, Before: gone}}})
 	}
 	h.let()
+}
+
+// wantNothing checks that nothing is remembered.
+func (h *harness) wantNothing() {
+	h.t.Helper()
 	c := h.core
 	for what, n := range map[string]int{
 		"pods": len(c.pods), "settling": len(c.settling), "lanes": len(c.lanes.all), "moved lanes": len(c.lanes.moved),
@@ -42,7 +100,7 @@ func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
 		"hidden": len(c.quotas.hidden),
 	} {
 		if n > 0 {
-			t.Errorf("%d %s are remembered", n, what)
+			h.t.Fatalf("%d %s are remembered", n, what)
 		}
 	}
 	h.check()

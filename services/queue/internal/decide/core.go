@@ -407,7 +407,7 @@ func (c *Core) reorder(e *entry) {
 	e.in.fix(e)
 	if e.early != nil {
 		e.early.fix(e)
-		c.quotas.headMoved(e)
+		c.headMoved(e)
 	}
 }
 
@@ -433,16 +433,15 @@ func (c *Core) leave(e *entry) {
 
 func (in Lead) apply(c *Core, now moment) {
 	c.leases.leading, c.leases.term, c.leases.decided = true, in.Term, in.Decided
-	c.quotas.settles = 0
-	if in.Decided > 0 { // else nobody has ever been let go
-		c.quotas.settles = now.add(quotaSettle)
-	}
+	c.quotas.settles = now.add(quotaSettle) // also if the log is empty: it may have lost everything
+	c.turnAll()
 }
 
 // apply forgets the leases. What the shards answer to them is believed all the same.
 func (StepDown) apply(c *Core, now moment) {
 	c.leases.leading = false
 	c.forgetUnrecorded()
+	c.endTurns()
 	for _, e := range slices.SortedFunc(slices.Values(c.bags.offered.all), bySerial) {
 		c.free(e, eventTakeover, now)
 	}

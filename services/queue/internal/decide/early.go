@@ -18,7 +18,7 @@ func (c *Core) notEarly(e *entry) {
 		return
 	}
 	e.early.drop(e)
-	c.quotas.headMoved(e)
+	c.headMoved(e)
 	if e.early == c.bags.early[e.partition] {
 		c.bags.earlyCount--
 		if e.lane != nil {

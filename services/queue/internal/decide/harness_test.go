@@ -291,11 +291,13 @@ func (h *harness) ask(shard string, window int32) {
 	h.step(WorkAsked{Request: events.WorkRequest{Shard: shard, Window: window}})
 }
 
-// lead makes the core lead, with one shard that owns everything.
+// lead makes the core lead, with one shard that owns everything. It need not wait for what the log
+// may have lost.
 func (h *harness) lead() {
 	h.t.Helper()
 	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 1})
+	h.core.settle(h.core.quotas.settles)
 	h.ownAll("s1")
 }
 

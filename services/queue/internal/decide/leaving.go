@@ -75,7 +75,8 @@ func (q *quotas) gone(uid string, l *leaving) {
 }
 
 // overdue has those asked about again whose gate should have gone by now.
-func (q *quotas) overdue(now moment) {
+func (c *Core) overdue(now moment) {
+	q := &c.quotas
 	if q.due == 0 || q.due > now {
 		return
 	}
@@ -101,7 +102,7 @@ func (q *quotas) overdue(now moment) {
 		l.late = true
 		q.asked--
 		l.space.late = append(l.space.late, l.uid)
-		q.turn(l.space)
+		c.turn(l.space)
 	}
 }
 

@@ -122,7 +122,7 @@ func parseQuota(text string) (amounts, error) {
 // quotas are the budgets.
 type quotas struct {
 	spaces map[string]*space
-	// turns are the namespaces that may let a pod go, in their order.
+	// turns are the namespaces that may let a pod go, in their order; none on a replica that does not lead.
 	turns []*space
 	// leaving are the pods that were let go, by UID, hidden those of them that the facts have not shown.
 	leaving, hidden map[string]*leaving
@@ -143,7 +143,7 @@ type space struct {
 	problem string
 	// waiting are the pods that wait for room, in order.
 	waiting *heapOf
-	// late are the UIDs of those to be asked about again, the longest late first, and of some that have gone.
+	// late are the UIDs of those that a leader is to ask about again, the longest late first, and of some that have gone.
 	late    []string
 	deficit int64
 	inTurn  bool
@@ -170,14 +170,36 @@ func (q *quotas) forget(s *space) {
 	}
 }
 
-// turn gives a namespace a turn if it could use one.
-func (q *quotas) turn(s *space) {
-	if s.inTurn {
+// turn gives a namespace a turn if it could use one. Only a leader gives turns.
+func (c *Core) turn(s *space) {
+	if !c.leases.leading || s.inTurn {
 		return
 	}
-	if len(s.late) > 0 || q.lets(s) {
+	if len(s.late) > 0 || c.quotas.lets(s) {
 		s.inTurn = true
-		q.turns = append(q.turns, s)
+		c.quotas.turns = append(c.quotas.turns, s)
+	}
+}
+
+// turnAll gives every namespace a turn that could use one.
+func (c *Core) turnAll() {
+	for _, name := range slices.Sorted(maps.Keys(c.quotas.spaces)) {
+		c.turn(c.quotas.spaces[name])
+	}
+}
+
+// endTurns ends all turns with a leader's term. Those to be asked about again are overdue under its next one.
+func (c *Core) endTurns() {
+	q := &c.quotas
+	for _, l := range q.leaving {
+		if l.late {
+			q.ask(l, l.until)
+		}
+	}
+	q.turns = nil
+	for _, s := range q.spaces {
+		s.late, s.deficit, s.inTurn = nil, 0, false
+		q.forget(s)
 	}
 }
 
@@ -188,22 +210,20 @@ func (q *quotas) lets(s *space) bool {
 }
 
 // settle ends a new leader's wait when it is over.
-func (q *quotas) settle(now moment) {
-	if q.settles == 0 || now < q.settles {
+func (c *Core) settle(now moment) {
+	if c.quotas.settles == 0 || now < c.quotas.settles {
 		return
 	}
-	q.settles = 0
-	for _, name := range slices.Sorted(maps.Keys(q.spaces)) {
-		q.turn(q.spaces[name])
-	}
+	c.quotas.settles = 0
+	c.turnAll()
 }
 
 // headMoved gives a namespace a turn whose line a pod has left, or moved in: who is first
 // now may find room.
-func (q *quotas) headMoved(e *entry) {
-	if s, ok := q.spaces[e.pod.Namespace]; ok && e.early == s.waiting {
-		q.turn(s)
-		q.forget(s)
+func (c *Core) headMoved(e *entry) {
+	if s, ok := c.quotas.spaces[e.pod.Namespace]; ok && e.early == s.waiting {
+		c.turn(s)
+		c.quotas.forget(s)
 	}
 }
 
@@ -218,7 +238,7 @@ func (c *Core) budgetChanged(name string, now *state.Object) {
 	if now != nil {
 		c.readBudget(s, now)
 	}
-	c.quotas.turn(s)
+	c.turn(s)
 	c.quotas.forget(s)
 }
 
@@ -245,7 +265,7 @@ func (c *Core) usageChanged(before, after *state.Pod) {
 	s := c.quotas.space(p.Namespace)
 	s.used = s.used.plus(counted(after)).minus(counted(before))
 	c.quotas.shown(p.UID, s, after)
-	c.quotas.turn(s)
+	c.turn(s)
 	c.quotas.forget(s)
 }
 
@@ -285,7 +305,7 @@ func (c *Core) queueForQuota(e *entry) {
 		e.early = s.waiting
 		s.waiting.put(e)
 	}
-	c.quotas.turn(s)
+	c.turn(s)
 }
 
 // admit lets pods go whose namespaces have room, in turns, once it is known whom the leader before has let go.
@@ -294,8 +314,8 @@ func (c *Core) admit(now moment) {
 		return
 	}
 	q := &c.quotas
-	q.settle(now)
-	q.overdue(now)
+	c.settle(now)
+	c.overdue(now)
 	for len(q.turns) > 0 && q.asked < quotaAtOnce {
 		s := q.turns[0]
 		q.turns = q.turns[1:]
@@ -309,7 +329,7 @@ func (c *Core) admit(now moment) {
 			s.deficit -= cost
 			c.letGo(e, s, now)
 		}
-		if q.turn(s); !s.inTurn {
+		if c.turn(s); !s.inTurn {
 			s.deficit = 0
 			q.forget(s)
 		}

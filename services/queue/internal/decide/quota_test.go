@@ -400,6 +400,45 @@ func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
 	h.check()
 }
 
+// NATS lost all of the log, with the decision to let a go. That nothing stands in it says nothing of what it has lost.
+func TestALeaderWaitsForALogThatHasLostEverything(t *testing.T) {
+	h := newHarness(t)
+	h.budget("ns", "pods=1")
+	h.gated("ns", "a", "1")
+	h.gated("ns", "b", "1")
+	h.put("b", moreUrgent)
+	h.step(Decided{CaughtUp: true, Through: 7})
+	none := uint64(0)
+	h.step(Decided{Shortened: &none})
+	h.step(Lead{Term: 2})
+	h.sleep(quotaSettle - 1)
+	h.wantLet()
+	h.ungate("a")
+	h.sleep(1)
+	h.wantLet()
+	h.remove("a")
+	h.wantLet("b")
+	h.check()
+}
+
+// TestALeaderThatLeadsAgainGivesTurns: also if its first term ended before it had waited.
+func TestALeaderThatLeadsAgainGivesTurns(t *testing.T) {
+	h := newHarness(t)
+	h.budget("ns", "pods=1")
+	h.gated("ns", "a", "1")
+	h.step(Decided{CaughtUp: true, Through: 7})
+	h.step(Lead{Term: 2, Decided: 7})
+	h.step(StepDown{})
+	h.check()
+	none := uint64(0)
+	h.step(Decided{Shortened: &none})
+	h.step(Lead{Term: 4})
+	h.check()
+	h.sleep(quotaSettle)
+	h.wantLet("a")
+	h.check()
+}
+
 // TestWhatTheLogHasNotDoesNotOutliveItsLeader: the next leader cannot know of it either.
 func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
 	h := newHarness(t)
@@ -417,6 +456,8 @@ func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
 	h.step(h.ungateOf("other", 3))
 	h.step(Lead{Term: 3})
 	h.wantLet()
+	h.sleep(quotaSettle)
+	h.wantLet("other", "recorded") // once more
 	h.check()
 	h.remove("recorded")
 	h.wantLet("dropped")
