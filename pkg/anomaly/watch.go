@@ -88,6 +88,13 @@ func (w *Watch) wasPreempted(d events.Decision, at time.Time, whose Workload) {
 	note(w.preempted, whose.Owner, whose.Owner, at).detail = "last pod " + d.Pod.Namespace + "/" + d.Pod.Name
 }
 
+// Anew forgets what decisions have said: the log is read once more, and they come again.
+func (w *Watch) Anew() {
+	caught := w.caught
+	*w = *NewWatch()
+	w.caught = caught
+}
+
 // Caught notes pods that the sweep has brought to a node.
 func (w *Watch) Caught(pods int, at time.Time) {
 	for range min(pods, maxNames) {

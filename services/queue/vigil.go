@@ -49,6 +49,9 @@ func newVigil() *vigil {
 
 // decided takes in decisions of the log.
 func (v *vigil) decided(b intake.DecisionBatch, facts *state.Snapshot) {
+	if b.Shortened != nil {
+		v.watch.Anew()
+	}
 	for i := range b.Decisions {
 		d := &b.Decisions[i].Decision
 		v.watch.Decided(*d, b.Times[i], workloadOf(facts, d.Pod.UID))

@@ -16,6 +16,30 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
 
+// TestVigilOfALogThatIsReadAgain: a log that has lost records is read once more, and no release counts twice. What the
+// sweep has found does not stand in the log.
+func TestVigilOfALogThatIsReadAgain(t *testing.T) {
+	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	v, facts, last := newVigil(), state.New(), uint64(2)
+	v.watch.Caught(1, noon)
+	var batch intake.DecisionBatch
+	for i := range last {
+		batch.Decisions = append(batch.Decisions, events.SequencedDecision{Sequence: i + 1, Decision: events.Decision{
+			Kind: events.DecisionReleased, Pod: events.PodRef{UID: "u", Namespace: "shop", Name: "web"},
+		}})
+		batch.Times = append(batch.Times, noon.Add(time.Duration(i)*time.Second))
+	}
+	v.decided(batch, facts.Snapshot())
+	v.decided(intake.DecisionBatch{Shortened: &last}, facts.Snapshot())
+	v.decided(batch, facts.Snapshot())
+	v.look(ledger.NewView(), decide.New(decide.Config{Queue: "queue-a"}), noon.Add(time.Minute), true)
+	for rule, n := range v.status.Anomalies.Found {
+		if want := map[anomaly.Rule]int{anomaly.CaughtBySweep: 1}[rule]; n != want {
+			t.Errorf("%d of %s, want %d: %+v", n, rule, want, v.status.Anomalies.Findings)
+		}
+	}
+}
+
 // An entry of the ledger grows old from when it was first seen, also where this replica does not
 // lead; who leads tells of it, and of pods that are evicted again and again.
 func TestVigil(t *testing.T) {
