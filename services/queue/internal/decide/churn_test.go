@@ -18,8 +18,8 @@ func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
 	h.wantNothing()
 }
 
-// TestAStandbyRemembersNothingOfWhatIsGone: a replica that has never led, and one whose term ended while pods kept their
-// gates and others waited for a turn. Should it lead again, it asks about those that were to be asked about again.
+// TestAStandbyRemembersNothingOfWhatIsGone: a replica that has never led, and one whose term ended while pods kept
+// their gates and others waited for a turn. Should it lead again, it asks once more about the pods that were late.
 func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h := newHarness(t)
 	h.churn(300)
@@ -35,6 +35,8 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h.sleep(quotaPatience - 1)
 	h.gated("other", "other", "1")
 	h.sleep(1)
+	h.gated("gone", "gone", "1")
+	h.remove("gone") // while its namespace waits for its turn
 	h.let()
 	var late []string
 	for uid, l := range h.core.quotas.leaving {

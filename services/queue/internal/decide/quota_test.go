@@ -515,8 +515,8 @@ func moreUrgent(p *corev1.Pod) {
 	p.Spec.Priority = &priority
 }
 
-// A replica that has read records which the log has lost knows nothing of those in their place, and lets no pod go before
-// it has read them.
+// A replica that has read records which the log has lost knows nothing of those in their place, and lets no pod go
+// before it has read them.
 func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")
