@@ -36,7 +36,8 @@ type freed struct {
 	in   *neighbours
 }
 
-// term is one required term of a template.
+// term is one required term of a template. It speaks of a pod only if it does whatever labels were cut of that and of
+// its namespace (state.LabelsCut): a pod goes for what is known.
 type term struct {
 	key      string
 	selector labels.Selector
@@ -102,7 +103,7 @@ func (c *crowd) find(t *term, pod *Pod) *Pod {
 		if !account.spend(t.cost) {
 			return nil
 		}
-		if !c.gone[o] && c.distinct(pod, o) && t.means(o.Namespace) && t.selector.Matches(labels.Set(o.Kind.Labels)) {
+		if !c.gone[o] && c.distinct(pod, o) && t.means(o.Namespace) && o.Kind.MustMatch(t.selector) {
 			return o
 		}
 	}
@@ -126,11 +127,14 @@ func (c *crowd) findAmong(t *term, pod *Pod, all *neighbours) *Pod {
 		if in == nil || t.meant != nil && !t.means(name) {
 			continue
 		}
+		if len(t.values) > 1 && !account.spend(min(len(t.values), len(in.groups))) {
+			return nil
+		}
 		for _, g := range in.candidates(t) {
 			if !account.spend(t.cost) {
 				return nil
 			}
-			if !t.selector.Matches(labels.Set(g.kind.Labels)) {
+			if !g.kind.MustMatch(t.selector) {
 				continue
 			}
 			if o := c.first(g, pod); o != nil {
@@ -196,9 +200,10 @@ func (all *neighbours) add(pod *Pod) {
 	g.pods = append(g.pods, pod)
 }
 
-// candidates are the groups that a term may speak of.
+// candidates are the groups that a term may speak of: those with one of its values, or all if there are fewer of them
+// than of values.
 func (in *neighbourhood) candidates(t *term) []*group {
-	if t.label == "" {
+	if t.label == "" || len(t.values) > len(in.groups) {
 		return in.groups
 	}
 	if in.byLabel == nil {
@@ -254,7 +259,7 @@ func (c *crowd) newTerm(of *state.AffinityTerm) *term {
 		t.cost += len(requirements)
 		t.meant = func(namespace string) bool {
 			set, _ := c.view.namespaceLabels(namespace)
-			return of.MatchesNamespace(namespace, set)
+			return slices.Contains(of.Namespaces, namespace) || state.MustMatch(of.NamespaceSelector, set)
 		}
 	}
 	return t

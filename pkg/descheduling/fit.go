@@ -281,8 +281,9 @@ func (v *View) antiAffinity(p *Pod) []antiAffinityTerm {
 	return terms
 }
 
+// matches tells whether the term may speak of a pod, some of whose labels may have been cut.
 func (t *antiAffinityTerm) matches(p *Pod) bool {
-	return slices.Contains(t.namespaces, p.Namespace) && t.selector.Matches(labels.Set(p.Template.Labels))
+	return slices.Contains(t.namespaces, p.Namespace) && p.Kind.MayMatch(t.selector)
 }
 
 // repels reports whether the pod's own anti-affinity speaks of a pod that runs on the node. A

@@ -9,7 +9,7 @@ const (
 	Terminating          Refusal = "terminating"
 	TooLarge             Refusal = "too large for the log"
 	NodeTooLarge         Refusal = "its node is too large for the log"
-	TooManyRules         Refusal = "more affinity terms, spread constraints or owners than are looked at"
+	TooManyRules         Refusal = "too many affinity terms, spread constraints or owners, or too long an owner's UID"
 	NoEviction           Refusal = "annotated against eviction"
 	Mirror               Refusal = "mirror pod"
 	Static               Refusal = "static pod"

@@ -30,6 +30,10 @@ const (
 // memory. A pod has one controller, and seldom another owner.
 const maxOwners = 16
 
+// maxOwnerUID is the most bytes of an owner's UID: the log cuts a longer one, so that what was done to the owner would
+// not be known. Those of real objects have 36.
+const maxOwnerUID = 1 << 10
+
 // Cluster is what a run reads of the world; *state.Snapshot is one.
 type Cluster interface {
 	Nodes() iter.Seq[*state.Node]

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -65,10 +66,14 @@ func (v *View) namespaces() int {
 	return len(all)
 }
 
-// costOf a look at labels with a selector.
+// costOf a look at labels with a selector, which compares with each of its values.
 func costOf(selector labels.Selector) int {
 	requirements, _ := selector.Requirements()
-	return 1 + len(requirements)
+	cost := 1 + len(requirements)
+	for i := range requirements {
+		cost += len(requirements[i].ValuesUnsorted())
+	}
+	return cost
 }
 
 // sayOverspent names the namespaces of which not all rules were looked at.
@@ -85,10 +90,10 @@ func (p *pass) sayOverspent() {
 	}
 }
 
-// manyRules: a pod has more rules of one sort, or more owners, than are looked at.
+// manyRules: a pod has more rules of one sort, or more owners, than are looked at, or an owner with too long a UID.
 func manyRules(pod *Pod) bool {
 	s := pod.spec()
-	if len(s.TopologySpreadConstraints) > maxRules || len(pod.Template.OwnerReferences) > maxOwners {
+	if len(s.TopologySpreadConstraints) > maxRules || manyOwners(pod.Template.OwnerReferences) {
 		return true
 	}
 	if s.Affinity == nil {
@@ -104,6 +109,12 @@ func manyRules(pod *Pod) bool {
 	required := a.RequiredDuringSchedulingIgnoredDuringExecution
 	return required != nil && len(required.NodeSelectorTerms) > maxRules ||
 		len(a.PreferredDuringSchedulingIgnoredDuringExecution) > maxRules
+}
+
+func manyOwners(refs []metav1.OwnerReference) bool {
+	return len(refs) > maxOwners || slices.ContainsFunc(refs, func(o metav1.OwnerReference) bool {
+		return len(o.UID) > maxOwnerUID
+	})
 }
 
 // tooManyRules counts a pod that is left out because of its rules.

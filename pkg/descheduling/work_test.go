@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -49,6 +50,26 @@ func terms(n int, key string) func(int, *corev1.Pod) {
 		}
 		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: of}
 	}
+}
+
+// ofValues gives a pod anti-affinity to pods of all namespaces with one of many values of a label that no pod has.
+func ofValues(n int) func(int, *corev1.Pod) {
+	return func(i int, p *corev1.Pod) {
+		values := make([]string, n)
+		for j := range values {
+			values[j] = fmt.Sprint("v", j)
+		}
+		terms(1, corev1.LabelTopologyZone)(i, p)
+		required := p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		required[0].LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "none", Operator: metav1.LabelSelectorOpIn, Values: append(values, fmt.Sprint("own", i))},
+		}}
+	}
+}
+
+// ownedAtLength gives a pod an owner whose UID has so many bytes.
+func ownedAtLength(n int) func(int, *corev1.Pod) {
+	return func(_ int, p *corev1.Pod) { p.OwnerReferences[0].UID = types.UID(strings.Repeat("u", n)) }
 }
 
 // constraints gives a pod spread constraints over a key that count all pods of its namespace.
@@ -101,6 +122,9 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 		{"terms", "deschedule", apart, terms(maxRules, corev1.LabelTopologyZone), []state.APIObject{
 			pod("web/p", "n0000"), pod("web/q", "n0000", repelling(corev1.PodAffinityTerm{})),
 		}},
+		{"values", "deschedule", apart, ofValues(1000), []state.APIObject{
+			pod("web/p", "n0000"), pod("web/q", "n0000", repelling(corev1.PodAffinityTerm{})),
+		}},
 		{"constraints", "balance", spreadOut, constraints(maxRules, zone), ruled(6, "web", "n0000", constraints(1, zone))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,7 +147,8 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 
 // TestPodsWithManyRulesStay: what has more rules, or owners, than any honest pod is not looked at.
 func TestPodsWithManyRulesStay(t *testing.T) {
-	const left = "left out as protected: 6 more affinity terms, spread constraints or owners than are looked at"
+	const left = "left out as protected: 6 too many affinity terms, spread constraints or owners, " +
+		"or too long an owner's UID"
 	for _, tt := range []struct {
 		name, point, strategy string
 		evil                  func(int, *corev1.Pod)
@@ -131,6 +156,7 @@ func TestPodsWithManyRulesStay(t *testing.T) {
 		{"terms", "deschedule", apart, terms(maxRules+1, corev1.LabelHostname)},
 		{"constraints", "balance", spreadOut, constraints(maxRules+1, func(int) string { return corev1.LabelHostname })},
 		{"owners", "balance", duplicates, ownedByMany(maxOwners + 1)},
+		{"an owner's UID", "balance", duplicates, ownedAtLength(maxOwnerUID + 1)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			objects := slices.Concat(inZones(4), ruled(6, "evil", "n0000", tt.evil))
@@ -141,6 +167,19 @@ func TestPodsWithManyRulesStay(t *testing.T) {
 				t.Errorf("%d pods go, and it says %q, want none and %q in it", len(accepted), told(out), left)
 			}
 		})
+	}
+}
+
+// TestTheLogKeepsOwners: what was done to an owner is known by its UID from the log, so that pods are looked at only if
+// the log has the whole UID.
+func TestTheLogKeepsOwners(t *testing.T) {
+	owner := strings.Repeat("u", maxOwnerUID)
+	m := events.EncodeDecision(events.Decision{
+		Kind: events.DecisionEvict, Attempt: 1, Pod: events.PodRef{UID: "uid", Namespace: "web", Name: "p"}, Owner: owner,
+	})
+	d, err := events.DecodeDecision(events.Record{Message: m, Sequence: 1})
+	if err != nil || d.Owner != owner {
+		t.Errorf("an owner's UID of %d bytes has %d in the log; error %v", len(owner), len(d.Owner), err)
 	}
 }
 

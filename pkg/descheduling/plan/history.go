@@ -61,8 +61,9 @@ type ask struct {
 	from, to string
 	// youngest is when the youngest pod of the owner was made that the ask knew of; zero: not told.
 	youngest time.Time
-	// since is when this process first saw the stage, by its own clock.
-	since time.Time
+	// since is when this process first saw the stage, by its own clock; at is when it came about, as far as can be told
+	// (see Recall).
+	since, at time.Time
 	// refusals is how often in a row evictions of the pod were refused.
 	refusals int
 }
@@ -145,7 +146,7 @@ func (h *History) Observe(d events.Decision, now time.Time) (changed bool) {
 	return h.Recall(d, now, 0)
 }
 
-// Recall is Observe for a decision that may have been in the log for a while. Pauses of owners
+// Recall is Observe for a decision that may have been in the log for a while. Pauses of pods and owners
 // are counted from when it was made, so that a restart does not begin all of them anew: age may
 // come from the clocks of two machines, whose error is an eviction that is early or late.
 // Whether an eviction is under way is never told by such an age, but from now.
@@ -159,8 +160,9 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	if s == 0 || d.Attempt < known.attempt || d.Attempt == known.attempt && s <= known.stage {
 		return false
 	}
-	a := known.next(s, now)
-	a.attempt = d.Attempt
+	at := now.Add(-max(age, 0))
+	a := known.next(s, at)
+	a.attempt, a.since = d.Attempt, now
 	if s == asked {
 		a.owner, a.facts = ownerIn(d.Pod.Namespace, d.Owner), d.FactSequence
 		a.from, a.to, a.youngest = d.NodeName, d.Landing, d.Youngest
@@ -173,7 +175,7 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 		h.ofOwner[a.owner] = map[string]bool{}
 	}
 	h.ofOwner[a.owner][d.Pod.UID] = true
-	switch at := now.Add(-max(age, 0)); s {
+	switch s {
 	case evicted:
 		h.owners[a.owner] = h.owners[a.owner].with(a, at)
 	case refused:
@@ -182,15 +184,15 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	return true
 }
 
-// next is an ask at a new stage.
-func (a ask) next(s stage, now time.Time) ask {
+// next is an ask at a new stage, which came about at a time.
+func (a ask) next(s stage, at time.Time) ask {
 	switch {
 	case s == refused:
 		a.refusals++
-	case s == evicted, now.Sub(a.since) >= 2*maxRest:
+	case s == evicted, at.Sub(a.at) >= 2*maxRest:
 		a.refusals = 0
 	}
-	a.stage, a.since = s, now
+	a.stage, a.at = s, at
 	return a
 }
 
@@ -334,11 +336,10 @@ func (h *History) Forget(exists func(uid string) bool, now time.Time) {
 func (h *History) refuse(uid string, now time.Time) descheduling.Refusal {
 	a, known := h.asks[uid]
 	u := h.unkept[uid]
-	age := now.Sub(a.since)
 	switch {
-	case known && a.stage == asked && age < InFlight:
+	case known && a.stage == asked && now.Sub(a.since) < InFlight:
 		return UnderWay
-	case known && a.stage != asked && age < rest(a.refusals):
+	case known && a.stage != asked && now.Sub(a.at) < rest(a.refusals):
 		return CoolingDown
 	case u.times > 0 && now.Sub(u.since) < rest(u.times):
 		return Unkeepable

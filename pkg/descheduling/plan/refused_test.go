@@ -102,6 +102,40 @@ func TestAnotherEvictionEndsTheRestOfARefusedOne(t *testing.T) {
 	}
 }
 
+// TestRefusalsAreReadAgain: after a restart a pod rests as it did before. Refusals long after one another do not add
+// up, and a rest counts from the last of them.
+func TestRefusalsAreReadAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name                string
+		refusals            int
+		every, last, wanted time.Duration
+	}{
+		{"one a day, two days ago", 6, 24 * time.Hour, 48 * time.Hour, 0},
+		{"one a day, now", 6, 24 * time.Hour, 0, Cooldown},
+		{"in a row, now", 6, time.Hour, 0, maxRest},
+		{"in a row, half of a rest ago", 6, time.Hour, maxRest / 2, maxRest / 2},
+		{"in a row, a rest ago", 6, time.Hour, maxRest, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := NewHistory()
+			for i := range tt.refusals {
+				age := tt.last + time.Duration(tt.refusals-1-i)*tt.every
+				for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvictRefused} {
+					h.Recall(events.Decision{
+						Kind: k, Attempt: int32(i + 1), Pod: podRef("uid-p"), Owner: "uid-x", FactSequence: uint64(i),
+					}, now, age)
+				}
+			}
+			if before := tt.wanted - time.Second; before > 0 && h.refuse("uid-p", now.Add(before)) != CoolingDown {
+				t.Errorf("it rests no more %s after the restart", before)
+			}
+			if r := h.refuse("uid-p", now.Add(tt.wanted)); r != "" {
+				t.Errorf("%s after the restart: %s", tt.wanted, r)
+			}
+		})
+	}
+}
+
 // TestUnkeptPlacesBecomeRare: a pod for whose replacement the ledger has no room is not planned to move in every cycle.
 func TestUnkeptPlacesBecomeRare(t *testing.T) {
 	h := NewHistory()

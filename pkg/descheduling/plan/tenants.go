@@ -37,10 +37,11 @@ func newTenants(in *Input) *tenants {
 	return t
 }
 
-// share is how much of a limit one namespace may take: all but a twentieth for each other one, half of it at least.
+// share is how much of a limit one namespace may take: all but a twentieth for each other one, rounded up so that small
+// limits are shared as well, and half of it at least.
 func share(limit, others int) int {
 	const part, half = 20, 2
-	return limit - min(max(others, 0)*limit/part, limit/half)
+	return limit - min((max(others, 0)*limit+part-1)/part, limit/half)
 }
 
 // refuse says whether the namespace of a pod has its share of a limit of the cycle, which is at most most pods; 0 is no

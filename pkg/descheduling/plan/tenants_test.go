@@ -120,6 +120,10 @@ func TestNamespacesShareACycle(t *testing.T) {
 		{"of a node's limit", "maxNoOfPodsToEvictPerNode: 10, berth: {maxPerOwner: 100%},", 20, 5, 5},
 		{"alone it has all", "berth: {maxPerOwner: 100%, maxPerCycle: 10},", 0, 10, 0},
 		{"beside one other it leaves little", "berth: {maxPerOwner: 100%, maxPerCycle: 20},", 1, 19, 1},
+		{"a tenth beside one other", "berth: {maxPerOwner: 100%, maxPerCycle: 10},", 1, 9, 1},
+		{"a small limit", "berth: {maxPerOwner: 100%, maxPerCycle: 5},", 3, 4, 1},
+		{"a small total", "maxNoOfPodsToEvictTotal: 6, berth: {maxPerOwner: 100%},", 3, 5, 1},
+		{"two at a time", "maxNoOfPodsToEvictPerNode: 2, berth: {maxPerOwner: 100%},", 9, 1, 1},
 		{"one at a time cannot be shared", "maxNoOfPodsToEvictPerNode: 1, berth: {maxPerOwner: 100%},", 20, 1, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
