@@ -119,3 +119,34 @@ func TestCutLabelsRefuseANode(t *testing.T) {
 		})
 	}
 }
+
+// TestCutPodsDoNotCountForSpread: what a constraint moves pods for does not rest on labels that were cut, as no pod
+// counts some of whose labels were.
+func TestCutPodsDoNotCountForSpread(t *testing.T) {
+	spread := func(p *corev1.Pod) {
+		p.Labels = map[string]string{"stage": "test"}
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: untiered,
+		}}
+	}
+	for name, tt := range map[string]struct {
+		others func(*corev1.Pod)
+		want   int
+	}{
+		"no label was cut": {spread, 2},
+		"some were cut":    {cut, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(inZones(2), pod("web/p", "n0000", spread))
+			for _, other := range []string{"web/q", "web/r", "web/s"} {
+				objects = append(objects, pod(other, "n0000", tt.others))
+			}
+			accepted, _ := Collect(Input{
+				Cluster: statetest.Snapshot(t, objects...), Policy: profileOf(t, "balance", "", spreadOut), Now: now,
+			})
+			if len(accepted) != tt.want {
+				t.Errorf("%d pods go, want %d", len(accepted), tt.want)
+			}
+		})
+	}
+}

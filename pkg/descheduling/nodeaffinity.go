@@ -2,7 +2,6 @@ package descheduling
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
@@ -94,8 +93,9 @@ func (v *View) wishOf(pod *Pod) *wish {
 	w, known := v.wishes[key]
 	if !known {
 		w = &wish{weights: make(map[*Node]int32, len(v.looked)), better: map[int32]*nodeList{}}
+		terms := parsePreferred(a.PreferredDuringSchedulingIgnoredDuringExecution)
 		for _, n := range v.looked {
-			w.weights[n] = preference(a, n)
+			w.weights[n] = preference(terms, n)
 		}
 		v.wishes[key] = w
 	}
@@ -118,16 +118,22 @@ func (w *wish) betterThan(own int32, nodes []*Node) *nodeList {
 	return list
 }
 
-// preference is the sum of the weights of the preferred terms that the node matches. A term
-// that cannot be read counts nothing.
-func preference(a *corev1.NodeAffinity, n *Node) int32 {
-	sum := int32(0)
-	for _, t := range a.PreferredDuringSchedulingIgnoredDuringExecution {
-		match, err := schedulingcorev1.MatchNodeSelectorTerms(n.Object,
-			&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{t.Preference}})
-		if err == nil && match {
-			sum += t.Weight
+// parsePreferred parses terms once for all nodes, each on its own. One that cannot be read is left out.
+func parsePreferred(list []corev1.PreferredSchedulingTerm) []*nodeaffinity.PreferredSchedulingTerms {
+	var terms []*nodeaffinity.PreferredSchedulingTerms
+	for i := range list {
+		if t, err := nodeaffinity.NewPreferredSchedulingTerms(list[i : i+1]); err == nil {
+			terms = append(terms, t)
 		}
+	}
+	return terms
+}
+
+// preference is the sum of the weights of the terms that the node matches.
+func preference(terms []*nodeaffinity.PreferredSchedulingTerms, n *Node) int32 {
+	sum := int32(0)
+	for _, t := range terms {
+		sum += int32(t.Score(n.Object))
 	}
 	return sum
 }

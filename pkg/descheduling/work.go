@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -17,6 +18,8 @@ const (
 	// maxRules is how many required anti-affinity terms, spread constraints, and required and preferred terms of node
 	// affinity a pod may have, each, to be looked at. Kubernetes sets no limit but the size of the object.
 	maxRules = 64
+	// maxRequirements is how many requirements and values of those the node affinity of a pod may have in all.
+	maxRequirements = 1 << 10
 )
 
 // work is what rules have cost, and an index that makes them cheaper.
@@ -93,7 +96,8 @@ func (p *pass) sayOverspent() {
 // manyRules: a pod has more rules of one sort, or more owners, than are looked at, or an owner with too long a UID.
 func manyRules(pod *Pod) bool {
 	s := pod.spec()
-	if len(s.TopologySpreadConstraints) > maxRules || manyOwners(pod.Template.OwnerReferences) {
+	if len(s.TopologySpreadConstraints) > maxRules || len(s.NodeSelector) > maxRequirements ||
+		manyOwners(pod.Template.OwnerReferences) {
 		return true
 	}
 	if s.Affinity == nil {
@@ -102,13 +106,38 @@ func manyRules(pod *Pod) bool {
 	if a := s.Affinity.PodAntiAffinity; a != nil && len(a.RequiredDuringSchedulingIgnoredDuringExecution) > maxRules {
 		return true
 	}
-	a := s.Affinity.NodeAffinity
-	if a == nil {
-		return false
+	return s.Affinity.NodeAffinity != nil && manyWishes(s.Affinity.NodeAffinity)
+}
+
+func manyWishes(a *corev1.NodeAffinity) bool {
+	var required []corev1.NodeSelectorTerm
+	if of := a.RequiredDuringSchedulingIgnoredDuringExecution; of != nil {
+		required = of.NodeSelectorTerms
 	}
-	required := a.RequiredDuringSchedulingIgnoredDuringExecution
-	return required != nil && len(required.NodeSelectorTerms) > maxRules ||
-		len(a.PreferredDuringSchedulingIgnoredDuringExecution) > maxRules
+	preferred := a.PreferredDuringSchedulingIgnoredDuringExecution
+	if len(required) > maxRules || len(preferred) > maxRules {
+		return true
+	}
+	n := 0
+	for i := range required {
+		n += requirementsOf(&required[i])
+	}
+	for i := range preferred {
+		n += requirementsOf(&preferred[i].Preference)
+	}
+	return n > maxRequirements
+}
+
+// requirementsOf counts the requirements of a term, and their values.
+func requirementsOf(t *corev1.NodeSelectorTerm) int {
+	n := len(t.MatchExpressions) + len(t.MatchFields)
+	for i := range t.MatchExpressions {
+		n += len(t.MatchExpressions[i].Values)
+	}
+	for i := range t.MatchFields {
+		n += len(t.MatchFields[i].Values)
+	}
+	return n
 }
 
 func manyOwners(refs []metav1.OwnerReference) bool {

@@ -67,6 +67,17 @@ func ofValues(n int) func(int, *corev1.Pod) {
 	}
 }
 
+// wishing gives a pod preferred node affinity of one expression with many values.
+func wishing(values int) func(int, *corev1.Pod) {
+	return func(i int, p *corev1.Pod) {
+		preferring("none", "v")(p)
+		term := &p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].Preference
+		for j := range values - 1 {
+			term.MatchExpressions[0].Values = append(term.MatchExpressions[0].Values, fmt.Sprint("v", i, "-", j))
+		}
+	}
+}
+
 // ownedAtLength gives a pod an owner whose UID has so many bytes.
 func ownedAtLength(n int) func(int, *corev1.Pod) {
 	return func(_ int, p *corev1.Pod) { p.OwnerReferences[0].UID = types.UID(strings.Repeat("u", n)) }
@@ -156,6 +167,7 @@ func TestPodsWithManyRulesStay(t *testing.T) {
 		{"terms", "deschedule", apart, terms(maxRules+1, corev1.LabelHostname)},
 		{"constraints", "balance", spreadOut, constraints(maxRules+1, func(int) string { return corev1.LabelHostname })},
 		{"owners", "balance", duplicates, ownedByMany(maxOwners + 1)},
+		{"values of node affinity", "balance", spreadOut, wishing(maxRequirements)},
 		{"an owner's UID", "balance", duplicates, ownedAtLength(maxOwnerUID + 1)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
