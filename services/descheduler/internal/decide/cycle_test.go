@@ -56,7 +56,8 @@ func TestOrderAndLimits(t *testing.T) {
 		{"per namespace", "maxNoOfPodsToEvictPerNamespace: 1,",
 			"x/a1 from a\ny/a0 from a\nkept 4: " + string(descheduling.NamespaceLimit) + "\n"},
 		{"total", "maxNoOfPodsToEvictTotal: 2,",
-			"x/a1 from a\nx/a2 from a\nkept 1: " + string(descheduling.TotalLimit) + "\n"},
+			"x/a1 from a\ny/a0 from a\nkept 1: " + string(plan.NamespaceShare) + "\nkept 1: " +
+				string(descheduling.TotalLimit) + "\n"},
 		{"never", "maxNoOfPodsToEvictTotal: 0,", "kept 1: " + string(descheduling.TotalLimit) + "\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,8 +115,10 @@ func picture(out Outcome) string {
 	for _, e := range out.Evict {
 		fmt.Fprintf(&b, "%s/%s from %s\n", e.Decision.Pod.Namespace, e.Decision.Pod.Name, e.Decision.NodeName)
 	}
+	var kept []string
 	for r, n := range out.Refused {
-		fmt.Fprintf(&b, "kept %d: %s\n", n, r.Reason)
+		kept = append(kept, fmt.Sprintf("kept %d: %s\n", n, r.Reason))
 	}
-	return b.String()
+	slices.Sort(kept)
+	return b.String() + strings.Join(kept, "")
 }
