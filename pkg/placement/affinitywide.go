@@ -63,7 +63,9 @@ type affinityJudge struct {
 	// that speak of the pod.
 	attracting, repelling []keyTally
 	repelledBy            keyTallies
-	// self: the pod matches its own affinity; first: and there is no pod to be drawn to.
+	// unsure are tallies of the pods that match only perhaps, per own term: none while there are no such pods.
+	unsure []int
+	// self: the pod matches its own affinity; first: and there is no pod that may be one to be drawn to.
 	self, first bool
 }
 
@@ -79,10 +81,13 @@ func newAffinityJudge(e *Engine, w *wide, f *podAffinityFilter) *affinityJudge {
 }
 
 func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
-	if speakOf(j.affinity, k) {
+	switch {
+	case speakOf(j.affinity, k):
 		for _, t := range j.attracting {
 			w.adds(t.tally, 1)
 		}
+	case j.self && speakOf(j.loose, k):
+		j.relateUnsure(w, e)
 	}
 	for i := range j.antiAffinity {
 		if j.antiAffinity[i].speaksOf(k) {
@@ -100,12 +105,27 @@ func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
 	}
 }
 
+// relateUnsure adds a pod that matches only perhaps.
+func (j *affinityJudge) relateUnsure(w *wide, e *Engine) {
+	if j.unsure == nil {
+		for i := range j.affinity {
+			j.unsure = append(j.unsure, w.newTally(&tally{axis: e.axis(j.affinity[i].TopologyKey)}))
+		}
+	}
+	for _, t := range j.unsure {
+		w.adds(t, 1)
+	}
+}
+
 func (*affinityJudge) restate(*wide, int, *state.NodeInfo) {}
 
 func (j *affinityJudge) prepare(w *wide, _ *Engine) {
 	j.first = j.self
 	for _, t := range j.attracting {
 		j.first = j.first && w.tallies[t.tally].total == 0
+	}
+	for _, t := range j.unsure {
+		j.first = j.first && w.tallies[t].total == 0
 	}
 }
 

@@ -167,6 +167,7 @@ func appendParty(b []byte, pod *state.Pod, objects Objects) []byte {
 	}
 	for _, list := range [][]ownTerm{
 		party.resolve(pod.Terms.RequiredAffinity, state.MustMatch),
+		party.resolve(pod.Terms.RequiredAffinity, state.MayMatch),
 		party.resolve(pod.Terms.RequiredAntiAffinity, state.MayMatch),
 		party.resolve(pod.Terms.PreferredAffinity, state.MustMatch),
 		party.resolve(pod.Terms.PreferredAntiAffinity, state.MayMatch),

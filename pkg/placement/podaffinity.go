@@ -65,6 +65,7 @@ func (p podAffinity) Compile(pod *state.Pod, objects Objects) (Compiled, error) 
 	c := Compiled{Filter: &podAffinityFilter{
 		party:        party,
 		affinity:     party.resolve(own.RequiredAffinity, state.MustMatch),
+		loose:        party.resolve(own.RequiredAffinity, state.MayMatch),
 		antiAffinity: party.resolve(own.RequiredAntiAffinity, state.MayMatch),
 	}}
 	if prefers := len(own.PreferredAffinity) + len(own.PreferredAntiAffinity); prefers > 0 || !p.ignoreExisting {
@@ -195,6 +196,13 @@ func (d domains) add(key string, nodeLabels map[string]string, by int) {
 	}
 	if len(d[key]) == 0 {
 		delete(d, key)
+	}
+}
+
+// addAll adds to the node's domains of the terms' keys.
+func (d domains) addAll(terms []ownTerm, nodeLabels map[string]string, by int) {
+	for i := range terms {
+		d.add(terms[i].TopologyKey, nodeLabels, by)
 	}
 }
 

@@ -9,18 +9,22 @@ import (
 type podAffinityFilter struct {
 	party
 	affinity, antiAffinity []ownTerm
+	// loose is affinity, also for pods that match only perhaps.
+	loose []ownTerm
 
 	// What Survey counts, by domain: pods that match all of affinity, terms of antiAffinity
 	// that pods match, terms of pods that this pod matches. self: the pod matches its own
-	// affinity, so that it may be the first where no pod does.
-	attracting, repelling, repelledBy domains
-	self                              bool
+	// affinity, so that it may be the first where no pod does. unsure, counted if self, are
+	// pods that match only perhaps: they attract nothing, and beside them no pod is the first.
+	attracting, repelling, repelledBy, unsure domains
+	self                                      bool
 }
 
 // Survey implements ClusterFilter.
 func (f *podAffinityFilter) Survey(all []*state.NodeInfo) Filter {
 	surveyed := *f
-	surveyed.attracting, surveyed.repelling, surveyed.repelledBy = domains{}, domains{}, domains{}
+	surveyed.attracting, surveyed.repelling = domains{}, domains{}
+	surveyed.repelledBy, surveyed.unsure = domains{}, domains{}
 	surveyed.self = matchesAll(f.affinity, f.pod)
 	for _, n := range all {
 		for other := range n.AntiAffinityPods() {
@@ -59,10 +63,11 @@ func (f *podAffinityFilter) countTheirs(nodeLabels map[string]string, other *sta
 
 // countOwn counts a pod that the pod's terms speak of.
 func (f *podAffinityFilter) countOwn(nodeLabels map[string]string, other *state.Pod, by int) {
-	if matchesAll(f.affinity, other) {
-		for i := range f.affinity {
-			f.attracting.add(f.affinity[i].TopologyKey, nodeLabels, by)
-		}
+	switch {
+	case matchesAll(f.affinity, other):
+		f.attracting.addAll(f.affinity, nodeLabels, by)
+	case f.self && matchesAll(f.loose, other):
+		f.unsure.addAll(f.affinity, nodeLabels, by)
 	}
 	for i := range f.antiAffinity {
 		if t := &f.antiAffinity[i]; t.matches(other) {
@@ -121,5 +126,5 @@ func (f *podAffinityFilter) attracts(nodeLabels map[string]string) bool {
 		}
 		drawn = drawn && f.attracting.has(key, nodeLabels)
 	}
-	return drawn || f.self && len(f.attracting) == 0
+	return drawn || f.self && len(f.attracting)+len(f.unsure) == 0
 }

@@ -23,7 +23,7 @@ func (podAffinity) Events() []Event {
 //   - any of several anti-affinity terms that no longer meets a pod is enough, on either
 //     side (upstream wants all of them to have met it);
 //   - namespace selectors are looked up (upstream matches them against no labels);
-//   - the last pod that others are drawn to may go, and the pod become the first;
+//   - the last pod that others are drawn to, or may be, may go, and the pod become the first;
 //   - namespaces change their labels.
 func (p podAffinity) Hint(pod *state.Pod, c Change) bool {
 	h := newAffinityHint(pod, c.Objects)
@@ -40,8 +40,8 @@ func (p podAffinity) Hint(pod *state.Pod, c Change) bool {
 // affinityHint is a pod that waits because of inter-pod affinity.
 type affinityHint struct {
 	party
-	own                    *state.PodTerms
-	affinity, antiAffinity []ownTerm
+	own                           *state.PodTerms
+	affinity, loose, antiAffinity []ownTerm // as podAffinityFilter's
 }
 
 // newAffinityHint resolves the pod's terms. Without objects a selector of namespaces
@@ -61,6 +61,7 @@ func newAffinityHint(pod *state.Pod, objects Objects) affinityHint {
 		return list
 	}
 	h.affinity = resolve(h.own.RequiredAffinity, state.MustMatch)
+	h.loose = resolve(h.own.RequiredAffinity, state.MayMatch)
 	h.antiAffinity = resolve(h.own.RequiredAntiAffinity, state.MayMatch)
 	return h
 }
@@ -100,11 +101,11 @@ func (h *affinityHint) podsMoved(c Change) bool {
 	if unparsed(h.pod) || after == nil && unparsedAgainst(before) {
 		return true
 	}
-	attracted, attracts := before != nil && matchesAll(h.affinity, before), after != nil && matchesAll(h.affinity, after)
+	among := func(p *state.Pod, terms []ownTerm) bool { return p != nil && matchesAll(terms, p) }
 	switch {
-	case attracts && !attracted:
+	case among(after, h.affinity) && !among(before, h.affinity):
 		return true
-	case attracted && !attracts && matchesAll(h.affinity, h.pod):
+	case among(before, h.loose) && !among(after, h.loose) && matchesAll(h.affinity, h.pod):
 		return true
 	case before != nil && h.releases(before, after):
 		return true
@@ -177,5 +178,6 @@ func (h *affinityHint) namespaceMoved(c Change) bool {
 		}
 	}
 	return slices.ContainsFunc(h.own.RequiredAffinity, otherwise(state.MustMatch)) ||
+		slices.ContainsFunc(h.own.RequiredAffinity, otherwise(state.MayMatch)) ||
 		slices.ContainsFunc(h.own.RequiredAntiAffinity, otherwise(state.MayMatch))
 }

@@ -61,6 +61,54 @@ func TestSpreadDoesNotCountOnPodsWhoseLabelsAreCut(t *testing.T) {
 	agree(t, inOrder(byName), app("web", "p", spread(zone, hard)), "a1 a2 b1")
 }
 
+// The pod on a1 may be of the kind that the affinity names, so that no pod is the first of that kind.
+func TestFirstOfItsKindBesidePodsWhoseLabelsAreCut(t *testing.T) {
+	byName := zones()
+	byName["a1"].AddPod(app("", "perhaps", cutLabels("tier", "x")))
+	web := app("web", "p", near(term(zone, "web")))
+	agree(t, inOrder(byName), web, "")
+	byName["b1"].AddPod(app("web", "sure"))
+	agree(t, inOrder(byName), web, "b1")
+	byName["b1"].RemovePod("uid-sure")
+	byName["a1"].RemovePod("uid-perhaps")
+	byName["a1"].AddPod(app("", "other", cutLabels("app", "db")))
+	agree(t, inOrder(byName), web, "a1 a2 b1")
+}
+
+// A pod that may be of the kind comes and goes: the engine that has asked before follows, and the pod that waits is
+// woken when it has gone.
+func TestFirstOfItsKindFollowsPodsWhoseLabelsAreCut(t *testing.T) {
+	byName, p := zones(), profileOf(t)
+	e := placement.NewEngine(placement.EngineConfig{})
+	for _, n := range inOrder(byName) {
+		e.SetNode(n)
+		e.SetUsable(n, true)
+	}
+	web, a1 := app("web", "p", near(term(zone, "web"))), byName["a1"]
+	perhaps := app("", "perhaps", cutLabels("tier", "x"), func(p *corev1.Pod) { p.Spec.NodeName = "a1" })
+	fits := func(want int) {
+		t.Helper()
+		if r := e.Evaluate(p, placement.Query{Pod: web, Limit: -1}); r.Err != nil || len(r.Feasible) != want {
+			t.Errorf("%d nodes are feasible, %v; want %d", len(r.Feasible), r.Err, want)
+		}
+	}
+	fits(3)
+	a1.AddPod(perhaps)
+	e.AddPod(a1, perhaps)
+	fits(0)
+	a1.RemovePod(perhaps.UID)
+	e.RemovePod(a1, perhaps)
+	fits(3)
+	gone := placement.PodChange(state.PodChange{Before: perhaps})
+	if !p.Wakes(web, []string{placement.InterPodAffinity}, gone) {
+		t.Error("the pod is not woken")
+	}
+	other := app("", "other", cutLabels("app", "db"), func(p *corev1.Pod) { p.Spec.NodeName = "a1" })
+	if p.Wakes(web, []string{placement.InterPodAffinity}, placement.PodChange(state.PodChange{Before: other})) {
+		t.Error("the pod is woken by one that could not be of its kind")
+	}
+}
+
 // agree compares what the filters and the engine say.
 func agree(t *testing.T, all []*state.NodeInfo, pod *state.Pod, want string) {
 	t.Helper()
