@@ -163,7 +163,7 @@ func (s *system) everything() string {
 	text := fmt.Sprintf("resources:\n- %s/base\ncomponents:\n", k8s)
 	for _, c := range []string{
 		"stores", "monitoring", "monitoring-stores", "autoscaling", "metrics", "quota-gate", "adopt-namespaces",
-		"bootstrap-scheduler",
+		"bootstrap-scheduler", "bootstrap-scheduler-guard",
 	} {
 		text += fmt.Sprintf("- %s/components/%s\n", k8s, c)
 	}

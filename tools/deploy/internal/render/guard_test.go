@@ -1,6 +1,8 @@
 package render_test
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,19 +10,51 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/tools/deploy/internal/render"
 )
 
-// TestBootstrapSchedulerIsGuarded: the name is refused in the namespace of a tenant, and not where the policy applies
-// that gives pods to bootstrap-scheduler, nor in Berth's own namespace.
-func TestBootstrapSchedulerIsGuarded(t *testing.T) {
-	objects, err := render.Objects(read(t, "deploy/k8s/components/bootstrap-scheduler/bootstrap.yaml"))
+// fileObjects are those of a file.
+func fileObjects(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := render.Objects(read(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return objects
+}
+
+// TestTheGuardIsAppliedByItself: it can keep a driver, or Berth, from coming back. So it comes with nothing that an
+// installation or an upgrade applies again.
+func TestTheGuardIsAppliedByItself(t *testing.T) {
+	for _, v := range render.Variants() {
+		if find(chartObjects(t, v.Name), "ValidatingAdmissionPolicy", "bootstrap-scheduler-guard") != nil {
+			t.Errorf("variant %s of the chart has the guard", v.Name)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(root, "deploy/k8s/*/*/*.yaml"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files of components and overlays: %v", len(files), err)
+	}
+	for _, file := range files {
+		dir := filepath.Base(filepath.Dir(file))
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dir != "bootstrap-scheduler-guard" && strings.Contains(string(raw), "bootstrap-scheduler-guard") {
+			t.Errorf("%s names the guard", file)
+		}
+	}
+}
+
+// TestBootstrapSchedulerIsGuarded: the name is refused in the namespace of a tenant, and not where the policy applies
+// that gives pods to bootstrap-scheduler, nor in Berth's own namespace.
+func TestBootstrapSchedulerIsGuarded(t *testing.T) {
+	objects := fileObjects(t, "deploy/k8s/components/bootstrap-scheduler-guard/guard.yaml")
 	guard := find(objects, "ValidatingAdmissionPolicy", "bootstrap-scheduler-guard")
 	binding := find(objects, "ValidatingAdmissionPolicyBinding", "bootstrap-scheduler-guard")
 	for path, want := range map[string]any{
@@ -41,7 +75,8 @@ func TestBootstrapSchedulerIsGuarded(t *testing.T) {
 	}
 	guarded := selector(t, field(guard, "spec.matchConstraints.namespaceSelector"))
 	given := 0
-	for _, o := range ofKind(objects, "MutatingAdmissionPolicyBinding") {
+	bootstrap := fileObjects(t, "deploy/k8s/components/bootstrap-scheduler/bootstrap.yaml")
+	for _, o := range ofKind(bootstrap, "MutatingAdmissionPolicyBinding") {
 		given++
 		for _, set := range []labels.Set{
 			{"kubernetes.io/metadata.name": "kube-system"},
@@ -56,9 +91,15 @@ func TestBootstrapSchedulerIsGuarded(t *testing.T) {
 	if given != 2 {
 		t.Errorf("%d bindings give pods to bootstrap-scheduler, want 2", given)
 	}
-	for name, want := range map[string]bool{render.Namespace: false, "shop": true, "default": true} {
-		if got := guarded.Matches(labels.Set{"kubernetes.io/metadata.name": name}); got != want {
+	// An installation in another namespace is guarded until that has the label.
+	for name, want := range map[string]bool{render.Namespace: false, "shop": true, "berth-prod": true} {
+		set := labels.Set{"kubernetes.io/metadata.name": name}
+		if got := guarded.Matches(set); got != want {
 			t.Errorf("namespace %s is guarded: %t, want %t", name, got, want)
+		}
+		set["berth.dev/bootstrap"] = "true"
+		if guarded.Matches(set) {
+			t.Errorf("namespace %s is guarded with the label", name)
 		}
 	}
 }
