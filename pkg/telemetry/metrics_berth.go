@@ -151,10 +151,10 @@ var (
 			"The series appears with the first answer.",
 		StabilityLevel: metrics.ALPHA,
 	}, "dependency")
-	ledgerAuthenticationOff = metrics.NewGauge(&metrics.GaugeOpts{
+	ledgerAuthenticationOff = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "ledger_authentication_off",
 		Help: "1 while etcd does not check which user a client is, though this process shows it a certificate, else 0. " +
-			"A process without a client certificate for etcd does not ask.",
+			"The series appears with etcd's first answer; a process without a client certificate for etcd does not ask.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	unreadable = counter(&metrics.CounterOpts{
@@ -270,7 +270,7 @@ func DependencyUp(dependency string, up bool) {
 }
 
 // LedgerAuthenticationOff sets whether etcd leaves out checking who its clients are.
-func LedgerAuthenticationOff(off bool) { ledgerAuthenticationOff.Set(oneIf(off)) }
+func LedgerAuthenticationOff(off bool) { ledgerAuthenticationOff.WithLabelValues().Set(oneIf(off)) }
 
 func oneIf(b bool) float64 {
 	if b {

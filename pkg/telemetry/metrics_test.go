@@ -143,6 +143,22 @@ func TestFirstOccurrenceIsAnIncrease(t *testing.T) {
 	}
 }
 
+// TestAuthenticationIsOffOnceEtcdSaysSo: there is no series while etcd has not answered, which is neither on nor off.
+func TestAuthenticationIsOffOnceEtcdSaysSo(t *testing.T) {
+	Register()
+	ledgerAuthenticationOff.Reset()
+	for _, want := range []string{"", "berth_ledger_authentication_off 0\n", "berth_ledger_authentication_off 1\n"} {
+		if want != "" {
+			LedgerAuthenticationOff(strings.HasSuffix(want, "1\n"))
+			want = "# HELP berth_ledger_authentication_off [ALPHA] 1 while etcd does not check which user a client is, " +
+				"though this process shows it a certificate, else 0. The series appears with etcd's first answer; " +
+				"a process without a client certificate for etcd does not ask.\n" +
+				"# TYPE berth_ledger_authentication_off gauge\n" + want
+		}
+		check(t, want, "berth_ledger_authentication_off")
+	}
+}
+
 func check(t *testing.T, want string, names ...string) {
 	t.Helper()
 	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), names...); err != nil {

@@ -34,6 +34,7 @@ var scrapesOfStores = map[string]string{"berth-etcd": "testdata/etcd.prom", "ber
 var notAlways = map[string]string{
 	"berth_budget_claims":                           "a series is there while something is claimed from the budget",
 	"berth_certificate_not_after_timestamp_seconds": "a process without TLS, as the one that was scraped, has no series",
+	"berth_ledger_authentication_off":               "a process without TLS does not ask",
 }
 
 // The samples: one scrape, taken again and again, so that rates and ranges have something to go by.
