@@ -75,7 +75,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range in.config.Warnings {
+	for _, warning := range o.warnings(in) {
 		logger.Warn(warning)
 	}
 	logger.Info("berth starts", "version", berthVersion(), "services", services, "cluster", in.host())
@@ -86,6 +86,16 @@ func (o *options) run(ctx context.Context, services []service) error {
 	err = runAll(ctx, runners, watches, web)
 	logger.Info("berth stopped", telemetry.KeyError, err)
 	return err
+}
+
+// warnings are about what works, and not as it may be meant.
+func (o *options) warnings(in inputs) []string {
+	list := slices.Clone(in.config.Warnings)
+	if o.http.TLS.Unadministered() {
+		list = append(list, "--http-admin-names: empty: no client certificate may change the level of the log, "+
+			"or read pages and profiles")
+	}
+	return list
 }
 
 func (o *options) logger() (*slog.Logger, error) {

@@ -41,6 +41,9 @@ func (t TLS) Validate() error {
 	return nil
 }
 
+// Unadministered reports whether certificates are asked for, and none of them may do more than read metrics.
+func (t TLS) Unadministered() bool { return t.ClientCAFile != "" && len(t.AdminNames) == 0 }
+
 // oneWorker is what these controllers are written for: they handle one key.
 const oneWorker = 1
 

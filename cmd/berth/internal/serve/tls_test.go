@@ -166,6 +166,23 @@ func TestOnlyAdministratorsChange(t *testing.T) {
 	}
 }
 
+// TestUnadministered: plain HTTP asks for no certificate, so that nothing is missing there.
+func TestUnadministered(t *testing.T) {
+	for _, c := range []struct {
+		tls  TLS
+		want bool
+	}{
+		{TLS{ClientCAFile: "ca.crt"}, true},
+		{TLS{ClientCAFile: "ca.crt", AllowedNames: []string{"prometheus"}}, true},
+		{TLS{ClientCAFile: "ca.crt", AdminNames: []string{administrator}}, false},
+		{TLS{}, false},
+	} {
+		if got := c.tls.Unadministered(); got != c.want {
+			t.Errorf("%+v: %t, want %t", c.tls, got, c.want)
+		}
+	}
+}
+
 // TestRenewalNeedsNoRestart: certificates are replaced under the running server.
 func TestRenewalNeedsNoRestart(t *testing.T) {
 	dir := t.TempDir()
