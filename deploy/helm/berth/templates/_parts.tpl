@@ -175,7 +175,8 @@ spec:
   {{- else }}
   {{- with lookup "apps/v1" "Deployment" .root.Release.Namespace (printf "%s-%s" .root.Values.name .component) }}
   # As many as run: without the field, Kubernetes would take what an earlier release has set back to its default, one.
-  replicas: {{ .spec.replicas }}
+  # Not none, with which the autoscaler is off.
+  replicas: {{ max 1 .spec.replicas }}
   {{- end }}
   {{- end }}
   selector:
