@@ -37,8 +37,8 @@ const (
 	OverdueTrying = 2 * time.Minute
 	// OverdueActive is how long a pod that is ready to be tried may wait for its turn.
 	OverdueActive = 10 * time.Minute
-	// overdueReservation bounds reservations; overdueWait what waits for pods to go, for volumes to be made or for devices
-	// to be ready, which binders give up on after ten minutes (by default).
+	// overdueReservation bounds reservations; overdueWait what waits for pods to go, which takes as long as these have to
+	// end, and for volumes to be made or devices to be ready, which binders give up on after ten minutes (by default).
 	overdueReservation = 2 * time.Minute
 	overdueWait        = 15 * time.Minute
 	// maxNames bounds the names that are remembered for each rule, and maxListed those that a
