@@ -58,9 +58,10 @@ func (c *Core) evictionWanted(key attempt, d events.Decision) {
 	e.advance(c)
 }
 
-// evictionSettled: an outcome stands in the log, whoever wrote it.
+// evictionSettled: an outcome stands in the log, whoever wrote it. A claim that is on its way then goes back once it is
+// there.
 func (c *Core) evictionSettled(key attempt, failed bool) {
-	if e, ok := c.evictions[key]; ok && e.op == 0 && !e.done {
+	if e, ok := c.evictions[key]; ok && !e.done {
 		e.done, e.failed, e.since = true, failed, c.now
 		c.advancePlan(e.plan())
 	}
@@ -195,7 +196,7 @@ func (e *eviction) claim(c *Core, p *state.Pod) {
 
 func (e *eviction) answered(c *Core, in Input) {
 	e.op = 0
-	if e.void {
+	if e.void && !e.done {
 		e.refuse(c)
 		return
 	}

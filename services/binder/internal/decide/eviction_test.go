@@ -144,6 +144,45 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 
 // A pod that has ended counts in no budget and takes no room: a claim for it would be dropped as that
 // of a pod which has left, and made again, for ever.
+// A decision log that is read again has an order of before, and how it ended: that is heard while the claim is on its
+// way.
+func TestOutcomeThatIsHeardBeforeTheClaimIsMade(t *testing.T) {
+	for _, kind := range []events.DecisionKind{events.DecisionEvictRefused, events.DecisionEvicted} {
+		for _, f := range []fate{delivered, answerLost} {
+			r := newPlanRig(t, 1)
+			r.hear(evict("v4", 1))
+			ended := evict("v4", 1)
+			ended.Kind = kind
+			r.hear(ended)
+			if e := does[Amend](r, f); e.Why != "evict-claim" {
+				t.Fatalf("a transaction for %s", e.Why)
+			}
+			r.evictsNobody(20)
+			if claim, ok := r.victim("v4-uid"); ok {
+				t.Errorf("the claim is left: %+v", claim)
+			}
+			r.say()
+		}
+	}
+}
+
+// evictsNobody carries out everything for some seconds, and demands that no eviction is among it.
+func (r *planRig) evictsNobody(seconds int) {
+	r.Helper()
+	for range seconds {
+		for len(r.b.lines) > 0 {
+			if e, is := r.b.lines[0].(Evict); is {
+				r.Fatalf("%+v, whose outcome is known", e)
+			}
+			if err := r.performQuietly(r.b, 0, delivered); err != nil {
+				r.Fatal(err)
+			}
+		}
+		r.see()
+		r.wait(time.Second)
+	}
+}
+
 func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
 	for _, result := range []Result{Done, Gone, Throttled, Unknown} {
 		r := newPlanRig(t, 0)

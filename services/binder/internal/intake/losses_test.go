@@ -4,10 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -15,32 +17,46 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// TestDecisionsInThePlaceOfLostOnesAreRead: a decision that the log stores where it has lost others is one that others
-// rely on, as a removal of a gate, and none is read twice.
-func TestDecisionsInThePlaceOfLostOnesAreRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := memlog.New(memlog.Options{})
-		defer log.Close()
-		add := func(uids ...string) {
-			for _, uid := range uids {
-				time.Sleep(time.Millisecond) // by the clock of the bubble
-				m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
-				if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{m}); err != nil {
-					t.Fatal(err)
-				}
-			}
+// lossyLog is a decision log with a clock of its own, and a binder that reads it. It belongs in a bubble.
+type lossyLog struct {
+	*testing.T
+	*memlog.Log
+	// ahead is how far its clock is ahead.
+	ahead time.Duration
+}
+
+// add appends a decision about each pod.
+func (l *lossyLog) add(uids ...string) {
+	for _, uid := range uids {
+		time.Sleep(time.Millisecond) // by the clock of the bubble
+		m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
+		if _, err := l.Append(l.Context(), events.Decisions, events.AnySequence, []events.Message{m}); err != nil {
+			l.Fatal(err)
 		}
-		add("before")
-		out := make(chan decide.Input, 100)
-		r := New("binder-0", Deps{Log: log, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}, out)
+	}
+}
+
+// lose drops what is behind a sequence, once all of it has been read.
+func (l *lossyLog) lose(after uint64) {
+	synctest.Wait()
+	l.LoseTail(events.Decisions, after)
+}
+
+// checkRead has a binder start behind some decisions, and compares the pods of those that it passes on.
+func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &lossyLog{T: t}
+		l.Log = memlog.New(memlog.Options{Now: func() time.Time { return time.Now().Add(l.ahead) }})
+		defer l.Close()
+		l.add(before...)
+		out := make(chan decide.Input, 2*readBack)
+		r := New("binder-0", Deps{Log: l.Log, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}, out)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Decisions(ctx) }()
 		synctest.Wait()
-		add("a", "b", "c")
-		synctest.Wait()
-		log.LoseTail(events.Decisions, 2)
-		add("d", "e", "f")
+		then(l)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		cancel()
@@ -53,8 +69,73 @@ func TestDecisionsInThePlaceOfLostOnesAreRead(t *testing.T) {
 				read = append(read, in.Decision.Pod.UID)
 			}
 		}
-		if want := []string{"a", "b", "c", "d", "e", "f"}; !slices.Equal(read, want) {
-			t.Errorf("it reads %q, want %q", read, want)
+		if diff := cmp.Diff(want, read); diff != "" {
+			t.Errorf("what it reads (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// TestDecisionsInThePlaceOfLostOnesAreRead: a decision that the log stores where it has lost others is one that others
+// rely on, as a removal of a gate, and none is read twice.
+func TestDecisionsInThePlaceOfLostOnesAreRead(t *testing.T) {
+	checkRead(t, []string{"before"}, []string{"a", "b", "c", "d", "e", "f"}, func(l *lossyLog) {
+		l.add("a", "b", "c")
+		l.lose(2)
+		l.add("d", "e", "f")
+	})
+}
+
+// TestDecisionsFromBeforeTheStartAreNotReadAfterALoss: the log loses some of them before the binder has read others.
+func TestDecisionsFromBeforeTheStartAreNotReadAfterALoss(t *testing.T) {
+	checkRead(t, []string{"x", "y", "z"}, []string{"a", "b", "c"}, func(l *lossyLog) {
+		l.lose(1)
+		l.add("a", "b", "c")
+	})
+}
+
+// TestDecisionsStoredByAnEarlierClockAreRead: the server that leads the stream after a loss has a clock that is behind
+// the one before. Then the log loses some again, and what the first server has stored seems to be the latest.
+func TestDecisionsStoredByAnEarlierClockAreRead(t *testing.T) {
+	for name, until := range map[string]time.Duration{"a loss that is seen late": 0, "a loss that is seen": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			checkRead(t, []string{"before"}, []string{"a", "b", "c", "d", "e", "f"}, func(l *lossyLog) {
+				l.ahead = time.Hour
+				l.add("a", "b")
+				l.lose(2)
+				l.ahead = 0
+				time.Sleep(until)
+				l.add("c", "d")
+				time.Sleep(time.Second)
+				l.lose(3)
+				l.add("e", "f")
+			})
+		})
+	}
+}
+
+// TestALossOfAllThatIsRemembered: what is left is from before it, and what is new is told by its time.
+func TestALossOfAllThatIsRemembered(t *testing.T) {
+	pods := make([]string, 2*readBack)
+	for i := range pods {
+		pods[i] = strconv.Itoa(i)
+	}
+	want := append(slices.Clone(pods[readBack:]), "a", "b", "c")
+	checkRead(t, pods[:readBack], want, func(l *lossyLog) {
+		l.add(pods[readBack:]...)
+		l.lose(readBack / 2)
+		l.add("a", "b")
+		time.Sleep(time.Second)
+		l.add("c")
+	})
+}
+
+// TestDecisionsAreRememberedBehindWhatRetentionTook: at the start, and later.
+func TestDecisionsAreRememberedBehindWhatRetentionTook(t *testing.T) {
+	checkRead(t, []string{"x", "y", "z"}, []string{"a", "b", "c"}, func(l *lossyLog) {
+		l.Trim(events.Decisions, 3)
+		l.lose(3)
+		l.add("a", "b")
+		l.lose(4)
+		l.add("c")
 	})
 }

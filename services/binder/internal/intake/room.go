@@ -126,12 +126,12 @@ func (r *Room) tell(ctx context.Context, ins []decide.Input) error {
 	return nil
 }
 
-// readBack is how many records before its end the decision log is read again after it has lost some.
+// readBack is how many of the records that were read last are remembered, for when the decision log loses some.
 const readBack = 4 * events.MaxBatch
 
 // Decisions follows the decision log from its last record at start until ctx ends. What
 // was said before is in the ledger and the facts, or will be said again. If the log loses what was read, what it has
-// stored since is read, as far as that is among its last readBack records.
+// stored instead is read, as far as that is among its last readBack records.
 func (r *Room) Decisions(ctx context.Context) error {
 	delay := readPause.DelayWithReset(r.deps.Clock, readQuiet)
 	var at place
@@ -147,41 +147,87 @@ func (r *Room) Decisions(ctx context.Context) error {
 	return err
 }
 
-// place is where the decision log is read: the sequence to read next, 0 for behind its end, and when the log stored the
-// last record that was read. Records of until or before have been read; the log has lost some since.
+// place is where the decision log is read.
 type place struct {
-	next        uint64
-	read, until time.Time
+	// next is the sequence to read next, 0 before the start.
+	next uint64
+	// started is the last sequence at start: up to it records are remembered, and not passed on.
+	started uint64
+	// first is the lowest sequence that is remembered, or next. What is before it was read, or is from before the start.
+	first uint64
+	// read are the records from first on, each at its sequence modulo readBack.
+	read []mark
+	// latest is when the record was stored that was read last; until is that of before a loss of all that was
+	// remembered: records later than that are passed on, up to started as well.
+	latest, until time.Time
 }
 
-// behind moves the place to behind the end of the log, or readBack records before it.
-func (r *Room) behind(ctx context.Context, at *place, back uint64) error {
-	last, err := r.deps.Log.Last(ctx, events.Decisions)
-	if err == nil {
-		at.next = last + 1 - min(last, back)
+// mark tells a record from one that the log has stored in its place. By their times alone it would be a guess which of
+// two records is the later one: the servers that stored them have different clocks.
+type mark struct {
+	sequence uint64
+	stored   time.Time
+}
+
+// pass moves the place behind the record, and reports whether it is one to be passed on.
+func (p *place) pass(record events.Record) bool {
+	p.next = record.Sequence + 1
+	m := &p.read[record.Sequence%readBack]
+	if m.sequence == record.Sequence && m.stored.Equal(record.Time) {
+		return false
 	}
-	return err
+	*m, p.latest = mark{sequence: record.Sequence, stored: record.Time}, record.Time
+	if p.next > readBack {
+		p.first = max(p.first, p.next-readBack)
+	}
+	return record.Sequence > p.started || !p.until.IsZero() && record.Time.After(p.until)
+}
+
+// lost moves the place back after the log has lost records: to what is remembered, or to a new start if nothing of
+// that is left, or the start was not over.
+func (p *place) lost() {
+	switch {
+	case p.next <= p.started:
+		p.next = 0
+	case p.next == p.first:
+		p.next, p.until = 0, p.latest
+	default:
+		p.next, p.started = p.first, 0
+	}
+}
+
+// start puts the place readBack records before the end of the log.
+func (r *Room) start(ctx context.Context, at *place) error {
+	last, err := r.deps.Log.Last(ctx, events.Decisions)
+	if err != nil {
+		return err
+	}
+	next := last + 1 - min(last, readBack)
+	*at = place{next: next, started: last, first: next, read: make([]mark, readBack), until: at.until}
+	return nil
 }
 
 func (r *Room) readDecisions(ctx context.Context, at *place) error {
 	if at.next == 0 {
-		if err := r.behind(ctx, at, 0); err != nil {
+		if err := r.start(ctx, at); err != nil {
 			return err
 		}
 	}
-	err := r.readFrom(ctx, at)
-	gap, is := errors.AsType[*events.ErrGap](err)
-	switch {
-	case !is:
-	case gap.Have > at.next:
-		at.next = gap.Have // retention has taken what is before
-	default:
-		at.until = at.read
-		if failed := r.behind(ctx, at, readBack); failed != nil {
-			at.next = 0
+	for {
+		err := r.readFrom(ctx, at)
+		gap, is := errors.AsType[*events.ErrGap](err)
+		switch {
+		case !is:
+			return err
+		case gap.Have <= at.next:
+			at.lost()
+			return err
+		case at.next > at.started:
+			at.next = gap.Have
+			return err
 		}
+		at.next = gap.Have // retention has taken what is before: nothing that was to be passed on
 	}
-	return err
 }
 
 func (r *Room) readFrom(ctx context.Context, at *place) error {
@@ -196,10 +242,9 @@ func (r *Room) readFrom(ctx context.Context, at *place) error {
 			return err
 		}
 		for _, record := range records {
-			if at.next = record.Sequence + 1; !record.Time.After(at.until) {
+			if !at.pass(record) {
 				continue
 			}
-			at.read = record.Time
 			d, err := events.DecodeOutcome(record)
 			if err != nil {
 				r.unreadable.Record(record, err)
