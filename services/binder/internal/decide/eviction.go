@@ -58,7 +58,7 @@ func (c *Core) evictionWanted(key attempt, d events.Decision) {
 	e.advance(c)
 }
 
-// evictionSettled: an outcome stands in the log, whoever wrote it. A claim that is on its way then goes back once it is
+// evictionSettled: an outcome stands in the log, of any binder. A claim that is on its way then goes back once it is
 // there.
 func (c *Core) evictionSettled(key attempt, failed bool) {
 	if e, ok := c.evictions[key]; ok && !e.done {

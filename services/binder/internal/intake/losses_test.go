@@ -23,12 +23,14 @@ type lossyLog struct {
 	*memlog.Log
 	// ahead is how far its clock is ahead.
 	ahead time.Duration
+	// wait lets time pass by the clock of the bubble.
+	wait func(time.Duration)
 }
 
 // add appends a decision about each pod.
 func (l *lossyLog) add(uids ...string) {
 	for _, uid := range uids {
-		time.Sleep(time.Millisecond) // by the clock of the bubble
+		l.wait(time.Millisecond)
 		m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
 		if _, err := l.Append(l.Context(), events.Decisions, events.AnySequence, []events.Message{m}); err != nil {
 			l.Fatal(err)
@@ -46,7 +48,7 @@ func (l *lossyLog) lose(after uint64) {
 func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lossyLog{T: t}
+		l := &lossyLog{T: t, wait: func(d time.Duration) { time.Sleep(d) }}
 		l.Log = memlog.New(memlog.Options{Now: func() time.Time { return time.Now().Add(l.ahead) }})
 		defer l.Close()
 		l.add(before...)
@@ -57,7 +59,7 @@ func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
 		go func() { ended <- r.Decisions(ctx) }()
 		synctest.Wait()
 		then(l)
-		time.Sleep(time.Minute)
+		l.wait(time.Minute)
 		synctest.Wait()
 		cancel()
 		if err := <-ended; err != nil {
@@ -103,9 +105,9 @@ func TestDecisionsStoredByAnEarlierClockAreRead(t *testing.T) {
 				l.add("a", "b")
 				l.lose(2)
 				l.ahead = 0
-				time.Sleep(until)
+				l.wait(until)
 				l.add("c", "d")
-				time.Sleep(time.Second)
+				l.wait(time.Second)
 				l.lose(3)
 				l.add("e", "f")
 			})
@@ -124,7 +126,7 @@ func TestALossOfAllThatIsRemembered(t *testing.T) {
 		l.add(pods[readBack:]...)
 		l.lose(readBack / 2)
 		l.add("a", "b")
-		time.Sleep(time.Second)
+		l.wait(time.Second)
 		l.add("c")
 	})
 }
