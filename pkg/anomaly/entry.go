@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -15,10 +16,15 @@ func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) Waiting {
 	}
 	switch {
 	case e.Role == ledger.RoleKeeper:
-	case e.Role == ledger.RoleReservation && e.State != ledger.Held && len(e.Volumes)+len(e.Devices) == 0:
+	case e.Role == ledger.RoleReservation && e.State != ledger.Held && !waits(e):
 		w.Limit = overdueReservation
 	default:
 		w.Limit = overdueWait
 	}
 	return w
+}
+
+// waits reports whether the binder waits for volumes to be made, or for devices, as in its own deadline.
+func waits(e ledger.Entry) bool {
+	return len(e.Devices) > 0 || slices.ContainsFunc(e.Volumes, func(p ledger.VolumePick) bool { return !p.HasVolume })
 }

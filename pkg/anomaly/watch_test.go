@@ -142,13 +142,17 @@ func TestOverdue(t *testing.T) {
 		Entry(doc, ledger.Entry{
 			Role: ledger.RoleReservation, State: ledger.Committed, Devices: []ledger.DevicePick{{Claim: "gpu"}},
 		}, at(0)),
+		// Nothing is to be made for a claim that has its volume.
+		Entry(doc, ledger.Entry{
+			Role: ledger.RoleReservation, State: ledger.Committed, Volumes: []ledger.VolumePick{{Claim: "d", HasVolume: true}},
+		}, at(7)),
 		Entry(doc, ledger.Entry{
 			Role: ledger.RoleReservation, State: ledger.Fencing, Volumes: []ledger.VolumePick{{Claim: "data"}},
 		}, at(-6)),
 	}
 	w.Caught(2, at(9))
 	r := w.Findings(at(10), pods, entries)
-	wantFound(t, r, map[Rule]int{PodOverdue: 1, HoldOverdue: 3, CaughtBySweep: 1})
+	wantFound(t, r, map[Rule]int{PodOverdue: 1, HoldOverdue: 4, CaughtBySweep: 1})
 	if want := "offered for 3m0s, at most 2m0s expected"; r.Findings[0].Detail != want {
 		t.Errorf("detail %q, want %q", r.Findings[0].Detail, want)
 	}

@@ -31,3 +31,14 @@ func TestConditionOfAnotherNode(t *testing.T) {
 		t.Errorf("attempt %s, want none", token)
 	}
 }
+
+// The condition of an attempt may be left by a fence of a version that did not know it.
+func TestConditionOfAnAttemptBefore(t *testing.T) {
+	s := begin(t).node("n", "2", nil).pod("a", "1").place("n", "a")
+	s.bindFull("a", "n")
+	pod, want := s.pods["a"], s.tokens["a"]+1
+	pod.Annotations = map[string]string{annotationAttempt: want.String()}
+	if token, ours := attemptOf(pod); !ours || token != want {
+		t.Errorf("attempt %s, want %s", token, want)
+	}
+}

@@ -18,11 +18,16 @@ const (
 	annotationFence   = "berth.dev/fence"
 )
 
-// attemptOf is the token of the bind of Berth's that brought a pod to its node; false if it was none.
+// attemptOf is the token of the bind of Berth's that brought a pod to its node; false if it was none. Where both forms
+// are there, the condition is of an attempt before: annotations with a token in them have room for another one, so that
+// a bind writes it over.
 func attemptOf(pod *corev1.Pod) (ledger.Token, bool) {
-	text := pod.Annotations[annotationAttempt]
-	if token, node, ok := strings.Cut(conditionOf(pod, annotationAttempt), " "); ok && node == pod.Spec.NodeName {
-		text = token
+	if token, err := ledger.ParseToken(pod.Annotations[annotationAttempt]); err == nil {
+		return token, true
+	}
+	text, node, _ := strings.Cut(conditionOf(pod, annotationAttempt), " ")
+	if node != pod.Spec.NodeName {
+		return 0, false
 	}
 	token, err := ledger.ParseToken(text)
 	return token, err == nil

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +20,11 @@ const FullAnnotation = "berth.dev/annotations-full"
 // message is the token, a space, and the node.
 const AttemptCondition corev1.PodConditionType = events.AttemptAnnotation
 
-// attemptRoom is what the longest attempt annotation takes: its key and 16 digits of a token.
-const attemptRoom = len(events.AttemptAnnotation) + 16
+// tokenDigits is how long a token is, attemptRoom what an attempt annotation takes: its key and a token.
+const (
+	tokenDigits = 16
+	attemptRoom = len(events.AttemptAnnotation) + tokenDigits
+)
 
 // MarkFull puts FullAnnotation on a pod whose annotations have no room. Nothing checks that on a bind, but on every
 // later write: the kubelet could not report the pod's state, nor the eviction API evict it.
@@ -41,15 +45,31 @@ func MarkFull(pod metav1.Object) {
 func (p *Pod) AnnotationsFull() bool { return p.Annotation(FullAnnotation) != "" }
 
 // Attempt is the token of the attempt that has placed the pod where it is; empty if it is not bound, or not by
-// Berth. It is not to be trusted where the pod's owner may gain by another one: annotations are the owner's.
+// Berth.
+//
+// An annotation that is a token goes before the condition. The condition may be of an attempt before, whose fence was of
+// a version that did not know it. The annotation cannot: a bind writes it over, unless the annotations are full, and
+// beside one that is as long as a token they are not.
+//
+// It is not to be trusted where the pod's owner may gain by another one: annotations are the owner's.
 func (p *Pod) Attempt() string {
 	if p.NodeName == "" {
 		return ""
+	}
+	annotation := p.Annotation(events.AttemptAnnotation)
+	if isToken(annotation) {
+		return annotation
 	}
 	for _, c := range p.Status().Conditions {
 		if token, node, ok := strings.Cut(c.Message, " "); c.Type == AttemptCondition && ok && node == p.NodeName {
 			return token
 		}
 	}
-	return p.Annotation(events.AttemptAnnotation)
+	return annotation
+}
+
+// isToken reports whether ledger.ParseToken takes it.
+func isToken(s string) bool {
+	_, err := strconv.ParseUint(s, 16, 64)
+	return err == nil && len(s) == tokenDigits
 }

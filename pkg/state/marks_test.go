@@ -53,7 +53,7 @@ func TestAnAttemptReplacesAnother(t *testing.T) {
 	}
 }
 
-// The attempt of a bound pod is in the condition, if there is one for the pod's node, else in the annotation.
+// The attempt of a bound pod is in the annotation, if that is a token, else in the condition for the pod's node.
 func TestAttempt(t *testing.T) {
 	condition := func(message string) corev1.PodCondition {
 		return corev1.PodCondition{Type: state.AttemptCondition, Status: corev1.ConditionTrue, Message: message}
@@ -64,6 +64,7 @@ func TestAttempt(t *testing.T) {
 		{"annotation", "n", someToken, "", someToken},
 		{"condition", "n", "", someToken + " n", someToken},
 		{"condition beside what the owner has written", "n", "x", someToken + " n", someToken},
+		{"annotation beside the condition of an attempt before", "n", someToken, "1111111111111111 n", someToken},
 		{"condition of an attempt for another node", "m", "", someToken + " n", ""},
 		{"not bound", "", someToken, someToken + " n", ""},
 		{"not by Berth", "n", "", "", ""},

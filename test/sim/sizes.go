@@ -127,7 +127,7 @@ func appOf(part *ledgerpb.TermPart) string {
 // swollen is a label by which an object is larger than a message of the log.
 const swollen = "example.com/swollen"
 
-// mostSwollen is how many objects are so large at a time at most: each costs much to copy.
+// mostSwollen is how many objects are made so large in a run at most: each costs much to copy.
 const mostSwollen = 2
 
 // swell makes a node, or a pod, larger than a message of the log, with most of it in labels, so that these are cut.

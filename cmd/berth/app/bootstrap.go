@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/audit"
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // partOf is the label by which the manifests mark Berth's own pods and those of its stores.
@@ -17,7 +17,7 @@ const partOf = "app.kubernetes.io/part-of"
 func ownPods(pods []corev1.Pod) []audit.Finding {
 	berths := map[string]bool{}
 	for i := range pods {
-		if pods[i].Annotations[events.AttemptAnnotation] != "" {
+		if state.NewPod(&pods[i]).Attempt() != "" {
 			berths[pods[i].Spec.SchedulerName] = true
 		}
 	}

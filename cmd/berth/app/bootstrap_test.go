@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // TestBerthMustNotPlaceItself: a pending replica would wait for itself.
@@ -23,9 +24,16 @@ func TestBerthMustNotPlaceItself(t *testing.T) {
 			p.Labels[partOf] = "berth"
 		}
 		if bound {
+			p.Spec.NodeName = "n"
 			p.Annotations[events.AttemptAnnotation] = "0123456789abcdef"
 		}
 		return p
+	}
+	full := pod("full", "other", false, false)
+	full.Spec.NodeName = "n"
+	full.Status.Conditions = []corev1.PodCondition{{Type: state.AttemptCondition, Message: "0123456789abcdef n"}}
+	if found := ownPods([]corev1.Pod{full, pod("bad", "other", true, false)}); len(found) != 1 {
+		t.Errorf("got %v beside a pod whose attempt is a condition, want one", found)
 	}
 	pods := []corev1.Pod{
 		pod("work", "berth", false, true), pod("good", "default-scheduler", true, false), pod("bad", "berth", true, false),

@@ -18,19 +18,26 @@ import (
 // evictInTime carries an eviction out, unless it would begin after its time: the worker, or the whole process, has
 // stood still since the core gave it out, and its claim may be another binder's by now.
 func (r *Room) evictInTime(ctx context.Context, e decide.Evict) decide.Input {
-	if r.timeFor(e) <= 0 {
+	if r.timeFor(e.NotAfter) <= 0 {
 		r.deps.Logger.Warn("eviction left, its time is over", "pod", ref(e.Pod))
 		return decide.Untaken{Op: e.Op}
 	}
 	return r.evict(ctx, e)
 }
 
-// timeFor is how long the call of an eviction may take from now on.
-func (r *Room) timeFor(e decide.Evict) time.Duration {
-	if e.NotAfter.IsZero() {
+// timeFor is how long a call may take from now on that must have ended by then; zero for any time.
+func (r *Room) timeFor(notAfter time.Time) time.Duration {
+	if notAfter.IsZero() {
 		return changeTimeout
 	}
-	return min(changeTimeout, untilBoth(r.deps.Clock.Now(), e.NotAfter))
+	now := r.deps.Clock.Now()
+	return timeLeft(notAfter.Sub(now), notAfter.Round(0).Sub(now.Round(0)))
+}
+
+// timeLeft is how long a call may take that has so long by the monotonic clock, which stands still while a machine is
+// suspended, and by the wall's clock, which may be set: the less of both counts.
+func timeLeft(monotonic, wall time.Duration) time.Duration {
+	return min(changeTimeout, monotonic, wall)
 }
 
 func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
@@ -44,12 +51,6 @@ func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
 	return answer
 }
 
-// untilBoth is how long it is from now to then, by whichever clock says less: the monotonic clock stands still while
-// a machine is suspended, and the other one may be set.
-func untilBoth(now, then time.Time) time.Duration {
-	return min(then.Sub(now), then.Round(0).Sub(now.Round(0)))
-}
-
 func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered {
 	uid := types.UID(e.Pod.UID)
 	options := metav1.DeleteOptions{
@@ -58,7 +59,7 @@ func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered
 	if e.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	ectx, cancel := context.WithTimeout(ctx, r.timeFor(e))
+	ectx, cancel := context.WithTimeout(ctx, r.timeFor(e.NotAfter))
 	defer cancel()
 	pods := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace)
 	var err error

@@ -228,6 +228,19 @@ func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) deci
 	return answer
 }
 
+// removeGateInTime removes a gate, unless it would begin after its time, as evictInTime does: the room in the budget
+// may be another pod's by now.
+func (r *Room) removeGateInTime(ctx context.Context, e decide.RemoveGate) decide.Input {
+	left := r.timeFor(e.NotAfter)
+	if left <= 0 {
+		r.deps.Logger.Warn("scheduling gate left, its time is over", "pod", ref(e.Pod), "gate", e.Gate)
+		return decide.Untaken{Op: e.Op}
+	}
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	return r.removeGate(ctx, e)
+}
+
 func (r *Room) removeGate(ctx context.Context, e decide.RemoveGate) decide.Answered {
 	type gate struct {
 		Patch string `json:"$patch"`

@@ -15,25 +15,49 @@ import (
 )
 
 // A worker, or the whole process, has stood still between the core's word and the call: the claim may be another
-// binder's by now.
-func TestEvictionWhoseTimeIsOverIsNotSent(t *testing.T) {
+// binder's by now, and the room in a budget another pod's.
+func TestWhatHasNoTimeLeftIsNotSent(t *testing.T) {
 	var calls atomic.Int32
-	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		calls.Add(1)
+		if req.Method == http.MethodPatch {
+			write(w, http.StatusOK, podObject(nil))
+			return
+		}
 		write(w, http.StatusCreated, success)
 	})
-	for name, end := range map[string]time.Time{
-		"by both clocks":     time.Now().Add(-time.Second),
-		"by the wall's only": time.Now().Add(-time.Second).Round(0),
+	over := time.Now().Add(-time.Second)
+	for _, e := range []decide.Effect{
+		decide.Evict{Op: 3, Pod: thePod, NotAfter: over}, decide.RemoveGate{Op: 3, Pod: thePod, Gate: "g", NotAfter: over},
 	} {
-		in, err := r.carryOut(context.Background(), decide.Evict{Op: 3, Pod: thePod, NotAfter: end})
+		in, err := r.carryOut(context.Background(), e)
 		if _, untaken := in.(decide.Untaken); err != nil || !untaken || calls.Load() != 0 {
-			t.Errorf("%s: answered %+v, %v after %d calls, want that it was not taken", name, in, err, calls.Load())
+			t.Errorf("%T: answered %+v, %v after %d calls, want that it was not taken", e, in, err, calls.Load())
 		}
 	}
-	in, err := r.carryOut(context.Background(), decide.Evict{Op: 4, Pod: thePod, NotAfter: time.Now().Add(time.Minute)})
-	if a, ok := in.(decide.Answered); err != nil || !ok || a.Result != decide.Done {
-		t.Errorf("in time: answered %+v, %v", in, err)
+	later := time.Now().Add(time.Hour)
+	for _, e := range []decide.Effect{
+		decide.Evict{Op: 4, Pod: thePod, NotAfter: later}, decide.RemoveGate{Op: 4, Pod: thePod, Gate: "g", NotAfter: later},
+	} {
+		in, err := r.carryOut(context.Background(), e)
+		if a, ok := in.(decide.Answered); err != nil || !ok || a.Result != decide.Done {
+			t.Errorf("%T in time: answered %+v, %v", e, in, err)
+		}
+	}
+}
+
+// A call has the time that both clocks leave it, and no more than any change.
+func TestTimeIsOverByEitherClock(t *testing.T) {
+	for _, c := range []struct{ monotonic, wall, want time.Duration }{
+		{time.Second, time.Hour, time.Second},
+		{time.Hour, time.Second, time.Second},
+		{-time.Second, time.Hour, -time.Second},
+		{time.Hour, -time.Second, -time.Second},
+		{time.Hour, time.Hour, changeTimeout},
+	} {
+		if got := timeLeft(c.monotonic, c.wall); got != c.want {
+			t.Errorf("%s by the monotonic clock and %s by the wall's leave %s, want %s", c.monotonic, c.wall, got, c.want)
+		}
 	}
 }
 

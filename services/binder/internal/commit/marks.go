@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,8 +97,14 @@ func (r *Room) nameAttempt(ctx context.Context, e decide.Bind) (version uint64, 
 		return 0, refusal("pod %s: %v", ref(e.Pod), err)
 	}
 	obj, answer := r.patchBefore(ctx, e, types.StrategicMergePatchType, body)
-	if answer.Result != decide.Done {
+	switch {
+	case answer.Result != decide.Done:
 		return 0, answer
+	case !slices.ContainsFunc(obj.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == attempt.Type && c.Message == attempt.Message
+	}):
+		return 0, refusal("the API server has left out condition %s, without which the bind could not be known for "+
+			"Berth's, as for an admission webhook or policy", attempt.Type)
 	}
 	return state.NewPod(obj).ResourceVersion, answer
 }

@@ -81,7 +81,9 @@ func TestBindLeavesFullAnnotationsAlone(t *testing.T) {
 				t.Errorf("patch %+v, want the attempt alone, at the version of the bind", p)
 			}
 			named = true
-			write(w, http.StatusOK, podObject(nil))
+			write(w, http.StatusOK, podObject(func(pod *corev1.Pod) {
+				pod.Status.Conditions = []corev1.PodCondition{{Type: want.Type, Status: want.Status, Message: want.Message}}
+			}))
 			return
 		}
 		body, _ := io.ReadAll(req.Body)
@@ -95,6 +97,22 @@ func TestBindLeavesFullAnnotationsAlone(t *testing.T) {
 	a := r.bind(t.Context(), decide.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
 	if a.Result != decide.Done {
 		t.Fatalf("answer %+v", a)
+	}
+}
+
+// An admission webhook leaves the condition of the attempt out: the bind could not be known for Berth's.
+func TestBindWhoseAttemptIsLeftOutIsRefused(t *testing.T) {
+	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodPatch {
+			t.Errorf("%s of %s, want no bind", req.Method, req.URL.Path)
+		}
+		write(w, http.StatusOK, podObject(func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: decide.ConditionAttempt, Message: "0000000000000008 n"}}
+		}))
+	})
+	a := r.bind(t.Context(), decide.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
+	if a.Result != decide.Refused || !strings.Contains(a.Problem, "berth.dev/attempt") {
+		t.Errorf("answer %+v, want a refusal that names the condition", a)
 	}
 }
 

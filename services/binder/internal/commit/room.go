@@ -230,7 +230,7 @@ func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, err
 	case decide.FencePod:
 		return r.fencePod(ctx, e), nil
 	case decide.RemoveGate:
-		return r.removeGate(ctx, e), nil
+		return r.removeGateInTime(ctx, e), nil
 	case decide.PatchCondition:
 		return r.patchCondition(ctx, e), nil
 	case decide.Evict:

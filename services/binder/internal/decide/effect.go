@@ -140,6 +140,8 @@ type RemoveGate struct {
 	Op   OpID
 	Pod  events.PodRef
 	Gate string
+	// NotAfter is as in Evict.
+	NotAfter time.Time
 }
 
 // Nominate writes status.nominatedNodeName of the pod, with UID as the precondition.

@@ -651,6 +651,7 @@ func TestEvictionThatWaitedIsMoot(t *testing.T) {
 	}
 	r.b.lines = nil
 	r.step(r.b, Untaken{Op: op})
+	r.wait(time.Second)
 	does[ReadPod](r, delivered)
 	does[ReadDoc](r, delivered)
 	again := does[Evict](r, delivered)

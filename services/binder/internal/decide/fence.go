@@ -182,6 +182,7 @@ func (r *reservation) changeAnswered(c *Core, in Answered) {
 			r.changeRefused(c, in)
 			return
 		}
+		r.fence.refusal.times = 0
 		r.backOff(c)
 	}
 }

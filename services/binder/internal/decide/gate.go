@@ -17,8 +17,9 @@ import (
 // Order: decision in the log → patch. A crash before the patch, or after it, leaves the
 // decision to the other binders that remember it and, should all forget it, to the queue,
 // which asks again as long as the facts show the gate. Removing a gate that is not there
-// changes nothing. It is begun within Limits.Ungate only: should the log lose the decision, the next
-// leader of the queues does not know of it, and gives the room to another pod after a while.
+// changes nothing. It is begun within Limits.Ungate only, and the call ends Limits.Call after that at the latest: should
+// the log lose the decision, the next leader of the queues does not know of it, and gives the room to another pod after
+// a while.
 type ungating struct {
 	asked events.Decision
 	op    OpID
@@ -60,7 +61,9 @@ func (u *ungating) advance(c *Core) {
 		return // the decision saw more of the log than we have
 	}
 	u.op = c.start(u)
-	c.emit(RemoveGate{Op: u.op, Pod: u.asked.Pod, Gate: events.QuotaGate})
+	c.emit(RemoveGate{
+		Op: u.op, Pod: u.asked.Pod, Gate: events.QuotaGate, NotAfter: u.since.Add(c.limits.Ungate + c.limits.Call),
+	})
 }
 
 // late reports whether the removal is not to be begun any more; the queue asks again.
@@ -84,7 +87,8 @@ func hasGate(p *state.Pod, name string) bool {
 func (u *ungating) answered(c *Core, in Input) {
 	u.op = 0
 	a, ok := in.(Answered)
-	if !ok {
+	if !ok { // Untaken: its time is over, by the wall's clock at least, and the queue asks again
+		delete(c.ungatings, u.asked.Pod.UID)
 		return
 	}
 	switch a.Result {

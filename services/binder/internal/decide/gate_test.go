@@ -88,8 +88,22 @@ func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 	if _, moot := r.b.core.Moot(waits); moot {
 		t.Fatal("moot at once")
 	}
+	if want := r.b.now.Add(events.UngateFor + changeCall); !waits.NotAfter.Equal(want) {
+		t.Errorf("the call may take until %s, want %s", waits.NotAfter, want)
+	}
 	r.wait(events.UngateFor + time.Second)
 	if op, moot := r.b.core.Moot(waits); !moot || op != waits.Op {
 		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, waits.Op)
 	}
+}
+
+// A worker takes no removal whose time is over by the wall's clock, though it is not by the core's.
+func TestGateThatIsNotTakenIsLeftToTheQueue(t *testing.T) {
+	r := gatedRig(t)
+	r.hear(ungate("p0", 1))
+	answer(r, func(e RemoveGate) Input { return Untaken{Op: e.Op} })
+	r.wait(time.Second)
+	r.quiet("its time is over")
+	r.hear(ungate("p0", 2))
+	next[RemoveGate](r)
 }

@@ -155,7 +155,7 @@ type Answered struct {
 	Problem string
 }
 
-// Untaken takes an effect back that Moot has found moot, before anybody has begun to carry it out.
+// Untaken takes an effect back that nothing has begun to carry out: Moot has found it moot, or its NotAfter is over.
 type Untaken struct{ Op OpID }
 
 // DocRead is the end of a ReadDoc. Doc is nil when there is none, or with a Problem.

@@ -62,6 +62,25 @@ func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 	}
 }
 
+// A worker takes no eviction whose time is over by the wall's clock: the machine was suspended, or its clock was set.
+// The claim is read again, after a pause, and the next eviction has time from then on.
+func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
+	r := marked(t)
+	r.hangs()
+	e := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	r.b.lines = nil
+	r.step(r.b, Untaken{Op: e.Op})
+	r.quiet("not before a pause")
+	r.wait(time.Second)
+	read := r.b.now
+	does[ReadPod](r, delivered)
+	does[ReadDoc](r, delivered)
+	again := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	if want := read.Add(r.limits.EvictWithin + r.limits.Call); !again.NotAfter.Equal(want) {
+		t.Errorf("sent with time until %s, want %s, from the read of the claim on", again.NotAfter, want)
+	}
+}
+
 // The preemptor is deleted after the mark, before the eviction is sent, and no shard has seen it: nobody needs the
 // place.
 func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {

@@ -28,6 +28,8 @@ type Limits struct {
 	Retry wait.Backoff
 	// Ungate is how long the removal of a gate is begun after it was asked for.
 	Ungate time.Duration
+	// Call is how long a call may take that evicts a pod or removes a gate.
+	Call time.Duration
 	EvictionLimits
 	// NominateAlone is how long a pod's nominatedNodeName waits for the condition that comes with
 	// it, so that both are one write.
@@ -49,10 +51,9 @@ type EvictionLimits struct {
 	EvictionTries int
 	PlanPause     time.Duration
 	// EvictionHang is how long an eviction that got no answer may still arrive. EvictWithin is how long
-	// an eviction may be begun after this binder has last asked the ledger for its claim, EvictCall how long
-	// the call may take. Both are part of EvictionHang, which another binder counts from when it has taken the
-	// claim over.
-	EvictionHang, EvictWithin, EvictCall time.Duration
+	// an eviction may be begun after this binder has last asked the ledger for its claim. That and Limits.Call are
+	// part of EvictionHang, which another binder counts from when it has taken the claim over.
+	EvictionHang, EvictWithin time.Duration
 }
 
 // RefusalLimits are about fences whose write the API server refuses.
@@ -85,11 +86,11 @@ const (
 	// evictionHang has room for ledger.EvictFor and for a request on its way: an API server answers within
 	// --request-timeout, 60 s unless set otherwise, and a request may have waited in a connection before.
 	evictionHang = 5 * time.Minute
-	// evictCall is as long as any change of Kubernetes may take.
-	evictCall = 10 * time.Second
-	// evictWithin leaves evictCall to the call. A claim whose eviction is refused for longer than this, as by a
+	// changeCall is as long as any change of Kubernetes may take.
+	changeCall = 10 * time.Second
+	// evictWithin leaves changeCall to the call. A claim whose eviction is refused for longer than this, as by a
 	// budget, is read from the ledger once in that time.
-	evictWithin = ledger.EvictFor - evictCall
+	evictWithin = ledger.EvictFor - changeCall
 )
 
 // DefaultKeepPlace and DefaultCollect are Leftovers.KeepPlace and Leftovers.Collect unless set otherwise.
@@ -162,6 +163,7 @@ func DefaultLimits() Limits {
 		Losses: 3,
 		Retry:  wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
 		Ungate: events.UngateFor,
+		Call:   changeCall,
 		// A decision gets here as fast as its transaction, in milliseconds.
 		NominateAlone: 500 * time.Millisecond,
 		EvictionLimits: EvictionLimits{
@@ -170,7 +172,6 @@ func DefaultLimits() Limits {
 			PlanPause:      30 * time.Second,
 			EvictionHang:   evictionHang,
 			EvictWithin:    evictWithin,
-			EvictCall:      evictCall,
 		},
 		Leftovers: Leftovers{
 			Overdue:      10 * time.Minute,

@@ -21,7 +21,8 @@ import (
 // bind that is on its way may carry a version from after the mark: the one that its binder's own write to the pod's
 // status returned (commit.tellOfClaim). And the pod's history, which the audit reads, would not show the fence.
 type refusal struct {
-	// times counts refusals in a row since the first, of which the log and the pod's owner learned last at told.
+	// times counts refusals and failures in a row since the first, of which the log and the pod's owner learned last at
+	// told. Pause paces the tries, but for failures that may pass: these are tried again as if there was no answer.
 	times       int
 	first, told time.Time
 	pause       wait.Backoff
@@ -34,11 +35,14 @@ func (r *reservation) changeRefused(c *Core, in Answered) {
 		f.first, f.pause = c.now, c.limits.Refusals.Pause
 	}
 	f.times++
+	if in.Failed && c.now.Sub(f.first) < c.limits.Refusals.Failing {
+		r.backOff(c)
+		return
+	}
 	var pause time.Duration
 	pause, f.pause = nextTry(f.pause)
 	r.due = c.now.Add(pause)
-	passes := in.Failed && c.now.Sub(f.first) < c.limits.Refusals.Failing
-	if passes || f.times < c.limits.Refusals.Tell ||
+	if f.times < c.limits.Refusals.Tell ||
 		!f.told.IsZero() && c.now.Sub(f.told) < c.limits.Refusals.Again {
 		return
 	}

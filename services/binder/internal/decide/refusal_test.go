@@ -100,6 +100,20 @@ func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
 	}
 }
 
+// Refusals with another answer between them are not in a row.
+func TestRefusalsAroundALostAnswerAreNotToldOf(t *testing.T) {
+	r := refusedFence(t)
+	for range 4 {
+		for _, result := range []Result{Refused, Refused, Unknown} {
+			answer(r, func(e FencePod) Input { return Answered{Op: e.Op, Result: result, Problem: denied} })
+			r.wait(refusedPause)
+		}
+	}
+	if told := r.toldOf("FailedRelease"); len(told) != 0 {
+		t.Errorf("events %+v, want none", told)
+	}
+}
+
 // What ends a refused fence without any write: the pod is deleted, or turns out to be bound.
 func TestRefusedFenceEndsWithThePod(t *testing.T) {
 	for name, end := range map[string]func(r *rig){

@@ -53,7 +53,7 @@ const (
 // claim that another has taken over and given back since. So an eviction is begun only within
 // Limits.EvictWithin of a request to the ledger whose answer showed the claim, and the document is read if that was
 // longer ago. What the watch shows does not count: after a break it may be of any time. The call ends
-// Limits.EvictCall after that at the latest, also where it has waited for a worker or the process stood still.
+// Limits.Call after that at the latest, also where it has waited for a worker or the process stood still.
 //
 // An order of the descheduler's ends at its NotAfter, which its claim carries for binders that have not heard it.
 // After that nothing is sent, and the claim goes back once nothing can be on its way any more.
@@ -299,7 +299,7 @@ func (r *removal) send(c *Core) {
 func (r *removal) evict(c *Core, s removalStep) {
 	out := Evict{Op: r.begin(c, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(c), Strategy: r.purpose(c)}
 	if s == sending {
-		out.NotAfter = c.docs[r.nodeUID].vouched.Add(c.limits.EvictWithin + c.limits.EvictCall)
+		out.NotAfter = c.docs[r.nodeUID].vouched.Add(c.limits.EvictWithin + c.limits.Call)
 	}
 	if p, _, ok := c.preemptor(r.plan); ok {
 		out.For = p.UID
@@ -336,8 +336,18 @@ func (r *removal) answered(c *Core, in Input) {
 	case DocRead:
 		r.confirmed(c, in)
 	case Untaken:
-		r.advance(c) // the eviction was not begun; that it counts as sent only makes for another look at the pod
+		r.untaken(c)
 	}
+}
+
+// untaken is for an eviction that was not begun; that it counts as sent only makes for another look at the pod. The
+// worker goes by the wall's clock as well, which may say that the claim was vouched for too long ago where c.now does
+// not: only another read of the claim gives the next eviction time by both.
+func (r *removal) untaken(c *Core) {
+	if d, ok := c.docs[r.nodeUID]; ok {
+		d.vouched = time.Time{}
+	}
+	c.pace(&r.pacing)
 }
 
 func (r *removal) called(c *Core, a Answered, s removalStep) {

@@ -71,14 +71,17 @@ func (r *rig) fail(within time.Duration) (tries int) {
 }
 
 // A fence whose write the API server fails to carry out, as for a webhook that it cannot reach, is told of like one
-// that is refused. What passes in seconds is not.
+// that is refused. What passes in seconds is not, and is tried again within seconds.
 func TestFailingFenceIsToldOf(t *testing.T) {
 	r := refusedFence(t)
-	r.fail(fenceFailing / 2)
+	if tries, most := r.fail(fenceFailing/2), DefaultLimits().Retry.Cap; tries < int(fenceFailing/2/most) {
+		t.Errorf("%d tries in %v, want one in %v at least", tries, fenceFailing/2, most)
+	}
 	if told := r.toldOf("FailedRelease"); len(told) != 0 {
 		t.Fatalf("events %+v after %v, want none yet", told, fenceFailing/2)
 	}
-	if tries := r.fail(time.Hour); tries > 70 {
+	r.fail(fenceFailing / 2)
+	if tries := r.fail(time.Hour - fenceFailing); tries > 70 {
 		t.Errorf("%d tries in an hour, want about one a minute", tries)
 	}
 	told := r.toldOf("FailedRelease")
