@@ -47,9 +47,9 @@ func (p *Pod) AnnotationsFull() bool { return p.Annotation(FullAnnotation) != ""
 // Attempt is the token of the attempt that has placed the pod where it is; empty if it is not bound, or not by
 // Berth.
 //
-// An annotation that is a token goes before the condition. The condition may be of an attempt before, whose fence was of
-// a version that did not know it. The annotation cannot: a bind writes it over, unless the annotations are full, and
-// beside one that is as long as a token they are not.
+// An annotation that is a token goes before the condition. The condition may be of an attempt before, whose fence was
+// of a version that did not know it. The annotation cannot: a bind writes it over, unless the annotations are full,
+// and with one that is as long as a token they are not.
 //
 // It is not to be trusted where the pod's owner may gain by another one: annotations are the owner's.
 func (p *Pod) Attempt() string {

@@ -17,9 +17,9 @@ import (
 // Order: decision in the log → patch. A crash before the patch, or after it, leaves the
 // decision to the other binders that remember it and, should all forget it, to the queue,
 // which asks again as long as the facts show the gate. Removing a gate that is not there
-// changes nothing. It is begun within Limits.Ungate only, and the call ends Limits.Call after that at the latest: should
-// the log lose the decision, the next leader of the queues does not know of it, and gives the room to another pod after
-// a while.
+// changes nothing. It is begun within Limits.Ungate only, and the call ends Limits.Call after that at the latest:
+// should the log lose the decision, the next leader of the queues does not know of it, and gives the room to another
+// pod after a while.
 type ungating struct {
 	asked events.Decision
 	op    OpID
