@@ -117,7 +117,8 @@ func (s *docSet) change(nodeUID, podUID string, f func(NodeDoc) (NodeDoc, error)
 	return nil
 }
 
-// claim makes claims on victims in their documents and in the budgets that cover them.
+// claim makes claims on victims in their documents and in the budgets that cover them. The documents that are
+// shared by the budgets of a namespace come behind those of the budgets.
 func (s *docSet) claim(victims []NodeEntry, plan string, rooms []BudgetRoom, facts ClaimFacts) ([]BudgetDoc, error) {
 	claims := map[string][]BudgetClaim{}
 	for _, v := range victims {
@@ -129,7 +130,7 @@ func (s *docSet) claim(victims []NodeEntry, plan string, rooms []BudgetRoom, fac
 			claims[uid] = append(claims[uid], BudgetClaim{PodUID: v.Entry.PodUID, PodRV: v.Entry.PodRV, Plan: plan})
 		}
 	}
-	var out []BudgetDoc
+	var out, shared []BudgetDoc
 	for _, r := range rooms {
 		if len(claims[r.Doc.UID]) == 0 {
 			continue
@@ -140,6 +141,10 @@ func (s *docSet) claim(victims []NodeEntry, plan string, rooms []BudgetRoom, fac
 		}
 		out = append(out, b)
 		delete(claims, r.Doc.UID)
+		s, is := r.share(facts)
+		if is && !slices.ContainsFunc(shared, func(b BudgetDoc) bool { return b.UID == s.UID }) {
+			shared = append(shared, s)
+		}
 	}
 	for _, v := range victims {
 		for _, uid := range v.Entry.Budgets {
@@ -149,5 +154,5 @@ func (s *docSet) claim(victims []NodeEntry, plan string, rooms []BudgetRoom, fac
 			}
 		}
 	}
-	return out, nil
+	return append(out, shared...), nil
 }

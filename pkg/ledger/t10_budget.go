@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // BudgetDoc is what has been claimed of one PodDisruptionBudget and does not show in its
@@ -36,6 +37,14 @@ type BudgetClaim struct {
 // KeyBudget is the key of a disruption budget's document.
 func KeyBudget(pdbUID string) string { return PrefixBudget + pdbUID }
 
+// sharedBy begins the UIDs under which documents stand that the budgets of a namespace share. No object has such.
+const sharedBy = "ns/"
+
+// ParseShared is the namespace of a key b/ns/<namespace>: see BudgetRoom.Shared.
+func ParseShared(key string) (namespace string, ok bool) {
+	return strings.CutPrefix(key, PrefixBudget+sharedBy)
+}
+
 func (b BudgetDoc) key() string { return KeyBudget(b.UID) }
 
 func (b BudgetDoc) revision() int64 { return b.Revision }
@@ -49,6 +58,13 @@ func (b BudgetDoc) blank() BudgetDoc {
 // BudgetRoom is a disruption budget as one decision sees it.
 type BudgetRoom struct {
 	Doc BudgetDoc
+	// Shared is a document without claims that every claim on a budget of the namespace compares and puts, whichever
+	// budget it is on: two members that know different budgets over the same pods would meet in no other key. Its
+	// HW[KindBudget] is how far the facts about budgets had come by which anything was claimed. Left out by its
+	// zero value.
+	Shared BudgetDoc
+	// Ahead: Shared is known of another member's claims that the watch has yet to show.
+	Ahead bool
 	// Allowed is status.disruptionsAllowed in the facts, 0 if the status is not up to date
 	// with the spec.
 	Allowed int32
@@ -104,7 +120,7 @@ func (b BudgetDoc) claim(podUID string) int {
 // it cannot show yet, and no more than the healthy pods that are not claimed and need not stay.
 // False when the facts are too old to tell.
 func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
-	if p := facts.BudgetProgress(); p == 0 || p < r.Doc.HW[KindBudget] {
+	if p := facts.BudgetProgress(); p == 0 || p < max(r.Doc.HW[KindBudget], r.Shared.HW[KindBudget]) || r.Ahead {
 		return 0, false
 	}
 	if r.Count != nil && facts.PodProgress() < r.Doc.HW[KindPod] {
@@ -155,9 +171,7 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetD
 	const step = "T10 budget claim"
 	free, known := r.Free(facts)
 	if !known {
-		return BudgetDoc{}, &RefusedError{Step: step, Reason: fmt.Sprintf(
-			"the facts about disruption budgets have reached %d and those about pods %d, budget %s needs %d and %d",
-			facts.BudgetProgress(), facts.PodProgress(), r.Doc.UID, max(r.Doc.HW[KindBudget], 1), r.Doc.HW[KindPod])}
+		return BudgetDoc{}, r.unknown(step, facts)
 	}
 	if free < len(claims) && !r.Exceed {
 		return BudgetDoc{}, &BudgetError{
@@ -180,6 +194,25 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetD
 		return BudgetDoc{}, err
 	}
 	return b, nil
+}
+
+// unknown refuses a claim because too little is known of the budget.
+func (r BudgetRoom) unknown(step string, facts ClaimFacts) *RefusedError {
+	if r.Ahead {
+		return &RefusedError{Step: step, Reason: fmt.Sprintf(
+			"the watch has yet to show what others have claimed in namespace %s", r.Doc.Namespace)}
+	}
+	return &RefusedError{Step: step, Reason: fmt.Sprintf(
+		"the facts about disruption budgets have reached %d and those about pods %d, budget %s needs %d and %d",
+		facts.BudgetProgress(), facts.PodProgress(), r.Doc.UID,
+		max(r.Doc.HW[KindBudget], r.Shared.HW[KindBudget], 1), r.Doc.HW[KindPod])}
+}
+
+// share is Shared after a claim by these facts; false if it is left out.
+func (r BudgetRoom) share(facts ClaimFacts) (BudgetDoc, bool) {
+	b := r.Shared.copy()
+	b.HW = raised(b.HW, KindBudget, facts.BudgetProgress())
+	return b, b.UID != ""
 }
 
 // SettleBudget is the second half of T10 (budget settle): it drops the claims that the

@@ -114,6 +114,7 @@ func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 	}
 	v.revision = max(v.revision, b.Revision)
 	v.names.reached(v.revision)
+	v.claims.reached(v.revision)
 	return set.changes(), nil
 }
 
@@ -152,6 +153,7 @@ func (v *View) learn(kvs []KV, foreign bool, not func(key string) bool) (ViewCha
 		}
 		if foreign {
 			v.names.note(kv, v.docs[strings.TrimPrefix(kv.Key, PrefixNode)].Revision)
+			v.claims.note(kv)
 		}
 		if err := v.put(kv, &set); err != nil {
 			return set.changes(), err

@@ -17,12 +17,15 @@ type claimView struct {
 	victims   map[string]string
 	victimsIn map[string]int
 	plans     map[string][]string
+	// ahead are the revisions of shared documents that are known from lost compares, by UID: see SharedBudgets.
+	ahead map[string]int64
 }
 
 func newClaimView() claimView {
 	return claimView{
 		budgets: map[string]BudgetDoc{}, exclusives: map[string]ExclusiveDoc{}, records: map[string]PlanRecord{},
 		victims: map[string]string{}, victimsIn: map[string]int{}, plans: map[string][]string{},
+		ahead: map[string]int64{},
 	}
 }
 
@@ -30,6 +33,7 @@ func (cv *claimView) clone() claimView {
 	return claimView{
 		budgets: maps.Clone(cv.budgets), exclusives: maps.Clone(cv.exclusives), records: maps.Clone(cv.records),
 		victims: maps.Clone(cv.victims), victimsIn: maps.Clone(cv.victimsIn), plans: maps.Clone(cv.plans),
+		ahead: maps.Clone(cv.ahead),
 	}
 }
 
@@ -45,6 +49,26 @@ func (v *View) Budget(pdbUID string) BudgetDoc {
 		return b
 	}
 	return BudgetDoc{UID: pdbUID, HW: v.names.floor.of(KindBudget, KindPod), Floor: v.names.floor.Revision}
+}
+
+// SharedBudgets is the document that the budgets of a namespace share (BudgetRoom.Shared), and whether a lost compare
+// has shown it ahead of the watch. It says that others have claimed, not what: that only the watch brings.
+func (v *View) SharedBudgets(namespace string) (doc BudgetDoc, ahead bool) {
+	doc = v.Budget(sharedBy + namespace)
+	doc.Namespace = namespace
+	return doc, v.claims.ahead[doc.UID] > v.revision
+}
+
+// note keeps that a shared document was learned of from a lost compare.
+func (cv *claimView) note(kv KV) {
+	if _, shared := ParseShared(kv.Key); shared {
+		cv.ahead[strings.TrimPrefix(kv.Key, PrefixBudget)] = kv.ModRevision
+	}
+}
+
+// reached forgets what was ahead of a revision of the watch and is not any more.
+func (cv *claimView) reached(revision int64) {
+	maps.DeleteFunc(cv.ahead, func(_ string, ahead int64) bool { return ahead <= revision })
 }
 
 // Budgets iterates over the documents of all disruption budgets, in no order.

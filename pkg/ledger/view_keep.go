@@ -16,6 +16,11 @@ func (v *View) keep(was *View) {
 			v.names.ahead[uid] = ahead
 		}
 	}
+	for uid, ahead := range was.claims.ahead {
+		if ahead > v.revision {
+			v.claims.ahead[uid] = ahead
+		}
+	}
 	for _, d := range was.docs {
 		if d.Revision > v.revision {
 			v.setDoc(d, &set)

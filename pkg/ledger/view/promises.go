@@ -4,9 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -256,58 +253,4 @@ func (v *View) BudgetProgress() uint64 {
 		return 0
 	}
 	return rv
-}
-
-// Room is a disruption budget as a decision on this View sees it: what the status allows, if
-// it is about the present spec, what has been claimed, and, if anything ever was, which pods are
-// healthy. It costs as much as the namespace has pods then.
-func (v *View) Room(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
-	return RoomIn(v.snapshot, v.ledger, pdb)
-}
-
-// RoomIn is Room for who has no View.
-func RoomIn(facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
-	doc := promises.Budget(string(pdb.UID))
-	doc.UID, doc.Namespace, doc.Name = string(pdb.UID), pdb.Namespace, pdb.Name
-	r := ledger.BudgetRoom{Doc: doc, Allowed: state.DisruptionsAllowed(pdb)}
-	// Claimed from, or perhaps before it was collected, or from another that covered the same pods.
-	if doc.Revision > 0 || len(doc.HW) > 0 || promises.HasVictimsIn(pdb.Namespace) {
-		countPods(&r, facts, promises, pdb)
-	}
-	return r
-}
-
-// Spare is how many of a budget's pods are healthy, not claimed, and need not stay, whether or not
-// anything was ever claimed from it: what Room goes by after the next claim. It costs as much as
-// the namespace has pods.
-func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
-	r := ledger.BudgetRoom{Doc: v.ledger.Budget(string(pdb.UID))}
-	countPods(&r, v.snapshot, v.ledger, pdb)
-	return r.Spare()
-}
-
-// countPods looks at the pods of a budget: those that the disruption controller would count as healthy, and those
-// that are claimed as victims, though not from this budget. A selector that cannot be read covers none, as in
-// placement.NewBudgets.
-func countPods(r *ledger.BudgetRoom, facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) {
-	r.Count = &ledger.BudgetCount{Desired: pdb.Status.DesiredHealthy}
-	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-	if err != nil {
-		return
-	}
-	claimed := promises.HasVictimsIn(pdb.Namespace)
-	for p := range facts.PodsIn(pdb.Namespace) {
-		if !p.Selectable() || p.Terminal || !state.MayMatch(selector, p.Template.Labels) {
-			continue
-		}
-		if claimed {
-			_, e, victim := promises.Victim(p.UID)
-			if victim && !slices.Contains(e.Budgets, r.Doc.UID) && !r.Doc.Claimed(p.UID) {
-				r.Others = append(r.Others, ledger.BudgetClaim{PodUID: p.UID, PodRV: e.PodRV, Plan: e.Plan})
-			}
-		}
-		if !p.Deleting && p.Ready() && state.MustMatch(selector, p.Template.Labels) {
-			r.Count.Healthy = append(r.Count.Healthy, p.UID)
-		}
-	}
 }

@@ -188,8 +188,10 @@ func TestRoom(t *testing.T) {
 	if got := w.view.BudgetProgress(); got != w.rv {
 		t.Errorf("progress of budgets %d, want %d", got, w.rv)
 	}
-	want := ledger.BudgetRoom{Doc: ledger.BudgetDoc{UID: "u", Namespace: "d", Name: "pdb"}}
-	if diff := cmp.Diff(want, w.view.Room(pdb)); diff != "" {
+	want := ledger.BudgetRoom{
+		Doc: ledger.BudgetDoc{UID: "u", Namespace: "d", Name: "pdb"}, Shared: ledger.BudgetDoc{UID: "ns/d", Namespace: "d"},
+	}
+	if diff := cmp.Diff(want, w.view.Estimate(pdb)); diff != "" {
 		t.Errorf("a status from before the spec (-want +got):\n%s", diff)
 	}
 	pdb.Status.ObservedGeneration = 2
@@ -198,7 +200,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Room counts the pods as soon as anything was claimed from the budget.
+// Room counts the pods, Estimate as soon as anything was claimed from the budget.
 func TestRoomCounts(t *testing.T) {
 	w := newWorld(t)
 	w.rv++
@@ -212,7 +214,7 @@ func TestRoomCounts(t *testing.T) {
 	w.readyPod("pod-c", "d", false, map[string]string{"a": "b"})
 	w.readyPod("pod-d", "d", true, nil)
 	w.readyPod("pod-e", "elsewhere", true, map[string]string{"a": "b"})
-	if r := w.view.Room(pdb); r.Count != nil {
+	if r := w.view.Estimate(pdb); r.Count != nil {
 		t.Errorf("a budget that nothing was claimed from is counted: %+v", r.Count)
 	}
 	raw, err := ledger.EncodeBudget(ledger.BudgetDoc{UID: "u"})
@@ -228,8 +230,10 @@ func TestRoomCounts(t *testing.T) {
 	}
 	w.view.ApplyLedger(changes)
 	want := &ledger.BudgetCount{Healthy: []string{uidOf("pod-a"), uidOf("pod-b")}, Desired: 2}
-	if diff := cmp.Diff(want, w.view.Room(pdb).Count); diff != "" {
-		t.Errorf("the count (-want +got):\n%s", diff)
+	for _, room := range []ledger.BudgetRoom{w.view.Room(pdb), w.view.Estimate(pdb)} {
+		if diff := cmp.Diff(want, room.Count); diff != "" {
+			t.Errorf("the count (-want +got):\n%s", diff)
+		}
 	}
 	if free, known := w.view.Room(pdb).Free(w.view); free != 0 && known {
 		t.Errorf("%d free by the status, with two pods that have to stay", free)

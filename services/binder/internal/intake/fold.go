@@ -97,6 +97,10 @@ func (e *existence) exists(key string) bool {
 		_, found := e.facts.ObjectByName(events.KindVolumeClaim, namespace, name)
 		return found
 	}
+	if namespace, ok := ledger.ParseShared(key); ok {
+		_, found := e.facts.ObjectByName(events.KindNamespace, "", namespace)
+		return found
+	}
 	kinds := map[string]events.Kind{
 		ledger.PrefixNode: events.KindNode, ledger.PrefixBudget: events.KindDisruptionBudget,
 		ledger.PrefixVolume: events.KindVolumeClaim,

@@ -21,6 +21,9 @@ type budgetBook struct {
 	claims bool
 	// unknown: what is left of one cannot be told until more facts have come.
 	unknown bool
+	// scarce are budgets from which a claim was refused, by UID, and their resourceVersions: their pods are counted
+	// until the object changes.
+	scarce map[string]uint64
 	// versions are the objects that budgets were made of, by UID.
 	versions map[string]uint64
 }
@@ -39,8 +42,8 @@ func (c *Core) budgetsNow() *placement.Budgets {
 			continue
 		}
 		versions[o.UID] = o.ResourceVersion
-		room := c.view.Room(pdb)
-		b.claims = b.claims || len(room.Doc.Claims)+len(room.Others) > 0
+		room, scarce := b.estimate(c, pdb, o.ResourceVersion)
+		b.claims = b.claims || scarce || len(room.Doc.Claims)+len(room.Others) > 0
 		free, known := room.Free(c.view)
 		switch {
 		case !known:
@@ -56,6 +59,24 @@ func (c *Core) budgetsNow() *placement.Budgets {
 		b.budgets = placement.NewBudgets(c.view.Snapshot(), func(uid string) int32 { return taken[uid] })
 	}
 	return b.budgets
+}
+
+// estimate is what is left of a budget, and whether a claim on it was refused as it stands. Pods are counted for
+// those and where something is claimed, and not for all: a search has as many budgets before it as there are.
+func (b *budgetBook) estimate(c *Core, pdb *policyv1.PodDisruptionBudget, rv uint64) (ledger.BudgetRoom, bool) {
+	if refused, scarce := b.scarce[string(pdb.UID)]; scarce && refused == rv {
+		return c.view.Room(pdb), true
+	}
+	delete(b.scarce, string(pdb.UID))
+	return c.view.Estimate(pdb), false
+}
+
+// refused keeps that a budget has less room than was thought.
+func (b *budgetBook) refused(uid string) {
+	if b.scarce == nil {
+		b.scarce = map[string]uint64{}
+	}
+	b.scarce[uid], b.stale = b.versions[uid], true
 }
 
 // rooms are the budgets that a plan takes from, as a transaction claims from them.

@@ -344,6 +344,9 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 	var claimed *ledger.ClaimedError
 	var refused *ledger.RefusedError
 	var budget *ledger.BudgetError
+	if errors.As(err, &budget) {
+		c.plans.budgets.refused(budget.UID)
+	}
 	a.losses++
 	if a.losses < MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
 		c.plans.budgets.stale = true

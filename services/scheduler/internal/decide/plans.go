@@ -98,7 +98,7 @@ func (c *Core) Holds() int { return len(c.plans.held) }
 // followPlans takes in what has changed in the ledger.
 func (c *Core) followPlans(changes ledger.ViewChanges) {
 	p := &c.plans
-	p.budgets.stale = p.budgets.stale || changes.Reset || len(changes.Budgets) > 0
+	p.budgets.stale = p.budgets.stale || p.budgets.unknown || changes.Reset || len(changes.Budgets) > 0
 	if changes.Reset {
 		p.promised, p.kept = map[string]int32{}, map[string]int32{}
 		for d := range c.ledger.Docs() {

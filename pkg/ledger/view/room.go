@@ -1,0 +1,78 @@
+package view
+
+import (
+	"slices"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Room is a disruption budget as a claim on this View rests on it: what the status allows, if it is about the
+// present spec, what has been claimed, and which pods are healthy. The pods are counted whether or not anything was
+// ever claimed: the status may be older than the end of some of them. It costs as much as the namespace has pods.
+func (v *View) Room(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+	return RoomIn(v.snapshot, v.ledger, pdb)
+}
+
+// RoomIn is Room for a reader that has no View.
+func RoomIn(facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+	r := roomByStatus(promises, pdb)
+	countPods(&r, facts, promises, pdb)
+	return r
+}
+
+// Estimate is Room for a search that looks at all budgets: pods are counted only where something is or was claimed.
+// It may find more room than a claim will.
+func (v *View) Estimate(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+	r := roomByStatus(v.ledger, pdb)
+	// Claimed from, or perhaps before it was collected, or from another that covered the same pods.
+	if r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || v.ledger.HasVictimsIn(pdb.Namespace) {
+		countPods(&r, v.snapshot, v.ledger, pdb)
+	}
+	return r
+}
+
+func roomByStatus(promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+	r := ledger.BudgetRoom{Doc: promises.Budget(string(pdb.UID)), Allowed: state.DisruptionsAllowed(pdb)}
+	r.Doc.UID, r.Doc.Namespace, r.Doc.Name = string(pdb.UID), pdb.Namespace, pdb.Name
+	r.Shared, r.Ahead = promises.SharedBudgets(pdb.Namespace)
+	return r
+}
+
+// Spare is how many of a budget's pods are healthy, not claimed, and need not stay, whether or not
+// anything was ever claimed from it: what Room goes by after the next claim. It costs as much as
+// the namespace has pods.
+func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
+	r := ledger.BudgetRoom{Doc: v.ledger.Budget(string(pdb.UID))}
+	countPods(&r, v.snapshot, v.ledger, pdb)
+	return r.Spare()
+}
+
+// countPods looks at the pods of a budget: those that the disruption controller would count as healthy, and those
+// that are claimed as victims, though not from this budget. A selector that cannot be read covers none, as in
+// placement.NewBudgets.
+func countPods(r *ledger.BudgetRoom, facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) {
+	r.Count = &ledger.BudgetCount{Desired: pdb.Status.DesiredHealthy}
+	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+	if err != nil {
+		return
+	}
+	claimed := promises.HasVictimsIn(pdb.Namespace)
+	for p := range facts.PodsIn(pdb.Namespace) {
+		if !p.Selectable() || p.Terminal || !state.MayMatch(selector, p.Template.Labels) {
+			continue
+		}
+		if claimed {
+			_, e, victim := promises.Victim(p.UID)
+			if victim && !slices.Contains(e.Budgets, r.Doc.UID) && !r.Doc.Claimed(p.UID) {
+				r.Others = append(r.Others, ledger.BudgetClaim{PodUID: p.UID, PodRV: e.PodRV, Plan: e.Plan})
+			}
+		}
+		if !p.Deleting && p.Ready() && state.MustMatch(selector, p.Template.Labels) {
+			r.Count.Healthy = append(r.Count.Healthy, p.UID)
+		}
+	}
+}
