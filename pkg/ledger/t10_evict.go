@@ -28,7 +28,7 @@ type SoleEviction struct {
 // ClaimEviction claims a pod from its budgets and marks it at once (T10): nobody has a place
 // that could be lost between the two. From then on everything is as after MarkEvicting.
 //
-// Compares and puts: n/<uid> of the pod's node, b/<uid> of the budgets. A crash before it leaves
+// Compares and puts: n/<uid> of the pod's node, b/<uid> of the budgets and b/ns/<namespace>. A crash before it leaves
 // nothing; after it a claim like any that is Evicting. Errors are those of Nominate.
 func ClaimEviction(x SoleEviction) (Change, error) {
 	const step = "T10 evict"

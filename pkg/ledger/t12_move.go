@@ -29,7 +29,7 @@ const stepMove = "T12 move"
 // the victim's claim and what it takes of budgets are as in T2, and so is MarkEvicting before
 // the eviction.
 //
-// Compares and puts: n/<uid> of the place and of the victim's node, b/<uid> of the budgets. A
+// Compares and puts: n/<uid> of the place and of the victim's node, b/<uid> of the budgets and b/ns/<namespace>. A
 // crash before it leaves nothing; after it a placeholder and a claim, which anybody may drop
 // when they have not changed for long (AbortPlan). Errors are those of Nominate.
 func Relocate(m Relocation) (Change, error) {

@@ -36,7 +36,7 @@ const stepNominate = "T2 nominate"
 // nothing may be evicted before MarkEvicting has committed on top.
 //
 // Compares: own/<p>.CreateRevision; t/reg.ModRevision; n/<uid>.ModRevision of the place, the
-// victims and the keepers; b/<uid>.ModRevision of the budgets; x/; the guards. Puts: all of
+// victims and the keepers; b/<uid>.ModRevision of the budgets and b/ns/<namespace>; x/; the guards. Puts: all of
 // these but own and t/reg. A crash before it leaves nothing. After it the hold counts against
 // everybody and the victims are nobody else's; the owner of the pod's partition, whoever it
 // is by then, goes on with it or drops it (AbortPlan).

@@ -59,8 +59,8 @@ type Extension struct {
 // documents: with Claim's marks of this plan in them it has been applied, and building it
 // again gives a *ClaimedError.
 //
-// Compares: own/<p>.CreateRevision; t/reg; plan/<id>.ModRevision; n/<uid> and b/<uid>
-// .ModRevision. Puts: n/<uid>, b/<uid>.
+// Compares: own/<p>.CreateRevision; t/reg; plan/<id>.ModRevision; n/<uid>, b/<uid> and b/ns/<namespace>
+// .ModRevision. Puts: n/<uid>, b/<uid>, b/ns/<namespace>.
 func ExtendPlan(x Extension) (Change, error) {
 	if x.Record.State != PlanForming || len(x.Victims) == 0 {
 		return Change{}, &RefusedError{Step: stepExtend,
