@@ -31,9 +31,9 @@ const (
 	// churnRounds are enough to tell a ledger that grows by the round from one that has grown once.
 	churnRounds = 3
 	// mostPerRound bounds the keys of a round: for each node its document and its name's incarnation, a
-	// document for each budget and claim, a plan for each pod that is given a place; the documents of the
-	// node that has followed another one under its name; and the floor.
-	mostPerRound = spots*(2+1+1+1) + 1 + 1
+	// document for each budget, two for each claim (by name and by UID), a plan for each pod that is given a place; the
+	// documents of the node that has followed another one under its name; and the floor.
+	mostPerRound = spots*(2+1+2+1) + 1 + 1
 )
 
 // churn is a cluster whose nodes, disruption budgets and claims come and go.
@@ -91,6 +91,8 @@ func newChurn(t *testing.T) *churn {
 		selecting(lab, "replaced")))
 	s.bound(c.ns, 2, placedWithin)
 	c.lasting = f.handedOver().Under
+	// The document that a namespace's budgets share comes with the first claim, and stays as long as the namespace.
+	c.lasting.Add(ledger.PrefixBudget, 1)
 	t.Logf("what stays: %v", c.lasting)
 	return c
 }
