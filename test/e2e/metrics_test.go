@@ -161,7 +161,11 @@ func (s *stack) liveThrough(get func(path string) (string, error)) (pages [2]str
 		if pages[0], err = get("/metrics"); err != nil {
 			return err.Error(), nil
 		}
-		late := []string{"scheduler_unschedulable_pods{", "scheduler_preemption_victims_count 1"}
+		// kube-scheduler may preempt a second time before its victim has gone.
+		if strings.Contains(pages[0], "scheduler_preemption_victims_count 0") {
+			return "no preemption", nil
+		}
+		late := []string{"scheduler_unschedulable_pods{", "scheduler_preemption_victims_count "}
 		for _, name := range append(late, alerted...) {
 			if !strings.Contains(pages[0], name) {
 				return "no " + name, nil
