@@ -70,7 +70,7 @@ type group struct {
 	pods []*Pod
 }
 
-// freeCost is what it costs to remember that a term speaks of nobody in a domain, in looks.
+// freeCost is what it costs to remember that a term matches no pod in a domain, in looks.
 const freeCost = 16
 
 func newCrowd(v *View, upstream bool) *crowd {

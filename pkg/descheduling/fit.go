@@ -27,8 +27,9 @@ type demand struct {
 // demandOf returns the demand of a pod, shared by pods of its template.
 func (v *View) demandOf(p *Pod) *demand { return v.sortOf(p).demand }
 
-// takenBy is what a pod takes from its node: what the scheduler counts while it is resized in place, or cannot be, of
-// the resources that can be resized. What replaces the pod asks for its demand. To upstream that is what the pod takes.
+// takenBy returns the resources that a pod takes from its node. Of those that can be resized in place it is the amount
+// that the scheduler counts, also while a resize is pending or infeasible. The pod's replacement asks for its demand,
+// which is the amount that upstream counts.
 func (v *View) takenBy(p *Pod) map[corev1.ResourceName]int64 {
 	asked := v.demandOf(p).amounts
 	taken := p.Requests

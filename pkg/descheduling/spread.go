@@ -27,7 +27,7 @@ type spreadRule struct {
 	sizes *sizes
 }
 
-// heeded is what of its pods a rule heeds.
+// heeded says which properties of its pods a rule reads.
 type heeded struct {
 	// required and tolerations are nil when the rule ignores them.
 	required    *nodeaffinity.RequiredNodeAffinity
@@ -157,9 +157,9 @@ func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableCo
 }
 
 const (
-	// newRuleCost is what reading a constraint costs, in looks.
+	// newRuleCost is the cost of reading a constraint, in looks.
 	newRuleCost = 64
-	// movedCost is what it costs to sort a pod of a domain that is too large, or to pick it.
+	// movedCost is the cost of sorting a pod of a domain that is too large, or picking it.
 	movedCost = 16
 )
 

@@ -22,7 +22,7 @@ const (
 	maxRequirements = 1 << 10
 )
 
-// work is what rules have cost, and an index that makes them cheaper.
+// work holds the cost of rules so far, and an index that makes them cheaper.
 type work struct {
 	// accounts of namespaces, and what each begins with; made when first needed.
 	accounts map[string]*account
@@ -31,7 +31,7 @@ type work struct {
 	keys map[string]*keyed
 }
 
-// account is what is left of the share of a namespace. Any user can write rules that take hours: thousands of terms,
+// account holds the rest of a namespace's share. Any user can write rules that take hours: thousands of terms,
 // each to be compared with every pod. So the rules of the pods of a namespace have a share of the work of a run, and
 // what goes beyond is not looked at.
 type account struct{ left int }

@@ -51,10 +51,10 @@ func (h *Header) Set(key, value string) {
 }
 
 // Equal says whether both have the same keys with the same values.
-func (h Header) Equal(other Header) bool { return len(h) == len(other) && h.In(other) }
+func (h Header) Equal(other Header) bool { return len(h) == len(other) && h.SubsetOf(other) }
 
-// In says whether other has every key of h with the same value.
-func (h Header) In(other Header) bool {
+// SubsetOf reports whether other has every key of h with the same value.
+func (h Header) SubsetOf(other Header) bool {
 	return !slices.ContainsFunc(h, func(f HeaderField) bool {
 		value, ok := other.Lookup(f.Key)
 		return !ok || value != f.Value

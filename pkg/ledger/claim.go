@@ -141,9 +141,9 @@ func (s *docSet) claim(victims []NodeEntry, plan string, rooms []BudgetRoom, fac
 		}
 		out = append(out, b)
 		delete(claims, r.Doc.UID)
-		s, is := r.share(facts)
-		if is && !slices.ContainsFunc(shared, func(b BudgetDoc) bool { return b.UID == s.UID }) {
-			shared = append(shared, s)
+		all, is := r.share(facts)
+		if is && !slices.ContainsFunc(shared, func(b BudgetDoc) bool { return b.UID == all.UID }) {
+			shared = append(shared, all)
 		}
 	}
 	for _, v := range victims {

@@ -170,7 +170,8 @@ func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 }
 
 // A reservation proves that Kubernetes had reached what it was decided on, also when no fact and no high-water is left
-// that says so. That is no high-water: whoever uses the document need not have read of it. It goes with its generation.
+// that says so. That is no high-water: a member that uses the document need not have applied it. It goes with its
+// generation.
 func TestReservationsProveHowFarKubernetesWas(t *testing.T) {
 	store, _ := anew(t)
 	doc, err := ledger.Place(ledger.NodeDoc{NodeUID: "v", NodeName: "m"}, ledger.Entry{

@@ -67,7 +67,7 @@ func (f *spreadFilter) countUnsure(n *state.NodeInfo) {
 	}
 }
 
-// leastOf is what a domain has at least that is known to have so many, if some of them count only perhaps.
+// leastOf returns the fewest pods that a domain has for certain, if so many pods count only perhaps.
 func leastOf(fewest, unsure int64) int64 { return max(0, fewest-unsure) }
 
 // over is by how many pods a domain would be over what skew allows if the pod came.

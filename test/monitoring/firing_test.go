@@ -106,7 +106,7 @@ const (
 	queueGone = `berth_leads{job="berth-queue",service="queue",pod="q-0"} 1x200 _x40`
 )
 
-// reaches is what a pod says of NATS: that it answered, and then what the last scrapes say.
+// reaches holds the samples of a pod about NATS: first that it answered, then those of the last scrapes.
 func reaches(pod, lately string) string {
 	return "\n" + `berth_dependency_up{job="berth-queue",namespace="a",pod="` + pod + `",dependency="nats"} 1x200 ` +
 		lately + "\n" +

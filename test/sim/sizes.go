@@ -170,7 +170,7 @@ func (c *cluster) shrink(w *world) {
 	}
 }
 
-// checkTold is S20: nothing is told of as gone that is there, however large it is.
+// checkTold is S20: nothing is published as gone that is there, however large it is.
 func (w *world) checkTold(msgs []events.Message) {
 	if w.cluster.family != sized {
 		return

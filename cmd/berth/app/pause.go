@@ -87,7 +87,7 @@ func (o *options) onSwitch(ctx context.Context, do func(context.Context, *etcd.S
 	return do(ctx, store)
 }
 
-// switchLine is what `berth status` says of the switch.
+// switchLine reports, for `berth status`, whether descheduling is paused.
 func switchLine(ctx context.Context, store ledger.Store) (string, error) {
 	p, _, err := ledger.DeschedulingPause(ctx, store)
 	if err != nil {

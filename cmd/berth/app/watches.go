@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// watches are what a process looks at beside its services.
+// watches are the checks that a process runs beside its services.
 type watches struct {
 	dependencies []*depend.Watch
 	// authentication is nil where etcd is not shown a certificate: an embedded etcd, or one without TLS.

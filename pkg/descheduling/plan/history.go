@@ -61,7 +61,7 @@ type ask struct {
 	from, to string
 	// youngest is when the youngest pod of the owner was made that the ask knew of; zero: not told.
 	youngest time.Time
-	// since is when this process first saw the stage, by its own clock; at is when it came about, as far as can be told
+	// since is when this process first saw the stage, by its own clock; at is when it came about, as far as the log shows
 	// (see Recall).
 	since, at time.Time
 	// refusals is how often in a row evictions of the pod were refused.

@@ -166,7 +166,7 @@ func (p *planner) take(pod *state.Pod) {
 
 // kept is how much of a cycle's limit is kept for the strategies that run after this one, so that
 // one which always finds work leaves some to them: a twentieth for each, half of it at most. What
-// they do not use is nobody's until the next cycle.
+// they do not use stays unused until the next cycle.
 func (p *planner) kept(profile, strategy string) int {
 	const share, half = 20, 2
 	if p.turns == nil {

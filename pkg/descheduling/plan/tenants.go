@@ -8,7 +8,7 @@ import (
 )
 
 // tenants share what a cycle may evict: a namespace whose pods always are to move leaves some of each limit to the
-// others that have pods. What they do not use is nobody's until the next cycle.
+// others that have pods. What they do not use stays unused until the next cycle.
 type tenants struct {
 	*Input
 	// others is how many namespaces have pods that may go, beside one, in the cluster and on each node.

@@ -16,7 +16,7 @@ type Authentication struct {
 	ask    func(ctx context.Context) (on bool, err error)
 	report func(off bool)
 	logger *slog.Logger
-	// off is what the last answer said.
+	// off: by the last answer, etcd does not authenticate its clients.
 	off bool
 }
 

@@ -21,7 +21,7 @@ const (
 // Probe asks a dependency for something; nil means that it answered.
 type Probe func(ctx context.Context) error
 
-// Dependency is what a process cannot work without.
+// Dependency is a store or an API that a process needs to work.
 type Dependency struct {
 	// Name is for people, such as "ledger (etcd)".
 	Name string

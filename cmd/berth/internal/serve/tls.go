@@ -97,7 +97,7 @@ func (id *identity) run(ctx context.Context) error {
 // healthPaths are answered without a certificate.
 var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
-// metricsPaths are what a reader of metrics may get.
+// metricsPaths are the paths that a reader of metrics may get.
 var metricsPaths = []string{"/metrics", "/metrics/resources"}
 
 // may reports whether the holder of a certificate with this common name may do that. A reader of metrics changes

@@ -28,7 +28,7 @@ type refusal struct {
 	pause       wait.Backoff
 }
 
-// changeRefused digests a refusal, or a failure of the API server, and tells of it after some, and now and then.
+// changeRefused digests a refusal, or a failure of the API server, and reports it after some, and now and then.
 func (r *reservation) changeRefused(c *Core, in Answered) {
 	f := &r.fence.refusal
 	if f.times == 0 {

@@ -146,7 +146,7 @@ func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
 func (c *Core) ended(notAfter time.Time) bool { return !notAfter.IsZero() && !c.now.Before(notAfter) }
 
 // needed reports whether the pod that the victim goes for still waits for its place, as far as the facts show. Its
-// shard gives the plan up if it does not; nobody goes for it meanwhile.
+// shard gives the plan up if it does not; no pod is evicted for it meanwhile.
 func (r *removal) needed(c *Core) bool {
 	_, owner, ok := c.planOwner(r.plan)
 	return !ok || owner.Role == ledger.RoleMove || c.mayStillPlace(owner)

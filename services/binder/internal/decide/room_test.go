@@ -70,7 +70,7 @@ func (r *rig) fail(within time.Duration) (tries int) {
 	return tries
 }
 
-// A fence whose write the API server fails to carry out, as for a webhook that it cannot reach, is told of like one
+// A fence whose write the API server fails to carry out, as for a webhook that it cannot reach, is reported like one
 // that is refused. What passes in seconds is not, and is tried again within seconds.
 func TestFailingFenceIsToldOf(t *testing.T) {
 	r := refusedFence(t)

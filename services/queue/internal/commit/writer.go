@@ -305,7 +305,7 @@ func equal(stored, sent events.Message) bool {
 	if stored.Subject != sent.Subject || !bytes.Equal(stored.Data, sent.Data) {
 		return false
 	}
-	return sent.Header.In(stored.Header)
+	return sent.Header.SubsetOf(stored.Header)
 }
 
 func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {

@@ -42,7 +42,7 @@ const (
 	quotaAtOnce = 256
 	// quotaPatience is how long the binders have.
 	quotaPatience = events.UngateFor
-	// quotaSettle is how long a new leader lets nobody go where there is a budget: longer than a removal may take
+	// quotaSettle is how long a new leader lets no pod go where there is a budget: longer than a removal may take
 	// that the leader before asked for.
 	quotaSettle = quotaPatience + 15*time.Second
 )

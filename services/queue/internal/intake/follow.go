@@ -52,7 +52,7 @@ type Begin struct {
 // the oldest that is, but at most decisionsBack before the end, until ctx ends; then it
 // returns nil. If retention takes what was to be read, it goes on at the end: a lost verdict costs the rest of an
 // offer's lease, and so does a record that cannot be read, which is left out. If the log has lost what was read, it
-// says so and begins anew, because nobody knows where the records begin that stand in the place of those.
+// says so and begins anew, because it does not show where the records begin that stand in the place of those.
 func Decisions(
 	ctx context.Context, log events.Log, begin Begin, logger *slog.Logger, out chan<- DecisionBatch,
 ) error {

@@ -14,7 +14,7 @@ type known struct {
 }
 
 // knownOf reads the objects of one kind out of a snapshot, by UID. Of those that are reduced (see state.Reduce) no
-// version is known: each round tells of them again, as the queue before it may have reduced them otherwise.
+// version is known: each round publishes them again, as the queue before it may have reduced them otherwise.
 func knownOf(s *state.Snapshot, kind events.Kind) map[string]known {
 	out := map[string]known{}
 	switch kind {

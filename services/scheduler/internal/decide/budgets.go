@@ -61,7 +61,7 @@ func (c *Core) budgetsNow() *placement.Budgets {
 	return b.budgets
 }
 
-// estimate is what is left of a budget, and whether a claim on it was refused as it stands. Pods are counted for
+// estimate is the room left in a budget, and whether a claim on it was refused as it stands. Pods are counted for
 // those and where something is claimed, and not for all: a search has as many budgets before it as there are.
 func (b *budgetBook) estimate(c *Core, pdb *policyv1.PodDisruptionBudget, rv uint64) (ledger.BudgetRoom, bool) {
 	if refused, scarce := b.scarce[string(pdb.UID)]; scarce && refused == rv {
