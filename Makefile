@@ -380,7 +380,7 @@ endif
 
 # How many new random histories of shards there are of each kind.
 HISTORIES ?= $(if $(LONG),2000,200)
-HISTORY_KINDS := cross kept preempt replica overcommit takeover incarnation
+HISTORY_KINDS := cross kept preempt remade replica overcommit takeover incarnation
 
 .PHONY: histories
 histories: ## New random histories of shards: rules, places, preemption, take-overs, nodes (HISTORIES=n, FIRST=s plays the same again)

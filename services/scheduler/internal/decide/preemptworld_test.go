@@ -39,6 +39,13 @@ type arena struct {
 	docsBefore         map[string]ledger.NodeDoc
 	seenHistory        int
 	displaced          int
+	// remakes: budgets are deleted and made again, remade of them so far.
+	remakes bool
+	remade  int
+	// quiet is for how many turns none is.
+	quiet int
+	// refused are the evictions that a remade budget has refused.
+	refused int
 }
 
 func newArena(t *testing.T, seed uint64, shards int) *arena {
@@ -137,6 +144,10 @@ func (a *arena) evict() {
 		}
 		if b, covered := a.budgets[p.Labels["app"]]; covered {
 			healthy := a.healthy(b.Name)
+			if a.remakes && healthy-1 < b.Status.DesiredHealthy && !slices.Contains(claims[uid].Budgets, string(b.UID)) {
+				a.refuse(uid, claims[uid])
+				return
+			}
 			if healthy-1 < b.Status.DesiredHealthy {
 				a.breaks("the eviction of %s exceeds budget %s: %d healthy, want %d", uid, b.Name, healthy, b.Status.DesiredHealthy)
 			}
@@ -152,6 +163,35 @@ func (a *arena) evict() {
 		a.publish(p)
 		return
 	}
+}
+
+// refuse is an eviction that the API server refuses on account of a budget that was made after the claim. Its plan
+// is given up.
+func (a *arena) refuse(uid string, claim ledger.Entry) {
+	d, _, _ := a.picture().Victim(uid)
+	failed, err := ledger.FailEviction(d, uid, claim.Plan)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.change(ledger.Change{Docs: []ledger.NodeDoc{failed}})
+	now := a.picture()
+	abort := ledger.Abort{Plan: claim.Plan, Docs: now.PlanDocs(claim.Plan)}
+	for _, d := range abort.Docs {
+		for _, e := range d.Entries {
+			for _, budget := range e.Budgets {
+				if e.Plan == claim.Plan {
+					abort.Budgets = append(abort.Budgets, now.Budget(budget))
+				}
+			}
+		}
+	}
+	change, err := ledger.AbortPlan(abort)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.change(change)
+	a.spoiled[claim.Plan] = true
+	a.refused++
 }
 
 // stop ends one pod that is stopping.
@@ -238,6 +278,11 @@ func (a *arena) watchDoc(kv ledger.KV) {
 // run plays a number of turns.
 func (a *arena) run(turns int) {
 	for range turns {
+		a.quiet--
+		if a.remakes && a.quiet < 0 && a.rng.IntN(4) == 0 && slices.ContainsFunc(a.shards, func(s *shard) bool { return s.commit != nil }) {
+			a.remake()
+			a.quiet = 100
+		}
 		switch n := a.rng.IntN(40); {
 		case n == 0:
 			a.offer()
@@ -286,11 +331,18 @@ func (a *arena) play() {
 		a.addNode(fmt.Sprintf("n%d", n), int64(room))
 		for i := range room {
 			priority, app := int32(a.rng.IntN(3)), fmt.Sprintf("app%d", a.rng.IntN(3))
+			if a.remakes {
+				app = "app0"
+			}
 			a.running(fmt.Sprintf("low-%d-%d", n, i), fmt.Sprintf("n%d", n), important(priority), ofApp(app), ready)
 		}
 	}
-	a.addBudget("app0", a.rng.IntN(3))
-	a.addBudget("app1", a.rng.IntN(2))
+	if a.remakes {
+		a.addBudget("app0", nodes*room-1-a.rng.IntN(2))
+	} else {
+		a.addBudget("app0", a.rng.IntN(3))
+		a.addBudget("app1", a.rng.IntN(2))
+	}
 	pods := 2 + a.rng.IntN(nodes*room+1)
 	for i := range pods {
 		a.addPod(fmt.Sprintf("p%d", i), important(int32(10*a.rng.IntN(5))), ofApp("app2"))
@@ -358,10 +410,13 @@ func (a *arena) finish() {
 
 // What a T2 compares is what keeps the promises: without a part of it, some history breaks one.
 func TestPreemptionNeedsItsCompares(t *testing.T) {
-	for name, prefix := range map[string]string{"budgets": ledger.PrefixBudget, "nodes": ledger.PrefixNode} {
+	for name, prefix := range map[string]string{
+		"budgets": ledger.PrefixBudget, "nodes": ledger.PrefixNode, "budgets made again": ledger.PrefixBudget + "ns/",
+	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range ablationSeeds {
 				a := newArena(t, seed, 2+int(seed%2))
+				a.remakes = name == "budgets made again"
 				a.ablate = func(txn ledger.Txn) ledger.Txn { return claimsWithout(t, txn, prefix) }
 				a.play()
 				if len(a.broken) > 0 {
@@ -395,4 +450,44 @@ func claimsWithout(t *testing.T, txn ledger.Txn, prefix string) ledger.Txn {
 		})
 	}
 	return txn
+}
+
+// remadeSeeds is how many histories TestShardsPreemptAsBudgetsAreMadeAgain tries.
+var (
+	remadeSeeds = flag.Uint64("remade-seeds", 20, "histories of budgets that are deleted and made again")
+	remadeFirst = flag.Uint64("remade-first", 0, "seed of the first of them")
+)
+
+// remake deletes a budget and makes it again under its name.
+func (a *arena) remake() {
+	apps := slices.Sorted(maps.Keys(a.budgets))
+	app := apps[a.rng.IntN(len(apps))]
+	old := a.budgets[app]
+	a.rv++
+	a.fact(events.Fact{
+		Kind: events.KindDisruptionBudget, Op: events.OpDelete, UID: string(old.UID), Namespace: "d", Name: app,
+	})
+	a.remade++
+	b := old.DeepCopy()
+	b.UID = types.UID(fmt.Sprintf("pdb-%s-%d", app, a.remade))
+	a.budgets[app] = b
+	a.count(b)
+}
+
+// Budgets that are deleted and made again while their pods are claimed and leave: none is exceeded.
+func TestShardsPreemptAsBudgetsAreMadeAgain(t *testing.T) {
+	evicted, refused := 0, 0
+	for seed := *remadeFirst; seed < *remadeFirst+*remadeSeeds && !t.Failed(); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			a := newArena(t, seed, 2+int(seed%2))
+			a.remakes = true
+			a.play()
+			for _, broken := range a.broken {
+				t.Error(broken)
+			}
+			evicted += len(a.evicted)
+			refused += a.refused
+		})
+	}
+	t.Logf("%d histories: %d evicted, %d refused", *remadeSeeds, evicted, refused)
 }
