@@ -223,13 +223,15 @@ func (v *View) setDoc(d NodeDoc, set *changeSet) {
 // raise keeps the highest high-waters.
 func (v *View) raise(hw map[string]uint64) {
 	for kind, rv := range hw {
-		v.highest[kind] = max(v.highest[kind], rv)
+		if rv > v.highest[kind] {
+			v.highest[kind] = rv
+		}
 	}
 }
 
 // reach notes the resourceVersions that a document's entries were decided on.
 func (v *View) reach(d NodeDoc) {
-	pods, claims := v.reached[KindPod], v.reached[KindClaim]
+	var pods, claims uint64
 	for i := range d.Entries {
 		e := &d.Entries[i]
 		pods = max(pods, e.PodRV)
@@ -240,7 +242,10 @@ func (v *View) reach(d NodeDoc) {
 			claims = max(claims, e.Devices[j].ClaimRV)
 		}
 	}
-	v.reached[KindPod], v.reached[KindClaim] = pods, claims
+	v.reached[KindPod] = max(v.reached[KindPod], pods)
+	if claims > 0 {
+		v.reached[KindClaim] = max(v.reached[KindClaim], claims)
+	}
 }
 
 // index moves the reservations of one document from old to now.

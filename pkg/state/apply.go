@@ -21,7 +21,7 @@ type application struct {
 	changes Changes
 	reader  podReader
 	// byUID and byName are the tables of pods.
-	byUID, byName podLookup
+	byUID, byName *podLookup
 	// partial: facts of kinds of a later version were left out.
 	partial bool
 	// unreadable says why the first fact that cannot be read cannot.
@@ -111,9 +111,11 @@ func (a *application) upsertPod(f events.Fact) error {
 	if err := checkIdentity(f, after.UID, after.Namespace, after.Name); err != nil {
 		return err
 	}
-	other, err := a.pods.namesake(after)
-	if err != nil {
-		return err
+	var other *Pod
+	if before == nil || podsByName.key(before) != podsByName.key(after) { // else it has its name to itself
+		if other, err = a.pods.namesake(after); err != nil {
+			return err
+		}
 	}
 	if other != nil {
 		if err := a.replacePod(PodChange{Before: other, DeletedRV: f.ResourceVersion}); err != nil {

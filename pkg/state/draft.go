@@ -88,7 +88,7 @@ func newDraft[T any](base *memdb.Txn, table string, keys func(*T) (id, name stri
 }
 
 // newPodDraft is a draft of the tables of pods.
-func newPodDraft(byUID, byName podLookup) draft[Pod] {
+func newPodDraft(byUID, byName *podLookup) draft[Pod] {
 	return draft[Pod]{
 		keys: func(p *Pod) (string, string) { return p.UID, podsByName.key(p).String() },
 		find: func(index, key string) (*Pod, error) {

@@ -87,24 +87,34 @@ type podLookup struct {
 	podIndex
 	base  *memdb.Txn
 	pages map[podKey]*page
+	// last is the page found last. Pods of one owner have names beside each other, and so often the same page.
+	last *page
 }
 
-func newPodLookup(x podIndex, base *memdb.Txn) podLookup {
-	return podLookup{x, base, map[podKey]*page{}}
+func newPodLookup(x podIndex, base *memdb.Txn) *podLookup {
+	return &podLookup{podIndex: x, base: base, pages: map[podKey]*page{}}
 }
 
-func (l podLookup) pageOf(k podKey) (*page, error) {
+func (l *podLookup) pageOf(k podKey) (*page, error) {
+	if l.last != nil && l.covers(l.last, k) {
+		return l.last, nil
+	}
 	if p, ok := l.pages[k]; ok {
 		return p, nil
 	}
 	p, err := l.podIndex.pageOf(l.base, k)
 	if err == nil {
-		l.pages[k] = p
+		l.pages[k], l.last = p, p
 	}
 	return p, err
 }
 
-func (l podLookup) find(k podKey) (*Pod, error) {
+// covers reports whether a page is the one of a key, as far as its pods show.
+func (x podIndex) covers(p *page, k podKey) bool {
+	return x.key(p.pods[0]).compare(k) <= 0 && k.compare(p.to) <= 0
+}
+
+func (l *podLookup) find(k podKey) (*Pod, error) {
 	p, err := l.pageOf(k)
 	return l.on(p, k), err
 }
@@ -125,7 +135,7 @@ func (x podIndex) all(s *Snapshot) iter.Seq[*Pod] {
 // from yields the pods from a key on, in the order of their keys, as long as they are wanted.
 func (x podIndex) from(s *Snapshot, k podKey, wanted func(*Pod) bool) iter.Seq[*Pod] {
 	return func(yield func(*Pod) bool) {
-		rows, err := s.db.Txn(false).LowerBound(x.table, indexID, k.String())
+		rows, err := s.read.LowerBound(x.table, indexID, k.String())
 		if err != nil {
 			impossible("scan "+x.table, err)
 		}
@@ -166,7 +176,7 @@ func (x podIndex) edits(rows []*row[Pod]) []podEdit {
 }
 
 // write brings rows into the table.
-func (l podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
+func (l *podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
 	edits := l.edits(rows)
 	for len(edits) > 0 {
 		p, err := l.pageOf(edits[0].key)

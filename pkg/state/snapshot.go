@@ -14,7 +14,7 @@ import (
 // may be read by any number of goroutines. It serves objects and operators' questions; a
 // scheduling cycle keeps its own NodeInfos and does not scan it.
 type Snapshot struct {
-	db       *memdb.MemDB
+	read     *memdb.Txn
 	position Position
 	partial  bool
 	// unreadable says why the fact at the position's hole cannot be read.
@@ -40,7 +40,7 @@ func (s *Snapshot) PodByName(namespace, name string) (*Pod, bool) {
 }
 
 func (s *Snapshot) pod(x podIndex, k podKey) (*Pod, bool) {
-	pod, err := x.find(s.db.Txn(false), k)
+	pod, err := x.find(s.read, k)
 	if err != nil {
 		impossible("lookup "+x.table, err)
 	}
@@ -107,7 +107,7 @@ func (s *Snapshot) ObjectsOf(k events.Kind, key string) iter.Seq[*Object] {
 
 // one looks a key up.
 func one[T any](s *Snapshot, table, index, key string) (*T, bool) {
-	raw, err := s.db.Txn(false).First(table, index, key)
+	raw, err := s.read.First(table, index, key)
 	if err != nil {
 		impossible("lookup "+table+"."+index, err)
 	}
@@ -117,7 +117,7 @@ func one[T any](s *Snapshot, table, index, key string) (*T, bool) {
 
 func all[T any](s *Snapshot, table, index, prefix string) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		rows, err := s.db.Txn(false).Get(table, index, prefix)
+		rows, err := s.read.Get(table, index, prefix)
 		if err != nil {
 			impossible("scan "+table+"."+index, err)
 		}

@@ -126,5 +126,5 @@ func (s *Store) publish(p Position, partial bool, unreadable error) {
 	if before := s.published.Load(); before != nil {
 		partial, unreadable = partial || before.partial, cmp.Or(before.unreadable, unreadable)
 	}
-	s.published.Store(&Snapshot{db: s.db.Snapshot(), position: p, partial: partial, unreadable: unreadable})
+	s.published.Store(&Snapshot{read: s.db.Txn(false), position: p, partial: partial, unreadable: unreadable})
 }

@@ -337,11 +337,15 @@ func readAnswer(m *nats.Msg) (sequence uint64, final bool, err error) {
 // subject. It is one when it has more of the server's headers than the way it was read adds.
 func isAnswer(h nats.Header, own int) bool { return len(h[headerOfRecord]) > own }
 
+// batchHeaders are the headers that most messages get besides: which batch they are of, and their place in it. Room for
+// those of its first and its last, too, would double what the map of every message takes.
+const batchHeaders = 2
+
 // encodeAll returns the messages for the wire.
 func encodeAll(msgs []events.Message) []*nats.Msg {
 	wire := make([]*nats.Msg, len(msgs))
 	for i := range msgs {
-		header := make(nats.Header, len(msgs[i].Header)+6) // 6: those of a batch and the fence
+		header := make(nats.Header, len(msgs[i].Header)+batchHeaders)
 		values := make([]string, len(msgs[i].Header))      // one array for the values of all keys
 		for at, field := range msgs[i].Header {
 			values[at] = field.Value

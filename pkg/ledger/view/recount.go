@@ -23,6 +23,9 @@ type count struct {
 	pod  *state.Pod
 	// since is the resourceVersion at which the pod was first seen bound to the node.
 	since uint64
+	// fact: the pod is the one of the facts, of which ApplyFacts tells every change. A search in the snapshot costs more
+	// than the rest of a recount.
+	fact bool
 }
 
 func newTally() tally {
@@ -31,10 +34,24 @@ func newTally() tally {
 
 // recount puts one pod where the counting rule says, and nowhere else.
 func (v *View) recount(uid string) {
-	node, pod := v.place(uid)
+	if c, counted := v.tally.counted[uid]; counted && c.fact {
+		v.recountAs(uid, c.pod)
+		return
+	}
+	pod, _ := v.snapshot.Pod(uid)
+	v.recountAs(uid, pod)
+}
+
+// recountAs is recount of a pod that is this one in the facts; nil for none.
+func (v *View) recountAs(uid string, fact *state.Pod) {
+	node, pod := v.place(uid, fact)
 	v.noteKept(uid, node, pod)
 	v.dropAgain(uid)
 	v.countOn(uid, node, pod)
+	if c, counted := v.tally.counted[uid]; counted && c.fact != (c.pod == fact) {
+		c.fact = c.pod == fact
+		v.tally.counted[uid] = c
+	}
 	v.countAgain(uid, node, pod)
 }
 

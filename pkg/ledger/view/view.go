@@ -144,9 +144,9 @@ func (v *View) ApplyFacts(c state.Changes) {
 	}
 	for _, p := range c.Pods {
 		if p.After != nil {
-			v.recount(p.After.UID)
+			v.recountAs(p.After.UID, p.After)
 		} else {
-			v.recount(p.Before.UID)
+			v.recountAs(p.Before.UID, nil)
 			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed || v.fates.every {
 				v.miss(p.Before.UID, p.DeletedRV)
 			}
@@ -372,13 +372,14 @@ func (v *View) slot(name string) *slot {
 	return s
 }
 
-// place is the counting rule: the node's name and the pod to count there, or nil.
-func (v *View) place(uid string) (string, *state.Pod) {
+// place is the counting rule: the node's name and the pod to count there, or nil. In the facts the pod is this one, or
+// nil.
+func (v *View) place(uid string, pod *state.Pod) (string, *state.Pod) {
 	delete(v.unknown, uid)
 	if strings.HasPrefix(uid, placeholderPrefix) {
 		return v.placeholder(uid)
 	}
-	pod, known := v.snapshot.Pod(uid)
+	known := pod != nil
 	if known && pod.NodeName != "" {
 		if pod.Terminal {
 			return "", nil
