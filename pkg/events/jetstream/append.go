@@ -346,7 +346,7 @@ func encodeAll(msgs []events.Message) []*nats.Msg {
 	wire := make([]*nats.Msg, len(msgs))
 	for i := range msgs {
 		header := make(nats.Header, len(msgs[i].Header)+batchHeaders)
-		values := make([]string, len(msgs[i].Header))      // one array for the values of all keys
+		values := make([]string, len(msgs[i].Header)) // one array for the values of all keys
 		for at, field := range msgs[i].Header {
 			values[at] = field.Value
 			header[field.Key] = values[at : at+1 : at+1]
