@@ -231,7 +231,7 @@ func loopOurs(t *testing.T, w *deschedulingtest.World, places keeping) (l loop) 
 			}
 			d := events.Decision{
 				Kind: events.DecisionEvict, Attempt: 1, Owner: m.Owner, FactSequence: uint64(l.cycles),
-				Pod: events.PodRef{UID: m.Pod.UID}, NodeName: m.Pod.NodeName, Landing: m.To.Name,
+				Pod: events.PodRef{Namespace: m.Pod.Namespace, UID: m.Pod.UID}, NodeName: m.Pod.NodeName, Landing: m.To.Name,
 			}
 			history.Observe(d, at)
 			d.Kind = events.DecisionEvicted
