@@ -176,13 +176,10 @@ func (a *arena) refuse(uid string, claim ledger.Entry) {
 	a.change(ledger.Change{Docs: []ledger.NodeDoc{failed}})
 	now := a.picture()
 	abort := ledger.Abort{Plan: claim.Plan, Docs: now.PlanDocs(claim.Plan)}
-	for _, d := range abort.Docs {
-		for _, e := range d.Entries {
-			for _, budget := range e.Budgets {
-				if e.Plan == claim.Plan {
-					abort.Budgets = append(abort.Budgets, now.Budget(budget))
-				}
-			}
+	byUID := func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) }
+	for _, b := range slices.SortedFunc(now.Budgets(), byUID) {
+		if slices.ContainsFunc(b.Claims, func(c ledger.BudgetClaim) bool { return c.Plan == claim.Plan }) {
+			abort.Budgets = append(abort.Budgets, b)
 		}
 	}
 	change, err := ledger.AbortPlan(abort)
@@ -279,7 +276,8 @@ func (a *arena) watchDoc(kv ledger.KV) {
 func (a *arena) run(turns int) {
 	for range turns {
 		a.quiet--
-		if a.remakes && a.quiet < 0 && a.rng.IntN(4) == 0 && slices.ContainsFunc(a.shards, func(s *shard) bool { return s.commit != nil }) {
+		underWay := func(s *shard) bool { return s.commit != nil }
+		if a.remakes && a.quiet < 0 && a.rng.IntN(4) == 0 && slices.ContainsFunc(a.shards, underWay) {
 			a.remake()
 			a.quiet = 100
 		}
