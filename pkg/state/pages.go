@@ -109,7 +109,8 @@ func (l *podLookup) pageOf(k podKey) (*page, error) {
 	return p, err
 }
 
-// covers reports whether a page is the one of a key, as far as its pods show.
+// covers reports whether a key is between the first pod of a page and the page's end. Then it belongs to the page; a
+// key before the first pod may, too.
 func (x podIndex) covers(p *page, k podKey) bool {
 	return x.key(p.pods[0]).compare(k) <= 0 && k.compare(p.to) <= 0
 }

@@ -14,6 +14,7 @@ import (
 // may be read by any number of goroutines. It serves objects and operators' questions; a
 // scheduling cycle keeps its own NodeInfos and does not scan it.
 type Snapshot struct {
+	// read is a read-only transaction. Lookups do not change it, so that goroutines may share it.
 	read     *memdb.Txn
 	position Position
 	partial  bool

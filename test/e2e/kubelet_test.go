@@ -37,8 +37,8 @@ func TestReplacementOfARejectedPodGoesElsewhere(t *testing.T) {
 		t.Fatalf("the first pod stands on %s, want the node it prefers", first.Spec.NodeName)
 	}
 
-	// The simulated kubelet writes the pod's status, too. If it has the last word, the ReplicaSet has a pod too many, and
-	// one of the two goes: then the pod is rejected once more.
+	// The simulated kubelet writes the pod's status, too, and may make the pod Running again. The ReplicaSet then deletes
+	// one of two pods. So the test rejects the first pod until it has seen a replacement on a node.
 	var elsewhere string
 	s.eventually(placedWithin, "a replacement of the rejected pod is bound", func(ctx context.Context) (string, error) {
 		said := "no pod"

@@ -337,8 +337,8 @@ func readAnswer(m *nats.Msg) (sequence uint64, final bool, err error) {
 // subject. It is one when it has more of the server's headers than the way it was read adds.
 func isAnswer(h nats.Header, own int) bool { return len(h[headerOfRecord]) > own }
 
-// batchHeaders are the headers that most messages get besides: which batch they are of, and their place in it. Room for
-// those of its first and its last, too, would double what the map of every message takes.
+// batchHeaders is how many headers most messages of a batch get besides their own: the batch's ID and their sequence in
+// it. The first and the last message get more; room for those in every map would double its size.
 const batchHeaders = 2
 
 // encodeAll returns the messages for the wire.

@@ -23,8 +23,8 @@ type count struct {
 	pod  *state.Pod
 	// since is the resourceVersion at which the pod was first seen bound to the node.
 	since uint64
-	// fact: the pod is the one of the facts, of which ApplyFacts tells every change. A search in the snapshot costs more
-	// than the rest of a recount.
+	// fact reports whether pod is the snapshot's. ApplyFacts recounts each pod that changes there, so that other recounts
+	// need no lookup, which costs more than the rest of them.
 	fact bool
 }
 
@@ -42,7 +42,7 @@ func (v *View) recount(uid string) {
 	v.recountAs(uid, pod)
 }
 
-// recountAs is recount of a pod that is this one in the facts; nil for none.
+// recountAs is recount for a caller that has the snapshot's pod; nil if the snapshot has none.
 func (v *View) recountAs(uid string, fact *state.Pod) {
 	node, pod := v.place(uid, fact)
 	v.noteKept(uid, node, pod)

@@ -372,8 +372,8 @@ func (v *View) slot(name string) *slot {
 	return s
 }
 
-// place is the counting rule: the node's name and the pod to count there, or nil. In the facts the pod is this one, or
-// nil.
+// place is the counting rule: the node's name and the pod to count there, or nil. pod is the snapshot's, nil if it has
+// none.
 func (v *View) place(uid string, pod *state.Pod) (string, *state.Pod) {
 	delete(v.unknown, uid)
 	if strings.HasPrefix(uid, placeholderPrefix) {

@@ -39,12 +39,12 @@ type arena struct {
 	docsBefore         map[string]ledger.NodeDoc
 	seenHistory        int
 	displaced          int
-	// remakes: budgets are deleted and made again, remade of them so far.
+	// remakes: budgets are deleted and made again; remade counts them.
 	remakes bool
 	remade  int
-	// quiet is for how many turns none is.
+	// quiet is the number of turns until the next may be.
 	quiet int
-	// refused are the evictions that a remade budget has refused.
+	// refused counts evictions that the API server refused on account of a remade budget.
 	refused int
 }
 
@@ -165,8 +165,8 @@ func (a *arena) evict() {
 	}
 }
 
-// refuse is an eviction that the API server refuses on account of a budget that was made after the claim. Its plan
-// is given up.
+// refuse has the API server refuse an eviction on account of a budget that it was not claimed from, since the budget
+// was made later. The binder gives up the eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
 	d, _, _ := a.picture().Victim(uid)
 	failed, err := ledger.FailEviction(d, uid, claim.Plan)
@@ -450,7 +450,7 @@ func claimsWithout(t *testing.T, txn ledger.Txn, prefix string) ledger.Txn {
 	return txn
 }
 
-// remadeSeeds is how many histories TestShardsPreemptAsBudgetsAreMadeAgain tries.
+// remadeSeeds is how many histories TestShardsPreemptAsBudgetsAreMadeAgain tries, remadeFirst the seed of the first.
 var (
 	remadeSeeds = flag.Uint64("remade-seeds", 20, "histories of budgets that are deleted and made again")
 	remadeFirst = flag.Uint64("remade-first", 0, "seed of the first of them")
