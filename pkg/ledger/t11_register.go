@@ -19,10 +19,10 @@ const (
 	MaxPodTerms = 60
 	// MaxTermBytes bounds one stored term: 60 affinity terms, which are one here, with long labels.
 	MaxTermBytes = 32 << 10
-	// maxTermsPerTxn and maxTermTxnBytes bound what one transaction registers or retires: all terms
-	// of one pod, in less than the 1.5 MiB that etcd takes.
+	// maxTermsPerTxn and maxTermTxnBytes bound what one transaction registers or retires: all small terms
+	// of one pod. The rest of MaxTxnBytes is for t/reg, and for the mark of terms that retire.
 	maxTermsPerTxn  = 64
-	maxTermTxnBytes = 1 << 20
+	maxTermTxnBytes = MaxTxnBytes - 4<<10
 )
 
 // RegistryFullError reports that a term cannot be registered: its carriers cannot be placed
@@ -100,7 +100,8 @@ func TermsInTxn(terms []RegisteredTerm) int {
 	bytes := 0
 	for n, t := range terms {
 		value, err := EncodeTerm(t)
-		if bytes += len(value); n > 0 && (n == maxTermsPerTxn || err != nil || bytes > maxTermTxnBytes) {
+		bytes += len(KeyTerm(t.ID())) + len(value) + opBytes
+		if n > 0 && (n == maxTermsPerTxn || err != nil || bytes > maxTermTxnBytes) {
 			return n
 		}
 	}

@@ -176,3 +176,27 @@ func TestTermsAreBoundedInSize(t *testing.T) {
 		t.Errorf("%d of one large term of an older version, want it tried alone", n)
 	}
 }
+
+// Whatever their sizes, the first of some terms that go into one transaction are taken by it.
+func TestTermsOfOneTransactionFitIt(t *testing.T) {
+	const terms = 40
+	for total := MaxTxnBytes - 8<<10; total < MaxTxnBytes+4<<10; total += 509 {
+		var many []RegisteredTerm
+		for n := range terms {
+			term := numbered("d", n)
+			values := &term.Parts[0].Selector[0].Values
+			*values = append(*values, strings.Repeat("x", total/terms))
+			many = append(many, term)
+		}
+		first := many[:TermsInTxn(many)]
+		if len(first) < terms-2 {
+			t.Fatalf("%d of %d terms of %d bytes in one transaction", len(first), terms, total/terms)
+		}
+		if _, err := RegisterTerms(Registry{}, NewView(), first...); err != nil {
+			t.Fatalf("%d terms of %d bytes: %v", len(first), total/terms, err)
+		}
+		if _, err := RetireTerms(Registry{}, first...); err != nil {
+			t.Fatalf("%d terms of %d bytes retire: %v", len(first), total/terms, err)
+		}
+	}
+}

@@ -10,7 +10,7 @@
 // moment to the last. In the end everything is healed, every pod has to be bound, `berth check` and
 // `berth audit` must find nothing, and no service may have ended by itself.
 //
-// `make chaos` runs it for ten minutes, `make e2e` for less than one.
+// `make chaos` runs it for ten minutes, `make presubmit` for two.
 //
 // Start reading at plan.go, then chaos_test.go.
 package chaos

@@ -60,7 +60,7 @@ const (
 	// A fault begins this long after the one before; lasting longer, it overlaps with the next.
 	minGap, maxGap = 2 * time.Second, 7 * time.Second
 	// A fault of a service or its connections lasts this long: the longest are beyond the leases of
-	// members, which are ten seconds.
+	// members, which are four seconds.
 	minLast, maxLast = time.Second, 16 * time.Second
 	// A store's member is away for less: two members away are no quorum, which is an outage.
 	maxMemberLast = 4 * time.Second

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// The times of the simulated processes: those of production, shortened alike.
+// The times of the simulated processes. Leases are those of production, other times are shorter.
 const (
 	// memberTTL is the lease of members.
 	memberTTL = 4 * time.Second

@@ -445,9 +445,6 @@ func (StepDown) apply(c *Core, now moment) {
 	for _, e := range slices.SortedFunc(slices.Values(c.bags.offered.all), bySerial) {
 		c.free(e, eventTakeover, now)
 	}
-	for _, s := range c.leases.shards {
-		s.window = 0
-	}
 }
 
 // askTick emits NextTick when the earliest deadline moved.

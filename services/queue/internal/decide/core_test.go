@@ -60,6 +60,30 @@ func TestOffersGoOnlyToTheHolderOfThePartition(t *testing.T) {
 	}
 }
 
+// A queue that begins to lead offers pods at once, by what shards have asked of the leader before it; a shard asks
+// again only a second later.
+func TestALeaderKnowsWhatShardsAskedBefore(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.add("b", 0)
+	h.ask("s1", 1)
+	h.want("a", PoolActive)
+	h.lead()
+	h.want("a", PoolOffered)
+	h.want("b", PoolActive)
+	h.step(StepDown{})
+	h.want("a", PoolActive)
+	h.ask("s1", 2)
+	h.lead()
+	h.want("a", PoolOffered)
+	h.want("b", PoolOffered)
+	h.step(StepDown{})
+	h.sleep(time.Minute)
+	h.lead()
+	h.want("a", PoolActive)
+	h.want("b", PoolActive)
+}
+
 func TestLeasesAreRenewedReturnedAndExpire(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

@@ -99,7 +99,7 @@ type Decided struct {
 	Stored time.Time
 }
 
-// WorkAsked is a shard's heartbeat and request.
+// WorkAsked is a shard's heartbeat and request. Every replica takes it in; what it says of leases is for the leader.
 type WorkAsked struct {
 	Request events.WorkRequest
 }

@@ -15,12 +15,17 @@ import (
 // can be.
 const earlyAtOnce = 4
 
+// apply notes how many pods the shard takes at once, also if this queue does not lead: one that begins to lead need not
+// wait for the next requests. Leases are the leader's.
 func (in WorkAsked) apply(c *Core, now moment) {
-	if !c.leases.leading || in.Request.Shard == "" {
+	if in.Request.Shard == "" {
 		return
 	}
 	s := c.shardOf(in.Request.Shard)
 	s.window, s.lastSeen = max(int(in.Request.Window), 0), now
+	if !c.leases.leading {
+		return
+	}
 	for _, token := range in.Request.Renew {
 		if e, ok := c.leases.tokens[token]; ok && e.attempt.shard == s {
 			e.attempt.deadline = now.add(c.cfg.Lease)

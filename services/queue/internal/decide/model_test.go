@@ -137,9 +137,6 @@ func (m *model) step(in Input, at time.Time) {
 		for _, p := range m.in(PoolOffered) {
 			m.free(p)
 		}
-		for _, s := range m.shards {
-			s.window = 0
-		}
 	}
 	m.settle()
 	for _, p := range m.in(PoolOffered) {
@@ -648,10 +645,13 @@ func (m *model) answered(p *modelPod, d *events.Decision) {
 }
 
 func (m *model) asked(r events.WorkRequest) {
-	if !m.leads || r.Shard == "" {
+	if r.Shard == "" {
 		return
 	}
 	m.shards[r.Shard] = &modelShard{window: max(int(r.Window), 0), seen: m.now}
+	if !m.leads {
+		return
+	}
 	for _, p := range m.in(PoolOffered) {
 		if p.shard == r.Shard && slices.Contains(r.Renew, p.token) {
 			p.deadline = m.now + m.cfg.Lease
