@@ -56,7 +56,7 @@ func rendered(root string, v Variant) (map[string]string, error) {
 		return nil, fmt.Errorf("chart %s: %w", dir, err)
 	}
 	values := map[string]any{}
-	if v.Name != Base {
+	if v.Name != "" {
 		if values, err = chartutil.ReadValuesFile(filepath.Join(dir, "values-"+v.Name+".yaml")); err != nil {
 			return nil, fmt.Errorf("chart values of %s: %w", v.Name, err)
 		}

@@ -220,6 +220,27 @@ func TestGeneratedFilesAreFresh(t *testing.T) {
 	}
 }
 
+// A descheduler evicts pods of every scheduler: the chart has one only where the values ask for it.
+func TestNoDeschedulerUnlessAskedFor(t *testing.T) {
+	for _, mode := range []string{"services", "single"} {
+		for kind, want := range map[string]bool{"": false, "None": false, "Deployment": true} {
+			set := map[string]any{"mode": mode}
+			if kind != "" {
+				set["descheduler"] = map[string]any{"kind": kind}
+			}
+			templates, err := render.Chart(root, render.Variant{Set: set})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := render.Merged(templates)
+			got := strings.Contains(text, "name: berth-descheduler\n") || strings.Contains(text, "--policy")
+			if got != want {
+				t.Errorf("mode %s, descheduler.kind %q: a descheduler: %v, want %v", mode, kind, got, want)
+			}
+		}
+	}
+}
+
 // TestEveryOverlayIsAVariant: a folder nobody renders is a folder nobody checks.
 func TestEveryOverlayIsAVariant(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(root, "deploy", "k8s", "overlays"))

@@ -8,8 +8,8 @@ const Namespace = "berth-system"
 // Variant is one way to run Berth. Its chart values and its kustomization give the same
 // objects.
 type Variant struct {
-	// Name of the folder under deploy/k8s/overlays, and of values-<name>.yaml in the chart;
-	// "base" is deploy/k8s/base and the chart's own values.
+	// Name of the folder under deploy/k8s/overlays, and of values-<name>.yaml in the chart; the folder of
+	// "base" is deploy/k8s/base. Empty: the chart's own values.
 	Name string
 	// Set are values beside the file's, for what has no file of its own.
 	Set map[string]any
@@ -25,7 +25,7 @@ func Variants() []Variant {
 	}
 }
 
-// Base is the variant without a values file.
+// Base is the variant that the others add to.
 const Base = "base"
 
 // file is one generated file of deploy/k8s: what one template gives with some values.
