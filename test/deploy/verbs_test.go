@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -185,11 +186,12 @@ func TestTheQuotaGateOpensNothingElse(t *testing.T) {
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
 		s.no(err)
 	}
-	patch := func(name, body string) error {
-		_, err := binder.CoreV1().Pods(ns).Patch(
+	patchAs := func(who kubernetes.Interface, name, body string) error {
+		_, err := who.CoreV1().Pods(ns).Patch(
 			t.Context(), name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
 		return err
 	}
+	patch := func(name, body string) error { return patchAs(binder, name, body) }
 	pod("refused")
 	// A policy takes a moment to be in force.
 	s.eventually(inForceWithin, "an image is refused", func(context.Context) (string, error) {
@@ -214,6 +216,31 @@ func TestTheQuotaGateOpensNothingElse(t *testing.T) {
 			t.Errorf("%s: %v, want it refused by the policy", what, err)
 		}
 	}
+	const letGo = `{"spec":{"schedulingGates":[{"$patch":"delete","name":"` + events.QuotaGate + `"}]}}`
 	pod("let-go")
-	s.no(patch("let-go", `{"spec":{"schedulingGates":[{"$patch":"delete","name":"`+events.QuotaGate+`"}]}}`))
+	s.no(patch("let-go", letGo))
+
+	// A kustomization may install Berth in another namespace. It leaves the policy as it is.
+	elsewhere := s.binderOf("elsewhere")
+	err = patchAs(elsewhere, "refused", `{"spec":{"containers":[{"name":"refused","image":"evil"}]}}`)
+	if err == nil || !strings.Contains(err.Error(), "berth-quota-gate") {
+		t.Errorf("an image, by the binder of another namespace: %v, want it refused by the policy", err)
+	}
+	pod("let-go-elsewhere")
+	s.no(patchAs(elsewhere, "let-go-elsewhere", letGo))
+}
+
+// binderOf is a client with the account and the quota gate's role of a binder that is installed in some namespace.
+func (s *system) binderOf(namespace string) kubernetes.Interface {
+	account := "system:serviceaccount:" + namespace + ":berth-binder"
+	s.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: named("quota-gate-of-" + namespace),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "berth-quota-gate"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}},
+	})
+	config := rest.CopyConfig(s.cluster.Rest)
+	config.Impersonate = rest.ImpersonationConfig{UserName: account}
+	client, err := kubernetes.NewForConfig(config)
+	s.no(err)
+	return client
 }
