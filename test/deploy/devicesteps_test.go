@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // allocatesDevices: a pod's claim gets the device of the run's node, which takes its finalizer and its status; the
@@ -20,28 +21,17 @@ func (b *bench) allocatesDevices(r run) error {
 	return r.see("device", "it is bound", placed)
 }
 
-// freesDevices: a claim has got its device, and the bind is refused. The place is taken back, and the device with it;
-// what becomes of the pod next is to get it once more.
+// freesDevices: a claim has got its device, and the bind is refused. The place is taken back, and the device with it.
 func (b *bench) freesDevices(r run) error {
 	r.device("")
 	r.noBinds()
-	r.uses()
-	first := metav1.Time{}
-	return r.within(r.limit, "the claim gives its device back", func(ctx context.Context) (string, error) {
-		claim, err := r.client.ResourceV1().ResourceClaims(r.ns).Get(ctx, "one", metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		now := claim.Status.Allocation
-		switch {
-		case now == nil && first.IsZero():
-			return "it has none", nil
-		case now == nil || !first.IsZero() && !now.AllocationTimestamp.Equal(&first):
-			return "", nil
-		}
-		first = *now.AllocationTimestamp
-		return "it has its first one", nil
-	})
+	had := false
+	freed := func(_ watch.Event, claim *resourcev1.ResourceClaim) bool {
+		has := claim.Status.Allocation != nil
+		had = had || has
+		return had && !has
+	}
+	return r.watchClaims(r.uses, "the claim gives its device back", freed)
 }
 
 // makesClaims: a pod asks for a resource that the run's device stands for.
@@ -53,22 +43,33 @@ func (b *bench) makesClaims(r run) error {
 // unmakesClaims: as freesDevices, with a claim that was made for a resource: it goes.
 func (b *bench) unmakesClaims(r run) error {
 	r.noBinds()
-	r.asks()
-	var first string
-	return r.within(r.limit, "the claim that was made goes", func(ctx context.Context) (string, error) {
-		list, err := r.client.ResourceV1().ResourceClaims(r.ns).List(ctx, metav1.ListOptions{})
-		switch {
-		case err != nil:
-			return "", err
-		case first == "" && len(list.Items) == 0:
-			return "there is none", nil
-		case first == "":
-			first = string(list.Items[0].UID)
-		case len(list.Items) == 0 || string(list.Items[0].UID) != first:
-			return "", nil
-		}
-		return fmt.Sprintf("%d claims", len(list.Items)), nil
+	return r.watchClaims(r.asks, "the claim that was made goes", func(e watch.Event, _ *resourcev1.ResourceClaim) bool {
+		return e.Type == watch.Deleted
 	})
+}
+
+// watchClaims sees every change of the run's claims from before begin on, until one of them is what is waited for.
+// A look now and then would miss a claim that has its device for a moment.
+func (r run) watchClaims(begin func(), what string, is func(watch.Event, *resourcev1.ResourceClaim) bool) error {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), r.limit)
+	defer cancel()
+	changes, err := r.client.ResourceV1().ResourceClaims(r.ns).Watch(ctx, metav1.ListOptions{})
+	r.no(err)
+	defer changes.Stop()
+	begin()
+	last := "no claim"
+	for e := range changes.ResultChan() {
+		claim, ok := e.Object.(*resourcev1.ResourceClaim)
+		if !ok {
+			return fmt.Errorf("%s: the watch of claims ended: %v", what, e.Object)
+		}
+		if is(e, claim) {
+			return nil
+		}
+		last = fmt.Sprintf("%s %s, with a device: %t", e.Type, claim.Name, claim.Status.Allocation != nil)
+	}
+	return fmt.Errorf("%s: not within %s; last seen: %s", what, r.limit, last)
 }
 
 // noBinds has the API server refuse all binds of the run.
