@@ -292,7 +292,10 @@ func (w *world) sweep() error {
 	w.advance(sweepTime)
 	w.api.rv++ // somebody else's lease; without it a log that has lost its tail may stay silent
 	for _, p := range w.processes() {
-		if !p.base().up || p.base().paused() {
+		if !p.base().up { // it was draining when the faults ended, and has gone since
+			p.start()
+		}
+		if p.base().paused() {
 			continue
 		}
 		p.base().keep()
