@@ -393,6 +393,10 @@ histories: ## New random histories of shards: rules, places, preemption, take-ov
 sim-mutants: ## Every part of the protocol taken away in turn: the simulation must find each
 	@$(subst -v,-v -run TestMutants,$(SIM)) -rare-mutants | grep -v -e '^=== '
 
+.PHONY: reverts
+reverts: ## Fixes of docs/bugs.md taken away, one at a time: the tests there must fail (RUN=TestReverts/32- for one bug)
+	@go test -tags e2e -count=1 -v -timeout 180m -run '$(RUN)' ./test/reverts | grep -v -e '^=== '
+
 .PHONY: cluster-check
 cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
 	@cd tools/cluster && GOWORK=off go run ./cmd/build all
@@ -460,11 +464,11 @@ docs-run: build .cluster-programs ## Every command that the documents show, run 
 	@go test -p 1 -tags e2e -count 1 -timeout 60m -v -run TestDocumentedCommandsRun ./test/docs -args -pages '$(PAGES)'
 
 # What is run before a change is merged, cheapest first; each says when it began.
-PRESUBMIT := test site race walk sim cluster-check deploy-check upgrade-check adopt-check versions-check docs-run \
+PRESUBMIT := test site race walk sim reverts cluster-check deploy-check upgrade-check adopt-check versions-check docs-run \
 	labs linz 'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
 
 .PHONY: presubmit
-presubmit: ## make test, and all it is too short for: race, chaos, linz, deploy-check, upgrade-check, random seeds
+presubmit: ## make test, and all it is too short for: race, reverts, chaos, linz, deploy-check, upgrade-check, random seeds
 	@begin=$$SECONDS; for step in $(PRESUBMIT); do \
 		printf '==> [%5d s] %s\n' $$((SECONDS - begin)) "$$step"; \
 		$(MAKE) $$step || { printf '==> [%5d s] %s FAILED\n' $$((SECONDS - begin)) "$$step"; exit 1; }; \

@@ -1,0 +1,108 @@
+package reverts_test
+
+const ofCalls = "services/binder/internal/commit"
+
+// binders are fixes of what binders do, and of their calls to the API server.
+var binders = []revert{
+	{
+		bug: 33, taken: "The fence changes the pod itself.",
+		edits: []edit{{
+			ofCalls + "/kubernetes.go",
+			"r.patch(ctx, e.Pod, body, \"status\")\n\tswitch {", "r.patch(ctx, e.Pod, body)\n\tswitch {",
+		}},
+		fails: []failing{{"services/binder", "TestFenceChangesNoPod"}},
+	},
+	{
+		bug: 33, taken: "A refused fence is tried again in silence.",
+		edits: []edit{{
+			ofBinder + "/fence.go", "case Refused:\n\t\tr.changeRefused(c, in)", "case Refused:\n\t\tr.backOff(c)",
+		}},
+		fails: []failing{
+			{"services/binder", "TestRefusedFenceIsReported"}, {ofBinder, "TestRefusedFenceIsToldOfUntilItEnds"},
+		},
+	},
+	{
+		bug: 33, taken: "A fence counts as made although its mark was taken out.",
+		edits: []edit{{
+			ofCalls + "/kubernetes.go", `case answer.Result == decide.Done && form.value(obj) != e.Value:`,
+			`case false && form.value(obj) != e.Value:`,
+		}},
+		fails: []failing{{ofCalls, "TestMarkThatIsTakenOutIsNoFence"}},
+	},
+	{
+		bug: 38, taken: "Documents of what is gone are not collected.",
+		edits: []edit{{ofBinder + "/collect.go", `if len(due) == 0 {`, `if true {`}},
+		fails: []failing{{ofBinder, "TestDocumentsOfGoneObjectsAreCollected"}},
+	},
+	{
+		bug: 40, taken: "A fence does not say what it is about.",
+		edits: []edit{{ofBinder + "/fence.go", `case r.fence.blame != 0:`, `case false:`}},
+		fails: []failing{{ofBinder, "TestFenceSaysWhatItIsAbout"}},
+	},
+	{
+		bug: 57, taken: "The document of a claim is kept as long as it names a user.",
+		edits: []edit{{"pkg/ledger/t16_collect.go", "x, _ = FinishHolders(x, v)\n\t\t\tif len(", "if len("}},
+		fails: []failing{{ofBinder, "TestDocumentsOfGoneObjectsAreCollected"}},
+	},
+	{
+		bug: 75, taken: "An eviction begins however long ago the ledger showed its claim.",
+		edits: []edit{{
+			ofBinder + "/removal.go", `c.now.Sub(d.vouched) <= c.limits.EvictWithin`, `c.now.Sub(d.vouched) >= 0`,
+		}},
+		fails: []failing{{ofBinder, "TestBinderCutOffFromTheLedgerBeginsNoEviction"}},
+	},
+	{
+		bug: 85, taken: "No condition follows a refused annotation.",
+		edits: []edit{{ofCalls + "/kubernetes.go", `answer = r.mark(ctx, e, conditionMark{})`, ``}},
+		fails: []failing{{ofCalls, "TestFenceOfFullAnnotations"}, {"services/binder", "TestFullAnnotationsAreFenced"}},
+	},
+	{
+		bug: 86, taken: "That a pod is too large for etcd counts as no answer.",
+		edits: []edit{{ofCalls + "/kubernetes.go", `if tooLarge(err) {`, `if false {`}},
+		fails: []failing{{ofCalls, "TestPodThatIsTooLargeIsRefused"}},
+	},
+	{
+		bug: 86, taken: "That a webhook cannot be reached counts as no answer.",
+		edits: []edit{{ofCalls + "/kubernetes.go", `answer.Failed = true`, ``}},
+		fails: []failing{{ofCalls, "TestWebhookThatCannotBeReachedFailsTheFence"}},
+	},
+	{
+		bug: 110, taken: "A claim does not say until when it is wanted.",
+		edits: []edit{{ofBinder + "/removal.go", `ended := c.ended(r.claim.NotAfter)`, `ended := false`}},
+		fails: []failing{{ofBinder, "TestOrderToEvictEnds"}, {ofBinder, "TestOrderEndsForWhoTakesItsClaimOver"}},
+	},
+	{
+		bug: 110, taken: "An order claims its pod however late it is heard.",
+		edits: []edit{{ofBinder + "/eviction.go", `case c.ended(e.asked.NotAfter) &&`, `case false &&`}},
+		fails: []failing{{ofBinder, "TestOrderThatHasEndedIsRefused"}},
+	},
+	{
+		bug: 111, taken: "A waiting eviction is begun although its plan was given up, or its pod deleted.",
+		edits: []edit{{
+			ofBinder + "/removal.go", `return !wanted || !r.needed(c) || !c.mayAct(uid) ||`,
+			`return false && wanted || !c.mayAct(uid) ||`,
+		}},
+		fails: []failing{
+			{ofBinder, "TestEvictionOfAPlanThatIsGivenUpIsMoot"}, {ofBinder, "TestNobodyIsEvictedForAPodThatIsDeleted"},
+		},
+	},
+	{
+		bug: 113, taken: "An eviction is sent whenever a worker comes to it.",
+		edits: []edit{{ofCalls + "/evict.go", `if r.timeFor(e.NotAfter) <= 0 {`, `if false {`}},
+		fails: []failing{{ofCalls, "TestWhatHasNoTimeLeftIsNotSent"}},
+	},
+	{
+		bug: 113, taken: "An eviction on its way has as much time as any change.",
+		edits: []edit{{
+			ofCalls + "/evict.go", `context.WithTimeout(ctx, r.timeFor(e.NotAfter))`, `context.WithTimeout(ctx, changeTimeout)`,
+		}},
+		fails: []failing{{ofCalls, "TestEvictionEndsInItsTime"}},
+	},
+	{
+		bug: 117, taken: "The outcome of an eviction is ignored while its claim is on its way.",
+		edits: []edit{{
+			ofBinder + "/eviction.go", `c.evictions[key]; ok && !e.done {`, `c.evictions[key]; ok && !e.done && e.op == 0 {`,
+		}},
+		fails: []failing{{ofBinder, "TestOutcomeThatIsHeardBeforeTheClaimIsMade"}},
+	},
+}

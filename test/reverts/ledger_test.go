@@ -1,0 +1,148 @@
+package reverts_test
+
+const (
+	ofLedger = "pkg/ledger"
+	ofShards = "services/scheduler/internal/decide"
+	ofBinder = "services/binder/internal/decide"
+)
+
+// ledger are fixes of what transactions demand, and of the picture that members have of the ledger.
+var ledger = []revert{
+	{
+		bug: 31, taken: "The first document of a node no longer compares whom the node's name stands for.",
+		edits: []edit{{
+			"pkg/ledger/txn.go",
+			"if err := replaceAll(t, []Incarnation{first}, EncodeIncarnation); err != nil {",
+			"named, err := EncodeIncarnation(first)\n" +
+				"\t\tt.Puts = append(t.Puts, Put{Key: first.key(), Value: named})\n" +
+				"\t\tif err != nil {",
+		}},
+		fails: []failing{{ofShards, "TestNodeThatRegistersAgain"}},
+	},
+	{
+		bug: 31, taken: "The document of the node before is not marked when another node gets its name.",
+		edits: []edit{{"pkg/ledger/t15_admit.go", `d.SupersededBy = a.NodeUID`, ``}},
+		fails: []failing{{ofShards, "TestNodeThatRegistersAgain"}},
+	},
+	{
+		bug: 32, taken: "A namespace may have all terms of the registry.",
+		edits: []edit{{"pkg/ledger/t11_register.go", `case d.Namespace != "" &&`, `case false && d.Namespace != "" &&`}},
+		fails: []failing{
+			{ofLedger, "TestNamespacesShareTheRegistry"}, {ofShards, "TestNamespaceCannotTakeTheRegistry"},
+		},
+	},
+	{
+		bug: 34, taken: "An entry may be larger than any document has room for.",
+		edits: []edit{{
+			"pkg/ledger/document.go", `if err := entries[i].checkSize(); err != nil {`, `if err := error(nil); err != nil {`,
+		}},
+		fails: []failing{{ofShards, "TestHugePodFailsAlone"}, {ofLedger, "TestEntryThatNoDocumentHasRoomFor"}},
+	},
+	{
+		bug: 35, taken: "Fields that this version does not know are not written back.",
+		edits: []edit{{"pkg/ledger/codec.go", `if fields != "" {`, `if false {`}},
+		fails: []failing{{ofLedger, "TestFieldsOfALaterVersionAreKept"}},
+	},
+	{
+		bug: 41, taken: "Entries are placed without room for what they may grow by.",
+		edits: []edit{{"pkg/ledger/size.go", `bytes+growth > MaxDocBytes {`, `bytes > MaxDocBytes {`}},
+		fails: []failing{{ofLedger, "TestPlacedEntriesHaveRoomForAllThatFollows"}},
+	},
+	{
+		bug: 48, taken: "The cause of a fence has no room.",
+		edits: []edit{{"pkg/ledger/size.go", ` + causeBytes - numberBytes(34, uint64(e.Cause))`, ``}},
+		fails: []failing{{ofLedger, "TestPlacedEntriesHaveRoomForAllThatFollows"}},
+	},
+	{
+		bug: 48, taken: "The cause of a fence is not in the size of its entry.",
+		edits: []edit{{"pkg/ledger/size.go", `numberBytes(34, uint64(e.Cause)) + numberBytes(35,`, `numberBytes(35,`}},
+		fails: []failing{{ofLedger, "TestSizesAreThoseOfTheCodec"}},
+	},
+	{
+		bug: 46, taken: "A hold is promoted on a node that lost its name.",
+		edits: []edit{{"pkg/ledger/t3_promote.go", `if p.Target.SupersededBy != "" {`, `if false {`}},
+		fails: []failing{{ofLedger, "TestPromotionOnANodeThatLostItsName"}},
+	},
+	{
+		bug: 47, taken: "A promotion replaces what the pod's claims get as a whole.",
+		edits: []edit{{
+			"pkg/ledger/t3_promote.go", `= volumesAgain(e.Volumes, p.Volumes), devicesAgain(e.Devices, p.Devices)`,
+			`= p.Volumes, p.Devices`,
+		}},
+		fails: []failing{{ofLedger, "TestPromotionKeepsFieldsOfALaterVersion"}},
+	},
+	{
+		bug: 49, taken: "No document that a lost compare has shown is used before the watch shows it.",
+		edits: []edit{{"pkg/ledger/view_names.go", `is && kv.CreateRevision > known {`, `is {`}},
+		fails: []failing{{ofLedger, "TestDocumentThatStoodIsPlacedIn"}, {ofShards, "TestPodsBehindALostRaceGoOn"}},
+	},
+	{
+		bug: 58, taken: "Members act on facts of any epoch.",
+		edits: []edit{{
+			"pkg/ledger/generation.go",
+			`return v.IsOpen() && (v.generation.FactsAfter == 0 || epoch > v.generation.FactsAfter)`, `return v.IsOpen()`,
+		}},
+		fails: []failing{
+			{ofLedger, "TestFactsOfBeforeARestoreAreNotActedOn"},
+			{ofShards, "TestNothingIsDecidedOnFactsOfBeforeARestore"},
+		},
+	},
+	{
+		bug: 60, taken: "The floor of another generation does not take the place of the one before.",
+		edits: []edit{{"pkg/ledger/view_names.go", `if kv.ModRevision == v.generation.Revision {`, `if false {`}},
+		fails: []failing{{ofLedger, "TestHighWatersGoWithTheirGeneration"}},
+	},
+	{
+		bug: 67, taken: "A length that takes more bytes as an entry grows has no room.",
+		edits: []edit{{
+			"pkg/ledger/size.go", `{ return n + varint(uint64(bytes+n)) - varint(uint64(bytes)) }`, `{ return n }`,
+		}},
+		fails: []failing{{ofLedger, "TestPlacedEntriesHaveRoomForAllThatFollows"}},
+	},
+	{
+		bug: 74, taken: "A list forgets what was learned of later revisions.",
+		edits: []edit{{"pkg/ledger/view_apply.go", `v.keep(&was)`, ``}},
+		fails: []failing{{ofLedger, "TestListBehindAnOwnTransactionKeepsWhatThatHasPut"}},
+	},
+	{
+		bug: 74, taken: "A list is compared with what was learned of later revisions.",
+		edits: []edit{{
+			"pkg/ledger/view_apply.go", `kv.ModRevision < known && known <= b.Events.Revision`, `kv.ModRevision < known`,
+		}},
+		fails: []failing{{ofLedger, "TestListIsComparedWithWhatWasLearned"}},
+	},
+	{
+		bug: 82, taken: "Pods that are claimed from another budget count as free.",
+		edits: []edit{{"pkg/ledger/view/room.go", `if claimed {`, `if claimed && false {`}},
+		fails: []failing{{"pkg/ledger/view", "TestRoomBesideClaimsFromAnotherBudget"}},
+	},
+	{
+		bug: 89, taken: "What reservations were decided on does not say how far Kubernetes was.",
+		edits: []edit{{"pkg/ledger/view_apply.go", `pods = max(pods, e.PodRV)`, ``}},
+		fails: []failing{
+			{ofLedger, "TestReservationsProveHowFarKubernetesWas"}, {ofQueue, "TestKubernetesThatWentBackWithoutFacts"},
+		},
+	},
+	{
+		bug: 119, taken: "Claims on different budgets of a namespace meet in no key.",
+		edits: []edit{{"pkg/ledger/t10_budget.go", `return b, b.UID != ""`, `return b, false`}},
+		fails: []failing{{"pkg/ledger/view", "TestClaimsFromTwoBudgetsMeet"}},
+	},
+	{
+		bug: 119, taken: "A claim waits neither for the watch nor for the facts that the claim before rests on.",
+		edits: []edit{{
+			"pkg/ledger/t10_budget.go", `p < max(r.Doc.HW[KindBudget], r.Shared.HW[KindBudget]) || r.Ahead {`,
+			`p < r.Doc.HW[KindBudget] {`,
+		}},
+		fails: []failing{{"pkg/ledger/view", "TestClaimsFromTwoBudgetsMeet"}},
+	},
+	{
+		bug: 120, taken: "A budget that nothing was claimed from is claimed by its status alone.",
+		edits: []edit{{
+			"pkg/ledger/view/room.go", "countPods(&r, facts, promises, pdb)",
+			"if r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || promises.HasVictimsIn(pdb.Namespace) {\n" +
+				"\t\tcountPods(&r, facts, promises, pdb)\n\t}",
+		}},
+		fails: []failing{{"pkg/ledger/view", "TestRoomOfAStatusThatIsOld"}},
+	},
+}

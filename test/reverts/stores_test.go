@@ -1,0 +1,95 @@
+package reverts_test
+
+const ofEtcd = "pkg/ledger/etcd"
+
+// stores are fixes of what happens when a store is another one than before, or holds what nobody can read.
+var stores = []revert{
+	{
+		bug: 36, taken: "Neither the identity of the store nor how far it is are looked at.",
+		edits: []edit{{
+			"pkg/ledger/etcd/continuity.go", `if h.GetClusterId() != c.mu.id || h.GetRevision() < seen {`, `if false {`,
+		}},
+		fails: []failing{{ofEtcd, "TestStoreThatBeganAnew"}},
+	},
+	{
+		bug: 36, taken: "What the store had at a revision is not compared with what was read of it.",
+		edits: []edit{{
+			"pkg/ledger/etcd/continuity.go", `if had != nil && had.ModRevision == witness.ModRevision && bytes.`,
+			`if true || bytes.`,
+		}},
+		fails: []failing{{ofEtcd, "TestStoreThatBeganAnew"}},
+	},
+	{
+		bug: 36, taken: "A ledger that is empty, although there are facts, goes on.",
+		edits: []edit{{
+			"services/queue/internal/decide/generation.go", `case g.Revision == 0 && !s.Claimed && s.FactsTold:`, `case false:`,
+		}},
+		fails: []failing{{ofQueue, "TestLostLedgerBeginsAnew"}},
+	},
+	{
+		bug: 36, taken: "The history of the ledger is not compared with the ledger.",
+		edits: []edit{
+			{"services/queue/internal/decide/generation.go", `case s.Recorded > s.Revision:`, `case false:`},
+			{"services/queue/internal/decide/generation.go", `case s.Contradicted:`, `case false && s.Contradicted:`},
+		},
+		fails: []failing{{ofQueue, "TestRestoredLedgerBeginsAnew"}},
+	},
+	{
+		bug: 36, taken: "What the history of the ledger says last is not compared with the ledger.",
+		edits: []edit{
+			{"services/queue/internal/decide/generation.go", `case s.Contradicted:`, `case false && s.Contradicted:`},
+		},
+		fails: []failing{{ofQueue, "TestRestoredLedgerThatWentOnBeginsAnew"}},
+	},
+	{
+		bug: 37, taken: "A reader of the facts gets past no record that it cannot read.",
+		edits: []edit{{"pkg/state/follow/history.go", `h.hole = r.Sequence`, `return nil, err`}},
+		fails: []failing{
+			{"pkg/state/follow", "TestPoisonIsWaitedOut"}, {"services/scheduler", "TestFactsThatCannotBeRead"},
+			{"services/binder/internal/intake", "TestWhatCannotBeRead"},
+			{"services/descheduler/internal/intake", "TestWhatCannotBeRead"},
+		},
+	},
+	{
+		bug: 37, taken: "The queue that leads tells no facts anew behind one that cannot be read.",
+		edits: []edit{{
+			"services/queue/settle.go", `if _, there := picture.Position().Hole(); !there {`,
+			`if _, there := picture.Position().Hole(); true || !there {`,
+		}},
+		fails: []failing{{ofQueue, "TestFactsThatCannotBeRead"}},
+	},
+	{
+		bug: 37, taken: "The queue gets past no decision that it cannot read.",
+		edits: []edit{{
+			"services/queue/internal/intake/follow.go", "r.unreadable.Record(record, err)\n\t\t\t\tcontinue",
+			"r.next = record.Sequence\n\t\t\t\treturn err",
+		}},
+		fails: []failing{{ofQueue, "TestDecisionsThatCannotBeRead"}},
+	},
+	{
+		bug: 39, taken: "The API server is not compared with the facts and the ledger.",
+		edits: []edit{
+			{"services/queue/generation.go", `case ofNow && at < told:`, `case false && ofNow && at < told:`},
+			{"services/queue/generation.go", `case at < counted:`, `case false && at < counted:`},
+		},
+		fails: []failing{{ofQueue, "TestKubernetesThatWentBack"}},
+	},
+	{
+		bug: 39, taken: "The API server is not compared with the ledger.",
+		edits: []edit{{"services/queue/generation.go", `case at < counted:`, `case false && at < counted:`}},
+		fails: []failing{{ofQueue, "TestKubernetesThatWentBackWithoutFacts"}},
+	},
+	{
+		bug: 64, taken: "The API server is not compared with the facts that no picture was made of.",
+		edits: []edit{{"services/queue/generation.go", `case ofNow && at < told:`, `case false && ofNow && at < told:`}},
+		fails: []failing{{ofQueue, "TestKubernetesThatWentBackWithoutAPictureOfTheFacts"}},
+	},
+	{
+		bug: 93, taken: "The queue goes on at the end of a log of decisions that has lost what was read.",
+		edits: []edit{{
+			"services/queue/internal/intake/follow.go",
+			`case r.next > 1 && (gap.Want < r.next || gap.Have <= r.next):`, `case false:`,
+		}},
+		fails: []failing{{"services/queue/internal/intake", "TestDecisionsThatTheLogHasLost"}},
+	},
+}
