@@ -45,6 +45,18 @@ var binders = []revert{
 		fails: []failing{{ofBinder, "TestDocumentsOfGoneObjectsAreCollected"}},
 	},
 	{
+		bug: 63, taken: "A bind that was refused, and whose pod could not be read, may have been carried out.",
+		edits: []edit{{ofBinder + "/reservation.go", `r.unsure = r.unsure || !in.Refused`, `r.unsure = true`}},
+		fails: []failing{{ofBinder, "TestBindOfAnotherBinderIsToldOfOnce"}},
+	},
+	{
+		bug: 72, taken: "That the API server has dropped extendedResourceClaimStatus goes unnoticed.",
+		edits: []edit{{
+			ofCalls + "/madeclaim.go", `case obj.Status.ExtendedResourceClaimStatus == nil:`, `case false:`,
+		}},
+		fails: []failing{{ofCalls, "TestPodIsToldOfItsClaim"}},
+	},
+	{
 		bug: 75, taken: "An eviction begins however long ago the ledger showed its claim.",
 		edits: []edit{{
 			ofBinder + "/removal.go", `c.now.Sub(d.vouched) <= c.limits.EvictWithin`, `c.now.Sub(d.vouched) >= 0`,
@@ -65,6 +77,13 @@ var binders = []revert{
 		bug: 86, taken: "That a webhook cannot be reached counts as no answer.",
 		edits: []edit{{ofCalls + "/kubernetes.go", `answer.Failed = true`, ``}},
 		fails: []failing{{ofCalls, "TestWebhookThatCannotBeReachedFailsTheFence"}},
+	},
+	{
+		bug: 88, taken: "A claim that was made again under its name is taken for the one before.",
+		edits: []edit{{
+			ofCalls + "/volumes.go", `case p.pick.ClaimUID != "" && string(claim.UID) != p.pick.ClaimUID:`, `case false:`,
+		}},
+		fails: []failing{{ofCalls, "TestClaimMadeAgainIsRefused"}},
 	},
 	{
 		bug: 110, taken: "A claim does not say until when it is wanted.",

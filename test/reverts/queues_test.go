@@ -5,6 +5,18 @@ const ofQueue = "services/queue"
 // queues are fixes of how the queue decides.
 var queues = []revert{
 	{
+		bug: 42, taken: "In the repair of an epoch only a kind's marker counts as progress.",
+		edits: []edit{{
+			"pkg/state/position.go", `f.Op == events.OpProgress || p.progress[i] != 0 {`, `f.Op == events.OpProgress {`,
+		}},
+		fails: []failing{{"pkg/state", "TestProgress"}},
+	},
+	{
+		bug: 61, taken: "The queue waits for facts up to a high-water of another generation.",
+		edits: []edit{{"services/queue/internal/decide/hold.go", `if in.Generation {`, `if false {`}},
+		fails: []failing{{"services/queue/internal/decide", "TestNoPodWaitsForAHighWaterOfAnotherGeneration"}},
+	},
+	{
 		bug: 80, taken: "Pods that may preempt share a lane with pods that may not.",
 		edits: []edit{{"services/queue/internal/decide/lane.go", `if neverPreempts(e.pod) {`, `if false {`}},
 		fails: []failing{{"services/queue/internal/decide", "TestAVerdictCoversThosePreemptingAlike"}},
@@ -13,6 +25,22 @@ var queues = []revert{
 
 // others are fixes of the descheduler and of what services tell of themselves.
 var others = []revert{
+	{
+		bug: 68, taken: "Facts are exported as they are.",
+		edits: []edit{{
+			"cmd/berth/internal/past/strip.go",
+			`r.Data, err = state.StripFact(fact.Fact)`, `_, err = state.StripFact(fact.Fact)`,
+		}},
+		fails: []failing{{"cmd/berth/internal/past", "TestBundleHoldsNoEnvironment"}},
+	},
+	{
+		bug: 68, taken: "The snapshot is exported as it is.",
+		edits: []edit{{
+			"cmd/berth/internal/past/export.go",
+			`if data, err = state.StripSnapshot(data);`, `if _, err = state.StripSnapshot(data);`,
+		}},
+		fails: []failing{{"cmd/berth/internal/past", "TestBundleHoldsNoEnvironment"}},
+	},
 	{
 		bug: 95, taken: "Owners are known by their UIDs alone.",
 		edits: []edit{
@@ -27,6 +55,23 @@ var others = []revert{
 			{"pkg/descheduling/plan", "TestPodOfAnotherNamespaceHasNotComeBack"},
 			{"pkg/descheduling/plan", "TestMovesTellNothingOfAnotherNamespace"},
 		},
+	},
+	{
+		bug: 96, taken: "Pods count by their spec, also while they cannot be resized.",
+		edits: []edit{{"pkg/descheduling/fit.go", `if v.upstream || taken`, `if true || taken`}},
+		fails: []failing{{"pkg/descheduling", "TestResizedPodsCountAsForTheScheduler"}},
+	},
+	{
+		bug: 100, taken: "One namespace may have all evictions of a cycle.",
+		edits: []edit{{"pkg/descheduling/plan/tenants.go", `return NamespaceShare`, `return ""`}},
+		fails: []failing{{"pkg/descheduling/plan", "TestNamespacesShareACycle"}},
+	},
+	{
+		bug: 101, taken: "Whoever may read metrics may do everything else.",
+		edits: []edit{{
+			"cmd/berth/internal/serve/tls.go", ` && method == http.MethodGet && slices.Contains(metricsPaths, path)`, ``,
+		}},
+		fails: []failing{{"cmd/berth/internal/serve", "TestOnlyAdministratorsChange"}},
 	},
 	{
 		bug: 105, taken: "The series of unreadable records begin with the first one.",
