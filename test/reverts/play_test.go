@@ -14,8 +14,12 @@ import (
 	"time"
 )
 
-// within bounds one test.
-const within = "5m"
+const (
+	// within bounds one test.
+	within = "5m"
+	// beside is how many subtests run at once: those that wait for what does not come wait together.
+	beside = "32"
+)
 
 // player runs tests of the repository, with and without fixes.
 type player struct {
@@ -45,9 +49,9 @@ func (p *player) play(t *testing.T, r revert, f failing) {
 	if !p.passes(t, f) {
 		t.Fatalf("%s in %s does not pass as the code is", f.name, f.pkg)
 	}
-	output := p.run(t, f.pkg, f.name, "-overlay", p.overlay(t, r))
+	output := p.run(t, f.pkg, f.name, "-failfast", "-overlay", p.overlay(t, r))
 	if err := verdict(output, f.name); err != nil {
-		t.Fatalf("%s\nWithout the fix: %v: %s in %s\n%s", r.taken, err, f.name, f.pkg, output)
+		t.Fatalf("%s\nWithout the fix: %v: %s in %s\n%.4000s", r.taken, err, f.name, f.pkg, output)
 	}
 	t.Logf("[%s] %s %s fails.", time.Since(began).Round(time.Second), r.taken, f.pkg)
 }
@@ -103,11 +107,13 @@ func (p *player) passes(t *testing.T, asked failing) bool {
 	return p.passed[asked]
 }
 
-// run returns what the go command says of some tests. Random ones begin at their fixed seeds, do not spend their time
-// on smaller failures, and write none down.
+// run returns what the go command says of some tests. Many that wait run beside each other. Random ones begin at their
+// fixed seeds, do not spend their time on smaller failures, and write none down.
 func (p *player) run(t *testing.T, pkg, names string, flags ...string) string {
 	t.Helper()
-	args := append([]string{"test", "-vet=off", "-count=1", "-timeout", within, "-run", "^(" + names + ")$"}, flags...)
+	args := append([]string{
+		"test", "-vet=off", "-count=1", "-parallel", beside, "-timeout", within, "-run", "^(" + names + ")$",
+	}, flags...)
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "./"+pkg)...)
 	cmd.Dir = p.top
 	cmd.Env = append(os.Environ(), "TEST_SEED=", "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=1s")

@@ -69,11 +69,15 @@ func TestEvictionEndsInItsTime(t *testing.T) {
 		<-req.Context().Done()
 		close(gone)
 	})
+	began := time.Now()
 	in, err := r.carryOut(context.Background(), decide.Evict{
-		Op: 3, Pod: thePod, NotAfter: time.Now().Add(100 * time.Millisecond),
+		Op: 3, Pod: thePod, NotAfter: began.Add(100 * time.Millisecond),
 	})
 	if a, ok := in.(decide.Answered); err != nil || !ok || a.Result != decide.Unknown {
 		t.Errorf("answered %+v, %v, want unknown", in, err)
+	}
+	if took := time.Since(began); took >= changeTimeout {
+		t.Errorf("the call ended after %s, as any change does, want its own time", took)
 	}
 	<-gone
 }
