@@ -58,12 +58,12 @@ func TestNodeThatRegistersAgain(t *testing.T) {
 					w.registerAgain("n0")
 					lagging, current := w.shards[0], w.shards[1]
 					w.tellFactsTo(current, len(w.facts))
+					first, second := lagging, current
 					if order == "current first" {
-						w.placeBy(current, told)
-						w.placeBy(lagging, told)
-					} else {
-						w.placeBy(lagging, told)
-						w.placeBy(current, told)
+						first, second = current, lagging
+					}
+					if sent := []int{w.placeBy(first, told), w.placeBy(second, told)}; sent[0] == 0 || !told && sent[1] == 0 {
+						t.Errorf("the shards send %d transactions, want that both try unless the later is told", sent)
 					}
 					if lagging.fact != before {
 						t.Fatal("the lagging shard has read of the new node")
@@ -83,8 +83,9 @@ func TestNodeThatRegistersAgain(t *testing.T) {
 }
 
 // placeBy offers a shard its pods and carries out what it sends; told: the ledger's watch reaches it
-// first, and after each transaction.
-func (w *world) placeBy(s *shard, told bool) {
+// first, and after each transaction. It returns how many transactions the shard sends. The offers are from when the queue
+// had read as far as the shard has: a shard waits until it has read what the queue had.
+func (w *world) placeBy(s *shard, told bool) (sent int) {
 	watch := func() {
 		var in decide.Input
 		for ; told && s.ledger < len(w.history); s.ledger++ {
@@ -99,19 +100,24 @@ func (w *world) placeBy(s *shard, told bool) {
 			other.offers = nil
 		}
 	}
+	for i := range s.offers {
+		s.offers[i].FactSequence = uint64(s.fact)
+	}
 	in := decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}}
 	s.offers = nil
 	w.step(s, in)
 	for range 20 {
 		if s.commit == nil {
-			return
+			return sent
 		}
+		sent++
 		c := s.commit
 		s.commit = nil
 		w.step(s, decide.Input{Results: []decide.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}})
 		watch()
 	}
 	w.t.Fatalf("%s sends one transaction after the other", s.id)
+	return sent
 }
 
 // What was promised on the node before counts on the name, and a bind of it that the facts do not
