@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,25 +87,31 @@ func (p *player) overlay(t *testing.T, r revert) (name string) {
 // passes reports whether a test passes as the code is. All tests of its package that any entry names are run with it.
 func (p *player) passes(t *testing.T, asked failing) bool {
 	t.Helper()
-	if !p.asked[asked.pkg] {
-		p.asked[asked.pkg] = true
-		var names []string
-		for _, r := range reverts() {
-			for _, f := range r.fails {
-				if f.pkg == asked.pkg {
-					names = append(names, f.name)
-				}
-			}
-		}
-		output := p.run(t, asked.pkg, strings.Join(names, "|"), "-v")
-		for _, name := range names {
-			p.passed[failing{asked.pkg, name}] = ended("PASS", name, output)
-		}
-		if !p.passed[asked] {
-			t.Log(output)
-		}
+	if p.asked[asked.pkg] {
+		return p.passed[asked]
+	}
+	p.asked[asked.pkg] = true
+	names := testsOf(asked.pkg)
+	output := p.run(t, asked.pkg, strings.Join(names, "|"), "-v")
+	for _, name := range names {
+		p.passed[failing{asked.pkg, name}] = ended("PASS", name, output)
+	}
+	if !p.passed[asked] {
+		t.Log(output)
 	}
 	return p.passed[asked]
+}
+
+// testsOf are the tests of a package that any entry names.
+func testsOf(pkg string) (names []string) {
+	for _, r := range reverts() {
+		for _, f := range r.fails {
+			if f.pkg == pkg && !slices.Contains(names, f.name) {
+				names = append(names, f.name)
+			}
+		}
+	}
+	return names
 }
 
 // run returns what the go command says of some tests. Many that wait run beside each other. Random ones begin at their

@@ -83,8 +83,8 @@ func TestNodeThatRegistersAgain(t *testing.T) {
 }
 
 // placeBy offers a shard its pods and carries out what it sends; told: the ledger's watch reaches it
-// first, and after each transaction. It returns how many transactions the shard sends. The offers are from when the queue
-// had read as far as the shard has: a shard waits until it has read what the queue had.
+// first, and after each transaction. It returns how many transactions the shard sends. The offers are from
+// when the queue had read as far as the shard has: a shard waits until it has read what the queue had.
 func (w *world) placeBy(s *shard, told bool) (sent int) {
 	watch := func() {
 		var in decide.Input
