@@ -5,6 +5,16 @@ const ofCalls = "services/binder/internal/commit"
 // binders are fixes of what binders do, and of their calls to the API server.
 var binders = []revert{
 	{
+		bug: 13, taken: "An objection counts although it rests on facts of before the decision.",
+		edits: []edit{{ofBinder + "/recheck.go", `case r.older(p) || c.behind(n):`, `case r.older(p):`}},
+		fails: []failing{{ofBinder, "TestObjectionsOfOldFactsAreWaitedOut"}},
+	},
+	{
+		bug: 21, taken: "An objection counts although it rests on a pod of before the decision.",
+		edits: []edit{{ofBinder + "/recheck.go", `case p.Gated && !r.older(p):`, `case p.Gated:`}},
+		fails: []failing{{ofBinder, "TestObjectionsToAnOlderPodAreWaitedOut"}},
+	},
+	{
 		bug: 33, taken: "The fence changes the pod itself.",
 		edits: []edit{{
 			ofCalls + "/kubernetes.go",
@@ -106,6 +116,11 @@ var binders = []revert{
 		},
 	},
 	{
+		bug: 112, taken: "An eviction stands whose claim is on its way as the ledger begins anew.",
+		edits: []edit{{ofBinder + "/promised.go", `e.void = true`, ``}},
+		fails: []failing{{ofBinder, "TestClaimOnItsWayIntoANewGenerationIsGivenUp"}},
+	},
+	{
 		bug: 113, taken: "An eviction is sent whenever a worker comes to it.",
 		edits: []edit{{ofCalls + "/evict.go", `if r.timeFor(e.NotAfter) <= 0 {`, `if false {`}},
 		fails: []failing{{ofCalls, "TestWhatHasNoTimeLeftIsNotSent"}},
@@ -116,6 +131,11 @@ var binders = []revert{
 			ofCalls + "/evict.go", `context.WithTimeout(ctx, r.timeFor(e.NotAfter))`, `context.WithTimeout(ctx, changeTimeout)`,
 		}},
 		fails: []failing{{ofCalls, "TestEvictionEndsInItsTime"}},
+	},
+	{
+		bug: 115, taken: "The removal of a gate is begun however late it is.",
+		edits: []edit{{ofBinder + "/gate.go", `if u.over(c) || u.late(c) {`, `if u.over(c) {`}},
+		fails: []failing{{ofBinder, "TestGateIsRemovedInTimeOrNotAtAll"}},
 	},
 	{
 		bug: 117, taken: "The outcome of an eviction is ignored while its claim is on its way.",

@@ -42,6 +42,11 @@ var others = []revert{
 		fails: []failing{{"cmd/berth/internal/past", "TestBundleHoldsNoEnvironment"}},
 	},
 	{
+		bug: 90, taken: "Pods that tolerate a cordoned node go to a closed one.",
+		edits: []edit{{"pkg/placement/simple.go", `(!f.tolerated || n.Node.Closed()) {`, `!f.tolerated {`}},
+		fails: []failing{{"pkg/placement", "TestClosedNodesTakeNoPod"}},
+	},
+	{
 		bug: 95, taken: "Owners are known by their UIDs alone.",
 		edits: []edit{
 			{"pkg/descheduling/plan/owners.go", `return ownerID{namespace, uid}`, `return ownerID{uid: uid}`},
@@ -60,6 +65,11 @@ var others = []revert{
 		bug: 96, taken: "Pods count by their spec, also while they cannot be resized.",
 		edits: []edit{{"pkg/descheduling/fit.go", `if v.upstream || taken`, `if true || taken`}},
 		fails: []failing{{"pkg/descheduling", "TestResizedPodsCountAsForTheScheduler"}},
+	},
+	{
+		bug: 99, taken: "Pods are looked at however many rules they have.",
+		edits: []edit{{"pkg/descheduling/guard.go", `case manyRules(pod):`, `case false:`}},
+		fails: []failing{{"pkg/descheduling", "TestPodsWithManyRulesStay"}},
 	},
 	{
 		bug: 100, taken: "One namespace may have all evictions of a cycle.",

@@ -3,6 +3,36 @@ package reverts_test
 // shards are fixes of how shards decide.
 var shards = []revert{
 	{
+		bug: 1, taken: "A decision is committed on whatever revision its node's document has.",
+		edits: []edit{{ofShards + "/flight.go", `return now == p.basis ||`, `return true || now == p.basis ||`}},
+		fails: []failing{
+			{ofShards, "TestShardsNeverOvercommit"}, {ofShards, "TestPickedWhileAPromotionPicksAnew"},
+		},
+	},
+	{
+		bug: 3, taken: "Decisions stand although the registry of terms has moved.",
+		edits: []edit{{ofShards + "/cross.go", `if n.registry != c.ledger.TermRegistryRevision() ||`, `if`}},
+		fails: []failing{{ofShards, "TestShardsKeepRulesAboutOtherNodes"}},
+	},
+	{
+		bug: 6, taken: "A rejection is told although pods that it has counted may be taken back.",
+		edits: []edit{{
+			ofShards + "/rejection.go",
+			`if r.withdrawn != c.cross.withdrawn || slices.ContainsFunc(r.counted, c.view.IsStaged) {`, `if false {`,
+		}},
+		fails: []failing{{ofShards, "TestRejectionWaitsForWhatItHasCounted"}},
+	},
+	{
+		bug: 27, taken: "A token whose answer was lost is used for another nomination.",
+		edits: []edit{{ofShards + "/deed.go", ` || a.doubtful || a.losses`, ` || a.losses`}},
+		fails: []failing{{ofShards, "TestTokenIsNotUsedAgainAfterALostAnswer"}},
+	},
+	{
+		bug: 27, taken: "A token whose answer was lost is used for another placement.",
+		edits: []edit{{ofShards + "/flight.go", `case a.doubtful:`, `case false:`}},
+		fails: []failing{{ofShards, "TestTokenIsNotUsedAgainAfterALostAnswer"}},
+	},
+	{
 		bug: 30, taken: "A decision is committed in the epoch of the moment, and a reservation of its pod does not end it.",
 		edits: []edit{
 			{ofShards + "/flight.go", `held && epoch == a.pick.epoch && known`, `held && epoch > 0 && known`},
@@ -87,11 +117,29 @@ var shards = []revert{
 		fails: []failing{{ofShards, "TestFencesCountByWhatTheyAreAbout"}},
 	},
 	{
+		bug: 50, taken: "Rules are decided although a pod is bound to a node that the facts do not show.",
+		edits: []edit{{
+			"pkg/ledger/view/unknown_nodes.go",
+			"if v.vouched(uid, c) {\n\t\t\treturn true", "if v.vouched(uid, c) {\n\t\t\treturn false",
+		}},
+		fails: []failing{
+			{"pkg/ledger/view", "TestPodsOnUnknownNodes"}, {ofShards, "TestPodOnANodeThatSeemsGoneCounts"},
+		},
+	},
+	{
 		bug: 52, taken: "A decision is committed on whatever version the documents of its claims have.",
 		edits: []edit{{
 			ofShards + "/cross.go", `if v := &a.pick.volumes; !slices.Equal(v.basis, c.versionsOf(v.keys())) {`, `if false {`,
 		}},
 		fails: []failing{{ofShards, "TestStagedPickEndsWithItsClaimsDocument"}},
+	},
+	{
+		bug: 54, taken: "Pods that plugins may refuse are counted as placed.",
+		edits: []edit{{
+			ofShards + "/cross.go",
+			`if concern.CountsBatch() && (len(c.performing.reserving) > 0 || c.seeksPlace()) {`, `if false {`,
+		}},
+		fails: []failing{{ofShards, "TestWhoCountsAPodThatPluginsRefuse"}},
 	},
 	{
 		bug: 59, taken: "A claim's document that was collected is taken for one that never was.",
@@ -100,5 +148,10 @@ var shards = []revert{
 			`append(versions, ledger.Version{Revision: c.ledger.Exclusive(key).Revision})`,
 		}},
 		fails: []failing{{ofShards, "TestStagedPickEndsWithItsClaimsDocument"}},
+	},
+	{
+		bug: 77, taken: "Decisions stand although a place that they counted as free has come back.",
+		edits: []edit{{ofShards + "/cross.go", `if c.plans.returned.last[a.pick.nodeUID] > a.pick.returned {`, `if false {`}},
+		fails: []failing{{ofShards, "TestOustedPlaceThatComesBackCountsAgain"}},
 	},
 }

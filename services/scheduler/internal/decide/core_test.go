@@ -12,7 +12,7 @@ import (
 
 // overcommitSeeds is how many interleavings TestShardsNeverOvercommit tries, overcommitFirst the seed of the first.
 var (
-	overcommitSeeds = flag.Uint64("overcommit-seeds", 75, "interleavings of shards whose views lag")
+	overcommitSeeds = flag.Uint64("overcommit-seeds", 160, "interleavings of shards whose views lag")
 	overcommitFirst = flag.Uint64("overcommit-first", 0, "seed of the first of them")
 )
 
