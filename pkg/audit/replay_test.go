@@ -425,7 +425,8 @@ func TestPlaces(t *testing.T) {
 
 // A pod on a node that is gone is in no domain, so it makes no skew.
 func TestSkewBesideANodeThatIsGone(t *testing.T) {
-	s := begin(t).node("n", "1", map[string]string{"zone": "z"}).node("old", "1", map[string]string{"zone": "z"}).node("m", "1", map[string]string{"zone": "y"})
+	z, y := map[string]string{"zone": "z"}, map[string]string{"zone": "y"}
+	s := begin(t).node("n", "1", z).node("old", "1", z).node("m", "1", y)
 	for _, p := range []string{"a", "b"} {
 		s.pod(p, "1m", labelled("app", "x"), even("zone", "app", "x"))
 	}
