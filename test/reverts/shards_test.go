@@ -33,6 +33,11 @@ var shards = []revert{
 		fails: []failing{{ofShards, "TestTokenIsNotUsedAgainAfterALostAnswer"}},
 	},
 	{
+		bug: 27, taken: "A nomination that may have been carried out fails if it is refused for its size.",
+		edits: []edit{{ofShards + "/nominate.go", `if n.attempt.doubtful {`, `if false {`}},
+		fails: []failing{{ofShards, "TestNominationThatMayHaveBeenCarriedOutDoesNotFail"}},
+	},
+	{
 		bug: 30, taken: "A decision is committed in the epoch of the moment, and a reservation of its pod does not end it.",
 		edits: []edit{
 			{ofShards + "/flight.go", `held && epoch == a.pick.epoch && known`, `held && epoch > 0 && known`},

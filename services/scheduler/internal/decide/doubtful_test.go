@@ -46,3 +46,35 @@ func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A nomination whose answer was lost may have been carried out, so it has not failed if the store refuses it for its
+// size afterwards.
+func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
+	st := newStory(t, 1, 1, 1)
+	st.running("v", "n0")
+	st.tell()
+	p := st.pod("p", important(10))
+	first := *st.s.commit
+	st.commit(first.Txn)
+	_, held, ok := st.hold(p)
+	if !ok {
+		t.Fatalf("the transaction made no reservation: %+v", first)
+	}
+	st.step(st.s, decide.Input{Results: []decide.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
+	if st.s.commit == nil {
+		t.Fatal("the transaction is not sent again")
+	}
+	again := *st.s.commit
+	out, err := st.s.core.Step(decide.Input{
+		Beat: true, Results: []decide.Result{{ID: again.ID, Refused: "it takes more than the store accepts"}},
+	}, st.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range out.Attempts {
+		t.Errorf("decided %+v", a)
+	}
+	if want := []string{held.Token.String()}; out.Request == nil || !slices.Equal(out.Request.Return, want) {
+		t.Errorf("given back %+v, want %v", out.Request, want)
+	}
+}
