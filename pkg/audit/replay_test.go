@@ -423,8 +423,8 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// A pod on a node that is gone is in no domain, so it makes no skew.
-func TestSkewBesideANodeThatIsGone(t *testing.T) {
+// A pod on a deleted node counts for no domain, so it adds nothing to a skew.
+func TestPodOnADeletedNodeAddsNoSkew(t *testing.T) {
 	z, y := map[string]string{"zone": "z"}, map[string]string{"zone": "y"}
 	s := begin(t).node("n", "1", z).node("old", "1", z).node("m", "1", y)
 	for _, p := range []string{"a", "b"} {

@@ -116,8 +116,8 @@ func (a *replay) countDomains(p *placement, rule *spreadRule, hi uint64, own str
 	return here, counts
 }
 
-// eligible says whether the node of q surely counts for the rule of p. A pod on a node that is gone is in no domain,
-// also if another node gets the name.
+// eligible says whether the node of q surely counts for the rule of p. A pod on a deleted node counts for no domain,
+// also if another node registers under the name.
 func (a *replay) eligible(q, p *placement, rule *spreadRule, hi uint64) bool {
 	node := a.nodes[q.nodeUID]
 	return node != nil && !node.gone.maybe(hi) && a.counts(p, rule, node, hi)

@@ -48,8 +48,8 @@ func (b *bench) unmakesClaims(r run) error {
 	})
 }
 
-// watchClaims sees every change of the run's claims from before begin on, until one of them is what is waited for.
-// A look now and then would miss a claim that has its device for a moment.
+// watchClaims watches the ResourceClaims in the run's namespace, calls begin, and returns when is accepts a change. A
+// poll could miss an allocation that the binder takes back within milliseconds.
 func (r run) watchClaims(begin func(), what string, is func(watch.Event, *resourcev1.ResourceClaim) bool) error {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), r.limit)

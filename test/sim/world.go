@@ -292,7 +292,7 @@ func (w *world) sweep() error {
 	w.advance(sweepTime)
 	w.api.rv++ // somebody else's lease; without it a log that has lost its tail may stay silent
 	for _, p := range w.processes() {
-		if !p.base().up { // it was draining when the faults ended, and has gone since
+		if !p.base().up { // a process that was draining when the faults ended is replaced, as in a rolling update
 			p.start()
 		}
 		if p.base().paused() {

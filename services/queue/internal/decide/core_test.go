@@ -60,8 +60,8 @@ func TestOffersGoOnlyToTheHolderOfThePartition(t *testing.T) {
 	}
 }
 
-// A queue that begins to lead offers pods at once, by what shards have asked of the leader before it; a shard asks
-// again only a second later.
+// A queue that becomes the leader offers pods at once, by the requests that it heard as a standby: shards send the next
+// ones up to a heartbeat later.
 func TestALeaderKnowsWhatShardsAskedBefore(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)

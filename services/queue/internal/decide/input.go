@@ -99,7 +99,8 @@ type Decided struct {
 	Stored time.Time
 }
 
-// WorkAsked is a shard's heartbeat and request. Every replica takes it in; what it says of leases is for the leader.
+// WorkAsked is a shard's heartbeat and request for work. Every replica notes the window; only the leader has leases to
+// renew or take back.
 type WorkAsked struct {
 	Request events.WorkRequest
 }

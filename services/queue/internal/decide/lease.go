@@ -15,8 +15,8 @@ import (
 // can be.
 const earlyAtOnce = 4
 
-// apply notes how many pods the shard takes at once, also if this queue does not lead: one that begins to lead need not
-// wait for the next requests. Leases are the leader's.
+// apply notes the shard's window, also on a standby: a queue that becomes the leader then offers pods at once, and does
+// not wait up to a heartbeat for the next request. Only the leader has leases to renew or take back.
 func (in WorkAsked) apply(c *Core, now moment) {
 	if in.Request.Shard == "" {
 		return

@@ -21,12 +21,7 @@ func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
 				st.tell()
 			}
 			p := st.pod("p", important(10))
-			first := *st.s.commit
-			st.commit(first.Txn)
-			_, lost, ok := st.hold(p)
-			if !ok {
-				t.Fatalf("the transaction made no reservation: %+v", first)
-			}
+			first, lost := st.reservedUnanswered(p)
 			st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
 				d.Entries = slices.DeleteFunc(slices.Clone(d.Entries), func(ledger.Entry) bool { return true })
 				return d
@@ -54,12 +49,7 @@ func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
 	st.running("v", "n0")
 	st.tell()
 	p := st.pod("p", important(10))
-	first := *st.s.commit
-	st.commit(first.Txn)
-	_, held, ok := st.hold(p)
-	if !ok {
-		t.Fatalf("the transaction made no reservation: %+v", first)
-	}
+	first, held := st.reservedUnanswered(p)
 	st.step(st.s, decide.Input{Results: []decide.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
 	if st.s.commit == nil {
 		t.Fatal("the transaction is not sent again")
@@ -77,4 +67,17 @@ func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
 	if want := []string{held.Token.String()}; out.Request == nil || !slices.Equal(out.Request.Return, want) {
 		t.Errorf("given back %+v, want %v", out.Request, want)
 	}
+}
+
+// reservedUnanswered carries out what the shard sends, without an answer, and returns the transaction and the pod's
+// reservation.
+func (st *story) reservedUnanswered(pod string) (decide.Commit, ledger.Entry) {
+	st.t.Helper()
+	sent := *st.s.commit
+	st.commit(sent.Txn)
+	_, e, ok := st.hold(pod)
+	if !ok {
+		st.t.Fatalf("the transaction made no reservation: %+v", sent)
+	}
+	return sent, e
 }

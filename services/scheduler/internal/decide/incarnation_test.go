@@ -63,7 +63,7 @@ func TestNodeThatRegistersAgain(t *testing.T) {
 						first, second = current, lagging
 					}
 					if sent := []int{w.placeBy(first, told), w.placeBy(second, told)}; sent[0] == 0 || !told && sent[1] == 0 {
-						t.Errorf("the shards send %d transactions, want that both try unless the later is told", sent)
+						t.Errorf("the shards sent %v transactions, want both to try unless the second has seen the first's", sent)
 					}
 					if lagging.fact != before {
 						t.Fatal("the lagging shard has read of the new node")
