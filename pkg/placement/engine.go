@@ -102,7 +102,7 @@ func (e *Engine) RemovePod(n *state.NodeInfo, pod *state.Pod) { e.changePods(n, 
 // that look at all nodes; it is left out of Input.Candidates, in other words.
 func (e *Engine) SetUsable(n *state.NodeInfo, usable bool) { e.mark(n, markUsable, usable) }
 
-// SetHome says whether a node is one of those that Query.Home is about.
+// SetHome says whether a node is one of those that Query.Home and Query.HomeFirst are about.
 func (e *Engine) SetHome(n *state.NodeInfo, home bool) { e.mark(n, markHome, home) }
 
 func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
@@ -137,8 +137,8 @@ type Query struct {
 	Limit int
 	// Start is where a profile that samples begins to look; see Input.Start.
 	Start int
-	// Home looks at home nodes only.
-	Home bool
+	// Home looks at home nodes only. HomeFirst puts them before others of the same total.
+	Home, HomeFirst bool
 	// Opinions are what custom plugins and extenders think of nodes, Guidance what the plugins say of
 	// the pod; see Input. An answer with either is worked out from scratch.
 	Opinions map[string]Opinion
@@ -234,7 +234,7 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 	if sampling {
 		for _, slot := range e.sampled {
 			total := c.base[slot] + e.rating.points[c.group[slot]+1]
-			e.board.offer(candidate{int64(total), tieBreak(q.Seed, e.hashes[slot]), int(slot)})
+			e.board.offer(candidate{int64(total), e.board.tie(int(slot)), int(slot)})
 		}
 	} else {
 		e.board.scan(c, e.rating.points)
@@ -303,13 +303,20 @@ func (e *Engine) input(q Query) Input {
 		Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh,
 		Opinions: q.Opinions, Guidance: q.Guidance, Everywhere: q.Everywhere,
 	}
+	if q.HomeFirst {
+		in.Home = make(map[string]bool, e.marks.home)
+	}
 	for slot, n := range e.infos {
 		if n == nil {
 			continue
 		}
 		in.Nodes = append(in.Nodes, n)
-		if marks := e.marks.of[slot]; marks&markUsable != 0 && (!q.Home || marks&markHome != 0) {
+		usable, home := e.marks.of[slot]&markUsable != 0, e.marks.of[slot]&markHome != 0
+		if usable && (home || !q.Home) {
 			in.Candidates = append(in.Candidates, n)
+		}
+		if home && q.HomeFirst {
+			in.Home[n.Node.UID] = true
 		}
 	}
 	slices.SortFunc(in.Nodes, byNodeName)

@@ -121,6 +121,7 @@ func (p *pair) disagree(s placementtest.Script) string {
 		q := placement.Query{
 			Pod: pod, Seed: step.Seed, Limit: []int{0, 0, 1, 3, -1}[draw.IntN(5)],
 			Start: draw.IntN(50), Home: draw.IntN(4) == 0, Weigh: draw.IntN(5),
+			HomeFirst: draw.IntN(2) == 0,
 		}
 		in := placement.Input{
 			Pod: pod, Nodes: p.view.Nodes(), Candidates: usable, Objects: p.view.Objects(),
@@ -128,6 +129,9 @@ func (p *pair) disagree(s placementtest.Script) string {
 		}
 		if q.Home {
 			in.Candidates = home
+		}
+		if q.HomeFirst {
+			in.Home = uids(home)
 		}
 		result := p.engine.Evaluate(profile, q)
 		if problem := miscounts(result); problem != "" {
@@ -139,6 +143,14 @@ func (p *pair) disagree(s placementtest.Script) string {
 		}
 	}
 	return ""
+}
+
+func uids(nodes []*state.NodeInfo) map[string]bool {
+	set := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		set[n.Node.UID] = true
+	}
+	return set
 }
 
 // miscounts says whether what was rejected and what is feasible do not make up all nodes.

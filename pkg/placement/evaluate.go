@@ -29,6 +29,8 @@ type Input struct {
 	Objects Objects
 	// Seed breaks ties. Equal inputs give equal results.
 	Seed uint64
+	// Home are the UIDs of nodes that go before others of the same total; nil for none.
+	Home map[string]bool
 	// Start is where a profile that samples begins to look, 0 or more: a place in ZoneOrder,
 	// modulo its length. The next Start is (Start + Examined) modulo NodesTotal.
 	Start int
@@ -52,8 +54,8 @@ type Input struct {
 
 // Result is the answer for one pod.
 type Result struct {
-	// Feasible ranks the best feasible nodes, best first: by total, ties by a hash of seed
-	// and node UID. A pod that can go where it has been nominated to has that node alone.
+	// Feasible ranks the best feasible nodes, best first: by total, then Input.Home, then a hash of
+	// seed and node UID. A pod that can go where it has been nominated to has that node alone.
 	Feasible []Scored
 	// FeasibleCount is how many there are in all; NodesTotal how many there were to choose
 	// among.
@@ -442,6 +444,15 @@ func (e *evaluation) survey() error {
 	return nil
 }
 
+// tie orders nodes of equal total; see Input.Home.
+func (e *evaluation) tie(n *state.NodeInfo) uint64 {
+	tie := tieBreak(e.Seed, n.Node.UIDHash)
+	if e.Home == nil {
+		return tie
+	}
+	return homeFirst(tie, e.Home[n.Node.UID])
+}
+
 // rank fills Feasible with the best nodes.
 func (e *evaluation) rank() {
 	limit := e.Limit
@@ -451,7 +462,7 @@ func (e *evaluation) rank() {
 	case limit < 0:
 		limit = math.MaxInt
 	}
-	order := best(e.feasible, e.totals, e.Seed, limit)
+	order := best(e.feasible, e.totals, e.tie, limit)
 	if e.nominated != nil {
 		i := max(slices.Index(e.feasible, e.nominated), 0)
 		order = []candidate{{total: e.totals[i], index: i}}

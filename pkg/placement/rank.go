@@ -17,7 +17,7 @@ type candidate struct {
 // best returns the limit best candidates, best first. It keeps a sorted list of the best
 // so far and shifts a better one in: the expected cost is linear in the nodes, because few
 // of them beat the worst of the best.
-func best(nodes []*state.NodeInfo, totals []int64, seed uint64, limit int) []candidate {
+func best(nodes []*state.NodeInfo, totals []int64, tie func(*state.NodeInfo) uint64, limit int) []candidate {
 	before := func(a, b candidate) int {
 		return cmp.Or(
 			cmp.Compare(b.total, a.total),
@@ -28,7 +28,7 @@ func best(nodes []*state.NodeInfo, totals []int64, seed uint64, limit int) []can
 	if limit >= len(nodes) {
 		all := make([]candidate, len(nodes))
 		for i, n := range nodes {
-			all[i] = candidate{total: totals[i], tie: tieBreak(seed, n.Node.UIDHash), index: i}
+			all[i] = candidate{total: totals[i], tie: tie(n), index: i}
 		}
 		slices.SortFunc(all, before)
 		return all
@@ -38,7 +38,7 @@ func best(nodes []*state.NodeInfo, totals []int64, seed uint64, limit int) []can
 		if len(top) == limit && totals[i] < top[limit-1].total {
 			continue
 		}
-		c := candidate{total: totals[i], tie: tieBreak(seed, n.Node.UIDHash), index: i}
+		c := candidate{total: totals[i], tie: tie(n), index: i}
 		if len(top) == limit {
 			if before(c, top[limit-1]) > 0 {
 				continue
@@ -58,4 +58,15 @@ func tieBreak(seed, node uint64) uint64 {
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
 	return z ^ (z >> 31)
+}
+
+// homeFirst is a tie-break that puts home nodes before all others, and keeps the order
+// among each.
+func homeFirst(tie uint64, home bool) uint64 {
+	const first = 1 << 63
+	tie >>= 1
+	if home {
+		tie |= first
+	}
+	return tie
 }

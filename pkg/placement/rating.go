@@ -82,14 +82,15 @@ func (r *rating) columns(c *class, entry int) []int64 {
 
 // board is a short list of the best nodes, best first; see best for the order.
 type board struct {
-	e     *Engine
-	seed  uint64
-	limit int
-	list  []candidate
+	e         *Engine
+	seed      uint64
+	homeFirst bool
+	limit     int
+	list      []candidate
 }
 
 func (b *board) reset(q Query, feasible int) {
-	b.seed, b.list = q.Seed, b.list[:0]
+	b.seed, b.homeFirst, b.list = q.Seed, q.HomeFirst, b.list[:0]
 	switch {
 	case q.Limit == 0:
 		b.limit = min(TopK, feasible)
@@ -105,13 +106,13 @@ func (b *board) reset(q Query, feasible int) {
 // with: as many nodes as are asked for are at it or above.
 func (b *board) scan(c *class, points []int32) {
 	bar, barTie := b.floor(c, points), uint64(0)
-	base, hashes := c.base[:len(c.group)], b.e.hashes[:len(c.group)]
+	base := c.base[:len(c.group)]
 	for slot, g := range c.group {
 		total := base[slot] + points[g+1]
 		if total < bar {
 			continue
 		}
-		tie := tieBreak(b.seed, hashes[slot])
+		tie := b.tie(slot)
 		if total == bar && tie < barTie {
 			continue
 		}
@@ -125,6 +126,15 @@ func (b *board) scan(c *class, points []int32) {
 	for i := range b.list {
 		c.best = append(c.best, int32(b.list[i].index))
 	}
+}
+
+// tie orders nodes of equal total.
+func (b *board) tie(slot int) uint64 {
+	tie := tieBreak(b.seed, b.e.hashes[slot])
+	if b.homeFirst {
+		tie = homeFirst(tie, b.e.marks.of[slot]&markHome != 0)
+	}
+	return tie
 }
 
 // floor is a total that at least limit nodes reach, 0 when none is known: nothing feasible

@@ -44,6 +44,7 @@ func account(ctx context.Context, w io.Writer, client kubernetes.Interface, path
 	for _, app := range slices.Sorted(maps.Keys(byApp)) {
 		writeRow(t, app, byApp[app], zones, zoneOf)
 	}
+	writeRow(t, "all", slices.Collect(maps.Values(paths)), zones, zoneOf)
 	return t.Flush()
 }
 

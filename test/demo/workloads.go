@@ -22,6 +22,14 @@ const (
 	workloadPods = webReplicas + dbReplicas + jobs*podsPerJob
 )
 
+// pace is how long simulated kubelets take to start a pod and to run a Job's pod. At once, as
+// they would otherwise, no kubelet does that; and their reports would be most of what the API
+// server has to do while it creates and binds pods.
+var pace = map[string]string{
+	"pod-ready.stage.kwok.x-k8s.io/delay":    "1s",
+	"pod-complete.stage.kwok.x-k8s.io/delay": "5s",
+}
+
 // createWorkloads creates everything.
 func createWorkloads(ctx context.Context, client kubernetes.Interface) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -44,7 +52,7 @@ func createWorkloads(ctx context.Context, client kubernetes.Interface) error {
 
 func template(app, cpu, memory string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}, Annotations: pace},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name:  app,
 			Image: "example.com/" + app + ":1",

@@ -59,9 +59,9 @@ var families = []struct {
 	family
 	share int
 }{
-	{contested, 17}, {succession, 16}, {refreshed, 7}, {massive, 6}, {restarted, 4}, {moved, 17}, {claimed, 5},
+	{contested, 16}, {succession, 16}, {refreshed, 7}, {massive, 6}, {restarted, 4}, {moved, 16}, {claimed, 5},
 	{equipped, 6}, {registered, 4}, {returned, 4},
-	{anew, 7}, {sized, sizedShare},
+	{anew, 8}, {sized, sizedShare},
 }
 
 // drawFamily says what a run is about, if that was not asked for.
@@ -83,7 +83,7 @@ func (w *world) drawFamily() family {
 
 // wish draws what the people of a run want, within what its family allows.
 func (c *cluster) wish(w *world) {
-	c.rules, c.fickle, c.ranked = w.chance(40), w.chance(40), w.chance(60)
+	c.rules, c.fickle, c.ranked = w.chance(70), w.chance(40), w.chance(60)
 	c.nodesFirst, c.podsFirst = 2+w.rng.IntN(4), 4+w.rng.IntN(4)
 	switch {
 	case w.budgets:

@@ -204,11 +204,14 @@ func (c *Core) lookUp(v volumes) (done func()) {
 }
 
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
-// nodes. Rules that count pods elsewhere see all nodes either way.
+// nodes, of which home nodes go before others as good. Rules that count pods elsewhere see all nodes either way.
 func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked {
 	avoided := s.avoided
 	basis := c.basis(profile, avoided)
-	q := placement.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt)}
+	q := placement.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt), HomeFirst: c.cfg.HomeFirst}
+	if q.HomeFirst {
+		c.markHome()
+	}
 	if !c.cfg.NoEvidence {
 		q.Weigh = events.EvidenceCandidates
 	}
@@ -220,8 +223,7 @@ func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked
 		if q.Opinions != nil {
 			basis.Way = events.WayAdvised
 		}
-	} else if c.cfg.HomeFirst && plain(a.pod) && !s.whole {
-		c.markHome()
+	} else if q.HomeFirst && plain(a.pod) && !s.whole {
 		if usable, home := c.engine.Candidates(); home >= minHome && home < usable {
 			home := q
 			home.Home = true

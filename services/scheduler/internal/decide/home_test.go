@@ -64,6 +64,56 @@ func TestWhoIsPlacedAtHome(t *testing.T) {
 	}
 }
 
+// Where a shard looks at all nodes, because few are its home or the pod has preferences, it goes to a home node if
+// that is as good as any: shards that broke ties alike would meet. A better node comes first wherever it is.
+func TestEquallyGoodNodesAreTakenAtHome(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		nodes, pods int
+		pod         func(*corev1.Pod)
+		home        bool
+	}{
+		{"small cluster", 60, 24, func(*corev1.Pod) {}, true},
+		{"equally preferred", 200, 24, preferring(corev1.LabelTopologyZone, "zone-0"), true},
+		{"one is preferred", 200, 8, preferring(corev1.LabelTopologyZone, "best"), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newHomeWorld(t, 1)
+			for i := range tc.nodes {
+				w.addNodeIn(fmt.Sprintf("n%d", i), fmt.Sprintf("zone-%d", i%2), 10)
+			}
+			if !tc.home {
+				w.addNodeIn("best", "best", 10)
+			}
+			for i := range tc.pods {
+				w.addPod(fmt.Sprintf("p%d", i), tc.pod)
+			}
+			for range 4 {
+				w.offer()
+				w.settle()
+			}
+			placed := 0
+			for _, s := range w.shards {
+				for _, d := range s.decisions {
+					if d.Kind != events.DecisionPlaced || d.Evidence.Home {
+						t.Fatalf("%s, among home nodes only %v: want it placed, among all", d.Kind, d.Evidence.Home)
+					}
+					switch {
+					case tc.home && !w.home(s, d.NodeUID):
+						t.Fatalf("%s was placed on %s, which is another shard's home", d.Pod.Name, d.NodeName)
+					case !tc.home && d.NodeName != "best":
+						t.Fatalf("%s was placed on %s, which is not the one it prefers", d.Pod.Name, d.NodeName)
+					}
+					placed++
+				}
+			}
+			if placed != tc.pods {
+				t.Fatalf("%d pods placed, want %d", placed, tc.pods)
+			}
+		})
+	}
+}
+
 // newHomeWorld has two shards that try home nodes first.
 func newHomeWorld(t *testing.T, seed uint64) *world {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)

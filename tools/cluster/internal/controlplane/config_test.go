@@ -64,7 +64,7 @@ func TestKWOKStages(t *testing.T) {
 		t.Fatalf("there are %d documents, want the options, four stages and one more", len(documents))
 	}
 	for i, want := range []string{
-		"KwokConfiguration", "node-initialize", "pod-ready", completeDelay, deleteDelay, "mine",
+		"KwokConfiguration", "node-initialize", readyDelay, completeDelay, deleteDelay, "mine",
 	} {
 		if !strings.Contains(documents[i], want) {
 			t.Errorf("document %d has no %q:\n%s", i, want, documents[i])

@@ -18,10 +18,11 @@ import (
 	"github.com/berth-scheduler/berth/tools/cluster/internal/session"
 )
 
-// Pods may ask for time with these annotations (a Go duration): to run before
-// a Job's pod completes, and to linger after it was deleted. They are the
-// names that KWOK's own slower stages use.
+// Pods may ask for time with these annotations (a Go duration): to start before
+// a pod is ready, to run before a Job's pod completes, and to linger after it was
+// deleted. They are the names that KWOK's own slower stages use.
 const (
+	readyDelay    = "pod-ready.stage.kwok.x-k8s.io/delay"
 	completeDelay = "pod-complete.stage.kwok.x-k8s.io/delay"
 	deleteDelay   = "pod-delete.stage.kwok.x-k8s.io/delay"
 )
@@ -82,6 +83,10 @@ func (p *plane) startKWOK(ctx context.Context) error {
 
 // writeKWOKConfig writes options and stages into one file.
 func writeKWOKConfig(path, extraStages string) error {
+	ready, err := delayedBy(podstages.DefaultPodReady, readyDelay)
+	if err != nil {
+		return err
+	}
 	complete, err := delayedBy(podstages.DefaultPodComplete, completeDelay)
 	if err != nil {
 		return err
@@ -91,7 +96,7 @@ func writeKWOKConfig(path, extraStages string) error {
 		return err
 	}
 	documents := []string{
-		kwokOptions, nodestages.DefaultNodeInit, podstages.DefaultPodReady, complete, remove,
+		kwokOptions, nodestages.DefaultNodeInit, ready, complete, remove,
 	}
 	if extraStages != "" {
 		extra, err := os.ReadFile(extraStages)
