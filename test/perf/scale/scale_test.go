@@ -228,7 +228,7 @@ func TestPodsThatFitNowhereAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range w.shards {
-		s.decider.(*twin).best = [][][]int32{make([][]int32, mostScore+1)}
+		s.decider.(*twin).best = [][2][][]int32{{make([][]int32, mostScore+1), make([][]int32, mostScore+1)}}
 	}
 	w.arrive()
 	for w.open > 0 && w.next() {

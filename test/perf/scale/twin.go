@@ -32,11 +32,11 @@ type twin struct {
 	// the latter. seen is the revision of the node's document in the picture.
 	count, staged []uint16
 	seen          []int32
-	// best are the nodes to choose from, by zone (one of all for plain pods) and score. A node
-	// stands under the score that it has, and may stand under others, too.
-	best [][][]int32
-	// at home says which nodes to choose from; nil for all.
-	atHome []int16
+	// best are the nodes to choose from, by zone (one of all for plain pods), home nodes first, and score. A
+	// node stands under the score that it has, and may stand under others, too.
+	best [][2][][]int32
+	// homes says which shard each node is home to.
+	homes []int16
 	// written is what the last transaction in each ledger did to documents.
 	written []map[int32]move
 	flights []*twinFlight
@@ -70,17 +70,17 @@ type try struct {
 
 func newTwin(w *world, id int, homes []int16) *twin {
 	t := &twin{
-		world: w, id: id, rng: rand.New(rand.NewPCG(w.Seed, uint64(id)+2)),
+		world: w, id: id, homes: homes, rng: rand.New(rand.NewPCG(w.Seed, uint64(id)+2)),
 		count: make([]uint16, w.Nodes), staged: make([]uint16, w.Nodes), seen: make([]int32, w.Nodes),
 		written: make([]map[int32]move, w.Ledgers), flights: make([]*twinFlight, w.Ledgers), told: make([]int64, w.Ledgers),
 	}
 	kinds := zones
 	if w.Workload == Plain {
-		t.atHome, kinds = homes, 1
+		kinds = 1
 	}
-	t.best = make([][][]int32, kinds)
+	t.best = make([][2][][]int32, kinds)
 	for i := range t.best {
-		t.best[i] = make([][]int32, mostScore+1)
+		t.best[i] = [2][][]int32{make([][]int32, mostScore+1), make([][]int32, mostScore+1)}
 	}
 	for n := range int32(w.Nodes) {
 		t.file(n)
@@ -90,11 +90,15 @@ func newTwin(w *world, id int, homes []int16) *twin {
 
 // file puts a node under its score, if it is one to choose from and has room.
 func (t *twin) file(n int32) {
-	if t.atHome != nil && t.atHome[n] != int16(t.id) {
+	away := 0
+	if t.homes[n] != int16(t.id) {
+		away = 1
+	}
+	if away == 1 && t.world.Workload == Plain {
 		return
 	}
 	if score, fits := t.score(n); fits {
-		shelf := t.best[t.shelf(n)]
+		shelf := t.best[t.shelf(n)][away]
 		shelf[score] = append(shelf[score], n)
 	}
 }
@@ -116,8 +120,14 @@ func (t *twin) score(n int32) (score int, fits bool) {
 		return 0, false
 	}
 	least := ((nodeCPU-cpu)*100/nodeCPU + (nodeMemory-memory)*100/nodeMemory) / 2
+	gained := balance(cpu, memory) - balance(cpu-podCPU, memory-podMemory)
+	return int(least) + 50 + (50+gained)/2, true
+}
+
+// balance is how evenly a node's processors and memory are used, at most 100.
+func balance(cpu, memory int64) int {
 	apart := math.Abs(float64(cpu)/nodeCPU-float64(memory)/nodeMemory) / 2
-	return int(least) + int((1-apart)*100), true
+	return int((1 - apart) * 100)
 }
 
 // set changes what a node has in the picture.
@@ -244,23 +254,32 @@ func (t *twin) place(a *try) bool {
 // pick draws one of the best nodes that are not taken, and removes on the way what does not stand where
 // it belongs any more.
 func (t *twin) pick(shelf int, taken []int32) (int32, bool) {
-	const patience = 4 // draws of taken ones before the next score is looked at
 	for score := mostScore; score >= 0; score-- {
-		list := &t.best[shelf][score]
-		for missed := 0; len(*list) > 0 && missed < patience; {
-			i := t.rng.IntN(len(*list))
-			n := (*list)[i]
-			if now, fits := t.score(n); !fits || now != score {
-				(*list)[i] = (*list)[len(*list)-1]
-				*list = (*list)[:len(*list)-1]
-				continue
+		for away := range t.best[shelf] {
+			if n, ok := t.draw(&t.best[shelf][away][score], score, taken); ok {
+				return n, true
 			}
-			if slices.Contains(taken, n) {
-				missed++
-				continue
-			}
-			return n, true
 		}
+	}
+	return 0, false
+}
+
+// draw draws one node of a score.
+func (t *twin) draw(list *[]int32, score int, taken []int32) (int32, bool) {
+	const patience = 4 // draws of taken ones before the next list is looked at
+	for missed := 0; len(*list) > 0 && missed < patience; {
+		i := t.rng.IntN(len(*list))
+		n := (*list)[i]
+		if now, fits := t.score(n); !fits || now != score {
+			(*list)[i] = (*list)[len(*list)-1]
+			*list = (*list)[:len(*list)-1]
+			continue
+		}
+		if slices.Contains(taken, n) {
+			missed++
+			continue
+		}
+		return n, true
 	}
 	return 0, false
 }
