@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/dop251/goja"
+)
+
+// record is one of the search's index.
+type record struct {
+	Href  string `json:"href"`
+	Title string `json:"title"`
+	Page  string `json:"page"`
+	Text  string `json:"text"`
+}
+
+// find is what the site's own script finds, as a browser would run it.
+func find(t *testing.T, records []record, words ...string) []string {
+	t.Helper()
+	source, err := os.ReadFile("assets/score.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm := goja.New()
+	vm.SetFieldNameMapper(goja.TagFieldNameMapper("json", true))
+	if err := vm.Set("records", records); err != nil {
+		t.Fatal(err)
+	}
+	if err := vm.Set("words", words); err != nil {
+		t.Fatal(err)
+	}
+	const ask = "\nfound(Array.from(records).map(prepared), Array.from(words)).map((part) => part.href)"
+	value, err := vm.RunScript("score.js", string(source)+ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hrefs []string
+	if err := vm.ExportTo(value, &hrefs); err != nil {
+		t.Fatal(err)
+	}
+	return hrefs
+}
+
+func TestSearchOrder(t *testing.T) {
+	const install, stores, upgrade, values = "/docs/install/", "/docs/install/#stores", "/docs/upgrade/", "/docs/values/"
+	records := []record{
+		{Href: stores, Title: "Install the stores, install", Page: "Install", Text: "Install etcd, install NATS: install."},
+		{Href: upgrade, Title: "Upgrade", Text: "Who can install can upgrade; reinstall nothing."},
+		{Href: install, Title: "Install", Text: "With Helm."},
+		{Href: values, Title: "Settings of the chart", Text: "The values, and each one's default."},
+		{Href: "/docs/metrics/", Title: "Values", Page: "Values, values and values", Text: "values values values"},
+		{Href: "/docs/fail-over/", Title: "When a member dies", Text: "Fail and over."},
+		{Href: "/docs/chaos/", Title: "Chaos", Text: "A fail-over is a fail over."},
+	}
+	for _, c := range []struct {
+		name  string
+		words []string
+		want  []string
+	}{
+		{"a page by its title, then titles before texts", []string{"install"}, []string{install, stores, upgrade}},
+		{"a page by its address", []string{"values"}, []string{values, "/docs/metrics/"}},
+		{"an address of several words", []string{"fail", "over"}, []string{"/docs/fail-over/", "/docs/chaos/"}},
+		{"parts of words", []string{"stall"}, []string{stores, install, upgrade}},
+		{"every word has to be there", []string{"install", "etcd"}, []string{stores}},
+		{"nothing", []string{"volcano"}, nil},
+		{"no word", nil, nil},
+	} {
+		if got := find(t, records, c.words...); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q: got %q, want %q", c.name, c.words, got, c.want)
+		}
+	}
+}
