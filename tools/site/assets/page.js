@@ -2,7 +2,7 @@
 // nothing is missing from it.
 "use strict";
 
-// copyButton is a button that copies what a block of code has. Browsers give the clipboard to secure pages alone.
+// copyButton is a button that copies a block of code, as copy.js says, which is put before this script. Browsers give the clipboard to secure pages alone.
 function copyButton(block) {
   const button = document.createElement("button");
   button.className = "copy";
@@ -10,7 +10,7 @@ function copyButton(block) {
   button.textContent = "Copy";
   button.addEventListener("click", async () => {
     try {
-      await navigator.clipboard.writeText(block.querySelector("code").textContent.trimEnd());
+      await navigator.clipboard.writeText(copied(block.querySelector("code").textContent));
       button.textContent = "Copied";
     } catch {
       button.textContent = "Not copied";

@@ -19,28 +19,33 @@ type record struct {
 // find is what the site's own script finds, as a browser would run it.
 func find(t *testing.T, records []record, words ...string) []string {
 	t.Helper()
-	source, err := os.ReadFile("assets/score.js")
+	var hrefs []string
+	run(t, "score.js", "found(Array.from(records).map(prepared), Array.from(words)).map((part) => part.href)",
+		map[string]any{"records": records, "words": words}, &hrefs)
+	return hrefs
+}
+
+// run sets out to an expression's value after one of the site's scripts.
+func run(t *testing.T, script, expression string, with map[string]any, out any) {
+	t.Helper()
+	source, err := os.ReadFile("assets/" + script)
 	if err != nil {
 		t.Fatal(err)
 	}
 	vm := goja.New()
 	vm.SetFieldNameMapper(goja.TagFieldNameMapper("json", true))
-	if err := vm.Set("records", records); err != nil {
-		t.Fatal(err)
+	for name, value := range with {
+		if err := vm.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := vm.Set("words", words); err != nil {
-		t.Fatal(err)
-	}
-	const ask = "\nfound(Array.from(records).map(prepared), Array.from(words)).map((part) => part.href)"
-	value, err := vm.RunScript("score.js", string(source)+ask)
+	value, err := vm.RunScript(script, string(source)+"\n"+expression)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hrefs []string
-	if err := vm.ExportTo(value, &hrefs); err != nil {
+	if err := vm.ExportTo(value, out); err != nil {
 		t.Fatal(err)
 	}
-	return hrefs
 }
 
 func TestSearchOrder(t *testing.T) {
@@ -69,6 +74,20 @@ func TestSearchOrder(t *testing.T) {
 	} {
 		if got := find(t, records, c.words...); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q: got %q, want %q", c.name, c.words, got, c.want)
+		}
+	}
+}
+
+func TestWhatIsCopied(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"commands", "make demo\nmake e2e\n", "make demo\nmake e2e"},
+		{"a session", "$ berth explain\nnode a\n  $ no prompt\n$ ls\n", "berth explain\nls"},
+		{"a command of two lines", "$ berth \\\n    explain\nnode \\\na\n", "berth \\\n    explain"},
+	} {
+		var got string
+		run(t, "copy.js", "copied(text)", map[string]any{"text": c.text}, &got)
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
 }
