@@ -37,7 +37,7 @@ func TestSoundSiteHasNoProblems(t *testing.T) {
 			<a href="https://github.com/o/r/blob/main/pkg/state/doc.go#L1">z</a> <a href="mailto:a@example.com">m</a>
 			<a href="https://github.com/o/r/tree/main/deploy/helm/">h</a> <a href="https://github.com/o/r/issues">i</a>`,
 		"docs/install/index.html": top + `<h2 id="stores">Stores <a href="#stores">#</a></h2>
-			<img src="../plots/a.svg"> <a href="../../">up</a>`,
+			<img src="../plots/a.svg"> <a href="../../">up</a> <button popovertarget="menu">Menu</button>`,
 		"404.html": top,
 	})
 	if len(wrong) > 0 {
@@ -49,7 +49,8 @@ func TestProblemsAreFound(t *testing.T) {
 	wrong := checked(t, map[string]string{
 		"index.html": top + `<a href="/berth/docs/none/">a</a> <a href="/docs/install/">b</a> <a href="#none">c</a>
 			<a href="docs/install/#none">d</a> <a href="/berth/docs">e</a> <a href="/berth/docs/lost/">menu only</a>
-			<a href="https://github.com/o/r/blob/main/pkg/gone.go">f</a> <a href="http://[">g</a>`,
+			<a href="https://github.com/o/r/blob/main/pkg/gone.go">f</a> <a href="http://[">g</a>
+			<button popovertarget="contents">h</button>`,
 		"docs/install/index.html": `<script src="https://example.org/x.js"></script>
 			<link rel="stylesheet" href="//example.org/x.css"> <img src="/berth/docs/plots/none.svg">`,
 		"docs/lost/index.html": top,
@@ -60,6 +61,7 @@ func TestProblemsAreFound(t *testing.T) {
 		"docs/install/index.html: https://example.org/x.js: loaded from another host",
 		"docs/install/index.html: no Content-Security-Policy",
 		"docs/lost/index.html: the menu does not have it: want it in docs/README.md",
+		"index.html: #contents: no element #contents in index.html",
 		"index.html: #none: no element #none in index.html",
 		"index.html: /berth/docs/none/: no such file: docs/none/index.html",
 		"index.html: /berth/docs: no such file: docs",

@@ -20,7 +20,7 @@ type page struct {
 	policy bool
 }
 
-// reference is a link to a page, or a file that a browser loads with the page.
+// reference is a link to a page, a file that a browser loads with the page, or the element that a button opens.
 type reference struct {
 	target string
 	// loads tells that the browser loads it without being asked.
@@ -79,6 +79,10 @@ func (p *page) element(node *html.Node, menu bool) {
 	case atom.Img, atom.Script, atom.Iframe:
 		if target := attribute(node, "src"); target != "" {
 			p.refs = append(p.refs, reference{target: target, loads: true})
+		}
+	case atom.Button:
+		if opened := attribute(node, "popovertarget"); opened != "" {
+			p.refs = append(p.refs, reference{target: "#" + opened})
 		}
 	case atom.Meta:
 		p.policy = p.policy || attribute(node, "http-equiv") == "Content-Security-Policy"

@@ -52,6 +52,18 @@ type Plot struct {
 	Lines []Line `json:"lines"`
 }
 
+// Empty tells that a picture of it would show nothing: its lines have a single x, or all of them lie on the x axis.
+func (p Plot) Empty() bool {
+	across, above := map[float64]bool{}, false
+	for _, line := range p.Lines {
+		for _, point := range line.Points {
+			across[point[0]] = true
+			above = above || point[1] != 0
+		}
+	}
+	return len(across) < 2 || !above
+}
+
 // Axis says what is on it.
 type Axis struct {
 	Label string `json:"label"`

@@ -33,6 +33,25 @@ func TestOutcomeSurvivesItsFile(t *testing.T) {
 	}
 }
 
+func TestPlotThatShowsNothingIsEmpty(t *testing.T) {
+	for name, test := range map[string]struct {
+		lines []Line
+		want  bool
+	}{
+		"no line":     {nil, true},
+		"one x":       {[]Line{{Points: [][2]float64{{0, 3}}}, {Points: [][2]float64{{0, 8}}}}, true},
+		"all zero":    {[]Line{{Points: [][2]float64{{10, 0}, {90, 0}}}}, true},
+		"a curve":     {[]Line{{Points: [][2]float64{{10, 0}, {90, 1}}}}, false},
+		"two dots":    {[]Line{{Points: [][2]float64{{1, 3}}}, {Points: [][2]float64{{2, 8}}}}, false},
+		"below zero":  {[]Line{{Points: [][2]float64{{1, -3}, {2, -3}}}}, false},
+		"one of each": {[]Line{{Points: [][2]float64{{1, 0}, {2, 0}}}, {Points: [][2]float64{{1, 4}}}}, false},
+	} {
+		if got := (Plot{Lines: test.lines}).Empty(); got != test.want {
+			t.Errorf("%s: empty %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	least, most := Limit{Value: "v", AtLeast: bound(2)}, Limit{Value: "v", AtMost: bound(2)}
 	of := func(v float64) *Outcome { return &Outcome{Values: map[string]float64{"v": v}} }

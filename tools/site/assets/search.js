@@ -1,5 +1,5 @@
-// The search: every word has to be in the title or the text of a part of a page. A word in a title counts more than
-// one in the text, and a whole word more than a part of one. The index is loaded when the field gets the focus.
+// The search: a field, and a list of what score.js finds, which is put before this script. The index is loaded when the
+// field gets the focus.
 "use strict";
 
 const form = document.getElementById("search");
@@ -12,33 +12,8 @@ async function load() {
   if (parts) return;
   parts = [];
   const records = await (await fetch(form.dataset.index)).json();
-  parts = records.map((part) => ({
-    ...part,
-    lowTitle: part.title.toLowerCase(),
-    lowPage: part.page.toLowerCase(),
-    lowText: part.text.toLowerCase(),
-  }));
+  parts = records.map(prepared);
   search();
-}
-
-// hits counts up to three places of a word, whole words double.
-function hits(text, word) {
-  let sum = 0;
-  for (let at = text.indexOf(word), n = 0; at >= 0 && n < 3; at = text.indexOf(word, at + word.length), n++) {
-    const whole = !/\w/.test(text[at - 1] ?? " ") && !/\w/.test(text[at + word.length] ?? " ");
-    sum += whole ? 2 : 1;
-  }
-  return sum;
-}
-
-function score(part, words) {
-  let sum = 0;
-  for (const word of words) {
-    const points = 10 * hits(part.lowTitle, word) + 4 * hits(part.lowPage, word) + hits(part.lowText, word);
-    if (points === 0) return 0;
-    sum += points;
-  }
-  return sum;
 }
 
 // excerpt is the text around the first word that is in it.
@@ -56,9 +31,8 @@ function element(name, text) {
 
 function search() {
   const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = parts.map((part) => [words.length ? score(part, words) : 0, part]).filter(([points]) => points > 0);
-  found.sort(([a], [b]) => b - a);
-  list.replaceChildren(...found.slice(0, most).map(([, part]) => {
+  const best = found(parts, words).slice(0, most);
+  list.replaceChildren(...best.map((part) => {
     const link = document.createElement("a");
     link.href = part.href;
     link.append(element("strong", part.title), element("span", part.page), element("small", excerpt(part, words)));
@@ -66,7 +40,7 @@ function search() {
     item.append(link);
     return item;
   }));
-  if (words.length && !found.length) list.append(element("li", "Nothing found"));
+  if (words.length && !best.length) list.append(element("li", "Nothing found"));
   list.hidden = !words.length;
 }
 

@@ -120,15 +120,24 @@ func table(mode string, rows []result) outcome.Table {
 	return t
 }
 
+// inWords says what a mode does, for people.
+var inWords = map[string]string{
+	live:     "created as fast as clients can",
+	drain:    "all waiting from the start",
+	preempt:  "in the places of others",
+	open:     "created at a steady rate",
+	failover: "the replica that leads is killed",
+}
+
 // plots are the curves of the run in the middle of each contender; of those that only bind, the fastest.
 func plots(mode string, rows []result) []outcome.Plot {
 	raw := bestRaw(rows)
 	progress := outcome.Plot{
-		Name: mode, Title: "Pods bound, mode " + mode,
+		Name: mode, Title: "Pods bound over time, " + inWords[mode],
 		X: outcome.Axis{Label: "seconds"}, Y: outcome.Axis{Label: "pods bound"},
 	}
 	spread := outcome.Plot{
-		Name: mode + "-latency", Title: "Latency to the bind, mode " + mode,
+		Name: mode + "-latency", Title: "Share of pods bound within a time, " + inWords[mode],
 		X: outcome.Axis{Label: "milliseconds", Log: true}, Y: outcome.Axis{Label: "% of pods"},
 	}
 	for _, row := range rows {

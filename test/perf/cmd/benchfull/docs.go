@@ -59,6 +59,9 @@ func plots(of map[string]*outcome.Outcome) []outcome.Plot {
 			continue
 		}
 		for _, plot := range of[p.name].Plots {
+			if plot.Empty() {
+				continue
+			}
 			plot.Name = p.name + "-" + plot.Name
 			all = append(all, plot)
 		}
@@ -106,6 +109,8 @@ func chapter(b *strings.Builder, p part, o *outcome.Outcome) {
 		}
 	}
 	for _, plot := range o.Plots {
-		fmt.Fprintf(b, "\n![%s](plots/%s-%s.svg)\n", plot.Title, p.name, plot.Name)
+		if !plot.Empty() {
+			fmt.Fprintf(b, "\n![%s](plots/%s-%s.svg)\n", plot.Title, p.name, plot.Name)
+		}
 	}
 }

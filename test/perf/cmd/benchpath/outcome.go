@@ -158,6 +158,9 @@ func (r report) conflictPlot() outcome.Plot {
 	p := outcome.Plot{Name: "conflicts", Title: "Refused transactions",
 		X: outcome.Axis{Label: "% of the nodes taken before"}, Y: outcome.Axis{Label: "% of transactions"}}
 	return r.lines(p, func(s setting) (line string, x, y float64) {
+		if s.Shards == 1 {
+			return "1 shard", float64(s.Full), r.conflicts(s)
+		}
 		return fmt.Sprintf("%d shards", s.Shards), float64(s.Full), r.conflicts(s)
 	})
 }
