@@ -21,7 +21,7 @@ const (
 // Finding is one thing that should not be.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Invariant is its name in the protocol (S1 to S12, S14, S15, L2, L7, or I3), "form" for a value that
+	// Invariant is its name in the protocol (S1 to S7, S9 to S12, S14 to S17, L2, L7, or I3), "form" for a value that
 	// nothing should have written, "fit" for a node that the pod may not stand on.
 	Invariant string `json:"invariant"`
 	// Revision of the ledger and ResourceVersion of the API server at which it shows; zero

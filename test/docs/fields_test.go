@@ -24,9 +24,13 @@ var update = flag.Bool("update", false, "write docs/fields.md instead of compari
 const fieldsHead = `<!-- Written by "make generate" from the types themselves: what is changed here by hand is lost. -->
 # Fields of the configuration files
 
-Every field that is read, and what it holds. What upstream's fields mean in Berth is said in
-[configuration](configuration.md) and [descheduling](descheduling.md), what preemption's do in
-[preemption](preemption.md). Any other field is a mistake, which is reported with its place.
+Every field that is read, and what it holds. Any other field is a mistake, which is reported with its place.
+
+Upstream's fields have upstream's meanings and defaults:
+[kube-scheduler's reference](https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/) has those of the
+first file, and [the descheduler's](https://github.com/kubernetes-sigs/descheduler/blob/v0.36.0/README.md) those of
+its policy. What differs in Berth is in [configuration](configuration.md) and [descheduling](descheduling.md), and what
+preemption's fields do in [preemption](preemption.md).
 `
 
 // fileTypes are the types of a configuration file: those that begin a file or the arguments of a
@@ -41,12 +45,12 @@ type fileTypes struct {
 }
 
 var files = []fileTypes{
-	{heading: "KubeSchedulerConfiguration",
+	{heading: "The file KubeSchedulerConfiguration",
 		dirs:  []string{"k8s.io/kube-scheduler:config/v1", "k8s.io/component-base:config/v1alpha1"},
 		begin: []string{"KubeSchedulerConfiguration"}, arguments: true},
 	{heading: "Arguments of `Berth` in a profile's pluginConfig",
 		dirs: []string{"pkg/placement/config"}, begin: []string{"berthArgs"}},
-	{heading: "DeschedulerPolicy",
+	{heading: "The file DeschedulerPolicy",
 		dirs: []string{"pkg/descheduling/policy"}, begin: []string{"document"}, arguments: true},
 	{heading: "`berth` in a DeschedulerPolicy",
 		dirs: []string{"pkg/descheduling/policy"}, begin: []string{"berthBlock"}},

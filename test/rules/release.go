@@ -16,7 +16,7 @@ var (
 	chartVersion   = regexp.MustCompile(`^version: (\S+)$`)
 	appVersion     = regexp.MustCompile(`^appVersion: "?([^"\s]+)"?$`)
 	shippedImage   = regexp.MustCompile(`image: ghcr\.io/berth-scheduler/berth:(\S+)$`)
-	changelogEntry = regexp.MustCompile(`^## \[([0-9]+\.[0-9]+\.[0-9]+\S*)\]`)
+	changelogEntry = regexp.MustCompile(`^## ([0-9]+\.[0-9]+\.[0-9]+\S*)`)
 )
 
 func releaseRules() []Rule {

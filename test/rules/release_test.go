@@ -15,7 +15,7 @@ func released() fstest.MapFS {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	return fstest.MapFS{
 		"deploy/helm/berth/Chart.yaml": file("name: berth\nversion: 1.2.3\nappVersion: \"1.2.3\"\n"),
-		"CHANGELOG.md":                 file("# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n\n## [1.2.2]\n"),
+		"CHANGELOG.md":                 file("# Changelog\n\n## Unreleased\n\n## 1.2.3 - 2026-01-01\n\n## 1.2.2\n"),
 		"deploy/k8s/base/queue.yaml":   file("spec:\n  image: ghcr.io/berth-scheduler/berth:1.2.3\n"),
 	}
 }
@@ -28,8 +28,8 @@ func TestVersionsOfAReleaseAgree(t *testing.T) {
 		"the same everywhere": {},
 		"chart": {"deploy/helm/berth/Chart.yaml", "version: 1.2.3\nappVersion: \"1.2.4\"\n",
 			[]string{"deploy/helm/berth/Chart.yaml:2"}},
-		"changelog":                   {"CHANGELOG.md", "# Log\n\n## [1.2.2]\n", []string{"CHANGELOG.md:3"}},
-		"changelog without a version": {"CHANGELOG.md", "# Log\n\n## [Unreleased]\n", []string{"CHANGELOG.md:1"}},
+		"changelog":                   {"CHANGELOG.md", "# Log\n\n## 1.2.2\n", []string{"CHANGELOG.md:3"}},
+		"changelog without a version": {"CHANGELOG.md", "# Log\n\n## Unreleased\n", []string{"CHANGELOG.md:1"}},
 		"manifest": {"deploy/k8s/base/queue.yaml", "spec:\n  image: ghcr.io/berth-scheduler/berth:1.2.2\n",
 			[]string{"deploy/k8s/base/queue.yaml:2"}},
 		"image of something else": {"deploy/k8s/base/queue.yaml", "spec:\n  image: example.com/etcd:3.7\n", nil},

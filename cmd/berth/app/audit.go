@@ -33,7 +33,8 @@ func newAuditCommand() *cobra.Command {
 		Use:   "audit FILE",
 		Short: "Replay a recorded history and check every revision of it",
 		Long: "Replays a history that `berth audit record` wrote, offline: every revision of the ledger and every\n" +
-			"version of pods and nodes, against the invariants S1 to S12, S14 and S15. Exits 1 when it finds a violation;\n" +
+			"version of pods and nodes, against the invariants S1 to S7, S9 to S12, S14 to S17 and I3, and whether\n" +
+			"placements fit and values can be read (docs/operations.md lists them). Exits 1 when it finds a violation;\n" +
 			"warnings do not count, and neither does a history that ends early: the notes say so.",
 		Example: "  berth audit record --out history --data-dir berth-data\n" +
 			"  berth audit history",

@@ -33,7 +33,7 @@ func newRootCommand() *cobra.Command {
 		Use:   "berth",
 		Short: "Berth schedules the pods of a Kubernetes cluster",
 		Long: "Berth replaces kube-scheduler and the descheduler with four cooperating services: queue,\n" +
-			"scheduler (any number of active shards), binder and descheduler.\n\n" +
+			"scheduler (up to 256 active shards), binder and descheduler.\n\n" +
 			"Start with `berth up --kubeconfig FILE`: all four in one process, with their stores embedded.",
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -79,7 +79,8 @@ func describe(b *bytes.Buffer, c *cobra.Command) error {
 	if err := doc.GenMarkdownCustom(c, &one, link); err != nil {
 		return err
 	}
-	b.WriteString(strings.TrimRight(one.String(), "\n") + "\n\n")
+	text := strings.ReplaceAll(one.String(), "### SEE ALSO", "### See also") // cobra has capitals for this part alone
+	b.WriteString(strings.TrimRight(text, "\n") + "\n\n")
 	for _, child := range c.Commands() {
 		if child.IsAvailableCommand() {
 			if err := describe(b, child); err != nil {

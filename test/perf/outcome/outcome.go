@@ -84,8 +84,14 @@ type Machine struct {
 	MemoryMB   int    `json:"memoryMB"`
 	Platform   string `json:"platform"`
 	Go         string `json:"go"`
-	// Load is the load average at the end, for telling a busy machine from a quiet one.
+	// Load is the load average at the end, for telling a busy machine from a quiet one, as the kernel words it.
 	Load string `json:"load"`
+}
+
+// LoadAverages are those of the last 1, 5 and 15 minutes: Load without the kernel's count of threads and last id.
+func (m Machine) LoadAverages() string {
+	fields := strings.Fields(m.Load)
+	return strings.Join(fields[:min(3, len(fields))], ", ")
 }
 
 // ThisMachine describes the machine as far as Linux tells; elsewhere some of it is empty.

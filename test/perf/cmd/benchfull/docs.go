@@ -96,7 +96,7 @@ func chapter(b *strings.Builder, p part, o *outcome.Outcome) {
 	}
 	fmt.Fprintf(b, "%s, %s. %s. %s, %d processors, %s MB, %s, %s; load average at the end %s.\n",
 		o.Time.Format("2006-01-02"), runs, strings.Join(versions, "; "), m.Processor, m.Processors,
-		outcome.Number(float64(m.MemoryMB)), m.Platform, m.Go, m.Load)
+		outcome.Number(float64(m.MemoryMB)), m.Platform, m.Go, m.LoadAverages())
 	fmt.Fprintf(b, "`make bench-full PARTS=%s`, which runs:\n\n"+
 		"<!-- not run: a measurement of minutes or more -->\n```\n%s\n```\n", p.name, o.Command)
 	for _, t := range o.Tables {

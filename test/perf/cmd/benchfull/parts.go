@@ -58,7 +58,7 @@ var parts = []part{
 	{name: "conflicts", title: "Conflicts by shards and by how full the nodes are", about: 12 * time.Minute,
 		program: "benchpath", args: flags("--nodes=5000", "--pods=10000", "--shards=1,2,4",
 			"--full=10,50,70,90", "--timeout=15m")},
-	{name: "idle", title: "An idle berth up on 1,000 nodes", about: 2 * time.Minute, program: "benchsteady", once: true,
+	{name: "idle", title: "An idle `berth up` on 1,000 nodes", about: 2 * time.Minute, program: "benchsteady", once: true,
 		args: flags("--rate=0", "--for=2m", "--every=2s", "--nodes="+small)},
 	{name: "steady", title: "An hour of pods that come and go", about: time.Hour, program: "benchsteady", once: true,
 		args: flags("--rate=200", "--nodes="+small)},

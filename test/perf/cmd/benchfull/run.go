@@ -66,7 +66,8 @@ func printTable(_ context.Context, o options, limits []outcome.Limit) error {
 // summary is the table of limits with what was seen of each, Markdown.
 func summary(limits []outcome.Limit, seen map[string]*outcome.Outcome) string {
 	var b strings.Builder
-	b.WriteString("| part | measure | demand | seen | by the demand | verdict | wall |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| part | measure | target | seen | relative to the target | verdict | wall |\n" +
+		"|---|---|---|---|---|---|---|\n")
 	for _, l := range limits {
 		state, value := l.Judge(seen[l.Part])
 		number, share, verdict, wall := "–", "–", string(state), "–"

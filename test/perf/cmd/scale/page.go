@@ -34,7 +34,7 @@ func writePage(o options, result outcome.Outcome) error {
 	fmt.Fprintf(&b, "\n## The numbers\n\n%s, seed %d; compared with %s. "+
 		"%s, %d processors, %s MB, %s, %s; load average at the end %s.\n",
 		result.Time.Format("2006-01-02"), o.seed, result.Versions["berth"], m.Processor, m.Processors,
-		outcome.Number(float64(m.MemoryMB)), m.Platform, m.Go, m.Load)
+		outcome.Number(float64(m.MemoryMB)), m.Platform, m.Go, m.LoadAverages())
 	for _, t := range result.Tables {
 		b.WriteString(markdown(t))
 	}
