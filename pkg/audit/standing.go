@@ -35,6 +35,8 @@ type StandingReport struct {
 	Bound   int `json:"bound"`
 	ByBerth int `json:"boundByBerth"`
 	Pending int `json:"pending"`
+	// Ledger: it was read, too. The caller sets it.
+	Ledger bool `json:"ledger"`
 	// Reserved are the reservations in the ledger whose pods are not bound yet, Fencing those of
 	// them that are being taken back. Both are zero without a ledger.
 	Reserved int `json:"reserved"`

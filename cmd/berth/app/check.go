@@ -27,11 +27,11 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the cluster as it is now, from the API server's own state and the ledger",
-		Long: "Lists nodes and pods, and with --etcd-endpoints or --data-dir the ledger, adds everything up from\n" +
-			"scratch, and reports nodes over their allocatable, pods on nodes they do not fit, pods too close to\n" +
-			"each other, claims and devices that two pods have, reservations that contradict each other, and\n" +
-			"evictions that disruption budgets do not cover. It reads only. Exits 1 when it finds a\n" +
-			"violation; warnings do not count. What happened in between is for `berth audit`.",
+		Long: "Lists nodes and pods, and with --berth-namespace, --etcd-endpoints or --data-dir the ledger,\n" +
+			"adds everything up from scratch, and reports nodes over their allocatable, pods on nodes they do\n" +
+			"not fit, pods too close to each other, claims and devices that two pods have, reservations that\n" +
+			"contradict each other, and evictions that disruption budgets do not cover. It reads only. Exits 1\n" +
+			"when it finds a violation; warnings do not count. What happened in between is for `berth audit`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
@@ -51,7 +51,7 @@ func newCheckCommand() *cobra.Command {
 		},
 	}
 	o.addLedger(cmd.Flags())
-	o.addInstallation(cmd.Flags())
+	o.addInstallation(cmd.Flags(), "without it, --etcd-endpoints and --data-dir the ledger is not read")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; default: text")
 	return cmd
 }
@@ -81,6 +81,7 @@ func (o *options) check(ctx context.Context) (*audit.StandingReport, error) {
 		return nil, err
 	}
 	report := audit.Check(in)
+	report.Ledger = store != nil
 	report.Findings = append(report.Findings, ownPods(in.Pods)...)
 	return report, nil
 }
@@ -223,8 +224,13 @@ func writeReport(w io.Writer, r *audit.StandingReport, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err
 	}
-	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; %d reserved, %d of them being taken back\n",
-		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending, r.Reserved, r.Fencing)
+	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; ",
+		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending)
+	if r.Ledger {
+		fmt.Fprintf(w, "%d reserved, %d of them being taken back\n", r.Reserved, r.Fencing)
+	} else {
+		fmt.Fprintln(w, "the ledger was not read (see --berth-namespace)")
+	}
 	for _, f := range r.Findings {
 		fmt.Fprintln(w, f)
 	}

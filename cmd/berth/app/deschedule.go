@@ -73,7 +73,7 @@ func (o *once) addLog(f *pflag.FlagSet) {
 		"directory of a running berth up with an embedded log; default: "+defaultDataDir+", if one runs there")
 	o.addKubeconfig(f)
 	o.addNATS(f)
-	o.addInstallation(f)
+	o.addInstallation(f, located)
 }
 
 func (o *once) addNATS(f *pflag.FlagSet) {

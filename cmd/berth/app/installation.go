@@ -14,6 +14,9 @@ import (
 // shippedNamespace is the namespace of the manifests in deploy/k8s.
 const shippedNamespace = "berth-system"
 
+// located says what addInstallation's commands do that locate a Berth themselves.
+const located = "default without --nats-url, --etcd-endpoints and --data-dir: " + shippedNamespace
+
 // installation is a Berth in a cluster whose stores a command reaches through the API server.
 type installation struct {
 	reach.Installation
@@ -21,10 +24,10 @@ type installation struct {
 	cluster *reach.Cluster
 }
 
-func (o *options) addInstallation(f *pflag.FlagSet) {
+// without says what happens without a flag that names a Berth.
+func (o *options) addInstallation(f *pflag.FlagSet, without string) {
 	f.StringVar(&o.installation.Namespace, "berth-namespace", "",
-		"namespace of an installation in the kubeconfig's cluster, whose stores are reached by port-forwarding;\n"+
-			"default without --nats-url, --etcd-endpoints and --data-dir: "+shippedNamespace)
+		"namespace of an installation in the kubeconfig's cluster, whose stores are reached by port-forwarding;\n"+without)
 	f.StringVar(&o.installation.Name, "berth-name", "berth",
 		"first part of that installation's names, as in the manifests")
 }

@@ -56,7 +56,7 @@ func newStatusCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.addLedger(f)
 	o.addNATS(f)
-	o.addInstallation(f)
+	o.addInstallation(f, located)
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: text")
 	f.BoolVarP(&o.watch, "watch", "w", false, "go on until interrupted")
 	f.DurationVar(&o.every, "every", watchEvery, "with --watch, the time between two looks")
