@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -19,13 +20,13 @@ const tracerName = "github.com/berth-scheduler/berth/services/binder"
 // count theirs.
 var txnNames = map[string]string{
 	"hand-over": "T5", "fence-mark": "T6", "fence-release": "T7", "name-claim": "T14",
-	"sweep": "T8", "plan-abort": "T8", "plan-drop": "T8",
+	"sweep": "T8", "plan-abort": "T8", "plan-drop": "T8", "move-abort": "T8", "collect": "T16",
 	"evict-claim": "T10 claim", "evict-mark": "T2 mark", "evict-take": "T2 take",
 	"evict-failed": "T10 failed", "budget-settle": "T10 settle",
 }
 
 func observeTxn(why string, o decide.TxnOutcome, took time.Duration) {
-	telemetry.LedgerTxn(txnNames[why], o.String(), took)
+	telemetry.LedgerTxn(cmp.Or(txnNames[why], why), o.String(), took)
 }
 
 // observeBind counts a bind call, and under kube-scheduler's names the extension point

@@ -105,7 +105,7 @@ type Amend struct {
 	Op  OpID
 	Txn ledger.Txn
 	// Why is a short word for logs and metrics: "evict-claim", "evict-mark", "evict-take", "evict-failed",
-	// "budget-settle", "sweep", "plan-drop".
+	// "budget-settle", "hand-over", "sweep", "collect", "move-abort", "plan-abort", "plan-drop".
 	Why string
 	// Idle: nothing waits for it.
 	Idle bool
