@@ -439,6 +439,9 @@ type mover struct {
 // turn moves a random pod, lets one that is moved leave, or replaces one that has left.
 func (m *mover) turn() {
 	uids := sortedPods(m.pods)
+	if len(uids) == 0 {
+		return
+	}
 	uid := uids[m.rng.IntN(len(uids))]
 	p := m.pods[uid]
 	switch n := m.rng.IntN(3); {
