@@ -179,7 +179,7 @@ func (w *world) carryOut(i int, c *call) error {
 	case unreachable && w.chance(50), w.fault(3, "request to "+c.to.String()+" lost"):
 		w.drop(i)
 		return c.told(nil, errUnknown)
-	case unreachable, w.fault(3, "request to "+c.to.String()+" late"):
+	case unreachable, w.fault(w.lateness(c), "request to "+c.to.String()+" late"):
 		c.late = true
 		return c.told(nil, errUnknown)
 	}
@@ -197,6 +197,14 @@ func (w *world) carryOut(i int, c *call) error {
 	}
 	w.drop(i)
 	return c.told(result, err)
+}
+
+// lateness is how many of a hundred calls arrive when their caller has given up.
+func (w *world) lateness(c *call) int {
+	if w.mutant.lateBinds && c.what == "bind" {
+		return 25
+	}
+	return 3
 }
 
 // down says whether a process cannot reach something now: it is cut off, or etcd is without
