@@ -60,11 +60,7 @@ func (b *binder) start() {
 	b.begin()
 	b.streams = streams{p: &b.proc}
 	b.outbox = outbox{}
-	l := limits()
-	if b.w.mutant.lateClaims {
-		l.EvictWithin = time.Hour
-	}
-	b.core = bindercore.NewCore(b.member(), l, func(string, string) bool { return true })
+	b.core = bindercore.NewCore(b.member(), limits(), func(string, string) bool { return true })
 	b.facts, b.promises = bindercore.NewFacts(), bindercore.NewPromises(b.member())
 	b.ticked, b.running = time.Time{}, 0
 }

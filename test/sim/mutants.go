@@ -42,9 +42,8 @@ type Mutant struct {
 
 // expected is how a mutant is played, and what is demanded of it.
 type expected struct {
-	// rare: it takes more than a few dozen seeds to find it. open: no seed that finds it is
-	// known, so it is played and reported, and not demanded.
-	rare, open bool
+	// rare: it takes more than a few dozen seeds to find it.
+	rare bool
 	// harmless: it is argued that no harm comes of it, and playing it must show none.
 	harmless bool
 	// budgets: it is played with Options.Budgets. family, if set, is that of all its seeds: the one
@@ -75,8 +74,6 @@ type switches struct {
 	usableFacts bool
 	// termsFirst: rules of pods that do not fit in a transaction are registered.
 	termsFirst bool
-	// lateClaims: a binder begins evictions by whatever it has last seen of their claims.
-	lateClaims bool
 }
 
 func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, invariant) }

@@ -6,14 +6,6 @@ import "github.com/berth-scheduler/berth/pkg/ledger"
 func lateMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "list-learned", expected: expected{open: true},
-			Missing: "a list replaces what later transactions of its reader have shown",
-			ledger: func(_ *streams, b ledger.ViewBatch) ledger.ViewBatch {
-				b.Anew = b.Reset
-				return b
-			},
-		},
-		{
 			Name:    "list-passed-over",
 			Missing: "a list after a compaction is passed over, and the watch goes on behind it",
 			ledger: func(s *streams, b ledger.ViewBatch) ledger.ViewBatch {
@@ -22,11 +14,6 @@ func lateMutants() []Mutant {
 				}
 				return b
 			},
-		},
-		{
-			Name: "late-claims", expected: expected{open: true},
-			Missing:  "a binder evicts for a claim however long ago the ledger has shown it",
-			switches: switches{lateClaims: true},
 		},
 	}
 }
