@@ -25,8 +25,6 @@ const (
 //
 // Pods are many and made from few templates. What a pod has in common with others is kept
 // once for all of them, and the whole object is put together when it is asked for.
-//
-//nolint:structsize // one flat value: decisions read its fields by the million, and pointers would cost more
 type Pod struct {
 	UID, Namespace, Name string
 	// NodeName is where the pod is bound, or empty.

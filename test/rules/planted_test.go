@@ -165,7 +165,8 @@ var plantedSizes = []planted{
 	},
 	{
 		name: "wide struct", path: "pkg/events/x.go", rule: "structsize", line: 3,
-		source: "package x\n\ntype wide struct {\n\ta, b, c, d, e, f, g, h int\n\ti, j, k, l, m, n, o, p int\n}\n",
+		source: "package x\n\ntype wide struct {\n\ta, b, c, d, e, f, g, h, i, j int\n" +
+			"\tk, l, m, n, o, p, q, r, s, t, u int\n}\n",
 	},
 	{
 		name: "many parameters", path: "pkg/events/x.go", rule: "paramcount", line: 3,

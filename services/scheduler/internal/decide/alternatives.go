@@ -58,7 +58,7 @@ func (c *Core) nextBest(a *attempt) bool {
 		a.pick.nodeRV = o.node.Node.ResourceVersion
 		a.pick.evidence = c.choseOther(a.pick.evidence, i+1)
 		c.view.Stage(a.pod, a.pick.nodeName)
-		c.next = append(c.next, a)
+		c.attempts.append(staged, a)
 		return true
 	}
 	return false

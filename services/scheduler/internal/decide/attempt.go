@@ -30,14 +30,14 @@ const (
 	timedShare = 10
 )
 
-func (c *Core) hasRoom() bool { return len(c.next) < batchPods && !c.draining && !c.plans.quiet }
+func (c *Core) hasRoom() bool {
+	return c.attempts.count(staged) < batchPods && !c.draining && !c.plans.quiet
+}
 
 // decide tries pending attempts in order until the next batch is full.
 func (c *Core) decide(out *Output) {
-	for n := 0; n < decisionsPerStep && len(c.pending) > 0 && c.hasRoom(); n++ {
-		a := c.pending[0]
-		c.pending = c.pending[1:]
-		c.try(a, out)
+	for n := 0; n < decisionsPerStep && c.attempts.count(pending) > 0 && c.hasRoom(); n++ {
+		c.try(c.attempts.next(), out)
 	}
 }
 
@@ -49,7 +49,7 @@ func (c *Core) try(a *attempt, out *Output) {
 		return
 	}
 	if c.store.Position().Sequence < o.FactSequence || !c.usable() || c.mustWait(a) {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	pod, ok := c.view.Pod(o.Pod.UID)
@@ -79,7 +79,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		return
 	}
 	if !c.free(volumes) {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	concern, err := c.concernOf(a.pod, profile)
@@ -103,7 +103,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		return
 	}
 	if !ok && behind > 0 || concern.Uncertain {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result, out) {
@@ -121,7 +121,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	node, needs := c.choose(a, &concern, result.Feasible)
 	if node == nil {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	volumes, ok, err = c.pickSupplies(volumes, profile, supplied{a.pod, node.Node, Seed(a.pod.UID, a.offer.Attempt)})
@@ -130,7 +130,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.fail(a, err.Error(), out)
 		return
 	case !ok:
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	if !c.registered(a, needs, volumes, out) {
@@ -162,7 +162,7 @@ func (c *Core) nowhere(a *attempt, p *placement.Profile, r looked, avoided []str
 	h, held := c.heldBack(p, a, seed, avoided)
 	switch {
 	case held && h.brief:
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 	case held:
 		c.fail(a, h.message, out)
 	default:

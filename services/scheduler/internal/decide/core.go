@@ -2,7 +2,6 @@ package decide
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -75,23 +74,19 @@ type searching struct {
 	// start is where the next search of a profile that samples begins: among all nodes, and
 	// among the home ones.
 	start      [2]int
-	consulting consulting
+	consults   consults
 	performing performing
 	devices    deviceBook
 }
 
 // pipeline is where the attempts are; see the package comment.
 type pipeline struct {
-	pending, deferred, next []*attempt
-	// rejected wait until what they have counted stands.
-	rejected []rejection
+	attempts attempts
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
 	limits  limits
 	recording
-	// inHand finds every attempt in the core by pod UID.
-	inHand map[string]*attempt
 	// written is what the last successful flight did to documents and guards, by their keys:
 	// what was decided while it was in flight counted its pods already, as staged.
 	written map[string]step
@@ -99,6 +94,7 @@ type pipeline struct {
 
 // attempt is one offer being worked on.
 type attempt struct {
+	phase    phase
 	offer    events.Offer
 	received time.Time
 	pod      *state.Pod
@@ -118,6 +114,8 @@ type attempt struct {
 	// missed are the plans of places that are kept for the pod and where it did not fit.
 	missed  []string
 	counsel counsel
+	// verdict is what it ends with if nothing else is found for it; nil unless it fits nowhere.
+	verdict *rejection
 	// deal is what plugins have to do with the choice of a node, nil for nothing.
 	deal *deal
 }
@@ -154,8 +152,8 @@ type step struct{ from, to int64 }
 func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
 	c.engine = placement.NewEngine(placement.EngineConfig{})
-	c.inHand = map[string]*attempt{}
-	c.consulting.asked, c.consulting.vetted = map[uint64]*attempt{}, map[uint64]string{}
+	c.attempts = newAttempts()
+	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()
 	c.cross.reset()
 	c.plans = newPlans()
@@ -197,8 +195,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	c.activate(in.Activated)
 	if moved || c.stirred {
 		c.stirred = false
-		c.pending = append(c.deferred, c.pending...)
-		c.deferred = nil
+		c.attempts.resume()
 	}
 	for _, b := range in.Offers {
 		c.accept(b)
@@ -218,18 +215,18 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		out.Request = c.request()
 	}
 	out.More = c.more()
-	out.Idle = len(c.inHand) == 0 && c.performing.idle()
+	out.Idle = len(c.attempts.byPod) == 0 && c.performing.idle()
 	out.Turns, c.turns.out = c.turns.out, nil
 	out.Performs, c.performing.out = c.performing.out, nil
 	out.Notices, c.notices = c.notices, nil
 	out.Plans, c.plans.reports = c.plans.reports, nil
 	out.Soon = c.soon()
-	return out, nil
+	return out, c.attempts.err()
 }
 
 // more tells whether another step has work to do even without input.
 func (c *Core) more() bool {
-	return len(c.performing.activate) > 0 || len(c.pending) > 0 && c.hasRoom() ||
+	return len(c.performing.activate) > 0 || c.attempts.count(pending) > 0 && c.hasRoom() ||
 		c.flight == nil && !c.draining && c.maySeek()
 }
 
@@ -356,7 +353,7 @@ func (c *Core) accept(b events.OfferBatch) {
 	}
 	c.term = b.Term
 	for _, o := range b.Offers {
-		if known, ok := c.inHand[o.Pod.UID]; ok {
+		if known, ok := c.attempts.byPod[o.Pod.UID]; ok {
 			// The lease was renewed under a new token: the outcome must carry it, unless
 			// the old one is already in a transaction that may commit.
 			if known.pick.nodeUID == "" {
@@ -369,27 +366,21 @@ func (c *Core) accept(b events.OfferBatch) {
 			continue
 		}
 		a := &attempt{offer: o, received: c.now}
-		c.inHand[o.Pod.UID] = a
-		c.pending = append(c.pending, a)
+		c.attempts.begin(a)
+		c.attempts.append(pending, a)
 	}
 }
 
 // drain gives back everything that is not in a transaction.
 func (c *Core) drain() {
 	c.draining = true
-	for _, a := range slices.Concat(c.pending, c.deferred, c.next) {
-		c.giveBack(a)
+	for _, p := range []phase{pending, deferred, staged, rejected, seeking, reserving, filtering} {
+		for _, a := range c.attempts.takeAll(p) {
+			c.giveBack(a)
+		}
 	}
-	for _, r := range slices.Concat(c.rejected, c.plans.seekers) {
-		c.giveBack(r.attempt)
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.performing.reserving)) {
-		c.giveBack(c.performing.reserving[id])
-	}
-	c.dismissFiltering()
 	c.drainDeals()
 	c.dismissConsults()
-	c.pending, c.deferred, c.next, c.rejected, c.plans.seekers = nil, nil, nil, nil, nil
 	c.cross.asked = nil
 }
 
@@ -401,7 +392,7 @@ func (c *Core) giveBack(a *attempt) {
 
 // drop forgets an attempt and what it staged.
 func (c *Core) drop(a *attempt) {
-	delete(c.inHand, a.offer.Pod.UID)
+	c.attempts.end(a)
 	c.unstage(a)
 }
 
@@ -425,11 +416,12 @@ func (c *Core) unstage(a *attempt) {
 // request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
 // does not keep others from being tried.
 func (c *Core) request() *events.WorkRequest {
-	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window + len(c.plans.seekers)), Return: c.returns}
+	window := c.cfg.Window + c.attempts.count(seeking)
+	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(window), Return: c.returns}
 	if c.draining || !c.Ready() {
 		r.Window = 0
 	}
-	for _, a := range c.inHand {
+	for _, a := range c.attempts.byPod {
 		r.Renew = append(r.Renew, a.offer.Token)
 	}
 	slices.Sort(r.Renew)

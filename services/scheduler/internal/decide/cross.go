@@ -177,7 +177,7 @@ func (c *Core) choose(a *attempt, concern *guard.Concern, ranked []placement.Sco
 	if concern.None() {
 		return ranked[0].Node, needs{registry: c.ledger.TermRegistryRevision()}
 	}
-	if concern.CountsBatch() && (len(c.performing.reserving) > 0 || c.seeksPlace()) {
+	if concern.CountsBatch() && (c.attempts.count(reserving) > 0 || c.seeksPlace()) {
 		return nil, needs{} // a pod that counts already may be refused by plugins, or come to be only held
 	}
 	blocked := c.uncounted(concern.Keys())

@@ -34,6 +34,7 @@ func (c *Core) launch(d deed, change ledger.Change, out *Output, attempts ...*at
 	}
 	c.flights++
 	c.flight = &flight{id: c.flights, attempts: attempts, txn: txn, deed: d, change: change}
+	c.attempts.send(attempts)
 	c.send(out)
 	return nil
 }

@@ -54,7 +54,7 @@ func (c *Core) promisedDevices(to placement.Objects, facts *state.Snapshot) (*pr
 	if err := c.devices.problem(); err != nil {
 		return nil, err
 	}
-	if err := c.devices.stage(slices.Collect(c.stagedAttempts()), facts); err != nil {
+	if err := c.devices.stage(slices.Collect(c.attempts.onNodes()), facts); err != nil {
 		return nil, err
 	}
 	return &promisedDevices{to, &c.devices, facts.Position()}, nil

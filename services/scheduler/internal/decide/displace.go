@@ -93,7 +93,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	}
 	n, ready := c.demands(&s.concern, t.node, followed)
 	if !ok || !ready || followed.waits || c.stoodIn(t.node.Node.UID) {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	if !c.registered(a, n, volumes{}, out) {
@@ -131,7 +131,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	}
 	var gone *ledger.TransitionError
 	if errors.As(err, &gone) {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	return c.unsent(a, err, out)

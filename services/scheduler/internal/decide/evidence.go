@@ -97,29 +97,15 @@ func (c *Core) sought(a *attempt, e *events.Evidence) *events.Evidence {
 
 // stagedOrders are the numbers of the decisions whose pods are staged.
 func (c *Core) stagedOrders() []uint64 {
-	n := len(c.next) + len(c.performing.reserving)
-	if c.flight != nil {
-		n += len(c.flight.attempts)
-	}
+	n := c.attempts.count(staged, inFlight, reserving)
 	if n == 0 {
 		return nil
 	}
 	orders := make([]uint64, 0, n)
-	add := func(a *attempt) {
+	for a := range c.attempts.onNodes() {
 		if e := a.pick.evidence; e != nil && e.Order > 0 {
 			orders = append(orders, e.Order)
 		}
-	}
-	if c.flight != nil {
-		for _, a := range c.flight.attempts {
-			add(a)
-		}
-	}
-	for _, a := range c.next {
-		add(a)
-	}
-	for _, a := range c.performing.reserving {
-		add(a)
 	}
 	slices.Sort(orders)
 	return orders

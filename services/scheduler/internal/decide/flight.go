@@ -30,23 +30,22 @@ func (c *Core) submit(out *Output) {
 	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.admit(out) || c.register(out) {
 		return
 	}
-	waiting := len(c.next) > 0
+	waiting := c.attempts.count(staged) > 0
 	if (!c.plans.alternate || !waiting) && c.act(out) {
 		c.plans.alternate = true
 		return
 	}
 	c.plans.alternate = false
-	for c.flight == nil && len(c.next) > 0 {
-		attempts := c.next
-		c.next = nil
-		f, rest := c.build(attempts, out)
-		c.next = append(c.next, rest...)
+	for c.flight == nil && c.attempts.count(staged) > 0 {
+		f, rest := c.build(c.attempts.takeAll(staged), out)
+		c.attempts.append(staged, rest...)
 		if len(f.attempts) == 0 {
 			continue // all have left it, or it is built again of fewer
 		}
 		c.flights++
 		f.id = c.flights
 		c.flight = f
+		c.attempts.send(f.attempts)
 		c.send(out)
 	}
 }
@@ -159,6 +158,7 @@ func (c *Core) land(r Result, out *Output) error {
 		return nil
 	}
 	c.flight = nil
+	c.attempts.takeAll(inFlight)
 	if r.Refused != "" {
 		c.refused(f, r.Refused, out)
 		return nil
@@ -284,7 +284,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 		}
 	}
 	c.retry(losers, lost, out)
-	c.next = append(winners, c.next...)
+	c.attempts.prepend(staged, winners...)
 	return nil
 }
 
@@ -370,7 +370,7 @@ func (c *Core) again(a *attempt) {
 	c.unstage(a)
 	a.pick = pick{}
 	a.counsel.forget()
-	c.pending = append([]*attempt{a}, c.pending...)
+	c.attempts.prepend(pending, a)
 }
 
 // fail ends an attempt that cannot go on; the queue backs the pod off.

@@ -56,7 +56,7 @@ func (c *Core) returnPlace(p *pick) {
 // stoodIn reports whether a pod is staged in a kept place on a node. What is held there beside it would have the room
 // of the place, and nothing would take it back if the pod did not get the place.
 func (c *Core) stoodIn(nodeUID string) bool {
-	return slices.ContainsFunc(c.next, func(a *attempt) bool {
+	return slices.ContainsFunc(c.attempts.in(staged), func(a *attempt) bool {
 		return a.pick.room.token != 0 && a.pick.nodeUID == nodeUID
 	})
 }
@@ -69,7 +69,7 @@ func (c *Core) placeKept(
 	a.missed = nil
 	for _, k := range c.view.KeptFor(a.pod) {
 		if _, late := c.restraint.late[k.Node]; late {
-			c.deferred = append(c.deferred, a)
+			c.attempts.append(deferred, a)
 			return true
 		}
 		if slices.Contains(avoided, k.Node.Node.UID) || !c.fitsKept(a.pod, profile, concern, k) {
@@ -105,7 +105,7 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 	one := []placement.Scored{{Node: k.Node}}
 	node, n := c.choose(a, concern, one)
 	if node == nil {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	if !c.registered(a, n, volumes{}, out) {
@@ -121,7 +121,7 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 	a.pick.evidence = c.chose(c.evidence(a, profile, found, 0))
 	a.others = [maxAlternatives]alternative{}
 	c.view.StageInstead(a.pod, a.pick.nodeName, r.token)
-	c.next = append(c.next, a)
+	c.attempts.append(staged, a)
 }
 
 // enter puts the reservation of a pick into its node's document, in the place of the placeholder

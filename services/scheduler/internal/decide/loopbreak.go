@@ -200,7 +200,7 @@ func (c *Core) passPlans() {
 	p.looks = secondLooks
 	p.budgets.stale = p.budgets.stale || p.budgets.claims
 	p.loops.pass(c.now)
-	if c.flight == nil && len(c.next)+len(c.performing.reserving) == 0 {
+	if c.flight == nil && c.attempts.count(staged, reserving) == 0 {
 		p.returned.last = nil // nothing is staged that could have counted them
 	}
 	for uid, s := range p.loops.spared {

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -47,7 +46,7 @@ func (c *Core) conclude(r rejection, out *Output) {
 	switch {
 	case r.onHold:
 	case !ok || !profile.Preempts() || c.draining || profile.Custom() && isConsulted(profile, r.attempt.pod):
-	case len(c.plans.seekers) < maxSeekers:
+	case c.attempts.count(seeking) < maxSeekers:
 		c.lineUp(r)
 		return
 	default:
@@ -62,36 +61,31 @@ func (c *Core) lineUp(r rejection) {
 		c.plans.sought++
 		r.attempt.sought = c.plans.sought
 	}
-	at, _ := slices.BinarySearchFunc(c.plans.seekers, r, func(a, b rejection) int {
-		return cmp.Or(
-			cmp.Compare(b.attempt.pod.Priority, a.attempt.pod.Priority),
-			cmp.Compare(a.attempt.sought, b.attempt.sought),
-		)
-	})
-	c.plans.seekers = slices.Insert(c.plans.seekers, at, r)
+	r.attempt.verdict = &r
+	c.attempts.seek(r.attempt)
 }
 
 // retrySeekers has some of those that wait for plans tried again, in turns: they may fit by now.
 func (c *Core) retrySeekers() {
 	p := &c.plans
-	if len(p.seekers) == 0 || c.maySeek() {
+	waiting := c.attempts.count(seeking)
+	if waiting == 0 || c.maySeek() {
 		return
 	}
-	if p.retried >= len(p.seekers) {
+	if p.retried >= waiting {
 		p.retried = 0
 	}
-	end := min(p.retried+retriesPerBeat, len(p.seekers))
-	again := slices.Clone(p.seekers[p.retried:end])
-	p.seekers = slices.Delete(p.seekers, p.retried, end)
+	end := min(p.retried+retriesPerBeat, waiting)
+	again := c.attempts.takeSeekers(p.retried, end)
 	p.retried = end
-	for _, r := range slices.Backward(again) {
-		c.again(r.attempt)
+	for _, a := range slices.Backward(again) {
+		c.again(a)
 	}
 }
 
 // maySeek says whether there is somebody to look for room for, and room for the plan.
 func (c *Core) maySeek() bool {
-	return len(c.plans.seekers) > 0 && c.plans.unbegun < maxUnbegun
+	return c.attempts.count(seeking) > 0 && c.plans.unbegun < maxUnbegun
 }
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
@@ -100,11 +94,11 @@ func (c *Core) seek(out *Output) bool {
 	if !c.maySeek() {
 		return false
 	}
-	for n := 0; n < seeksPerStep && len(c.plans.seekers) > 0; n++ {
-		r := c.plans.seekers[0]
-		c.plans.seekers = c.plans.seekers[1:]
-		if c.seekFor(r, out) {
-			return true
+	for n := 0; n < seeksPerStep && c.attempts.count(seeking) > 0; n++ {
+		for _, a := range c.attempts.takeSeekers(0, 1) {
+			if c.seekFor(*a.verdict, out) {
+				return true
+			}
 		}
 	}
 	return false
@@ -126,7 +120,7 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		return false
 	}
 	if s.concern.Uncertain {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	c.report(PlanReport{What: PlanAsked, Pod: a.offer.Pod})
@@ -139,7 +133,7 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		return false
 	}
 	if !c.free(s.volumes) {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	if !s.volumes.any() && !isConsulted(s.profile, s.pod) {
@@ -168,7 +162,7 @@ func (c *Core) seekVictims(s seeker, out *Output) bool {
 		c.fail(a, plan.Err.Error(), out)
 	case plan.Node == nil && plan.Kept && c.plans.budgets.unknown:
 		// What is left of a budget cannot be told yet, and nobody will say when it can.
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 	case plan.Node == nil:
 		c.inVain(s, plan, out)
 	case c.planRestsOnHolds(s, plan):
@@ -251,7 +245,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 	b, ok := c.newPlan(a, plan.Node)
 	if !ok || c.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// Somebody among them is only reserved by what is in flight, or has moved since.
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	demanded, ready := c.demands(&s.concern, plan.Node, following{
@@ -259,7 +253,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 	})
 	rooms, known := c.rooms(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	entry, held, ok := c.supply(s, plan, out)
@@ -306,7 +300,7 @@ func (c *Core) supply(
 	docs, err := c.take(v.holdings(), holder, nil)
 	if !ready || err != nil {
 		a.pick = pick{}
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return entry, nil, false
 	}
 	return entry, sortedDocs(docs), true
@@ -350,7 +344,7 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 	a.losses++
 	if a.losses < MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
 		c.plans.budgets.stale = true
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	c.fail(a, err.Error(), out)

@@ -249,7 +249,7 @@ func (c *Core) promote(s standing, out *Output) look {
 	if concern.Uncertain || node.UndescribedPods() > 0 {
 		return lookAgain
 	}
-	if concern.CountsBatch() && len(c.next)+len(c.performing.reserving) > 0 {
+	if concern.CountsBatch() && c.attempts.count(staged, reserving) > 0 {
 		c.plans.quiet = true // until what is staged stands, or does not
 		return lookAgain
 	}

@@ -36,7 +36,7 @@ func (c *Core) registered(a *attempt, n needs, v volumes, out *Output) bool {
 		c.fail(a, err.Error(), out)
 		return false
 	}
-	c.deferred = append(c.deferred, a)
+	c.attempts.append(deferred, a)
 	return false
 }
 

@@ -62,7 +62,8 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 // rejectedFor concludes an attempt, or has it wait for what it has counted.
 func (c *Core) rejectedFor(r rejection, out *Output) {
 	if r.withdrawn != c.cross.withdrawn || slices.ContainsFunc(r.counted, c.view.IsStaged) {
-		c.rejected = append(c.rejected, r)
+		r.attempt.verdict = &r
+		c.attempts.reject(r.attempt)
 		return
 	}
 	c.conclude(r, out)
@@ -104,7 +105,7 @@ func (c *Core) keepsBelow(priority int32) bool {
 
 func (c *Core) stagedPods() []string {
 	var uids []string
-	for a := range c.stagedAttempts() {
+	for a := range c.attempts.onNodes() {
 		uids = append(uids, a.offer.Pod.UID)
 	}
 	return uids
@@ -113,21 +114,19 @@ func (c *Core) stagedPods() []string {
 // settleRejections tells of those whose counted pods all stand, and has those decided again
 // next to which one has been taken back.
 func (c *Core) settleRejections(out *Output) {
-	waiting := c.rejected
-	c.rejected = nil
 	var again []*attempt
-	for _, r := range waiting {
-		switch {
+	for _, a := range c.attempts.takeAll(rejected) {
+		switch r := *a.verdict; {
 		case r.withdrawn != c.cross.withdrawn:
-			r.attempt.counsel.forget()
-			again = append(again, r.attempt)
+			a.counsel.forget()
+			again = append(again, a)
 		case slices.ContainsFunc(r.counted, c.view.IsStaged):
-			c.rejected = append(c.rejected, r)
+			c.attempts.reject(a)
 		default:
 			c.conclude(r, out)
 		}
 	}
-	c.pending = append(again, c.pending...)
+	c.attempts.prepend(pending, again...)
 }
 
 // unplaceable ends an attempt with its verdict, or with the error that there is none yet. The offer may

@@ -126,6 +126,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	a := &attempt{
 		offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, pod: pod, received: c.now,
 	}
+	c.attempts.begin(a)
 	if a.turn, err = r.turn(b.Preferred); err != nil {
 		return events.Decision{}, err
 	}
@@ -328,19 +329,15 @@ func (r *Replica) oust(a *attempt, profile *placement.Profile, out *Output) erro
 
 // outcome is what became of an attempt, as a record says it.
 func (r *Replica) outcome(a *attempt, b events.Basis, out Output) (events.Decision, error) {
-	c := r.core
 	switch {
-	case slices.Contains(c.next, a):
+	case a.phase == staged:
 		return r.chosen(a, b)
-	case slices.Contains(c.deferred, a):
+	case a.phase == deferred:
 		return events.Decision{}, &NotRemadeError{"on this state the pod would have waited"}
 	case len(out.Decisions) > 0:
 		return out.Decisions[0], nil
-	}
-	for _, waiting := range slices.Concat(c.rejected, c.plans.seekers) {
-		if waiting.attempt == a {
-			return waiting.decision, nil
-		}
+	case a.phase == rejected, a.phase == seeking:
+		return a.verdict.decision, nil
 	}
 	return events.Decision{}, &NotRemadeError{"the attempt came to nothing"}
 }
@@ -397,8 +394,8 @@ func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 func (r *Replica) clear(a *attempt) {
 	c := r.core
 	c.view.Unstage(a.offer.Pod.UID)
-	c.next, c.deferred, c.rejected, c.plans.seekers = nil, nil, nil, nil
-	c.cross.asked, c.abandoned, c.inHand = nil, nil, map[string]*attempt{}
+	c.attempts = newAttempts()
+	c.cross.asked, c.abandoned = nil, nil
 	for order := range r.staged {
 		// The pod itself may count, by a choice before this one that a record says counted.
 		if r.made[order].pod.UID == a.offer.Pod.UID {

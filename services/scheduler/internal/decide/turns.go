@@ -122,7 +122,7 @@ func (c *Core) beginTurn(t events.Turn) {
 		return
 	}
 	c.letGo(t.NodeUID, anothersTurn)
-	for _, a := range c.inHand {
+	for _, a := range c.attempts.byPod {
 		if a.turn.nodeUID == t.NodeUID && !a.turn.granted {
 			a.turn.granted = true
 			c.stirred = true
@@ -163,7 +163,7 @@ func (c *Core) passTurns() {
 			c.endTurn(uid)
 		}
 	}
-	for _, a := range c.deferred {
+	for _, a := range c.attempts.in(deferred) {
 		if a.turn.nodeUID != "" && !a.turn.granted && !c.now.Before(a.turn.until) {
 			a.turn = ownTurn{}
 			c.stirred = true
@@ -174,5 +174,5 @@ func (c *Core) passTurns() {
 // soon says whether time alone will change something in less than a heartbeat.
 func (c *Core) soon() bool {
 	return len(c.turns.running) > 0 || c.flight == nil && len(c.cross.asked) > 0 ||
-		slices.ContainsFunc(c.deferred, func(a *attempt) bool { return a.turn.pending(c.now) })
+		slices.ContainsFunc(c.attempts.in(deferred), func(a *attempt) bool { return a.turn.pending(c.now) })
 }

@@ -188,7 +188,7 @@ func (c *Core) promisedVolumes(facts *state.Snapshot) placement.Objects {
 			p.promise(e.Namespace, d.NodeName, e.Volumes)
 		}
 	}
-	for a := range c.stagedAttempts() {
+	for a := range c.attempts.onNodes() {
 		p.promise(a.pod.Namespace, a.pick.nodeName, a.pick.volumes.picks)
 	}
 	return p
