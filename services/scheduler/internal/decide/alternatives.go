@@ -65,7 +65,7 @@ func (c *Core) nextBest(a *attempt) bool {
 }
 
 func (c *Core) unmoved(o alternative) bool {
-	if o.node.Node == nil || o.node.Generation != o.generation || !c.restraint.usable(o.node) {
+	if o.node.Node == nil || o.node.Generation != o.generation || !c.gate.Usable(o.node) {
 		return false
 	}
 	doc, _ := c.ledger.Doc(o.node.Node.UID)

@@ -94,22 +94,11 @@ func (c *Core) question(pod *state.Pod) placement.Input {
 	in := placement.Input{
 		Pod: pod, Nodes: slices.Clone(c.view.Nodes()), Objects: c.view.Snapshot(), Excluded: map[string]string{},
 	}
-	for uid, why := range c.restraint.left {
-		if reason := leftBecause(why); reason != "" {
-			in.Excluded[uid] = "node(s) left alone for now: " + reason
-		}
+	for uid, because := range c.gate.Avoided() {
+		in.Excluded[uid] = "node(s) left alone for now: " + because.String()
 	}
 	slices.SortFunc(in.Nodes, func(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
 	return in
-}
-
-func leftBecause(why map[why]struct{}) string {
-	var list []string
-	for w := range why {
-		list = append(list, words[w])
-	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
 }
 
 // roles and states of entries, in words.
@@ -145,9 +134,9 @@ func (c *Core) nodeView(name string) *explain.NodeView {
 	n := c.view.Nodes()[at]
 	v := &explain.NodeView{
 		Name: name, UID: n.Node.UID, Pods: n.PodCount(), Cordoned: n.Node.Object.Spec.Unschedulable,
-		Unusable: leftBecause(c.restraint.left[n.Node.UID]),
+		Unusable: c.gate.Avoided()[n.Node.UID].String(),
 	}
-	if _, late := c.restraint.late[n]; late && behind > 0 && v.Unusable == "" {
+	if c.gate.Late(n) && behind > 0 && v.Unusable == "" {
 		v.Unusable = "the facts about it are behind the ledger"
 	}
 	for _, t := range n.Node.Object.Spec.Taints {

@@ -89,7 +89,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	behind := c.view.Settle()
 	out.Behind = behind
-	avoided := c.avoided(a.pod)
+	avoided := c.avoid.AvoidedBy(a.pod, c.now)
 	extended := profile.Extended(a.pod)
 	if !concern.Uncertain && !volumes.any() && !extended && c.placeKept(a, profile, &concern, avoided, out) {
 		return

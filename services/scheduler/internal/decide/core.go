@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // MaxLosses is how many races for a node one attempt may lose before it is given back to the
@@ -58,11 +59,9 @@ type holdings struct {
 
 // manners is how the shard gets on with the others, with binders and with kubelets.
 type manners struct {
-	restraint *restraint
-	trust     trust
-	kubelets  kubelets
-	turns     turns
-	notices   []Notice
+	gate  *avoid.Gate
+	avoid *avoid.Table
+	turns turns
 	// stirred: time or another shard has changed what deferred attempts wait for.
 	stirred bool
 }
@@ -157,8 +156,9 @@ func New(cfg Config) *Core {
 	c.performing = newPerforming()
 	c.cross.reset()
 	c.plans = newPlans()
-	c.restraint = newRestraint(c.engine)
-	c.view = view.New(c.store, c.ledger, c.restraint)
+	c.gate = avoid.NewGate(c.engine)
+	c.view = view.New(c.store, c.ledger, c.gate)
+	c.avoid = avoid.NewTable(c.gate, c.view, c.ledger.Reservations)
 	return c
 }
 
@@ -193,7 +193,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	}
 	c.pass(in)
 	c.activate(in.Activated)
-	if moved || c.stirred {
+	if eased := c.avoid.Eased(); moved || eased || c.stirred {
 		c.stirred = false
 		c.attempts.resume()
 	}
@@ -218,7 +218,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	out.Idle = len(c.attempts.byPod) == 0 && c.performing.idle()
 	out.Turns, c.turns.out = c.turns.out, nil
 	out.Performs, c.performing.out = c.performing.out, nil
-	out.Notices, c.notices = c.notices, nil
+	out.Notices = c.avoid.Notices()
 	out.Plans, c.plans.reports = c.plans.reports, nil
 	out.Soon = c.soon()
 	return out, c.attempts.err()
@@ -237,8 +237,7 @@ func (c *Core) pass(in Input) {
 	}
 	c.passTurns()
 	if in.Beat {
-		c.passTrust()
-		c.passKubelets()
+		c.avoid.Expire(c.now)
 		c.passPlans()
 		c.passDeals()
 	}
@@ -268,6 +267,11 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 // Sizes are how many nodes exist, how many pods count on them, and how many of those are
 // not bound yet.
 func (c *Core) Sizes() (nodes, pods, reserved int) { return c.view.Sizes() }
+
+// LeftAlone counts the nodes that are left alone, by every reason there is: "quarantine" (what
+// is reserved there does not stand), "doubt" (its kubelet has rejected a pod for want of room)
+// and "turn" (another shard places there).
+func (c *Core) LeftAlone() map[string]int { return c.avoid.Counts() }
 
 // Asked visits how often rules have been asked since the last call; see placement.Engine.Asked.
 func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.engine.Asked(visit) }
@@ -306,7 +310,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		c.seeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
 	}
 	c.devices.followFacts(changes.Others, c.view.Snapshot())
-	c.regard(changes)
+	c.avoid.FollowFacts(changes, c.now)
 	c.factsMoved(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
 		c.engine.SetObjects(c.view.Snapshot())
@@ -328,7 +332,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if changes.Reset {
 		c.view.RecountLedger()
 	}
-	c.takenBack(changes)
+	c.avoid.FollowWatch(changes, c.now)
 	c.turnsTaken(changes)
 	c.ledgerMoved(changes)
 	if changes.Reset || changes.Members {

@@ -84,7 +84,7 @@ func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 	c.view.ApplyLedger(changes)
 	c.devices.followLedger(changes, c.view.Snapshot())
 	c.followPlans(changes)
-	c.noteEnded(changes.Docs)
+	c.avoid.FollowDocs(changes.Docs)
 	if len(c.performing.bindable) > 0 {
 		for _, uid := range changes.PodUIDs {
 			c.seeBound(uid)

@@ -47,7 +47,7 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 	var list []takeover
 	for _, uid := range nodes {
 		node, ok := c.view.Node(uid)
-		if !ok || !c.restraint.usable(node) {
+		if !ok || !c.gate.Usable(node) {
 			continue
 		}
 		for _, e := range c.view.Displaceable(uid, s.pod.Priority) {

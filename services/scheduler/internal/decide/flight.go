@@ -248,7 +248,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
 		if slices.ContainsFunc(f.attempts, func(a *attempt) bool { return a.pick.nodeUID == d.NodeUID }) {
-			c.strike(d.NodeUID, d.NodeName, "")
+			c.avoid.Conflict(d.NodeUID, d.NodeName, "", c.now)
 		}
 	}
 	var losers []loser

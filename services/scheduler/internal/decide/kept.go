@@ -68,7 +68,7 @@ func (c *Core) placeKept(
 ) (done bool) {
 	a.missed = nil
 	for _, k := range c.view.KeptFor(a.pod) {
-		if _, late := c.restraint.late[k.Node]; late {
+		if c.gate.Late(k.Node) {
 			c.attempts.append(deferred, a)
 			return true
 		}
@@ -86,7 +86,7 @@ func (c *Core) placeKept(
 
 // fitsKept says whether a pod fits in the place of a placeholder.
 func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
-	if !c.restraint.usable(k.Node) {
+	if !c.gate.Usable(k.Node) {
 		return false
 	}
 	in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{k.Node}, Objects: c.view.Snapshot()}
@@ -113,7 +113,7 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 	}
 	a.pick = c.pickOf(a, node, n)
 	a.pick.feasible, a.pick.room = 1, r
-	found := looked{Result: placement.Result{Feasible: one}, basis: c.basis(profile, c.avoided(a.pod))}
+	found := looked{Result: placement.Result{Feasible: one}, basis: c.basis(profile, c.avoid.AvoidedBy(a.pod, c.now))}
 	found.basis.Way = events.WayKept
 	if r.ousted {
 		found.basis.Way = events.WayOusted

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // A place that is held counts as a placement does, and may yet be given up. For most rules that is the strict side.
@@ -107,12 +108,12 @@ func (c *Core) diagnoseHeld(
 		maps.Copy(in.Opinions, c.extends(placement.Query{}, a).Opinions)
 	}
 	for _, n := range in.Nodes {
-		if c.restraint.usable(n) {
+		if c.gate.Usable(n) {
 			in.Candidates = append(in.Candidates, n)
 		}
 	}
-	for _, uid := range c.avoided(a.pod) {
-		in.Excluded[uid] = avoidedReason
+	for _, uid := range c.avoid.AvoidedBy(a.pod, c.now) {
+		in.Excluded[uid] = avoid.OwnerMessage
 	}
 	for i := range failed {
 		f := &failed[i]

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // Replica makes decisions of a shard again, from the records that it left: a Core that is fed
@@ -261,23 +262,22 @@ func (r *Replica) stage(orders []uint64) error {
 
 // leaveAlone has exactly these nodes left alone.
 func (r *Replica) leaveAlone(names []string) error {
-	c := r.core
-	wanted := make(map[string]bool, len(names))
+	uids, err := r.uidsOf(names)
+	if err == nil {
+		r.core.avoid.SetAvoided(uids)
+	}
+	return err
+}
+
+func (r *Replica) uidsOf(names []string) (uids []string, err error) {
 	for _, name := range names {
 		uid, err := r.uidOf(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		wanted[uid] = true
+		uids = append(uids, uid)
 	}
-	for uid := range c.restraint.left {
-		delete(c.restraint.left, uid)
-		c.tellEngine(uid)
-	}
-	for uid := range wanted {
-		c.leave(uid, inQuarantine)
-	}
-	return nil
+	return uids, nil
 }
 
 func (r *Replica) uidOf(name string) (string, error) {
@@ -299,20 +299,11 @@ func (r *Replica) turn(name string) (ownTurn, error) {
 
 // avoid has the pods of a workload avoid exactly these nodes.
 func (r *Replica) avoid(pod *state.Pod, names []string) error {
-	r.core.kubelets.avoids = nil
-	if len(names) == 0 {
-		return nil
+	uids, err := r.uidsOf(names)
+	if err == nil {
+		r.core.avoid.SetOwners(avoid.Workload(pod), uids, r.core.now.Add(everAfter))
 	}
-	nodes := map[string]*pause{}
-	for _, name := range names {
-		uid, err := r.uidOf(name)
-		if err != nil {
-			return err
-		}
-		nodes[uid] = &pause{until: r.core.now.Add(everAfter)}
-	}
-	r.core.kubelets.avoids = map[string]map[string]*pause{workload(pod): nodes}
-	return nil
+	return err
 }
 
 // oust is the search for a place that is kept for a less important pod.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // Where everybody wants the same few nodes, as a profile that packs does, optimism fails: of
@@ -118,10 +119,10 @@ func (c *Core) beginTurn(t events.Turn) {
 	}
 	c.turns.running[t.NodeUID] = turn{shard: t.Shard, until: c.now.Add(turnLength)}
 	if t.Shard != c.cfg.Shard {
-		c.leave(t.NodeUID, anothersTurn)
+		c.avoid.Begin(t.NodeUID, avoid.Turn)
 		return
 	}
-	c.letGo(t.NodeUID, anothersTurn)
+	c.avoid.End(t.NodeUID, avoid.Turn)
 	for _, a := range c.attempts.byPod {
 		if a.turn.nodeUID == t.NodeUID && !a.turn.granted {
 			a.turn.granted = true
@@ -133,7 +134,7 @@ func (c *Core) beginTurn(t events.Turn) {
 // endTurn ends a turn, and gives the next.
 func (c *Core) endTurn(nodeUID string) {
 	delete(c.turns.running, nodeUID)
-	c.letGo(nodeUID, anothersTurn)
+	c.avoid.End(nodeUID, avoid.Turn)
 	c.nextTurn(nodeUID)
 }
 
