@@ -76,6 +76,16 @@ func (d NodeDoc) victim(podUID string) int {
 	return slices.IndexFunc(d.Entries, func(e Entry) bool { return e.Role == RoleVictim && e.PodUID == podUID })
 }
 
+// Victims returns the claims of a plan in the document, in their order.
+func (d NodeDoc) Victims(plan string) (victims []Entry) {
+	for i := range d.Entries {
+		if e := &d.Entries[i]; e.Role == RoleVictim && e.Plan == plan {
+			victims = append(victims, *e)
+		}
+	}
+	return victims
+}
+
 // Owner is the hold or placeholder that a plan works for; false if it is not here.
 func (d NodeDoc) Owner(plan string) (Entry, bool) {
 	if i := d.owner(plan); i >= 0 {

@@ -38,7 +38,9 @@ type pureRoom struct {
 var pureRooms = []pureRoom{
 	{
 		name: "decide",
-		has:  func(f *GoFile) bool { return strings.Contains(f.Dir+"/", "/internal/decide/") },
+		has: func(f *GoFile) bool {
+			return strings.Contains(f.Dir+"/", "/internal/decide/") || strings.Contains(f.Dir+"/", "/internal/avoid/")
+		},
 	},
 	{
 		name: "pkg/placement",

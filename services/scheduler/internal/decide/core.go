@@ -61,7 +61,7 @@ type holdings struct {
 type manners struct {
 	gate  *avoid.Gate
 	avoid *avoid.Table
-	turns turns
+	turns *avoid.Turns
 	// stirred: time or another shard has changed what deferred attempts wait for.
 	stirred bool
 }
@@ -159,6 +159,7 @@ func New(cfg Config) *Core {
 	c.gate = avoid.NewGate(c.engine)
 	c.view = view.New(c.store, c.ledger, c.gate)
 	c.avoid = avoid.NewTable(c.gate, c.view, c.ledger.Reservations)
+	c.turns = avoid.NewTurns(c.avoid, cfg.Shard, c.isHome)
 	return c
 }
 
@@ -216,7 +217,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	}
 	out.More = c.more()
 	out.Idle = len(c.attempts.byPod) == 0 && c.performing.idle()
-	out.Turns, c.turns.out = c.turns.out, nil
+	out.Turns = c.turns.Messages()
 	out.Performs, c.performing.out = c.performing.out, nil
 	out.Notices = c.avoid.Notices()
 	out.Plans, c.plans.reports = c.plans.reports, nil
@@ -233,7 +234,7 @@ func (c *Core) more() bool {
 // pass takes in what other shards said, and ends what has lasted long enough.
 func (c *Core) pass(in Input) {
 	for _, t := range in.Turns {
-		c.hearTurn(t)
+		c.turns.Hear(t, c.now)
 	}
 	c.passTurns()
 	if in.Beat {
@@ -333,7 +334,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 		c.view.RecountLedger()
 	}
 	c.avoid.FollowWatch(changes, c.now)
-	c.turnsTaken(changes)
+	c.turns.FollowWatch(changes, c.now)
 	c.ledgerMoved(changes)
 	if changes.Reset || changes.Members {
 		c.home.forget()
