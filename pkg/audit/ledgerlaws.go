@@ -124,8 +124,12 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 	}
 	if old.State == ledger.Held && now.State == ledger.Committed && now.Plan == "" && now.PodRV >= old.PodRV {
 		// Its plan is over, and the pod has been looked at again, with what its claims get and who binds it (T3).
-		old.Plan, old.PodRV, old.Wish = "", now.PodRV, now.Wish
-		old.Volumes, old.Devices, old.Delegated = now.Volumes, now.Devices, now.Delegated
+		old.Plan = ""
+		old.PodRV = now.PodRV
+		old.Wish = now.Wish
+		old.Volumes = now.Volumes
+		old.Devices = now.Devices
+		old.Delegated = now.Delegated
 	}
 	if now.State == ledger.Committed && len(old.Devices) == len(now.Devices) {
 		old.Devices = slices.Clone(old.Devices)

@@ -222,7 +222,9 @@ func (a *replay) relist(batch Ledger, again bool) {
 		a.report.First = batch.Revision
 	}
 	old := a.docs
-	a.docs, a.owners, a.terms = map[string]ledger.NodeDoc{}, map[int32]owner{}, map[ledger.TermID]bool{}
+	a.docs = map[string]ledger.NodeDoc{}
+	a.owners = map[int32]owner{}
+	a.terms = map[ledger.TermID]bool{}
 	a.records, a.budgets = map[string]ledger.PlanRecord{}, map[string]ledger.BudgetDoc{}
 	a.stubs, a.floor = map[string]stub{}, nil
 	a.revision = batch.Revision

@@ -89,7 +89,9 @@ func StripDeviceClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 // resourceVersion.
 func StripBudget(b *Budget) *Budget {
 	out := &Budget{ObjectMeta: stripMeta(b.ObjectMeta), Spec: b.Spec, Status: b.Status}
-	out.Generation, out.Status.Conditions, out.Status.DisruptedPods = b.Generation, nil, nil
+	out.Generation = b.Generation
+	out.Status.Conditions = nil
+	out.Status.DisruptedPods = nil
 	return out
 }
 

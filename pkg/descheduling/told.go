@@ -148,7 +148,9 @@ func (p *pass) sayWhyNot(all, under []*bearing, low policy.Thresholds, numberOfN
 
 // saySpread says what the constraints of the pods come to, if there is nothing to look at.
 func (p *pass) saySpread(namespaces map[string]*spreadNamespace, args *policy.TopologySpread) {
-	rules, others, nowhere := 0, false, false
+	rules := 0
+	others := false
+	nowhere := false
 	for _, ns := range namespaces {
 		rules += len(ns.rules)
 		others, nowhere = others || ns.others, nowhere || ns.nowhere

@@ -105,7 +105,9 @@ func (o *Overview) Text(w io.Writer, now time.Time) error {
 func (o *Overview) members(t io.Writer, now time.Time) {
 	fmt.Fprintln(t, "SERVICE\tMEMBER\tUP\tPARTITIONS\tFACTS BEHIND\t")
 	for _, m := range o.Queue.Members {
-		partitions, behind, leads := "-", "-", ""
+		partitions := "-"
+		behind := "-"
+		leads := ""
 		if m.Role == "scheduler" {
 			partitions = fmt.Sprint(m.Partitions)
 		}

@@ -195,8 +195,12 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 	if old.State == Held && now.State == Committed {
 		// A promotion starts from the pod as it is by then, with what its claims get then and who binds it, and ends its
 		// plan.
-		old.PodRV, old.Wish, old.Plan = max(old.PodRV, now.PodRV), now.Wish, now.Plan
-		old.Volumes, old.Devices, old.Delegated = now.Volumes, now.Devices, now.Delegated
+		old.PodRV = max(old.PodRV, now.PodRV)
+		old.Wish = now.Wish
+		old.Plan = now.Plan
+		old.Volumes = now.Volumes
+		old.Devices = now.Devices
+		old.Delegated = now.Delegated
 	}
 	if now.State == Committed {
 		old.Devices = named(old.Devices, now.Devices)

@@ -41,7 +41,10 @@ func Relocate(m Relocation) (Change, error) {
 	if err := upToDate(stepMove, m.Docs, m.Facts); err != nil {
 		return Change{}, err
 	}
-	place.Role, place.State, place.Plan, place.PodUID = RoleMove, 0, m.Plan(), victim.PodUID
+	place.Role = RoleMove
+	place.State = 0
+	place.Plan = m.Plan()
+	place.PodUID = victim.PodUID
 	set := docSet{step: stepMove, docs: slices.Clone(m.Docs)}
 	budgets, err := set.claim([]NodeEntry{m.Victim}, place.Plan, m.Budgets, m.Facts)
 	if err != nil {

@@ -51,7 +51,9 @@ func (a AdmitNode) Admit() (Change, error) {
 		return Change{}, &RefusedError{Step: "T15 admit", NodeUID: a.NodeUID,
 			Reason: "node name " + a.NodeName + " stands for a later node, " + later}
 	}
-	admitted.HW, admitted.SupersededBy, admitted.Floor = raised(hw, KindNode, a.NodeRV), "", a.Floor.Revision
+	admitted.HW = raised(hw, KindNode, a.NodeRV)
+	admitted.SupersededBy = ""
+	admitted.Floor = a.Floor.Revision
 	c.Docs = append(c.Docs, admitted)
 	return c, nil
 }

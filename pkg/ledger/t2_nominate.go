@@ -54,7 +54,9 @@ func Nominate(n Nomination) (Change, error) {
 
 func (n Nomination) build(plan string) (Change, error) {
 	hold := n.Hold.Entry
-	hold.Role, hold.State, hold.Plan = RoleReservation, Held, plan
+	hold.Role = RoleReservation
+	hold.State = Held
+	hold.Plan = plan
 	if err := n.covers(stepNominate, hold); err != nil {
 		return Change{}, err
 	}

@@ -90,7 +90,10 @@ func Promote(p Promotion) (Change, error) {
 			without = without.copy()
 			at := without.index(p.PodUID)
 			e := &without.Entries[at]
-			e.State, e.PodRV, e.Wish, e.Plan = Committed, p.PodRV, p.Wish, ""
+			e.State = Committed
+			e.PodRV = p.PodRV
+			e.Wish = p.Wish
+			e.Plan = ""
 			e.Volumes, e.Devices = volumesAgain(e.Volumes, p.Volumes), devicesAgain(e.Devices, p.Devices)
 			e.Delegated = p.Delegated
 		}

@@ -74,9 +74,13 @@ func (v *View) clear() {
 func (v *View) Clone() *View {
 	c := *v
 	c.docs, c.reserved = maps.Clone(v.docs), maps.Clone(v.reserved)
-	c.owners, c.wanted, c.members = maps.Clone(v.owners), maps.Clone(v.wanted), maps.Clone(v.members)
+	c.owners = maps.Clone(v.owners)
+	c.wanted = maps.Clone(v.wanted)
+	c.members = maps.Clone(v.members)
 	c.highest, c.reached = maps.Clone(v.highest), maps.Clone(v.reached)
-	c.terms, c.claims, c.names = v.terms.clone(), v.claims.clone(), v.names.clone()
+	c.terms = v.terms.clone()
+	c.claims = v.claims.clone()
+	c.names = v.names.clone()
 	return &c
 }
 
@@ -124,7 +128,9 @@ func (v *View) Entry(podUID string) (NodeDoc, Entry, bool) {
 	found := false
 	for d, e := range v.Reservations(podUID) {
 		if !found || before(d, e, doc, entry) {
-			doc, entry, found = d, e, true
+			doc = d
+			entry = e
+			found = true
 		}
 	}
 	return doc, entry, found

@@ -33,7 +33,9 @@ func newTermView() termView {
 
 func (tv *termView) clone() termView {
 	c := newTermView()
-	c.registry, c.terms, c.shares = tv.registry, maps.Clone(tv.terms), maps.Clone(tv.shares)
+	c.registry = tv.registry
+	c.terms = maps.Clone(tv.terms)
+	c.shares = maps.Clone(tv.shares)
 	for id, guards := range tv.guards {
 		c.guards[id] = maps.Clone(guards)
 	}

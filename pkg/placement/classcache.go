@@ -127,8 +127,12 @@ func (k *classCache) blank(key classKey) *class {
 	c := &class{key: key}
 	if old := k.spare; old != nil {
 		k.spare = nil
-		c.cells, c.base, c.group = old.cells[:0], old.base[:0], old.group[:0]
-		c.groups, c.traits, c.gauges = old.groups, old.traits[:0], old.gauges[:0]
+		c.cells = old.cells[:0]
+		c.base = old.base[:0]
+		c.group = old.group[:0]
+		c.groups = old.groups
+		c.traits = old.traits[:0]
+		c.gauges = old.gauges[:0]
 	}
 	c.groups.reset(maxGauges)
 	return c

@@ -78,7 +78,10 @@ func (r *resourceColumns) setUse(slot int, n *state.NodeInfo) {
 }
 
 func fillRow(row []int64, from *state.Resources, pods int64, extended []string) {
-	row[rowCPU], row[rowMemory], row[rowEphemeral], row[rowPods] = from.MilliCPU, from.Memory, from.EphemeralStorage, pods
+	row[rowCPU] = from.MilliCPU
+	row[rowMemory] = from.Memory
+	row[rowEphemeral] = from.EphemeralStorage
+	row[rowPods] = pods
 	for i, name := range extended {
 		row[rowBuiltIn+i] = from.Extended[name]
 	}

@@ -70,7 +70,10 @@ func (g *groups) reset(width int) {
 		g.ids = map[string]int32{}
 	}
 	clear(g.ids)
-	g.values, g.members, g.width, g.live = g.values[:0], g.members[:0], width, 0
+	g.values = g.values[:0]
+	g.members = g.members[:0]
+	g.width = width
+	g.live = 0
 }
 
 // stale tells whether the groups have to be made anew: there are more columns than they

@@ -69,7 +69,9 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	if p.err != nil || p.rejected != nil {
 		return p
 	}
-	p.only, p.onlyBy, p.filters = compiled.only, compiled.onlyBy, compiled.filters
+	p.only = compiled.only
+	p.onlyBy = compiled.onlyBy
+	p.filters = compiled.filters
 	for i, f := range p.filters {
 		p.addFilter(e, int16(i), f.filter)
 		if fresh != nil {

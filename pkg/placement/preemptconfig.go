@@ -131,7 +131,9 @@ func (p *preempting) limit(args runtime.Object) error {
 // orLimit limits a search that is not, by upstream's defaults.
 func (p *preempting) orLimit() {
 	if !p.limited {
-		p.limited, p.percentage, p.absolute = true, defaultMinCandidatePercentage, defaultMinCandidateAbsolute
+		p.limited = true
+		p.percentage = defaultMinCandidatePercentage
+		p.absolute = defaultMinCandidateAbsolute
 	}
 }
 

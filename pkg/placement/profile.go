@@ -99,7 +99,9 @@ func (r rule) enabled(c Compiled) Compiled {
 		c.Filter = nil
 	}
 	if !r.points.has(Scoring) {
-		c.Scorer, c.ScorerErr, c.Normalize = nil, nil, nil
+		c.Scorer = nil
+		c.ScorerErr = nil
+		c.Normalize = nil
 	}
 	return c
 }

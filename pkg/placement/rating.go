@@ -23,7 +23,9 @@ type rating struct {
 
 // list finds the feasible groups. counts says how many nodes each brings in.
 func (r *rating) list(c *class, counts []int32) {
-	r.groups, r.nodes, r.total = r.groups[:0], r.nodes[:0], 0
+	r.groups = r.groups[:0]
+	r.nodes = r.nodes[:0]
+	r.total = 0
 	r.points = slices.Grow(r.points[:0], len(counts)+1)[:len(counts)+1]
 	r.points[0] = infeasible
 	for g, n := range counts {
@@ -90,7 +92,9 @@ type board struct {
 }
 
 func (b *board) reset(q Query, feasible int) {
-	b.seed, b.homeFirst, b.list = q.Seed, q.HomeFirst, b.list[:0]
+	b.seed = q.Seed
+	b.homeFirst = q.HomeFirst
+	b.list = b.list[:0]
 	switch {
 	case q.Limit == 0:
 		b.limit = min(TopK, feasible)

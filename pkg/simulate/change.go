@@ -39,7 +39,9 @@ func (w *world) note(format string, args ...any) {
 func (w *world) apply(f events.Fact) error {
 	at := w.Facts.Position()
 	w.version++
-	f.ResourceVersion, f.Epoch, f.Cause = w.version, at.Epoch, "simulated"
+	f.ResourceVersion = w.version
+	f.Epoch = at.Epoch
+	f.Cause = "simulated"
 	changes, err := w.Facts.Apply([]events.SequencedFact{{Sequence: at.Sequence + 1, Fact: f}})
 	if err != nil {
 		return fmt.Errorf("simulate: %w", err)
@@ -138,7 +140,9 @@ func (w *world) rank(p *corev1.Pod) error {
 			continue
 		}
 		value := class.Value
-		p.Spec.Priority, p.Spec.PriorityClassName, p.Spec.PreemptionPolicy = &value, class.Name, class.PreemptionPolicy
+		p.Spec.Priority = &value
+		p.Spec.PriorityClassName = class.Name
+		p.Spec.PreemptionPolicy = class.PreemptionPolicy
 		return nil
 	}
 	if p.Spec.PriorityClassName != "" {
@@ -272,7 +276,9 @@ func (w *world) evict(p *state.Pod, node string, e Eviction) {
 // anew is a pod as its owner makes it again.
 func (w *world) anew(p *state.Pod) *state.Pod {
 	obj := p.Object()
-	obj.Spec.NodeName, obj.Status, obj.DeletionTimestamp = "", corev1.PodStatus{}, nil
+	obj.Spec.NodeName = ""
+	obj.Status = corev1.PodStatus{}
+	obj.DeletionTimestamp = nil
 	obj.CreationTimestamp = metav1.Time{Time: w.Now}
 	fresh := *state.NewPod(obj)
 	w.version++

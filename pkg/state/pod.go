@@ -216,7 +216,9 @@ func (p *Pod) Object() *corev1.Pod {
 		*obj = *p.Template
 	}
 	own := p.readOwn(true)
-	obj.UID, obj.Namespace, obj.Name = types.UID(p.UID), p.Namespace, p.Name
+	obj.UID = types.UID(p.UID)
+	obj.Namespace = p.Namespace
+	obj.Name = p.Name
 	obj.ResourceVersion, obj.Generation = own.resourceVersion, own.generation
 	obj.CreationTimestamp, obj.DeletionGracePeriodSeconds = own.created.time(), own.grace
 	if own.deleting {

@@ -161,7 +161,9 @@ func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log
 		if running.NATS == "" {
 			return nil, fmt.Errorf("--data-dir: %s: that berth keeps its log elsewhere: give --nats-url", o.dataDir)
 		}
-		cfg.URLs, cfg.User, cfg.Password = []string{running.NATS}, running.NATSUser, running.NATSPass
+		cfg.URLs = []string{running.NATS}
+		cfg.User = running.NATSUser
+		cfg.Password = running.NATSPass
 	}
 	log, err := jetstream.Open(ctx, cfg)
 	return log, o.explainStore("--nats-url", err)

@@ -84,7 +84,9 @@ func (s *simulating) run(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		in.Facts, in.Ledger, in.Profiles = picture.Facts, picture.Ledger, profiles
+		in.Facts = picture.Facts
+		in.Ledger = picture.Ledger
+		in.Profiles = profiles
 		if !picture.Time.IsZero() && (s.at != "" || s.bundle != "") {
 			in.Now = picture.Time
 		}

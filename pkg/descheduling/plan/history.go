@@ -165,7 +165,9 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	a.attempt, a.since = d.Attempt, now
 	if s == asked {
 		a.owner, a.facts = ownerIn(d.Pod.Namespace, d.Owner), d.FactSequence
-		a.from, a.to, a.youngest = d.NodeName, d.Landing, d.Youngest
+		a.from = d.NodeName
+		a.to = d.Landing
+		a.youngest = d.Youngest
 	}
 	h.asks[d.Pod.UID] = a
 	if a.owner == (ownerID{}) {

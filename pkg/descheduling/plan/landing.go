@@ -220,7 +220,11 @@ func (g *ground) replacementOf(pod *state.Pod) *state.Pod {
 // leavingOf still takes what the pod takes, which may have been resized.
 func (g *ground) leavingOf(pod *state.Pod) *state.Pod {
 	p := *g.castOf(pod).leaving
-	p.UID, p.Name, p.NodeName = pod.UID, pod.Name, pod.NodeName
-	p.Requests, p.NonZero, p.Ports = pod.Requests, pod.NonZero, pod.Ports
+	p.UID = pod.UID
+	p.Name = pod.Name
+	p.NodeName = pod.NodeName
+	p.Requests = pod.Requests
+	p.NonZero = pod.NonZero
+	p.Ports = pod.Ports
 	return &p
 }

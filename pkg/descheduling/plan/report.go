@@ -70,7 +70,10 @@ func Explain(in Input) (Plan, Report) {
 	slices.SortStableFunc(r.Kept, func(a, b Staying) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Strategy, b.Strategy))
 	})
-	r.Facts, r.Nodes, r.Picked, r.Skipped = in.Cluster.Position().Sequence, p.Nodes, p.Picked, p.Skipped
+	r.Facts = in.Cluster.Position().Sequence
+	r.Nodes = p.Nodes
+	r.Picked = p.Picked
+	r.Skipped = p.Skipped
 	r.Strategies = p.Told
 	for i := range p.Moves {
 		m := &p.Moves[i]

@@ -189,10 +189,16 @@ func (c *Cursor) see(p part) {
 		return
 	}
 	if c.back {
-		c.began, c.at, c.partial.anew = c.began+1, 0, true
+		c.began++
+		c.at = 0
+		c.partial.anew = true
 	}
 	if c.through == 0 || c.broken || c.back {
-		c.reset, c.buffer, c.through, c.broken, c.back = c.partial, nil, c.partial.revision, false, false
+		c.reset = c.partial
+		c.buffer = nil
+		c.through = c.partial.revision
+		c.broken = false
+		c.back = false
 	}
 	c.partial = nil
 }

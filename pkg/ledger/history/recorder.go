@@ -219,7 +219,9 @@ func (r *run) write(ctx context.Context, through int64) error {
 	}
 	r.since += r.size
 	r.written = r.Clock.Now()
-	r.pending, r.size, r.through = nil, 0, through
+	r.pending = nil
+	r.size = 0
+	r.through = through
 	return nil
 }
 
@@ -242,7 +244,9 @@ func (r *run) picture(ctx context.Context) error {
 			if err := r.append(ctx, p); err != nil {
 				return err
 			}
-			p.number, p.changes, size = p.number+1, nil, sizeOf(ev)
+			p.number++
+			p.changes = nil
+			size = sizeOf(ev)
 		}
 		p.changes = append(p.changes, ev)
 	}

@@ -57,7 +57,9 @@ func victim(nodeUID, podUID string, budgets ...string) ledger.NodeEntry {
 }
 
 func room(b ledger.BudgetDoc, allowed int32) ledger.BudgetRoom {
-	b.UID, b.Namespace, b.Name = budgetUID, "ns", "pdb"
+	b.UID = budgetUID
+	b.Namespace = "ns"
+	b.Name = "pdb"
 	return ledger.BudgetRoom{Doc: b, Allowed: allowed}
 }
 

@@ -183,7 +183,9 @@ func (v *View) placeholder(uid string) (string, *state.Pod) {
 		return "", nil
 	}
 	p := podOfEntry(e)
-	p.UID, p.Name, p.Kind = uid, "", placeholderKind
+	p.UID = uid
+	p.Name = ""
+	p.Kind = placeholderKind
 	return d.NodeName, p
 }
 

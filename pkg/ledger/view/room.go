@@ -37,7 +37,9 @@ func (v *View) Estimate(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 
 func roomByStatus(promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 	r := ledger.BudgetRoom{Doc: promises.Budget(string(pdb.UID)), Allowed: state.DisruptionsAllowed(pdb)}
-	r.Doc.UID, r.Doc.Namespace, r.Doc.Name = string(pdb.UID), pdb.Namespace, pdb.Name
+	r.Doc.UID = string(pdb.UID)
+	r.Doc.Namespace = pdb.Namespace
+	r.Doc.Name = pdb.Name
 	r.Shared, r.Ahead = promises.SharedBudgets(pdb.Namespace)
 	return r
 }

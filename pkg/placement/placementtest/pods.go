@@ -141,7 +141,9 @@ func (g *Generator) fitExactly(p *corev1.Pod, n *corev1.Node, pods []*corev1.Pod
 			memory -= c.Resources.Requests.Memory().Value()
 		}
 	}
-	p.Spec.InitContainers, p.Spec.Overhead, p.Spec.Resources = nil, nil, nil
+	p.Spec.InitContainers = nil
+	p.Spec.Overhead = nil
+	p.Spec.Resources = nil
 	p.Spec.Containers = p.Spec.Containers[:1]
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU:    milli(max(0, cpu+Pick[int64](g, -1, 0, 0, 1))),
@@ -205,7 +207,9 @@ func (g *Generator) Incoming(c *Cluster) *corev1.Pod {
 
 // undemanding reduces a pod to one small container.
 func (g *Generator) undemanding(p *corev1.Pod) {
-	p.Spec.InitContainers, p.Spec.Overhead, p.Spec.Resources = nil, nil, nil
+	p.Spec.InitContainers = nil
+	p.Spec.Overhead = nil
+	p.Spec.Resources = nil
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: Pick(g, imageNames...)}}
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: quantity(1)}
 	if g.Chance(20) {

@@ -166,7 +166,9 @@ func (g *Generator) Preemptor(c *Cluster) *corev1.Pod {
 	}
 	size := Pick(g, c.Nodes...).Status.Allocatable
 	share := Pick[int64](g, 40, 70, 90, 100)
-	p.Spec.InitContainers, p.Spec.Overhead, p.Spec.Resources = nil, nil, nil
+	p.Spec.InitContainers = nil
+	p.Spec.Overhead = nil
+	p.Spec.Resources = nil
 	p.Spec.Containers = p.Spec.Containers[:1]
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: milli(size.Cpu().MilliValue() * share / 100),

@@ -164,7 +164,11 @@ var podCuts = []func(*corev1.Pod){
 	func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] },
 	func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{}} },
 	func(p *corev1.Pod) { p.Spec.NodeSelector = nil },
-	func(p *corev1.Pod) { p.Spec.Overhead, p.Spec.Resources, p.Spec.Volumes = nil, nil, nil },
+	func(p *corev1.Pod) {
+		p.Spec.Overhead = nil
+		p.Spec.Resources = nil
+		p.Spec.Volumes = nil
+	},
 	func(p *corev1.Pod) { p.Spec.Volumes = tail(p.Spec.Volumes) },
 	func(p *corev1.Pod) { p.Spec.Volumes = head(p.Spec.Volumes) },
 	func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },

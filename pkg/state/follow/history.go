@@ -52,7 +52,11 @@ const maxBreaks = 64
 func (h *History) Next() uint64 { return h.next }
 
 // Forget makes the history begin anew. What snapshot did not serve is remembered.
-func (h *History) Forget() { h.next, h.seeking, h.hole = 0, false, 0 }
+func (h *History) Forget() {
+	h.next = 0
+	h.seeking = false
+	h.hole = 0
+}
 
 // Hole is the sequence of a record that could not be read; ok is false if there has been none since the
 // beginning. What is behind it counts for nothing until facts begin anew.
@@ -68,7 +72,9 @@ func (h *History) Missing(gap *events.ErrGap) {
 	}
 	h.Forget()
 	if start {
-		h.next, h.seeking, h.epochKnown = gap.Have, true, false
+		h.next = gap.Have
+		h.seeking = true
+		h.epochKnown = false
 	}
 }
 
@@ -85,15 +91,22 @@ func (h *History) Begin(sequence uint64, data []byte, last uint64) Batch {
 	}
 	position := store.Position()
 	if position == h.refused {
-		position, data, store = state.Position{}, nil, state.New()
+		position = state.Position{}
+		data = nil
+		store = state.New()
 	}
 	if h.anew > last {
 		h.anew = 0
 	}
 	if h.anew > position.Sequence {
-		position, data, store = state.Position{Sequence: h.anew - 1}, nil, state.New()
+		position = state.Position{Sequence: h.anew - 1}
+		data = nil
+		store = state.New()
 	}
-	h.origin, h.next, h.seeking, h.hole = position, position.Sequence+1, false, 0
+	h.origin = position
+	h.next = position.Sequence + 1
+	h.seeking = false
+	h.hole = 0
 	h.epoch, h.epochKnown = position.Epoch, position.Sequence > 0
 	b := Batch{Reset: true, Snapshot: data, Behind: position.Sequence, Barrier: last, Unreadable: unreadable}
 	b.made = &atomic.Pointer[state.Store]{}
@@ -115,7 +128,9 @@ func (h *History) Check(last uint64) error {
 // After ErrHistory only Forget helps, after *events.ErrGap Missing.
 func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) {
 	facts := make([]events.SequencedFact, 0, len(records))
-	want, epoch, known := h.next, h.epoch, h.epochKnown
+	want := h.next
+	epoch := h.epoch
+	known := h.epochKnown
 	for _, r := range records {
 		if r.Sequence < want {
 			continue // redelivered
@@ -145,7 +160,9 @@ func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) 
 		epoch, known = fact.Epoch, err == nil
 		facts = append(facts, fact)
 	}
-	h.next, h.epoch, h.epochKnown = want, epoch, known
+	h.next = want
+	h.epoch = epoch
+	h.epochKnown = known
 	return facts, nil
 }
 

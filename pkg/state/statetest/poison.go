@@ -16,7 +16,9 @@ type Poison struct {
 
 // PoisonFacts are records that stand where a fact of an epoch should.
 func PoisonFacts(epoch uint64) []Poison {
-	pod, node, nameless := Pod("default", "poison"), Node("poison"), Node("poison")
+	pod := Pod("default", "poison")
+	node := Node("poison")
+	nameless := Node("poison")
 	nameless.Name = ""
 	upsert := func(kind events.Kind, data []byte) events.Message {
 		return events.EncodeFact(events.Fact{

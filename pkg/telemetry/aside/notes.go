@@ -61,7 +61,9 @@ func (n *Notes) line() (left int, write bool) {
 	defer n.mu.Unlock()
 	if now := n.now(); now.Sub(n.mu.since) >= window {
 		left = n.mu.left
-		n.mu.since, n.mu.lines, n.mu.left = now, 0, 0
+		n.mu.since = now
+		n.mu.lines = 0
+		n.mu.left = 0
 	}
 	if n.mu.lines >= maxLines {
 		n.mu.left++

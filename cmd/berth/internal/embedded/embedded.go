@@ -196,7 +196,9 @@ func (s *Stores) startNATS(log *slog.Logger) error {
 	if !srv.ReadyForConnections(startTimeout) {
 		return fmt.Errorf("embedded NATS in %s: not ready after %s", s.dir, startTimeout)
 	}
-	s.Endpoints.NATS, s.Endpoints.NATSUser, s.Endpoints.NATSPass = srv.ClientURL(), user, pass
+	s.Endpoints.NATS = srv.ClientURL()
+	s.Endpoints.NATSUser = user
+	s.Endpoints.NATSPass = pass
 	return nil
 }
 

@@ -28,7 +28,9 @@ func (c *Cluster) start(ctx context.Context, pod string, port uint16) (*forward,
 	if err != nil {
 		return nil, err
 	}
-	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	stop := make(chan struct{})
+	ready := make(chan struct{})
+	ended := make(chan error, 1)
 	ports := []string{fmt.Sprintf("0:%d", port)} // 0 is a free port
 	p, err := portforward.NewOnAddressesForStreaming(
 		dialer, []string{loopback}, ports, stop, ready, io.Discard, io.Discard)

@@ -179,7 +179,9 @@ func (s *source) tell(ctx context.Context, obj runtime.Object, o audit.Object) e
 }
 
 func (s *source) hash(o audit.Object) (uint64, error) {
-	o.RV, o.After, o.Missed = 0, 0, false
+	o.RV = 0
+	o.After = 0
+	o.Missed = false
 	text, err := json.Marshal(o)
 	if err != nil {
 		return 0, fmt.Errorf("record: %s %s: %w", o.Kind, o.UID, err)

@@ -75,7 +75,9 @@ func (p *pace) bound(took time.Duration) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	if now.Sub(p.mu.floorSince) >= floorFor {
-		p.mu.floorSince, p.mu.before, p.mu.floor = now, p.mu.floor, took
+		p.mu.floorSince = now
+		p.mu.before = p.mu.floor
+		p.mu.floor = took
 	}
 	p.mu.floor = min(p.mu.floor, took)
 	floor := p.mu.floor

@@ -116,7 +116,9 @@ func (w *condition) nominate(c *Core, d events.Decision, p *state.Pod) string {
 	if !ok || !m.joins(c, d, p) {
 		return ""
 	}
-	w.mirror, m.op, m.sent = m, w.op, m.node
+	w.mirror = m
+	m.op = w.op
+	m.sent = m.node
 	return m.node
 }
 

@@ -277,7 +277,9 @@ func (c *Core) factsMoved(in FactsMoved) {
 		c.replaced[p.UID] = kept
 	}
 	rejected, moved := in.Rejected, in.Moved
-	in.Replaced, in.Rejected, in.Moved = nil, nil, nil
+	in.Replaced = nil
+	in.Rejected = nil
+	in.Moved = nil
 	c.facts = in
 	for _, p := range rejected {
 		c.rejected(p)

@@ -225,7 +225,9 @@ func (h *handOver) add(c *Core, d *document, change ledger.Change) {
 	if h.bytes+weight > workBytes {
 		h.send(c)
 	}
-	h.docs, h.change.Docs, h.bytes = append(h.docs, d), append(h.change.Docs, change.Docs...), h.bytes+weight
+	h.docs = append(h.docs, d)
+	h.change.Docs = append(h.change.Docs, change.Docs...)
+	h.bytes += weight
 	if len(h.docs) >= c.atOnce.most(handOversAtOnce) {
 		h.send(c)
 	}

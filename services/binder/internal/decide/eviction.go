@@ -62,7 +62,9 @@ func (c *Core) evictionWanted(key attempt, d events.Decision) {
 // there.
 func (c *Core) evictionSettled(key attempt, failed bool) {
 	if e, ok := c.evictions[key]; ok && !e.done {
-		e.done, e.failed, e.since = true, failed, c.now
+		e.done = true
+		e.failed = failed
+		e.since = c.now
 		c.advancePlan(e.plan())
 	}
 }
@@ -230,7 +232,9 @@ func (e *eviction) finish(c *Core, kind events.DecisionKind, message string) {
 	if e.done {
 		return
 	}
-	e.done, e.failed, e.since = true, kind == events.DecisionEvictRefused, c.now
+	e.done = true
+	e.failed = kind == events.DecisionEvictRefused
+	e.since = c.now
 	d := e.asked
 	d.Kind, d.Message = kind, message
 	c.publish(d)
@@ -250,11 +254,15 @@ func (e *eviction) report(c *Core, message string) {
 	}
 	switch {
 	case e.failed && e.asked.TellFailure:
-		r.Type, r.Reason, r.Note = "Warning", "EvictionFailed", r.Note+" failed: "+message
+		r.Type = "Warning"
+		r.Reason = "EvictionFailed"
+		r.Note += " failed: " + message
 	case e.failed || message != "":
 		return
 	default:
-		r.Type, r.Reason, r.Note = "Normal", cmp.Or(e.asked.Strategy, "NotSet"), r.Note+", "+e.asked.Message
+		r.Type = "Normal"
+		r.Reason = cmp.Or(e.asked.Strategy, "NotSet")
+		r.Note += ", " + e.asked.Message
 	}
 	c.emit(r)
 }

@@ -112,7 +112,9 @@ func (r *removal) follow(c *Core, now ledger.Entry) {
 		return
 	}
 	known := r.attempts
-	r.since, r.attempts, r.pacing = c.now, attempts{}, pacing{retry: c.limits.Retry}
+	r.since = c.now
+	r.attempts = attempts{}
+	r.pacing = pacing{retry: c.limits.Retry}
 	switch {
 	case now.State != ledger.Evicting:
 		if before.Shard == c.id && known.failures >= r.tries(c) {
@@ -305,8 +307,9 @@ func (r *removal) evict(c *Core, s removalStep) {
 		out.For = p.UID
 	}
 	if e, ok := c.askedFor(r); ok {
-		out.GracePeriodSeconds, out.Strategy, out.TraceParent =
-			e.asked.GracePeriodSeconds, e.asked.Strategy, e.asked.TraceParent
+		out.GracePeriodSeconds = e.asked.GracePeriodSeconds
+		out.Strategy = e.asked.Strategy
+		out.TraceParent = e.asked.TraceParent
 	}
 	c.emit(out)
 }

@@ -248,7 +248,9 @@ func (c *Core) bindDeadline(r *reservation) time.Duration {
 }
 
 func (r *reservation) begin(c *Core, s step) {
-	r.op, r.step, r.lined = c.start(r), s, false
+	r.op = c.start(r)
+	r.step = s
+	r.lined = false
 	delete(c.waiting, r.key)
 }
 

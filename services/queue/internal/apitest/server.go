@@ -100,7 +100,9 @@ func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
 // resourceOf names the resource of an object and stamps its type.
 func resourceOf(o object) string {
-	group, kind, resource := "v1", "", ""
+	group := "v1"
+	kind := ""
+	resource := ""
 	switch o.(type) {
 	case *corev1.Pod:
 		kind, resource = "Pod", "pods"
@@ -113,13 +115,21 @@ func resourceOf(o object) string {
 	case *corev1.ReplicationController:
 		kind, resource = "ReplicationController", "replicationcontrollers"
 	case *appsv1.ReplicaSet:
-		group, kind, resource = "apps/v1", "ReplicaSet", "replicasets"
+		group = "apps/v1"
+		kind = "ReplicaSet"
+		resource = "replicasets"
 	case *appsv1.StatefulSet:
-		group, kind, resource = "apps/v1", "StatefulSet", "statefulsets"
+		group = "apps/v1"
+		kind = "StatefulSet"
+		resource = "statefulsets"
 	case *policyv1.PodDisruptionBudget:
-		group, kind, resource = "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"
+		group = "policy/v1"
+		kind = "PodDisruptionBudget"
+		resource = "poddisruptionbudgets"
 	case *schedulingv1.PriorityClass:
-		group, kind, resource = "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"
+		group = "scheduling.k8s.io/v1"
+		kind = "PriorityClass"
+		resource = "priorityclasses"
 	default:
 		return storageResourceOf(o)
 	}
@@ -129,12 +139,18 @@ func resourceOf(o object) string {
 
 // storageResourceOf is resourceOf for volumes and what provides them.
 func storageResourceOf(o object) string {
-	group, kind, resource := "storage.k8s.io/v1", "", ""
+	group := "storage.k8s.io/v1"
+	kind := ""
+	resource := ""
 	switch o.(type) {
 	case *corev1.PersistentVolume:
-		group, kind, resource = "v1", "PersistentVolume", "persistentvolumes"
+		group = "v1"
+		kind = "PersistentVolume"
+		resource = "persistentvolumes"
 	case *corev1.PersistentVolumeClaim:
-		group, kind, resource = "v1", "PersistentVolumeClaim", "persistentvolumeclaims"
+		group = "v1"
+		kind = "PersistentVolumeClaim"
+		resource = "persistentvolumeclaims"
 	case *storagev1.StorageClass:
 		kind, resource = "StorageClass", "storageclasses"
 	case *storagev1.CSINode:
@@ -336,7 +352,9 @@ func (s *Server) GoBack(version uint64) { s.Restore(version, version) }
 // tests.
 func (s *Server) Restore(version, since uint64) {
 	s.mu.Lock()
-	s.mu.version, s.mu.compact, s.mu.events = since, since, nil
+	s.mu.version = since
+	s.mu.compact = since
+	s.mu.events = nil
 	for _, all := range s.mu.objects {
 		for key, o := range all {
 			if rv, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64); err == nil && rv > version {

@@ -21,8 +21,13 @@ func (c *Core) holdBack(e *entry, plugin, what, event string, now moment) {
 	c.unreject(e)
 	c.part(e)
 	v := &e.verdict
-	v.kind, v.message, v.plugins, v.counted = events.DecisionHeldBack, what, []string{plugin}, true
-	v.factSequence, v.factEpoch, v.ledgerRevision = c.world.facts.Sequence, c.world.facts.Epoch, c.world.revision
+	v.kind = events.DecisionHeldBack
+	v.message = what
+	v.plugins = []string{plugin}
+	v.counted = true
+	v.factSequence = c.world.facts.Sequence
+	v.factEpoch = c.world.facts.Epoch
+	v.ledgerRevision = c.world.revision
 	c.countRejectors(e, v.plugins, 1)
 	c.enter(e, c.bags.parked, event, now)
 }

@@ -16,7 +16,9 @@ func (c *Core) Answer(uid string) explain.QueueAnswer {
 	if !ok {
 		return a
 	}
-	a.Partition, a.Shard, a.Attempts = e.partition, c.world.owners[e.partition], e.attempt.count
+	a.Partition = e.partition
+	a.Shard = c.world.owners[e.partition]
+	a.Attempts = e.attempt.count
 	a.Since = c.timeOf(e.entered)
 	switch pool {
 	case PoolActive:

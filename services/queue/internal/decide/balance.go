@@ -113,7 +113,9 @@ func (b *balance) told(in *LedgerMoved, now moment) {
 	if in.Wanted != nil {
 		for p, member := range in.Wanted {
 			if b.wanted[p] != member {
-				b.wanted[p], b.changed[p], b.sent = member, now, 0
+				b.wanted[p] = member
+				b.changed[p] = now
+				b.sent = 0
 			}
 		}
 	}

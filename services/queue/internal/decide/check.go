@@ -33,7 +33,10 @@ func (c *Core) Check(pods iter.Seq[*state.Pod]) error {
 }
 
 func (c *Core) checkBags() error {
-	seen, leased, active, early := map[string]Pool{}, map[*shard]int{}, 0, 0
+	seen := map[string]Pool{}
+	leased := map[*shard]int{}
+	active := 0
+	early := 0
 	for b := range c.allBags() {
 		for i, e := range b.all {
 			if was, twice := seen[e.pod.UID]; twice {

@@ -269,7 +269,10 @@ func (c *Core) podChanged(p *state.Pod, now moment) {
 func (c *Core) podAdded(p *state.Pod, now moment) {
 	e := c.remembered(p.UID)
 	c.serial++
-	e.pod, e.serial, e.queued, e.seen = p, c.serial, now, now
+	e.pod = p
+	e.serial = c.serial
+	e.queued = now
+	e.seen = now
 	e.partition, e.sequence = partitionOf(p), c.world.facts.Sequence
 	c.pods[p.UID] = e
 	if _, e.hold.live = c.world.live[p.UID]; e.hold.live {
@@ -352,7 +355,9 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		to = e.lane.blocked
 		c.lanes.moved[e.lane] = struct{}{}
 	}
-	e.entered, e.late, e.flushAt = now, false, e.flushTime(now, c.cfg.FlushAfter)
+	e.entered = now
+	e.late = false
+	e.flushAt = e.flushTime(now, c.cfg.FlushAfter)
 	e.causedBy(event, now)
 	e.in = to
 	to.put(e)
@@ -432,7 +437,9 @@ func (c *Core) leave(e *entry) {
 }
 
 func (in Lead) apply(c *Core, now moment) {
-	c.leases.leading, c.leases.term, c.leases.decided = true, in.Term, in.Decided
+	c.leases.leading = true
+	c.leases.term = in.Term
+	c.leases.decided = in.Decided
 	c.quotas.settles = now.add(quotaSettle) // also if the log is empty: it may have lost everything
 	c.turnAll()
 }

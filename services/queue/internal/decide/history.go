@@ -104,7 +104,9 @@ func (c *Core) forgetGhosts() {
 // shortened takes in that the log of decisions ends at last and has lost records that were read. What they said of
 // attempts is known, and stays.
 func (c *Core) shortened(through, last uint64, now moment) {
-	c.history.sequence, c.history.stored, c.history.recalled = through, time.Time{}, 0
+	c.history.sequence = through
+	c.history.stored = time.Time{}
+	c.history.recalled = 0
 	c.history.again, c.history.target = true, last
 	c.leases.decided = min(c.leases.decided, last)
 	for _, l := range c.quotas.leaving {

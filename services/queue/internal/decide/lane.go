@@ -208,7 +208,9 @@ func (c *Core) parkLike(e *entry, now moment) {
 	r := &e.lane.rejected
 	e.verdict.rejections++
 	e.verdict.factSequence, e.verdict.factEpoch = r.factSequence, r.factEpoch
-	e.verdict.ledgerRevision, e.verdict.message, e.verdict.retryAt = r.ledgerRevision, r.message, r.retryAt
+	e.verdict.ledgerRevision = r.ledgerRevision
+	e.verdict.message = r.message
+	e.verdict.retryAt = r.retryAt
 	c.backOff(e, now)
 	c.enter(e, c.bags.parked, eventAttemptFailure, now)
 }

@@ -108,7 +108,9 @@ func (c *Core) overdue(now moment) {
 
 // ungateSeen takes in that the log has the decision to let a pod go, this leader's or another's.
 func (c *Core) ungateSeen(d *events.Decision, now moment) {
-	q, uid, until := &c.quotas, d.Pod.UID, now.add(quotaPatience)
+	q := &c.quotas
+	uid := d.Pod.UID
+	until := now.add(quotaPatience)
 	if l, ok := q.leaving[uid]; ok {
 		l.recorded, l.unread = true, false
 		if l.late {

@@ -198,7 +198,9 @@ func (c *Core) endTurns() {
 	}
 	q.turns = nil
 	for _, s := range q.spaces {
-		s.late, s.deficit, s.inTurn = nil, 0, false
+		s.late = nil
+		s.deficit = 0
+		s.inTurn = false
 		q.forget(s)
 	}
 }

@@ -120,8 +120,13 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	e.attempt.answered = max(e.attempt.answered, d.Attempt)
 	e.attempt.token, e.attempt.lost = "", 0
 	v := &e.verdict
-	v.kind, v.token, v.remembered, v.retryAt = d.Kind, d.Token, false, 0
-	v.factSequence, v.factEpoch, v.ledgerRevision = d.FactSequence, d.FactEpoch, d.LedgerRevision
+	v.kind = d.Kind
+	v.token = d.Token
+	v.remembered = false
+	v.retryAt = 0
+	v.factSequence = d.FactSequence
+	v.factEpoch = d.FactEpoch
+	v.ledgerRevision = d.LedgerRevision
 	v.factSequence = c.world.epochs.standing(v.factSequence, v.factEpoch)
 	switch d.Kind {
 	case events.DecisionUnplaceable:

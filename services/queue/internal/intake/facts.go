@@ -46,7 +46,9 @@ func (f *Facts) Fold(b follow.Batch) ([]decide.Input, error) {
 		if err != nil {
 			return nil, fmt.Errorf("queue: %w", err)
 		}
-		f.store, f.barrier, f.behind = store, b.Barrier, f.begun
+		f.store = store
+		f.barrier = b.Barrier
+		f.behind = f.begun
 		f.told.restart(store.Position())
 		if !f.begun {
 			f.begun = true

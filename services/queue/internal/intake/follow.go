@@ -114,7 +114,9 @@ func (r *decisionReader) jump(ctx context.Context, gap *events.ErrGap) error {
 
 // beginAnew says that the log has lost records that were read, and reads it once more.
 func (r *decisionReader) beginAnew(ctx context.Context, last uint64) error {
-	r.again, r.stored, r.target = true, time.Time{}, last
+	r.again = true
+	r.stored = time.Time{}
+	r.target = last
 	r.next = 1
 	if last > decisionsBack {
 		r.next = last - decisionsBack + 1
@@ -156,7 +158,9 @@ func (r *decisionReader) read(ctx context.Context) error {
 		}
 		batch := DecisionBatch{Decisions: make([]events.SequencedDecision, 0, len(records))}
 		for _, record := range records {
-			r.next, r.stored, r.again = record.Sequence+1, record.Time, false
+			r.next = record.Sequence + 1
+			r.stored = record.Time
+			r.again = false
 			d, err := events.DecodeOutcome(record)
 			if err != nil {
 				r.unreadable.Record(record, err)
@@ -173,7 +177,9 @@ func (r *decisionReader) read(ctx context.Context) error {
 func (r *decisionReader) send(ctx context.Context, batch DecisionBatch) error {
 	r.caughtUp = r.caughtUp || r.next > r.target
 	r.through = r.next - 1
-	batch.CaughtUp, batch.Through, batch.Stored = r.caughtUp, r.through, r.stored
+	batch.CaughtUp = r.caughtUp
+	batch.Through = r.through
+	batch.Stored = r.stored
 	return r.deliver(ctx, batch)
 }
 

@@ -27,7 +27,9 @@ func (p *pause) begin(now time.Time, b backoff) {
 	if p.times < maxDoublings {
 		d = min(b.first<<p.times, b.most)
 	}
-	p.times, p.last, p.until = p.times+1, now, now.Add(d)
+	p.times++
+	p.last = now
+	p.until = now.Add(d)
 }
 
 // on reports whether the pause lasts.

@@ -137,7 +137,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		return
 	}
 	a.pick = c.pickOf(a, node, needs)
-	a.pick.feasible, a.pick.evidence, a.pick.volumes = result.FeasibleCount, c.chose(evidence), volumes
+	a.pick.feasible = result.FeasibleCount
+	a.pick.evidence = c.chose(evidence)
+	a.pick.volumes = volumes
 	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.any() || extended)
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.proceed(a)

@@ -165,7 +165,10 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 
 // forget has an attempt ask anew.
 func (c *counsel) forget() {
-	c.opinions, c.guidance, c.shown, c.victims = nil, nil, nil, victimCounsel{}
+	c.opinions = nil
+	c.guidance = nil
+	c.shown = nil
+	c.victims = victimCounsel{}
 }
 
 // outdated tells whether custom plugins were shown a node otherwise than it is, or do not know all that stands
@@ -246,7 +249,9 @@ func (c *Core) advised(advice Advice, out *Output) {
 // holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
 func (c *Core) holdBack(a *attempt, by *Refusal, out *Output) {
 	d, from := c.decision(events.DecisionHeldBack, a), a.counsel.from
-	d.FactSequence, d.FactEpoch, d.LedgerRevision = from.facts.Sequence, from.facts.Epoch, from.ledger
+	d.FactSequence = from.facts.Sequence
+	d.FactEpoch = from.facts.Epoch
+	d.LedgerRevision = from.ledger
 	d.Message, d.Plugins = strings.Join(by.Reasons, ", "), []string{by.Plugin}
 	out.Decisions = append(out.Decisions, d)
 	c.drop(a)

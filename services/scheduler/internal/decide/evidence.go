@@ -120,7 +120,9 @@ func (c *Core) tellLost(a *attempt, r Reason, out *Output) {
 
 func (c *Core) lostRecord(a *attempt, r Reason) events.Decision {
 	d := c.decision(events.DecisionLost, a)
-	d.FactSequence, d.LedgerRevision, d.Seed = a.pick.factSequence, a.pick.evidence.LedgerRevision, a.pick.seed
+	d.FactSequence = a.pick.factSequence
+	d.LedgerRevision = a.pick.evidence.LedgerRevision
+	d.Seed = a.pick.seed
 	d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
 	d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
 	d.Message, d.Evidence = string(r), c.answered(a)

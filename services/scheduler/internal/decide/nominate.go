@@ -265,7 +265,9 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		return false
 	}
 	n := b.nomination(plan.Node, entry)
-	n.Budgets, n.Guards, n.Exclusives = rooms, demanded.guards, held
+	n.Budgets = rooms
+	n.Guards = demanded.guards
+	n.Exclusives = held
 	d := &nomination{seeker: s, node: plan.Node.Node, victims: len(plan.Victims), token: entry.Token}
 	for _, v := range plan.Victims {
 		if v.Reserved {
@@ -384,8 +386,12 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	a := n.attempt
 	d := n.decision
 	d.Kind = events.DecisionNominated
-	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
-	d.NodeUID, d.NodeName, d.LedgerRevision = n.node.UID, n.node.Name, revision
+	d.Token = a.offer.Token
+	d.Attempt = a.offer.Attempt
+	d.TraceParent = a.offer.TraceParent
+	d.NodeUID = n.node.UID
+	d.NodeName = n.node.Name
+	d.LedgerRevision = revision
 	d.FactSequence, d.Evidence = a.pick.factSequence, c.answered(a)
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)

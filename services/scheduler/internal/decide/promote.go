@@ -430,7 +430,9 @@ func (p *promotion) done(c *Core, revision int64, out *Output) {
 		return
 	}
 	d := p.decision(c, events.DecisionPlaced)
-	d.LedgerRevision, d.NodesTotal, d.NodesFeasible = revision, int32(len(c.view.Nodes())), 1
+	d.LedgerRevision = revision
+	d.NodesTotal = int32(len(c.view.Nodes()))
+	d.NodesFeasible = 1
 	out.Decisions = append(out.Decisions, d)
 	out.Attempts = append(out.Attempts, Attempt{
 		Pod: d.Pod, Received: p.since, Decided: c.now, Profile: p.pod.SchedulerName, Number: p.attempt,

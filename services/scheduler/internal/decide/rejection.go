@@ -43,7 +43,9 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 	if a.counsel.opinions != nil {
 		from = a.counsel.from
 	}
-	d.FactSequence, d.FactEpoch, d.LedgerRevision = from.facts.Sequence, from.facts.Epoch, from.ledger
+	d.FactSequence = from.facts.Sequence
+	d.FactEpoch = from.facts.Epoch
+	d.LedgerRevision = from.ledger
 	d.Message = r.Diagnosis.Message()
 	d.Plugins = r.Diagnosis.Plugins()
 	d.Reasons = r.Diagnosis.Reasons()
@@ -141,9 +143,13 @@ func (c *Core) unplaceable(r rejection, out *Output) {
 }
 
 func (c *Core) tellUnplaceable(a *attempt, d events.Decision, out *Output) {
-	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
+	d.Token = a.offer.Token
+	d.Attempt = a.offer.Attempt
+	d.TraceParent = a.offer.TraceParent
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)
-	report.Nodes, report.Plugins, report.Evidence = int(d.NodesTotal), d.Plugins, d.Evidence
+	report.Nodes = int(d.NodesTotal)
+	report.Plugins = d.Plugins
+	report.Evidence = d.Evidence
 	out.Attempts = append(out.Attempts, report)
 }

@@ -342,8 +342,12 @@ func (r *Replica) chosen(a *attempt, b events.Basis) (events.Decision, error) {
 		node = a.others[n-1].node.Node.Name
 	}
 	d := r.core.decision(events.DecisionPlaced, a)
-	d.NodeName, d.NodesTotal, d.NodesFeasible = node, int32(a.pick.total), int32(a.pick.feasible)
-	d.Seed, d.Evidence, d.FactSequence = a.pick.seed, a.pick.evidence, a.pick.factSequence
+	d.NodeName = node
+	d.NodesTotal = int32(a.pick.total)
+	d.NodesFeasible = int32(a.pick.feasible)
+	d.Seed = a.pick.seed
+	d.Evidence = a.pick.evidence
+	d.FactSequence = a.pick.factSequence
 	return d, nil
 }
 
