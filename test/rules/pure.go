@@ -34,12 +34,17 @@ type pureRoom struct {
 	may []string
 }
 
+// decisionRooms are the services' rooms that decide.
+var decisionRooms = []string{"decide", "avoid", "claims", "answer"}
+
 // pureRooms are the decision cores. Test files may do anything.
 var pureRooms = []pureRoom{
 	{
 		name: "decide",
 		has: func(f *GoFile) bool {
-			return strings.Contains(f.Dir+"/", "/internal/decide/") || strings.Contains(f.Dir+"/", "/internal/avoid/")
+			return slices.ContainsFunc(decisionRooms, func(room string) bool {
+				return strings.Contains(f.Dir+"/", "/internal/"+room+"/")
+			})
 		},
 	},
 	{

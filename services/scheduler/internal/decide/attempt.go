@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 const (
@@ -73,12 +74,12 @@ func (c *Core) try(a *attempt, out *Output) {
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
 // what its rules about other nodes need.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
-	volumes, err := c.volumesOf(a.pod, profile)
+	volumes, err := c.claims.Of(a.pod, profile)
 	if err != nil {
 		c.fail(a, err.Error(), out)
 		return
 	}
-	if !c.free(volumes) {
+	if !c.claims.Free(volumes) {
 		c.attempts.append(deferred, a)
 		return
 	}
@@ -91,7 +92,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	out.Behind = behind
 	avoided := c.avoid.AvoidedBy(a.pod, c.now)
 	extended := profile.Extended(a.pod)
-	if !concern.Uncertain && !volumes.any() && !extended && c.placeKept(a, profile, &concern, avoided, out) {
+	if !concern.Uncertain && !volumes.Any() && !extended && c.placeKept(a, profile, &concern, avoided, out) {
 		return
 	}
 	onHold := c.onHold(a.pod, profile, &concern)
@@ -110,7 +111,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		return
 	}
 	if !ok {
-		result.unsettled = volumes.devices.maybeLater()
+		result.unsettled = volumes.MaybeLater()
 		c.nowhere(a, profile, result, avoided, out)
 		return
 	}
@@ -124,7 +125,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.attempts.append(deferred, a)
 		return
 	}
-	volumes, ok, err = c.pickSupplies(volumes, profile, supplied{a.pod, node.Node, Seed(a.pod.UID, a.offer.Attempt)})
+	volumes, ok, err = c.claims.Pick(volumes, profile, a.on(node.Node))
 	switch {
 	case err != nil:
 		c.fail(a, err.Error(), out)
@@ -140,9 +141,14 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	a.pick.feasible = result.FeasibleCount
 	a.pick.evidence = c.chose(evidence)
 	a.pick.volumes = volumes
-	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.any() || extended)
+	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.Any() || extended)
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.proceed(a)
+}
+
+// on is the pod of an attempt on a node.
+func (a *attempt) on(node *state.Node) claims.Target {
+	return claims.Target{Pod: a.pod, Node: node, Seed: Seed(a.pod.UID, a.offer.Attempt)}
 }
 
 // pickOf is the choice of a node, with what it rests on.
@@ -183,7 +189,7 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 }
 
 // evaluateWith is evaluate with volumes and devices as they are promised.
-func (c *Core) evaluateWith(v volumes, profile *placement.Profile, a *attempt, s search) looked {
+func (c *Core) evaluateWith(v claims.Supply, profile *placement.Profile, a *attempt, s search) looked {
 	defer c.lookUp(v)()
 	return c.evaluate(profile, a, s)
 }
@@ -197,11 +203,11 @@ type search struct {
 }
 
 // lookUp has the engine look up volumes and devices as they are promised, until done.
-func (c *Core) lookUp(v volumes) (done func()) {
-	if v.objects == nil {
+func (c *Core) lookUp(v claims.Supply) (done func()) {
+	if !v.Promised() {
 		return func() {}
 	}
-	c.engine.Refresh(v.objects)
+	c.engine.Refresh(v.Lookups(c.view.Snapshot()))
 	return func() { c.engine.Refresh(c.view.Snapshot()) }
 }
 
@@ -332,8 +338,8 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 		Priority: a.pod.Priority, PodRV: a.pod.ResourceVersion, Wish: a.pod.Wish(), Token: token,
 		Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName,
 		Requests:   a.pod.Requests.Map(),
-		Volumes:    a.pick.volumes.picks,
-		Devices:    a.pick.volumes.devices.picks,
+		Volumes:    a.pick.volumes.Volumes,
+		Devices:    a.pick.volumes.Devices,
 		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,
 	}
 	switch {

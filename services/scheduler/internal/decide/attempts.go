@@ -6,6 +6,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
+
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // phase is where an attempt stands between its offer and its end.
@@ -247,6 +249,17 @@ func (q *attempts) takeSeekers(i, j int) []*attempt {
 	q.seekers = slices.Delete(q.seekers, i, j)
 	q.moveAll(list, deciding)
 	return list
+}
+
+// stagedSupplies are what the claims of those get that count on their nodes without a reservation yet.
+func (c *Core) stagedSupplies() iter.Seq[claims.Staged] {
+	return func(yield func(claims.Staged) bool) {
+		for a := range c.attempts.onNodes() {
+			if !yield(claims.Staged{Pod: a.pod, Node: a.pick.nodeName, Supply: &a.pick.volumes}) {
+				return
+			}
+		}
+	}
 }
 
 // onNodes are those that count on their nodes without a reservation yet: staged, in flight, reserving.

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 

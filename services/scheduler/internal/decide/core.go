@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // MaxLosses is how many races for a node one attempt may lose before it is given back to the
@@ -75,7 +76,7 @@ type searching struct {
 	start      [2]int
 	consults   consults
 	performing performing
-	devices    deviceBook
+	claims     *claims.Book
 }
 
 // pipeline is where the attempts are; see the package comment.
@@ -140,7 +141,7 @@ type pick struct {
 	room room
 	// evidence is for the record of the attempt.
 	evidence *events.Evidence
-	volumes  volumes
+	volumes  claims.Supply
 }
 
 // step is one change of the revision of a key.
@@ -154,10 +155,12 @@ func New(cfg Config) *Core {
 	c.attempts = newAttempts()
 	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()
+	c.claims = &claims.Book{Staged: c.stagedSupplies, Wrote: c.wrote}
 	c.cross.reset()
 	c.plans = newPlans()
 	c.gate = avoid.NewGate(c.engine)
 	c.view = view.New(c.store, c.ledger, c.gate)
+	c.claims.View, c.claims.Ledger = c.view, c.ledger
 	c.avoid = avoid.NewTable(c.gate, c.view, c.ledger.Reservations)
 	c.turns = avoid.NewTurns(c.avoid, cfg.Shard, c.isHome)
 	return c
@@ -292,7 +295,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		c.store = store
 		c.view.Reset(store)
 		c.engine.SetObjects(c.view.Snapshot())
-		c.devices.close()
+		c.claims.Reset()
 		c.cross.countHosts(c.view.Nodes())
 		c.resetPlans()
 	}
@@ -310,7 +313,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		}
 		c.seeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
 	}
-	c.devices.followFacts(changes.Others, c.view.Snapshot())
+	c.claims.FollowFacts(changes.Others)
 	c.avoid.FollowFacts(changes, c.now)
 	c.factsMoved(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {

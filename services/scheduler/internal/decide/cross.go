@@ -276,7 +276,7 @@ func (c *Core) stands(a *attempt) bool {
 	if c.plans.returned.last[a.pick.nodeUID] > a.pick.returned {
 		return false // it may have counted the room as free
 	}
-	if v := &a.pick.volumes; !slices.Equal(v.basis, c.versionsOf(v.keys())) {
+	if c.claims.Moved(a.pick.volumes) {
 		return false // another pod has been promised the claim since, and may use it
 	}
 	for i := range n.guards {

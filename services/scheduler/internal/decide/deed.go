@@ -82,7 +82,7 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 // ledgerMoved passes on what has changed in the ledger's picture.
 func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 	c.view.ApplyLedger(changes)
-	c.devices.followLedger(changes, c.view.Snapshot())
+	c.claims.FollowLedger(changes)
 	c.followPlans(changes)
 	c.avoid.FollowDocs(changes.Docs)
 	if len(c.performing.bindable) > 0 {

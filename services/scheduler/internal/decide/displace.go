@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // maxDisplacements bounds the holds that one decision tries to take over.
@@ -96,7 +97,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 		c.attempts.append(deferred, a)
 		return false
 	}
-	if !c.registered(a, n, volumes{}, out) {
+	if !c.registered(a, n, claims.Supply{}, out) {
 		return false
 	}
 	x := ledger.Displacement{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // flight is one transaction whose answer has not come yet: a T1, with ofTerms one about the
@@ -206,6 +207,9 @@ func (c *Core) note(t ledger.Txn, revision int64) {
 	}
 }
 
+// wrote reports whether the last flight of this shard brought a document or guard from one revision to another.
+func (c *Core) wrote(key string, from, to int64) bool { return c.written[key] == step{from, to} }
+
 // placed ends attempts whose reservation stands at revision.
 func (c *Core) placed(attempts []*attempt, revision int64, out *Output) {
 	for _, a := range attempts {
@@ -298,7 +302,7 @@ type loser struct {
 // floor; 0 if it has lost none.
 func lostVolume(a *attempt, lost ledger.Lost) (revision int64) {
 	for _, x := range lost.Exclusives {
-		if slices.ContainsFunc(a.pick.volumes.holdings(), func(h holding) bool { return h.key == x.Key }) {
+		if slices.ContainsFunc(a.pick.volumes.Holdings(), func(h claims.Holding) bool { return h.Key == x.Key }) {
 			revision = max(revision, x.Revision, lost.NamesAt)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // A place that is kept for the replacement of a pod that is moved (T12) is taken over by the
@@ -108,7 +109,7 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 		c.attempts.append(deferred, a)
 		return
 	}
-	if !c.registered(a, n, volumes{}, out) {
+	if !c.registered(a, n, claims.Supply{}, out) {
 		return
 	}
 	a.pick = c.pickOf(a, node, n)

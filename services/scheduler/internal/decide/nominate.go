@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // seeksPerStep bounds the attempts that one step asks about preemption: a decision from scratch
@@ -36,7 +37,7 @@ type seeker struct {
 	pod     *state.Pod
 	profile *placement.Profile
 	concern guard.Concern
-	volumes volumes
+	volumes claims.Supply
 }
 
 // conclude ends an attempt that fits nowhere for certain: it is asked about preemption next, if
@@ -128,15 +129,15 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		c.refusePlan(s, no, out)
 		return false
 	}
-	if s.volumes, err = c.volumesOf(pod, s.profile); err != nil {
+	if s.volumes, err = c.claims.Of(pod, s.profile); err != nil {
 		c.fail(a, err.Error(), out)
 		return false
 	}
-	if !c.free(s.volumes) {
+	if !c.claims.Free(s.volumes) {
 		c.attempts.append(deferred, a)
 		return false
 	}
-	if !s.volumes.any() && !isConsulted(s.profile, s.pod) {
+	if !s.volumes.Any() && !isConsulted(s.profile, s.pod) {
 		if c.oust(s, out) {
 			return false
 		}
@@ -180,7 +181,7 @@ func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 	for _, v := range plan.Victims {
 		gone[v.Pod.UID] = true
 	}
-	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: s.volumes.lookups(c.view.Snapshot())}
+	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: s.volumes.Lookups(c.view.Snapshot())}
 	return c.restsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
@@ -289,7 +290,9 @@ func (c *Core) supply(
 	for _, v := range plan.Victims {
 		gone = append(gone, v.Pod)
 	}
-	v, ready, err := c.pickSupplies(s.volumes, s.profile, supplied{s.pod, plan.Node.Node, s.decision.Seed}, gone...)
+	v, ready, err := c.claims.Pick(s.volumes, s.profile, claims.Target{
+		Pod: s.pod, Node: plan.Node.Node, Seed: s.decision.Seed,
+	}, gone...)
 	if err == nil && ready {
 		a.pick.volumes = v
 		entry, err = c.entryOf(a)
@@ -299,7 +302,7 @@ func (c *Core) supply(
 		return entry, nil, false
 	}
 	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
-	docs, err := c.take(v.holdings(), holder, nil)
+	docs, err := c.claims.Take(v.Holdings(), holder, nil)
 	if !ready || err != nil {
 		a.pick = pick{}
 		c.attempts.append(deferred, a)

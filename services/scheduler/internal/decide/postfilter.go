@@ -30,11 +30,11 @@ func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
 		Pod: a.pod, Nodes: c.view.Nodes(), Opinions: a.counsel.opinions, Guidance: a.counsel.guidance,
 		Everywhere: true, Details: true,
 	}
-	v, err := c.volumesOf(a.pod, p)
+	v, err := c.claims.Of(a.pod, p)
 	if err != nil {
 		return nil // it was found to fit nowhere, so there is none
 	}
-	in.Objects = v.lookups(c.view.Snapshot())
+	in.Objects = v.Lookups(c.view.Snapshot())
 	reports := p.Evaluate(in).Nodes
 	verdicts := make([]Verdict, len(reports))
 	for i, r := range reports {

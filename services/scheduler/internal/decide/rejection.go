@@ -131,6 +131,9 @@ func (c *Core) settleRejections(out *Output) {
 	c.attempts.prepend(pending, again...)
 }
 
+// promisesPending says that a pod found no node, and that this is no verdict.
+const promisesPending = "devices are still promised to other pods: "
+
 // unplaceable ends an attempt with its verdict, or with the error that there is none yet. The offer may
 // have been renewed since.
 func (c *Core) unplaceable(r rejection, out *Output) {

@@ -160,10 +160,10 @@ func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision
 	}
 	again := c.decision(events.DecisionNominated, a)
 	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
-	if s.volumes, err = c.volumesOf(a.pod, profile); err != nil {
+	if s.volumes, err = c.claims.Of(a.pod, profile); err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
 	}
-	if t, ok := c.displaceable(s); ok && !s.volumes.any() {
+	if t, ok := c.displaceable(s); ok && !s.volumes.Any() {
 		again.NodeName = t.node.Node.Name
 		return again, nil
 	}
