@@ -75,8 +75,7 @@ func outcome(t *testing.T, c <-chan victory) victory {
 	}
 }
 
-// candidates waits until n keys stand in the election, so that a blocked candidate is
-// known to be in line.
+// candidates waits until the election has n keys, so that a blocked candidate is known to be in line.
 func candidates(t *testing.T, h Harness, n int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
