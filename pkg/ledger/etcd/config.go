@@ -41,8 +41,9 @@ type Config struct {
 	DialTimeout time.Duration
 	// Logger receives the etcd client's own log; nil discards it.
 	Logger *zap.Logger
-	// KV, when set, is a server in this process: transactions and reads go to it, and not through a socket,
-	// which takes half a millisecond for each. Watches and leases go to Endpoints all the same, which are that server's.
+	// KV, when set, is a server in this process: transactions and reads go to it directly and not through a socket,
+	// which would take half a millisecond for each. Watches and leases still go to Endpoints, which must be that
+	// server's.
 	KV KV
 	// OnSilence, when set, is called with a server that does not answer while others do and is not used any more,
 	// and again when it answers. It is called concurrently with requests, possibly for several servers at a time,

@@ -226,7 +226,7 @@ func (s *Store) recognise(ctx context.Context, witness ledger.KV) error {
 	}
 	resp, err := s.page(ctx, witness.Key, []clientv3.OpOption{clientv3.WithRev(witness.ModRevision)})
 	if errors.Is(err, rpctypes.ErrCompacted) {
-		return nil // it has forgotten, and a newer one will be told
+		return nil // the revision is compacted, and the watch will deliver a newer value
 	}
 	if err != nil {
 		return err

@@ -58,14 +58,14 @@ type lookout struct {
 
 // server is one endpoint.
 type server struct {
-	// address is what is dialled, url what is asked.
+	// address is what is dialled, url what is probed.
 	address, url string
 	mu           struct {
 		sync.Mutex
 		conns  map[*watchedConn]struct{}
 		silent bool
-		// prompt is when it last answered promptly, left when it was last left, alarmed when that last
-		// turned out to be a false alarm; within is how long its answers may take.
+		// prompt is when it last answered promptly, left when it was last left, alarmed when leaving it last turned
+		// out to be a false alarm; within is how long its answers may take.
 		prompt, left, alarmed time.Time
 		within                time.Duration
 	}

@@ -24,9 +24,9 @@ const (
 	// partBytes is how much one record holds before it is compressed; it is far below events.MaxMessage even for
 	// data that does not compress.
 	partBytes = 512 << 10
-	// pictureEvery and pictureBytes say when the next picture is due, by time and by the changes
-	// since, whichever comes first and if there are any: what a reader must read at most before
-	// it knows the ledger, and what retention may cut off.
+	// pictureEvery and pictureBytes determine when the next picture is due, by time and by the size of the changes
+	// since, whichever comes first, provided there are changes. They bound how much a reader must read before it
+	// knows the ledger, and how much retention must keep.
 	pictureEvery = 10 * time.Minute
 	pictureBytes = 256 << 20
 	// firstPause and longestPause bound the delay between attempts after an error.
