@@ -23,7 +23,7 @@ import (
 // limit is what reduced objects have room in.
 const limit = 100_000
 
-// reduce reduces an object to the limit, and says whether that was enough.
+// reduce reduces an object to the limit, and reports whether that was enough.
 func reduce(t *testing.T, obj state.APIObject) bool {
 	t.Helper()
 	ok := state.Reduce(obj, 2*limit, limit)
