@@ -9,9 +9,9 @@ import (
 // Change replaces documents of any kinds, all at one revision or none of them. T2, T3, T4, T8, T10 and T12 are
 // carried out with it. Documents carry the Revision they were read at, and are compared with it.
 //
-// Compares: the keys that Mandate, Guards and Needs require; n/, b/, x/ and plan/ .ModRevision of every document.
-// Puts: every document except those that are Unchanged, and the guards that move. If the answer is lost, resubmit
-// the identical Txn and call Losers.
+// Compares: the keys that Mandate and Guards require; n/, b/, x/ and plan/ .ModRevision of every document. Puts:
+// every document except those that are Unchanged, and the guards that move. If the answer is lost, resubmit the
+// identical Txn and call Losers.
 type Change struct {
 	// Mandate is the shard's authority to decide; nil for a change that any member may make.
 	Mandate *Mandate

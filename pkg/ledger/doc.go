@@ -16,8 +16,9 @@
 //  2. Each node UID has one document, which is changed by compare-and-set on its mod revision. Of all nodes that
 //     ever had one name, one document at a time accepts placements (Incarnation). A document that does not exist
 //     has the high-waters of the Floor.
-//  3. Every removal of an entry raises the document's high-water (hw). A shard may use a node only if its applied
-//     progress has reached that high-water.
+//  3. Every removal of an entry that a fact or a finished fence accounts for raises the document's high-water
+//     (hw). (Only entries that were never bindable, such as holds that are displaced or aborted, are removed
+//     without that.) A shard may use a node only if its applied progress has reached the high-water.
 //  4. Reservations never expire by lease. Only a fact (bound, deleted) or a finished fence releases a committed
 //     one.
 //  5. The bind carries UID and resourceVersion preconditions and the attempt token. A binder binds only a pod that

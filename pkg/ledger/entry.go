@@ -39,7 +39,8 @@ const (
 type State uint8
 
 const (
-	// Held waits for victims, a gang or a prebind. A Held reservation is never bound and can be displaced.
+	// Held waits for victims, or for plugins that have work to do before the bind. A Held reservation is never
+	// bound and can be displaced.
 	Held State = iota + 1
 	// Committed may be bound; only a fence takes it back.
 	Committed
@@ -100,8 +101,8 @@ type Entry struct {
 	// GroupPartition is 1 + the pod partition of the pod's group (state.Pod.Group), and 0 for a pod without a
 	// group: see Partition.
 	GroupPartition int32
-	// Gang refers to gang/<uid>. Plan is the ID shared by a hold or a placeholder, its victims and their budget
-	// claims: see PlanID. Each is empty if there is none.
+	// Gang would refer to gang/<uid>; no member sets it so far. Plan is the ID shared by a hold or a placeholder,
+	// its victims and their budget claims: see PlanID. Each is empty if there is none.
 	Gang, Plan string
 	// Wanted asks the binders to give the entry back (to finish or fence it).
 	Wanted bool

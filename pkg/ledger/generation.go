@@ -15,8 +15,7 @@ import (
 //
 //  1. Close: from here on no member places, binds or evicts anything.
 //  2. Clear: every promise, term and guard is deleted.
-//  3. It waits until requests that are under way have ended (GenerationGrace), and reads how far Kubernetes has
-//     come.
+//  3. It waits until requests that are under way have ended, and reads how far Kubernetes has come.
 //  4. Open: members resume, on an empty ledger whose floor is the progress that was read. A bind that arrived at
 //     the last moment shows in the facts up to that floor.
 //

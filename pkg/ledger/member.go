@@ -8,9 +8,10 @@ import "time"
 type Owner struct {
 	// Member is the id of the holder.
 	Member string
-	// Incarnation grows when the ledger was restored from a backup.
+	// Incarnation is for a ledger that was restored from a backup; no member sets it so far.
 	Incarnation uint64
-	// Progress is the holder's applied progress when it last wrote the key, for human readers.
+	// Progress is the holder's applied progress when it last wrote the key, for human readers; no member sets it so
+	// far.
 	Progress uint64
 }
 

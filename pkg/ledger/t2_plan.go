@@ -3,11 +3,9 @@ package ledger
 // A plan that is too large for one transaction is made in several, with a record that decides for all of them at
 // once:
 //
-// FormPlan     the record, Forming, and the hold
-//
-// ExtendPlan   as often as needed: claims on victims and on their budgets
-//
-// FinishPlan   the record becomes Ready; from here on the claims count
+//     FormPlan     the record, Forming, and the hold
+//     ExtendPlan   as often as needed: claims on victims and on their budgets
+//     FinishPlan   the record becomes Ready; from here on the claims count
 //
 // ExtendPlan and FinishPlan compare the record, so that neither commits once another member has aborted the plan:
 // its owner, a shard that displaces the hold, or a binder that finds it unchanged for long. Until the record is

@@ -13,7 +13,7 @@ type Abort struct {
 	Budgets    []BudgetDoc
 	Exclusives []ExclusiveDoc
 	// Record is the record of a recorded plan, as read. With it, Docs need not be complete: the rest of an aborted
-	// plan is dropped by Sweep, or by another AbortPlan.
+	// plan is dropped by SweepDoc, or by another AbortPlan.
 	Record *PlanRecord
 	// Only limits the abort to the claims on these victims; the plan lives on. Nil drops the whole plan.
 	Only []string
@@ -32,7 +32,7 @@ const stepAbort = "T8 abort"
 // or nothing is left to drop.
 //
 // Compares: n/<uid>.ModRevision of the documents, b/<uid>.ModRevision, x/, plan/<id>. Puts: the same. Any member
-// may do it, because it rests on the compares alone. A crash before it leaves the plan, which Sweep finds again;
+// may do it, because it rests on the compares alone. A crash before it leaves the plan, which SweepDoc finds again;
 // after it the pod, if there is one, is free to be decided.
 func AbortPlan(a Abort) (Change, error) {
 	var c Change
