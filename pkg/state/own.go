@@ -15,8 +15,8 @@ import (
 //	created, a stamp from epoch
 //	deleted, a stamp from created, and grace, varint, if they are set
 //	times of the status: their number, and stamps from created
-//	counts of restarts: their number, and varints
-//	annotations: a mask of the form's usual ones that the pod has not, then the others
+//	restart counts: their number, and varints
+//	annotations: a mask of the form's usual ones that the pod does not have, then the others
 const (
 	ownVersion = 1 << iota
 	ownDeleted

@@ -69,10 +69,9 @@ func (p Position) String() string {
 	return b.String()
 }
 
-// next returns the position after fact f, which must be the one after p. This is the rule of section 4 of the
-// architecture: progress comes only from the facts' Progress field, and a new epoch discards all of it. Inside the
-// repair a kind has progress from its marker on, because the items before it still carry the value of the previous
-// epoch.
+// next returns the position after fact f, which must be the one after p. It implements the rule about progress:
+// progress comes only from the facts' Progress field, and a new epoch discards all of it. Inside the repair a kind
+// has progress from its marker on, because the items before it still carry the value of the previous epoch.
 func (p Position) next(f events.SequencedFact) (Position, error) {
 	if f.Sequence != p.Sequence+1 {
 		return p, &events.ErrGap{Stream: events.Facts, Want: p.Sequence + 1, Have: f.Sequence}

@@ -4,7 +4,7 @@ package follow
 // goroutine.
 type Alarm struct {
 	write func(message string, attributes ...any)
-	// told: the store's current hole has been reported.
+	// told reports whether the store's current hole has been reported already.
 	told bool
 }
 
