@@ -17,7 +17,7 @@ const (
 	HeaderSchema = "schema"
 	// HeaderKind is a Kind in facts and a DecisionKind in decisions.
 	HeaderKind = "kind"
-	// HeaderOp is an Op in words (facts).
+	// HeaderOp is the name of an Op (facts).
 	HeaderOp = "op"
 	// HeaderUID, HeaderNamespace and HeaderName identify the object or the pod.
 	HeaderUID       = "uid"
