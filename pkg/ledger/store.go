@@ -103,7 +103,7 @@ type Store interface {
 // rounded up.
 const MinSessionTTL = 2 * time.Second
 
-// CheckTTL reports whether a store accepts ttl for a session.
+// CheckTTL returns an error unless a store accepts ttl for a session.
 func CheckTTL(ttl time.Duration) error {
 	if ttl < MinSessionTTL || ttl%time.Second != 0 {
 		return fmt.Errorf("ledger: session ttl %s: whole seconds of at least %s are accepted", ttl, MinSessionTTL)

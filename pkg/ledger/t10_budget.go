@@ -118,7 +118,7 @@ func (b BudgetDoc) claim(podUID string) int {
 
 // Free returns how many disruptions can be claimed: what the status allows minus the claims that it cannot show
 // yet, and no more than the healthy pods that are neither claimed nor needed. known is false when the facts are too
-// old to tell.
+// old.
 func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
 	if p := facts.BudgetProgress(); p == 0 || p < max(r.Doc.HW[KindBudget], r.Shared.HW[KindBudget]) || r.Ahead {
 		return 0, false

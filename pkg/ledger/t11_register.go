@@ -68,7 +68,7 @@ type TermDemand struct {
 	New, Moved int
 }
 
-// Check reports whether the demand can be met: *RegistryFullError or *TermShareError if not.
+// Check returns a *RegistryFullError or a *TermShareError if the demand cannot be met.
 //
 // A namespace may have as many terms as remain free. So one namespace alone gets half of the registry, and whatever
 // others have taken, the next one gets half of the rest. (This is a dynamic threshold: Choudhury and Hahne, Dynamic
@@ -86,7 +86,7 @@ func (d TermDemand) Check() error {
 	return nil
 }
 
-// CheckTerm reports whether a term can be registered at all: *TermSizeError if it is too large.
+// CheckTerm returns a *TermSizeError if a term is too large to be registered at all.
 func CheckTerm(t RegisteredTerm) error {
 	value, err := EncodeTerm(t)
 	if err == nil && len(value) > MaxTermBytes {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Validate reports whether a store could carry out t; the *TxnError names what is wrong. Both stores call it first,
-// so each refuses a malformed transaction in the same way, and it never becomes an unknown outcome.
+// Validate returns a *TxnError that names what is wrong if a store could not carry out t. Both stores call it
+// first, so each refuses a malformed transaction in the same way, and it never becomes an unknown outcome.
 func (t Txn) Validate() error {
 	if n := max(len(t.Compares), len(t.Puts)+len(t.Deletes)); n > MaxTxnOps {
 		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d compares and %d writes, at most %d of each are accepted",

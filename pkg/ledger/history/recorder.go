@@ -26,7 +26,7 @@ const (
 	partBytes = 512 << 10
 	// pictureEvery and pictureBytes determine when the next picture is due, by time and by the size of the changes
 	// since, whichever comes first, provided there are changes. They bound how much a reader must read before it
-	// knows the ledger, and how much retention must keep.
+	// knows the ledger, and how much of the stream retention may delete.
 	pictureEvery = 10 * time.Minute
 	pictureBytes = 256 << 20
 	// firstPause and longestPause bound the delay between attempts after an error.
