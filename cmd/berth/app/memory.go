@@ -32,7 +32,7 @@ func tuneCollector() {
 	live := []metrics.Sample{{Name: liveBytes}}
 	metrics.Read(live)
 	debug.SetGCPercent(gcPercent(live[0].Value.Uint64()))
-	type marker struct{ _ *int } // with a pointer it is not a tiny object that shares a block, so it is collected on its own
+	type marker struct{ _ *int } // a type with a pointer shares no memory block, so it is collected alone
 	runtime.AddCleanup(&marker{}, func(struct{}) { tuneCollector() }, struct{}{})
 }
 
