@@ -333,7 +333,7 @@ func TestKubernetesThatGoesBackAsARoundBegins(t *testing.T) {
 	deps.RestConfig.Wrap(func(to http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			answer, err := to.RoundTrip(r)
-			if strings.HasSuffix(r.URL.Path, "/resourceclaims") && r.URL.Query().Get("limit") == "1" { // this request is the last
+			if strings.HasSuffix(r.URL.Path, "/resourceclaims") && r.URL.Query().Get("limit") == "1" { // the last one
 				once.Do(func() { w.api.GoBack(late - 40) })
 			}
 			return answer, err
