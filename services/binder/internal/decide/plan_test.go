@@ -252,7 +252,7 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 // A plan that is given up costs no more victims: claims whose evictions were not sent are given back.
 func TestAbortedPlanEvictsNobody(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets } // between mark and deletion there is a condition
+	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets } // a condition precedes the delete
 	r.nominated(0, "v4")
 	does[Nominate](r, delivered)
 	r.see()
