@@ -335,7 +335,7 @@ func (d *Descheduler) carryOut(
 	return written, err
 }
 
-// tellReturned reports pods that came back: in the log file, in metrics, and in the decisions log.
+// tellReturned reports pods that came back: in the process's log, in metrics, and in the decisions log.
 func (d *Descheduler) tellReturned(ctx context.Context, returned []events.Decision) error {
 	for i := range returned {
 		r := &returned[i]

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// answer returns this replica's answer to a question. It reports false if this replica does not lead.
+// answer returns this replica's answer to a question. It reports false if this replica does not lead, or if ctx ended
+// first.
 func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.QueueAnswer, bool) {
 	if question.Status {
 		return q.statusAnswer(ctx)

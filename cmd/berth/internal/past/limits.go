@@ -9,8 +9,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A bundle comes from an untrusted source and must not fill the memory of the process that reads it. The limits bound
-// what is held of a bundle and what its members unpack to: a record or a snapshot that is compressed to nearly
+// A bundle may come from an untrusted source and must not fill the memory of the process that reads it. The limits
+// bound what is held of a bundle and what its members unpack to: a record or a snapshot that is compressed to nearly
 // nothing is refused before it is held.
 const (
 	maxManifest = 1 << 20

@@ -31,9 +31,9 @@ const forcedEvery = 50 * time.Millisecond
 // pace limits events to the spare capacity of the API server: each event costs about as much as the bind it reports.
 // While at least busyFrom binds and other changes are in flight, and for calmFor after that, events wait. Once
 // eventsPatience events wait, some are written anyway, one every forcedEvery: if there is never any spare capacity,
-// binds keep nearly all of it, and events in excess of eventsWaiting are dropped. While binds are slow, and for
-// calmFor after that, events wait as well, but none longer than burstPatience, and none once eventsPatience events
-// wait.
+// binds keep nearly all of the capacity, and events in excess of eventsWaiting are dropped. While binds are slow, and
+// for calmFor after that, events wait as well, but none longer than burstPatience, and none once eventsPatience
+// events wait.
 type pace struct {
 	// wake holds a token after any event that may have ended a wait.
 	wake chan struct{}

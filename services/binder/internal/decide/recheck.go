@@ -74,7 +74,7 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 	case r.older(p) || c.behind(n):
 		return unseen, "the facts do not show yet what the decision rests on"
 	case r.entry.Wish != 0 && r.entry.Wish != p.Wish():
-		return r.stale(ledger.FenceByPod, reason) // it would admit a pod that requests what it requested then
+		return r.stale(ledger.FenceByPod, reason) // the node would take a pod that requests the same as then
 	}
 	return r.stale(ledger.FenceByNode, reason)
 }

@@ -32,7 +32,7 @@ func NewMover(store ledger.Store, logger *slog.Logger) *Mover {
 	return &Mover{store: store, logger: logger, moves: make(chan []decide.Move, moveBuffer)}
 }
 
-// Move enqueues moves that belong together, at most ledger.MaxTxnOps, each of another partition. It never blocks.
+// Move enqueues moves that belong together, at most ledger.MaxTxnOps, each of a different partition. It never blocks.
 func (m *Mover) Move(moves []decide.Move) {
 	select {
 	case m.moves <- moves:

@@ -61,10 +61,10 @@ const (
 // Epoch returns the round's fact epoch: later than before, and never one that was used earlier. If an epoch were used
 // twice (because the tail with its first use was lost), a reader of the lost tail would not notice the loss.
 //
-// Terms alone do not ensure that: they are revisions of the ledger, which start over with a new ledger, and then each
-// term behind a larger epoch of the earlier ledger would take the next number. The clock alone may go back; then the
-// term makes the difference. Behind an epoch of a second that is still to come, the round takes that second, or the
-// next, with its own term and number.
+// Terms alone do not ensure that: they are revisions of the ledger and start over with a new one. Behind a larger
+// epoch of the earlier ledger, every term would then take the next epoch, so two terms could take the same one. The
+// clock alone may go back; then the term makes the difference. Behind an epoch of a second that is still to come, the
+// round takes that second, or the next, with its own term and number.
 func (r Round) Epoch(before uint64) uint64 {
 	const second = uint64(1) << (termBits + numberBits)
 	term, number := uint64(r.Term)&(1<<termBits-1), r.Number&(1<<numberBits-1)

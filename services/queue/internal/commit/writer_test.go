@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// flaky makes a given number of appends fail before they reach the log, and of reads.
+// flaky makes a given number of appends fail before they reach the log, and a given number of reads of its end.
 type flaky struct {
 	*memlog.Log
 	appends, lasts int

@@ -17,12 +17,12 @@ import (
 // the queue requests some of the busy shard's partitions for the idle one: it records that in the ledger, and the
 // shards hand over. Whole partitions move, so pods that share a partition stay together.
 //
-// Nothing moves for a transient imbalance, and nothing oscillates. The one shard must have been idle, and the other
-// busy, without a break for balanceAfter. A move must leave the busy shard at least as much as the idle one then has.
-// After a round that moved anything, the next round waits until the effect shows. A shard that has gained a partition
-// gives none away for balanceHold unless it hangs, and a shard that has given one away gains none. A request is
-// withdrawn when the member named in it is gone, and when no shard has had much to do for balanceEven; the latter
-// waits that long because the lack of a backlog may be due to the moves.
+// Nothing moves for a transient imbalance, and nothing oscillates. One shard must have been idle, and the other busy,
+// without a break for balanceAfter. A move must leave the busy shard at least as much as the idle one then has. After
+// a round that moved anything, the next round waits until the effect shows. For balanceHold, a shard that has gained
+// a partition gives none away unless it hangs, and a shard that has given one away gains none. A request is withdrawn
+// when the member named in it is gone, and when no shard has had much to do for balanceEven; the latter waits that
+// long because the lack of a backlog may be due to the moves.
 const (
 	// balanceEvery is the time between two checks.
 	balanceEvery = time.Second

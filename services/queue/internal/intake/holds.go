@@ -68,8 +68,7 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 	return out, nil
 }
 
-// freed returns the lowest priority bound of promises about pods, and claims on budgets, that have ended; nil if none
-// has.
+// freed returns which pods can benefit from the end of promises about pods, or of claims on budgets; nil for none.
 func (h *Holds) freed(changes ledger.ViewChanges, facts *state.Snapshot) *decide.Freed {
 	if changes.Reset {
 		clear(h.claims)
