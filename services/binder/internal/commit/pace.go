@@ -44,8 +44,8 @@ type pace struct {
 		// busyUntil is when busyFrom changes were last in flight. forced is when an event was last written despite
 		// that.
 		busyUntil, forced time.Time
-		// slowUntil is when a bind was last slow. floor is the duration of the quickest bind since floorSince, and
-		// before that of the quickest in the floorFor before; 0 if there was none.
+		// slowUntil is when a bind was last slow. floor is the duration of the quickest bind since floorSince; before
+		// is that of the quickest in the floorFor before, 0 if there was none.
 		slowUntil, floorSince time.Time
 		floor, before         time.Duration
 	}

@@ -35,8 +35,8 @@ type Limits struct {
 	NominateAlone time.Duration
 	Leftovers
 	Refusals RefusalLimits
-	// Foreign bounds the hints, the conditions and the evictions (each) that are remembered for partitions of other
-	// members. Beyond it new ones are dropped, because they are only hints.
+	// Foreign bounds all hints, and the conditions, evictions and removals of gates (each) that are remembered for
+	// partitions of other members. Beyond it new ones are dropped, because they are only hints.
 	Foreign int
 }
 
