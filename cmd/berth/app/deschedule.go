@@ -19,17 +19,17 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// once is one cycle by hand.
+// once is a single cycle, started by hand.
 type once struct {
 	options
-	// run asks the binders for the evictions; dryRun shows the plan only.
+	// run requests the evictions from the binders; dryRun only shows the plan.
 	run, dryRun bool
 	output      string
 	// write prints the plan.
 	write func(w io.Writer, r *plan.Report, format string) error
 }
 
-// newDescheduleCommand makes `berth deschedule`.
+// newDescheduleCommand returns the command `berth deschedule`.
 func newDescheduleCommand() *cobra.Command {
 	o := &once{write: writePlan}
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	o.shards, o.binders = 1, 1 // not asked for, but validated
+	o.shards, o.binders = 1, 1 // not used here, but validated
 	in, err := o.read([]service{deschedulerService})
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	switch {
 	case err != nil:
 		return err
-	case store != nil: // else a dry run knows nothing of what is promised
+	case store != nil: // without a ledger, a dry run does not know the promises
 		defer func() { _ = store.Close() }() // only the connection
 		deps.Ledger = store
 	case o.run:

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// simulating is `berth simulate`.
+// simulating is the command `berth simulate`.
 type simulating struct {
 	reading
 	bundle, at string
@@ -27,7 +27,7 @@ type simulating struct {
 	changes    simulate.Changes
 }
 
-// newSimulateCommand makes `berth simulate`.
+// newSimulateCommand returns the command `berth simulate`.
 func newSimulateCommand() *cobra.Command {
 	s := &simulating{}
 	cmd := &cobra.Command{
