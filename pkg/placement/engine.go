@@ -174,7 +174,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 		return Result{Err: err}
 	}
 	if len(backedResources(q.Pod.Requests, e.objects)) > 0 {
-		result := p.Evaluate(e.input(q)) // result := p.Evaluate(e.input(q)) // the node's list of resources matters to two rules
+		result := p.Evaluate(e.input(q)) // result := p.Evaluate(e.input(q)) // whether a node lists the resource matters to two rules
 		result.Class = c.id
 		return result
 	}
