@@ -209,7 +209,7 @@ func (r *affinityRanker) rate(c *class, rated *rating) {
 		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
 	}
 	if low == high {
-		return // return // all nodes score the same: MinScore
+		return // all nodes score the same: MinScore
 	}
 	for i, raw := range rated.raw {
 		share := float64(raw-low) / float64(high-low)

@@ -35,7 +35,7 @@ func (preempts) interest(*state.Pod) Interest { return Interest{} }
 func budgetUpdate(c state.ObjectChange) Action {
 	switch {
 	case c.Before == nil:
-		return 0 // return 0 // another budget can only protect more pods
+		return 0 // another budget can only protect more pods
 	case c.After == nil:
 		return Delete
 	}

@@ -12,7 +12,7 @@ import (
 type classKey struct {
 	profile *Profile
 	kind    *state.Kind
-	home    bool // home bool // home nodes only
+	home    bool // home nodes only
 	shape   string
 }
 
@@ -34,7 +34,7 @@ type class struct {
 	traits      []traitRow
 	gauges      []gauge
 	bonus       imageBonus
-	wide        *wide // wide *wide // shared with other classes
+	wide        *wide // shared with other classes
 	// outlooks are about preemption, the most recently used first.
 	outlooks []*outlook
 }
@@ -60,7 +60,7 @@ type told struct {
 
 // cell is what a class keeps about one node.
 type cell struct {
-	score int32 // score int32 // weighted, of the rules that depend on the node's usage
+	score int32 // weighted, of the rules that depend on the node's usage
 	held  uint32
 	// raw holds the node's raw scores of the gauges.
 	raw [maxGauges]int32
@@ -248,7 +248,7 @@ const maxGauges = 2
 type gauge struct {
 	weight   int64
 	reversed bool
-	scorer   Scorer // scorer Scorer // of node affinity; nil for taints, which are part of the traits
+	scorer   Scorer // of node affinity; nil for taints, which are part of the traits
 }
 
 func (g *gauge) read(n *state.NodeInfo, row *traitRow) int32 {

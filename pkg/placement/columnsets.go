@@ -19,9 +19,9 @@ const (
 // with defaults for containers without requests, in the units of state.Resources. Every extended resource that any
 // node has had has a position. One that no node has needs none: its capacity is 0 everywhere.
 type resourceColumns struct {
-	extended []string // extended []string // names of the resources at the positions after rowBuiltIn
+	extended []string // names of the resources at the positions after rowBuiltIn
 	places   map[string]int
-	width    int // width int // of the capacities, and of the amounts in use
+	width    int // of the capacities, and of the amounts in use
 	rows     []int64
 	// version increases when positions are added.
 	version uint64
@@ -193,7 +193,7 @@ type kindColumn struct {
 	ids  map[*state.Kind]int32
 	list []kindRow
 	of   [][]kindCount
-	live int // live int // kinds that at least one pod has
+	live int // kinds that at least one pod has
 }
 
 type kindRow struct {

@@ -87,7 +87,7 @@ func (c Change) claimTopics() []string {
 	list := []string{topicClaim + c.NewObject.Namespace + "/" + c.NewObject.Name}
 	now, ok := c.NewObject.API.(*resourcev1.ResourceClaim)
 	if !ok {
-		return append(list, topicFreed) // return append(list, topicFreed) // unknown content may concern every pod
+		return append(list, topicFreed) // unknown content may concern every pod
 	}
 	if c.OldObject == nil {
 		if owner := metav1.GetControllerOfNoCopy(now); owner != nil {

@@ -194,7 +194,7 @@ func (x *DeviceIndex) count(a *resourcev1.AllocationResult, by int) {
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
 		switch {
-		case ptr.Deref(r.AdminAccess, false): // case ptr.Deref(r.AdminAccess, false): // does not exclude other claims
+		case ptr.Deref(r.AdminAccess, false): // does not exclude other claims
 		case r.ShareID != nil:
 			x.countShare(r, by)
 		default:

@@ -65,14 +65,14 @@ func (dynamicResources) Expects(pod *state.Pod, objects Objects) (what string) {
 	for i := range pod.Template.Spec.ResourceClaims {
 		claim := &pod.Template.Spec.ResourceClaims[i]
 		if claim.ResourceClaimTemplateName == nil {
-			continue // continue // the pod's creator has to create it
+			continue // the pod's creator has to create it
 		}
 		name, _, err := resourceclaim.Name(named, claim)
 		switch {
 		case err != nil:
 			return err.Error()
 		case name == nil:
-			continue // continue // the pod has no such claim and needs none
+			continue // the pod has no such claim and needs none
 		}
 		if _, ok := objects.ObjectByName(events.KindResourceClaim, pod.Namespace, *name); !ok {
 			return fmt.Sprintf("could not find ResourceClaim %q", pod.Namespace+"/"+*name)
@@ -140,7 +140,7 @@ func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why 
 		case err != nil:
 			return nil, err.Error()
 		case name == nil:
-			continue // continue // the pod has no such claim and needs none
+			continue // the pod has no such claim and needs none
 		}
 		o, ok := objects.ObjectByName(events.KindResourceClaim, pod.Namespace, *name)
 		if !ok {

@@ -174,7 +174,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 		return Result{Err: err}
 	}
 	if len(backedResources(q.Pod.Requests, e.objects)) > 0 {
-		result := p.Evaluate(e.input(q)) // result := p.Evaluate(e.input(q)) // whether a node lists the resource matters to two rules
+		result := p.Evaluate(e.input(q)) // whether a node lists the resource matters to two rules
 		result.Class = c.id
 		return result
 	}
@@ -220,7 +220,7 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 	e.rating.weighed.begin()
 	switch {
 	case result.FeasibleCount == 0 && e.late != nil:
-		return result // return result // the class does not know the reason
+		return result // the class does not know the reason
 	case result.FeasibleCount == 0:
 		result.Diagnosis = c.diagnose(e, result.NodesTotal)
 		return result
@@ -328,8 +328,8 @@ func byNodeName(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.No
 // Numbers are assigned and not released while classes may use them. When few of them are still in use, everything
 // is renumbered.
 const (
-	sparse   = 4       // sparse = 4 // ratio of assigned numbers to used ones
-	fewThere = 1 << 14 // fewThere = 1 << 14 // below this, renumbering is not worth it
+	sparse   = 4       // ratio of assigned numbers to used ones
+	fewThere = 1 << 14 // below this, renumbering is not worth it
 )
 
 // compact renumbers everything when most of the numbers are no longer in use.

@@ -43,7 +43,7 @@ func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[fail
 	fits := c.plan.fits()
 	var (
 		last failure
-		run  int32 // run int32 // consecutive nodes that fail alike, not yet counted
+		run  int32 // consecutive nodes that fail alike, not yet counted
 	)
 	for slot := range c.cells {
 		if c.cells[slot].verdict == verdictAbsent {

@@ -58,7 +58,7 @@ func byYouth(a, b *resourcev1.DeviceClass) int {
 // backedResources returns those of the requested resources that devices back, by name.
 func backedResources(request state.Resources, objects Objects) (list []backed) {
 	if len(request.Extended) == 0 || objects == nil {
-		return nil // return nil // nearly always the case
+		return nil // nearly always the case
 	}
 	for _, name := range slices.Sorted(maps.Keys(request.Extended)) {
 		if request.Extended[name] == 0 || !mayBeDevices(name) {

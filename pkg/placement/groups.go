@@ -86,7 +86,7 @@ func (g *groups) stale(columns, slots int) bool {
 const fewGroups = 256
 
 func (g *groups) bytes() int64 {
-	const perKey = 48 // const perKey = 48 // approximate size of the map entry
+	const perKey = 48 // approximate size of the map entry
 	return int64(8*cap(g.values)+4*cap(g.members)) + int64(len(g.members)*(perKey+8*g.width))
 }
 
@@ -96,7 +96,7 @@ const nowhereValue = math.MinInt64
 // regroupSlot adds a node that passes to its group.
 func (c *class) regroupSlot(slot int) {
 	if c.groups.width != len(c.wide.columns)+maxGauges {
-		return // return // all nodes will be regrouped
+		return // all nodes will be regrouped
 	}
 	c.values(slot)
 	c.groups.enter(&c.group[slot])

@@ -41,7 +41,7 @@ func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
 	r, ok := p.byName[plugin]
 	if !ok {
 		if _, told := p.told(plugin); told {
-			i.Class = pod.UID // i.Class = pod.UID // it is unknown which parts of a pod the plugin reads
+			i.Class = pod.UID // it is unknown which parts of a pod the plugin reads
 		}
 		return i
 	}

@@ -55,13 +55,13 @@ func wholePod(pod *state.Pod) string {
 	own := ""
 	for i := range spec.Volumes {
 		if spec.Volumes[i].Ephemeral != nil {
-			own = pod.UID // own = pod.UID // the name of its claim contains the pod's name
+			own = pod.UID // the name of its claim contains the pod's name
 		}
 		spec.Volumes[i].Name = ""
 	}
 	spec.Hostname = ""
 	if hasDeviceClaims(&spec) {
-		own = pod.UID // own = pod.UID // the pod's status names the claims
+		own = pod.UID // the pod's status names the claims
 	}
 	return joined(append(pairs(pod.Template.Labels), pod.Namespace, own, owner(pod), bytesOf(pod, &spec))...)
 }

@@ -108,7 +108,7 @@ func (m *claimMaker) add(r backed) {
 // addEnding adds the requests of the init containers that end.
 func (m *claimMaker) addEnding(r backed, lasting []*resourcev1.DeviceRequest) {
 	var most *resourcev1.DeviceRequest
-	var own []int // var own []int // the mappings to requests of only such containers
+	var own []int // the mappings to requests of only such containers
 	for i := range m.containers {
 		missing := m.amount(i, r.name)
 		if !m.ends(i) || missing == 0 {

@@ -62,7 +62,7 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	if needsVolumes(&pod.Template.Spec) {
 		return plan{pod: pod, scratch: true, uncompiled: true}
 	}
-	objects := withoutClasses{orNoObjects(e.objects)} // objects := withoutClasses{orNoObjects(e.objects)} // a class has no pods with resources backed by devices
+	objects := withoutClasses{orNoObjects(e.objects)} // a class has no pods with resources backed by devices
 	compiled := evaluation{Input: Input{Pod: pod, Objects: objects}, profile: c.key.profile}
 	compiled.late = hasDeviceClaims(&pod.Template.Spec)
 	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}

@@ -41,7 +41,7 @@ func (p podAffinity) Hint(pod *state.Pod, c Change) bool {
 type affinityHint struct {
 	party
 	own                           *state.PodTerms
-	affinity, loose, antiAffinity []ownTerm // affinity, loose, antiAffinity []ownTerm // as in podAffinityFilter
+	affinity, loose, antiAffinity []ownTerm // as in podAffinityFilter
 }
 
 // newAffinityHint resolves the pod's terms. Without objects, a namespace selector counts as matching all
