@@ -11,7 +11,7 @@ import (
 // concern is a strategy's restriction on where replacements land, whichever strategy moves the pods. Without it,
 // one strategy creates work for another, and pods move twice. Upstream has none.
 type concern interface {
-	// welcomes reports whether the strategy would accept the pod's replacement on one of the view's nodes.
+	// welcomes reports whether the strategy would accept the pod's replacement on one of the selected nodes.
 	welcomes(pod *Pod, to *Node) bool
 	// moved records that a pod leaves its node for another.
 	moved(pod *Pod, to *Node)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// crowd holds the pods that anti-affinity is checked against: those on the view's nodes that the strategy's
+// crowd holds the pods that anti-affinity is checked against: those on the selected nodes that the strategy's
 // arguments select. A term is looked up only among the pods of one domain, that of the pod which has the term, and
 // only until a match is found: the matches in all domains at once would be as many as there are pods in the
 // cluster, for every term of every pod.

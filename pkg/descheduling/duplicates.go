@@ -217,7 +217,7 @@ func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int 
 	return len(all)
 }
 
-// takers lists the nodes of the view whose taints the pod tolerates and whose labels it requires; requirements that
+// takers lists the selected nodes whose taints the pod tolerates and whose labels it requires; requirements that
 // cannot be parsed exclude no node.
 func (p *pass) takers(pod *Pod) []*Node {
 	required := nodeaffinity.GetRequiredNodeAffinity(pod.Template)

@@ -204,7 +204,7 @@ func (v *View) findTakers(t *traits, list *nodeList) []*Node {
 // takes reports whether a node has what a pod of a sort requires, in addition to the pods on it.
 func (v *View) takes(n *Node, t *traits) bool { return welcomes(n, t) && v.hasRoom(n, t) }
 
-// fitsAny reports whether one of the view's nodes can take the pod, which is on one of them; for its own node,
+// fitsAny reports whether one of the selected nodes can take the pod, which is on one of them; for its own node,
 // resources are ignored.
 func (v *View) fitsAny(pod *Pod) bool {
 	return welcomes(pod.Node, v.sortOf(pod)) && !v.repels(pod, pod.Node) || v.fitsOther(pod, v.places)
