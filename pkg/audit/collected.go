@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// stub is what remains of the document of a node, a disruption budget, a volume or a pool when it is deleted: its
+// stub is the remainder of the document of a node, a disruption budget, a volume or a pool when it is deleted: its
 // high-water marks, and the number of promises that it still had. holders are those of a volume or a pool; each
 // counts for as long as the ledger has its reservation.
 type stub struct {

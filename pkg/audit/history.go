@@ -138,7 +138,7 @@ type End struct {
 	Objects uint64 `json:"objects"`
 	Ledger  int64  `json:"ledger"`
 	// Reason is EndStopped, or the reason why the recording could not be completed in this way; then the last mark
-	// tells up to where the two orders are related. The recorder may also have stopped by itself.
+	// marks the point up to which the two orders are related. The recorder may also have stopped by itself.
 	Reason string `json:"reason"`
 }
 

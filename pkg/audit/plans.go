@@ -22,7 +22,7 @@ const (
 	preempting = ": preempting to accommodate"
 )
 
-// plans is what the walk knows about plans, their victims, and the budgets they claim from.
+// plans is the walk's state about plans, their victims, and the budgets they claim from.
 type plans struct {
 	records map[string]ledger.PlanRecord
 	budgets map[string]ledger.BudgetDoc

@@ -94,8 +94,8 @@ type placement struct {
 	pod           *podLife // nil: the history does not contain the pod
 	entry         ledger.Entry
 	nodeUID, node string
-	// knownPods and knownNodes are what the deciding shard must have applied: the high-water marks of the document
-	// before.
+	// knownPods and knownNodes are the versions that the deciding shard must have applied: the high-water marks of
+	// the document before.
 	knownPods, knownNodes uint64
 	class                 *class
 	// committed is the revision that committed it; left is the one that removed it, with the high-water mark

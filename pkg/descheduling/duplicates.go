@@ -24,7 +24,7 @@ func compareOwners(a, b ownerKey) int {
 		cmp.Compare(a.name, b.name), cmp.Compare(a.images, b.images))
 }
 
-// family is what RemoveDuplicates knows about the pods of one template.
+// family is RemoveDuplicates' state about the pods of one template.
 type family struct {
 	owners []ownerKey
 	// alike identifies duplicates: two pods on a node are duplicates if it is equal.
@@ -44,7 +44,7 @@ type copies struct {
 	weighed bool
 }
 
-// crowding is what RemoveDuplicates knows about all owners.
+// crowding is RemoveDuplicates' state about all owners.
 type crowding struct {
 	*pass
 	found    map[ownerKey]*copies

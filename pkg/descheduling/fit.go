@@ -18,7 +18,7 @@ import (
 // scheduler: nothing about volumes, ports, spread, the anti-affinity of existing pods, or places that are reserved
 // for other victims.
 
-// demand is what pods of one template request, by upstream's formula: from the spec only.
+// demand holds the requests of the pods of one template, by upstream's formula: from the spec only.
 type demand struct {
 	// amounts is by resource name; cpu in milli. A resource that is named with 0 is included.
 	amounts map[corev1.ResourceName]int64
@@ -41,7 +41,7 @@ func (v *View) takenBy(p *Pod) map[corev1.ResourceName]int64 {
 	return out
 }
 
-// traits is what a pod requires of a node, including resources: equal for pods that agree in tolerations, node
+// traits holds a pod's requirements on a node, including resources: equal for pods that agree in tolerations, node
 // selector, required node affinity and demand.
 type traits struct {
 	*demand
@@ -126,7 +126,7 @@ func capacityOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
 type usage struct {
 	amounts map[corev1.ResourceName]int64
 	pods    int64
-	// free is what is left of each resource of the node, and of the basic ones; for the resource pods, how many
+	// free is the free amount of each resource of the node, and of the basic ones; for the resource pods, how many
 	// more pods the node can take.
 	free map[corev1.ResourceName]int64
 }

@@ -35,7 +35,7 @@ const maxOwners = 16
 // could not be attributed to the owner. UIDs of real objects have 36.
 const maxOwnerUID = 1 << 10
 
-// Cluster is what a run reads from the cluster; *state.Snapshot is one.
+// Cluster is the part of the cluster's state that a run reads; *state.Snapshot is one.
 type Cluster interface {
 	Nodes() iter.Seq[*state.Node]
 	PodsOnNode(name string) iter.Seq[*state.Pod]

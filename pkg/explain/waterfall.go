@@ -47,7 +47,7 @@ type walk struct {
 	steps []Step
 	// parked, held, placed and leaving are when the pod entered that state, zero when it is not in it.
 	parked, held, placed, leaving time.Time
-	// why is the reason it was parked; node is where it is held or placed.
+	// why is the reason it was parked; node is the node on which it is held or placed.
 	why, node string
 	last      time.Time
 }

@@ -59,7 +59,7 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// BenchmarkFromScratch decides about one pod with Profile.Evaluate; the difference to BenchmarkEngine is what the
+// BenchmarkFromScratch decides about one pod with Profile.Evaluate; the difference to BenchmarkEngine is the time the
 // engine saves.
 func BenchmarkFromScratch(b *testing.B) {
 	for _, w := range placementbench.All() {

@@ -58,7 +58,7 @@ type told struct {
 	at        uint64
 }
 
-// cell is what a class keeps about one node.
+// cell is a class's cached state about one node.
 type cell struct {
 	score int32 // weighted, of the rules that depend on the node's usage
 	held  uint32
@@ -76,7 +76,7 @@ const infeasible int32 = math.MinInt32 / 2
 // basis holds the versions of what a plan depends on in addition to the pod.
 type basis struct{ places, epoch uint64 }
 
-// traitRow is what the class knows about nodes with the same traits.
+// traitRow is the class's cached state about nodes with the same traits.
 type traitRow struct {
 	known   bool
 	verdict int16

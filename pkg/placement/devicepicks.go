@@ -23,7 +23,7 @@ type DevicePick struct {
 	Claim, UID string
 	// Version is the resourceVersion of the claim that the decision is based on; 0 with an empty UID.
 	Version uint64
-	// Allocation is what the claim is allocated; nil if it already has its devices.
+	// Allocation is the allocation to write to the claim; nil if it already has its devices.
 	Allocation *resourcev1.AllocationResult
 	// Made is set for the claim that is created for extended resources of the pod.
 	Made *MadeClaim

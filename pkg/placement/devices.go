@@ -170,7 +170,7 @@ func claimNamer(pod *state.Pod) *corev1.Pod {
 	}
 }
 
-// deviceDemand is what the claims of a pod require of a node.
+// deviceDemand holds the requirements of a pod's device claims on a node.
 type deviceDemand struct {
 	// claims holds all claims; lacking holds those that have no devices yet.
 	claims  []demandedClaim

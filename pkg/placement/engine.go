@@ -125,7 +125,7 @@ func (e *Engine) SetObjects(o Objects) {
 // Refresh replaces the objects by others that differ in nothing relevant, so that the old ones can be freed.
 func (e *Engine) Refresh(o Objects) { e.objects = o }
 
-// Query is what a decision depends on in addition to the cluster and the profile.
+// Query is the input of a decision in addition to the cluster and the profile.
 type Query struct {
 	// Pod is the pod to place; its Template must be set.
 	Pod *state.Pod

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// failure is what a group of failing nodes has in common: the rule, and which of its reasons applies or which
+// failure describes a group of nodes that fail alike: the rule, and which of its reasons applies or which
 // resources are lacking.
 type failure struct {
 	verdict int16

@@ -88,8 +88,8 @@ type Scored struct {
 	ByPlugin []PluginScore
 }
 
-// Weighed shows how the totals of the best nodes are composed: Points[i][j] is what Plugins[j] added to the total
-// of Feasible[i], weights included.
+// Weighed shows how the totals of the best nodes are composed: Points[i][j] is the number of points that Plugins[j]
+// added to the total of Feasible[i], weights included.
 type Weighed struct {
 	Plugins []string
 	Points  [][]int64

@@ -90,7 +90,7 @@ const (
 	topicFreed    = "devices"
 )
 
-// Topics returns what a change of a pod, a node or a device claim is about, for Reach; nil for other kinds.
+// Topics returns the topics of a change of a pod, a node or a device claim, for Reach; nil for other kinds.
 func (c Change) Topics() []string {
 	switch {
 	case c.Kind == events.KindPod:

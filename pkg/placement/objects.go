@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Objects is what rules look up in addition to pods and nodes: namespaces, services, the controllers that own pods,
-// volumes, devices and the objects that provide them. It must not change during a call; a *state.Snapshot is one.
+// Objects gives access to the objects other than pods and nodes that rules look up: namespaces, services, the
+// controllers that own pods, volumes, devices and the objects that provide them. It must not change during a call;
+// a *state.Snapshot is one.
 type Objects interface {
 	// ObjectByName finds one object; namespace is empty for kinds without one.
 	ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool)

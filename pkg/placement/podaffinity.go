@@ -16,7 +16,7 @@ import (
 // those of the pod, and the required anti-affinity and all preferred terms of existing pods. Source:
 // plugins/interpodaffinity.
 type podAffinity struct {
-	// hardWeight is what an existing pod adds to the score of a node by a required affinity term that the new pod
+	// hardWeight is the amount that an existing pod adds to a node's score by a required affinity term that the new pod
 	// matches, 0 to 100.
 	hardWeight int32
 	// ignoreExisting disables scoring for pods without preferred terms of their own.

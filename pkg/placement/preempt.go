@@ -31,7 +31,7 @@ type Preemption struct {
 	// Keepers are pods that satisfy the required affinity, at most one for each of its terms, on Node if possible.
 	// They must not be evicted until the pod has been placed.
 	Keepers []Keeper
-	// Budgets is what the eviction of the victims takes from disruption budgets.
+	// Budgets holds the disruptions that the eviction of the victims takes from each budget.
 	Budgets []BudgetUse
 	Cost    Cost
 	// Examined is how many nodes were tried; Found is on how many of them room can be made.
@@ -39,8 +39,8 @@ type Preemption struct {
 	// Waiting reports that all victims are already terminating: nothing needs to be evicted, and the pod only has
 	// to wait.
 	Waiting bool
-	// Message is what upstream appends to the message of a pod for which preemption does not help, starting with
-	// "preemption: "; empty otherwise, and when the profile does not preempt.
+	// Message is the text that upstream appends to the message of a pod for which preemption does not help,
+	// starting with "preemption: "; empty otherwise, and when the profile does not preempt.
 	Message string
 	// Advice holds sentences for people about the obstacles, in addition to Message.
 	Advice []string

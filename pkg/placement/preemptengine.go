@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// PreemptQuery is what a preemption depends on in addition to the cluster and the profile.
+// PreemptQuery is the input of a preemption in addition to the cluster and the profile.
 type PreemptQuery struct {
 	// Pod is the pod that fits on no node.
 	Pod *state.Pod
@@ -182,7 +182,7 @@ type spot struct {
 	slot int
 }
 
-// outlook is what a class keeps about preemption by pods of one priority on nodes with one shortage.
+// outlook is a class's cached state about preemption by pods of one priority on nodes with one shortage.
 type outlook struct {
 	priority  int32
 	short     shortage

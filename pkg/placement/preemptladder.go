@@ -49,7 +49,8 @@ func (l *ladderColumn) at(e *Engine, slot int) []rung {
 // fitTrial is attempt.take, computed in numbers, for a pod that only NodeResourcesFit keeps off a node.
 type fitTrial struct {
 	fit *fitFilter
-	// free is what is left on the node: the basic resources, then those of fit.extended, then the number of pods.
+	// free holds the free resources of the node: the basic resources, then those of fit.extended, then the number
+	// of pods.
 	free []int64
 	// victims are those of the last take, by importance.
 	victims []seat

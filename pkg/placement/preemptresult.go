@@ -97,7 +97,7 @@ func (x *preemption) inVain(examined, total int) Preemption {
 	}
 }
 
-// advice returns what a user can do about it.
+// advice suggests remedies to the user.
 func (x *preemption) advice(examined int) []string {
 	var list []string
 	examined -= x.opposed

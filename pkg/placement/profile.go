@@ -33,7 +33,7 @@ func (p Points) has(q Points) bool { return p&q != 0 }
 
 // ProfileConfig is one scheduling profile.
 type ProfileConfig struct {
-	// SchedulerName is what pods name in spec.schedulerName.
+	// SchedulerName is the name in spec.schedulerName of the pods that the profile places.
 	SchedulerName string
 	// Plugins holds the enabled rules in the order in which they filter nodes.
 	Plugins []PluginConfig

@@ -7,7 +7,7 @@ type tally struct {
 	axis *axis
 	// emptyToo counts nodes without the key for the domain "".
 	emptyToo bool
-	// picky means that included tells, by slot, whether the node counts; otherwise all nodes count.
+	// picky means that included[slot] reports whether the node counts; otherwise all nodes count.
 	picky    bool
 	included []bool
 	// at is the domain to which a slot contributes, nowhere for none; per is how much it contributes.
@@ -112,9 +112,9 @@ func (t *tally) bytes() int64 {
 	return int64(8*len(t.at) + len(t.included) + 12*len(t.sums))
 }
 
-// column is what groups keep of a tally: the domain of a node or, where every node is a domain of its own, the sum
-// of that domain. With the domain, a group stays the same when sums change; with the sum, nodes with equal sums
-// form one group.
+// column is the part of a tally that groups keep: the domain of a node or, where every node is a domain of its own,
+// the sum of that domain. With the domain, a group stays the same when sums change; with the sum, nodes with equal
+// sums form one group.
 type column struct {
 	tally *tally
 	how   columnKind

@@ -83,7 +83,7 @@ func (f *fitUse) passes(r *resourceColumns, slot int) bool {
 	return true
 }
 
-// lacks returns what a node has too little of: bit 0 for pods, bit i+1 for needs[i].
+// lacks returns the resources that a node lacks: bit 0 for pods, bit i+1 for needs[i].
 func (f *fitUse) lacks(r *resourceColumns, slot int) uint64 {
 	var set uint64
 	capacity, used, _ := r.row(slot)

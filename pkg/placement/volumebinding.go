@@ -102,7 +102,7 @@ func usable(use claimUse, pod *state.Pod, objects Objects) (claim *corev1.Persis
 	return claim, ""
 }
 
-// volumeDemand is what the claims of a pod require of a node.
+// volumeDemand holds the requirements of a pod's claims on a node.
 type volumeDemand struct {
 	objects Objects
 	bound   []boundTo

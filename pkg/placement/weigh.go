@@ -87,7 +87,7 @@ func (w *weighing) mark(sums []int64) {
 	w.steps++
 }
 
-// gained returns what a step added to a listed group.
+// gained returns the points that a step added to a listed group.
 func (w *weighing) gained(step, entry int, sums []int64) int64 {
 	switch {
 	case step >= w.steps:

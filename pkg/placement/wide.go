@@ -4,16 +4,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// wideKey is what the pods of classes that share a wide have in common.
+// wideKey holds the properties that the pods of classes sharing a wide have in common.
 type wideKey struct {
 	profile *Profile
 	kind    *state.Kind
 	shape   string
 }
 
-// wide is what the rules about other pods keep for the classes whose pods are the same for those rules. A pod on a
-// node counts only by its kind, so the relations of kinds are computed once, and a node is a sum over the kinds on
-// it.
+// wide is the state that the rules about other pods keep for the classes whose pods are the same for those rules. A
+// pod on a node counts only by its kind, so the relations of kinds are computed once, and a node is a sum over the
+// kinds on it.
 type wide struct {
 	key   wideKey
 	users int // number of classes
@@ -34,7 +34,7 @@ type wide struct {
 	counted int64
 }
 
-// wideBasis is what a wide was made from in addition to the pod: versions, and the contents of objects (see
+// wideBasis holds the inputs of a wide in addition to the pod: versions, and the contents of objects (see
 // objectDigest).
 type wideBasis struct {
 	objects, epoch uint64
@@ -49,7 +49,7 @@ type wideRules struct {
 	judges  []judge
 	rankers []ranker
 	tallies []*tally
-	// columns is what groups keep of the tallies.
+	// columns are the parts of the tallies that groups keep.
 	columns []column
 }
 
@@ -110,7 +110,7 @@ func (w *wide) follow(e *Engine) {
 	}
 }
 
-// contribution is what one pod adds to a tally.
+// contribution is the amount that one pod adds to a tally.
 type contribution struct {
 	tally int
 	value int32

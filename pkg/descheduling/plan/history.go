@@ -74,7 +74,7 @@ type unkept struct {
 	since time.Time
 }
 
-// past is what has been done to an owner: the rounds in which pods of it were evicted, the nodes that those have
+// past is an owner's record of evictions: the rounds in which pods of it were evicted, the nodes that those have
 // left, and the nodes where their replacements were to land. Immutable.
 type past struct {
 	rounds       []round

@@ -210,7 +210,7 @@ func TestSystemNamespace(t *testing.T) {
 	expect(t, input(t, policyOf(t, "berth: {excludeNamespaces: []},", "", leaveTaints), objects...), "dns from a to b\n")
 }
 
-// story is what has happened to pods of owner x before the cycle, and how long ago.
+// story lists the decisions about pods of owner x before the cycle, and their ages.
 type story []struct {
 	pod   string
 	kind  events.DecisionKind

@@ -257,7 +257,7 @@ func (a *app) container(name, image string, requests corev1.ResourceList) corev1
 
 const tokenVolumeName = "kube-api-access-x7k2p"
 
-// tokenVolume returns what the ServiceAccount admission plugin adds.
+// tokenVolume returns the volume that the ServiceAccount admission plugin adds.
 func tokenVolume() corev1.Volume {
 	return corev1.Volume{Name: tokenVolumeName, VolumeSource: corev1.VolumeSource{
 		Projected: &corev1.ProjectedVolumeSource{
@@ -278,7 +278,7 @@ func tokenVolume() corev1.Volume {
 	}}
 }
 
-// defaultTolerations returns what the DefaultTolerationSeconds admission plugin adds.
+// defaultTolerations returns the tolerations that the DefaultTolerationSeconds admission plugin adds.
 func defaultTolerations() []corev1.Toleration {
 	tolerate := func(key string) corev1.Toleration {
 		return corev1.Toleration{

@@ -85,7 +85,7 @@ func (c Cluster) snapshot() (*state.Snapshot, error) {
 	return store.Snapshot(), nil
 }
 
-// Arrive does what is done once for every pod that a scheduler learns of; it keeps obj.
+// Arrive does the work that a scheduler does once for every pod it learns of; it keeps obj.
 func Arrive(obj *corev1.Pod) *state.Pod {
 	state.Strip(obj)
 	return state.NewPod(obj)

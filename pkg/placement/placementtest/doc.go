@@ -1,7 +1,7 @@
 // Package placementtest makes the input for tests of placement: random clusters, profiles and pods that use every
 // rule, and random histories of changes, from one seed.
 //
-// Start reading at Generator. Cluster is what it draws, Event is one change of a cluster, View is the same cluster
+// Start reading at Generator. It draws a Cluster; Event is one change of a cluster, View is the same cluster
 // as a scheduler holds it (NodeInfos and Objects, updated by events), and Script is a history with decisions in
 // between, which Shrink reduces when a test has failed.
 //
