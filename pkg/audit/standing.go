@@ -35,7 +35,7 @@ type StandingReport struct {
 	Bound   int `json:"bound"`
 	ByBerth int `json:"boundByBerth"`
 	Pending int `json:"pending"`
-	// Ledger: it was read, too. The caller sets it.
+	// Ledger reports whether the ledger was read. The caller of Check sets it.
 	Ledger bool `json:"ledger"`
 	// Reserved are the reservations in the ledger whose pods are not bound yet, Fencing those of
 	// them that are being taken back. Both are zero without a ledger.

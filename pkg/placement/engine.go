@@ -137,7 +137,7 @@ type Query struct {
 	Limit int
 	// Start is where a profile that samples begins to look; see Input.Start.
 	Start int
-	// Home looks at home nodes only. HomeFirst puts them before others of the same total.
+	// Home looks at home nodes only. HomeFirst ranks them before others of the same total.
 	Home, HomeFirst bool
 	// Opinions are what custom plugins and extenders think of nodes, Guidance what the plugins say of
 	// the pod; see Input. An answer with either is worked out from scratch.

@@ -29,7 +29,7 @@ type Input struct {
 	Objects Objects
 	// Seed breaks ties. Equal inputs give equal results.
 	Seed uint64
-	// Home are the UIDs of nodes that go before others of the same total; nil for none.
+	// Home holds the UIDs of nodes that rank before others of the same total; nil for none.
 	Home map[string]bool
 	// Start is where a profile that samples begins to look, 0 or more: a place in ZoneOrder,
 	// modulo its length. The next Start is (Start + Examined) modulo NodesTotal.
@@ -444,7 +444,7 @@ func (e *evaluation) survey() error {
 	return nil
 }
 
-// tie orders nodes of equal total; see Input.Home.
+// tie returns the key that orders nodes of equal total, the highest first; see Input.Home.
 func (e *evaluation) tie(n *state.NodeInfo) uint64 {
 	tie := tieBreak(e.Seed, n.Node.UIDHash)
 	if e.Home == nil {

@@ -60,8 +60,7 @@ func tieBreak(seed, node uint64) uint64 {
 	return z ^ (z >> 31)
 }
 
-// homeFirst is a tie-break that puts home nodes before all others, and keeps the order
-// among each.
+// homeFirst returns a tie-break that sorts home nodes before all others, and otherwise keeps the order of tie.
 func homeFirst(tie uint64, home bool) uint64 {
 	const first = 1 << 63
 	tie >>= 1

@@ -128,7 +128,7 @@ func (b *board) scan(c *class, points []int32) {
 	}
 }
 
-// tie orders nodes of equal total.
+// tie returns the key that orders nodes of equal total, the highest first.
 func (b *board) tie(slot int) uint64 {
 	tie := tieBreak(b.seed, b.e.hashes[slot])
 	if b.homeFirst {

@@ -49,8 +49,8 @@ type Config struct {
 	Profiles []placement.ProfileConfig
 	// Window is how many offers the shard holds at once; 0 means DefaultWindow.
 	Window int
-	// WholeCluster makes every pod look at all nodes at once, and equally, instead of trying
-	// the shard's home nodes first.
+	// WholeCluster makes every pod look at all nodes at once, without a preference for the shard's
+	// home nodes.
 	WholeCluster bool
 	// NoEvidence leaves events.Evidence out of the decisions.
 	NoEvidence bool

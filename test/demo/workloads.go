@@ -22,9 +22,9 @@ const (
 	workloadPods = webReplicas + dbReplicas + jobs*podsPerJob
 )
 
-// pace is how long simulated kubelets take to start a pod and to run a Job's pod. At once, as
-// they would otherwise, no kubelet does that; and their reports would be most of what the API
-// server has to do while it creates and binds pods.
+// pace makes simulated kubelets take a second to start a pod and five to run a Job's pod. By default they
+// take no time, which no real kubelet does: their status updates would then take most of the API server's time
+// while it creates and binds pods.
 var pace = map[string]string{
 	"pod-ready.stage.kwok.x-k8s.io/delay":    "1s",
 	"pod-complete.stage.kwok.x-k8s.io/delay": "5s",

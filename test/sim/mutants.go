@@ -50,7 +50,7 @@ type expected struct {
 	// in which what it takes is likeliest.
 	budgets bool
 	family  family
-	// lateBinds: binds whose caller has given up, and that arrive all the same, are likelier than elsewhere.
+	// lateBinds makes it likelier that a bind arrives after its caller has given up.
 	lateBinds bool
 	// muted are the invariants that would see the missing part itself, rather than the harm
 	// it does.

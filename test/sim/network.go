@@ -199,7 +199,7 @@ func (w *world) carryOut(i int, c *call) error {
 	return c.told(result, err)
 }
 
-// lateness is how many of a hundred calls arrive when their caller has given up.
+// lateness returns how many percent of calls like c arrive after their caller has given up.
 func (w *world) lateness(c *call) int {
 	if w.mutant.lateBinds && c.what == "bind" {
 		return 25

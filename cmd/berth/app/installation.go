@@ -14,7 +14,7 @@ import (
 // shippedNamespace is the namespace of the manifests in deploy/k8s.
 const shippedNamespace = "berth-system"
 
-// located says what addInstallation's commands do that locate a Berth themselves.
+// located describes the default of commands that find an installation by themselves (locate).
 const located = "default without --nats-url, --etcd-endpoints and --data-dir: " + shippedNamespace
 
 // installation is a Berth in a cluster whose stores a command reaches through the API server.
@@ -24,10 +24,11 @@ type installation struct {
 	cluster *reach.Cluster
 }
 
-// without says what happens without a flag that names a Berth.
-func (o *options) addInstallation(f *pflag.FlagSet, without string) {
+// addInstallation adds the flags that name an installation in the cluster; absent describes what the command does
+// without them.
+func (o *options) addInstallation(f *pflag.FlagSet, absent string) {
 	f.StringVar(&o.installation.Namespace, "berth-namespace", "",
-		"namespace of an installation in the kubeconfig's cluster, whose stores are reached by port-forwarding;\n"+without)
+		"namespace of an installation in the kubeconfig's cluster, whose stores are reached by port-forwarding;\n"+absent)
 	f.StringVar(&o.installation.Name, "berth-name", "berth",
 		"first part of that installation's names, as in the manifests")
 }

@@ -52,7 +52,7 @@ type Plot struct {
 	Lines []Line `json:"lines"`
 }
 
-// Empty tells that a picture of it would show nothing: its lines have a single x, or all of them lie on the x axis.
+// Empty reports whether a picture of the plot would show nothing: its lines have a single x, or lie on the x axis.
 func (p Plot) Empty() bool {
 	across, above := map[float64]bool{}, false
 	for _, line := range p.Lines {

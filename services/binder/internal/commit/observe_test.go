@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Every word that the decisions give a transaction has the protocol's name in the metrics.
+// Every reason (Why) that the core gives a transaction has the protocol's name for it in the metrics.
 func TestTransactionsHaveTheirNames(t *testing.T) {
 	files, err := filepath.Glob("../decide/*.go")
 	if err != nil {

@@ -203,8 +203,8 @@ func (c *Core) lookUp(v volumes) (done func()) {
 	return func() { c.engine.Refresh(c.view.Snapshot()) }
 }
 
-// evaluate asks the home nodes first when that costs the pod nothing, then all usable
-// nodes, of which home nodes go before others as good. Rules that count pods elsewhere see all nodes either way.
+// evaluate asks the home nodes first when that costs the pod nothing, then all usable nodes, where home nodes rank
+// before others of the same total. Rules that count pods elsewhere see all nodes either way.
 func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked {
 	avoided := s.avoided
 	basis := c.basis(profile, avoided)

@@ -38,28 +38,14 @@ func TestWhoIsPlacedAtHome(t *testing.T) {
 			for i := range 4 {
 				w.addNodeIn(fmt.Sprintf("s%d", i), "small", 10)
 			}
-			for i := range 40 {
-				w.addPod(fmt.Sprintf("p%d", i), tc.pod)
-			}
-			for range 4 {
-				w.offer()
-				w.settle()
-			}
-			placed := 0
-			for _, s := range w.shards {
-				for _, d := range s.decisions {
-					if d.Kind != events.DecisionPlaced || d.Evidence.Home != tc.home {
-						t.Fatalf("%s, at home %v: want it placed, at home %v", d.Kind, d.Evidence.Home, tc.home)
-					}
-					if tc.home && !w.home(s, d.NodeUID) {
-						t.Fatalf("%s was placed on %s, which is another shard's home", d.Pod.Name, d.NodeName)
-					}
-					placed++
+			w.placeAndCheck(40, tc.pod, func(s *shard, d events.Decision) {
+				if d.Evidence.Home != tc.home {
+					t.Fatalf("%s, among home nodes only %v: want %v", d.Pod.Name, d.Evidence.Home, tc.home)
 				}
-			}
-			if placed != 40 {
-				t.Fatalf("%d pods placed, want 40", placed)
-			}
+				if tc.home && !w.home(s, d.NodeUID) {
+					t.Fatalf("%s was placed on %s, which is another shard's home", d.Pod.Name, d.NodeName)
+				}
+			})
 		})
 	}
 }
@@ -85,32 +71,42 @@ func TestEquallyGoodNodesAreTakenAtHome(t *testing.T) {
 			if !tc.home {
 				w.addNodeIn("best", "best", 10)
 			}
-			for i := range tc.pods {
-				w.addPod(fmt.Sprintf("p%d", i), tc.pod)
-			}
-			for range 4 {
-				w.offer()
-				w.settle()
-			}
-			placed := 0
-			for _, s := range w.shards {
-				for _, d := range s.decisions {
-					if d.Kind != events.DecisionPlaced || d.Evidence.Home {
-						t.Fatalf("%s, among home nodes only %v: want it placed, among all", d.Kind, d.Evidence.Home)
-					}
-					switch {
-					case tc.home && !w.home(s, d.NodeUID):
-						t.Fatalf("%s was placed on %s, which is another shard's home", d.Pod.Name, d.NodeName)
-					case !tc.home && d.NodeName != "best":
-						t.Fatalf("%s was placed on %s, which is not the one it prefers", d.Pod.Name, d.NodeName)
-					}
-					placed++
+			w.placeAndCheck(tc.pods, tc.pod, func(s *shard, d events.Decision) {
+				switch {
+				case d.Evidence.Home:
+					t.Fatalf("%s was placed among home nodes only, want all nodes", d.Pod.Name)
+				case tc.home && !w.home(s, d.NodeUID):
+					t.Fatalf("%s was placed on %s, which is another shard's home", d.Pod.Name, d.NodeName)
+				case !tc.home && d.NodeName != "best":
+					t.Fatalf("%s was placed on %s, which is not the one it prefers", d.Pod.Name, d.NodeName)
 				}
-			}
-			if placed != tc.pods {
-				t.Fatalf("%d pods placed, want %d", placed, tc.pods)
-			}
+			})
 		})
+	}
+}
+
+// placeAndCheck has shards place new pods, and checks each decision.
+func (w *world) placeAndCheck(pods int, edit func(*corev1.Pod), check func(*shard, events.Decision)) {
+	w.t.Helper()
+	for i := range pods {
+		w.addPod(fmt.Sprintf("p%d", i), edit)
+	}
+	for range 4 {
+		w.offer()
+		w.settle()
+	}
+	placed := 0
+	for _, s := range w.shards {
+		for _, d := range s.decisions {
+			if d.Kind != events.DecisionPlaced {
+				w.t.Fatalf("%s: %s, want it placed", d.Pod.Name, d.Kind)
+			}
+			check(s, d)
+			placed++
+		}
+	}
+	if placed != pods {
+		w.t.Fatalf("%d pods placed, want %d", placed, pods)
 	}
 }
 

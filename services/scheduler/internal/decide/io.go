@@ -19,7 +19,7 @@ type Config struct {
 	Window int
 	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster, so
 	// that shards rarely meet on a node. Pods with node preferences always see all nodes.
-	// Among nodes that are equally good, all pods go to a home node first.
+	// All pods prefer a home node among nodes of the same total.
 	HomeFirst bool
 	// NoEvidence leaves events.Evidence out of the decisions, to measure what it costs.
 	NoEvidence bool
