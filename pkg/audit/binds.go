@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// checkBinds holds every bind of Berth's against the reservation it names: there was one for
-// that node, committed (I3), and it had not been released before (S2).
+// checkBinds checks every bind by Berth against the reservation that it names: there must have been a committed one
+// for that node (I3), and it must not have been released before (S2).
 func (a *replay) checkBinds() {
 	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
 		pod := a.pods[uid]
@@ -38,7 +38,7 @@ func (a *replay) checkBinds() {
 	}
 }
 
-// cutOff says whether the recording of the ledger may have ended before a bind's reservation.
+// cutOff reports whether the recording of the ledger may have ended before the reservation of a bind.
 func (a *replay) cutOff(bound moment) bool {
 	if a.end != nil && a.end.Reason == EndStopped {
 		return bound.rv > a.end.Objects
@@ -46,9 +46,9 @@ func (a *replay) cutOff(bound moment) bool {
 	return len(a.marks) == 0 || bound.rv > a.marks[len(a.marks)-1].Objects
 }
 
-// checkNodesAtBinds adds up what the API server itself shows, at each bind of Berth's: the
-// node's pods, and the most that the node had since the bind's reservation (S1 without the
-// ledger). What others bound, and what a pod grew to later, is nobody's mistake here.
+// checkNodesAtBinds adds up what the API server itself shows at each bind by Berth: the requests of the node's
+// pods, against the most that the node had since the reservation of the bind (S1 without the ledger). Binds by
+// other schedulers, and requests that grow after the bind, are not counted as Berth's errors here.
 func (a *replay) checkNodesAtBinds() {
 	byNode := map[string][]*podLife{}
 	for _, p := range a.pods {
@@ -101,7 +101,7 @@ func (a *replay) checkNodeAtBind(p *podLife, pods []*podLife) {
 	}
 }
 
-// nodeNamed is the node that had a name at rv, the oldest if one may have replaced another.
+// nodeNamed returns the node that had a name at rv, the oldest if one may have replaced another.
 func (a *replay) nodeNamed(name string, rv uint64) *nodeLife {
 	var found *nodeLife
 	for _, n := range a.byName[name] {

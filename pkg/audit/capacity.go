@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// checkFresh holds what was committed at this revision against everything that stands.
+// checkFresh checks what was committed at this revision against all placements that exist.
 func (a *replay) checkFresh() {
 	byNode := map[string][]*placement{}
 	for _, p := range a.fresh {
@@ -29,8 +29,8 @@ func (a *replay) checkFresh() {
 	}
 }
 
-// horizon is the newest the API server can have been when a placement was decided: its pod was
-// not bound yet, and no mark had come.
+// horizon returns the newest state that the API server can have had when a placement was decided: its pod was not
+// bound yet, and no later mark had been made.
 func (a *replay) horizon(p *placement) uint64 {
 	rv := a.latest(a.revision)
 	if p.pod != nil && p.pod.token == p.entry.Token && p.pod.bound.known() {
@@ -39,7 +39,7 @@ func (a *replay) horizon(p *placement) uint64 {
 	return rv
 }
 
-// checkSize: a reservation is for what the pod asks for (S1).
+// checkSize checks that a reservation covers what the pod requests (S1).
 func (a *replay) checkSize(p *placement) {
 	asks := p.pod.decided(p.entry.PodRV).requests
 	for _, name := range slices.Sorted(maps.Keys(asks)) {
@@ -50,8 +50,8 @@ func (a *replay) checkSize(p *placement) {
 	}
 }
 
-// checkRoom: on the node of these placements, everything that stands or may be bound fits into
-// its allocatable (S1), and no two pods have one port (S7).
+// checkRoom checks that everything that is or may be bound on the node of these placements fits into its
+// allocatable (S1), and that no two pods have the same port (S7).
 func (a *replay) checkRoom(fresh []*placement) {
 	first := fresh[0]
 	node := a.nodes[first.nodeUID]
@@ -66,7 +66,7 @@ func (a *replay) checkRoom(fresh []*placement) {
 	used := amounts{}
 	for p := range a.standing[first.node] {
 		if p.pod != nil && p.pod.ended.surely(hi) {
-			a.fall(p) // over for good: time does not go back
+			a.fall(p) // ended for good at every later time
 			continue
 		}
 		if p.ended(hi) {
@@ -93,7 +93,7 @@ func (a *replay) checkRoom(fresh []*placement) {
 	}
 }
 
-// least is what the placement takes at least.
+// least returns the least that the placement can take.
 func (p *placement) least(lo, hi uint64) amounts {
 	out := promisedTo(p.entry)
 	if p.pod != nil {
@@ -105,7 +105,7 @@ func (p *placement) least(lo, hi uint64) amounts {
 		maps.DeleteFunc(asks, func(name string, _ int64) bool {
 			_, promised := out[name]
 			_, asked := p.entry.Requests[name]
-			return asked && !promised // devices stand for it
+			return asked && !promised // provided by devices
 		})
 		return asks
 	}
@@ -113,7 +113,7 @@ func (p *placement) least(lo, hi uint64) amounts {
 	return out
 }
 
-// foreignOn is what pods ask for that others bound to a node, as far as the high-water lo shows
+// foreignOn returns the requests of pods that other schedulers bound to a node, where the high-water mark lo shows
 // them to every shard.
 func (a *replay) foreignOn(node string, lo, hi uint64) amounts {
 	sum := amounts{}
@@ -141,7 +141,7 @@ func (a *replay) checkPorts(fresh []*placement, other *placement) {
 	}
 }
 
-// portsOf are the ports of the node that a pod occupies.
+// portsOf returns the node ports that a pod occupies.
 func portsOf(pod *corev1.Pod) []ledger.HostPort {
 	var out []ledger.HostPort
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -165,8 +165,8 @@ func clash(a, b ledger.HostPort) bool {
 	return a.Port == b.Port && protocol(a.Protocol) == protocol(b.Protocol) && (a.IP == b.IP || wild(a.IP) || wild(b.IP))
 }
 
-// checkFit: at some moment that the decision may have seen, the node was one the pod may stand
-// on: it selects it and tolerates its taints.
+// checkFit checks that at some moment that the decision may have seen, the pod could run on the node: it selects
+// the node and tolerates its taints.
 func (a *replay) checkFit(p *placement) {
 	node := a.nodes[p.nodeUID]
 	if node == nil {
@@ -181,13 +181,13 @@ func (a *replay) checkFit(p *placement) {
 	a.violate("fit", []string{p.object(), nodeObject(p.node)}, "was placed on a node %s", why)
 }
 
-// selects says whether a pod's selector and required node affinity mean a node.
+// selects reports whether a pod's selector and required node affinity match a node.
 func selects(pod *corev1.Pod, node *corev1.Node) bool {
 	ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
 	return ok && err == nil
 }
 
-// objection says why a pod may not go to a node; "" when it may.
+// objection returns why a pod may not be placed on a node; "" when it may.
 func objection(pod *corev1.Pod, node *corev1.Node) string {
 	if !selects(pod, node) {
 		return "that it does not select"
@@ -202,8 +202,8 @@ func objection(pod *corev1.Pod, node *corev1.Node) string {
 	return ""
 }
 
-// untolerated is the first taint that keeps a pod away. The comparison operators of tolerations
-// are an alpha feature upstream and off.
+// untolerated returns the first taint that keeps a pod away. The comparison operators of tolerations are an alpha
+// feature upstream and disabled.
 func untolerated(pod *corev1.Pod, taints []corev1.Taint) (taint corev1.Taint, found bool) {
 	return schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, pod.Spec.Tolerations,
 		func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, false)

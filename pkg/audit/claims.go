@@ -11,12 +11,12 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// claimLives is all that a history knows of claims to volumes and to devices.
+// claimLives is all that a history knows about claims to volumes and devices.
 type claimLives struct {
-	// volumeClaims are by namespace/name, the newest of a name last; volumes by name.
+	// volumeClaims is by namespace/name, with the newest claim of a name; volumes is by name.
 	volumeClaims map[string]*corev1.PersistentVolumeClaim
 	volumes      map[string]*corev1.PersistentVolume
-	// devices are by UID.
+	// devices is by UID.
 	devices map[string]*deviceClaimLife
 }
 
@@ -27,22 +27,22 @@ func newClaims() *claimLives {
 	}
 }
 
-// deviceClaimLife is all that a history knows of one claim to devices.
+// deviceClaimLife is all that a history knows about one device claim.
 type deviceClaimLife struct {
 	name     string // namespace/name
 	tenures  []*tenure
-	reserved map[string]bool // by UID: the pods that the claim has named
+	reserved map[string]bool // by UID: the pods that the claim has listed as users
 }
 
-// tenure is the time in which a claim has one device.
+// tenure is the time during which a claim has one device.
 type tenure struct {
 	device string
 	claim  *deviceClaimLife
 	from   moment
-	until  moment // zero: it still has it
+	until  moment // zero: it still has the device
 }
 
-// load takes the next version of a claim or volume.
+// load applies the next version of a claim or volume.
 func (c *claimLives) load(o Object, at moment) {
 	switch {
 	case o.Kind == KindDeviceClaim:
@@ -58,7 +58,7 @@ func (c *claimLives) loadDeviceClaim(o Object, at moment) {
 	life := c.devices[o.UID]
 	if life == nil {
 		if o.DeviceClaim == nil {
-			return // it is gone, and nothing was known of it
+			return // it is gone, and was unknown
 		}
 		life = &deviceClaimLife{name: o.DeviceClaim.Namespace + "/" + o.DeviceClaim.Name, reserved: map[string]bool{}}
 		c.devices[o.UID] = life
@@ -86,9 +86,9 @@ func (c *claimLives) loadDeviceClaim(o Object, at moment) {
 	}
 }
 
-// exclusiveDevices are the devices of a claim that no other may have at the same time. Who has
-// administrator's access shares them (KEP-5018), and so do claims that consume a part of a device's
-// capacity, of which each has a share of its own (KEP-5075).
+// exclusiveDevices returns the devices of a claim that no other claim may have at the same time. Administrator
+// access does not exclude others (KEP-5018), and neither do claims that consume a part of a device's capacity, each
+// of which has its own share (KEP-5075).
 func exclusiveDevices(claim *resourcev1.ResourceClaim) (devices []string) {
 	if claim.Status.Allocation == nil {
 		return nil
@@ -101,14 +101,14 @@ func exclusiveDevices(claim *resourcev1.ResourceClaim) (devices []string) {
 	return devices
 }
 
-// checkHoldings looks at who had which claim, and which claim had which device.
+// checkHoldings checks which pod used which claim, and which claim had which device.
 func (a *replay) checkHoldings() {
 	a.checkClaimsForOne()
 	a.checkVolumes()
 	a.checkDevices()
 }
 
-// checkClaimsForOne: a claim that is for one pod has one user at a time (S14). Source: KEP-2485.
+// checkClaimsForOne checks that a claim for a single pod has one user at a time (S14). Source: KEP-2485.
 func (a *replay) checkClaimsForOne() {
 	users := map[string][]*podLife{}
 	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
@@ -144,7 +144,7 @@ func (a *replay) shareClaim(name string, before, p *podLife) {
 	})
 }
 
-// of are the volume claims that a pod names, by namespace/name.
+// of returns the volume claims that a pod names, by namespace/name.
 func (c *claimLives) of(pod *corev1.Pod) map[string]bool {
 	names := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
@@ -159,7 +159,7 @@ func forOne(claim *corev1.PersistentVolumeClaim) bool {
 	return claim != nil && slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod)
 }
 
-// checkVolumes: where Berth bound a pod, its volumes can be used (fit).
+// checkVolumes checks that volumes can be used on the nodes where Berth bound their pods (fit).
 func (a *replay) checkVolumes() {
 	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
 		p := a.pods[uid]
@@ -189,8 +189,7 @@ func (a *replay) checkVolumes() {
 	}
 }
 
-// volumeAdmits tells whether a volume can be used on a node; nothing is known against one that is
-// not known.
+// volumeAdmits reports whether a volume can be used on a node; an unknown volume can.
 func volumeAdmits(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	if volume == nil || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return true
@@ -199,7 +198,7 @@ func volumeAdmits(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	return ok && err == nil
 }
 
-// checkDevices: a device is in one claim at a time (S15).
+// checkDevices checks that a device is in one claim at a time (S15).
 func (a *replay) checkDevices() {
 	byDevice := map[string][]*tenure{}
 	for _, uid := range slices.Sorted(maps.Keys(a.claims.devices)) {
@@ -230,7 +229,7 @@ func (a *replay) shareDevice(before, t *tenure) {
 	})
 }
 
-// oursAlone tells whether a claim was named for pods that nobody but Berth has bound.
+// oursAlone reports whether a claim was reserved only for pods that no scheduler but Berth has bound.
 func (a *replay) oursAlone(c *deviceClaimLife) bool {
 	for uid := range c.reserved {
 		if p := a.pods[uid]; p == nil || p.bound.known() && !p.ours() {

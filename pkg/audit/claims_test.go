@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// volumeClaim makes a claim for one pod.
+// volumeClaim creates a claim for one pod.
 func (s *story) volumeClaim(name, volume string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{}
 	c.Namespace, c.Name, c.UID = "d", name, types.UID(name+"-uid")
@@ -20,7 +20,7 @@ func (s *story) volumeClaim(name, volume string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// volume makes a volume of one node.
+// volume creates a volume that is restricted to one node.
 func (s *story) volume(name, host string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid")}}
 	v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
@@ -32,7 +32,7 @@ func (s *story) volume(name, host string) *corev1.PersistentVolume {
 	return v
 }
 
-// deviceClaim is the next version of a claim that has devices, for pods.
+// deviceClaim writes the next version of a claim that has devices, reserved for pods.
 func (s *story) deviceClaim(name string, devices []string, pods ...string) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{}
 	c.Namespace, c.Name, c.UID = "d", name, types.UID(name+"-uid")
@@ -158,7 +158,7 @@ func TestCheckOfClaims(t *testing.T) {
 	s.check(in, both...)
 }
 
-// What a history keeps of claims is what the rules look at, and no more.
+// TestClaimsAreStripped checks that a history keeps only the parts of claims that the rules look at.
 func TestClaimsAreStripped(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"}}
 	p.Spec.Volumes = []corev1.Volume{

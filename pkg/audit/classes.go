@@ -8,23 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// class is all pods that no rule about other pods can tell apart: one namespace, equal labels,
-// and equal rules of their own.
+// class represents all pods that no rule about other pods can distinguish: one namespace, equal labels, and equal
+// rules of their own.
 type class struct {
 	namespace string
 	labels    labels.Set
-	// apart are its required anti-affinity terms, together its required affinity terms.
+	// apart holds its required anti-affinity terms, together its required affinity terms.
 	apart, together []*term
 	spread          []*spreadRule
-	// standing are the placements that count.
+	// standing holds the placements that count.
 	standing map[*placement]struct{}
 }
 
-// term selects pods, of some namespaces, for the domains of a topology key.
+// term selects pods of some namespaces, for the domains of a topology key.
 type term struct {
 	key        string
 	namespaces []string
-	// byLabel adds namespaces; nil for none.
+	// byLabel selects additional namespaces; nil for none.
 	byLabel  labels.Selector
 	selector labels.Selector
 	memo     map[*class]bool
@@ -36,7 +36,7 @@ type spreadRule struct {
 	constraint corev1.TopologySpreadConstraint
 }
 
-// classes are those of one history.
+// classes holds the classes of one history.
 type classes struct {
 	byText     map[string]*class
 	all        []*class
@@ -45,7 +45,7 @@ type classes struct {
 
 func newClasses() *classes { return &classes{byText: map[string]*class{}} }
 
-// of is the pod's class.
+// of returns the pod's class.
 func (c *classes) of(pod *corev1.Pod) *class {
 	text := canonical([]any{pod.Namespace, pod.Labels, pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints})
 	if known := c.byText[text]; known != nil {
@@ -78,7 +78,8 @@ func termsOf(pod *corev1.Pod, in []corev1.PodAffinityTerm) []*term {
 	for _, t := range in {
 		made := &term{
 			key: t.TopologyKey, namespaces: t.Namespaces, memo: map[*class]bool{},
-			// The API server has merged matchLabelKeys into the selector already; twice is once.
+			// The API server has already merged matchLabelKeys into the selector; merging them again changes
+			// nothing.
 			selector: selectorOf(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
 		}
 		if t.NamespaceSelector != nil {
@@ -91,7 +92,7 @@ func termsOf(pod *corev1.Pod, in []corev1.PodAffinityTerm) []*term {
 	return out
 }
 
-// selectorOf is nothing for a nil selector, and for one that cannot be read.
+// selectorOf returns a selector that matches nothing for a nil selector, and for one that cannot be parsed.
 func selectorOf(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil || s == nil {
@@ -118,7 +119,7 @@ func selectorOf(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []stri
 	return selector
 }
 
-// selects says whether the term means pods of a class.
+// selects reports whether the term matches pods of a class.
 func (c *classes) selects(t *term, k *class) bool {
 	if known, ok := t.memo[k]; ok {
 		return known

@@ -8,9 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// stub is what a document of a node, a disruption budget, a volume or a pool leaves when it is
-// deleted: its high-waters, and how much it still promised. holders are those of a volume or a pool, each of
-// which counts as long as the ledger has its reservation.
+// stub is the remainder of the document of a node, a disruption budget, a volume or a pool when it is deleted: its
+// high-water marks, and the number of promises that it still had. holders are those of a volume or a pool; each
+// counts for as long as the ledger has its reservation.
 type stub struct {
 	node     string
 	hw       map[string]uint64
@@ -18,8 +18,8 @@ type stub struct {
 	holders  []ledger.Holder
 }
 
-// stubOf reads the value of a key; false for a key of another kind, and for one that cannot be read,
-// which is reported elsewhere.
+// stubOf decodes the value of a key. It returns false for a key of another kind, and for a value that cannot be
+// decoded, which is reported elsewhere.
 func stubOf(ev LedgerEvent) (stub, bool) {
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
@@ -35,7 +35,7 @@ func stubOf(ev LedgerEvent) (stub, bool) {
 	return stub{}, false
 }
 
-// learnStub notes what the document of a key has, and the floor.
+// learnStub records the document of a key, and the floor.
 func (a *replay) learnStub(ev LedgerEvent) {
 	if ev.Key == ledger.KeyFloor {
 		f, err := ledger.DecodeFloor(ev.KV())
@@ -52,8 +52,8 @@ func (a *replay) learnStub(ev LedgerEvent) {
 	}
 }
 
-// checkCollected: a document is deleted when it promises nothing, and what it stood for is in the
-// floor from that revision on; the floor never sinks (S12).
+// checkCollected checks that a document is deleted only when it promises nothing, that the floor includes its
+// high-water marks from that revision on, and that the floor never decreases (S12).
 func (a *replay) checkCollected(events []LedgerEvent, before map[string]stub, floor map[string]uint64) {
 	for _, kind := range slices.Sorted(maps.Keys(floor)) {
 		if a.floor[kind] < floor[kind] {

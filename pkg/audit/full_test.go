@@ -6,7 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// The marks of an attempt and of a fence are conditions where annotations have no room.
+// TestMarksInConditions checks that the marks of an attempt and of a fence are read from conditions where
+// annotations are full.
 func TestMarksInConditions(t *testing.T) {
 	s := begin(t).node("n", "2", nil)
 	s.pod("a", "1").pod("b", "1").place("n", "a", "b")
@@ -21,7 +22,8 @@ func TestMarksInConditions(t *testing.T) {
 	}
 }
 
-// A condition of an attempt for one node does not make the bind to another one of Berth's.
+// TestConditionOfAnotherNode checks that the condition of an attempt for one node does not make a bind to another
+// node one of Berth's.
 func TestConditionOfAnotherNode(t *testing.T) {
 	s := begin(t).node("n", "2", nil).node("m", "2", nil).pod("a", "1").place("n", "a")
 	s.bindFull("a", "n")
@@ -32,7 +34,8 @@ func TestConditionOfAnotherNode(t *testing.T) {
 	}
 }
 
-// The condition of an attempt may be left by a fence of a version that did not know it.
+// TestConditionOfAnAttemptBefore covers a condition of an earlier attempt, left by a fence of a version that did
+// not know such conditions.
 func TestConditionOfAnAttemptBefore(t *testing.T) {
 	s := begin(t).node("n", "2", nil).pod("a", "1").place("n", "a")
 	s.bindFull("a", "n")

@@ -9,20 +9,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// generation is which ledger the walk is in. One that was lost or restored is closed, cleared, and opened
-// anew under the next number. Its promises end with the clearing, whatever the facts say; binds that were
-// sent for them may arrive until it is opened, and what they take counts like any other.
+// generation is the generation of the ledger at the current revision of the replay. A ledger that was lost or
+// restored is closed, cleared, and opened again under the next number. Its promises end when it is cleared,
+// whatever the facts show; binds that were sent for them may arrive until it is opened, and what they use counts
+// like any other bind.
 type generation struct {
 	number uint64
 	closed bool
-	// void are the placements that were cleared since it was closed.
+	// void holds the placements that were cleared since the generation was closed.
 	void []*placement
-	// opened is the high-water of pods at which the last generation of this history was opened; 0 if none
-	// was.
+	// opened is the high-water mark of pods at which the last generation of this history was opened; 0 if none was.
 	opened uint64
 }
 
-// generationOf is the generation that a revision begins, closes or opens.
+// generationOf returns the generation that a revision begins, closes or opens.
 func (a *replay) generationOf(events []LedgerEvent) (g ledger.Generation, ok bool) {
 	i := slices.IndexFunc(events, func(ev LedgerEvent) bool { return ev.Key == ledger.KeyGeneration && !ev.Deleted })
 	if i < 0 {
@@ -35,8 +35,8 @@ func (a *replay) generationOf(events []LedgerEvent) (g ledger.Generation, ok boo
 	return g, err == nil
 }
 
-// turn takes in the generation that a revision names: numbers rise, and only a generation that was
-// closed is opened (S17). It reports whether the revision opens one.
+// turn applies the generation that a revision names and checks that numbers increase, and that only a closed
+// generation is opened (S17). It reports whether the revision opens one.
 func (a *replay) turn(events []LedgerEvent) (opens bool) {
 	g, ok := a.generationOf(events)
 	if !ok {
@@ -58,8 +58,8 @@ func (a *replay) turn(events []LedgerEvent) (opens bool) {
 	return opens
 }
 
-// cleared takes the deletions out of the events of a closed generation: they are no acts of the
-// protocol's, and end what they delete.
+// cleared removes the deletions from the events of a closed generation: they are not actions of the protocol, and
+// end what they delete.
 func (a *replay) cleared(events []LedgerEvent) (others []LedgerEvent) {
 	if !a.generation.closed {
 		return events
@@ -78,7 +78,7 @@ func (a *replay) cleared(events []LedgerEvent) (others []LedgerEvent) {
 	return others
 }
 
-// void ends what a document promises. Until the next generation is opened it may be bound.
+// void ends what a document promises. Until the next generation is opened it may still be bound.
 func (a *replay) void(doc ledger.NodeDoc) {
 	for _, e := range reservations(doc) {
 		p := a.placementOf(e.PodUID, e.Token)
@@ -94,7 +94,7 @@ func (a *replay) void(doc ledger.NodeDoc) {
 	}
 }
 
-// open is the moment at which members go on: nothing is promised any more (S17), and no bind of before
+// open handles the moment at which members continue: nothing is promised any more (S17), and no earlier bind
 // arrives from then on (S2, I3).
 func (a *replay) open() {
 	rv := a.floor[ledger.KindPod]
@@ -121,6 +121,6 @@ func (a *replay) open() {
 	}
 }
 
-// ofLost reports whether something may be the work of a ledger that was lost: it happened before the
-// generation was opened, in a ledger that this history does not know.
+// ofLost reports whether an event may originate from a ledger that was lost: it happened before the generation was
+// opened, in a ledger that this history does not contain.
 func (a *replay) ofLost(at moment) bool { return at.rv <= a.generation.opened }

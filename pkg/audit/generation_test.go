@@ -30,7 +30,7 @@ func TestGenerations(t *testing.T) {
 		s.mark()
 		s.generation(2, false)
 		s.clear("n")
-		s.bind("a", "n") // was on its way
+		s.bind("a", "n") // was in progress
 		s.generation(2, true)
 		s.mark()
 		s.place("n", "b")

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// Format and Version stand in the first line of every history. A reader refuses others.
+	// Format and Version are in the first line of every history. A reader refuses other values.
 	Format  = "berth-history"
 	Version = 1
-	// maxLine bounds one line of a history: the largest document of the ledger, or object of
-	// the API server, in base64 and with room.
+	// maxLine bounds one line of a history: the largest document of the ledger, or object of the API server, in
+	// base64, with some reserve.
 	maxLine = 16 << 20
 )
 
-// Record is one line of a history: exactly one of its fields is set. A file is lines of JSON,
-// the first of which is a Header, in the order in which the recorder learned of things; each
-// kind of object, and the ledger, is in its own order.
+// Record is one line of a history: exactly one of its fields is set. A file consists of lines of JSON, the first of
+// which is a Header, in the order in which the recorder received the changes; each kind of object, and the ledger,
+// is in its own order.
 type Record struct {
 	Header *Header `json:"header,omitempty"`
 	Ledger *Ledger `json:"ledger,omitempty"`
@@ -39,17 +39,17 @@ type Record struct {
 type Header struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Cluster is the UID of the cluster's kube-system namespace, Prefix the ledger's in etcd.
+	// Cluster is the UID of the cluster's kube-system namespace; Prefix is the ledger's key prefix in etcd.
 	Cluster string `json:"cluster,omitempty"`
 	Prefix  string `json:"prefix,omitempty"`
 }
 
-// Ledger is some changes of the ledger, whole revisions of it.
+// Ledger holds changes of the ledger, in whole revisions.
 type Ledger struct {
 	// Revision is that of the last change, or of the list.
 	Revision int64 `json:"revision"`
-	// Listed: Events are everything there is at Revision. The first of a history is listed; a
-	// later one says that revisions before it were missed.
+	// Listed means that Events is the complete content at Revision. The first Ledger of a history is listed; a
+	// later listed one means that revisions before it were missed.
 	Listed bool          `json:"listed,omitempty"`
 	Events []LedgerEvent `json:"events,omitempty"`
 }
@@ -64,14 +64,14 @@ type LedgerEvent struct {
 	Deleted bool   `json:"deleted,omitempty"`
 }
 
-// KV is the event as the ledger's codec wants it.
+// KV returns the event in the form that the ledger's codec decodes.
 func (e LedgerEvent) KV() ledger.KV {
 	return ledger.KV{
 		Key: e.Key, Value: e.Value, CreateRevision: e.Create, ModRevision: e.Mod, Lease: e.Lease,
 	}
 }
 
-// FromLedger is the inverse of what KV does, with deletions.
+// FromLedger converts a ledger event, including deletions; it is the inverse of KV.
 func FromLedger(ev ledger.Event) LedgerEvent {
 	return LedgerEvent{
 		Key: ev.Key, Value: ev.Value, Create: ev.CreateRevision, Mod: ev.ModRevision,
@@ -79,18 +79,16 @@ func FromLedger(ev ledger.Event) LedgerEvent {
 	}
 }
 
-// Object is one version of one object of the API server, stripped of what no rule looks at.
-// One of the pointers is set, unless it is Gone. A version that differs from the one
-// before in nothing but its resourceVersion is left out.
+// Object is one version of one object of the API server, stripped of the fields that no rule reads. One of the
+// pointers is set, unless it is Gone. A version that differs from the previous one only in its resourceVersion is
+// left out.
 type Object struct {
 	Kind Kind   `json:"kind"`
 	UID  string `json:"uid"`
-	// RV is the resourceVersion of this version; of a deletion, the resourceVersion at which
-	// it happened.
+	// RV is the resourceVersion of this version; for a deletion, the resourceVersion at which it happened.
 	RV uint64 `json:"rv"`
-	// Missed: the recorder did not see the change but found its result in a list. It happened
-	// after After, and at RV at the latest; what stood there when the recording began has
-	// After 0.
+	// Missed means that the recorder did not see the change but found its result in a list. It happened after
+	// After, and at RV at the latest; objects that existed when the recording began have After 0.
 	Missed    bool              `json:"missed,omitempty"`
 	After     uint64            `json:"after,omitempty"`
 	Gone      bool              `json:"gone,omitempty"`
@@ -98,7 +96,7 @@ type Object struct {
 	Node      *corev1.Node      `json:"node,omitempty"`
 	Namespace *corev1.Namespace `json:"namespace,omitempty"`
 	Budget    *Budget           `json:"budget,omitempty"`
-	// Claim, Volume and DeviceClaim are what pods have volumes and devices by.
+	// Claim, Volume and DeviceClaim are the objects through which pods use volumes and devices.
 	Claim       *corev1.PersistentVolumeClaim `json:"claim,omitempty"`
 	Volume      *corev1.PersistentVolume      `json:"volume,omitempty"`
 	DeviceClaim *resourcev1.ResourceClaim     `json:"deviceClaim,omitempty"`
@@ -107,7 +105,7 @@ type Object struct {
 // Budget is a PodDisruptionBudget.
 type Budget = policyv1.PodDisruptionBudget
 
-// Kind of an object.
+// Kind is the kind of an object.
 type Kind string
 
 // The kinds that histories hold.
@@ -121,49 +119,47 @@ const (
 	KindDeviceClaim Kind = "resourceclaim"
 )
 
-// Mark says what came before what: the ledger up to revision Ledger before the API server
-// beyond resourceVersion Objects, and the API server up to Objects before the ledger beyond
-// Until.
+// Mark relates the two orders: the ledger up to revision Ledger came before the API server beyond resourceVersion
+// Objects, and the API server up to Objects came before the ledger beyond Until.
 type Mark struct {
 	Ledger  int64  `json:"ledger"`
 	Objects uint64 `json:"objects"`
 	Until   int64  `json:"until"`
-	// Unix is the recorder's clock, in milliseconds, for people and for bounds of minutes.
+	// Unix is the recorder's clock, in milliseconds, for people and for bounds in the order of minutes.
 	Unix int64 `json:"unix,omitempty"`
 }
 
 // EndStopped is the End's reason when nothing went wrong.
 const EndStopped = "stopped"
 
-// End closes a history that was not cut off: it holds every change of the API server up to
-// Objects, and of the ledger up to Ledger, which was read after that.
+// End closes a history that was not cut off: it holds every change of the API server up to Objects, and of the
+// ledger up to Ledger, which was read after that.
 type End struct {
 	Objects uint64 `json:"objects"`
 	Ledger  int64  `json:"ledger"`
-	// Reason is EndStopped, or why the recording could not be brought to such an end; then the
-	// last mark says how far the two belong together. It may be that the recorder
-	// stopped by itself.
+	// Reason is EndStopped, or the reason why the recording could not be completed in this way; then the last mark
+	// marks the point up to which the two orders are related. The recorder may also have stopped by itself.
 	Reason string `json:"reason"`
 }
 
-// Writer writes a history, up to a number of bytes. It is for one goroutine.
+// Writer writes a history, up to a number of bytes. It is not safe for concurrent use.
 type Writer struct {
 	out     *bufio.Writer
 	limit   int64
 	written int64
 }
 
-// ErrFull says that a history has reached its bound; nothing but its End is written any more.
+// ErrFull reports that a history has reached its size limit; only its End is written after that.
 var ErrFull = errors.New("audit: the history has reached its size limit")
 
-// NewWriter writes the header. limit is in bytes; 0 is no limit.
+// NewWriter writes the header. limit is in bytes; 0 means no limit.
 func NewWriter(w io.Writer, limit int64, h Header) (*Writer, error) {
 	h.Format, h.Version = Format, Version
 	out := &Writer{out: bufio.NewWriter(w), limit: limit}
 	return out, out.Write(Record{Header: &h})
 }
 
-// Write appends one record. ErrFull once the limit is reached; an End is always written.
+// Write appends one record. It returns ErrFull once the limit is reached; an End is always written.
 func (w *Writer) Write(r Record) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -179,11 +175,11 @@ func (w *Writer) Write(r Record) error {
 	return nil
 }
 
-// Flush hands everything written so far to the file.
+// Flush passes everything written so far to the file.
 func (w *Writer) Flush() error { return w.out.Flush() }
 
-// Read calls f with every record of a history, the header first. A last line that was cut off,
-// as a crash of the recorder leaves it, ends the history without an error.
+// Read calls f with every record of a history, the header first. A truncated last line, as a crash of the recorder
+// leaves it, ends the history without an error.
 func Read(r io.Reader, f func(Record) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
@@ -213,8 +209,7 @@ func Read(r io.Reader, f func(Record) error) error {
 	}
 }
 
-// wholeLines is a bufio.SplitFunc for lines that end in a newline, which drops a last one that
-// does not.
+// wholeLines is a bufio.SplitFunc for lines that end in a newline; it drops a last line without one.
 func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if end := bytes.IndexByte(data, '\n'); end >= 0 {
 		return end + 1, data[:end], nil

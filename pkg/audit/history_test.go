@@ -28,7 +28,7 @@ func TestAHistoryComesBackAsWritten(t *testing.T) {
 	if err != nil || report.Violations() != 1 || !report.Complete {
 		t.Errorf("report %+v, error %v: want the one violation, and complete", report, err)
 	}
-	// A recorder that was killed leaves half a line.
+	// A recorder that was killed leaves an incomplete line.
 	report, err = Replay(strings.NewReader(whole[:len(whole)-10]))
 	if err != nil || report.Violations() != 1 || report.Complete {
 		t.Errorf("report %+v, error %v: want the one violation, and not complete", report, err)
@@ -91,7 +91,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzReplay: whatever a history holds, replaying it ends in a report or in an error.
+// FuzzReplay checks that replaying any history ends in a report or in an error.
 func FuzzReplay(f *testing.F) {
 	s := begin(f).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a").place("n", "b")
 	var file bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// violate reports a broken law of the ledger at this revision.
+// violate reports a violation in the ledger at this revision.
 func (a *replay) violate(invariant string, objects []string, message string, args ...any) {
 	a.report.add(Finding{
 		Severity: Violation, Invariant: invariant, Revision: a.revision, Objects: objects,
@@ -18,8 +18,8 @@ func (a *replay) violate(invariant string, objects []string, message string, arg
 	})
 }
 
-// checkKey holds one change against the state before it: keys that must not go (S12), and
-// owners that must not change under one epoch (S11).
+// checkKey checks one change against the state before it: keys that must not be deleted (S12), and owners that must
+// not change under one epoch (S11).
 func (a *replay) checkKey(ev LedgerEvent) {
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixGuard) && ev.Deleted:
@@ -49,7 +49,7 @@ func (a *replay) checkOwner(ev LedgerEvent) {
 	}
 }
 
-// checkDoc holds one revision of a node's document against the one before.
+// checkDoc checks one revision of a node's document against the previous one.
 func (a *replay) checkDoc(before, after ledger.NodeDoc) {
 	key := ledgerObject(ledger.KeyNode(after.NodeUID))
 	for _, kind := range slices.Sorted(maps.Keys(before.HW)) {
@@ -83,7 +83,7 @@ func (a *replay) checkDoc(before, after ledger.NodeDoc) {
 	}
 }
 
-// checkClaims: nobody is a victim twice, or a victim and relied upon (S5).
+// checkClaims checks that no pod is a victim twice, or both a victim and relied upon (S5).
 func (a *replay) checkClaims(doc ledger.NodeDoc) {
 	plans := map[string]string{}
 	for _, e := range doc.Entries {
@@ -104,7 +104,7 @@ func (a *replay) checkClaims(doc ledger.NodeDoc) {
 	}
 }
 
-// checkStep: a reservation moves forward only, and nothing else of it changes but at a promotion
+// checkStep checks that a reservation only moves forward, and that nothing else in it changes except at a promotion
 // (S4).
 func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) {
 	if old.State != now.State {
@@ -123,23 +123,28 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 		}
 	}
 	if old.State == ledger.Held && now.State == ledger.Committed && now.Plan == "" && now.PodRV >= old.PodRV {
-		// Its plan is over, and the pod has been looked at again, with what its claims get and who binds it (T3).
-		old.Plan, old.PodRV, old.Wish = "", now.PodRV, now.Wish
-		old.Volumes, old.Devices, old.Delegated = now.Volumes, now.Devices, now.Delegated
+		// Its plan has ended, and the pod has been evaluated again, including its claims and which binder binds it
+		// (T3).
+		old.Plan = ""
+		old.PodRV = now.PodRV
+		old.Wish = now.Wish
+		old.Volumes = now.Volumes
+		old.Devices = now.Devices
+		old.Delegated = now.Delegated
 	}
 	if now.State == ledger.Committed && len(old.Devices) == len(now.Devices) {
 		old.Devices = slices.Clone(old.Devices)
 		for i := range old.Devices {
-			if p := &old.Devices[i]; p.Unmade() { // the claim has been made (T14)
+			if p := &old.Devices[i]; p.Unmade() { // the claim has been created (T14)
 				p.ClaimUID, p.ClaimRV = now.Devices[i].ClaimUID, now.Devices[i].ClaimRV
 			}
 		}
 	}
 	if old.State == ledger.Committed && now.State == ledger.Fencing {
-		old.Cause = now.Cause // why it is taken back (T6)
+		old.Cause = now.Cause // the reason why it is taken back (T6)
 	}
 	if old.Later == "" {
-		old.Later = now.Later // a later version has added to it, which must stay
+		old.Later = now.Later // added by a later version, and must be kept
 	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !reflect.DeepEqual(old, now) {
@@ -147,7 +152,7 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 	}
 }
 
-// checkArrival: a reservation starts Held or Committed, by the shard that owns the pod's
+// checkArrival checks that a reservation starts Held or Committed, and is made by the shard that owns the pod's
 // partition (S11).
 func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 	objects := []string{entryObject(e), nodeObject(after.NodeName)}
@@ -172,7 +177,7 @@ func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 	}
 }
 
-// checkName: a pod is given a node while the node's name stands for it (S16).
+// checkName checks that a pod is assigned to a node only while the node's name refers to that node (S16).
 func (a *replay) checkName(e ledger.Entry, before, after ledger.NodeDoc) {
 	if before.SupersededBy != "" {
 		a.violate("S16", []string{entryObject(e), nodeObject(after.NodeName)},
@@ -180,8 +185,8 @@ func (a *replay) checkName(e ledger.Entry, before, after ledger.NodeDoc) {
 	}
 }
 
-// checkDeparture: what was committed leaves with a fact that the high-water covers, or after a
-// finished fence (S4).
+// checkDeparture checks that a committed reservation leaves with a fact that the high-water mark covers, or after a
+// completed fence (S4).
 func (a *replay) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
 	if e.State == ledger.Held {
 		a.abandoned(e)
@@ -208,8 +213,8 @@ func (a *replay) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
 	}
 }
 
-// checkUnique: a pod has one reservation that is committed or being fenced, over all nodes
-// (S3), also while its partition goes from shard to shard.
+// checkUnique checks that a pod has one reservation that is committed or being fenced, over all nodes (S3), even
+// while its partition moves between shards.
 func (a *replay) checkUnique(events []LedgerEvent) {
 	for _, ev := range events {
 		uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode)
@@ -234,7 +239,7 @@ func (a *replay) checkOthers(p *placement) {
 	}
 }
 
-// checkDisplaced: a held reservation makes way for a higher priority alone (S10).
+// checkDisplaced checks that a held reservation is displaced only by a higher priority (S10).
 func (a *replay) checkDisplaced(before map[string]ledger.NodeDoc) {
 	for uid, old := range before {
 		for _, e := range reservations(old) {
@@ -246,7 +251,7 @@ func (a *replay) checkDisplaced(before map[string]ledger.NodeDoc) {
 	}
 }
 
-// over says whether a pod needs no place any more.
+// over reports whether a pod no longer needs a place.
 func (a *replay) over(podUID string) bool {
 	pod := a.pods[podUID]
 	return pod != nil && (pod.ended.maybe(a.latest(a.revision)) || pod.bound.known())

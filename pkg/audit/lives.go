@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// annotationAttempt is the token that a bind of Berth's leaves on the pod, annotationFence
-	// the change that a fence makes: the token, a dash, and something new. Where annotations have no room, conditions
-	// of these types say it: that of an attempt the token and the node, that of a fence the same as the annotation.
+	// annotationAttempt holds the token that a bind by Berth leaves on the pod. annotationFence holds the change
+	// that a fence makes: the token, a dash, and a unique suffix. Where annotations have no room, conditions of
+	// these types are used instead: that of an attempt holds the token and the node, that of a fence the same as
+	// the annotation.
 	annotationAttempt = "berth.dev/attempt"
 	annotationFence   = "berth.dev/fence"
 )
 
-// attemptOf is the token of the bind of Berth's that brought a pod to its node; false if it was none. Where both forms
-// are there, the condition is of an attempt before: annotations with a token in them have room for another one, so that
-// a bind writes it over.
+// attemptOf returns the token of the bind by Berth that placed a pod on its node; false if there was none. If both
+// forms exist, the condition is from an earlier attempt: annotations that contain one token have room for another,
+// so a bind overwrites it.
 func attemptOf(pod *corev1.Pod) (ledger.Token, bool) {
 	if token, err := ledger.ParseToken(pod.Annotations[annotationAttempt]); err == nil {
 		return token, true
@@ -33,7 +34,7 @@ func attemptOf(pod *corev1.Pod) (ledger.Token, bool) {
 	return token, err == nil
 }
 
-// conditionOf is the message of a condition of Berth's own; empty for none.
+// conditionOf returns the message of a condition of Berth's; empty for none.
 func conditionOf(pod *corev1.Pod, name corev1.PodConditionType) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == name {
@@ -43,29 +44,29 @@ func conditionOf(pod *corev1.Pod, name corev1.PodConditionType) string {
 	return ""
 }
 
-// moment is when something happened to an object: after one resourceVersion, at another at
-// the latest. A change that was seen has after = rv - 1. The zero value never happened.
+// moment is when something happened to an object: after one resourceVersion, and at another at the latest. A change
+// that was seen has after = rv - 1. The zero value never happened.
 type moment struct{ after, rv uint64 }
 
 func (m moment) known() bool { return m.rv != 0 }
 
-// surely says whether it has happened at rv.
+// surely reports whether it has certainly happened at rv.
 func (m moment) surely(rv uint64) bool { return m.known() && m.rv <= rv }
 
-// maybe says whether it may have happened at rv.
+// maybe reports whether it may have happened at rv.
 func (m moment) maybe(rv uint64) bool { return m.known() && m.after < rv }
 
-// amounts are by resource name: milli-CPU for cpu, else the resource's own unit; "pods" too.
+// amounts is by resource name: milli-CPU for cpu, otherwise the resource's own unit; "pods" is included.
 type amounts map[string]int64
 
-// version is one version of an object; what it says holds from `at` to the next version.
+// version is one version of an object; it is valid from `at` to the next version.
 type version[T any] struct {
 	at     moment
 	object T
 }
 
-// within are the versions that may have been current at some moment from lo to hi; all of
-// them, when none was.
+// within returns the versions that may have been current at some moment from lo to hi. If none was current in that
+// time, it returns all of them.
 func within[T any](versions []version[T], lo, hi uint64) []version[T] {
 	first, last := 0, len(versions)
 	for i := range versions {
@@ -79,22 +80,22 @@ func within[T any](versions []version[T], lo, hi uint64) []version[T] {
 	return versions[first:last]
 }
 
-// podLife is all that a history knows of one pod.
+// podLife is all that a history knows about one pod.
 type podLife struct {
 	uid, name string // name is namespace/name
 	versions  []version[*podVersion]
-	// bound, to node, by the bind of token (0: not Berth's); ended is terminal or gone,
-	// leaving is the first version with a deletion timestamp.
+	// bound is when the pod was bound to node by the bind with token (0: not by Berth). ended is when it became
+	// terminal or was gone, leaving is the first version with a deletion timestamp.
 	bound, leaving, ended, gone moment
 	node                        string
 	token                       ledger.Token
-	// initially: it was bound when the recording began.
+	// initially reports that it was bound when the recording began.
 	initially bool
-	// missed: not every version of it was seen.
+	// missed reports that not every version of it was seen.
 	missed bool
 }
 
-// podVersion is what the rules look at in one version.
+// podVersion holds what the rules read from one version.
 type podVersion struct {
 	pod      *corev1.Pod
 	requests amounts
@@ -105,7 +106,7 @@ func (p *podLife) ours() bool { return p.token != 0 }
 
 func (p *podLife) last() *podVersion { return p.versions[len(p.versions)-1].object }
 
-// decided is the version that a decision at rv saw.
+// decided returns the version that a decision at rv saw.
 func (p *podLife) decided(rv uint64) *podVersion {
 	out := p.versions[0].object
 	for _, v := range p.versions {
@@ -116,7 +117,7 @@ func (p *podLife) decided(rv uint64) *podVersion {
 	return out
 }
 
-// requests is the least that the pod asked for at some moment from lo to hi.
+// requests returns the least that the pod requested at some moment from lo to hi.
 func (p *podLife) requests(lo, hi uint64) amounts {
 	all := within(p.versions, lo, hi)
 	if len(all) == 1 {
@@ -132,7 +133,7 @@ func (p *podLife) requests(lo, hi uint64) amounts {
 	return least
 }
 
-// apply takes the next version of the pod.
+// apply applies the next version of the pod. It returns the node from which the pod moved, if it did.
 func (p *podLife) apply(at moment, v *podVersion) (moved string) {
 	p.versions = append(p.versions, version[*podVersion]{at, v})
 	pod := v.pod
@@ -141,7 +142,7 @@ func (p *podLife) apply(at moment, v *podVersion) (moved string) {
 		switch {
 		case p.node == "":
 			p.bound, p.node = at, node
-			p.token, _ = attemptOf(pod) // 0 is no attempt of Berth's
+			p.token, _ = attemptOf(pod) // 0: not an attempt of Berth's
 		case p.node != node:
 			moved = p.node
 		}
@@ -165,7 +166,7 @@ func (p *podLife) goes(at moment) {
 	}
 }
 
-// fenced says whether the fence of token has changed the pod, at rv at the latest.
+// fenced reports whether the fence of token has changed the pod, at rv at the latest.
 func (p *podLife) fenced(token ledger.Token, rv uint64) bool {
 	for _, v := range p.versions {
 		pod, mark := v.object.pod, token.String()+"-"
@@ -177,8 +178,8 @@ func (p *podLife) fenced(token ledger.Token, rv uint64) bool {
 	return p.missed
 }
 
-// requestsOf is what a pod asks a node for, by upstream's own arithmetic (KEP-753, KEP-1287,
-// KEP-2837), without the resources that it has as devices (KEP-5004).
+// requestsOf returns what a pod requests of a node, by upstream's own arithmetic (KEP-753, KEP-1287, KEP-2837),
+// without the resources that are provided as devices (KEP-5004).
 func requestsOf(pod *corev1.Pod) amounts {
 	list := resource.PodRequests(pod, resource.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
@@ -188,7 +189,7 @@ func requestsOf(pod *corev1.Pod) amounts {
 	return out.without(pod.Status.ExtendedResourceClaimStatus)
 }
 
-// without leaves out the resources for which a pod has devices.
+// without removes the resources that a pod gets as devices.
 func (a amounts) without(status *corev1.PodExtendedResourceClaimStatus) amounts {
 	if status != nil {
 		for i := range status.RequestMappings {
@@ -198,7 +199,7 @@ func (a amounts) without(status *corev1.PodExtendedResourceClaimStatus) amounts 
 	return a
 }
 
-// promisedTo is what a reservation takes of a node: as requestsOf, without the pod itself.
+// promisedTo returns what a reservation takes from a node: like requestsOf, but without the pod itself.
 func promisedTo(e ledger.Entry) amounts {
 	out := amounts{}
 	maps.Copy(out, e.Requests)
@@ -223,7 +224,7 @@ func amountsOf(list corev1.ResourceList) amounts {
 	return out
 }
 
-// nodeLife is all that a history knows of one node.
+// nodeLife is all that a history knows about one node.
 type nodeLife struct {
 	uid, name string
 	versions  []version[*corev1.Node]
@@ -231,7 +232,7 @@ type nodeLife struct {
 	gone      moment
 }
 
-// room is the most that the node had at some moment from lo to hi, of one resource.
+// room returns the most that the node had of one resource at some moment from lo to hi.
 func (n *nodeLife) room(name string, lo, hi uint64) int64 {
 	most := int64(0)
 	for _, v := range within(n.versions, lo, hi) {
@@ -245,7 +246,7 @@ func (n *nodeLife) room(name string, lo, hi uint64) int64 {
 	return most
 }
 
-// label is the node's value of a label, if it was the same all the time from lo to hi.
+// label returns the node's value of a label, if it was the same during the whole time from lo to hi.
 func (n *nodeLife) label(key string, lo, hi uint64) (value string, ok bool) {
 	for i, v := range within(n.versions, lo, hi) {
 		now, has := v.object.Labels[key]

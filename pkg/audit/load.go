@@ -117,7 +117,7 @@ func (a *replay) count() {
 	}
 }
 
-// beforeHistory lets pods that were bound when the recording began stand.
+// beforeHistory adds placements for the pods that were bound when the recording began.
 func (a *replay) beforeHistory() {
 	for _, p := range a.pods {
 		if p.initially && p.ours() {
@@ -126,7 +126,7 @@ func (a *replay) beforeHistory() {
 	}
 }
 
-// standBound lets a pod stand that was bound for a reservation that this history does not know.
+// standBound adds a placement for a pod that was bound for a reservation that this history does not contain.
 func (a *replay) standBound(p *podLife) {
 	entry := ledger.Entry{
 		PodUID: p.uid, Namespace: p.last().pod.Namespace, Name: p.last().pod.Name, Token: p.token,

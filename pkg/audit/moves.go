@@ -7,11 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// checkMoves looks at the places that are kept for the replacements of pods that are moved (T12).
-// One comes with the claim on the pod that goes (S9), under one plan, and never changes. When it
-// goes in a step in which the node gets a reservation, it was taken over, or ousted.
+// checkMoves checks the places that are kept for the replacements of moved pods (T12). Such a place is made
+// together with the claim on the pod to be evicted (S9), under one plan, and never changes. When it is removed in a
+// step in which the node gets a reservation, it was taken over, or displaced.
 //
-// Whose replacement took it cannot be told: histories do not have the owners of pods.
+// Whether the pod that took it is the replacement cannot be determined: histories do not contain the owners of
+// pods.
 func (a *replay) checkMoves(before map[string]ledger.NodeDoc) {
 	for _, uid := range slices.Sorted(maps.Keys(before)) {
 		old, now := before[uid], a.docs[uid]

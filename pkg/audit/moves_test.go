@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// keep is T12 in two documents at once: a place on m for the replacement of a pod on n.
+// keep runs T12 on two documents at once: a place on m for the replacement of a pod on n.
 func (s *story) keep(victim string, claimed bool) {
 	s.Helper()
 	place := ledger.Entry{

@@ -12,24 +12,23 @@ import (
 )
 
 const (
-	// planRecorded begins the ids of plans that have a record, planSole those that are one
+	// planRecorded is the prefix of the IDs of plans that have a record; planSole is that of plans that are one
 	// eviction, which needs no place.
 	planRecorded = "large-"
 	planSole     = "evict-"
-	// planPrepared begins those for which nobody has to go: plugins have something to do before the bind.
+	// planPrepared is the prefix of plans for which no pod is evicted: plugins have to act before the bind.
 	planPrepared = "prepare-"
 	// preempting follows the scheduler's name in the condition of a pod that it preempts.
 	preempting = ": preempting to accommodate"
 )
 
-// plans is what the walk knows of plans, their victims, and the budgets they claim from.
+// plans is the walk's state about plans, their victims, and the budgets they claim from.
 type plans struct {
 	records map[string]ledger.PlanRecord
 	budgets map[string]ledger.BudgetDoc
-	// marked are the revisions at which the claim on a pod was marked, by its UID; 0 for before
-	// the history.
+	// marked holds the revisions at which the claim on a pod was marked, by its UID; 0 means before the history.
 	marked map[string][]int64
-	// schedulers are the names that were reserved under.
+	// schedulers holds the scheduler names of all reservations.
 	schedulers map[string]bool
 }
 
@@ -40,7 +39,7 @@ func newPlans() plans {
 	}
 }
 
-// learnPlan takes one change of a plan's record or a budget's document, without checks.
+// learnPlan applies one change of a plan's record or a budget's document, without checks.
 func (a *replay) learnPlan(ev LedgerEvent) {
 	var err error
 	if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget); ok {
@@ -60,7 +59,7 @@ func (a *replay) learnPlan(ev LedgerEvent) {
 	}
 }
 
-// adoptMarks takes the marks that stand for marks from before.
+// adoptMarks records the existing marks as made before the history.
 func (a *replay) adoptMarks() {
 	for _, d := range a.docs {
 		for _, e := range d.Entries {
@@ -71,8 +70,8 @@ func (a *replay) adoptMarks() {
 	}
 }
 
-// checkVictims holds the claims of the documents that changed against how they were. before has
-// those documents; all others are as they were.
+// checkVictims checks the claims of the documents that changed against their previous state. before holds those
+// documents; all others are unchanged.
 func (a *replay) checkVictims(before map[string]ledger.NodeDoc) {
 	for _, uid := range slices.Sorted(maps.Keys(before)) {
 		old, now := before[uid], a.docs[uid]
@@ -95,12 +94,12 @@ func (a *replay) checkVictims(before map[string]ledger.NodeDoc) {
 	}
 }
 
-// forOthers says whether a place is held until others have gone.
+// forOthers reports whether a place is held until other pods have been evicted.
 func forOthers(e ledger.Entry) bool {
 	return e.State == ledger.Held && e.Plan != "" && !strings.HasPrefix(e.Plan, planPrepared)
 }
 
-// victimOf is the claim on a pod.
+// victimOf returns the claim on a pod.
 func victimOf(d ledger.NodeDoc, podUID string) (ledger.Entry, bool) {
 	i := slices.IndexFunc(d.Entries, func(e ledger.Entry) bool {
 		return e.Role == ledger.RoleVictim && e.PodUID == podUID
@@ -116,8 +115,8 @@ func claims(d ledger.NodeDoc, podUID, plan string) bool {
 	return ok && e.Plan == plan
 }
 
-// checkVictim: a pod is claimed by one plan (S5), first without the mark and then with it, and
-// it is marked only while its plan has its place (S9).
+// checkVictim checks that a pod is claimed by one plan (S5), first without the mark and then with it, and that it
+// is marked only while its plan has its place (S9).
 func (a *replay) checkVictim(e ledger.Entry, old, now ledger.NodeDoc, before map[string]ledger.NodeDoc) {
 	objects := []string{entryObject(e), nodeObject(now.NodeName)}
 	was, known := victimOf(old, e.PodUID)
@@ -150,7 +149,7 @@ func (a *replay) checkVictim(e ledger.Entry, old, now ledger.NodeDoc, before map
 	}
 }
 
-// hadPlace says whether something was held or kept for a plan before this revision.
+// hadPlace reports whether a place was held or kept for a plan before this revision.
 func (a *replay) hadPlace(plan string, before map[string]ledger.NodeDoc) bool {
 	for uid, d := range a.docs {
 		if old, changed := before[uid]; changed {
@@ -170,7 +169,7 @@ func owns(d ledger.NodeDoc, plan string) bool {
 	})
 }
 
-// checkUnclaimed: a claim that is marked leaves when its victim has (S5).
+// checkUnclaimed checks that a marked claim is removed only when its victim has left (S5).
 func (a *replay) checkUnclaimed(e ledger.Entry, now ledger.NodeDoc) {
 	pod, hw := a.pods[e.PodUID], now.HW[ledger.KindPod]
 	if pod == nil && hw >= e.PodRV || pod != nil && pod.ended.maybe(hw) {
@@ -180,7 +179,7 @@ func (a *replay) checkUnclaimed(e ledger.Entry, now ledger.NodeDoc) {
 		"its claim by plan %s left at high-water %d, while evictions may arrive", e.Plan, hw)
 }
 
-// checkPreempted: who was told to make room had been claimed and marked (S9).
+// checkPreempted checks that every pod with a preemption condition had been claimed and marked (S9).
 func (a *replay) checkPreempted() {
 	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
 		pod := a.pods[uid]
@@ -202,7 +201,7 @@ func (a *replay) checkPreempted() {
 	}
 }
 
-// before is a resourceVersion that the API server had surely reached before a revision.
+// before returns a resourceVersion that the API server had certainly reached before a revision.
 func (a *replay) before(revision int64) uint64 {
 	var rv uint64
 	for _, m := range a.marks {
@@ -213,7 +212,7 @@ func (a *replay) before(revision int64) uint64 {
 	return rv
 }
 
-// preempted is when a scheduler told the pod to make room, and that scheduler's name.
+// preempted returns when a scheduler set the pod's preemption condition, and that scheduler's name.
 func (p *podLife) preempted() (at moment, scheduler string) {
 	for _, v := range p.versions {
 		for _, c := range v.object.pod.Status.Conditions {
@@ -226,8 +225,8 @@ func (p *podLife) preempted() (at moment, scheduler string) {
 	return moment{}, ""
 }
 
-// checkBudget holds one revision of a disruption budget's document against the one before, and
-// against the budget (S6, S12).
+// checkBudget checks one revision of a disruption budget's document against the previous one, and against the
+// budget (S6, S12).
 func (a *replay) checkBudget(old, now ledger.BudgetDoc) {
 	key := ledgerObject(ledger.KeyBudget(now.UID))
 	for _, kind := range slices.Sorted(maps.Keys(old.HW)) {
@@ -277,8 +276,8 @@ func (a *replay) podNamed(uid string) string {
 	return podObject(uid)
 }
 
-// checkSettled: what was claimed is released when the victim leaves, or when no eviction of it
-// can be on its way (S6).
+// checkSettled checks that a claim from a budget is released only when the victim leaves, or when no eviction of it
+// can still be in progress (S6).
 func (a *replay) checkSettled(c ledger.BudgetClaim, now ledger.BudgetDoc, key string) {
 	pod := a.pods[c.PodUID]
 	if pod == nil || pod.leaving.maybe(now.HW[ledger.KindBudget]) || pod.ended.maybe(now.HW[ledger.KindBudget]) {
@@ -292,9 +291,9 @@ func (a *replay) checkSettled(c ledger.BudgetClaim, now ledger.BudgetDoc, key st
 	}
 }
 
-// checkClaimable: when something is claimed, no more is than the budget allowed at some moment
-// since the high-water (S6), unless it is claimed regardless of that. Victims that may have been
-// leaving by then do not count.
+// checkClaimable checks that, when disruptions are claimed, no more are claimed than the budget allowed at some
+// moment since the high-water mark (S6), unless they are claimed regardless of it. Victims that may already have
+// been leaving do not count.
 func (a *replay) checkClaimable(old, now ledger.BudgetDoc, key string) {
 	life := a.pdbs[now.UID]
 	if life == nil {
@@ -319,7 +318,7 @@ func (a *replay) checkClaimable(old, now ledger.BudgetDoc, key string) {
 	}
 }
 
-// checkBudgets looks at the budgets that changed at this revision. before are they as they were.
+// checkBudgets checks the budgets that changed at this revision. before holds their previous state.
 func (a *replay) checkBudgets(events []LedgerEvent, before map[string]ledger.BudgetDoc) {
 	for _, ev := range events {
 		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget); ok && !ev.Deleted {
@@ -328,7 +327,8 @@ func (a *replay) checkBudgets(events []LedgerEvent, before map[string]ledger.Bud
 	}
 }
 
-// abandoned counts a hold that goes although pods have gone for it, unless another took its plan.
+// abandoned counts a hold that is removed although pods have been evicted for it, unless another hold took its
+// plan.
 func (a *replay) abandoned(e ledger.Entry) {
 	if e.Plan == "" || a.over(e.PodUID) {
 		return
@@ -348,7 +348,7 @@ func (a *replay) abandoned(e ledger.Entry) {
 	}
 }
 
-// budgetLife is all that a history knows of one disruption budget.
+// budgetLife is all that a history knows about one disruption budget.
 type budgetLife struct {
 	name     string // namespace/name
 	versions []version[*Budget]

@@ -15,7 +15,8 @@ const (
 	pdbUID = "pdb-uid"
 )
 
-// crowded is a node on which v and w run, v under a budget that allows some, and p pending.
+// crowded returns a story of a node on which v and w run, v under a budget that allows allowed disruptions, while p
+// is pending.
 func crowded(t *testing.T, allowed int32) *story {
 	s := begin(t).node("n", "2", nil).pod("v", "1").pod("w", "1").pod("p", "2")
 	s.foreign("v", "n")
@@ -38,10 +39,10 @@ func claimOn(pod, plan string) ledger.Entry {
 	return e
 }
 
-// nominate is T2: p is held on n, and the victims are claimed; v from its budget too.
+// nominate runs T2: p is held on n, and the victims are claimed; v from its budget too.
 func (s *story) nominate(victims ...string) { s.nominateAt(0, victims...) }
 
-// nominateAt is nominate with the budget's high-water.
+// nominateAt is nominate with the budget's high-water mark.
 func (s *story) nominateAt(hw uint64, victims ...string) {
 	hold := s.entry("p")
 	hold.State, hold.Plan, hold.SchedulerName, hold.Priority = ledger.Held, planID, "berth", 10
@@ -56,7 +57,7 @@ func (s *story) nominateAt(hw uint64, victims ...string) {
 	}
 }
 
-// budget writes the budget's document in the transaction before.
+// budget writes the budget's document in the preceding transaction.
 func (s *story) budget(hw uint64, claimed ...string) {
 	doc := ledger.BudgetDoc{UID: pdbUID, Namespace: "d", Name: "pdb", HW: map[string]uint64{ledger.KindBudget: hw}}
 	for _, v := range claimed {
@@ -70,14 +71,14 @@ func (s *story) budget(hw uint64, claimed ...string) {
 	})
 }
 
-// marks is the mark of victims.
+// marks marks victims as being evicted.
 func (s *story) marks(victims ...string) {
 	for _, v := range victims {
 		s.state("n", v, ledger.Evicting)
 	}
 }
 
-// preempt tells a pod to make room, and deletes it.
+// preempt marks a pod as preempted, and deletes it.
 func (s *story) preempt(pod string) {
 	s.update(pod, func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
@@ -88,7 +89,7 @@ func (s *story) preempt(pod string) {
 	s.update(pod, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
 }
 
-// room lets the victims go and promotes the hold.
+// room deletes the victims and promotes the hold.
 func (s *story) room(victims ...string) {
 	var gone uint64
 	for _, v := range victims {

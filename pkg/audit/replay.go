@@ -12,16 +12,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// unresolvedAfter is how long a reservation may stand at the end of a history without its pod
-// being bound or gone (L2): a bind's patience, a fence, and a lease or two.
+// unresolvedAfter is how long a reservation may exist at the end of a history without its pod being bound or gone
+// (L2): the time for a bind, a fence, and a lease or two.
 const unresolvedAfter = 2 * time.Minute
 
-// hearsay is how long a shard may go on counting a pod that is gone: the longest pause of the
-// log that the oracle makes allowance for.
+// hearsay is how long a shard may still count a pod that is gone: the longest pause of the log that the oracle
+// allows for.
 const hearsay = time.Minute
 
-// Replay reads a history to its end and checks every revision of it. An error means that the
-// history cannot be read; what it breaks is in the report.
+// Replay reads a history to its end and checks every revision of it. An error means that the history cannot be
+// read; broken invariants are in the report.
 func Replay(r io.Reader) (*Report, error) {
 	a := newReplay()
 	if err := Read(r, a.load); err != nil {
@@ -31,7 +31,7 @@ func Replay(r io.Reader) (*Report, error) {
 	return a.report, nil
 }
 
-// ReplayRecords is Replay of a history in memory, without a header.
+// ReplayRecords is Replay for a history in memory, without a header.
 func ReplayRecords(records []Record) (*Report, error) {
 	a := newReplay()
 	for i, record := range records {
@@ -46,39 +46,39 @@ func ReplayRecords(records []Record) (*Report, error) {
 // replay is a history in memory, and one walk through it.
 type replay struct {
 	report *Report
-	// What was loaded.
+	// The data that was loaded.
 	pods       map[string]*podLife
 	nodes      map[string]*nodeLife
 	byName     map[string][]*nodeLife
-	foreign    map[string][]*podLife // bound by others, by node name
+	foreign    map[string][]*podLife // bound by other schedulers, by node name
 	namespaces map[string]map[string]string
 	batches    []Ledger
 	marks      []Mark
 	end        *End
 	classes    *classes
-	// pdbs are the disruption budgets, by UID.
+	// pdbs holds the disruption budgets, by UID.
 	pdbs map[string]*budgetLife
-	// claims are those to volumes and devices, and the volumes.
+	// claims holds the claims to volumes and devices, and the volumes.
 	claims *claimLives
-	// Where the walk is.
+	// The state of the walk.
 	*walk
 }
 
-// walk is the state of the ledger at one revision, and what it has promised until then.
+// walk is the state of the ledger at one revision, and what it has promised so far.
 type walk struct {
 	revision int64
 	docs     map[string]ledger.NodeDoc
 	owners   map[int32]owner
 	terms    map[ledger.TermID]bool // false: retiring
-	// placements by pod UID, in order; standing are those that count, by node name.
+	// placements is by pod UID, in order; standing holds those that count, by node name.
 	placements map[string][]*placement
 	standing   map[string]map[*placement]struct{}
-	// fresh were committed at this revision.
+	// fresh holds those committed at this revision.
 	fresh []*placement
-	// stubs are the documents that may be collected, by key, floor what those that were stood for.
+	// stubs holds the documents that may be collected, by key; floor holds the high-water marks of those that were.
 	stubs map[string]stub
 	floor map[string]uint64
-	// jumped: revisions of the ledger were missed.
+	// jumped reports that revisions of the ledger were missed.
 	jumped     bool
 	generation generation
 	plans
@@ -91,25 +91,27 @@ type owner struct {
 
 // placement is one reservation that was committed, or a bind from before the history.
 type placement struct {
-	pod           *podLife // nil: the history does not know the pod
+	pod           *podLife // nil: the history does not contain the pod
 	entry         ledger.Entry
 	nodeUID, node string
-	// known is what the deciding shard must have applied: the document's high-waters before.
+	// knownPods and knownNodes are the versions that the deciding shard must have applied: the high-water marks of
+	// the document before.
 	knownPods, knownNodes uint64
 	class                 *class
-	// committed is the revision, left the one that removed it, with this high-water.
+	// committed is the revision that committed it; left is the one that removed it, with the high-water mark
+	// leftAt.
 	committed, left int64
 	leftAt          uint64
 	// released is the revision that ended it without a bind.
 	released int64
 }
 
-// ended says whether what the placement stands for may be over at rv.
+// ended reports whether the pod of the placement may have ended at rv.
 func (p *placement) ended(rv uint64) bool {
 	return p.released != 0 || p.pod != nil && p.pod.ended.maybe(rv)
 }
 
-// past says whether what the placement stands for was over by a mark, for everybody.
+// past reports whether the placement had certainly ended at a mark.
 func (p *placement) past(m Mark) bool {
 	return p.released != 0 && p.released <= m.Ledger || p.pod != nil && p.pod.ended.surely(m.Objects)
 }
@@ -134,8 +136,8 @@ func newReplay() *replay {
 	return a
 }
 
-// latest is a resourceVersion of the API server at which the ledger had not gone beyond
-// revision: whatever decided at revision knew nothing newer.
+// latest returns a resourceVersion of the API server at which the ledger had not yet gone beyond revision: a
+// decision at revision knew nothing newer.
 func (a *replay) latest(revision int64) uint64 {
 	i, _ := slices.BinarySearchFunc(a.marks, revision, func(m Mark, r int64) int { return cmp.Compare(m.Ledger, r) })
 	if i < len(a.marks) {
@@ -147,8 +149,7 @@ func (a *replay) latest(revision int64) uint64 {
 	return ^uint64(0) - 1
 }
 
-// longAgo is the last mark that was made more than hearsay before this revision; zero without
-// one.
+// longAgo returns the last mark that was made more than hearsay before this revision; zero if there is none.
 func (a *replay) longAgo() Mark {
 	now := a.now()
 	n, _ := slices.BinarySearchFunc(a.marks, now-hearsay.Milliseconds(), func(m Mark, unix int64) int {
@@ -160,7 +161,7 @@ func (a *replay) longAgo() Mark {
 	return a.marks[n-1]
 }
 
-// now is the recorder's clock at this revision, in milliseconds, or a little before.
+// now returns the recorder's clock at this revision, in milliseconds, or shortly before.
 func (a *replay) now() int64 {
 	i, _ := slices.BinarySearchFunc(a.marks, a.revision, func(m Mark, r int64) int { return cmp.Compare(m.Ledger, r) })
 	if i == 0 {
@@ -209,11 +210,11 @@ func (a *replay) stand(p *placement) {
 	}
 }
 
-// fall ends what a placement counts for on its node. Its class keeps it, for decisions that had
-// not heard of it.
+// fall removes a placement from its node. Its class keeps it, for decisions that did not know yet that it had
+// ended.
 func (a *replay) fall(p *placement) { delete(a.standing[p.node], p) }
 
-// relist takes a list of the ledger for how things are.
+// relist takes a list of the ledger as the current state.
 func (a *replay) relist(batch Ledger, again bool) {
 	if again {
 		a.jumped, a.report.Complete = true, false
@@ -222,7 +223,9 @@ func (a *replay) relist(batch Ledger, again bool) {
 		a.report.First = batch.Revision
 	}
 	old := a.docs
-	a.docs, a.owners, a.terms = map[string]ledger.NodeDoc{}, map[int32]owner{}, map[ledger.TermID]bool{}
+	a.docs = map[string]ledger.NodeDoc{}
+	a.owners = map[int32]owner{}
+	a.terms = map[ledger.TermID]bool{}
 	a.records, a.budgets = map[string]ledger.PlanRecord{}, map[string]ledger.BudgetDoc{}
 	a.stubs, a.floor = map[string]stub{}, nil
 	a.revision = batch.Revision
@@ -241,7 +244,7 @@ func (a *replay) relist(batch Ledger, again bool) {
 	a.fresh = nil
 }
 
-// adopt takes over how a document is, after a jump.
+// adopt applies the state of a document after a jump.
 func (a *replay) adopt(before, after ledger.NodeDoc) {
 	for _, e := range reservations(before) {
 		if _, ok := after.Find(e.PodUID); !ok && e.State != ledger.Held {
@@ -255,7 +258,7 @@ func (a *replay) adopt(before, after ledger.NodeDoc) {
 	}
 }
 
-// learn takes one change of one key, without checks.
+// learn applies one change of one key, without checks.
 func (a *replay) learn(ev LedgerEvent) {
 	a.learnStub(ev)
 	switch {
@@ -311,8 +314,8 @@ func (a *replay) badValue(ev LedgerEvent, err error) {
 	})
 }
 
-// step is one revision: the laws of documents against the state before, then the new state,
-// then what was placed against everything that stands.
+// step processes one revision: it checks documents against the state before, then applies the new state, then
+// checks what was placed against everything that exists.
 func (a *replay) step(events []LedgerEvent) {
 	a.revision = events[0].Mod
 	a.report.Revisions++
@@ -354,7 +357,7 @@ func (a *replay) step(events []LedgerEvent) {
 	a.checkFresh()
 }
 
-// commit notes that a reservation may be bound from this revision on.
+// commit records that a reservation may be bound from this revision on.
 func (a *replay) commit(e ledger.Entry, before, after ledger.NodeDoc) {
 	p := &placement{
 		pod: a.pods[e.PodUID], entry: e, nodeUID: after.NodeUID, node: after.NodeName, committed: a.revision,
@@ -369,7 +372,7 @@ func (a *replay) commit(e ledger.Entry, before, after ledger.NodeDoc) {
 	a.report.Reserved++
 }
 
-// leave notes that a committed reservation is no more.
+// leave records that a committed reservation was removed.
 func (a *replay) leave(e ledger.Entry, before, after ledger.NodeDoc) {
 	if e.State == ledger.Fencing {
 		a.report.Fenced++
@@ -396,7 +399,7 @@ func (a *replay) placementOf(podUID string, token ledger.Token) *placement {
 	return nil
 }
 
-// checkEnd reports reservations that nobody has resolved (L2).
+// checkEnd reports reservations that are not resolved (L2).
 func (a *replay) checkEnd() {
 	for _, doc := range sortedDocs(a.docs) {
 		for _, e := range reservations(doc) {
@@ -417,7 +420,7 @@ func (a *replay) checkEnd() {
 	}
 }
 
-// since is the recorder's time from a revision to its last mark.
+// since returns the recorder's time from a revision to the last mark.
 func (a *replay) since(revision int64) time.Duration {
 	for _, m := range a.marks {
 		if m.Ledger >= revision {
@@ -446,7 +449,7 @@ func reservations(d ledger.NodeDoc) []ledger.Entry {
 	return out
 }
 
-// canonical is a text that is equal for equal values.
+// canonical returns a text that is equal for equal values.
 func canonical(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// One pod's whole life, a fence, a pod that finishes and makes room, a foreign pod, a node that
-// shrinks, a take-over: nothing of it is wrong.
+// TestACleanHistoryHasNoFindings covers one pod's whole life, a fence, a pod that finishes and frees its node, a
+// foreign pod, a node that shrinks, and a takeover: none of it is a finding.
 func TestACleanHistoryHasNoFindings(t *testing.T) {
 	s := begin(t).node("n", "2", nil)
 	s.pod("a", "1").pod("b", "1").place("n", "a", "b")
@@ -68,7 +68,7 @@ func TestCapacity(t *testing.T) {
 	t.Run("a pod that has ended makes room, if it may have ended before the decision", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a")
 		s.bind("a", "n")
-		s.place("n", "b") // the recorder learned of it before it learned of the end
+		s.place("n", "b") // the recorder saw this before it saw the end of a
 		s.update("a", succeeds)
 		s.finds()
 	})
@@ -423,7 +423,8 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// A pod on a deleted node counts for no domain, so it adds nothing to a skew.
+// TestPodOnADeletedNodeAddsNoSkew checks that a pod on a deleted node counts for no domain, so that it adds nothing
+// to a skew.
 func TestPodOnADeletedNodeAddsNoSkew(t *testing.T) {
 	z, y := map[string]string{"zone": "z"}, map[string]string{"zone": "y"}
 	s := begin(t).node("n", "1", z).node("old", "1", z).node("m", "1", y)
@@ -437,7 +438,8 @@ func TestPodOnADeletedNodeAddsNoSkew(t *testing.T) {
 	s.place("n", "b").finds()
 }
 
-// What a recorder could not see is said, and judged only where nothing can excuse it.
+// TestMissedParts checks that the report states which parts a recorder missed, and judges them only where nothing
+// can excuse a finding.
 func TestMissedParts(t *testing.T) {
 	t.Run("of the ledger", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1")

@@ -7,34 +7,34 @@ import (
 	"strings"
 )
 
-// Severity of a finding.
+// Severity is the severity of a finding.
 type Severity string
 
 const (
 	// Violation is a broken promise.
 	Violation Severity = "violation"
-	// Warning is a state that Berth did not make, that may have changed since the decision, or
-	// that is suspicious without being wrong.
+	// Warning is a state that Berth did not cause, that may have arisen after the decision, or that is suspicious
+	// without being wrong.
 	Warning Severity = "warning"
 )
 
 // Finding is one thing that should not be.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Invariant is its name in the protocol (S1 to S7, S9 to S12, S14 to S17, L2, L7, or I3), "form" for a value that
-	// nothing should have written, "fit" for a node that the pod may not stand on.
+	// Invariant is its name in the protocol (S1 to S7, S9 to S12, S14 to S17, L2, L7, or I3), "form" for a value
+	// that is not valid, or "fit" for a node that the pod may not be placed on.
 	Invariant string `json:"invariant"`
-	// Revision of the ledger and ResourceVersion of the API server at which it shows; zero
-	// when it is about the other.
+	// Revision of the ledger and ResourceVersion of the API server are where it shows; zero when it is only about
+	// the other one.
 	Revision        int64  `json:"revision,omitempty"`
 	ResourceVersion uint64 `json:"resourceVersion,omitempty"`
-	// Objects it is about, as pod/<namespace>/<name>, node/<name>, ledger/<key> and so on.
+	// Objects holds the objects it is about, as pod/<namespace>/<name>, node/<name>, ledger/<key> and so on.
 	Objects []string `json:"objects"`
 	// Message is a sentence about the first of them.
 	Message string `json:"message"`
 }
 
-// String is one line.
+// String returns one line.
 func (f Finding) String() string {
 	at := ""
 	if f.Revision != 0 {
@@ -46,58 +46,59 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s  %s%s  %s: %s", f.Severity, f.Invariant, at, strings.Join(f.Objects, " "), f.Message)
 }
 
-// Report is what became of a history.
+// Report is the result of checking a history.
 type Report struct {
-	// Complete: the history has an end, and no part of it was missed. What a history misses is
-	// told in Notes; the rest of it is checked all the same.
+	// Complete reports that the history has an end, and no part of it was missed. Missing parts are described in
+	// Notes; the rest is checked nevertheless.
 	Complete bool     `json:"complete"`
 	Notes    []string `json:"notes,omitempty"`
-	// Revisions of the ledger that were replayed, from First to Last, and versions of objects.
+	// Revisions is the number of revisions of the ledger that were replayed, from First to Last; Versions is the
+	// number of versions of objects.
 	Revisions int   `json:"revisions"`
 	First     int64 `json:"first"`
 	Last      int64 `json:"last"`
 	Versions  int   `json:"versions"`
 	Counts    `json:"counts"`
 	Findings  []Finding `json:"findings"`
-	// Unlisted findings of an invariant came after the first maxPerInvariant of it.
+	// Unlisted is the number of findings beyond the first maxPerInvariant of their invariant.
 	Unlisted int `json:"unlisted,omitempty"`
 
 	perInvariant map[string]int
 	unlisted     map[Severity]int
 }
 
-// Counts say what happened in a history.
+// Counts summarises what happened in a history.
 type Counts struct {
 	Nodes int `json:"nodes"`
 	Pods  int `json:"pods"`
-	// Reserved are reservations that were committed, Bound the binds by Berth that were seen,
-	// Foreign those by others.
+	// Reserved counts reservations that were committed, Bound the observed binds by Berth, Foreign those by other
+	// schedulers.
 	Reserved int `json:"reserved"`
 	Bound    int `json:"bound"`
 	Foreign  int `json:"foreign"`
-	// HandedOver and Fenced are reservations that left, Unresolved those that are left.
+	// HandedOver and Fenced count reservations that were removed, Unresolved those that remain.
 	HandedOver int `json:"handedOver"`
 	Fenced     int `json:"fenced"`
 	Unresolved int `json:"unresolved"`
-	// Takeovers are partitions that got another owner.
+	// Takeovers counts partitions that got another owner.
 	Takeovers int `json:"takeovers"`
-	// Nominated are the places that were held for pods while others make room, Promoted those of
-	// them (and other holds) that were committed, Abandoned those that were given up although
-	// pods had gone for them. Evictions are the claims on pods that were marked for that.
+	// Nominated counts the places that were held for pods until others are evicted, Promoted those of them (and
+	// other holds) that were committed, Abandoned those that were given up although pods had been evicted for them.
+	// Evictions counts the claims on pods that were marked for eviction.
 	Nominated int `json:"nominated"`
 	Promoted  int `json:"promoted"`
 	Abandoned int `json:"abandoned"`
 	Evictions int `json:"evictions"`
-	// Moves are the places that were kept for the replacements of pods that are moved, TakenOver
-	// those of them that a pod got.
+	// Moves counts the places that were kept for the replacements of moved pods, TakenOver those of them that a pod
+	// took.
 	Moves     int `json:"moves"`
 	TakenOver int `json:"takenOver"`
 }
 
-// maxPerInvariant bounds the findings that are listed; one mistake may show in every revision.
+// maxPerInvariant bounds the findings that are listed; one error may show in every revision.
 const maxPerInvariant = 50
 
-// add notes a finding.
+// add records a finding.
 func (r *Report) add(f Finding) {
 	if r.perInvariant == nil {
 		r.perInvariant, r.unlisted = map[string]int{}, map[Severity]int{}
@@ -111,14 +112,14 @@ func (r *Report) add(f Finding) {
 	r.Findings = append(r.Findings, f)
 }
 
-// note says what could not be checked, once.
+// note records, once, what could not be checked.
 func (r *Report) note(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, text) {
 		r.Notes = append(r.Notes, text)
 	}
 }
 
-// Violations counts the findings of that severity.
+// Violations counts the findings with that severity.
 func (r *Report) Violations() int {
 	n := r.unlisted[Violation]
 	for _, f := range r.Findings {

@@ -12,23 +12,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Standing is how things are: what `berth check` reads.
+// Standing is the current state: what `berth check` reads.
 type Standing struct {
 	Nodes      []corev1.Node
 	Pods       []corev1.Pod
 	Namespaces []corev1.Namespace
 	Budgets    []Budget
-	// VolumeClaims and DeviceClaims are read before the pods, so that their users are among these,
-	// Volumes afterwards.
+	// VolumeClaims and DeviceClaims are read before the pods, so that their users are among the pods; Volumes are
+	// read afterwards.
 	VolumeClaims []corev1.PersistentVolumeClaim
 	Volumes      []corev1.PersistentVolume
 	DeviceClaims []resourcev1.ResourceClaim
-	// Before and After are the ledger, read before and after the rest; both nil without one. A
-	// reservation counts if it stands in both.
+	// Before and After are the ledger, read before and after the rest; both are nil without a ledger. A reservation
+	// counts if it exists in both.
 	Before, After []ledger.KV
 }
 
-// StandingReport is what there is to say about it.
+// StandingReport is the result of checking the current state.
 type StandingReport struct {
 	Nodes   int `json:"nodes"`
 	Pods    int `json:"pods"`
@@ -37,28 +37,27 @@ type StandingReport struct {
 	Pending int `json:"pending"`
 	// Ledger reports whether the ledger was read. The caller of Check sets it.
 	Ledger bool `json:"ledger"`
-	// Reserved are the reservations in the ledger whose pods are not bound yet, Fencing those of
-	// them that are being taken back. Both are zero without a ledger.
+	// Reserved counts the reservations in the ledger whose pods are not bound yet, Fencing those of them that are
+	// being taken back. Both are zero without a ledger.
 	Reserved int `json:"reserved"`
 	Fencing  int `json:"fencing"`
-	// Victims are the pods that are claimed to make room.
+	// Victims counts the pods that are claimed as victims.
 	Victims  int       `json:"victims"`
 	Findings []Finding `json:"findings"`
 }
 
-// Violations counts the findings of that severity.
+// Violations counts the findings with that severity.
 func (r *StandingReport) Violations() int {
 	return len(slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity != Violation }))
 }
 
-// Check adds everything up from scratch: what is bound or may be bound on a node is within its
-// allocatable (S1), stands on a node that exists and that it selects (fit), has its ports to
-// itself and keeps the distance that required anti-affinity asks for (S7); a pod has one
-// reservation (S3), nobody is a victim twice (S5), what is claimed from disruption budgets is
-// claimed for a victim and within what they allow (S6), victims that are being evicted are claimed
-// (S9), a claim that is for one pod has one user (S14), a device is in one claim (S15), devices in
-// claims have a pod (L7), and every value of the ledger can be read (form). What others bound makes a warning of a
-// violation, and so does what may have changed since the bind.
+// Check adds everything up from scratch. It checks that what is or may be bound on a node is within its allocatable
+// (S1), is on a node that exists and that it selects (fit), has exclusive ports and obeys required anti-affinity
+// (S7); that a pod has one reservation (S3); that no pod is a victim twice (S5); that what is claimed from
+// disruption budgets is claimed for a victim and within what they allow (S6); that victims that are being evicted
+// are claimed (S9); that a claim for one pod has one user (S14); that a device is in one claim (S15); that devices
+// in claims have a pod (L7); and that every value of the ledger can be decoded (form). A violation is only a
+// warning if other schedulers bound pods involved in it, or if it may have arisen after the bind.
 func Check(in Standing) *StandingReport {
 	c := &standing{
 		StandingReport: &StandingReport{Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: []Finding{}},
@@ -86,20 +85,20 @@ func Check(in Standing) *StandingReport {
 	return c.StandingReport
 }
 
-// standing is one check in the making.
+// standing is one check in progress.
 type standing struct {
 	*StandingReport
 	nodes   map[string]*account
 	classes *classes
-	// placed are the pods that stand on nodes, in order.
+	// placed holds the pods on nodes, in order.
 	placed []*resident
-	// current are the node documents as they were read last.
+	// current holds the node documents as they were last read.
 	current map[string]ledger.NodeDoc
-	// By UID: pods that are bound, and pods that are known and not finished.
+	// By UID: pods that are bound, and pods that are known and have not ended.
 	bound, live map[string]bool
 }
 
-// account is what stands on one node.
+// account holds the pods on one node.
 type account struct {
 	node      *corev1.Node
 	used      amounts
@@ -224,9 +223,9 @@ func (c *standing) reservation(e ledger.Entry, doc ledger.NodeDoc) {
 	}
 	at := c.nodes[doc.NodeName]
 	if at == nil {
-		return // the node is gone; binders give the reservation back
+		return // the node is gone; binders release the reservation
 	}
-	// Of a node that had the name before, too: a bind is by name.
+	// Also for a node that had the name before: a bind is by name.
 	for name, n := range promisedTo(e) {
 		at.used[name] += n
 	}
@@ -243,7 +242,7 @@ func (c *standing) balance(at *account) {
 	}
 }
 
-// places looks at each pod of Berth's on a node by itself, and at the ports of all of them.
+// places checks each pod of Berth's on a node separately, and the ports of all of them.
 func (c *standing) places(at *account) {
 	for i, r := range at.residents {
 		for _, other := range at.residents[:i] {
@@ -252,7 +251,7 @@ func (c *standing) places(at *account) {
 		if why := objection(r.pod, at.node); why != "" && r.ours {
 			severity := Violation
 			if selects(r.pod, at.node) {
-				severity = Warning // taints and cordons may have come after the bind, and do not undo it
+				severity = Warning // taints and cordons may be newer than the bind, and do not undo it
 			}
 			c.add(severity, "fit", "stands on node "+at.node.Name+" "+why, nameOf(r.pod))
 		}
@@ -268,7 +267,7 @@ func (c *standing) ports(r, other *resident) {
 	}
 }
 
-// distances holds required anti-affinity among all pods.
+// distances checks required anti-affinity among all pods.
 func (c *standing) distances() {
 	for _, r := range c.placed {
 		for _, t := range r.class.apart {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// now is the state at the end of a story, as `berth check` reads it.
+// now returns the state at the end of a story, as `berth check` reads it.
 func (s *story) now() Standing {
 	s.Helper()
 	var in Standing

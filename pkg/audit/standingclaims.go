@@ -10,8 +10,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// holdings looks at claims as they are: those for one pod have one user (S14), no device is in two
-// claims (S15), volumes can be used where their pods stand (fit), and who has devices has a pod (L7).
+// holdings checks the current claims: those for one pod have one user (S14), no device is in two claims (S15),
+// volumes can be used where their pods are (fit), and claims with devices have a pod (L7).
 func (c *standing) holdings(in Standing) {
 	volumeClaims := map[string]*corev1.PersistentVolumeClaim{}
 	for i := range in.VolumeClaims {
@@ -43,7 +43,7 @@ func (c *standing) holdings(in Standing) {
 	c.devices(in)
 }
 
-// volumeClaimsOf are the claims that a pod names, those of its ephemeral volumes among them.
+// volumeClaimsOf returns the claims that a pod names, including those of its ephemeral volumes.
 func volumeClaimsOf(p *corev1.Pod) (names []string) {
 	for _, v := range StripPod(p).Spec.Volumes {
 		names = append(names, p.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
@@ -79,8 +79,7 @@ func (c *standing) devices(in Standing) {
 
 func claimName(c *resourcev1.ResourceClaim) string { return c.Namespace + "/" + c.Name }
 
-// orphaned warns of devices that nobody uses. Kubernetes' controller takes them back, and may be
-// about to.
+// orphaned warns about devices that no pod uses. Kubernetes' controller takes them back, and may be about to.
 func (c *standing) orphaned(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) {
 	var gone []string
 	for _, user := range claim.Status.ReservedFor {
@@ -97,7 +96,7 @@ func (c *standing) orphaned(claim *resourcev1.ResourceClaim, pods map[string]*co
 	}
 }
 
-// claimOurs tells whether a claim is named for pods that nobody but Berth has bound.
+// claimOurs reports whether a claim is reserved only for pods that no scheduler but Berth has bound.
 func claimOurs(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) bool {
 	for _, user := range claim.Status.ReservedFor {
 		p := pods[string(user.UID)]

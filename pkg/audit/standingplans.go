@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// promises adds up what is claimed of pods and budgets. As with reservations, only what stood
-// before and after the rest was read is held against it.
+// promises checks what is claimed from pods and budgets. As with reservations, only what existed both before and
+// after the rest was read is checked.
 func (c *standing) promises(in Standing) {
 	if in.After == nil {
 		return
@@ -42,7 +42,7 @@ func (c *standing) promises(in Standing) {
 	c.told(in, marked)
 }
 
-// budgetDocs are the documents of disruption budgets; what cannot be read is told once.
+// budgetDocs returns the documents of disruption budgets; values that cannot be decoded are reported once.
 func (c *standing) budgetDocs(kvs []ledger.KV, tell bool) map[string]ledger.BudgetDoc {
 	out := map[string]ledger.BudgetDoc{}
 	for _, kv := range kvs {
@@ -61,13 +61,13 @@ func (c *standing) budgetDocs(kvs []ledger.KV, tell bool) map[string]ledger.Budg
 	return out
 }
 
-// leaves says whether a pod goes or is gone, as far as was read.
+// leaves reports whether a pod is terminating or gone, according to what was read.
 func leaves(p *corev1.Pod) bool {
 	return p == nil || p.DeletionTimestamp != nil ||
 		p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// claimed: what is claimed from a budget is claimed for a victim, until it leaves.
+// claimed checks that what is claimed from a budget is claimed for a victim, until the victim leaves.
 func (c *standing) claimed(old, b ledger.BudgetDoc, victims map[string]string, pods map[string]*corev1.Pod) {
 	for _, x := range b.Claims {
 		p := pods[x.PodUID]
@@ -79,8 +79,8 @@ func (c *standing) claimed(old, b ledger.BudgetDoc, victims map[string]string, p
 	}
 }
 
-// allowed: no more is claimed than the status allows, besides what is claimed regardless of that.
-// The budget may have shrunk since, so that is no more than a warning.
+// allowed checks that no more is claimed than the status allows, except what is claimed regardless of it. The
+// budget may have shrunk since, so it is only a warning.
 func (c *standing) allowed(in Standing, old, b ledger.BudgetDoc, pods map[string]*corev1.Pod) {
 	i := slices.IndexFunc(in.Budgets, func(pdb Budget) bool { return string(pdb.UID) == b.UID })
 	if i < 0 {
@@ -100,7 +100,7 @@ func (c *standing) allowed(in Standing, old, b ledger.BudgetDoc, pods map[string
 	}
 }
 
-// told: a pod of a scheduler of Berth's that was told to make room, and still runs, is marked.
+// told checks that a pod that was preempted by a scheduler of Berth's, and still runs, is marked.
 func (c *standing) told(in Standing, marked map[string]bool) {
 	schedulers := map[string]bool{}
 	for _, doc := range c.current {

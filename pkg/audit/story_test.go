@@ -15,8 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// story is a history in the making: each method is one thing that happens, at the next revision
-// of the ledger or the next resourceVersion.
+// story builds a history: each method is one event, at the next revision of the ledger or the next resourceVersion.
 type story struct {
 	testing.TB
 	records  []Record
@@ -29,11 +28,11 @@ type story struct {
 	tokens   map[string]ledger.Token
 	attempts ledger.Token
 	seconds  int64
-	// regardless is what claims on budgets say.
+	// regardless is the value of Regardless in claims on budgets.
 	regardless bool
 }
 
-// begin is a ledger in which shard "s1" owns every partition, and an empty API server.
+// begin returns the story of a ledger in which shard "s1" owns every partition, and of an empty API server.
 func begin(t testing.TB) *story {
 	s := &story{
 		TB: t, rv: 100, docs: map[string]ledger.NodeDoc{}, pods: map[string]*corev1.Pod{},
@@ -97,7 +96,7 @@ func (s *story) pod(name, cpu string, change ...func(*corev1.Pod)) *story {
 	return s
 }
 
-// update makes the next version of a pod.
+// update writes the next version of a pod.
 func (s *story) update(name string, change func(*corev1.Pod)) uint64 {
 	p := s.pods[name].DeepCopy()
 	change(p)
@@ -110,7 +109,7 @@ func (s *story) remove(name string) uint64 {
 	return s.happens(Object{Kind: KindPod, UID: name + "-uid", Gone: true})
 }
 
-// entry is a new attempt at a pod.
+// entry returns the entry of a new attempt at a pod.
 func (s *story) entry(name string) ledger.Entry {
 	s.attempts++
 	s.tokens[name] = s.attempts
@@ -148,7 +147,7 @@ func (s *story) key(ev LedgerEvent) {
 	s.records = append(s.records, Record{Ledger: &Ledger{Revision: s.revision, Events: []LedgerEvent{ev}}})
 }
 
-// edit writes one document, changed.
+// edit changes and writes one document.
 func (s *story) edit(node string, change func(*ledger.NodeDoc)) {
 	s.Helper()
 	d := s.docs[node]
@@ -172,7 +171,7 @@ func (s *story) place(node string, pods ...string) *story {
 	return s
 }
 
-// bind binds a pod by the token of its last attempt.
+// bind binds a pod with the token of its last attempt.
 func (s *story) bind(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
@@ -180,7 +179,7 @@ func (s *story) bind(pod, node string) uint64 {
 	})
 }
 
-// bindFull is bind of a pod whose annotations have no room.
+// bindFull is bind for a pod whose annotations are full.
 func (s *story) bindFull(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
@@ -190,7 +189,7 @@ func (s *story) bindFull(pod, node string) uint64 {
 	})
 }
 
-// fenceFull is fence of a pod whose annotations have no room.
+// fenceFull is fence for a pod whose annotations are full.
 func (s *story) fenceFull(pod string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
@@ -199,12 +198,12 @@ func (s *story) fenceFull(pod string) uint64 {
 	})
 }
 
-// foreign binds a pod as somebody else would.
+// foreign binds a pod as another scheduler would.
 func (s *story) foreign(pod, node string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) { p.Spec.NodeName = node })
 }
 
-// drop takes an entry out of a document and raises the high-water.
+// drop removes an entry from a document and raises the high-water mark.
 func (s *story) drop(node, pod string, hw uint64) {
 	s.Helper()
 	s.edit(node, func(d *ledger.NodeDoc) {
@@ -228,14 +227,14 @@ func (s *story) state(node, pod string, to ledger.State) {
 	})
 }
 
-// fence is the change that a fence makes to a pod.
+// fence makes the change that a fence makes to a pod.
 func (s *story) fence(pod string) uint64 {
 	return s.update(pod, func(p *corev1.Pod) {
 		p.Annotations = map[string]string{annotationFence: s.tokens[pod].String() + "-1"}
 	})
 }
 
-// mark orders everything so far before everything after, one second later than the last mark.
+// mark orders all records so far before all later ones, one second after the last mark.
 func (s *story) mark() { s.later(1) }
 
 func (s *story) later(seconds int64) {
@@ -245,7 +244,7 @@ func (s *story) later(seconds int64) {
 	}})
 }
 
-// finds ends the story and demands these findings, each as "violation S1 node/n pod/d/a".
+// finds ends the story and requires exactly these findings, each as "violation S1 node/n pod/d/a".
 func (s *story) finds(want ...string) *Report {
 	s.Helper()
 	s.records = append(s.records, Record{End: &End{Objects: s.rv, Ledger: s.revision, Reason: EndStopped}})

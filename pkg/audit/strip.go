@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ownPrefix is that of the annotations that a history keeps, Berth's own, and of its conditions of pods.
+// ownPrefix is the prefix of the annotations and pod conditions that a history keeps, which are Berth's own.
 const ownPrefix = "berth.dev/"
 
-// StripPod is the part of a pod that the rules look at, without its resourceVersion. It shares
-// memory with the pod.
+// StripPod returns the part of a pod that the rules read, without its resourceVersion. It shares memory with the
+// pod.
 func StripPod(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: stripMeta(p.ObjectMeta)}
 	out.DeletionTimestamp = p.DeletionTimestamp
@@ -44,8 +44,8 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// stripVolume is the claim that a volume of a pod is by, if it is by one; that of an ephemeral volume
-// is named like the pod and the volume.
+// stripVolume returns a pod's volume reduced to its claim, if it has one; the claim of an ephemeral volume is named
+// after the pod and the volume.
 func stripVolume(pod string, v corev1.Volume) []corev1.Volume {
 	var claim *corev1.PersistentVolumeClaimVolumeSource
 	switch {
@@ -59,21 +59,21 @@ func stripVolume(pod string, v corev1.Volume) []corev1.Volume {
 	return []corev1.Volume{{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}}}
 }
 
-// StripVolumeClaim is the part of a claim to a volume that the rules look at.
+// StripVolumeClaim returns the part of a volume claim that the rules read.
 func StripVolumeClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	out := &corev1.PersistentVolumeClaim{ObjectMeta: stripMeta(c.ObjectMeta)}
 	out.Spec.AccessModes, out.Spec.VolumeName = c.Spec.AccessModes, c.Spec.VolumeName
 	return out
 }
 
-// StripVolume is the part of a volume that the rules look at.
+// StripVolume returns the part of a volume that the rules read.
 func StripVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	out := &corev1.PersistentVolume{ObjectMeta: stripMeta(v.ObjectMeta)}
 	out.Spec.NodeAffinity = v.Spec.NodeAffinity
 	return out
 }
 
-// StripDeviceClaim is the part of a claim to devices that the rules look at: what it has, and for whom.
+// StripDeviceClaim returns the part of a device claim that the rules read: its devices and its users.
 func StripDeviceClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	out := &resourcev1.ResourceClaim{ObjectMeta: stripMeta(c.ObjectMeta)}
 	out.Status.ReservedFor = c.Status.ReservedFor
@@ -85,15 +85,16 @@ func StripDeviceClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	return out
 }
 
-// StripBudget is the part of a disruption budget that the rules look at, without its
-// resourceVersion.
+// StripBudget returns the part of a disruption budget that the rules read, without its resourceVersion.
 func StripBudget(b *Budget) *Budget {
 	out := &Budget{ObjectMeta: stripMeta(b.ObjectMeta), Spec: b.Spec, Status: b.Status}
-	out.Generation, out.Status.Conditions, out.Status.DisruptedPods = b.Generation, nil, nil
+	out.Generation = b.Generation
+	out.Status.Conditions = nil
+	out.Status.DisruptedPods = nil
 	return out
 }
 
-// StripNode is the part of a node that the rules look at, without its resourceVersion.
+// StripNode returns the part of a node that the rules read, without its resourceVersion.
 func StripNode(n *corev1.Node) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: stripMeta(n.ObjectMeta)}
 	out.Spec.Taints, out.Spec.Unschedulable = n.Spec.Taints, n.Spec.Unschedulable
@@ -101,7 +102,7 @@ func StripNode(n *corev1.Node) *corev1.Node {
 	return out
 }
 
-// StripNamespace is the part of a namespace that the rules look at, without its resourceVersion.
+// StripNamespace returns the part of a namespace that the rules read, without its resourceVersion.
 func StripNamespace(n *corev1.Namespace) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: stripMeta(n.ObjectMeta)}
 }

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// checkTopology holds the rules about pods on other nodes (S7): those the pod carries, and the
-// anti-affinity of others against it, among everything placed up to this revision.
+// checkTopology checks the rules about pods on other nodes (S7): the pod's own, and the anti-affinity of other pods
+// against it, among everything placed up to this revision.
 func (a *replay) checkTopology(p *placement) {
 	if a.nodes[p.nodeUID] == nil || p.class == nil {
 		return
@@ -52,7 +52,7 @@ func (a *replay) checkApart(p *placement, k *class, t *term, hi uint64, verb str
 	}
 }
 
-// domain is where a placement stands, if that was the same all the time up to hi.
+// domain returns the domain of a placement, if it was the same during the whole time up to hi.
 func (a *replay) domain(p *placement, key string, hi uint64) (string, bool) {
 	node := a.nodes[p.nodeUID]
 	if node == nil {
@@ -61,8 +61,8 @@ func (a *replay) domain(p *placement, key string, hi uint64) (string, bool) {
 	return node.label(key, 0, hi)
 }
 
-// checkSpread counts in favour of the placement: of its own domain, only what was surely there
-// before this revision; of the others, all that may have been.
+// checkSpread counts in favour of the placement: in its own domain, only pods that were certainly there before this
+// revision; in the others, all that may have been.
 func (a *replay) checkSpread(p *placement, rule *spreadRule, hi uint64) {
 	domain, ok := a.domain(p, rule.key, hi)
 	if !ok {
@@ -92,8 +92,8 @@ func (a *replay) checkSpread(p *placement, rule *spreadRule, hi uint64) {
 	}
 }
 
-// countDomains counts the pods a spread rule means: in the domain `own` only those that were
-// surely there before this revision, elsewhere all that may have been at any time.
+// countDomains counts the pods that a spread rule selects: in the domain `own` only those that were certainly there
+// before this revision, elsewhere all that may have been there at any time.
 func (a *replay) countDomains(p *placement, rule *spreadRule, hi uint64, own string) (here int, counts map[string]int) {
 	counts = map[string]int{}
 	past := a.longAgo()
@@ -116,14 +116,14 @@ func (a *replay) countDomains(p *placement, rule *spreadRule, hi uint64, own str
 	return here, counts
 }
 
-// eligible says whether the node of q surely counts for the rule of p. A pod on a deleted node counts for no domain,
-// also if another node registers under the name.
+// eligible reports whether the node of q certainly counts for the rule of p. A pod on a deleted node counts for no
+// domain, even if another node registers under the name.
 func (a *replay) eligible(q, p *placement, rule *spreadRule, hi uint64) bool {
 	node := a.nodes[q.nodeUID]
 	return node != nil && !node.gone.maybe(hi) && a.counts(p, rule, node, hi)
 }
 
-// domainsOf are the domains that surely count for a rule, and those that may.
+// domainsOf returns the domains that certainly count for a rule, and those that may.
 func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, maybe map[string]bool) {
 	surely, maybe = map[string]bool{}, map[string]bool{}
 	for _, n := range a.nodes {
@@ -144,9 +144,9 @@ func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, m
 	return surely, maybe
 }
 
-// counts says whether a node counts for a spread rule in every version from the decision to hi:
-// the pod selects it and, if the rule asks for that, tolerates its taints (KEP-3094). Nodes
-// that lack a key of another hard constraint do not count.
+// counts reports whether a node counts for a spread rule in every version from the decision to hi: the pod selects
+// it and, if the rule requires that, tolerates its taints (KEP-3094). Nodes that lack a key of another hard
+// constraint do not count.
 func (a *replay) counts(p *placement, rule *spreadRule, n *nodeLife, hi uint64) bool {
 	pod := p.pod.decided(p.entry.PodRV).pod
 	for _, v := range within(n.versions, p.knownNodes, hi) {
@@ -176,8 +176,8 @@ func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 	return true
 }
 
-// checkTogether: for each required affinity term, a pod that it means stands in the domain, or
-// the pod is the first of its kind.
+// checkTogether checks that for each required affinity term a matching pod is in the domain, or that the pod is the
+// first of its kind.
 func (a *replay) checkTogether(p *placement, hi uint64) {
 	missing, first := "", true
 	for _, t := range p.class.together {
@@ -193,8 +193,8 @@ func (a *replay) checkTogether(p *placement, hi uint64) {
 	}
 }
 
-// providers says whether a pod that the term means may stand in the domain, and whether one
-// surely stands anywhere.
+// providers reports whether a pod that the term matches may be in the domain, and whether one certainly exists
+// anywhere.
 func (a *replay) providers(p *placement, t *term, domain string, hi uint64) (here, anywhere bool) {
 	for _, k := range a.classes.all {
 		if !a.classes.selects(t, k) {

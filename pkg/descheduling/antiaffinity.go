@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// interPodAntiAffinity is RemovePodsViolatingInterPodAntiAffinity. It takes the pod that has
-// the term; once it is accepted, its counterpart may stay.
+// interPodAntiAffinity implements RemovePodsViolatingInterPodAntiAffinity. It evicts the pod that has the term;
+// once that is accepted, its counterpart may stay.
 func (p *pass) interPodAntiAffinity(args *policy.InterPodAntiAffinity) {
 	c := newCrowd(p.view, p.Upstream)
 	for _, n := range p.view.looked {
@@ -29,7 +29,7 @@ func (p *pass) interPodAntiAffinity(args *policy.InterPodAntiAffinity) {
 	}
 }
 
-// separate goes through the pods of one node and reports whether the pass is to go on.
+// separate processes the pods of one node and reports whether the pass should continue.
 func (p *pass) separate(c *crowd, pods []*Pod) bool {
 	for _, pod := range pods {
 		other := c.conflict(pod)
@@ -48,9 +48,9 @@ func (p *pass) separate(c *crowd, pods []*Pod) bool {
 	return true
 }
 
-// compareForEviction orders pods of a node by how readily they go: low priority first (none
-// before any), then by quality of service, BestEffort first, then those that would rather
-// stay. (Upstream SortPodsBasedOnPriorityLowToHigh, whose order of equals is none.)
+// compareForEviction orders pods of a node by how readily they are evicted: low priority first (pods without a
+// priority before all others), then by quality of service, BestEffort first, then Reluctant pods last. (Upstream
+// SortPodsBasedOnPriorityLowToHigh, which leaves the order of equal pods open.)
 func compareForEviction(a, b *Pod) int {
 	pa, oka := a.priority()
 	pb, okb := b.priority()
@@ -74,10 +74,10 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// qualities in the order in which they go.
+// qualities lists the classes in the order in which they are evicted.
 var qualities = []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}
 
-// quality is the rank of the pod's quality of service.
+// quality returns the rank of the pod's quality of service.
 func (p *Pod) quality() int {
 	class := p.Status().QOSClass
 	if class == "" {

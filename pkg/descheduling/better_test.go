@@ -82,7 +82,8 @@ func TestBetterThanUpstream(t *testing.T) {
 	}
 }
 
-// TestReplicasElsewhereDoNotCount: a pod of another namespace that names the owner is no replica, unlike upstream.
+// TestReplicasElsewhereDoNotCount checks that a pod of another namespace that names the owner is not a replica,
+// unlike upstream.
 func TestReplicasElsewhereDoNotCount(t *testing.T) {
 	in := Input{
 		Cluster: statetest.Snapshot(t, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), pod("x/p", "a"),
@@ -101,7 +102,7 @@ func expect(t *testing.T, in Input, want string) {
 	}
 }
 
-// TestMissingUsage: a strategy that cannot know usage does nothing, and says so.
+// TestMissingUsage checks that a strategy without usage data does nothing, and reports it.
 func TestMissingUsage(t *testing.T) {
 	p := profileOf(t, "balance", "", "LowNodeUtilization: {thresholds: {cpu: 20}, targetThresholds: {cpu: 20}}")
 	p.Profiles[0].Balance[0].Args.(*policy.LowUtilization).Source = policy.KubernetesMetrics

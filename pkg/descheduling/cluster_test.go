@@ -15,8 +15,8 @@ import (
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// profileOf is a policy with one profile; strategies are "Name: {args}", at the point where
-// the first acts.
+// profileOf returns a policy with one profile; strategies are "Name: {args}", at the point where the first is
+// active.
 func profileOf(t statetest.Fataler, point, evictor string, strategies ...string) *policy.Policy {
 	t.Helper()
 	var configs, names []string
@@ -55,7 +55,7 @@ func labelled(key, value string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Labels[key] = value }
 }
 
-// pod is "namespace/name", running on a node for an hour, of a ReplicaSet of its namespace.
+// pod returns "namespace/name", running on a node for an hour, owned by a ReplicaSet of its namespace.
 func pod(key, on string, change ...func(*corev1.Pod)) *corev1.Pod {
 	namespace, name, _ := strings.Cut(key, "/")
 	p := statetest.Pod(namespace, name, "cpu", "1", "memory", "1Gi")
@@ -93,7 +93,7 @@ func preferring(key, value string) func(*corev1.Pod) {
 	}
 }
 
-// picture of what a run accepted and why, one pod a line, and what it kept.
+// picture prints what a run accepted and why, one pod a line, and what it kept.
 func picture(in Input) string {
 	accepted, out := Collect(in)
 	var b strings.Builder

@@ -8,13 +8,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// concern is what a strategy minds about where replacements land, whoever moves them. Without
-// it one strategy makes the work of another, and pods move twice. Upstream has none.
+// concern is a strategy's restriction on where replacements land, whichever strategy moves the pods. Without it,
+// one strategy creates work for another, and pods move twice. Upstream has none.
 type concern interface {
-	// welcomes reports whether the strategy would be content with the pod's replacement on a
-	// node that is looked at.
+	// welcomes reports whether the strategy would accept the pod's replacement on one of the selected nodes.
 	welcomes(pod *Pod, to *Node) bool
-	// moved tells of a pod that leaves its node for another.
+	// moved records that a pod leaves its node for another.
 	moved(pod *Pod, to *Node)
 }
 
@@ -31,7 +30,7 @@ func (r *run) concerned(guards []*Guard) {
 	}
 }
 
-// concern of a strategy; nil if it has none, or cannot know.
+// concern returns the concern of a strategy; nil if it has none, or cannot determine it.
 func (p *pass) concern(args policy.Args) concern {
 	switch args := args.(type) {
 	case *policy.Duplicates:
@@ -44,8 +43,8 @@ func (p *pass) concern(args policy.Args) concern {
 	return nil
 }
 
-// content adds to what a strategy says of a node what the others say. Crowds are always
-// minded; that a node becomes full is better than a rule that stays broken.
+// content adds the concerns of the other strategies to a strategy's judgement of a node. Concerns about crowds
+// always count; a node that becomes too full is preferable to a rule that stays broken.
 func (r *run) content(c Candidate) Candidate {
 	if c.Better == nil || len(r.concerns) == 0 {
 		return c
@@ -56,7 +55,7 @@ func (r *run) content(c Candidate) Candidate {
 	return c
 }
 
-// welcome asks the concerns about crowds, or those about levels.
+// welcome evaluates the concerns about crowds, or those about levels.
 func (r *run) welcome(pod *Pod, name string, level bool) bool {
 	to := r.view.byName[name]
 	return to == nil || !slices.ContainsFunc(r.order, func(a policy.Args) bool {
@@ -66,7 +65,7 @@ func (r *run) welcome(pod *Pod, name string, level bool) bool {
 	})
 }
 
-// moved tells all concerns of a landing, if it is known.
+// moved reports a landing, if it is known, to all concerns.
 func (r *run) moved(pod *Pod, landing string) {
 	to := r.view.byName[landing]
 	if to == nil || to == pod.Node {
@@ -77,7 +76,7 @@ func (r *run) moved(pod *Pod, landing string) {
 	}
 }
 
-// welcomes: the node would not have more of the owner's pods than its share.
+// welcomes reports whether the node would not have more than its share of the owner's pods.
 func (c *crowding) welcomes(pod *Pod, to *Node) bool {
 	for _, owner := range c.ownersOf(pod) {
 		copies := c.found[owner]
@@ -100,7 +99,7 @@ func (c *crowding) moved(pod *Pod, to *Node) {
 	}
 }
 
-// levels is how full nodes are, to LowNodeUtilization.
+// levels is how full nodes are, as LowNodeUtilization measures it.
 type levels struct {
 	meter
 	all    []*bearing
@@ -125,7 +124,7 @@ func (p *pass) levels(args *policy.LowUtilization) (*levels, error) {
 	return l, nil
 }
 
-// copied are the bearings as they are now.
+// copied returns copies of the bearings in their current state.
 func (l *levels) copied() []*bearing {
 	all := make([]*bearing, 0, len(l.all))
 	for _, n := range l.all {
@@ -139,7 +138,7 @@ func (l *levels) copied() []*bearing {
 	return all
 }
 
-// welcomes: the node does not become fuller than it may.
+// welcomes reports whether the node does not become fuller than allowed.
 func (l *levels) welcomes(pod *Pod, to *Node) bool {
 	at := l.byNode[to]
 	used, known := l.pod(pod)
@@ -163,8 +162,8 @@ func (l *levels) moved(pod *Pod, to *Node) {
 	}
 }
 
-// takes: with a pod of another node it has no more than it may, or at least less, for its size,
-// than that node has now.
+// takes reports whether the node, with a pod of another node, stays within its limit, or at least is less full,
+// relative to its size, than that node is now.
 func (n *bearing) takes(from *bearing, used amounts, names []corev1.ResourceName) bool {
 	return !slices.ContainsFunc(names, func(name corev1.ResourceName) bool {
 		after := n.used[name] + used.of(name)
@@ -172,7 +171,7 @@ func (n *bearing) takes(from *bearing, used amounts, names []corev1.ResourceName
 	})
 }
 
-// relieves: what is after of a limit is less than what is before of another.
+// relieves reports whether after, relative to limit, is less than before, relative to other.
 func relieves(after, limit, before, other int64) bool {
 	return float64(after)*float64(other) < float64(before)*float64(limit)
 }

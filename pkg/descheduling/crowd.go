@@ -11,24 +11,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// crowd is the pods that anti-affinity is checked against: those of the nodes looked at that the strategy's arguments
-// select. A term is looked up among the pods of one domain, that of the pod which has it, and only until one is found:
-// an answer for all domains at once would be as large as the cluster, for every term of every pod.
+// crowd holds the pods that anti-affinity is checked against: those on the selected nodes that the strategy's
+// arguments select. A term is looked up only among the pods of one domain, that of the pod which has the term, and
+// only until a match is found: the matches in all domains at once would be as many as there are pods in the
+// cluster, for every term of every pod.
 type crowd struct {
 	view *View
-	// on are the pods of each node, gone those that have been accepted.
+	// on holds the pods of each node; gone holds those that have been accepted for eviction.
 	on   map[*Node][]*Pod
 	gone map[*Pod]bool
-	// terms of each template, in order.
+	// terms holds the terms of each template, in order.
 	terms map[*corev1.Pod][]*term
-	// domains of more than one node, made when first needed; free are those in which a term speaks of no pod.
+	// domains holds the domains with more than one node, built when first needed; free records the domains in which
+	// a term matches no pod.
 	domains map[place]*neighbours
 	free    map[freed]bool
-	// upstream reads terms in upstream's way.
+	// upstream interprets terms as upstream does.
 	upstream bool
 }
 
-// place is a value of a key of nodes.
+// place is a value of a node label key.
 type place struct{ key, value string }
 
 type freed struct {
@@ -36,23 +38,25 @@ type freed struct {
 	in   *neighbours
 }
 
-// term is one required term of a template. It speaks of a pod only if it does whatever labels were cut of that and of
-// its namespace (state.LabelsCut): a pod goes for what is known.
+// term is one required term of a template. It matches a pod only if it does so whichever labels have been cut from
+// the pod and its namespace (state.LabelsCut): pods are evicted only for what is certain.
 type term struct {
 	key      string
 	selector labels.Selector
-	// namespaces that are named, sorted; of others meant decides, or none is if that is nil.
+	// namespaces are the named ones, sorted. meant decides about all other namespaces; if it is nil, no other
+	// namespace matches.
 	namespaces []string
 	meant      func(namespace string) bool
-	// label is one that every pod has which the selector matches, with one of values; empty if none is known.
+	// label is a label that every pod matched by the selector has, with one of values; empty if no such label is
+	// known.
 	label  string
 	values []string
-	// cost of a look at one kind of pods.
+	// cost is the cost of checking one kind of pods.
 	cost int
 }
 
-// neighbours are the pods of a domain by namespace, in the order in which those come; those of a namespace by kind,
-// which is all that terms see.
+// neighbours holds the pods of a domain by namespace, in the order in which the namespaces are first seen, and
+// within a namespace by kind, as terms see nothing else.
 type neighbours struct {
 	names []string
 	in    map[string]*neighbourhood
@@ -61,7 +65,7 @@ type neighbours struct {
 type neighbourhood struct {
 	groups []*group
 	byKind map[*state.Kind]*group
-	// byLabel are the groups by the value of a label, made when first needed.
+	// byLabel holds the groups by the value of a label, built when first needed.
 	byLabel map[place][]*group
 }
 
@@ -70,7 +74,7 @@ type group struct {
 	pods []*Pod
 }
 
-// freeCost is what it costs to remember that a term matches no pod in a domain, in looks.
+// freeCost is the cost of recording that a term matches no pod in a domain, in units of checks.
 const freeCost = 16
 
 func newCrowd(v *View, upstream bool) *crowd {
@@ -80,8 +84,8 @@ func newCrowd(v *View, upstream bool) *crowd {
 	}
 }
 
-// conflict returns a pod that a required term of pod speaks of, in the same domain: the first that is found. It is nil
-// as well when the pod's namespace has used up its share of the run.
+// conflict returns a pod in the same domain that a required term of pod matches: the first that is found. It also
+// returns nil when the pod's namespace has used up its share of the run.
 func (c *crowd) conflict(pod *Pod) *Pod {
 	for _, t := range c.termsOf(pod) {
 		if o := c.find(t, pod); o != nil {
@@ -91,8 +95,8 @@ func (c *crowd) conflict(pod *Pod) *Pod {
 	return nil
 }
 
-// find looks in the domain of the pod's node. A node without the key is a domain of its own: a node shares every domain
-// with itself.
+// find searches the domain of the pod's node. A node without the key is a domain of its own: a node shares every
+// domain with itself.
 func (c *crowd) find(t *term, pod *Pod) *Pod {
 	value, ok := pod.Node.Object.Labels[t.key]
 	if nodes := c.view.nodesIn(place{t.key, value}); ok && len(nodes) > 1 {
@@ -148,7 +152,7 @@ func (c *crowd) findAmong(t *term, pod *Pod, all *neighbours) *Pod {
 	return nil
 }
 
-// first of a group that is there still, beside the pod.
+// first returns the first remaining pod of a group other than the given pod.
 func (c *crowd) first(g *group, pod *Pod) *Pod {
 	for len(g.pods) > 0 && c.gone[g.pods[0]] {
 		g.pods = g.pods[1:]
@@ -161,7 +165,8 @@ func (c *crowd) first(g *group, pod *Pod) *Pod {
 	return nil
 }
 
-// distinct: to upstream, pods of one name are the same pod, whatever their namespaces.
+// distinct reports whether two pods differ. Upstream takes pods with the same name for the same pod, whatever their
+// namespaces.
 func (c *crowd) distinct(pod, o *Pod) bool {
 	if c.upstream {
 		return pod.Name != o.Name
@@ -200,8 +205,8 @@ func (all *neighbours) add(pod *Pod) {
 	g.pods = append(g.pods, pod)
 }
 
-// candidates are the groups that a term may speak of: those with one of its values, or all if there are fewer of them
-// than of values.
+// candidates returns the groups that a term may match: those with one of its values, or all groups if there are
+// fewer groups than values.
 func (in *neighbourhood) candidates(t *term) []*group {
 	if t.label == "" || len(t.values) > len(in.groups) {
 		return in.groups
@@ -224,7 +229,7 @@ func (in *neighbourhood) candidates(t *term) []*group {
 	return groups
 }
 
-// termsOf are shared by the pods of a template.
+// termsOf returns the terms of a pod; they are shared by the pods of a template.
 func (c *crowd) termsOf(pod *Pod) []*term {
 	list, known := c.terms[pod.Template]
 	if known {
@@ -241,7 +246,7 @@ func (c *crowd) termsOf(pod *Pod) []*term {
 	return list
 }
 
-// termsUpstream ends at a term that cannot be read.
+// termsUpstream stops at a term that cannot be parsed.
 func (c *crowd) termsUpstream(pod *Pod) []*term {
 	var list []*term
 	for _, t := range c.view.antiAffinity(pod) {
@@ -283,7 +288,7 @@ func termOf(key string, namespaces []string, selector labels.Selector) *term {
 	return t
 }
 
-// means tells whether the term speaks of pods of a namespace.
+// means reports whether the term refers to pods of a namespace.
 func (t *term) means(namespace string) bool {
 	if t.meant != nil {
 		return t.meant(namespace)

@@ -11,14 +11,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// cut is a pod some of whose labels had no room in a fact. Those that it has still are stage=test and state.LabelsCut.
+// cut makes a pod some of whose labels had no room in a fact. Its remaining labels are stage=test and
+// state.LabelsCut.
 func cut(p *corev1.Pod) {
 	p.Labels = map[string]string{"stage": "test", state.LabelsCut: ""}
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.TooLargeGate}}
 	p.Annotations = map[string]string{state.TooLargeAnnotation: "too large"}
 }
 
-// cutNamespace is a namespace none of whose labels had room in a fact.
+// cutNamespace returns a namespace none of whose labels had room in a fact.
 func cutNamespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: "uid-namespace", Labels: map[string]string{state.LabelsCut: ""},
@@ -36,14 +37,14 @@ func apartFrom(term corev1.PodAffinityTerm) func(*corev1.Pod) {
 	}
 }
 
-// untiered selects pods without the label tier=x; one whose labels were cut may have had it.
+// untiered selects pods without the label tier=x; a pod whose labels were cut may have had it.
 var untiered = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 	{Key: "stage", Operator: metav1.LabelSelectorOpExists},
 	{Key: "tier", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x"}},
 }}
 
-// TestCutLabelsAreNoEvidence: a pod goes because of another one only if its term speaks of that whatever labels of the
-// other, or of its namespace, were cut.
+// TestCutLabelsAreNoEvidence checks that a pod is evicted because of another one only if its term matches whichever
+// labels of the other pod, or of its namespace, were cut.
 func TestCutLabelsAreNoEvidence(t *testing.T) {
 	zone := func(term corev1.PodAffinityTerm) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -89,7 +90,8 @@ func TestCutLabelsAreNoEvidence(t *testing.T) {
 	}
 }
 
-// TestCutLabelsRefuseANode: a node is no place for a pod whose anti-affinity may speak of one that is there.
+// TestCutLabelsRefuseANode checks that a node is not a place for a pod whose anti-affinity may match an existing
+// pod.
 func TestCutLabelsRefuseANode(t *testing.T) {
 	tiered := &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "x"}}
 	for name, tt := range map[string]struct {
@@ -120,8 +122,8 @@ func TestCutLabelsRefuseANode(t *testing.T) {
 	}
 }
 
-// TestCutPodsDoNotCountForSpread: what a constraint moves pods for does not rest on labels that were cut, as no pod
-// counts some of whose labels were.
+// TestCutPodsDoNotCountForSpread checks that what a constraint moves pods for does not depend on cut labels: pods
+// with cut labels are not counted.
 func TestCutPodsDoNotCountForSpread(t *testing.T) {
 	spread := func(p *corev1.Pod) {
 		p.Labels = map[string]string{"stage": "test"}

@@ -6,24 +6,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// drain is one strategy that takes pods from some nodes for the good of others. (Upstream
+// drain is one strategy that evicts pods from some nodes so that they land on others. (Upstream
 // pkg/framework/plugins/nodeutilization evictPodsFromSourceNodes.)
 type drain struct {
 	*meter
-	// from is gone through in order; to have room for what is taken; others are nodes that may
-	// take some of it all the same.
+	// from is processed in order; to are the nodes with room for what is evicted; others are nodes that may take
+	// some of it as well.
 	from, to, others []*bearing
-	// exclude are namespaces whose pods stay.
+	// exclude holds the namespaces whose pods stay.
 	exclude []string
-	// perNode is the most to take from a node; nil is no limit.
+	// perNode is the largest number of pods to evict from a node; nil means no limit.
 	perNode *uint
-	// wants reports whether more should be taken from a node.
+	// wants reports whether more should be evicted from a node.
 	wants func(*bearing) bool
-	// picks reports whether the strategy would take a pod.
+	// picks reports whether the strategy would evict a pod.
 	picks func(*Pod) bool
 	why   func(*bearing) string
 
-	// room is what to have left together; taints are theirs, each set once; byName are they and the others.
+	// room is the room left on the nodes of to together; taints holds their distinct sets of taints; byName holds
+	// them and the others.
 	room   amounts
 	taints [][]corev1.Taint
 	byName map[string]*bearing
@@ -64,8 +65,8 @@ func (p *pass) drain(d *drain) {
 	}
 }
 
-// discount takes the pods that terminate off a node: they go without being asked. Upstream counts
-// them until they are gone, and picks others meanwhile.
+// discount subtracts the terminating pods of a node, which leave anyway. Upstream counts them until they are gone,
+// and evicts others in the meantime.
 func (d *drain) discount(n *bearing) {
 	for _, pod := range n.Pods {
 		if used, known := d.pod(pod); known && d.counted && pod.Deleting && !pod.Terminal {
@@ -74,7 +75,7 @@ func (d *drain) discount(n *bearing) {
 	}
 }
 
-// drainNode reports whether other nodes are to be looked at.
+// drainNode reports whether the next nodes should be processed.
 func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 	taken := uint(0)
 	for _, pod := range pods {
@@ -96,7 +97,7 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 		}
 		taken++
 		if !d.counted {
-			// Nobody knows what the pod's going changes: one at a time, unless told otherwise.
+			// The effect of the eviction is unknown: evict one at a time, unless configured otherwise.
 			if d.perNode == nil {
 				return true
 			}
@@ -111,7 +112,7 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 	return true
 }
 
-// better: one of the nodes with room, or of the others, if it takes the pod.
+// better accepts one of the nodes with room, or of the others, if it can take the pod.
 func (d *drain) better(from *bearing, used amounts) func(string) bool {
 	return func(node string) bool {
 		n, ok := d.byName[node]
@@ -129,7 +130,7 @@ func (d *drain) add(landing string, used amounts) {
 	}
 }
 
-// of is how much of a resource a pod uses; of pods it is one.
+// of returns how much of a resource a pod uses; of the resource pods it uses one.
 func (a amounts) of(name corev1.ResourceName) int64 {
 	if name == corev1.ResourcePods {
 		return 1
@@ -137,7 +138,7 @@ func (a amounts) of(name corev1.ResourceName) int64 {
 	return a[name]
 }
 
-// goesOn: the node has too much, and there is room for it, of every resource.
+// goesOn reports whether the node has too much, and every resource still has room on the other nodes.
 func (d *drain) goesOn(n *bearing) bool {
 	if !d.wants(n) {
 		return false
@@ -152,8 +153,8 @@ func (d *drain) subtract(n *bearing, used amounts) {
 	}
 }
 
-// welcome: the pod tolerates the taints of one of the nodes with room. For upstream those are
-// taints of every effect, and as many tolerations as taints must be there.
+// welcome reports whether the pod tolerates the taints of one of the nodes with room. Upstream considers taints of
+// every effect, and requires at least as many tolerations as taints.
 func (d *drain) welcome(pod *Pod, upstream bool) bool {
 	tolerations := pod.spec().Tolerations
 	return slices.ContainsFunc(d.taints, func(taints []corev1.Taint) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// ownerKey is one owner with the images of its pods, in one string each: pods of one owner
-// that run other images do something else.
+// ownerKey is one owner with the images of its pods, joined in one string: pods of one owner that run other images
+// do something else.
 type ownerKey struct {
 	namespace, kind, name, images string
 }
@@ -24,37 +24,37 @@ func compareOwners(a, b ownerKey) int {
 		cmp.Compare(a.name, b.name), cmp.Compare(a.images, b.images))
 }
 
-// family is what RemoveDuplicates knows of the pods of one template.
+// family is RemoveDuplicates' state about the pods of one template.
 type family struct {
 	owners []ownerKey
-	// alike: two pods on a node are duplicates when they agree in it.
+	// alike identifies duplicates: two pods on a node are duplicates if it is equal.
 	alike string
 }
 
-// copies are the pods of one owner.
+// copies holds the pods of one owner.
 type copies struct {
-	// count is all of them, extra those on a node beside the first there, on how many are on
-	// each node.
+	// count is the number of all of them, extra holds those on a node in addition to the first one there, and on is
+	// how many are on each node.
 	count int
 	extra map[*Node][]*Pod
 	on    map[*Node]int
-	// first is one of them; targets is how many nodes take some, once weighed.
+	// first is one of them; targets is how many nodes can take some, once weighed is set.
 	first   *Pod
 	targets int
 	weighed bool
 }
 
-// crowding is what RemoveDuplicates knows of all owners.
+// crowding is RemoveDuplicates' state about all owners.
 type crowding struct {
 	*pass
 	found    map[ownerKey]*copies
 	families map[*corev1.Pod]*family
-	// eligible are the nodes that take pods of a placementKey.
+	// eligible holds the nodes that can take pods with a placementKey.
 	eligible map[string][]*Node
 }
 
-// duplicates is RemoveDuplicates: pods of one owner are spread evenly over the nodes that
-// would take them, as far as resources are not looked at.
+// duplicates implements RemoveDuplicates: pods of one owner are spread evenly over the nodes that could take them,
+// resources aside.
 func (p *pass) duplicates(args *policy.Duplicates) {
 	c, ok := p.concerns[args].(*crowding)
 	if !ok {
@@ -84,13 +84,13 @@ func (p *pass) duplicates(args *policy.Duplicates) {
 	}
 }
 
-// thinOut offers copies on one node, for which nodes with fewer than most are better, and
-// reports whether the pass is to go on.
+// thinOut offers copies on one node, for which nodes with fewer than most are better, and reports whether the pass
+// should continue.
 func (p *pass) thinOut(c *copies, pods []*Pod, most int, reason string) bool {
 	better := func(to string) bool { return c.on[p.view.byName[to]] < most }
 	for _, pod := range pods {
 		if c.on[pod.Node] <= most {
-			return true // others have moved some
+			return true // other strategies have moved some
 		}
 		switch verdict, _ := p.propose(Candidate{Pod: pod, Reason: reason, Better: better}); verdict {
 		case NodeDone:
@@ -132,7 +132,7 @@ func (c *crowding) familyOf(pod *Pod) *family {
 	return f
 }
 
-// ownersOf a pod that is counted; none of another.
+// ownersOf returns the owners of a counted pod; none for other pods.
 func (c *crowding) ownersOf(pod *Pod) []ownerKey {
 	if f := c.families[pod.Template]; f != nil {
 		return f.owners
@@ -153,8 +153,8 @@ func (c *crowding) count(owner ownerKey, pod *Pod, again bool) {
 	}
 }
 
-// share is how many of the copies each node should have at most; ok is false if there are not
-// two nodes to spread them over.
+// share returns how many of the copies each node should have at most; ok is false if there are not two nodes to
+// spread them over.
 func (c *crowding) share(of *copies) (most int, ok bool) {
 	if !of.weighed {
 		pods := of.extra
@@ -185,8 +185,8 @@ func familyOf(obj *corev1.Pod) *family {
 	return f
 }
 
-// targets counts the nodes that take at least one sort of the pods; a sort that only one
-// node takes cannot be spread and adds none.
+// targets counts the nodes that can take at least one sort of the pods; a sort that only one node can take cannot
+// be spread and adds none.
 func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int {
 	seen, all := map[*corev1.Pod]bool{}, map[*Node]bool{}
 	sorts := map[string]bool{}
@@ -217,8 +217,8 @@ func (p *pass) targets(extra map[*Node][]*Pod, eligible map[string][]*Node) int 
 	return len(all)
 }
 
-// takers lists the nodes looked at whose taints the pod tolerates and whose labels it wants;
-// wishes that cannot be read are not held against a node.
+// takers lists the selected nodes whose taints the pod tolerates and whose labels it requires; requirements that
+// cannot be parsed exclude no node.
 func (p *pass) takers(pod *Pod) []*Node {
 	required := nodeaffinity.GetRequiredNodeAffinity(pod.Template)
 	var nodes []*Node
@@ -231,8 +231,8 @@ func (p *pass) takers(pod *Pod) []*Node {
 	return nodes
 }
 
-// placementKey is equal for pods that the same nodes take as far as taints, node selector
-// and required node affinity go. (Protobuf in Kubernetes writes maps sorted.)
+// placementKey is equal for pods that the same nodes can take with respect to taints, node selector and required
+// node affinity. (Protobuf in Kubernetes writes maps sorted.)
 func placementKey(spec *corev1.PodSpec) string {
 	only := corev1.PodSpec{Tolerations: spec.Tolerations, NodeSelector: spec.NodeSelector}
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {

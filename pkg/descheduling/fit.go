@@ -14,22 +14,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What follows is upstream's idea of whether a pod fits a node (pkg/descheduler/node
-// NodeFit). It knows less than the scheduler: nothing of volumes, ports, spread, the
-// anti-affinity of pods that are there, or what other victims have been promised.
+// This file is upstream's check of whether a pod fits a node (pkg/descheduler/node NodeFit). It knows less than the
+// scheduler: nothing about volumes, ports, spread, the anti-affinity of existing pods, or places that are reserved
+// for other victims.
 
-// demand is what pods of one template ask for, by upstream's formula: from the spec alone.
+// demand holds the requests of the pods of one template, by upstream's formula: from the spec only.
 type demand struct {
-	// amounts by resource name; cpu in milli. A resource that is named with 0 is in it.
+	// amounts is by resource name; cpu in milli. A resource that is named with 0 is included.
 	amounts map[corev1.ResourceName]int64
 }
 
 // demandOf returns the demand of a pod, shared by pods of its template.
 func (v *View) demandOf(p *Pod) *demand { return v.sortOf(p).demand }
 
-// takenBy returns the resources that a pod takes from its node. Of those that can be resized in place it is the amount
-// that the scheduler counts, also while a resize is pending or infeasible. The pod's replacement asks for its demand,
-// which is the amount that upstream counts.
+// takenBy returns the resources that a pod takes from its node. For resources that can be resized in place it is
+// the amount that the scheduler counts, also while a resize is pending or infeasible. The pod's replacement
+// requests its demand, which is the amount that upstream counts.
 func (v *View) takenBy(p *Pod) map[corev1.ResourceName]int64 {
 	asked := v.demandOf(p).amounts
 	taken := p.Requests
@@ -41,17 +41,17 @@ func (v *View) takenBy(p *Pod) map[corev1.ResourceName]int64 {
 	return out
 }
 
-// traits are what a node's welcome depends on beside resources: equal for pods that agree in
-// tolerations, node selector, required node affinity and demand.
+// traits holds a pod's requirements on a node, including resources: equal for pods that agree in tolerations, node
+// selector, required node affinity and demand.
 type traits struct {
 	*demand
-	// wants are the names of demand that hasRoom compares, sorted, and how much of each.
+	// wants holds the resources of demand that hasRoom compares, sorted by name, with their amounts.
 	wants []want
 	// required is nil when every node matches.
 	required    *nodeaffinity.RequiredNodeAffinity
 	tolerations []corev1.Toleration
-	// takers are the first nodes of a list that take such a pod, other than its own: two are
-	// enough to know whether there is one beside any given node.
+	// takers holds the first nodes of a list that can take such a pod: two are enough to know whether there is one
+	// other than any given node.
 	takers map[*nodeList][]*Node
 }
 
@@ -60,10 +60,10 @@ type want struct {
 	amount   int64
 }
 
-// enoughTakers of a list answer for every pod of a sort, wherever it is.
+// enoughTakers nodes of a list are enough to answer for every pod of a sort, on whichever node it is.
 const enoughTakers = 2
 
-// nodeList is a list of nodes with an identity, so that answers about it can be kept.
+// nodeList is a list of nodes with an identity, so that results about it can be cached.
 type nodeList struct{ nodes []*Node }
 
 // sortOf returns the traits of a pod, shared by all pods that agree in them.
@@ -93,7 +93,7 @@ func (v *View) sortOf(p *Pod) *traits {
 	return t
 }
 
-// hasRequired reports whether some node may not match a pod's own wishes.
+// hasRequired reports whether the pod's own requirements may exclude some node.
 func hasRequired(spec *corev1.PodSpec) bool {
 	return len(spec.NodeSelector) > 0 || spec.Affinity != nil && spec.Affinity.NodeAffinity != nil &&
 		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
@@ -108,7 +108,7 @@ func demandOf(template *corev1.Pod) *demand {
 	return d
 }
 
-// amount picks the unit in which a resource is counted.
+// amount selects the unit in which a resource is counted.
 func amount(name corev1.ResourceName, milli, whole func() int64) int64 {
 	if name == corev1.ResourceCPU {
 		return milli()
@@ -116,7 +116,7 @@ func amount(name corev1.ResourceName, milli, whole func() int64) int64 {
 	return whole()
 }
 
-// capacityOf is the amount of a resource in a list, 0 when it is not there.
+// capacityOf returns the amount of a resource in a list, 0 when it is missing.
 func capacityOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	q := list[name]
 	return amount(name, q.MilliValue, q.Value)
@@ -126,8 +126,8 @@ func capacityOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
 type usage struct {
 	amounts map[corev1.ResourceName]int64
 	pods    int64
-	// free is what is left of each resource that the node has, and of the basic ones; of pods,
-	// what is left of the node's places.
+	// free is the free amount of each resource of the node, and of the basic ones; for the resource pods, how many
+	// more pods the node can take.
 	free map[corev1.ResourceName]int64
 }
 
@@ -157,8 +157,7 @@ func (v *View) usageOf(n *Node) *usage {
 	return u
 }
 
-// fits reports whether some ready node of the guard's targets, not the pod's own, takes the
-// pod.
+// fits reports whether some ready node of the guard's targets other than the pod's own can take the pod.
 func (g *Guard) fits(pod *Pod) bool {
 	if g.targets == nil {
 		g.targets = &nodeList{slices.DeleteFunc(slices.Clone(g.view.nodes), func(n *Node) bool {
@@ -168,8 +167,8 @@ func (g *Guard) fits(pod *Pod) bool {
 	return g.view.fitsOther(pod, g.targets)
 }
 
-// fitsOther reports whether one of nodes, not the pod's own, takes the pod. A pod with anti-affinity whose namespace
-// has used up its share of the run fits none.
+// fitsOther reports whether a node of the list other than the pod's own can take the pod. A pod with anti-affinity
+// whose namespace has used up its share of the run fits none.
 func (v *View) fitsOther(pod *Pod, list *nodeList) bool {
 	t := v.sortOf(pod)
 	takers, known := t.takers[list]
@@ -188,7 +187,7 @@ func (v *View) fitsOther(pod *Pod, list *nodeList) bool {
 	})
 }
 
-// findTakers looks for enoughTakers of a list.
+// findTakers finds up to enoughTakers nodes of a list.
 func (v *View) findTakers(t *traits, list *nodeList) []*Node {
 	var takers []*Node
 	for _, n := range list.nodes {
@@ -202,16 +201,16 @@ func (v *View) findTakers(t *traits, list *nodeList) []*Node {
 	return takers
 }
 
-// takes reports whether a node has what a pod of a sort wants, on top of what is there.
+// takes reports whether a node has what a pod of a sort requires, in addition to the pods on it.
 func (v *View) takes(n *Node, t *traits) bool { return welcomes(n, t) && v.hasRoom(n, t) }
 
-// fitsAny reports whether one of the nodes looked at takes the pod, which is on one of them;
-// its own counts without regard to resources.
+// fitsAny reports whether one of the selected nodes can take the pod, which is on one of them; for its own node,
+// resources are ignored.
 func (v *View) fitsAny(pod *Pod) bool {
 	return welcomes(pod.Node, v.sortOf(pod)) && !v.repels(pod, pod.Node) || v.fitsOther(pod, v.places)
 }
 
-// welcomes looks at what the node is, not at what is on it.
+// welcomes considers the node itself, not the pods on it.
 func welcomes(n *Node, t *traits) bool {
 	if n.Object.Spec.Unschedulable {
 		return false
@@ -224,7 +223,7 @@ func welcomes(n *Node, t *traits) bool {
 	return toleratesAll(t.tolerations, n)
 }
 
-// toleratesHard looks at taints that keep a pod off a node.
+// toleratesHard considers only taints that keep a pod off a node.
 func toleratesHard(pod *Pod, n *Node) bool { return toleratesAll(pod.spec().Tolerations, n) }
 
 func toleratesAll(tolerations []corev1.Toleration, n *Node) bool {
@@ -233,15 +232,15 @@ func toleratesAll(tolerations []corev1.Toleration, n *Node) bool {
 	})
 }
 
-// tolerates every taint that counts. The zero logger drops everything; upstream, too,
+// tolerates reports whether every taint that counts is tolerated. The zero logger drops everything; upstream also
 // compares numerically (Lt, Gt) here.
 func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint, counts func(*corev1.Taint) bool) bool {
 	_, untolerated := schedulingcorev1.FindMatchingUntoleratedTaint(klog.Logger{}, taints, tolerations, counts, true)
 	return !untolerated
 }
 
-// hasRoom compares in upstream's way: a node that has more requested of a resource than it
-// has refuses even a pod that names it with 0, but not one that does not name it.
+// hasRoom compares as upstream does: a node on which more of a resource is requested than it has refuses even a pod
+// that names the resource with 0, but not a pod that does not name it.
 func (v *View) hasRoom(n *Node, t *traits) bool {
 	free := v.usageOf(n).free
 	for _, w := range t.wants {
@@ -252,7 +251,7 @@ func (v *View) hasRoom(n *Node, t *traits) bool {
 	return free[corev1.ResourcePods] > 0
 }
 
-// antiAffinityTerm is a required term as upstream reads it: namespaces by name alone.
+// antiAffinityTerm is a required term as upstream interprets it: namespaces only by name.
 type antiAffinityTerm struct {
 	key        string
 	namespaces []string
@@ -282,14 +281,13 @@ func (v *View) antiAffinity(p *Pod) []antiAffinityTerm {
 	return terms
 }
 
-// matches tells whether the term may speak of a pod, some of whose labels may have been cut.
+// matches reports whether the term may match a pod, some of whose labels may have been cut.
 func (t *antiAffinityTerm) matches(p *Pod) bool {
 	return slices.Contains(t.namespaces, p.Namespace) && p.Kind.MayMatch(t.selector)
 }
 
-// repels reports whether the pod's own anti-affinity speaks of a pod that runs on the node. A
-// pod of the same name counts as the pod itself, and only pods on this node are looked at,
-// whatever the domain.
+// repels reports whether the pod's own anti-affinity matches a pod that runs on the node. A pod with the same name
+// counts as the pod itself, and only pods on this node are considered, whatever the domain.
 func (v *View) repels(pod *Pod, n *Node) bool {
 	for _, t := range v.antiAffinity(pod) {
 		if t.err != nil {

@@ -20,11 +20,11 @@ type Guard struct {
 	*policy.Evictor
 	view     *View
 	upstream bool
-	// threshold is the priority from which on pods are protected, when thresholdSet.
-	// classMissing: the policy names a priority class that does not exist.
+	// threshold is the priority from which on pods are protected, if thresholdSet. classMissing reports that the
+	// policy names a priority class that does not exist.
 	threshold                  int32
 	thresholdSet, classMissing bool
-	// targets are the nodes that nodeFit may use; made when first needed.
+	// targets holds the nodes that nodeFit may use; built when first needed.
 	targets *nodeList
 }
 
@@ -44,7 +44,7 @@ func newGuard(e *policy.Evictor, v *View, upstream bool) *Guard {
 	return g
 }
 
-// apiOf returns the object behind a fact in its own type.
+// apiOf returns the object of a fact as its API type.
 func apiOf[T state.APIObject](o *state.Object, found bool) (T, bool) {
 	if !found {
 		var none T
@@ -54,7 +54,7 @@ func apiOf[T state.APIObject](o *state.Object, found bool) (T, bool) {
 	return obj, ok
 }
 
-// refuse returns the first protection that holds for the pod, in upstream's order.
+// refuse returns the first protection that applies to the pod, in upstream's order.
 func (g *Guard) refuse(pod *Pod) Refusal {
 	if r := g.filter(pod); r != "" {
 		return r
@@ -62,16 +62,16 @@ func (g *Guard) refuse(pod *Pod) Refusal {
 	return g.preFilter(pod)
 }
 
-// filter is upstream's Filter. A terminating pod is refused whatever its annotations say: it
-// goes anyway. (Upstream asks again for one with AnnotationEvict.)
+// filter is upstream's Filter. A terminating pod is refused whatever its annotations are: it leaves anyway.
+// (Upstream requests another eviction for one with AnnotationEvict.)
 func (g *Guard) filter(pod *Pod) Refusal {
 	switch {
 	case pod.Deleting && !(g.upstream && pod.Forced):
 		return Terminating
 	case pod.TooLarge():
-		return TooLarge // its replacement would be, too, and would not be placed
+		return TooLarge // its replacement would be too large as well, and would not be placed
 	case pod.Node != nil && pod.Node.Closed():
-		return NodeTooLarge // what a rule finds wrong there may be what was cut
+		return NodeTooLarge // a violation there may be caused by what was cut
 	case manyRules(pod):
 		return TooManyRules
 	case pod.Forced:
@@ -87,8 +87,8 @@ func (g *Guard) filter(pod *Pod) Refusal {
 	}
 }
 
-// preFilter is upstream's PreEvictionFilter. A place is looked for here in upstream's way
-// only; otherwise it is the Offer's business.
+// preFilter is upstream's PreEvictionFilter. Only in upstream's mode is a place searched for here; otherwise the
+// Offer does it.
 func (g *Guard) preFilter(pod *Pod) Refusal {
 	if g.upstream && g.NodeFit != nil && *g.NodeFit && !g.fits(pod) {
 		return FitsNowhere
@@ -131,7 +131,8 @@ func (g *Guard) refuseByConstraint(pod *Pod) Refusal {
 	}
 }
 
-// priorityAtLeast: a pod without a priority is below every threshold.
+// priorityAtLeast reports whether the pod's priority reaches the threshold. A pod without a priority is below every
+// threshold.
 func priorityAtLeast(pod *Pod, threshold int32) bool {
 	priority, ok := pod.priority()
 	return ok && priority >= threshold
@@ -141,8 +142,8 @@ func isLocal(v corev1.Volume) bool { return v.HostPath != nil || v.EmptyDir != n
 
 func isDaemonSet(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" }
 
-// usesProtectedClaim: with classes named, a claim that is unknown, or whose class is not
-// settled yet, protects as well.
+// usesProtectedClaim reports whether the pod uses a claim that protects it. If classes are named, a claim that is
+// unknown, or whose class is not set yet, protects as well.
 func (g *Guard) usesProtectedClaim(pod *Pod) bool {
 	return slices.ContainsFunc(pod.spec().Volumes, func(v corev1.Volume) bool {
 		if v.PersistentVolumeClaim == nil {
@@ -167,9 +168,9 @@ func (g *Guard) hasBudget(pod *Pod) bool {
 	})
 }
 
-// budgetsIn lists what the disruption budgets of a namespace select. An empty selector
-// selects every pod of the namespace, a missing one none (policy/v1); one that cannot be
-// read covers nothing, which protects.
+// budgetsIn returns the selectors of the disruption budgets of a namespace. An empty selector selects every pod of
+// the namespace, a missing one none (policy/v1). One that cannot be parsed covers no pod; where a budget is
+// required, that protects.
 func (v *View) budgetsIn(namespace string) []labels.Selector {
 	if v.budgets == nil {
 		v.budgets = map[string][]labels.Selector{}
@@ -191,7 +192,7 @@ func (g *Guard) namespaceMatches(name string) bool {
 	return ok && g.NamespaceLabels.Matches(labels.Set(ns))
 }
 
-// namespaceLabels of a namespace; ok is false when it is not known.
+// namespaceLabels returns the labels of a namespace; ok is false when it is unknown.
 func (v *View) namespaceLabels(name string) (set map[string]string, ok bool) {
 	object, found := v.cluster.ObjectByName(events.KindNamespace, "", name)
 	ns, ok := apiOf[*corev1.Namespace](object, found)
@@ -201,8 +202,8 @@ func (v *View) namespaceLabels(name string) (set map[string]string, ok bool) {
 	return ns.Labels, true
 }
 
-// fewReplicas counts every pod of the pod's only owner, whatever its phase; with several
-// owners, or none, there is nothing to count. To upstream, pods of other namespaces count that name its UID.
+// fewReplicas counts every pod of the pod's only owner, whatever its phase; with several owners, or none, nothing
+// is counted. Upstream also counts pods of other namespaces that name the owner's UID.
 func (g *Guard) fewReplicas(obj *corev1.Pod) bool {
 	if g.MinReplicas < 2 || len(obj.OwnerReferences) != 1 {
 		return false
@@ -214,9 +215,8 @@ func (g *Guard) fewReplicas(obj *corev1.Pod) bool {
 	return g.view.replicas(namespace, string(obj.OwnerReferences[0].UID)) < g.MinReplicas
 }
 
-// tooYoung goes by the start time that the kubelet wrote, as upstream does: it is the one
-// place where the clock of another machine counts, and an error of theirs is an early or
-// late eviction, never a wrong one.
+// tooYoung uses the start time that the kubelet wrote, as upstream does: this is the only place where the clock of
+// another machine matters, and an error of that clock makes an eviction early or late, but never wrong.
 func (g *Guard) tooYoung(pod *Pod) bool {
 	if g.MinPodAge == nil {
 		return false

@@ -2,14 +2,14 @@ package descheduling
 
 import "github.com/berth-scheduler/berth/pkg/descheduling/policy"
 
-// Limits counts what a run takes against the policy's limits. For one goroutine.
+// Limits counts the evictions of a run against the policy's limits. It is not safe for concurrent use.
 type Limits struct {
 	policy.Limits
 	perNode, perNamespace map[string]uint
 	total                 uint
 }
 
-// NewLimits starts at zero.
+// NewLimits returns limits with all counts at zero.
 func NewLimits(l policy.Limits) *Limits {
 	return &Limits{Limits: l, perNode: map[string]uint{}, perNamespace: map[string]uint{}}
 }
@@ -36,8 +36,8 @@ func (l *Limits) Take(node, namespace string) {
 	l.total++
 }
 
-// Collect runs the policy and accepts what its limits allow: the evictions of one cycle
-// when every one of them succeeds.
+// Collect runs the policy and accepts what its limits allow: the evictions of one cycle if every one of them
+// succeeds.
 func Collect(in Input) ([]Candidate, Outcome) {
 	var accepted []Candidate
 	limits := NewLimits(in.Policy.Limits)

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// nodeAffinity is RemovePodsViolatingNodeAffinity. It looks for another place in upstream's
-// way whatever the policy's nodeFit says.
+// nodeAffinity implements RemovePodsViolatingNodeAffinity. It searches for another place as upstream does, whatever
+// the policy's nodeFit is.
 func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 	for _, kind := range args.Types {
 		var picks func(*Pod) bool
@@ -35,7 +35,8 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 	}
 }
 
-// missesRequired: a node selector alone is not looked at, only beside a required affinity.
+// missesRequired reports whether the pod violates its required node affinity and fits another place. A node
+// selector is evaluated only together with a required affinity, not alone.
 func (p *pass) missesRequired(pod *Pod) bool {
 	a := pod.spec().Affinity
 	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -45,8 +46,8 @@ func (p *pass) missesRequired(pod *Pod) bool {
 	return (err != nil || !match) && p.view.fitsAny(pod)
 }
 
-// prefersOther: some node is worth more to the pod, and it fits one that is; for upstream it
-// is enough that it fits any, its own included, from where it may come back.
+// prefersOther reports whether the pod prefers some node to its own, and fits one that it prefers. For upstream it
+// is enough that it fits any node, including its own, so that it may come back.
 func (p *pass) prefersOther(pod *Pod) bool {
 	a := pod.spec().Affinity
 	if a == nil || a.NodeAffinity == nil || len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
@@ -64,7 +65,7 @@ func (p *pass) prefersOther(pod *Pod) bool {
 	}
 }
 
-// preferring is a candidate whose replacement should be on a node that it prefers.
+// preferring returns a candidate whose replacement should be on a node that it prefers.
 func (p *pass) preferring(pod *Pod) Candidate {
 	w := p.view.wishOf(pod)
 	return Candidate{
@@ -73,10 +74,10 @@ func (p *pass) preferring(pod *Pod) Candidate {
 	}
 }
 
-// wish is what each node looked at is worth to pods of equal preferred terms.
+// wish holds what each node of the view is worth to pods with equal preferred terms.
 type wish struct {
 	weights map[*Node]int32
-	// better are the nodes worth more than some weight, made when first needed.
+	// better holds the nodes worth more than some weight, built when first needed.
 	better map[int32]*nodeList
 }
 
@@ -103,7 +104,7 @@ func (v *View) wishOf(pod *Pod) *wish {
 	return w
 }
 
-// betterThan lists the nodes that are worth something, and more than own.
+// betterThan lists the nodes that are worth more than own, and more than zero.
 func (w *wish) betterThan(own int32, nodes []*Node) *nodeList {
 	list := w.better[own]
 	if list == nil {
@@ -118,7 +119,7 @@ func (w *wish) betterThan(own int32, nodes []*Node) *nodeList {
 	return list
 }
 
-// parsePreferred parses terms once for all nodes, each on its own. One that cannot be read is left out.
+// parsePreferred parses the terms once for all nodes, each separately. Terms that cannot be parsed are left out.
 func parsePreferred(list []corev1.PreferredSchedulingTerm) []*nodeaffinity.PreferredSchedulingTerms {
 	var terms []*nodeaffinity.PreferredSchedulingTerms
 	for i := range list {
@@ -129,7 +130,7 @@ func parsePreferred(list []corev1.PreferredSchedulingTerm) []*nodeaffinity.Prefe
 	return terms
 }
 
-// preference is the sum of the weights of the terms that the node matches.
+// preference returns the sum of the weights of the terms that the node matches.
 func preference(terms []*nodeaffinity.PreferredSchedulingTerms, n *Node) int32 {
 	sum := int32(0)
 	for _, t := range terms {

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// qualityOf computes the quality of service of a pod whose status does not say it, from the
-// requests and limits of its containers. (Upstream pkg/utils/qos.go, which follows
-// Kubernetes' own rule and does not know requests of whole pods.)
+// qualityOf computes the quality of service of a pod whose status does not report it, from the requests and limits
+// of its containers. (Upstream pkg/utils/qos.go, which follows Kubernetes' own rule and does not know pod-level
+// requests.)
 func qualityOf(spec *corev1.PodSpec) corev1.PodQOSClass {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	allLimited := true
@@ -30,7 +30,7 @@ func qualityOf(spec *corev1.PodSpec) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// addCompute adds what is positive of cpu and memory and returns how many of the two are.
+// addCompute adds the positive amounts of cpu and memory and returns how many of the two are positive.
 func addCompute(sum, list corev1.ResourceList) int {
 	found := 0
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

@@ -1,7 +1,7 @@
 package descheduling
 
-// Refusal says why a pod that a strategy picked is not evicted. The set is closed; the empty
-// one means that it may be.
+// Refusal is the reason why a pod that a strategy picked is not evicted. The set is closed; the empty value means
+// that it may be evicted.
 type Refusal string
 
 // Protections of the policy's DefaultEvictor.
@@ -29,18 +29,18 @@ const (
 	FitsNowhere          Refusal = "fits no other node"
 )
 
-// AskedNow: the pod has been accepted in this run already.
+// AskedNow means that the pod has already been accepted in this run.
 const AskedNow Refusal = "asked for in this cycle"
 
-// UnderWay: the pod's eviction was asked for in an earlier cycle and has not ended. To strategies it
-// is as good as gone, or they would pick another one instead.
+// UnderWay means that the pod's eviction was requested in an earlier cycle and has not ended. Strategies treat the
+// pod as gone; otherwise they would pick another pod instead.
 const UnderWay Refusal = "eviction under way"
 
-// CycleFull: the policy lets no more pods go in one cycle, whatever the limits that upstream has.
+// CycleFull means that the policy allows no more evictions in this cycle, independent of the limits that upstream
+// has.
 const CycleFull Refusal = "as many pods as may go in one cycle are going"
 
-// Limits of the policy, in upstream's words: dashboards match on them as values of the
-// label result.
+// Limits of the policy, in upstream's words: dashboards match them as values of the label result.
 const (
 	NodeLimit      Refusal = "maximum number of evicted pods per node reached"
 	NamespaceLimit Refusal = "maximum number of evicted pods per namespace reached"

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// resizing is a pod that has been given some cpu and asks for 7.
+// resizing makes a pod that has been allocated some cpu and requests 7.
 func resizing(allocated, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("7")
@@ -26,9 +26,9 @@ func resizing(allocated, reason string) func(*corev1.Pod) {
 	}
 }
 
-// TestResizedPodsCountAsForTheScheduler: a pod that cannot be resized counts with what it has been given, one that may
-// be counts with the larger of that and what it asks for. Otherwise a node that the scheduler takes for empty would be
-// over for good, or the other way round.
+// TestResizedPodsCountAsForTheScheduler checks that a pod that cannot be resized counts with what it has been
+// allocated, and one that may be resized with the larger of that and its request. Otherwise a node that is empty
+// for the scheduler would be overutilised for good, or the other way round.
 func TestResizedPodsCountAsForTheScheduler(t *testing.T) {
 	const low = "LowNodeUtilization: {thresholds: {cpu: 10}, targetThresholds: {cpu: 50}}"
 	const over = "x/p: node a is over: cpu 100% (50%)\nx/q: node a is over: cpu 100% (50%)\n"

@@ -7,77 +7,78 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// minNodes is the least number of nodes for which a run makes sense: with one, there is
-// nowhere else to go (upstream skips the cycle, too).
+// minNodes is the smallest number of nodes for which a run makes sense: with one, there is no other node (upstream
+// also skips the cycle).
 const minNodes = 2
 
 // Candidate is a pod that a strategy would evict.
 type Candidate struct {
 	Pod *Pod
-	// Profile and Strategy that picked it.
+	// Profile and Strategy are those that picked it.
 	Profile, Strategy string
-	// Reason in words, for people: "taint gpu:NoSchedule of node a is not tolerated".
+	// Reason explains it to people: "taint gpu:NoSchedule of node a is not tolerated".
 	Reason string
-	// Better reports whether the strategy would be content with the pod's replacement on a node,
-	// by name, as things stand now. Nil: anywhere will do that takes it.
+	// Better reports whether the strategy would accept the pod's replacement on a node, by name, in the current
+	// state. nil means that any node that can take it is acceptable.
 	Better func(node string) bool
-	// Best reports whether of the better nodes this one makes no work for other strategies; nil
-	// if none does.
+	// Best reports whether a node that is better creates no work for other strategies; nil if no strategy has
+	// concerns.
 	Best func(node string) bool
 }
 
-// Verdict is what became of a candidate.
+// Verdict is the result for a candidate.
 type Verdict uint8
 
 const (
-	// Kept: the pod stays; go on.
+	// Kept: the pod stays; the strategy continues.
 	Kept Verdict = iota
 	// Accepted: the pod will be evicted, as far as this run is concerned.
 	Accepted
-	// NodeDone: nothing more may be taken from the candidate's node.
+	// NodeDone: no more pods may be evicted from the candidate's node.
 	NodeDone
-	// Done: nothing more may be taken at all.
+	// Done: no more pods may be evicted at all.
 	Done
 )
 
-// Offer decides about one candidate that no protection holds back. It returns the reason
-// against it, or nothing, and the node where the replacement is expected if it looked for one.
-// It is called in the order in which strategies pick.
+// Offer decides about one candidate that no protection covers. It returns the reason against it, or nothing, and
+// the node where the replacement is expected, if it searched for one. It is called in the order in which strategies
+// pick.
 type Offer func(Candidate, *Guard) (landing string, against Refusal)
 
 // Input is everything a run depends on.
 type Input struct {
 	Cluster Cluster
 	Policy  *policy.Policy
-	// Usage is the actual utilisation, for strategies that ask for it.
+	// Usage is the actual utilisation, for strategies that need it.
 	Usage Usage
-	// Now is what ages of pods are measured by.
+	// Now is the time that ages of pods are measured against.
 	Now time.Time
 	// Upstream decides exactly as sigs.k8s.io/descheduler v0.36 would.
 	Upstream bool
-	// Kept, if set, is told of every candidate that stays, and why.
+	// Kept, if set, is called for every candidate that stays, with the reason.
 	Kept func(Candidate, Refusal)
-	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	// Timed, if set, is called when a strategy begins; the function that it returns is called when the strategy has
+	// ended.
 	Timed func(profile, strategy string) (ended func())
 }
 
-// Refused says that a pod, picked by a strategy of a profile, is kept.
+// Refused identifies a pod that a strategy of a profile picked and that stays, for counting.
 type Refused struct {
 	Profile, Strategy, Namespace, Node string
 	Reason                             Refusal
 }
 
-// Outcome is what a run came to, beside what Offer accepted.
+// Outcome is the result of a run, in addition to what Offer accepted.
 type Outcome struct {
-	// Refused counts the pods kept, by who picked them and why.
+	// Refused counts the pods that stay, by the strategy that picked them and the reason.
 	Refused map[Refused]int
-	// Nodes is how many were looked at, Picked how many pods the strategies picked.
+	// Nodes is how many nodes were considered; Picked is how many pods the strategies picked.
 	Nodes, Picked int
-	// Skipped says why there was no run, or is empty.
+	// Skipped explains why there was no run; empty if there was one.
 	Skipped string
-	// Failed are strategies that could not run, with the reason.
+	// Failed holds the strategies that could not run, with the reason.
 	Failed []Failure
-	// Told is what each strategy has to say, in the order in which they ran.
+	// Told holds the report of each strategy, in the order in which they ran.
 	Told []Told
 }
 
@@ -87,8 +88,7 @@ type Failure struct {
 	Err               error
 }
 
-// Run lets every strategy of every profile pick once: first what deschedules, then what
-// balances.
+// Run lets every strategy of every profile pick once: first the deschedule strategies, then the balance strategies.
 func Run(in Input, offer Offer) Outcome {
 	r := &run{
 		Input: in, offer: offer, view: NewView(in.Cluster, in.Policy.Nodes, in.Now),
@@ -116,14 +116,14 @@ func Run(in Input, offer Offer) Outcome {
 	return r.out
 }
 
-// run is one Run under way.
+// run is one Run in progress.
 type run struct {
 	Input
 	offer Offer
 	view  *View
 	out   Outcome
-	// concerns of strategies by their arguments, which are one pointer for each, and those in
-	// order.
+	// concerns holds the concerns of strategies by their arguments, of which each strategy has its own pointer;
+	// order holds those pointers in order.
 	concerns map[policy.Args]concern
 	order    []policy.Args
 }
@@ -134,7 +134,7 @@ type pass struct {
 	profile, strategy string
 	guard             *Guard
 	told              Told
-	// leftOut counts the pods that the guard kept from being looked at.
+	// leftOut counts the pods that the guard excluded from consideration.
 	leftOut map[Refusal]int
 }
 
@@ -185,14 +185,13 @@ func (p *pass) pick(args policy.Args) error {
 	return nil
 }
 
-// try offers one pod that may go anywhere.
+// try offers one pod whose replacement may be placed on any node.
 func (p *pass) try(pod *Pod, reason string) Verdict {
 	verdict, _ := p.propose(Candidate{Pod: pod, Reason: reason})
 	return verdict
 }
 
-// propose offers a candidate unless a protection holds it back. The landing is empty when
-// nobody looked for one.
+// propose offers a candidate unless a protection covers it. The landing is empty when none was searched for.
 func (p *pass) propose(c Candidate) (v Verdict, landing string) {
 	c.Profile, c.Strategy = p.profile, p.strategy
 	c = p.content(c)
@@ -230,8 +229,8 @@ func (p *pass) propose(c Candidate) (v Verdict, landing string) {
 	}
 }
 
-// tryAll offers pods of one node in order and reports whether the pass is to go on. as makes
-// the candidate of a pod when its turn comes.
+// tryAll offers pods of one node in order and reports whether the pass should continue. as makes the candidate of a
+// pod immediately before it is offered.
 func (p *pass) tryAll(pods []*Pod, as func(*Pod) Candidate) bool {
 	for _, pod := range pods {
 		switch verdict, _ := p.propose(as(pod)); verdict {

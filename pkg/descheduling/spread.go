@@ -16,25 +16,25 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// spreadRule is one topology spread constraint of some pods of a namespace, with what of
-// those pods decides which nodes count.
+// spreadRule is one topology spread constraint of some pods of a namespace, with the properties of those pods that
+// determine which nodes count.
 type spreadRule struct {
 	maxSkew  int
 	key      string
 	selector labels.Selector
 	heeds    *heeded
-	// sizes are the pods in each domain, as the moves accepted so far leave them.
+	// sizes counts the pods in each domain after the moves accepted so far.
 	sizes *sizes
 }
 
-// heeded says which properties of its pods a rule reads.
+// heeded holds the properties of its pods that a rule reads.
 type heeded struct {
 	// required and tolerations are nil when the rule ignores them.
 	required    *nodeaffinity.RequiredNodeAffinity
 	tolerations *[]corev1.Toleration
-	// terms is how many terms required has, or 1.
+	// terms is the number of terms of required, plus 1; it measures the cost of a match.
 	terms int
-	// included says of each node looked at, by its position, whether it counts; made when first needed.
+	// included reports for each selected node, by its position, whether it counts; built when first needed.
 	included []bool
 }
 
@@ -59,9 +59,8 @@ type move struct {
 	reason string
 }
 
-// topologySpread is RemovePodsViolatingTopologySpreadConstraint. Only pods that could be
-// evicted are counted, and only their constraints are looked at. Every constraint is
-// balanced on its own.
+// topologySpread implements RemovePodsViolatingTopologySpreadConstraint. Only pods that could be evicted are
+// counted, and only their constraints are evaluated. Every constraint is balanced separately.
 func (p *pass) topologySpread(args *policy.TopologySpread) {
 	namespaces := map[string]*spreadNamespace{}
 	at := 0
@@ -99,7 +98,7 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 			continue
 		}
 		if !p.Upstream && !m.rule.skewed(m.pod.Node) {
-			continue // what other rules moved was enough
+			continue // the moves of other rules were enough
 		}
 		verdict, landing := p.propose(Candidate{Pod: m.pod, Reason: m.reason, Better: p.evener(m)})
 		switch verdict {
@@ -113,19 +112,20 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 	}
 }
 
-// spreadNamespace are the pods of a namespace that count, and their rules, each once.
+// spreadNamespace holds the pods of a namespace that count, and their distinct rules.
 type spreadNamespace struct {
 	view    *View
 	account *account
 	kinds   map[*state.Kind][]*Pod
-	// order is the place of each pod in the whole picture.
+	// order is the position of each pod in the whole view.
 	order map[*Pod]int
 	rules []*spreadRule
 	known map[ruleID]bool
-	// heeded by what rules heed, in one string.
+	// heeded holds the properties that rules read, by one string that identifies them.
 	heeded map[string]*heeded
 	seen   map[*corev1.Pod]bool
-	// others: there are pods with constraints that the policy does not look at. nowhere: or whose key no node has.
+	// others reports that pods have constraints that the policy does not select; nowhere reports that pods have
+	// constraints whose key no node has.
 	others, nowhere bool
 }
 
@@ -157,13 +157,13 @@ func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableCo
 }
 
 const (
-	// newRuleCost is the cost of reading a constraint, in looks.
+	// newRuleCost is the cost of parsing a constraint, in looks.
 	newRuleCost = 64
-	// movedCost is the cost of sorting a pod of a domain that is too large, or picking it.
+	// movedCost is the cost of sorting a pod of a domain that is too large, or of picking it.
 	movedCost = 16
 )
 
-// addRule reads a constraint; one whose selector cannot be read is left out. minDomains is not looked at.
+// addRule parses a constraint; one whose selector cannot be parsed is left out. minDomains is ignored.
 func (s *spreadNamespace) addRule(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) {
 	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *spreadNamespace) addRule(c *corev1.TopologySpreadConstraint, pod *corev
 	}
 }
 
-// heededBy is shared by the constraints that heed the same.
+// heededBy returns the properties that a constraint reads; constraints that read equal properties share them.
 func (s *spreadNamespace) heededBy(c *corev1.TopologySpreadConstraint, pod *corev1.Pod) *heeded {
 	h, only := &heeded{terms: 1}, corev1.PodSpec{}
 	if policyOf(c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor) {
@@ -215,7 +215,7 @@ func (s *spreadNamespace) heededBy(c *corev1.TopologySpreadConstraint, pod *core
 	return h
 }
 
-// policyOf reports whether an inclusion policy, or what stands for none, is Honor.
+// policyOf reports whether an inclusion policy, or its default, is Honor.
 func policyOf(p *corev1.NodeInclusionPolicy, otherwise corev1.NodeInclusionPolicy) bool {
 	if p != nil {
 		otherwise = *p
@@ -223,7 +223,7 @@ func policyOf(p *corev1.NodeInclusionPolicy, otherwise corev1.NodeInclusionPolic
 	return otherwise == corev1.NodeInclusionPolicyHonor
 }
 
-// includes reports whether a node looked at counts without pods as a place of the rule.
+// includes reports whether a selected node forms a domain of the rule even without pods.
 func (s *spreadRule) includes(n *Node, nodes []*Node) bool {
 	h := s.heeds
 	if h.included == nil {
@@ -235,7 +235,7 @@ func (s *spreadRule) includes(n *Node, nodes []*Node) bool {
 	return h.included[n.at]
 }
 
-// includes: wishes that cannot be read match nothing.
+// includes reports whether a node counts. Requirements that cannot be parsed match no node.
 func (h *heeded) includes(n *Node) bool {
 	if h.required != nil {
 		if match, err := h.required.Match(n.Object); err != nil || !match {
@@ -247,9 +247,9 @@ func (h *heeded) includes(n *Node) bool {
 	})
 }
 
-// domains lists the rule's domains, small ones first, then by value. Those of nodes that the
-// rule does not include are there only if pods are. None are listed if none can be too large, or if the namespace has
-// used up its share of the run.
+// domains lists the rule's domains, small ones first, then by value. Domains of nodes that the rule does not
+// include are listed only if they have pods. None are listed if none can be too large, or if the namespace has used
+// up its share of the run.
 func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
 	byValue, total, most := p.populated(rule, ns)
 	if most <= rule.maxSkew {
@@ -280,7 +280,7 @@ func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
 	return all
 }
 
-// populated are the pods that a rule counts, by the value of its key, how many those are, and how many are in the
+// populated returns the pods that a rule counts, by the value of its key, their number, and the number in the
 // largest domain.
 func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[string][]*Pod, total, most int) {
 	if !ns.account.spend(len(ns.kinds) * costOf(rule.selector)) {
@@ -305,8 +305,8 @@ func (p *pass) populated(rule *spreadRule, ns *spreadNamespace) (byValue map[str
 	return byValue, total, most
 }
 
-// compareForSpread orders pods of a domain; the last go first. Upstream documents the
-// opposite for priorities and pins this in its tests: pods of high priority go first.
+// compareForSpread orders pods of a domain; the last are evicted first. Upstream documents the opposite for
+// priorities but fixes this order in its tests: pods of high priority are evicted first.
 func compareForSpread(a, b *Pod) int {
 	pa, oka := a.priority()
 	pb, okb := b.priority()
@@ -318,9 +318,8 @@ func picky(p *Pod) bool {
 	return p.spec().NodeSelector != nil || a != nil && a.NodeAffinity != nil
 }
 
-// balance picks the pods that one rule would move, by upstream's two pointers: from the
-// largest domain to the smallest, half of what they differ beyond maxSkew at a time, and
-// never past the mean.
+// balance picks the pods that one rule would move, with upstream's two pointers: from the largest domain to the
+// smallest, half of their difference beyond maxSkew at a time, and never past the mean.
 func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spreadNamespace) []move {
 	all := p.domains(rule, ns)
 	if len(all) == 0 || len(all[len(all)-1].pods)-len(all[0].pods) <= rule.maxSkew {
@@ -358,7 +357,7 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 					rule.key, all[j].value, skew, all[i].value, rule.maxSkew)})
 			}
 		}
-		// A pod that fits nowhere counts as moved, too: otherwise there would be no end.
+		// A pod that fits nowhere also counts as moved: otherwise the loop would not end.
 		all[j].pods = high[:len(high)-n]
 		all[i].pods = append(all[i].pods, taken...)
 	}
@@ -369,9 +368,9 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 type balancer struct {
 	view *View
 	mean float64
-	// wanting are the nodes of domains that were below the mean at first.
+	// wanting holds the nodes of domains that were below the mean at first.
 	wanting *nodeList
-	// fitting remembers the answer about pods with anti-affinity, which is each one's own.
+	// fitting caches the result for pods with anti-affinity, which differs for each pod.
 	fitting map[*Pod]bool
 }
 
@@ -390,7 +389,7 @@ func (b *balancer) fits(pod *Pod) bool {
 	return fit
 }
 
-// homelessFirst puts the pods that fit nowhere first, and else keeps the order.
+// homelessFirst puts the pods that fit nowhere first, and otherwise keeps the order.
 func (b *balancer) homelessFirst(pods []*Pod) {
 	var fitting []*Pod
 	kept := pods[:0]
@@ -404,7 +403,7 @@ func (b *balancer) homelessFirst(pods []*Pod) {
 	copy(pods[len(kept):], fitting)
 }
 
-// step is how many pods go from a domain of size high to one of size low; 0 or less is none.
+// step returns how many pods to move from a domain of size high to one of size low; 0 or less means none.
 func (b *balancer) step(skew, maxSkew, high, low int) int {
 	if skew <= maxSkew {
 		return 0

@@ -5,12 +5,12 @@ import "k8s.io/apimachinery/pkg/labels"
 // sizes counts the pods in each domain of a rule while a plan changes them.
 type sizes struct {
 	of map[string]int
-	// levels is how many domains have each size; none is smaller than least.
+	// levels is the number of domains by size; no domain is smaller than least.
 	levels map[int]int
 	least  int
 }
 
-// newSizes of domains of which the first is the smallest.
+// newSizes returns the sizes of domains, of which the first is the smallest.
 func newSizes(all []domain) *sizes {
 	s := &sizes{of: make(map[string]int, len(all)), levels: map[int]int{}, least: len(all[0].pods)}
 	for _, d := range all {
@@ -34,12 +34,12 @@ func (s *sizes) add(domain string, by int) {
 	}
 }
 
-// skewed reports whether the node's domain has too many pods still.
+// skewed reports whether the node's domain still has too many pods.
 func (s *spreadRule) skewed(n *Node) bool {
 	return s.sizes.of[n.Object.Labels[s.key]]-s.sizes.least > s.maxSkew
 }
 
-// evener: the move there makes the two domains more alike than they are.
+// evener reports whether a move to a node makes the two domains more equal than they are.
 func (p *pass) evener(m move) func(string) bool {
 	from := m.pod.Node.Object.Labels[m.rule.key]
 	return func(node string) bool {

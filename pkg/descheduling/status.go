@@ -12,11 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// What follows are the strategies that go by a pod's status alone: RemovePodsHavingTooManyRestarts,
-// RemoveFailedPods and PodLifeTime. The first tests are those that need only what pods share
-// (state.Pod.Status); times and counts of restarts are each pod's own and cost more.
+// This file holds the strategies that depend only on a pod's status: RemovePodsHavingTooManyRestarts,
+// RemoveFailedPods and PodLifeTime. They first test what pods share (state.Pod.Status); times and counts of
+// restarts are specific to each pod and cost more.
 
-// statuses lists the statuses of containers that a strategy looks at.
+// statuses lists the statuses of containers that a strategy considers.
 func statuses(s *corev1.PodStatus, initContainers, ephemeral bool) []corev1.ContainerStatus {
 	all := s.ContainerStatuses
 	if initContainers {
@@ -50,7 +50,7 @@ func ownedBy(owners []metav1.OwnerReference, kinds []string) bool {
 	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return slices.Contains(kinds, o.Kind) })
 }
 
-// tooManyRestarts takes, node by node, the pods that restarted most often first.
+// tooManyRestarts evicts, node by node, the pods that restarted most often first.
 func (p *pass) tooManyRestarts(args *policy.TooManyRestarts) {
 	inState := func(pod *Pod) bool {
 		s := pod.Status()
@@ -83,9 +83,9 @@ func (p *pass) tooManyRestarts(args *policy.TooManyRestarts) {
 	}
 }
 
-// failedPods takes pods in phase Failed.
+// failedPods evicts pods in phase Failed.
 func (p *pass) failedPods(args *policy.FailedPods) {
-	// An empty reason is none, whatever the list says.
+	// An empty reason matches nothing, whatever the list contains.
 	reasons := slices.DeleteFunc(slices.Clone(args.Reasons), func(r string) bool { return r == "" })
 	picks := func(pod *Pod) bool {
 		s := pod.Status()
@@ -110,8 +110,8 @@ func (p *pass) failedPods(args *policy.FailedPods) {
 	}
 }
 
-// olderThan: whole seconds count. A pod from the future is young. (What upstream reads its age
-// as depends on the processor.)
+// olderThan compares in whole seconds. A pod created in the future counts as young. (The age that upstream computes
+// for it depends on the processor.)
 func olderThan(age time.Duration, seconds uint) bool {
 	return uint(max(age, 0).Seconds()) >= seconds
 }
@@ -126,7 +126,7 @@ func selectPods(pods []*Pod, picks func(*Pod) bool) []*Pod {
 	return picked
 }
 
-// podLifeTime takes the oldest first, whatever their nodes.
+// podLifeTime evicts the oldest pods first, whatever their nodes.
 func (p *pass) podLifeTime(args *policy.PodLifeTime) {
 	type old struct {
 		*Pod
@@ -177,14 +177,14 @@ func inLifeState(args *policy.PodLifeTime, s *corev1.PodStatus) bool {
 		waitsFor(list, args.States) || endedBy(list, args.States)
 }
 
-// olderThanMax: a pod from the future is not old.
+// olderThanMax reports whether a pod exceeds an age. A pod created in the future is not old.
 func (v *View) olderThanMax(pod *Pod, seconds uint) bool {
 	age := v.age(pod)
 	return age >= 0 && uint(age.Seconds()) > seconds
 }
 
 func (v *View) hasCondition(wanted []policy.PodCondition, pod *Pod) bool {
-	var own []corev1.PodCondition // with times, which the shared status has not
+	var own []corev1.PodCondition // with times, which the shared status does not have
 	for i, c := range pod.Status().Conditions {
 		for _, w := range wanted {
 			if !conditionIs(&c, &w) {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// nodeTaints is RemovePodsViolatingNodeTaints.
+// nodeTaints implements RemovePodsViolatingNodeTaints.
 func (p *pass) nodeTaints(args *policy.NodeTaints) {
 	looksAt := func(t *corev1.Taint) bool { return regards(args, t) }
 	for _, n := range p.view.looked {
@@ -39,14 +39,14 @@ func (p *pass) nodeTaints(args *policy.NodeTaints) {
 	}
 }
 
-// regards: effect NoExecute is the taint manager's, not ours.
+// regards reports whether the strategy considers a taint. NoExecute is left to the taint manager.
 func regards(args *policy.NodeTaints, t *corev1.Taint) bool {
 	effect := t.Effect == corev1.TaintEffectNoSchedule ||
 		args.PreferNoSchedule && t.Effect == corev1.TaintEffectPreferNoSchedule
 	return effect && !names(args.Excluded, t) && (args.Included == nil || names(args.Included, t))
 }
 
-// names reports whether a list of "key" and "key=value" has the taint.
+// names reports whether a list of "key" and "key=value" contains the taint.
 func names(list []string, t *corev1.Taint) bool {
 	return slices.Contains(list, t.Key) || t.Value != "" && slices.Contains(list, t.Key+"="+t.Value)
 }

@@ -12,27 +12,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// Told is what one strategy of one profile has to say about its run, for people.
+// Told is the report of one strategy of one profile about its run, for people.
 type Told struct {
 	Profile  string `json:"profile"`
 	Strategy string `json:"strategy"`
 	// Picked is how many pods it picked.
 	Picked int `json:"picked"`
-	// Says is why it picked none, and who was left out before it picked. Empty if there is
-	// nothing to add to the pods that it picked.
+	// Says explains why it picked none, and which pods were left out before it picked. It is empty if there is
+	// nothing to add to the picked pods.
 	Says []string `json:"says,omitempty"`
-	// Nodes says how the strategy sees each node, by name; only with Input.Kept, and only of
-	// strategies that judge nodes.
+	// Nodes holds the strategy's judgement of each node, by name; only with Input.Kept, and only for strategies
+	// that judge nodes.
 	Nodes map[string]string `json:"nodes,omitempty"`
 }
 
-// say adds a sentence to what the strategy tells.
+// say adds a sentence to the strategy's report.
 func (p *pass) say(format string, args ...any) {
 	p.told.Says = append(p.told.Says, fmt.Sprintf(format, args...))
 }
 
-// protects is the guard's filter for strategies that look at nobody else from the start. Who
-// is left out so is told at the end.
+// protects is the guard's filter for strategies that exclude protected pods from the start. The excluded pods are
+// reported at the end.
 func (p *pass) protects(pod *Pod) bool {
 	return p.leaveOut(p.guard.filter(pod))
 }
@@ -48,7 +48,7 @@ func (p *pass) leaveOut(r Refusal) bool {
 	return true
 }
 
-// conclude says why a strategy picked nothing unless it did itself, and whom it left out.
+// conclude reports why a strategy picked nothing, unless the strategy did so itself, and which pods it left out.
 func (p *pass) conclude(args policy.Args) {
 	if p.told.Picked == 0 && len(p.told.Says) == 0 {
 		p.say("%s", idle(args))
@@ -67,7 +67,7 @@ func (p *pass) conclude(args policy.Args) {
 	p.say("pods that were left out as protected: %s", strings.Join(parts, ", "))
 }
 
-// idle is what a strategy that picked no pod says for itself.
+// idle returns the report of a strategy that picked no pod.
 func idle(args policy.Args) string {
 	switch a := args.(type) {
 	case *policy.TooManyRestarts:
@@ -91,7 +91,7 @@ func idle(args policy.Args) string {
 	}
 }
 
-// judge tells how the strategy sees a node.
+// judge records the strategy's judgement of a node.
 func (p *pass) judge(n *bearing, class string, thresholds ...policy.Thresholds) {
 	if p.Kept == nil {
 		return
@@ -111,8 +111,8 @@ func (p *pass) judge(n *bearing, class string, thresholds ...policy.Thresholds) 
 	p.told.Nodes[n.Name] = class + ": " + strings.Join(shares, ", ")
 }
 
-// extreme is the node that is farthest above thresholds, or with sign -1 farthest below, by the
-// resource that counts there.
+// extreme returns the node that is farthest above the thresholds, or with sign -1 farthest below, by the resource
+// that is decisive there.
 func extreme(all []*bearing, t policy.Thresholds, sign float64) *bearing {
 	distance := func(n *bearing) float64 {
 		most := 0.0
@@ -128,8 +128,8 @@ func extreme(all []*bearing, t policy.Thresholds, sign float64) *bearing {
 	})
 }
 
-// sayWhyNot says why nodes of the numbers that LowNodeUtilization and HighNodeUtilization count
-// give nothing to do, and reports whether that is so.
+// sayWhyNot reports why LowNodeUtilization or HighNodeUtilization has nothing to do with these numbers of nodes,
+// and whether that is so.
 func (p *pass) sayWhyNot(all, under []*bearing, low policy.Thresholds, numberOfNodes int) bool {
 	switch {
 	case len(under) == 0:
@@ -146,9 +146,11 @@ func (p *pass) sayWhyNot(all, under []*bearing, low policy.Thresholds, numberOfN
 	return true
 }
 
-// saySpread says what the constraints of the pods come to, if there is nothing to look at.
+// saySpread reports on the constraints of the pods, if there are none to evaluate.
 func (p *pass) saySpread(namespaces map[string]*spreadNamespace, args *policy.TopologySpread) {
-	rules, others, nowhere := 0, false, false
+	rules := 0
+	others := false
+	nowhere := false
 	for _, ns := range namespaces {
 		rules += len(ns.rules)
 		others, nowhere = others || ns.others, nowhere || ns.nowhere

@@ -11,30 +11,30 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
-// Usage is actual utilisation, as strategies may ask for it instead of requests.
+// Usage is actual utilisation, which strategies may use instead of requests.
 type Usage struct {
-	// Nodes and Pods are metrics.k8s.io's: by node name, and by "namespace/name"; cpu in
-	// milli, memory in bytes.
+	// Nodes and Pods are those of metrics.k8s.io: by node name, and by "namespace/name"; cpu in milli, memory in
+	// bytes.
 	Nodes, Pods map[string]map[corev1.ResourceName]int64
-	// Unmeasured says why nothing of metrics.k8s.io is known; nil if something is.
+	// Unmeasured explains why no data of metrics.k8s.io is available; nil if there is some.
 	Unmeasured error
-	// Queries are results of Prometheus queries: by query and node name, from 0 to 1.
+	// Queries holds the results of Prometheus queries: by query and node name, from 0 to 1.
 	Queries map[string]map[string]float64
-	// Failed are the queries that could not be asked, with the reason.
+	// Failed holds the queries that failed, with the error.
 	Failed map[string]error
 }
 
-// amounts of resources; cpu in milli.
+// amounts holds amounts of resources; cpu in milli.
 type amounts map[corev1.ResourceName]int64
 
-// meter tells usage from one source.
+// meter measures usage with one source.
 type meter struct {
-	// names are the resources that count, sorted.
+	// names holds the resources that count, sorted.
 	names []corev1.ResourceName
-	// node is the usage of a node, with all of names.
+	// node returns the usage of a node, with all of names.
 	node func(*Node) (amounts, error)
-	// pod is the usage of a pod; known is false when the source does not tell. counted: the
-	// source can tell pods at all.
+	// pod returns the usage of a pod; known is false when the source does not report it. counted reports whether
+	// the source can measure pods at all.
 	pod     func(*Pod) (used amounts, known bool)
 	counted bool
 }
@@ -43,16 +43,16 @@ type meter struct {
 type bearing struct {
 	*Node
 	used amounts
-	// percent of its capacity, for resources that it has.
+	// percent is the usage in percent of the node's capacity, for resources that it has.
 	percent map[corev1.ResourceName]float64
 	// cap is how much of each resource may be in use.
 	cap amounts
 }
 
-// basic are the resources that count always when requests or metrics.k8s.io are the source.
+// basic holds the resources that always count when requests or metrics.k8s.io are the source.
 var basic = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods}
 
-// resourcesOf are those of the thresholds and the basic ones, sorted.
+// resourcesOf returns those of the thresholds and the basic ones, sorted.
 func resourcesOf(t policy.Thresholds) []corev1.ResourceName {
 	names := slices.Clone(basic)
 	for name := range t {
@@ -62,7 +62,7 @@ func resourcesOf(t policy.Thresholds) []corev1.ResourceName {
 	return slices.Compact(names)
 }
 
-// requested is the meter of requests.
+// requested returns the meter of requests.
 func (p *pass) requested(names []corev1.ResourceName) meter {
 	return meter{
 		names: names, counted: true,
@@ -78,8 +78,7 @@ func (p *pass) requested(names []corev1.ResourceName) meter {
 	}
 }
 
-// measured is the meter of metrics.k8s.io. A pod that it does not know cannot be weighed and
-// stays.
+// measured returns the meter of metrics.k8s.io. A pod that it does not report cannot be weighed and stays.
 func (p *pass) measured(names []corev1.ResourceName) meter {
 	return meter{
 		names: names, counted: true,
@@ -111,7 +110,7 @@ func (p *pass) measured(names []corev1.ResourceName) meter {
 	}
 }
 
-// queried is the meter of a Prometheus query: whole percents of a node, nothing of pods.
+// queried returns the meter of a Prometheus query: whole percentages of a node, nothing about pods.
 func (p *pass) queried(query string) meter {
 	return meter{
 		names: []corev1.ResourceName{policy.MetricResource},
@@ -123,7 +122,7 @@ func (p *pass) queried(query string) meter {
 			if !ok {
 				return nil, fmt.Errorf("unable to find metric entry for %s", n.Name)
 			}
-			if !(value >= 0 && value <= 1) { // or it is not a number: 0/0 in a query
+			if !(value >= 0 && value <= 1) { // also true for NaN: 0/0 in a query
 				return nil, fmt.Errorf("the collected metrics sample for %q has value %v outside of <0; 1> interval",
 					n.Name, value)
 			}
@@ -133,7 +132,7 @@ func (p *pass) queried(query string) meter {
 	}
 }
 
-// weigh measures all nodes looked at.
+// weigh measures all selected nodes.
 func (p *pass) weigh(m *meter) ([]*bearing, error) {
 	var all []*bearing
 	for _, n := range p.view.looked {
@@ -148,7 +147,7 @@ func (p *pass) weigh(m *meter) ([]*bearing, error) {
 	return all, nil
 }
 
-// weighNow is weigh with what has been moved since.
+// weighNow is weigh with the moves made since.
 func (p *pass) weighNow(m *meter, args *policy.LowUtilization) ([]*bearing, error) {
 	if l, ok := p.concerns[args].(*levels); ok {
 		return l.copied(), nil
@@ -173,8 +172,8 @@ func percentOf(amount, total int64) float64 {
 	return float64(amount) / float64(total) * 100
 }
 
-// capacity is what the node can give; ok is false for a resource that it does not have. A
-// node that says nothing of what is allocatable gives all.
+// capacity returns what the node can provide; ok is false for a resource that it does not have. A node that does
+// not report what is allocatable provides its whole capacity.
 func (n *bearing) capacity(name corev1.ResourceName) (amount int64, ok bool) {
 	if name == policy.MetricResource {
 		return 100, true
@@ -187,8 +186,8 @@ func (n *bearing) capacity(name corev1.ResourceName) (amount int64, ok bool) {
 	return capacityOf(list, name), ok
 }
 
-// limit sets how much of each resource may be in use: the threshold's share of the capacity,
-// or all where there is no threshold.
+// limit sets how much of each resource may be in use: the threshold's share of the capacity, or all of it where
+// there is no threshold.
 func (n *bearing) limit(names []corev1.ResourceName, thresholds policy.Thresholds) {
 	n.cap = amounts{}
 	for _, name := range names {
@@ -200,10 +199,10 @@ func (n *bearing) limit(names []corev1.ResourceName, thresholds policy.Threshold
 	}
 }
 
-// below: no resource is above its threshold.
+// below reports whether no resource is above its threshold.
 func (n *bearing) below(t policy.Thresholds) bool { return !n.above(t) }
 
-// above: some resource is above its threshold. One that the node does not have is at 0.
+// above reports whether some resource is above its threshold. A resource that the node does not have counts as 0.
 func (n *bearing) above(t policy.Thresholds) bool {
 	for name, most := range t {
 		if n.percent[corev1.ResourceName(name)] > most {
@@ -213,7 +212,7 @@ func (n *bearing) above(t policy.Thresholds) bool {
 	return false
 }
 
-// weight orders nodes by a plain sum of what is in use, whatever the units, as upstream does.
+// weight orders nodes by a plain sum of what is in use, regardless of units, as upstream does.
 func (n *bearing) weight() int64 {
 	sum := int64(0)
 	for _, amount := range n.used {
@@ -222,7 +221,7 @@ func (n *bearing) weight() int64 {
 	return sum
 }
 
-// deviations makes thresholds of distances from the mean of all nodes, within 0 and 100.
+// deviations converts distances from the mean of all nodes to thresholds, within 0 and 100.
 func deviations(all []*bearing, low, high policy.Thresholds) (lower, upper policy.Thresholds) {
 	sums, counts := map[string]float64{}, map[string]int{}
 	for _, n := range all {
@@ -242,8 +241,8 @@ func deviations(all []*bearing, low, high policy.Thresholds) (lower, upper polic
 	return lower, upper
 }
 
-// lowUtilization is LowNodeUtilization: it takes from nodes that are over until they are no
-// longer, as long as those that are under have room for it.
+// lowUtilization implements LowNodeUtilization: it evicts pods from overutilised nodes until they no longer are,
+// for as long as the underutilised ones have room.
 func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 	m := p.meterOf(args)
 	all, err := p.weighNow(&m, args)
@@ -303,8 +302,8 @@ func (p *pass) meterOf(args *policy.LowUtilization) meter {
 	}
 }
 
-// highUtilization is HighNodeUtilization: it empties nodes that are under, as long as the
-// others have room.
+// highUtilization implements HighNodeUtilization: it empties underutilised nodes, for as long as the others have
+// room.
 func (p *pass) highUtilization(args *policy.HighUtilization) error {
 	m := p.requested(resourcesOf(args.Thresholds))
 	all, err := p.weigh(&m)
@@ -354,7 +353,7 @@ func requestsAny(spec *corev1.PodSpec, of policy.Thresholds) bool {
 	})
 }
 
-// describe shows usage beside thresholds: "cpu 93% (50%)".
+// describe shows usage next to thresholds: "cpu 93% (50%)".
 func (n *bearing) describe(t policy.Thresholds) string {
 	text := ""
 	for _, name := range slices.Sorted(maps.Keys(t)) {

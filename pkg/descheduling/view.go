@@ -13,28 +13,29 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Annotations that users put on pods (sigs.k8s.io/descheduler) and where the kubelet got a
-// pod from.
+// Annotations that users set on pods (sigs.k8s.io/descheduler), and the one from which the kubelet's source of a
+// pod is known.
 const (
-	// AnnotationEvict, with any value, lifts every protection of the evictor.
+	// AnnotationEvict, with any value, lifts the protections of the evictor, except those for terminating pods, for
+	// pods and nodes too large for the log, for too many rules, and by namespace labels.
 	AnnotationEvict = "descheduler.alpha.kubernetes.io/evict"
-	// AnnotationNoEviction puts a pod last, or protects it when the policy makes it
-	// mandatory.
+	// AnnotationNoEviction makes a pod one of the last to be evicted, or protects it when the policy makes the
+	// annotation mandatory.
 	AnnotationNoEviction = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 	annotationSource = "kubernetes.io/config.source"
 	sourceAPI        = "api"
 )
 
-// maxOwners is how many references to owners of one pod are looked at. Kubernetes sets no limit, and each costs
-// memory. A pod has one controller, and seldom another owner.
+// maxOwners is how many owner references of one pod are considered. Kubernetes sets no limit, and each costs
+// memory. A pod has one controller, and rarely another owner.
 const maxOwners = 16
 
-// maxOwnerUID is the most bytes of an owner's UID: the log cuts a longer one, so that what was done to the owner would
-// not be known. Those of real objects have 36.
+// maxOwnerUID is the largest length of an owner's UID in bytes: the log cuts a longer one, so that past evictions
+// could not be attributed to the owner. UIDs of real objects have 36.
 const maxOwnerUID = 1 << 10
 
-// Cluster is what a run reads of the world; *state.Snapshot is one.
+// Cluster is the part of the cluster's state that a run reads; *state.Snapshot is one.
 type Cluster interface {
 	Nodes() iter.Seq[*state.Node]
 	PodsOnNode(name string) iter.Seq[*state.Pod]
@@ -43,58 +44,58 @@ type Cluster interface {
 	ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool)
 }
 
-// Pod is a pod with what strategies ask of it again and again.
+// Pod is a pod with the properties that strategies read repeatedly.
 type Pod struct {
 	*state.Pod
 	Node *Node
-	// Forced: annotated with AnnotationEvict. Reluctant: with AnnotationNoEviction.
+	// Forced reports AnnotationEvict, Reluctant AnnotationNoEviction.
 	Forced, Reluctant bool
-	// Mirror and Static pods are the kubelet's own.
+	// Mirror and Static report the kubelet's own pods.
 	Mirror, Static bool
 
-	// accepted: some strategy of this run has got it.
+	// accepted reports that its eviction has been accepted in this run, or requested in an earlier one.
 	accepted bool
 }
 
 // Node is a node with the pods on it.
 type Node struct {
 	*state.Node
-	// Pods by priority (low first), then namespace, name and UID; terminal ones as well.
+	// Pods is sorted by priority (low first), then namespace, name and UID; terminal pods are included.
 	Pods []*Pod
 
-	at   int    // its position among the nodes looked at
-	used *usage // what its running pods request; made when first needed
+	at   int    // its position among the selected nodes
+	used *usage // what its running pods request; computed when first needed
 }
 
-// View is the cluster as one run sees it. It is made for one run and one goroutine; what it
-// points to is shared and not changed.
+// View is the cluster as one run sees it. It is made for one run and is not safe for concurrent use; what it points
+// to is shared and must not be changed.
 type View struct {
 	cluster Cluster
 	now     time.Time
-	// upstream counts what pods take in upstream's way.
+	// upstream counts what pods use in upstream's way.
 	upstream bool
-	// nodes are all ready ones, sorted by name; looked at are those that the policy selects.
+	// nodes holds all ready nodes, sorted by name; looked holds those of them that the policy selects (the selected
+	// nodes).
 	nodes, looked []*Node
 	byName        map[string]*Node
-	// places are looked as a list with an identity.
+	// places is looked as a list with an identity.
 	places *nodeList
 
 	// templates and sorts hold the same traits, by template and by content.
 	templates map[*corev1.Pod]*traits
 	sorts     map[string]*traits
-	// owners are how many pods name an owner, by its UID and their namespace.
+	// owners is how many pods name an owner, by its UID and their namespace.
 	owners  map[string]map[string]uint
 	budgets map[string][]labels.Selector
 	work    work
 	terms   map[*corev1.Pod][]antiAffinityTerm
-	// wishes by template and by content.
+	// wishes and wanted hold the same wishes, by content and by template.
 	wishes map[string]*wish
 	wanted map[*corev1.Pod]*wish
 }
 
-// NewView makes the picture of cluster at a time that pods' ages are measured by. Nodes that
-// are not ready are left out with all that is on them, as are pods on nodes that are not
-// known; of the others those that match are looked at.
+// NewView makes the view of cluster at a time against which pods' ages are measured. Nodes that are not ready are
+// left out with all pods on them, as are pods on unknown nodes; of the others those that match are selected.
 func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 	v := &View{
 		cluster: cluster, now: now, byName: map[string]*Node{},
@@ -137,7 +138,7 @@ func newPod(p *state.Pod, n *Node) *Pod {
 	return pod
 }
 
-// comparePods is the order of pods on a node. A pod without a priority counts as one of 0.
+// comparePods is the order of pods on a node. A pod without a priority counts as one with 0.
 func comparePods(a, b *Pod) int {
 	return cmp.Or(
 		cmp.Compare(a.Priority, b.Priority),
@@ -147,18 +148,18 @@ func comparePods(a, b *Pod) int {
 	)
 }
 
-// Ready reports whether pods of a node are looked at. One that makes no statement counts as
-// ready (upstream's nodeutil.IsReady).
+// Ready reports whether the pods of a node are considered. A node without a ready condition counts as ready
+// (upstream's nodeutil.IsReady).
 func Ready(n *corev1.Node) bool {
 	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
 	})
 }
 
-// spec is what the pod shares with others of its template.
+// spec returns what the pod shares with others of its template.
 func (p *Pod) spec() *corev1.PodSpec { return &p.Template.Spec }
 
-// priority is the pod's own; ok is false when it has none.
+// priority returns the pod's own priority; ok is false when it has none.
 func (p *Pod) priority() (value int32, ok bool) {
 	if own := p.spec().Priority; own != nil {
 		return *own, true
@@ -166,11 +167,12 @@ func (p *Pod) priority() (value int32, ok bool) {
 	return 0, false
 }
 
-// age in seconds since creation; negative when the clocks disagree.
+// age returns the time since creation, which is in whole seconds; it is negative when the clocks disagree.
 func (v *View) age(p *Pod) time.Duration { return v.now.Sub(p.Created().Time) }
 
-// replicas counts every pod of an owner in a namespace, whatever its phase, on nodes or not; with no namespace those
-// of all namespaces that name its UID. Of a pod with more owners than maxOwners the others do not count.
+// replicas counts every pod of an owner in a namespace, whatever its phase, on nodes or not; without a namespace,
+// those in all namespaces that name its UID. For a pod with more owners than maxOwners, the further ones do not
+// count.
 func (v *View) replicas(namespace, owner string) (n uint) {
 	if v.owners == nil {
 		v.owners = map[string]map[string]uint{}

@@ -10,33 +10,36 @@ import (
 )
 
 const (
-	// workOfRun is how many looks at a kind of pods, a node or the like the rules of pods may cost in a run, all
-	// namespaces together: some five seconds of one processor. Each namespace has an equal share.
+	// workOfRun bounds the cost of the rules of pods in a run, for all namespaces together: so many looks at a kind
+	// of pods, a node or the like take some five seconds of one processor. Each namespace has an equal share.
 	workOfRun = 100_000_000
-	// leastWork is the least share of a namespace: more than the rules of some thousand pods cost.
+	// leastWork is the smallest share of a namespace: more than the rules of some thousand pods cost.
 	leastWork = 500_000
-	// maxRules is how many required anti-affinity terms, spread constraints, and required and preferred terms of node
-	// affinity a pod may have, each, to be looked at. Kubernetes sets no limit but the size of the object.
+	// maxRules is the largest number of required anti-affinity terms, spread constraints, and required and
+	// preferred terms of node affinity, each, that a pod may have to be considered. Kubernetes sets no limit but
+	// the size of the object.
 	maxRules = 64
-	// maxRequirements is how many requirements and values of those the node affinity of a pod may have in all.
+	// maxRequirements is the largest number of requirements, with their values, that the node affinity of a pod may
+	// have in total.
 	maxRequirements = 1 << 10
 )
 
 // work holds the cost of rules so far, and an index that makes them cheaper.
 type work struct {
-	// accounts of namespaces, and what each begins with; made when first needed.
+	// accounts holds the accounts of namespaces, and share what each starts with; set when first needed.
 	accounts map[string]*account
 	share    int
-	// keys are the labels of the nodes looked at, made when first needed.
+	// keys indexes the labels of the selected nodes; built when first needed.
 	keys map[string]*keyed
 }
 
-// account holds the rest of a namespace's share. Any user can write rules that take hours: thousands of terms,
-// each to be compared with every pod. So the rules of the pods of a namespace have a share of the work of a run, and
-// what goes beyond is not looked at.
+// account holds the remainder of a namespace's share. Any user can write rules that take hours to evaluate:
+// thousands of terms, each to be compared with every pod. So the rules of the pods of a namespace get a share of
+// the work of a run, and what exceeds it is not evaluated.
 type account struct{ left int }
 
-// spend takes looks from the share, and reports whether it allows them. Once it has not, it allows none.
+// spend subtracts looks from the share, and reports whether the share allows them. Once it does not, it allows no
+// more.
 func (a *account) spend(looks int) bool {
 	if a.left >= 0 {
 		a.left -= looks
@@ -44,7 +47,7 @@ func (a *account) spend(looks int) bool {
 	return a.left >= 0
 }
 
-// account of the namespace of a pod that has rules.
+// account returns the account of the namespace of a pod that has rules.
 func (v *View) account(namespace string) *account {
 	if v.work.accounts == nil {
 		v.work.accounts = map[string]*account{}
@@ -58,7 +61,7 @@ func (v *View) account(namespace string) *account {
 	return a
 }
 
-// namespaces is how many have pods on the nodes looked at.
+// namespaces returns how many namespaces have pods on the selected nodes.
 func (v *View) namespaces() int {
 	all := map[string]bool{}
 	for _, n := range v.looked {
@@ -69,7 +72,7 @@ func (v *View) namespaces() int {
 	return len(all)
 }
 
-// costOf a look at labels with a selector, which compares with each of its values.
+// costOf returns the cost of evaluating a selector on labels, which compares with each of its values.
 func costOf(selector labels.Selector) int {
 	requirements, _ := selector.Requirements()
 	cost := 1 + len(requirements)
@@ -79,7 +82,7 @@ func costOf(selector labels.Selector) int {
 	return cost
 }
 
-// sayOverspent names the namespaces of which not all rules were looked at.
+// sayOverspent names the namespaces whose rules were not all evaluated.
 func (p *pass) sayOverspent() {
 	var names []string
 	for name, a := range p.view.work.accounts {
@@ -93,7 +96,8 @@ func (p *pass) sayOverspent() {
 	}
 }
 
-// manyRules: a pod has more rules of one sort, or more owners, than are looked at, or an owner with too long a UID.
+// manyRules reports whether a pod has more rules of one sort, or more owners, than are considered, or an owner with
+// too long a UID.
 func manyRules(pod *Pod) bool {
 	s := pod.spec()
 	if len(s.TopologySpreadConstraints) > maxRules || len(s.NodeSelector) > maxRequirements ||
@@ -146,21 +150,21 @@ func manyOwners(refs []metav1.OwnerReference) bool {
 	})
 }
 
-// tooManyRules counts a pod that is left out because of its rules.
+// tooManyRules reports, and counts, a pod that is left out because of its rules.
 func (p *pass) tooManyRules(pod *Pod) bool {
 	return manyRules(pod) && p.leaveOut(TooManyRules)
 }
 
-// keyed are the nodes looked at that have a label, with the values that it has there.
+// keyed holds the selected nodes that have a label, in total and by its value.
 type keyed struct {
 	nodes  []*Node
 	values map[string][]*Node
 }
 
-// nodesIn are the nodes looked at with a value of a key, by name. It is cheap for keys that no node has.
+// nodesIn returns the selected nodes with a value of a key, by name. It is cheap for keys that no node has.
 func (v *View) nodesIn(at place) []*Node { return v.keyOf(at.key).values[at.value] }
 
-// keyOf is empty for a key that no node looked at has.
+// keyOf returns an empty result for a key that no selected node has.
 func (v *View) keyOf(key string) *keyed {
 	if v.work.keys == nil {
 		v.work.keys = map[string]*keyed{}

@@ -21,7 +21,7 @@ const (
 	duplicates = "RemoveDuplicates: {}"
 )
 
-// ruled are pods of a namespace on a node, each of a template of its own.
+// ruled returns pods of a namespace on a node, each with a template of its own.
 func ruled(n int, namespace, on string, change func(i int, p *corev1.Pod)) []state.APIObject {
 	var all []state.APIObject
 	for i := range n {
@@ -33,14 +33,14 @@ func ruled(n int, namespace, on string, change func(i int, p *corev1.Pod)) []sta
 	return all
 }
 
-// never is a selector of pods that there are not, another one for each number.
+// never returns a selector that matches no pod, a different one for each number.
 func never(i int) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: fmt.Sprint("none", i), Operator: metav1.LabelSelectorOpExists},
 	}}
 }
 
-// terms gives a pod anti-affinity to pods of all namespaces that there are not.
+// terms gives a pod anti-affinity to non-existent pods of all namespaces.
 func terms(n int, key string) func(int, *corev1.Pod) {
 	return func(i int, p *corev1.Pod) {
 		of := &corev1.PodAntiAffinity{}
@@ -78,7 +78,7 @@ func wishing(values int) func(int, *corev1.Pod) {
 	}
 }
 
-// ownedAtLength gives a pod an owner whose UID has so many bytes.
+// ownedAtLength gives a pod an owner whose UID has this many bytes.
 func ownedAtLength(n int) func(int, *corev1.Pod) {
 	return func(_ int, p *corev1.Pod) { p.OwnerReferences[0].UID = types.UID(strings.Repeat("u", n)) }
 }
@@ -97,7 +97,7 @@ func constraints(n int, key func(j int) string) func(int, *corev1.Pod) {
 	}
 }
 
-// ownedByMany gives a pod owners that it has alone.
+// ownedByMany gives a pod owners of which it is the only pod.
 func ownedByMany(n int) func(int, *corev1.Pod) {
 	return func(i int, p *corev1.Pod) {
 		p.OwnerReferences = nil
@@ -108,7 +108,7 @@ func ownedByMany(n int) func(int, *corev1.Pod) {
 	}
 }
 
-// inZones are nodes with room for many pods, in two zones by turns.
+// inZones returns nodes with room for many pods, alternately in two zones.
 func inZones(n int) []state.APIObject {
 	var all []state.APIObject
 	for i := range n {
@@ -117,11 +117,11 @@ func inZones(n int) []state.APIObject {
 	return all
 }
 
-// told is what the only strategy said, in one string.
+// told returns the report of the only strategy, in one string.
 func told(out Outcome) string { return strings.Join(out.Told[0].Says, "; ") }
 
-// TestRulesOfOneNamespaceHaveAShare: rules of a namespace that would take too long are not all looked at. Those of
-// other namespaces are.
+// TestRulesOfOneNamespaceHaveAShare checks that rules of a namespace that would take too long are not all
+// evaluated, and that those of other namespaces are.
 func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 	const overspent = "not all rules of pods were looked at, as they would take too long, of namespaces: evil"
 	zone := func(int) string { return corev1.LabelTopologyZone }
@@ -156,7 +156,8 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 	}
 }
 
-// TestPodsWithManyRulesStay: what has more rules, or owners, than any honest pod is not looked at.
+// TestPodsWithManyRulesStay checks that pods with more rules, or owners, than any regular pod has are not
+// considered.
 func TestPodsWithManyRulesStay(t *testing.T) {
 	const left = "left out as protected: 6 too many affinity terms, spread constraints or owners, " +
 		"or too long an owner's UID"
@@ -182,8 +183,8 @@ func TestPodsWithManyRulesStay(t *testing.T) {
 	}
 }
 
-// TestTheLogKeepsOwners: what was done to an owner is known by its UID from the log, so that pods are looked at only if
-// the log has the whole UID.
+// TestTheLogKeepsOwners checks that the log keeps the whole UID of an owner up to maxOwnerUID: what was done to an
+// owner is known by its UID from the log, so only pods with such owners are considered.
 func TestTheLogKeepsOwners(t *testing.T) {
 	owner := strings.Repeat("u", maxOwnerUID)
 	m := events.EncodeDecision(events.Decision{
@@ -195,7 +196,8 @@ func TestTheLogKeepsOwners(t *testing.T) {
 	}
 }
 
-// TestKeysThatNoNodeHas: constraints over them are not even read, and the strategy says so.
+// TestKeysThatNoNodeHas checks that constraints over such keys are not even parsed, and that the strategy reports
+// it.
 func TestKeysThatNoNodeHas(t *testing.T) {
 	madeUp := constraints(maxRules, func(j int) string { return fmt.Sprint("made-up/", j) })
 	_, out := Collect(Input{
@@ -207,8 +209,8 @@ func TestKeysThatNoNodeHas(t *testing.T) {
 	}
 }
 
-// BenchmarkRulesOfOneNamespace is a strategy in a cluster of 500 nodes with 1000 pods of one namespace, each with the
-// most rules that are looked at, or more.
+// BenchmarkRulesOfOneNamespace measures a strategy in a cluster of 500 nodes with 1000 pods of one namespace, each
+// with the largest number of rules that are considered, or more.
 func BenchmarkRulesOfOneNamespace(b *testing.B) {
 	const nodes, pods = 500, 1000
 	madeUp := func(j int) string { return fmt.Sprint("made-up/", j) }

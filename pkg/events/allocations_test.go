@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// What one record may allocate from its sender to one reader, a fifth more than it does. Each service reads each
-// record, so that what is allocated here is multiplied.
+// What one record may allocate from its sender to one reader, which is a fifth more than it does. Each service
+// reads each record, so every allocation here is multiplied.
 const (
 	allocationsOfFact     = 6
 	allocationsOfDecision = 14

@@ -6,24 +6,27 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a decision, so that it fits a message whatever pod it is about. A pod names as many resources as fit the
-// 1.5 MiB of an object, and each that no node has is a reason of its own, in the message too.
+// Bounds of a decision, so that it fits into a message whatever pod it is about. A pod can name as many resources
+// as fit into the 1.5 MiB of an object. Each resource that no node has is a separate reason, and also appears in
+// the message.
 const (
-	// MaxText is the most bytes of Message. A longer one is cut, and ends in how much was left out.
+	// MaxText is the maximum number of bytes of Message. A longer text is cut, and ends with the number of bytes
+	// left out.
 	MaxText = 16 << 10
-	// maxReasons is the most bytes that the texts of Reasons have together, maxReason what one of them has at most.
+	// maxReasons bounds the total bytes of the texts of Reasons, maxReason those of one of them.
 	maxReasons = 64 << 10
 	maxReason  = 1 << 10
-	// maxEvidence is the most bytes of the evidence. A larger one loses its basis, and is left out if that is not enough.
+	// maxEvidence bounds the bytes of the evidence. Larger evidence loses its basis, and is left out if that is not
+	// enough.
 	maxEvidence = 256 << 10
-	// maxWord is the most bytes of a text that names something, such as an owner: the API server bounds no UID of an
-	// owner and no name of a scheduler. maxWords is what a list of them has together.
+	// maxWord bounds the bytes of a text that names something, such as an owner: the API server bounds neither the
+	// UID of an owner nor the name of a scheduler. maxWords bounds the total bytes of a list of them.
 	maxWord  = 1 << 10
 	maxWords = 16 << 10
 )
 
 const (
-	// leftOutMark and leftOutEnd stand around the number of bytes that were left out of a text.
+	// leftOutMark and leftOutEnd enclose the number of bytes that were left out of a text.
 	leftOutMark = "… ("
 	leftOutEnd  = " more bytes left out)"
 	// leftOutRoom is room for all three.
@@ -42,7 +45,7 @@ func shorten(text string, limit int) string {
 	return text[:end] + leftOutMark + strconv.Itoa(len(text)-end) + leftOutEnd
 }
 
-// Kept returns what was kept of a Message, and whether the rest was left out.
+// Kept returns the kept part of a Message, and whether the rest was left out.
 func Kept(message string) (kept string, cut bool) {
 	at := strings.LastIndex(message, leftOutMark)
 	if at < 0 || !strings.HasSuffix(message, leftOutEnd) || len(message) <= MaxText-2*leftOutRoom {
@@ -51,15 +54,15 @@ func Kept(message string) (kept string, cut bool) {
 	return message[:at], true
 }
 
-// ShortReasons returns reasons as a record has them.
+// ShortReasons returns reasons as a record stores them.
 func ShortReasons(reasons map[string]int32) map[string]int32 {
 	return decodeReasons(encodeReasons(reasons))
 }
 
-// word is a text that names something, as a record has it.
+// word returns a text that names something, as a record stores it.
 func word(text string) string { return shorten(valid(text), maxWord) }
 
-// words are those of a list that a record has room for, the first ones.
+// words returns as many of the first texts of a list as a record has room for.
 func words(list []string) []string {
 	list = list[:within(list, maxWords)]
 	if len(list) == 0 {
@@ -72,7 +75,7 @@ func words(list []string) []string {
 	return out
 }
 
-// within returns how many of the texts, in their order, have room together.
+// within returns how many of the first texts fit into room together.
 func within(texts []string, room int) int {
 	for i, text := range texts {
 		if room -= min(len(text), maxReason); room < 0 {

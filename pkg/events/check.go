@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Streams returns every stream there is, in a fixed order.
+// Streams returns all streams, in a fixed order.
 func Streams() []Stream { return []Stream{Facts, Decisions, Ledger} }
 
 // Prefix returns the first token of all subjects of s, or "" when s is no stream.
@@ -32,8 +32,8 @@ func (s Stream) Check() error {
 	return nil
 }
 
-// CheckAppend returns an error when msgs can not be appended to s in one call: what every Log
-// refuses before it does anything. The error is an *ErrRefused.
+// CheckAppend returns an error when msgs cannot be appended to s in one call. Every Log refuses such an append
+// before it does anything. The error is an *ErrRefused.
 func CheckAppend(s Stream, msgs []Message) error {
 	refuse := func(message int, reason string, args ...any) error {
 		return &ErrRefused{Stream: s, Message: message, Reason: fmt.Sprintf(reason, args...)}
@@ -79,11 +79,11 @@ var kinds = map[Kind]bool{
 	KindVolumeAttachment: true, KindResourceClaim: true, KindResourceSlice: true, KindDeviceClass: true,
 }
 
-// Kinds are all that this version knows, in no order.
+// Kinds iterates over all kinds that this version knows, in no order.
 func Kinds() iter.Seq[Kind] { return maps.Keys(kinds) }
 
-// Known says whether this version knows the kind. Facts of others are those of a later version,
-// which runs beside this one during an upgrade: they are read, and left out.
+// Known reports whether this version knows the kind. Facts of other kinds come from a later version that runs at
+// the same time as this one during an upgrade: they are read, and ignored.
 func (k Kind) Known() bool { return kinds[k] }
 
 // decisionKinds is the set of DecisionKind that this version knows.
@@ -95,16 +95,16 @@ var decisionKinds = map[DecisionKind]bool{
 	DecisionHeldBack: true, DecisionFenceRefused: true,
 }
 
-// Known says whether this version knows the kind; see Kind.Known.
+// Known reports whether this version knows the kind; see Kind.Known.
 func (k DecisionKind) Known() bool { return decisionKinds[k] }
 
 // maxKind is longer than any kind will be.
 const maxKind = 64
 
-// wantedKind says what a kind looks like, in this version and in later ones.
+// wantedKind describes the form of a kind, in this version and in later ones.
 const wantedKind = "a kind: lower case letters, digits and hyphens"
 
-// isKind says whether a word may be a kind.
+// isKind reports whether a word has the form of a kind.
 func isKind(word string) bool {
 	return word != "" && len(word) <= maxKind && !strings.ContainsFunc(word, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'

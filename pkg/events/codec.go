@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// SchemaVersion is the version of the encoding written now. Every version ever written stays
-// readable; testdata holds one recorded message of each shape and version.
+// SchemaVersion is the version of the encoding written now. Every version ever written stays readable; testdata
+// contains one recorded message of each shape and version.
 const SchemaVersion = 1
 
 // Keys of Header. All lower case: NATS compares header keys byte by byte, and the trace
@@ -17,7 +17,7 @@ const (
 	HeaderSchema = "schema"
 	// HeaderKind is a Kind in facts and a DecisionKind in decisions.
 	HeaderKind = "kind"
-	// HeaderOp is an Op in words (facts).
+	// HeaderOp is the name of an Op (facts).
 	HeaderOp = "op"
 	// HeaderUID, HeaderNamespace and HeaderName identify the object or the pod.
 	HeaderUID       = "uid"
@@ -27,10 +27,10 @@ const (
 	HeaderResourceVersion = "resourceversion"
 	HeaderProgress        = "progress"
 	HeaderEpoch           = "epoch"
-	// HeaderCause says where a fact came from.
+	// HeaderCause is the source of a fact.
 	HeaderCause = "cause"
-	// HeaderPosition is the sequence at which the writer of a fact had it stored (see Place). Facts of earlier versions
-	// have none.
+	// HeaderPosition is the sequence at which the writer of a fact had it stored (see Place). Facts of earlier
+	// versions have none.
 	HeaderPosition = "position"
 	// HeaderTraceParent is a W3C traceparent.
 	HeaderTraceParent = "traceparent"
@@ -49,10 +49,10 @@ const (
 	SubjectLedgerPicture = subjectLedger + ".picture"
 )
 
-// noToken stands in a subject where there is nothing to name (markers, epochs).
+// noToken is used in a subject where there is nothing to name (markers, epochs).
 const noToken = "_"
 
-// DecodeError reports a message that cannot be read, and where it stands.
+// DecodeError reports a message that cannot be decoded, and its position.
 type DecodeError struct {
 	// Sequence of the record, 0 for a message of the bus.
 	Sequence uint64
@@ -60,7 +60,7 @@ type DecodeError struct {
 	Subject string
 	// Field is the header, or "payload".
 	Field string
-	// Value is what stood there (for a payload its length), Want what is accepted.
+	// Value is the content found (for a payload its length), Want what is accepted.
 	Value, Want string
 }
 
@@ -68,9 +68,9 @@ func (e *DecodeError) Error() string {
 	return fmt.Sprintf("events: sequence %d (%s): %s is %q, want %s", e.Sequence, e.Subject, e.Field, e.Value, e.Want)
 }
 
-// EncodeFact returns the message that carries f: Object untouched as the data, everything
-// else in the header. The data is not copied. The subject names the kind, and ends in the epoch, so
-// that the subject and the sequence of a fact are those of no other (see Tail).
+// EncodeFact returns the message that carries f: Object unchanged as the data, everything else in the header. The
+// data is not copied. The subject names the kind and ends in the epoch, so that no two facts have the same subject
+// and sequence (see Tail).
 func EncodeFact(f Fact) Message {
 	h := newHeader(string(f.Kind), f.UID, f.Namespace, f.Name, f.TraceParent)
 	h.set(HeaderOp, f.Op.String())
@@ -87,17 +87,17 @@ func EncodeFact(f Fact) Message {
 	}
 }
 
-// Place writes into a fact's message the sequence that a fenced append is going to store it at. DecodeFact refuses it
-// anywhere else: NATS lets a client that may read a stream have a record of it delivered to any subject, also to one of
-// the stream, which stores it again.
+// Place writes into a fact's message the sequence at which a fenced append is going to store it. DecodeFact refuses
+// the record at any other sequence: NATS lets a client that may read a stream request delivery of a record to any
+// subject, also to one of the stream, which then stores it again.
 func Place(m *Message, sequence uint64) {
 	m.Header.Set(HeaderPosition, strconv.FormatUint(sequence, 10))
 }
 
-// DecodeFact reads what EncodeFact wrote, now or in an earlier version, and in a later one of the
-// same schema: then the kind may be one that is not Known. The error is a *DecodeError, also for a record whose subject
-// is not that of its kind, or that stands elsewhere than Place says: the queue has not written that. Object shares the
-// record's data.
+// DecodeFact decodes what EncodeFact wrote, now, in an earlier version, or in a later one of the same schema; in
+// the last case the kind may be one that is not Known. The error is a *DecodeError. A record whose subject is not
+// that of its kind, or whose sequence is not the one from Place, is an error too: the queue has not written it.
+// Object shares the record's data.
 func DecodeFact(r Record) (SequencedFact, error) {
 	d := decoder{record: r}
 	d.schema()
@@ -130,7 +130,7 @@ func DecodeFact(r Record) (SequencedFact, error) {
 	return SequencedFact{Sequence: r.Sequence, Fact: f}, nil
 }
 
-// checkFact holds a fact to what its op promises.
+// checkFact checks that a fact satisfies what its op requires.
 func (d *decoder) checkFact(f *Fact) {
 	epochMarker := f.Op == OpEpochBegin || f.Op == OpEpochEnd
 	if !isKind(string(f.Kind)) && !(epochMarker && f.Kind == "") {
@@ -167,8 +167,8 @@ func parseOp(word string) (Op, bool) {
 	return 0, false
 }
 
-// subjectToken makes s usable as one token of a subject. It loses information for names that
-// Kubernetes does not allow; the exact value stands in the header.
+// subjectToken makes s usable as one token of a subject. It loses information for names that Kubernetes does not
+// allow; the header contains the exact value.
 func subjectToken(s string) string {
 	if s == "" {
 		return noToken

@@ -21,7 +21,7 @@ func EncodeWorkRequest(w WorkRequest) []byte {
 	})
 }
 
-// DecodeWorkRequest reads what EncodeWorkRequest wrote. The error is a *DecodeError.
+// DecodeWorkRequest decodes what EncodeWorkRequest wrote. The error is a *DecodeError.
 func DecodeWorkRequest(data []byte) (WorkRequest, error) {
 	var m eventspb.WorkRequest
 	if err := decodeBus("WorkRequest", data, &m, m.GetSchema); err != nil {
@@ -57,7 +57,7 @@ func EncodeOffers(b OfferBatch) []byte {
 	return marshal(m)
 }
 
-// DecodeOffers reads what EncodeOffers wrote. The error is a *DecodeError.
+// DecodeOffers decodes what EncodeOffers wrote. The error is a *DecodeError.
 func DecodeOffers(data []byte) (OfferBatch, error) {
 	var m eventspb.OfferBatch
 	if err := decodeBus("OfferBatch", data, &m, m.GetSchema); err != nil {
@@ -88,7 +88,7 @@ func EncodeTurn(t Turn) []byte {
 	})
 }
 
-// DecodeTurn reads what EncodeTurn wrote. The error is a *DecodeError.
+// DecodeTurn decodes what EncodeTurn wrote. The error is a *DecodeError.
 func DecodeTurn(data []byte) (Turn, error) {
 	var m eventspb.Turn
 	if err := decodeBus("Turn", data, &m, m.GetSchema); err != nil {
@@ -102,8 +102,7 @@ func DecodeTurn(data []byte) (Turn, error) {
 	return Turn{NodeUID: m.GetNode(), Shard: m.GetShard(), Granted: m.GetGranted()}, nil
 }
 
-// decodeBus reads a bus message, which carries its schema version inside (schema reads it
-// from m after the fact).
+// decodeBus decodes a bus message, which contains its schema version; schema reads that from m after decoding.
 func decodeBus(name string, data []byte, m proto.Message, schema func() uint32) error {
 	if err := proto.Unmarshal(data, m); err != nil {
 		return &DecodeError{

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// EncodeDecision returns the message that carries d. Equal decisions give equal bytes. Text
-// that is not valid UTF-8 has its broken bytes replaced by U+FFFD. Texts, lists and Evidence are cut to
-// bounds (see MaxText); what is cut says how much is left out.
+// EncodeDecision returns the message that carries d. Equal decisions give equal bytes. In text that is not valid
+// UTF-8 the invalid bytes are replaced by U+FFFD. Texts, lists and Evidence are cut to bounds (see MaxText); a cut
+// text states how much was left out.
 func EncodeDecision(d Decision) Message {
 	payload := &eventspb.Decision{
 		SchedulerName:      word(d.SchedulerName),
@@ -52,9 +52,9 @@ func EncodeDecision(d Decision) Message {
 	}
 }
 
-// DecodeDecision reads what EncodeDecision wrote, now or in an earlier version, and in a later one
-// of the same schema: then the kind may be one that is not Known. The error is a *DecodeError, also for a record whose
-// subject is not that of its kind.
+// DecodeDecision decodes what EncodeDecision wrote, now, in an earlier version, or in a later one of the same
+// schema; in the last case the kind may be one that is not Known. The error is a *DecodeError. A record whose
+// subject is not that of its kind is an error too.
 func DecodeDecision(r Record) (SequencedDecision, error) {
 	d, evidence, err := decodeDecision(r)
 	if err != nil || evidence == nil {
@@ -70,14 +70,14 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 	return d, nil
 }
 
-// DecodeOutcome is DecodeDecision without the Evidence, which takes longer than all else to read and
-// is for people and for replays.
+// DecodeOutcome is DecodeDecision without the Evidence, which takes longer to decode than everything else and is
+// only for human readers and for replays.
 func DecodeOutcome(r Record) (SequencedDecision, error) {
 	d, _, err := decodeDecision(r)
 	return d, err
 }
 
-// decodeDecision leaves the evidence as it is.
+// decodeDecision returns the evidence undecoded.
 func decodeDecision(r Record) (_ SequencedDecision, evidence []byte, _ error) {
 	d := decoder{record: r}
 	d.schema()
@@ -129,7 +129,7 @@ func decodeDecision(r Record) (_ SequencedDecision, evidence []byte, _ error) {
 	}}, payload.GetEvidence(), nil
 }
 
-// encodeSecond is 0 for the zero time, and for what is before 1970.
+// encodeSecond returns 0 for the zero time, and for times before 1970.
 func encodeSecond(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -144,7 +144,7 @@ func decodeSecond(seconds int64) time.Time {
 	return time.Unix(seconds, 0).UTC()
 }
 
-// encodeMilli is 0 for the zero time, and for what is before 1970.
+// encodeMilli returns 0 for the zero time, and for times before 1970.
 func encodeMilli(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -159,8 +159,8 @@ func decodeMilli(millis int64) time.Time {
 	return time.UnixMilli(millis).UTC()
 }
 
-// encodeReasons sorts: a protobuf map has no order, and equal decisions must be equal bytes. The reasons that have no
-// room are one, with the nodes of all of them.
+// encodeReasons sorts, because a protobuf map has no order and equal decisions must be equal bytes. It combines the
+// reasons that have no room into one, with the nodes of all of them.
 func encodeReasons(reasons map[string]int32) []*eventspb.ReasonCount {
 	if len(reasons) == 0 {
 		return nil
@@ -181,10 +181,10 @@ func encodeReasons(reasons map[string]int32) []*eventspb.ReasonCount {
 	return append(list, rest)
 }
 
-// saturated is a sum that stays within its type.
+// saturated returns a sum that stays within its type.
 func saturated(a, b int32) int32 { return int32(min(int64(a)+int64(b), math.MaxInt32)) }
 
-// decodeReasons adds up counts of a reason that stands twice, which only repaired text can.
+// decodeReasons adds up the counts of a reason that occurs twice, which is possible only for repaired text.
 func decodeReasons(list []*eventspb.ReasonCount) map[string]int32 {
 	if len(list) == 0 {
 		return nil
@@ -196,9 +196,8 @@ func decodeReasons(list []*eventspb.ReasonCount) map[string]int32 {
 	return reasons
 }
 
-// marshal cannot fail for messages without required fields whose text is valid. Should it
-// ever, the broken payload makes every reader say so, where an empty one would pass for a
-// message without content.
+// marshal cannot fail for messages without required fields whose text is valid. If it ever did, the broken payload
+// makes every reader report an error, whereas an empty one would look like a message without content.
 func marshal(m proto.Message) []byte {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -207,7 +206,7 @@ func marshal(m proto.Message) []byte {
 	return data
 }
 
-// valid makes s text that protobuf accepts.
+// valid returns s as text that protobuf accepts.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func validAll(list []string) []string {

@@ -8,9 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 )
 
-// encodeEvidence gives no bytes for no evidence, and an empty message for an empty one. Too large a one loses
-// its basis,
-// after which the decision cannot be made again, or is left out.
+// encodeEvidence returns no bytes for no evidence, and an empty message for empty evidence. Evidence that is too
+// large loses its basis, after which the decision cannot be reproduced, or is left out.
 func encodeEvidence(e *Evidence) []byte {
 	if e == nil {
 		return nil
@@ -73,7 +72,7 @@ func decodeEvidence(m *eventspb.Evidence) *Evidence {
 	return e
 }
 
-// encodeBasis leaves out a basis without a moment: nothing is known then.
+// encodeBasis leaves out a basis without a moment, because nothing is known then.
 func encodeBasis(b *Basis, revision int64) *eventspb.Basis {
 	if b.Moment == 0 {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// headerWriter fills a Header. Empty texts and zero numbers are left out; a reader takes what
-// is missing for empty or zero.
+// headerWriter fills a Header. It leaves out empty texts and zero numbers; a reader treats a missing field as empty
+// or zero.
 type headerWriter struct{ fields Header }
 
 // headerSizeHint is the number of headers a fact about an object has.
@@ -35,7 +35,7 @@ func (h *headerWriter) setNumber(key string, value uint64) {
 	}
 }
 
-// decoder reads one record and keeps the first thing that was wrong with it.
+// decoder reads one record and keeps the first error that it found.
 type decoder struct {
 	record Record
 	err    error
@@ -49,8 +49,8 @@ func (d *decoder) fail(field, value, want string) {
 	}
 }
 
-// schema checks that the record's version is one this code can read. All versions so far
-// share one shape; a version that does not gets its own branch in the decoders.
+// schema checks that the record's version is one this code can read. All versions so far share one shape; a version
+// with another shape gets its own branch in the decoders.
 func (d *decoder) schema() {
 	value := d.record.Header.Get(HeaderSchema)
 	version, err := strconv.ParseUint(value, 10, 32)
@@ -66,8 +66,8 @@ func schemaReadable(version uint64) bool {
 	return version >= 1 && version <= SchemaVersion
 }
 
-// checkSubject checks that the record's subject has this beginning and this end. The log lets each service write
-// certain subjects only, so that what a record says must be what its subject says.
+// checkSubject checks that the record's subject has this beginning and this end. The log permits each service to
+// write only certain subjects, so the content of a record must match its subject.
 func (d *decoder) checkSubject(begin, end string) {
 	subject := d.record.Subject
 	if !strings.HasPrefix(subject, begin) || !strings.HasSuffix(subject, end) {
@@ -98,9 +98,8 @@ func (d *decoder) number(key string) uint64 {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escapeHeader writes every byte that a header line cannot carry unchanged as %XX: controls,
-// blanks (trimmed in transit), the percent sign and what is not ASCII. Names that Kubernetes
-// allows come out as they are.
+// escapeHeader writes every byte that a header line cannot carry unchanged as %XX: control characters, blanks
+// (trimmed in transit), the percent sign and non-ASCII bytes. Names that Kubernetes allows remain unchanged.
 func escapeHeader(s string) string {
 	plain := true
 	for i := 0; i < len(s) && plain; i++ {
@@ -126,7 +125,7 @@ func headerSafe(c byte) bool {
 	return c > ' ' && c < 0x7f && c != '%'
 }
 
-// unescapeHeader undoes escapeHeader; ok is false for a broken escape.
+// unescapeHeader reverses escapeHeader; ok is false for a broken escape.
 func unescapeHeader(s string) (plain string, ok bool) {
 	if strings.IndexByte(s, '%') < 0 {
 		return s, true

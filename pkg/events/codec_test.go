@@ -19,14 +19,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// allKinds and allDecisionKinds are the constants as the source has them.
+// allKinds and allDecisionKinds are the constants found in the source.
 var (
 	allKinds         = constants("fact.go", "Kind")
 	allDecisionKinds = constants("decision.go", "DecisionKind")
 )
 
-// constants returns the values of all string constants of a type, so that a constant that
-// was added and forgotten in the closed set is found.
+// constants returns the values of all string constants of a type, so that a constant that was added but is missing
+// in the closed set is found.
 func constants(file, typeName string) []string {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestKindsAreComplete(t *testing.T) {
 	}
 }
 
-// text draws any string, with a taste for what headers and subjects have trouble with.
+// text draws any string, with a preference for characters that are difficult for headers and subjects.
 var text = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ %.*>\r\n\x00a-f0-9ü]{0,8}`),
 	rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) }))
 
@@ -123,7 +123,7 @@ func TestFactRoundTrip(t *testing.T) {
 	})
 }
 
-// checkHeader holds a header to what NATS carries unchanged.
+// checkHeader checks that NATS carries a header unchanged.
 func checkHeader(t *rapid.T, h events.Header) {
 	for _, field := range h {
 		key, value := field.Key, field.Value
@@ -234,8 +234,8 @@ func TestDecisionRoundTrip(t *testing.T) {
 	})
 }
 
-// TestLargeDecisionsFitAMessage: a pod that names thousands of resources has a reason for each, and is answered all the
-// same; what is left out is counted.
+// TestLargeDecisionsFitAMessage: a pod that names thousands of resources has a reason for each, and its decision is
+// written all the same; what is left out is counted.
 func TestLargeDecisionsFitAMessage(t *testing.T) {
 	d := events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Reasons: map[string]int32{},
@@ -281,7 +281,7 @@ func TestLargeDecisionsFitAMessage(t *testing.T) {
 	}
 }
 
-// TestDecisionRepairsText: what is not UTF-8 is repaired, not lost.
+// TestDecisionRepairsText: text that is not UTF-8 is repaired, not lost.
 func TestDecisionRepairsText(t *testing.T) {
 	d := events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Message: "bad \xff byte",
@@ -371,7 +371,7 @@ func TestDecodeErrors(t *testing.T) {
 	m := events.EncodeDecision(decision)
 	m.Data = []byte{0xff}
 	checkDecodeError(t, m, true, "payload", "1 bytes")
-	m.Data = []byte{27<<3&0x7f | 2 | 0x80, 27 >> 4, 1, 0xff} // evidence of one byte, which is none
+	m.Data = []byte{27<<3&0x7f | 2 | 0x80, 27 >> 4, 1, 0xff} // invalid evidence, of one byte
 	checkDecodeError(t, m, true, "evidence", "1 bytes")
 	if _, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 1}); err != nil {
 		t.Errorf("an outcome does not look at evidence: %v", err)
@@ -408,7 +408,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			events.HeaderResourceVersion: number, events.HeaderEpoch: number, events.HeaderProgress: number,
 		})
 		r := events.Record{Message: events.Message{Subject: "facts.a.b", Header: header, Data: data}, Sequence: 1}
-		// What decodes must survive being written and read again.
+		// What decodes must survive being encoded and decoded again.
 		if fact, err := events.DecodeFact(r); err == nil {
 			again, err := events.DecodeFact(events.Record{Message: events.EncodeFact(fact.Fact), Sequence: 1})
 			if diff := cmp.Diff(fact, again); err != nil || diff != "" {
@@ -468,7 +468,7 @@ func checkIsDecodeError(t *testing.T, err error) {
 	}
 }
 
-// The subject of a fact, with its sequence, is that of no other fact: it tells epochs apart.
+// The subject of a fact, with its sequence, is that of no other fact: it distinguishes epochs.
 func TestSubjectOfAFact(t *testing.T) {
 	for want, f := range map[string]events.Fact{
 		"facts.pod.56r.0":                {Kind: events.KindPod, Op: events.OpUpsert, UID: "uid-1"},
@@ -482,7 +482,8 @@ func TestSubjectOfAFact(t *testing.T) {
 	}
 }
 
-// A server keeps each subject in memory: their number must not grow with the pods that come and go.
+// A server keeps each subject in memory: the number of subjects must not grow with the pods that are created and
+// deleted.
 func TestSubjectsAreBounded(t *testing.T) {
 	const pods, buckets = 1_000_000, 1 << 14
 	facts, decisions := map[string]int{}, map[string]int{}
@@ -504,8 +505,9 @@ func TestSubjectsAreBounded(t *testing.T) {
 	}
 }
 
-// TestARecordIsWhatItsSubjectSays: the log gives each service subjects that it may write, so a reader takes a record
-// for no more than its subject allows. A record of another stream, of another kind, or a repetition is refused.
+// TestARecordIsWhatItsSubjectSays: the log permits each service to write certain subjects, so a reader accepts a
+// record only as far as its subject allows. A record of another stream, of another kind, or a repetition is
+// refused.
 func TestARecordIsWhatItsSubjectSays(t *testing.T) {
 	fact := func() events.Message {
 		return events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Epoch: 3})

@@ -1,24 +1,22 @@
-// Package events holds WHAT HAPPENED: the facts the queue saw in Kubernetes and the
-// decisions and outcomes of every service, as an ordered, durable, replayable log.
+// Package events records what happened: the facts that the queue saw in Kubernetes and the decisions and outcomes
+// of every service, as an ordered, durable, replayable log.
 //
-// Start reading at Fact and Decision (the two things that can be written), then Log
-// (how they are stored), then Follower (how a service reads them and what it may
-// conclude from where it stands).
+// Start reading at Fact and Decision (the two things that can be written), then Log (how they are stored). How a
+// service reads the facts, and what it may conclude from its position, is in package state/follow.
 //
-// Promises of the log, all of them checked by the contract suite in eventstest:
+// Guarantees of the log, all of them checked by the contract suite in eventstest:
 //
-//   - A stream is one totally ordered sequence. Sequences start at 1 and have no gaps
-//     but at the old end, where retention cuts.
-//   - Append with an expected last sequence is atomic: all messages of one call or none,
-//     with consecutive sequences. And it fences: a writer that has been deposed, or
-//     whose acknowledged tail was lost, is told so (ErrWrongSequence) and writes nothing.
-//   - Delivery is at least once and in order; a reader that is asked to continue behind
-//     the retention edge, or sees a jump, gets ErrGap and must bootstrap again.
+//   - A stream is one totally ordered sequence. Sequences start at 1 and have no gaps except at the old end, where
+//     retention deletes records.
+//   - Append with an expected last sequence is atomic: it stores all messages of one call or none, with consecutive
+//     sequences. It is also a fence: a writer that has been deposed, or whose acknowledged tail was lost, gets
+//     ErrWrongSequence and writes nothing.
+//   - Delivery is at least once and in order. A reader that asks to continue before the retention edge, or sees a
+//     jump, gets ErrGap and must bootstrap again.
 //
-// What the log may do: lose an acknowledged tail on power loss, redeliver. It is a view
-// and a history, never the truth: the API server is the truth about the cluster, the
-// ledger about what is promised (see pkg/ledger).
+// The log may lose an acknowledged tail on power loss, and redeliver. It is a view and a history, never the
+// authority: the API server is authoritative for the cluster, the ledger for what is promised (see pkg/ledger).
 //
-// The Bus is a different thing: messages that may be lost, repeated and reordered without
-// harm (work offers, requests for work). Nothing may depend on their arrival.
+// The Bus is separate from the log: its messages may be lost, repeated and reordered without harm (work offers,
+// requests for work). Nothing may depend on their arrival.
 package events

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// subjectBuckets is how many buckets the subjects of a kind have for all objects together. A server
-// keeps each subject in memory for as long as the log has a record of it: with a subject for each
-// object that would be every pod of three days. Who asks about one object reads what its bucket has.
+// subjectBuckets is how many buckets the subjects of a kind have for all objects together. A server keeps each
+// subject in memory for as long as the log has a record of it; with a subject for each object, that would be every
+// pod of three days. A query about one object reads the records of its bucket.
 const subjectBuckets = 1 << 14
 
-// bucketOf is the token of an object in subjects, noToken for none.
+// bucketOf returns the token of an object in subjects, noToken if there is no object.
 func bucketOf(uid string) string {
 	if uid == "" {
 		return noToken
@@ -23,35 +23,35 @@ func bucketOf(uid string) string {
 	return strconv.FormatUint(uint64(h.Sum32()%subjectBuckets), 36)
 }
 
-// Query says which records of a stream History finds.
+// Query selects the records of a stream that History finds.
 type Query struct {
-	// Filter is what their subjects match: "*" stands for one token, a last ">" for one or more.
+	// Filter is matched against their subjects: "*" stands for one token, a final ">" for one or more.
 	Filter string
-	// UID is that of the object which they are about; empty for any.
+	// UID is that of the object that they are about; empty for any.
 	UID string
 }
 
-// Finds says whether a record is one of those asked for.
+// Finds reports whether the query selects a record.
 func (q Query) Finds(r Record) bool {
 	return Matches(q.Filter, r.Subject) && (q.UID == "" || r.Header.Get(HeaderUID) == escapeHeader(q.UID))
 }
 
-// FactsAbout asks for what the log has about one object of a kind.
+// FactsAbout returns the query for the log's facts about one object of a kind.
 func FactsAbout(k Kind, uid string) Query {
 	return Query{Filter: subjectFacts + "." + subjectToken(string(k)) + "." + bucketOf(uid) + ".>", UID: uid}
 }
 
-// DecisionsAbout asks for all decisions about one pod.
+// DecisionsAbout returns the query for all decisions about one pod.
 func DecisionsAbout(podUID string) Query {
 	return Query{Filter: subjectDecisions + "." + bucketOf(podUID) + ".>", UID: podUID}
 }
 
-// DecisionsOf asks for the decisions of one kind about all pods.
+// DecisionsOf returns the query for the decisions of one kind about all pods.
 func DecisionsOf(k DecisionKind) Query {
 	return Query{Filter: subjectDecisions + ".*." + subjectToken(string(k))}
 }
 
-// CheckFilter returns an error when filter is not a subject of s with wildcards in it.
+// CheckFilter returns an error when filter is not a subject of s, possibly with wildcards.
 func CheckFilter(s Stream, filter string) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -65,7 +65,7 @@ func CheckFilter(s Stream, filter string) error {
 	return nil
 }
 
-// Matches says whether a subject matches a filter.
+// Matches reports whether a subject matches a filter.
 func Matches(filter, subject string) bool {
 	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
 	for i, token := range want {

@@ -25,8 +25,8 @@ type golden struct {
 	Data    []byte        `json:"data,omitempty"`
 }
 
-// samples are one value of every shape. A new field gets a new sample; an old sample is what
-// old files hold and does not change.
+// samples are one value of every shape. A new field gets a new sample; an old sample is the content of old files
+// and does not change.
 var samples = map[string]any{
 	"fact-upsert": events.Fact{
 		Kind: events.KindPod, Op: events.OpUpsert, UID: "0b9e8c6a-5d3c-4f4e-9a55-0d4c6c0b2f11", Namespace: "shop",
@@ -155,7 +155,7 @@ func encode(t *testing.T, value any) golden {
 	return golden(m)
 }
 
-// decode reads g as the shape that like has.
+// decode decodes g as the shape of like.
 func decode(t *testing.T, like any, g golden) any {
 	t.Helper()
 	var value any
@@ -205,7 +205,7 @@ func TestGoldenCurrent(t *testing.T) {
 		if err := json.Unmarshal(stored, &want); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		want.Subject = g.Subject // no part of the schema: readers do not read it
+		want.Subject = g.Subject // not part of the schema: readers ignore it
 		if diff := cmp.Diff(want, g); diff != "" {
 			t.Errorf("%s: the encoding of schema version %d has changed; that takes a new version (-recorded +now):\n%s",
 				file, events.SchemaVersion, diff)
@@ -228,8 +228,7 @@ func writeGolden(t *testing.T, file string, g golden) {
 	t.Logf("recorded %s", file)
 }
 
-// TestGoldenReadable: every message of every version ever written is still read as what it
-// said.
+// TestGoldenReadable: every message of every version ever written still decodes to its original content.
 func TestGoldenReadable(t *testing.T) {
 	for version := 1; version <= events.SchemaVersion; version++ {
 		files, err := filepath.Glob(goldenFile(version, "*"))

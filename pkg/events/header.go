@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Header is the envelope that travels beside the payload, so that a reader can route and
-// order without decoding. Keys are lower case (NATS headers are case-sensitive). Each key stands there once, which Set
-// and NewHeader see to; the order of the fields has no meaning. It is a slice because it is small: a map costs a reader
-// more to build than all its lookups.
+// Header is the metadata that travels with the payload, so that a reader can route and order records without
+// decoding them. Keys are lower case (NATS headers are case-sensitive). Each key occurs once, which Set and
+// NewHeader ensure; the order of the fields has no meaning. It is a slice because it is small: building a map would
+// cost a reader more than all its lookups.
 type Header []HeaderField
 
 // HeaderField is one line of a Header.
@@ -50,7 +50,7 @@ func (h *Header) Set(key, value string) {
 	*h = append(*h, HeaderField{key, value})
 }
 
-// Equal says whether both have the same keys with the same values.
+// Equal reports whether both have the same keys with the same values.
 func (h Header) Equal(other Header) bool { return len(h) == len(other) && h.SubsetOf(other) }
 
 // SubsetOf reports whether other has every key of h with the same value.

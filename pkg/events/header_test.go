@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// TestHeaderIsAMap holds a Header to a map, whatever is set in which order.
+// TestHeaderIsAMap compares a Header with a map, whatever is set in which order.
 func TestHeaderIsAMap(t *testing.T) {
 	key := rapid.SampledFrom([]string{"", "a", "b", "kind", "name", "uid", "z"})
 	rapid.Check(t, func(t *rapid.T) {

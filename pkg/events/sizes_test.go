@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// TestNoTextMakesADecisionTooLarge: the log takes a decision whatever its texts are, such as the UID of an owner, which
-// a pod's maker writes. Only what the API server bounds, the pod's name, is never cut.
+// TestNoTextMakesADecisionTooLarge: the log accepts a decision whatever its texts are, such as the UID of an owner,
+// which a pod's author writes. Only the pod's name, whose length the API server limits, is never cut.
 func TestNoTextMakesADecisionTooLarge(t *testing.T) {
 	long := strings.Repeat("x", 2*events.MaxMessage)
 	d := events.Decision{
@@ -37,7 +37,7 @@ func TestNoTextMakesADecisionTooLarge(t *testing.T) {
 	}
 }
 
-// TestBatches: together the batches are the messages, and each is one that an Append takes.
+// TestBatches: together the batches are the messages, and an Append accepts each batch.
 func TestBatches(t *testing.T) {
 	var msgs []events.Message
 	for i := range 2*events.MaxBatch + 7 {

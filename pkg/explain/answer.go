@@ -6,98 +6,97 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Where is where the facts show a pod.
+// Where is a pod's location and status as the facts show it.
 type Where struct {
 	UID, Namespace, Name string
 	SchedulerName        string
 	Priority             int32
-	// Node is where it is bound, or empty.
+	// Node is the node that the pod is bound to, or empty.
 	Node                      string `json:",omitempty"`
 	Created                   time.Time
 	Gated, Deleting, Terminal bool `json:",omitempty"`
 }
 
-// QueueAnswer is what the queue that leads has to say.
+// QueueAnswer is the answer of the leading queue.
 type QueueAnswer struct {
-	// Member answers, as of the facts up to this sequence and the ledger at this revision.
+	// Member is the queue that answers, as of the facts up to FactSequence and the ledger at LedgerRevision.
 	Member         string
 	FactSequence   uint64
 	LedgerRevision int64
-	// Known: the facts show the pod.
+	// Known reports whether the facts show the pod.
 	Known bool
 	Where Where
-	// Pool and Reason are the queue's; Pool is empty for a pod that is in none.
+	// Pool and Reason are as the queue has them; Pool is empty for a pod that is in no pool.
 	Pool, Reason string `json:",omitempty"`
-	// Since is when the pod came into its pool.
+	// Since is when the pod entered its pool.
 	Since time.Time `json:",omitzero"`
-	// Ahead counts the pods that are offered before it, of those that wait for the same shard;
-	// only in pool active.
+	// Ahead counts the pods that wait for the same shard and are offered before this one; set only in pool active.
 	Ahead int `json:",omitempty"`
-	// NotBefore is the end of its backoff, zero outside of it.
+	// NotBefore is the end of the pod's backoff, zero if it is not in backoff.
 	NotBefore time.Time `json:",omitzero"`
 	Holder
 	Attempts int32
 	// Wakes are the rules that rejected the pod, with the events that each listens to.
 	Wakes []Wake `json:",omitempty"`
-	// Status answers Question.Status.
+	// Status is the answer to Question.Status.
 	Status *QueueStatus `json:",omitempty"`
-	// Siblings answers Question.Owner: those created since then, oldest first.
+	// Siblings is the answer to Question.Owner: the owner's pods created since then, oldest first.
 	Siblings []Where `json:",omitempty"`
 }
 
-// Holder is the partition that a pod belongs to, and the shard that holds that, empty for none.
+// Holder is the partition that a pod belongs to, and the shard that holds the partition, empty for none.
 type Holder struct {
 	Partition int32
 	Shard     string `json:",omitempty"`
 }
 
-// Wake is a rule whose no has to turn, and the events that could do that, in the words of
+// Wake is a rule that rejected the pod, and the events that could change the rule's verdict, named as in
 // queue_incoming_pods_total.
 type Wake struct {
 	Plugin string
 	Events []string
 }
 
-// ShardAnswer is what a shard has to say about a pod or a node.
+// ShardAnswer is a shard's answer about a pod or a node.
 type ShardAnswer struct {
 	Member         string
 	FactSequence   uint64
 	LedgerRevision int64
-	// Status answers Question.Status.
+	// Status is the answer to Question.Status.
 	Status *ShardStatus `json:",omitempty"`
-	// Pod is about the pod that was asked about, Node about the node.
+	// Pod answers a question about a pod, Node one about a node.
 	Pod  *PodView  `json:",omitempty"`
 	Node *NodeView `json:",omitempty"`
 }
 
 // PodView is a pod as a shard's next decision would see it.
 type PodView struct {
-	// Failed says why the nodes cannot be told; then there are none.
+	// Failed explains why the nodes could not be evaluated; the answer then lists no nodes.
 	Failed string `json:",omitempty"`
-	// Nodes is how many there are, Behind how many of them cannot be used until the facts about
-	// them are there.
+	// Nodes is the number of nodes, Behind the number of those that cannot be used until the facts about them
+	// arrive.
 	Nodes, Behind int
 	placement.Explanation
-	// Promise is what the ledger holds for the pod, and Claim that it has to go for another;
-	// nil for nothing.
+	// Promise is the ledger's entry for the pod, and Claim the entry that makes it a victim for another pod; nil
+	// for none.
 	Promise *Promise `json:",omitempty"`
 	Claim   *Promise `json:",omitempty"`
-	// Victims are claimed for the pod.
+	// Victims are the pods claimed as victims for this pod.
 	Victims []Promise `json:",omitempty"`
 }
 
 // Promise is one entry of the ledger.
 type Promise struct {
 	Pod, UID, Node string
-	// Role is reservation, victim, keeper or move; State held, committed, fencing or evicting.
+	// Role is reservation, victim, keeper or move; State is held, committed, fencing or evicting.
 	Role, State string
 	Shard       string `json:",omitempty"`
 	Plan        string `json:",omitempty"`
-	// For is the pod that a victim goes for.
+	// For is the pod that a victim is evicted for.
 	For string `json:",omitempty"`
 }
 
-// NodeView is a node as a shard counts it.
+// NodeView is a node with its usage as a shard counts it.
 type NodeView struct {
 	Name, UID string
 	Pods      int
@@ -105,11 +104,11 @@ type NodeView struct {
 	Taints    []string `json:",omitempty"`
 	// Cordoned is spec.unschedulable.
 	Cordoned bool `json:",omitempty"`
-	// Unusable says why the shard does not use the node now; empty if it does.
+	// Unusable explains why the shard does not use the node at present; empty if it does.
 	Unusable string `json:",omitempty"`
-	// Promises are the entries of the ledger's document of the node.
+	// Promises are the entries of the node's document in the ledger.
 	Promises []Promise `json:",omitempty"`
-	// Standing are the pods that count on it, by priority, highest first.
+	// Standing are the pods that count on the node, by priority, highest first.
 	Standing []NodePod `json:",omitempty"`
 }
 
@@ -124,6 +123,6 @@ type NodePod struct {
 	Pod      string
 	Priority int32
 	Requests map[string]int64 `json:",omitempty"`
-	// Reserved: it is not bound there yet.
+	// Reserved reports that the pod is not bound to the node yet.
 	Reserved bool `json:",omitempty"`
 }

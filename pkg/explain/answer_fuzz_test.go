@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// FuzzAnswers: whatever answers on the bus, it is told or refused, and nothing panics.
+// FuzzAnswers checks that any answer on the bus is shown or refused, and never causes a panic.
 func FuzzAnswers(f *testing.F) {
 	for _, seed := range []string{
 		`{}`,

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// questionsBuffer bounds the questions that wait in one service; more are dropped, and
-	// whoever asked hears nothing.
+	// questionsBuffer bounds the questions that wait in one service; further questions are dropped, and the asker
+	// gets no answer.
 	questionsBuffer = 16
-	// answersBuffer bounds the answers to one question that wait for who asked.
+	// answersBuffer bounds the answers to one question that wait for the asker.
 	answersBuffer = 128
-	// replyPrefix begins the subjects of answers.
+	// replyPrefix is the prefix of the subjects that answers are sent on.
 	replyPrefix = "answers."
 )
 
@@ -25,20 +25,19 @@ const (
 type Question struct {
 	// Reply is the subject to answer on; Ask fills it in.
 	Reply string `json:"reply"`
-	// Pod is a UID, or namespace/name; Node a name.
+	// Pod is a UID or namespace/name; Node is a name.
 	Pod  string `json:"pod,omitempty"`
 	Node string `json:"node,omitempty"`
-	// Status asks about all there is, and nothing else.
+	// Status asks for the status of the whole service, and nothing else.
 	Status bool `json:"status,omitempty"`
-	// Owner and Since ask the queue also for the pods of one controller (by its UID) that were
-	// created then or later.
+	// Owner and Since also ask the queue for the pods of one controller (by its UID) created at Since or later.
 	Owner string    `json:"owner,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Ask sends a question to all who listen on a subject, and returns the answers that have come
-// when enough says so, or ctx ends: then what has come is all there is. The error is about the
-// asking alone.
+// Ask sends a question to all subscribers of a subject, and returns the answers received when enough returns true
+// or ctx ends; in the latter case it returns the answers so far and no error. The error is about sending the
+// question and reading the answers alone.
 func Ask[A any](ctx context.Context, bus events.Bus, subject string, q Question, enough func([]A) bool) ([]A, error) {
 	q.Reply = replyPrefix + strings.ToLower(rand.Text())
 	raw := make(chan []byte, answersBuffer)
@@ -75,8 +74,8 @@ func Ask[A any](ctx context.Context, bus events.Bus, subject string, q Question,
 	return answers, nil
 }
 
-// Serve answers the questions on a subject, one at a time, until ctx ends. With ok false the
-// question is left to others.
+// Serve answers the questions on a subject, one at a time, until ctx ends. A question for which answer returns ok
+// false is left to other subscribers.
 func Serve[A any](
 	ctx context.Context, bus events.Bus, subject string, answer func(context.Context, Question) (a A, ok bool),
 ) error {
@@ -84,7 +83,7 @@ func Serve[A any](
 	stop, err := bus.Subscribe(subject, func(data []byte) {
 		var q Question
 		if json.Unmarshal(data, &q) != nil || !strings.HasPrefix(q.Reply, replyPrefix) {
-			return // nobody to answer
+			return // there is no address to answer to
 		}
 		select {
 		case questions <- q:
@@ -108,7 +107,7 @@ func Serve[A any](
 			if err != nil {
 				return fmt.Errorf("explain: an answer on %s: %w", subject, err)
 			}
-			_ = bus.Publish(q.Reply, text) // whoever asked hears nothing, and says so
+			_ = bus.Publish(q.Reply, text) // the asker then gets no answer, and reports that
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestAskAndServe(t *testing.T) {
 	}
 	two := func(list []explain.ShardAnswer) bool { return len(list) == 2 }
 	var answers []explain.ShardAnswer
-	for len(answers) < 2 { // until both listen
+	for len(answers) < 2 { // until both subscribe
 		asking, stopAsking := context.WithTimeout(ctx, 50*time.Millisecond)
 		var err error
 		answers, err = explain.Ask(asking, log, events.SubjectAskShards, explain.Question{Node: "n1"}, two)
@@ -63,7 +63,7 @@ func TestAskAndServe(t *testing.T) {
 	}
 }
 
-// records are as a log would have them, a second apart.
+// records returns records as a log would hold them, a second apart.
 func records(t *testing.T, begin time.Time, msgs ...events.Message) []events.Record {
 	t.Helper()
 	var list []events.Record
@@ -166,7 +166,7 @@ func TestTextOfAWaitingPod(t *testing.T) {
 	}
 }
 
-// What cannot be read is noted, and the rest is told.
+// TestStoryWithRecordsThatCannotBeRead checks that unreadable records are noted, and the rest is shown.
 func TestStoryWithRecordsThatCannotBeRead(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	pod := statetest.Pod("shop", "cart", "cpu", "1")
@@ -190,7 +190,7 @@ func TestStoryWithRecordsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The binder has the API server's word before the facts have the bind.
+// TestBoundByTheBindersWord covers a binder that has the API server's answer before the facts show the bind.
 func TestBoundByTheBindersWord(t *testing.T) {
 	pod := statetest.Pod("shop", "cart", "cpu", "1")
 	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}

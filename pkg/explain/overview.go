@@ -12,26 +12,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/anomaly"
 )
 
-// Overview is everything there is to say about a Berth as a whole.
+// Overview is the status of a whole Berth installation.
 type Overview struct {
-	// Queue is what the queue that leads says, nil if none does; Leader is its id.
+	// Queue is the status of the leading queue, nil if there is none; Leader is its id.
 	Queue  *QueueStatus `json:",omitempty"`
 	Leader string       `json:",omitempty"`
-	// Descheduler is the member that runs descheduling cycles; empty for none that is known.
+	// Descheduler is the member that runs descheduling cycles; empty if none is known.
 	Descheduler string        `json:",omitempty"`
 	Shards      []ShardAnswer `json:",omitempty"`
 	// FactsEnd is the last sequence of the log of facts.
 	FactsEnd uint64
-	// FactLag is how many records each member that has answered is behind it.
+	// FactLag is the number of records that each member which answered is behind FactsEnd.
 	FactLag map[string]uint64
-	// Warnings are for people, the worst first.
+	// Warnings are for operators, the worst first.
 	Warnings []string `json:",omitempty"`
 }
 
-// manyBehind is from where on a lag is worth a warning: as the alert BerthShardLags has it.
+// manyBehind is the lag, in records, from which a warning is due: the threshold of the alert BerthShardLags.
 const manyBehind = 10000
 
-// NewOverview puts answers together. It is pure: queue is nil when no queue leads or answers.
+// NewOverview combines answers. It is pure: queue is nil when no queue leads or answers.
 func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, descheduler string) Overview {
 	o := Overview{Descheduler: descheduler, FactsEnd: factsEnd, FactLag: map[string]uint64{}}
 	for _, s := range shards {
@@ -88,7 +88,7 @@ func (o *Overview) lags(member string, applied uint64) {
 	}
 }
 
-// Text writes the overview for people, but for the warnings.
+// Text writes the overview, without the warnings, for people.
 func (o *Overview) Text(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if o.Queue != nil {
@@ -105,7 +105,9 @@ func (o *Overview) Text(w io.Writer, now time.Time) error {
 func (o *Overview) members(t io.Writer, now time.Time) {
 	fmt.Fprintln(t, "SERVICE\tMEMBER\tUP\tPARTITIONS\tFACTS BEHIND\t")
 	for _, m := range o.Queue.Members {
-		partitions, behind, leads := "-", "-", ""
+		partitions := "-"
+		behind := "-"
+		leads := ""
 		if m.Role == "scheduler" {
 			partitions = fmt.Sprint(m.Partitions)
 		}
@@ -126,7 +128,7 @@ func (o *Overview) members(t io.Writer, now time.Time) {
 	}
 }
 
-// pools are in the order of a pod's path, as far as it can be said to have one.
+// pools are in the order of a pod's path, as far as there is one.
 var pools = []string{"gated", "active", "backoff", "parked", "offered", "held"}
 
 func (o *Overview) queue(t io.Writer) {
@@ -168,7 +170,7 @@ func (o *Overview) promises(t io.Writer) {
 	}
 }
 
-// counts is "3 node, 1 guard", or 0.
+// counts returns a text such as "3 node, 1 guard", or 0.
 func counts(of map[string]int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {

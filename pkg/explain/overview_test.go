@@ -12,10 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// noon is when the stories of these tests are told.
+// noon is the current time of these tests.
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// statusOfQueue is one of a small Berth with two shards, of which one does not answer.
+// statusOfQueue returns the status of a small Berth with two shards, one of which does not answer.
 func statusOfQueue() *QueueAnswer {
 	return &QueueAnswer{Member: "queue-a", FactSequence: 100, Status: &QueueStatus{
 		Pools: map[string]int{"active": 3, "parked": 2}, Offered: map[string]int{"scheduler-0-a": 4},
@@ -107,7 +107,7 @@ func TestEntriesByAge(t *testing.T) {
 	}
 }
 
-// An empty ledger, and one with a place that is kept.
+// TestStatusOf covers an empty ledger, and one with an entry that keeps a place.
 func TestStatusOf(t *testing.T) {
 	v := ledger.NewView()
 	s := StatusOf(v, func(ledger.Entry) time.Time { return noon }, noon)

@@ -10,21 +10,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// QueueStatus is what the queue that leads knows of all there is: Question.Status.
+// QueueStatus is the status of everything the leading queue knows: the answer to Question.Status.
 type QueueStatus struct {
-	// Pools counts the pods that are not bound, by pool. Offered counts those that each shard
-	// holds at the moment.
+	// Pools counts the pods that are not bound, by pool. Offered counts the pods that each shard holds an offer for
+	// at the moment.
 	Pools, Offered map[string]int
-	// Members are alive in the ledger, by role and id.
+	// Members are the members alive in the ledger, by role and id.
 	Members []MemberStatus
-	// Entries are what the ledger promises, by role and state, Budgets what is claimed from
-	// disruption budgets.
+	// Entries counts the ledger's entries by role and state, Budgets the claims on disruption budgets.
 	Entries []EntryStatus  `json:",omitempty"`
 	Budgets []BudgetStatus `json:",omitempty"`
-	// Anomalies are those of the last minutes.
+	// Anomalies are the anomalies of the last minutes.
 	Anomalies anomaly.Report
-	// Kubernetes is the version of the API server, empty if it does not tell; KubernetesLater says what follows from
-	// its being later than the queue's rules, and is empty if it is not.
+	// Kubernetes is the version of the API server, empty if the server does not report it; KubernetesLater
+	// describes the consequences of its being later than the queue's rules, and is empty if it is not.
 	Kubernetes, KubernetesLater string `json:",omitempty"`
 }
 
@@ -33,45 +32,45 @@ type MemberStatus struct {
 	Role, ID         string
 	Version, Address string `json:",omitempty"`
 	Started          time.Time
-	// Partitions are how many partitions of pods a shard owns.
+	// Partitions is the number of pod partitions that a shard owns.
 	Partitions int
 }
 
-// EntryStatus counts entries of the ledger that are alike.
+// EntryStatus counts the ledger's entries with the same role and state.
 type EntryStatus struct {
-	// Role is reservation, victim, keeper or move, State held, committed, fencing, evicting or none.
+	// Role is reservation, victim, keeper or move; State is held, committed, fencing, evicting or none.
 	Role, State string
 	Count       int
-	// Oldest is how long the queue has seen the oldest of them; ByAge counts those that are not
-	// older than each of Ages, and not in a place before, and in the last place the rest.
+	// Oldest is how long the queue has seen the oldest of the entries. ByAge[i] counts the entries that are not
+	// older than Ages[i] but older than the limits before it; the last element counts the rest.
 	Oldest time.Duration
 	ByAge  [4]int
 }
 
-// Ages divide EntryStatus.ByAge: a bind takes less than the first, a pod's usual grace period less
-// than the second.
+// Ages are the limits of EntryStatus.ByAge: a bind takes less than the first, a pod's usual grace period less than
+// the second.
 var Ages = [3]time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
 
-// BudgetStatus is a disruption budget from which something is claimed.
+// BudgetStatus is a disruption budget on which there are claims.
 type BudgetStatus struct {
 	Namespace, Name string
 	Claims          int
 }
 
-// ShardStatus is what a shard knows of itself: Question.Status.
+// ShardStatus is a shard's own status: the answer to Question.Status.
 type ShardStatus struct {
-	// Nodes and Pods it counts, Reserved of the pods it counts by the ledger alone, and Held the
-	// places that it holds until others have gone.
+	// Nodes and Pods are those the shard counts; Reserved is the number of pods that it counts because of the
+	// ledger alone, and Held the number of places that it holds until their victims are gone.
 	Nodes, Pods, Reserved, Held int
-	// LeftAlone counts nodes that it does not use for now, by reason, Conflicts the races that it
-	// has lost since it started, by what they were about.
+	// LeftAlone counts the nodes that the shard does not use at present, by reason; Conflicts counts the races that
+	// it has lost since it started, by subject.
 	LeftAlone, Conflicts map[string]int `json:",omitempty"`
 }
 
-// roles are those of members, in the order of a pod's path.
+// roles are the roles of members, in the order of a pod's path.
 var roles = []string{"queue", "scheduler", "binder", "descheduler"}
 
-// StatusOf is what the ledger shows. since is when an entry was first seen.
+// StatusOf returns the status that the ledger shows. since returns when an entry was first seen.
 func StatusOf(v *ledger.View, since func(ledger.Entry) time.Time, now time.Time) QueueStatus {
 	var s QueueStatus
 	owned := map[string]int{}

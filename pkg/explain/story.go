@@ -14,57 +14,57 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Story is everything there is to say about one pod.
+// Story is everything known about one pod.
 type Story struct {
 	UID, Namespace, Name string
 	SchedulerName        string `json:",omitempty"`
 	Priority             int32
-	// State is what the pod is now, in one word: gated, waiting, held, bound, leaving, ended or
-	// gone. Node is where it is, or was last.
+	// State is the pod's current state, in one word: gated, waiting, bound, leaving, ended or gone. Node is the
+	// node that it is on, or was on last.
 	State string
 	Node  string `json:",omitempty"`
-	// Events is its life so far, oldest first, by the log's clock.
+	// Events is the pod's history, oldest first, by the log's clock.
 	Events []Event
-	// Owner is the UID of its controller.
+	// Owner is the UID of the pod's controller.
 	Owner string `json:",omitempty"`
-	// Evicted says who made it leave, and why; nil if nobody did.
+	// Evicted explains who evicted the pod, and why; nil if it was not evicted.
 	Evicted *Eviction `json:",omitempty"`
-	// Queue and Shard are what running services say; nil if none did.
+	// Queue and Shard are the answers of running services; nil if none answered.
 	Queue *QueueAnswer `json:",omitempty"`
 	Shard *PodView     `json:",omitempty"`
-	// Notes say what is missing, and why.
+	// Notes explain which parts are missing, and why.
 	Notes []string `json:",omitempty"`
 }
 
-// Event is one thing that happened to a pod.
+// Event is one event in a pod's history.
 type Event struct {
 	Time time.Time
-	// Sequence in the log of facts, or of decisions if there is a Decision.
+	// Sequence is the sequence in the log of facts, or in that of decisions if Decision is set.
 	Sequence uint64
-	// What happened, in a word or two; Detail is the rest.
+	// What names the event in a word or two; Detail is the rest.
 	What, Detail string `json:",omitempty"`
-	// Decision is set for what a service decided or did.
+	// Decision is set for an event that a service decided or carried out.
 	Decision *events.Decision `json:",omitempty"`
 }
 
-// Eviction is why a pod had to leave.
+// Eviction is the reason why a pod had to leave.
 type Eviction struct {
 	// By is the pod that needed its place, or the descheduler's strategy.
 	By     string
 	Reason string
 	Asked  time.Time
-	// Done is when it was evicted; zero if it was not (yet).
+	// Done is when the pod was evicted; zero if it was not, or not yet.
 	Done time.Time `json:",omitzero"`
-	// Failed says why it was not.
+	// Failed explains why the pod was not evicted.
 	Failed string `json:",omitempty"`
-	// Landing is where its replacement was expected, Replacements what its controller has made
-	// since.
+	// Landing is the node on which its replacement was expected; Replacements are the pods that its controller has
+	// created since.
 	Landing      string  `json:",omitempty"`
 	Replacements []Where `json:",omitempty"`
 }
 
-// Tell puts the records about one pod in order: those of the facts, and the decisions. Those that cannot be
-// read are noted and left out.
+// Tell builds the story of one pod from its records: the facts and the decisions. Records that cannot be read are
+// noted and left out.
 func Tell(uid string, facts, decisions []events.Record) *Story {
 	s := &Story{UID: uid}
 	s.tellFacts(facts)
@@ -150,7 +150,7 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// changes are what an update of a pod means, as pairs of what and detail.
+// changes returns the meaning of an update of a pod, as pairs of What and Detail.
 func changes(before, pod *corev1.Pod) (list [][2]string) {
 	add := func(what, detail string) { list = append(list, [2]string{what, detail}) }
 	if before == nil {
@@ -188,7 +188,7 @@ func gatesOf(pod *corev1.Pod) string {
 	return strings.Join(names, ", ")
 }
 
-// disruption is why a pod leaves, if somebody said so on it.
+// disruption returns the reason why a pod leaves, if its status states one.
 func disruption(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
@@ -205,7 +205,7 @@ func (s *Story) decided(r events.Record, d *events.Decision) {
 	})
 	switch d.Kind {
 	case events.DecisionBound:
-		if s.State == stateWaiting { // the API server has said so to the binder, but not yet to the queue
+		if s.State == stateWaiting { // the binder has the API server's answer; the facts do not show it yet
 			s.State, s.Node = stateBound, d.NodeName
 		}
 	case events.DecisionEvict:
@@ -226,7 +226,7 @@ func (s *Story) evicted(r events.Record) *Eviction {
 	return s.Evicted
 }
 
-// PlanToken is the token of the pod for which this one was evicted by preemption; "" if it was not.
+// PlanToken returns the token of the pod for which this pod was evicted by preemption; "" if it was not.
 func (s *Story) PlanToken() string {
 	for _, e := range slices.Backward(s.Events) {
 		if d := e.Decision; d != nil && d.Kind == events.DecisionEvicted && d.Strategy == "" && d.Attempt == 0 {

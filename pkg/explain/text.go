@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// fewEvents and fewClasses are how many of each are shown unless all are asked for.
+	// fewEvents and fewClasses are how many of each are shown unless all are requested.
 	fewEvents  = 12
 	fewClasses = 8
-	// clockFormat is UTC, as in the API.
+	// clockFormat is a time of day; times are shown in UTC, as in the API.
 	clockFormat = "15:04:05.000"
 )
 
@@ -40,7 +40,7 @@ func (p *page) line(format string, args ...any) {
 
 func (p *page) ago(t time.Time) string { return duration.HumanDuration(p.now.Sub(t)) + " ago" }
 
-// Text writes the story for people, as of now. Wide leaves nothing out.
+// Text writes the story for people, as of now. wide shows everything.
 func (s *Story) Text(w io.Writer, now time.Time, wide bool) error {
 	p := &page{w: w, now: now, wide: wide}
 	p.line("pod %s/%s  uid %s  priority %d  scheduler %s", s.Namespace, s.Name, s.UID, s.Priority, s.SchedulerName)
@@ -193,7 +193,7 @@ func failuresText(failures []placement.Failure) string {
 	return strings.Join(list, "; ")
 }
 
-// reasonsText is what a rule says, with what it has to say beyond upstream's words.
+// reasonsText returns a rule's reasons, with its details beyond upstream's messages.
 func reasonsText(f placement.Failure) string {
 	text := strings.Join(f.Reasons, ", ")
 	if len(f.Details) > 0 {
@@ -202,7 +202,7 @@ func reasonsText(f placement.Failure) string {
 	return text
 }
 
-// butFor counts the nodes that one rule alone keeps, and that pods leaving would not help.
+// butFor counts the nodes that one rule alone rules out and that the departure of other pods would not help.
 func (p *page) butFor(classes []placement.NodeClass) {
 	for _, c := range classes {
 		if len(c.Failures) == 1 && c.Failures[0].Code == placement.UnschedulableAndUnresolvable {
@@ -233,7 +233,7 @@ func missText(m *placement.Miss) string {
 	return m.Node + " " + strings.Join(lacks, "; ")
 }
 
-// amount writes a quantity as the API does.
+// amount formats a quantity as the API does.
 func amount(name string, n int64) string {
 	switch name {
 	case "cpu":
@@ -244,7 +244,7 @@ func amount(name string, n int64) string {
 	return resource.NewQuantity(n, resource.DecimalSI).String()
 }
 
-// choice is the last decision that chose a node, with what it weighed.
+// choice writes the last decision that chose a node, with its evidence.
 func (p *page) choice(s *Story) {
 	var d *events.Decision
 	for _, e := range slices.Backward(s.Events) {
@@ -312,7 +312,7 @@ func who(e Event) string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Text writes the node for people. Wide lists the pods too.
+// Text writes the node for people. wide also lists the pods.
 func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
 	p := &page{w: w, wide: wide}
 	p.line("node %s  uid %s  %d pods, as %s counts them", v.Name, v.UID, v.Pods, member)

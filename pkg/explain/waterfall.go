@@ -12,22 +12,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Step is one part of a pod's path, with its begin and end by the log's clock.
+// Step is one part of a pod's path, with its start and end by the log's clock.
 type Step struct {
-	// Name is that of the span of the same step in a trace: seen, queued, parked, attempt,
+	// Name is the name of the span of the same step in a trace: seen, queued, parked, attempt, filter, score,
 	// reserve, hold, bind, evict, leave.
 	Name       string
 	Start, End time.Time
 	// Depth is 1 for a part of the step above it.
 	Depth  int    `json:",omitempty"`
 	Detail string `json:",omitempty"`
-	// Open: it has not ended; End is the moment at which it was looked at.
+	// Open reports that the step has not ended; End is then the time of the query.
 	Open bool `json:",omitempty"`
 }
 
-// Steps is the path that a story tells. What lies between two records is known from the
-// evidence of decisions: how long a pod stood in the queue, was looked at, and waited for the
-// ledger. What still goes on lasts until now.
+// Steps returns the path that a story describes. The times between two records come from the evidence of decisions:
+// how long the pod was in the queue, was evaluated, and waited for the ledger. Steps that have not ended last until
+// now.
 func (s *Story) Steps(now time.Time) []Step {
 	w := walk{}
 	for _, e := range s.Events {
@@ -42,19 +42,19 @@ func (s *Story) Steps(now time.Time) []Step {
 	return w.steps
 }
 
-// walk goes through the events of a story.
+// walk iterates over the events of a story.
 type walk struct {
 	steps []Step
-	// parked, held, placed and leaving are when the pod came to be so, zero when it is not.
+	// parked, held, placed and leaving are when the pod entered that state, zero when it is not in it.
 	parked, held, placed, leaving time.Time
-	// why it was parked, and where it is held or placed.
+	// why is the reason it was parked; node is the node on which it is held or placed.
 	why, node string
 	last      time.Time
 }
 
 func (w *walk) add(s Step) {
 	if s.End.Before(s.Start) {
-		s.Start = s.End // two clocks
+		s.Start = s.End // the two times come from different clocks
 	}
 	w.steps = append(w.steps, s)
 	w.last = later(w.last, s.End)
@@ -124,7 +124,7 @@ func (w *walk) decided(e Event) {
 		w.placed, w.node = e.Time, d.NodeName
 	case events.DecisionBound:
 		if w.placed.IsZero() {
-			return // the fact was first
+			return // the fact arrived first
 		}
 		w.add(Step{Name: "bind", Start: w.placed, End: e.Time, Detail: "to " + d.NodeName})
 		w.placed = time.Time{}
@@ -145,13 +145,13 @@ func (w *walk) unhold(at time.Time, why string) {
 	}
 }
 
-// attempt adds what came before a decision. The log stored it when it was over.
+// attempt adds the steps before a decision. The log stored the decision when the attempt was over.
 func (w *walk) attempt(e Event) {
 	d, evidence := e.Decision, e.Decision.Evidence
 	decided := e.Time.Add(-evidence.Reserved)
 	begin := decided.Add(-evidence.Considered)
 	came := begin.Add(-evidence.Waited)
-	if d.Kind != events.DecisionLost { // it goes on after that, and has been in the queue once
+	if d.Kind != events.DecisionLost { // a lost race goes on without a new wait in the queue
 		w.unpark(came)
 		w.add(Step{Name: "queued", Start: came, End: begin, Detail: evidence.Cause})
 	}
@@ -190,7 +190,7 @@ func reservedText(d *events.Decision) string {
 	return fmt.Sprintf("ledger revision %d", d.LedgerRevision)
 }
 
-// end adds what still goes on. A pod that waits, and is not parked or gated, is the queue's.
+// end adds the steps that have not ended. A pod that waits and is neither parked nor gated is in the queue.
 func (w *walk) end(s *Story, now time.Time) {
 	if s.State == stateGone || s.State == stateEnded {
 		return
@@ -218,13 +218,13 @@ func (w *walk) end(s *Story, now time.Time) {
 }
 
 const (
-	// barColumns is how wide the picture of a waterfall is, detailColumns how much is said
-	// beside it unless all is asked for.
+	// barColumns is the width of the bars of a waterfall, detailColumns the width of the details next to them
+	// unless all are requested.
 	barColumns    = 36
 	detailColumns = 76
 )
 
-// Waterfall draws the path as of now, one step a line.
+// Waterfall draws the path as of now, one step per line.
 func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 	steps := s.Steps(now)
 	p := &page{w: w, wide: wide}
@@ -257,7 +257,7 @@ func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 	return p.err
 }
 
-// bar is where a step lies in the whole.
+// bar draws a step's position within the whole path.
 func bar(s Step, begin time.Time, total time.Duration) string {
 	at := func(t time.Time) int {
 		return int(int64(barColumns-1) * int64(t.Sub(begin)) / cmp.Or(int64(total), 1))
@@ -270,7 +270,7 @@ func bar(s Step, begin time.Time, total time.Duration) string {
 	return strings.Repeat(" ", from) + strings.Repeat(mark, to-from+1) + strings.Repeat(" ", barColumns-1-to)
 }
 
-// short writes a duration in four digits or so.
+// short formats a duration in about four digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Minute:

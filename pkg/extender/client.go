@@ -23,23 +23,22 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds a call to an extender that names no httpTimeout. Source:
-	// DefaultExtenderTimeout in pkg/scheduler/extender.go.
+	// DefaultTimeout bounds a call to an extender that sets no httpTimeout. Source: DefaultExtenderTimeout in
+	// pkg/scheduler/extender.go.
 	DefaultTimeout = 5 * time.Second
-	// maxAnswer bounds an answer, in bytes: the nodes of a large cluster in full are some tens of
-	// megabytes.
+	// maxAnswer bounds an answer, in bytes: the full node objects of a large cluster are some tens of megabytes.
 	maxAnswer = 256 << 20
 )
 
-// Client is one extender. Safe for concurrent use; calls end with their context or after the
-// configured timeout.
+// Client calls one extender. It is safe for concurrent use; calls end with their context or after the configured
+// timeout.
 type Client struct {
 	config configv1.Extender
 	http   *http.Client
 }
 
-// NewClient makes the client of one extender; nothing is called yet. The error names the file of a
-// certificate that cannot be used.
+// NewClient returns the client of one extender; it makes no call yet. The error names the file of a certificate
+// that cannot be used.
 func NewClient(c configv1.Extender) (*Client, error) {
 	timeout := c.HTTPTimeout.Duration
 	if timeout == 0 {
@@ -53,7 +52,7 @@ func NewClient(c configv1.Extender) (*Client, error) {
 	return &Client{config: c, http: &http.Client{Transport: transport, Timeout: timeout}}, nil
 }
 
-// address names an extender in errors and logs: its URL, but no password.
+// address names an extender in errors and logs: its URL without a password.
 func address(c configv1.Extender) string {
 	parsed, err := url.Parse(c.URLPrefix)
 	switch {
@@ -65,21 +64,21 @@ func address(c configv1.Extender) string {
 	return parsed.Redacted()
 }
 
-// RefusedError is an extender's answer that it has not done what it was asked, in its own words or by
-// a status other than 200.
+// RefusedError reports that an extender answered that it did not do what was requested, in its own text or by a
+// status other than 200.
 type RefusedError struct{ Message string }
 
 func (e *RefusedError) Error() string { return e.Message }
 
-// filtered is the answer of a filter: the nodes that it leaves, by name, and why others failed.
+// filtered is the answer of a filter: the names of the nodes that it left, and why others failed.
 type filtered struct {
 	left                 map[string]bool
 	failed, unresolvable extenderv1.FailedNodesMap
 }
 
-// filter asks which of some nodes the pod may go to. An answer that has other nodes is an error.
-// (kube-scheduler takes it for an error only where names are exchanged; where whole nodes are, it
-// goes on with a node that it has never seen.)
+// filter asks which of some nodes the pod may be placed on. An answer that contains other nodes is an error.
+// (kube-scheduler treats it as an error only where names are exchanged; where whole nodes are, it continues with a
+// node that it has never seen.)
 func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node) (filtered, error) {
 	var answer extenderv1.ExtenderFilterResult
 	if err := c.send(ctx, c.config.FilterVerb, c.question(pod, nodes), &answer); err != nil {
@@ -114,8 +113,8 @@ func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.No
 	return f, nil
 }
 
-// opinion is what the filter thinks of a node that it was asked about. It is hopeless if the answer says so, or
-// nothing at all: upstream takes a node without a status for hopeless.
+// opinion returns the filter's opinion of a node that it was asked about. The node is unresolvable if the answer
+// says so, or does not mention it: upstream treats a node without a status as unresolvable.
 func (f *filtered) opinion(node string) placement.Opinion {
 	if f.left[node] {
 		return placement.Opinion{}
@@ -132,7 +131,7 @@ func (f *filtered) opinion(node string) placement.Opinion {
 	return o
 }
 
-// prioritize asks how good some nodes are.
+// prioritize asks for the scores of some nodes.
 func (c *Client) prioritize(
 	ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node,
 ) (list extenderv1.HostPriorityList, err error) {
@@ -140,7 +139,7 @@ func (c *Client) prioritize(
 	return list, err
 }
 
-// bind has the extender bind a pod.
+// bind asks the extender to bind a pod.
 func (c *Client) bind(ctx context.Context, pod *state.Pod, node string) error {
 	var answer extenderv1.ExtenderBindingResult
 	question := &extenderv1.ExtenderBindingArgs{
@@ -155,7 +154,7 @@ func (c *Client) bind(ctx context.Context, pod *state.Pod, node string) error {
 	return nil
 }
 
-// question is about nodes, by name for an extender that knows them.
+// question builds the question about nodes, by name for an extender that caches nodes.
 func (c *Client) question(pod *corev1.Pod, nodes []*corev1.Node) *extenderv1.ExtenderArgs {
 	q := &extenderv1.ExtenderArgs{Pod: pod}
 	if c.config.NodeCacheCapable {
@@ -199,5 +198,5 @@ func (c *Client) send(ctx context.Context, verb string, question, answer any) er
 	return json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(answer)
 }
 
-// close frees idle connections.
+// close closes idle connections.
 func (c *Client) close() { c.http.CloseIdleConnections() }

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is an extender over HTTP, with an answer for each path, that notes its calls.
+// server is an extender over HTTP that has an answer for each path and records its calls.
 type server struct {
 	*httptest.Server
 	mu struct {
@@ -82,7 +82,7 @@ func (s *server) calls() []string {
 	return slices.Clone(s.mu.calls)
 }
 
-// namesIn are the nodes of a question, marked by how they came.
+// namesIn returns the nodes of a question, prefixed by the form in which they were sent.
 func namesIn(args extenderv1.ExtenderArgs) string {
 	if args.NodeNames != nil {
 		return "names " + strings.Join(*args.NodeNames, ",")
@@ -130,15 +130,15 @@ func newSet(t *testing.T, list ...configv1.Extender) *extender.Set {
 	return set
 }
 
-// answer is one that does not depend on the question.
+// answer returns an answer that does not depend on the question.
 func answer(body any) func(extenderv1.ExtenderArgs) (any, error) {
 	return func(extenderv1.ExtenderArgs) (any, error) { return body, nil }
 }
 
 func failure(extenderv1.ExtenderArgs) (any, error) { return nil, errors.New("no") }
 
-// Filters go one after the other over what is left, ignorable ones last; prioritizers see what all
-// have left, and their points add up.
+// TestConsult checks that filters are called one after the other with the remaining nodes, ignorable ones last, and
+// that prioritizers see the nodes that all have left, and their points add up.
 func TestConsult(t *testing.T) {
 	s := serve(t, map[string]func(extenderv1.ExtenderArgs) (any, error){
 		"first": answer(extenderv1.ExtenderFilterResult{
@@ -179,7 +179,7 @@ func TestConsult(t *testing.T) {
 		t.Errorf("opinions (-want +got):\n%s", diff)
 	}
 	calls := s.calls()
-	slices.Sort(calls[3:]) // prioritizers are asked at once
+	slices.Sort(calls[3:]) // prioritizers are called concurrently
 	wantCalls := []string{
 		"POST /first application/json names a,b,c,d,e,f",
 		"POST /second application/json nodes a,b,c",
@@ -193,7 +193,7 @@ func TestConsult(t *testing.T) {
 	}
 }
 
-// One node that is left is not compared with others.
+// TestOneNodeIsNotScored checks that a single remaining node is not scored.
 func TestOneNodeIsNotScored(t *testing.T) {
 	s := serve(t, map[string]func(extenderv1.ExtenderArgs) (any, error){})
 	s.Start()
@@ -292,7 +292,8 @@ func TestBind(t *testing.T) {
 	<-body
 }
 
-// With a CA the server's certificate is checked; HTTPS without one is not, as in kube-scheduler.
+// TestTLS checks that the server's certificate is verified with a CA, and is not with HTTPS without one, as in
+// kube-scheduler.
 func TestTLS(t *testing.T) {
 	s := serve(t, map[string]func(extenderv1.ExtenderArgs) (any, error){
 		"filter": answer(extenderv1.ExtenderFilterResult{NodeNames: &[]string{"a"}}),
@@ -343,8 +344,8 @@ func TestTLSMistakes(t *testing.T) {
 	}
 }
 
-// The password in an extender's address stays out of every error, also of those that end up in a pod's condition and
-// in the log.
+// TestPasswordsAreNotShown checks that the password in an extender's address stays out of every error, including
+// those that end up in a pod's condition and in the log.
 func TestPasswordsAreNotShown(t *testing.T) {
 	const password = "hunter2"
 	s := serve(t, map[string]func(extenderv1.ExtenderArgs) (any, error){

@@ -12,17 +12,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Preempt asks the extenders on which of some nodes pods may be evicted for one that fits nowhere, and which
-// pods: first those with a preemptVerb, each about what the one before has left. It may leave nodes out, name other
-// pods of the same nodes as victims, and say otherwise how many of them exceed disruption budgets. Source:
-// callExtenders in pkg/scheduler/framework/preemption.
+// Preempt asks the extenders on which of some nodes pods may be evicted for a pod that fits nowhere, and which
+// pods. First it asks the extenders with a preemptVerb, each about the candidates that the one before has left.
+// Such an extender may leave nodes out, name other pods of the same nodes as victims, and report another number of
+// victims that exceed disruption budgets. Source: callExtenders in pkg/scheduler/framework/preemption.
 //
-// Extenders without a preemptVerb have no way to say what they think of victims, and upstream passes them over. If
-// they filter, they are asked about the nodes that are left, as these are: one that they find hopeless
-// (FailedAndUnresolvableNodes, or not mentioned) is left out, as it would be before any preemption, and one that
-// they turn down otherwise is doubted (placement.Candidate).
+// Extenders without a preemptVerb cannot express an opinion about victims, and upstream skips them. If they filter,
+// they are asked about the remaining nodes in their present state: a node that they find unresolvable
+// (FailedAndUnresolvableNodes, or not mentioned) is left out, as it would be before any preemption, and a node that
+// they reject otherwise is marked as doubted (placement.Candidate).
 //
-// The answer is in the order of the question; none is left where there is nobody to evict. An error is that of an
+// The answer keeps the order of the candidates; no candidate is left without victims. An error comes from an
 // extender that is not ignorable.
 func (s *Set) Preempt(
 	ctx context.Context, pod *state.Pod, candidates []placement.Candidate,
@@ -48,7 +48,7 @@ func (s *Set) Preempt(
 	return s.doubt(ctx, pod, object, left)
 }
 
-// doubt has those look at the nodes who filter and are not asked about victims.
+// doubt asks the extenders that filter and are not asked about victims about the remaining nodes.
 func (s *Set) doubt(
 	ctx context.Context, pod *state.Pod, object *corev1.Pod, candidates []placement.Candidate,
 ) ([]placement.Candidate, error) {
@@ -81,9 +81,9 @@ func (s *Set) doubt(
 }
 
 // preempt asks one extender about candidates. An answer about a node that it was not asked about is an error, as
-// are pods that are not on their node. (kube-scheduler lets an extender name any node that exists, also one on which
-// the rules would not let the pod pass when the victims have gone.) Nobody to evict is an error, too, but of an
-// ignorable extender: then only that node is left out.
+// are pods that are not on their node. (kube-scheduler lets an extender name any node that exists, even one on
+// which the rules would not accept the pod once the victims are gone.) An empty list of victims is an error, too,
+// unless the extender is ignorable: then only that node is left out.
 func (c *Client) preempt(
 	ctx context.Context, pod *corev1.Pod, candidates []placement.Candidate,
 ) (left []placement.Candidate, err error) {
@@ -114,7 +114,7 @@ func (c *Client) preempt(
 	return left, nil
 }
 
-// errStranger names the first node of an answer that is none of the candidates'.
+// errStranger returns the error that names the first node of an answer that is not a candidate.
 func (c *Client) errStranger(
 	candidates []placement.Candidate, answer map[string]*extenderv1.MetaVictims,
 ) error {
@@ -128,7 +128,7 @@ func (c *Client) errStranger(
 	return fmt.Errorf("extender %q names node %q for preemption, about which it was not asked", address(c.config), first)
 }
 
-// withVictims is a candidate with the victims of an answer, in its order, each once.
+// withVictims returns a candidate with the victims of an answer, in the answer's order, each once.
 func (c *Client) withVictims(
 	one placement.Candidate, answer *extenderv1.MetaVictims,
 ) (placement.Candidate, error) {
@@ -153,7 +153,7 @@ func (c *Client) withVictims(
 	return one, nil
 }
 
-// aboutVictims is the question, by UID for an extender that knows the pods.
+// aboutVictims builds the question, by UID for an extender that caches nodes and pods.
 func (c *Client) aboutVictims(
 	pod *corev1.Pod, candidates []placement.Candidate,
 ) *extenderv1.ExtenderPreemptionArgs {
@@ -176,7 +176,7 @@ func (c *Client) aboutVictims(
 		victims := &extenderv1.Victims{NumPDBViolations: int64(one.Violations)}
 		for _, v := range one.Victims {
 			object := v.Object()
-			object.Spec.NodeName = one.Node.Name // also of one that is about to be bound, as upstream assumes it
+			object.Spec.NodeName = one.Node.Name // set also for a pod that is about to be bound, as upstream assumes it
 			victims.Pods = append(victims.Pods, object)
 		}
 		q.NodeNameToVictims[one.Node.Name] = victims

@@ -20,8 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// jury is an extender over HTTP that is asked about victims and answers every path with text, that of status 500
-// where it has none, and notes what it was asked.
+// jury is an extender over HTTP that is asked about victims. It answers every path with a text, with status 500
+// where it has none, and records the questions.
 type jury struct {
 	*httptest.Server
 	mu struct {
@@ -59,7 +59,7 @@ func (j *jury) calls() []string {
 	return j.mu.calls
 }
 
-// askedAbout is a question about victims or nodes in short: meta or whole, then node=victims/violations.
+// askedAbout returns a question about victims or nodes in short form: meta or whole, then node=victims/violations.
 func askedAbout(r *http.Request) (string, error) {
 	var both struct {
 		extenderv1.ExtenderPreemptionArgs
@@ -100,7 +100,8 @@ func standing(uid, node string) *state.Pod {
 	})
 }
 
-// candidate is a node with pods name1, name2 and name3, of which the first two would go. The second is not bound yet.
+// candidate returns a node with pods name1, name2 and name3, of which the first two are the victims. The second is
+// not bound yet.
 func candidate(name string) placement.Candidate {
 	c := placement.Candidate{Node: node(name), Violations: 1}
 	c.Standing = []*state.Pod{standing(name+"1", name), standing(name+"2", ""), standing(name+"3", name)}
@@ -108,7 +109,7 @@ func candidate(name string) placement.Candidate {
 	return c
 }
 
-// brief is what is left of candidates.
+// brief returns the candidates in short form.
 func brief(list []placement.Candidate) []string {
 	out := []string{}
 	for _, c := range list {
@@ -124,8 +125,9 @@ func brief(list []placement.Candidate) []string {
 	return out
 }
 
-// Extenders are asked one after the other, each about what is left; one that fails and can be ignored counts for
-// nothing. Those that filter and are not asked about victims say what they think of the nodes.
+// TestPreempt checks that extenders are asked one after the other, each about the remaining candidates, and that
+// the failure of an ignorable one has no effect. Extenders that filter and are not asked about victims give their
+// opinion of the nodes.
 func TestPreempt(t *testing.T) {
 	j := newJury(t, map[string]string{
 		"first": `{"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "b3"}, {"UID": "b1"}, {"UID": "b3"}]},
@@ -165,7 +167,7 @@ func TestPreempt(t *testing.T) {
 	}
 }
 
-// An empty answer leaves no candidate, and nobody else is asked.
+// TestPreemptLeavesNone checks that an empty answer leaves no candidate, and that no further extender is asked.
 func TestPreemptLeavesNone(t *testing.T) {
 	j := newJury(t, map[string]string{"none": `{"NodeNameToMetaVictims": {}}`})
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, PreemptVerb: "none"},
@@ -179,7 +181,8 @@ func TestPreemptLeavesNone(t *testing.T) {
 	}
 }
 
-// What upstream takes for an error is one here, and ignored of an extender that is ignorable.
+// TestPreemptFails checks that the answers that upstream treats as errors are errors here, and are ignored from an
+// ignorable extender.
 func TestPreemptFails(t *testing.T) {
 	all := []string{"a=a1 a2 1", "b=b1 b2 1"}
 	for name, c := range map[string]struct {
@@ -228,7 +231,8 @@ func TestPreemptFails(t *testing.T) {
 	}
 }
 
-// A filter that fails says nothing about nodes, and so nobody is evicted.
+// TestPreemptNeedsTheFilter checks that no pod is evicted when a filter fails, because it gives no opinion of
+// nodes.
 func TestPreemptNeedsTheFilter(t *testing.T) {
 	j := newJury(t, nil)
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter", NodeCacheCapable: true})

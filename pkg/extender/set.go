@@ -15,14 +15,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Set is the extenders of a configuration, in the order in which they are asked. Safe for
-// concurrent use.
+// Set is the extenders of a configuration, in the order in which they are called. It is safe for concurrent use.
 type Set struct {
 	clients []*Client
 	logger  *slog.Logger
 }
 
-// NewSet makes the clients of the extenders of one profile; nothing is called yet.
+// NewSet creates the clients of the extenders of one profile; it makes no call yet.
 func NewSet(extenders []configv1.Extender, logger *slog.Logger) (*Set, error) {
 	s := &Set{logger: logger}
 	for _, e := range placement.OrderedExtenders(extenders) {
@@ -35,16 +34,16 @@ func NewSet(extenders []configv1.Extender, logger *slog.Logger) (*Set, error) {
 	return s, nil
 }
 
-// Close frees the connections that are idle.
+// Close closes idle connections.
 func (s *Set) Close() {
 	for _, c := range s.clients {
 		c.close()
 	}
 }
 
-// Consult asks the extenders which of some nodes a pod may go to, and how good those are that all of
-// them leave. The answer has an opinion of every node. Source: findNodesThatPassExtenders and
-// prioritizeNodes in pkg/scheduler/schedule_one.go.
+// Consult asks the extenders which of some nodes a pod may be placed on, and for the scores of the nodes that all
+// of them leave. The answer has an opinion of every node. Source: findNodesThatPassExtenders and prioritizeNodes in
+// pkg/scheduler/schedule_one.go.
 func (s *Set) Consult(
 	ctx context.Context, pod *state.Pod, nodes []*state.Node,
 ) (map[string]placement.Opinion, error) {
@@ -65,7 +64,7 @@ func (s *Set) Consult(
 	return q.opinions, nil
 }
 
-// consultation is one question to all extenders under way.
+// consultation is one question to all extenders while it is in progress.
 type consultation struct {
 	set      *Set
 	pod      *state.Pod
@@ -96,7 +95,7 @@ func (q *consultation) filter(ctx context.Context) error {
 	return nil
 }
 
-// take notes what a filter has left, and why it has not left others.
+// take records which nodes a filter has left, and why it has rejected the others.
 func (q *consultation) take(f filtered) {
 	q.left = slices.DeleteFunc(q.left, func(n *corev1.Node) bool {
 		if f.left[n.Name] {
@@ -107,7 +106,7 @@ func (q *consultation) take(f filtered) {
 	})
 }
 
-// prioritize asks all extenders at once. One that fails gives no points.
+// prioritize asks all extenders concurrently. One that fails gives no points.
 func (q *consultation) prioritize(ctx context.Context) {
 	lists := make([]extenderv1.HostPriorityList, len(q.set.clients))
 	var g errgroup.Group
@@ -140,17 +139,17 @@ func (q *consultation) prioritize(ctx context.Context) {
 
 func (q *consultation) ignored(c *Client, verb string, err error) { q.set.ignored(c, verb, q.pod, err) }
 
-// ignored notes that an extender has failed and that it does not matter.
+// ignored logs the failure of an ignorable extender.
 func (s *Set) ignored(c *Client, verb string, pod *state.Pod, err error) {
 	s.logger.Warn("extender left out", "extender", address(c.config), "verb", verb, "pod", pod.Key(), "err", err)
 }
 
-// Binds tells whether any of the extenders binds pods.
+// Binds reports whether any of the extenders binds pods.
 func (s *Set) Binds() bool {
 	return slices.ContainsFunc(s.clients, func(c *Client) bool { return c.config.BindVerb != "" })
 }
 
-// BindsPod tells whether an extender binds this pod, instead of the binder.
+// BindsPod reports whether an extender binds this pod, instead of the binder.
 func (s *Set) BindsPod(pod *state.Pod) bool { return s.binder(pod) != nil }
 
 func (s *Set) binder(pod *state.Pod) *Client {
@@ -162,9 +161,9 @@ func (s *Set) binder(pod *state.Pod) *Client {
 	return nil
 }
 
-// Bind has an extender bind a pod. asked is false when none does, or when the one that does has
-// failed and is ignorable: then it is the caller's to bind. *RefusedError (errors.As) if the extender
-// says that it has not; any other error leaves that open. Source: extendersBinding in
+// Bind asks the pod's extender to bind it. asked is false if no extender binds the pod, or if the one that does
+// failed and is ignorable: then the caller must bind it. The error is a *RefusedError (errors.As) if the extender
+// reports that it did not bind; any other error leaves the outcome unknown. Source: extendersBinding in
 // pkg/scheduler/schedule_one.go.
 func (s *Set) Bind(ctx context.Context, pod *state.Pod, node string) (asked bool, err error) {
 	c := s.binder(pod)

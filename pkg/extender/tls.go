@@ -10,8 +10,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// tlsConfig is nil for an extender that is reached as Go does by default. HTTPS that is switched on
-// without a CA is not verified, as in kube-scheduler (makeTransport in pkg/scheduler/extender.go).
+// tlsConfig returns nil for an extender that is reached with Go's defaults. HTTPS that is enabled without a CA is
+// not verified, as in kube-scheduler (makeTransport in pkg/scheduler/extender.go).
 func tlsConfig(e configv1.Extender) (*tls.Config, error) {
 	var given configv1.ExtenderTLSConfig
 	if e.TLSConfig != nil {
@@ -66,7 +66,7 @@ func clientCertificate(given configv1.ExtenderTLSConfig) ([]tls.Certificate, err
 	return []tls.Certificate{pair}, nil
 }
 
-// dataOrFile is the data if there is any, else what the file holds, if one is named.
+// dataOrFile returns data if there is any, else the content of the file, if one is named.
 func dataOrFile(data []byte, file, field string) ([]byte, error) {
 	if len(data) > 0 || file == "" {
 		return data, nil

@@ -13,7 +13,7 @@ type lag struct {
 	t           *testing.T
 	store       *mem.Store
 	truth, late *ledger.View
-	// missed are the revisions that the late view has not applied.
+	// missed are the revisions that the late member's view has not applied.
 	missed []ledger.EventBatch
 }
 
@@ -55,7 +55,7 @@ func (l *lag) place(pod, nodeUID string, nodeRV uint64) {
 	l.commit(ledger.Replace(d))
 }
 
-// catchUp lets the late member's watch show all.
+// catchUp makes the late member's watch deliver everything.
 func (l *lag) catchUp() {
 	l.t.Helper()
 	for _, b := range l.missed {
@@ -66,7 +66,7 @@ func (l *lag) catchUp() {
 	l.missed = nil
 }
 
-// lose lets the late member lose a compare on a node's document as it knows it.
+// lose makes the late member lose a compare on its version of a node's document.
 func (l *lag) lose(nodeUID string) {
 	l.t.Helper()
 	d, _ := l.late.Doc(nodeUID)
@@ -87,9 +87,9 @@ func (l *lag) lose(nodeUID string) {
 	}
 }
 
-// A node's document is collected, another node of the name gets a pod, and the first is admitted again. Who
-// learns of its document from a lost compare knows nothing of that pod, and places nothing until its watch
-// has got there.
+// A node's document is collected, another node of the name gets a pod, and the first node is admitted again. A
+// member that learns of its document from a lost compare does not know that pod, and places nothing until its watch
+// has caught up.
 func TestDocumentLearnedAheadIsNotPlacedIn(t *testing.T) {
 	l := newLag(t)
 	l.commit(ledger.Replace(l.truth.Open("b", "name", 20)))
@@ -119,8 +119,8 @@ func TestDocumentLearnedAheadIsNotPlacedIn(t *testing.T) {
 	}
 }
 
-// A document that has stood since the member read of it is used at once: who loses a compare on the best
-// node need not look for a worse one.
+// A document that has existed since the member read it is used at once: a member that loses a compare on the best
+// node need not choose a worse one.
 func TestDocumentThatStoodIsPlacedIn(t *testing.T) {
 	l := newLag(t)
 	l.place("p", "a", 10)

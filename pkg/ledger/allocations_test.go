@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// What a member may allocate for one changed document of the ledger with four reservations, a fifth more than it
-// does: by itself, and when another picture of the same process has decoded it.
+// What a member may allocate for one changed document of the ledger with four reservations, which is a fifth more
+// than it does: by itself, and when another view of the same process has decoded it.
 const (
 	allocationsOfDocument = 104
 	allocationsWhenKnown  = 3

@@ -6,59 +6,58 @@ import (
 	"slices"
 )
 
-// Change replaces documents of any kinds, all at one revision or none of them: what T2, T3,
-// T4, T8, T10 and T12 are carried out with. Documents carry the Revision they were read at,
-// and are compared with it.
+// Change replaces documents of any kinds, all at one revision or none of them. T2, T3, T4, T8, T10 and T12 are
+// carried out with it. Documents carry the Revision they were read at, and are compared with it.
 //
-// Compares: what Mandate, Guards and Needs demand; n/, b/, x/ and plan/ .ModRevision of every
-// document. Puts: every document but those that are Unchanged, and the guards that move.
-// With the answer lost, resubmit the identical Txn and ask Losers.
+// Compares: the keys that Mandate and Guards require; n/, b/, x/ and plan/ .ModRevision of every document. Puts:
+// every document except those that are Unchanged, and the guards that move. If the answer is lost, resubmit the
+// identical Txn and call Losers.
 type Change struct {
-	// Mandate is what a shard decides with; nil for a change that anybody may make.
+	// Mandate is the shard's authority to decide; nil for a change that any member may make.
 	Mandate *Mandate
 	Docs    []NodeDoc
-	// Unchanged are compared only.
+	// Unchanged documents are only compared.
 	Unchanged      []NodeDoc
 	Budgets        []BudgetDoc
 	Exclusives     []ExclusiveDoc
 	Plans          []PlanRecord
 	UnchangedPlans []PlanRecord
-	// DroppedPlans are records that go: nothing refers to them any more.
+	// DroppedPlans are records that are deleted, because nothing refers to them any more.
 	DroppedPlans []PlanRecord
 	Guards       []GuardUse
-	// Incarnations are node names that stand for another node from then on: see AdmitNode.
+	// Incarnations are node names that stand for another node from this change on: see AdmitNode.
 	Incarnations []Incarnation
-	// Sign is what shows that the change has been made.
+	// Sign shows that the change has been made.
 	Sign Sign
 }
 
-// Mandate is what entitles a shard to decide about a pod.
+// Mandate is the authority of a shard to decide about a pod.
 type Mandate struct {
-	// Epochs are the create revisions of own/<partition> as this shard took them: at least
-	// those of the partitions of all pods that are placed.
+	// Epochs are the create revisions of own/<partition> as this shard took them; it includes at least those of the
+	// partitions of all pods that are placed.
 	Epochs map[int32]int64
 	// TermRegistryRevision is the mod revision of t/reg the decision used, 0 for none.
 	TermRegistryRevision int64
 }
 
-// Sign is an entry that stands in a document if, and as far as one can tell only if, a change
-// was made: the reservation or placeholder of that token, in that state or a later one. A
-// zero Sign tells nothing: then whoever lost decides again on what he finds.
+// Sign is an entry that is in a document if and, as far as can be determined, only if a change was made: the
+// reservation or placeholder of that token, in that state or a later one. A zero Sign proves nothing: a change that
+// lost is then decided again on the documents as they are.
 type Sign struct {
 	NodeUID string
 	Token   Token
 	State   State
 }
 
-// in says whether a document shows the sign.
+// in reports whether a document shows the sign.
 func (s Sign) in(d NodeDoc) bool {
 	return s.Token != 0 && d.NodeUID == s.NodeUID && slices.ContainsFunc(d.Entries, func(e Entry) bool {
 		return e.Token == s.Token && e.State >= s.State && (e.Role == RoleReservation || e.Role == RoleMove)
 	})
 }
 
-// Txn makes the transaction. An error means that a document is over its limits
-// (*DocTooLargeError) or that there are too many of them (*TxnError).
+// Txn builds the transaction. An error means that a document exceeds its limits (*DocTooLargeError) or that there
+// are too many of them (*TxnError).
 func (c Change) Txn() (Txn, error) {
 	var t Txn
 	if c.Mandate != nil {
@@ -112,7 +111,7 @@ func (m Mandate) compare(t *Txn) error {
 	return nil
 }
 
-// covers demands that the mandate is for a pod.
+// covers checks that the mandate includes the pod's partition.
 func (m Mandate) covers(step string, e Entry) error {
 	if _, ok := m.Epochs[e.Partition()]; !ok {
 		return fmt.Errorf("ledger: %s: pod %s belongs to partition %d, whose epoch is not given",
@@ -130,7 +129,7 @@ func (c Change) guard(t *Txn) error {
 	return moveGuards(t, all, func(string) Entry { return mover })
 }
 
-// signed is the entry that the Sign is about.
+// signed returns the entry that the Sign refers to.
 func (c Change) signed() (Entry, bool) {
 	for _, d := range c.Docs {
 		for _, e := range d.Entries {
@@ -142,11 +141,11 @@ func (c Change) signed() (Entry, bool) {
 	return Entry{}, false
 }
 
-// document is a value of a key that is changed by compare on its mod revision.
+// document is a value of a key that is changed by compare-and-set on its mod revision.
 type document[T any] interface {
 	key() string
 	revision() int64
-	// blank is the document that does not exist.
+	// blank returns the document in the form that stands for one that does not exist.
 	blank() T
 }
 
@@ -187,8 +186,8 @@ func replaceAll[T document[T]](t *Txn, docs []T, encode func(T) ([]byte, error))
 	return nil
 }
 
-// refreshed are the documents of a failed transaction that are no longer at the revision they
-// were read at, as they are now.
+// refreshed returns the documents of a failed transaction that are no longer at the revision they were read at, as
+// they are now.
 func refreshed[T document[T]](docs []T, decode func(KV) (T, error), r TxnResult) ([]T, error) {
 	var lost []T
 	for _, d := range docs {
@@ -208,8 +207,8 @@ func refreshed[T document[T]](docs []T, decode func(KV) (T, error), r TxnResult)
 	return lost, nil
 }
 
-// absenceLost reports whether a document that was to be the first of its key does not exist, and may
-// not be written all the same: the floor has moved since, or another node has the node's name.
+// absenceLost reports whether a document that was meant to be the first of its key still does not exist, but may
+// not be written: the floor has moved since, or another node has the node's name.
 func (r TxnResult) absenceLost(d any) bool {
 	if of, ok := d.(floored); ok && of.revision() == 0 && r.current(KeyFloor).ModRevision != of.floor() {
 		return true
@@ -218,9 +217,9 @@ func (r TxnResult) absenceLost(d any) bool {
 	return ok && doc.Revision == 0 && r.current(KeyIncarnation(doc.NodeName)).ModRevision != 0
 }
 
-// Losers classifies the failure of a change from the current values in r. With a succeeded r
-// it is Applied. A change that is not Applied has lost something, and is to be decided again
-// on what Lost brings back; View.Learn takes the same values.
+// Losers classifies the failure of a change from the current values in r. If r succeeded, the change is Applied. A
+// change that is not Applied has lost, and must be decided again on the values in Lost; View.Learn accepts the same
+// values.
 func (c Change) Losers(r TxnResult) (Lost, error) {
 	if r.Succeeded {
 		return Lost{Applied: true, AppliedAt: r.Revision}, nil

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Violation is one broken invariant, named as in the protocol: S3 (one live reservation per
-// pod), S4 (nothing leaves without a fact or a fence), S5 (no victim is relied upon), S12
-// (documents and high-waters never go back), S16 (one document at a time gives out the room of a
-// node's name), or "form" for a value that no builder makes.
+// Violation is one broken invariant, named as in the protocol: S3 (one live reservation per pod), S4 (nothing
+// leaves without a fact or a fence), S5 (no placement relies on a victim), S12 (documents and high-waters never go
+// back), S16 (one document at a time allocates the room of a node's name), or "form" for a value that no builder
+// makes.
 type Violation struct {
 	Invariant       string
 	NodeUID, PodUID string
@@ -26,7 +26,7 @@ func (v Violation) Error() string {
 	return fmt.Sprintf("ledger: %s: node %s: pod %s: %s", v.Invariant, v.NodeUID, v.PodUID, v.Detail)
 }
 
-// form is the invariant of values that are wrong by themselves.
+// form is the invariant of values that are malformed by themselves.
 const form = "form"
 
 // CheckDoc checks one document by itself: its form, and S3 within it.
@@ -92,8 +92,8 @@ func checkEntry(d NodeDoc, e Entry) []Violation {
 	return out
 }
 
-// CheckUnique checks S3 over any number of documents: a pod has at most one reservation
-// that is Committed or Fencing, whichever shards have owned its partition meanwhile.
+// CheckUnique checks S3 over any number of documents: a pod has at most one reservation that is Committed or
+// Fencing, whichever shards have owned its partition over time.
 func CheckUnique(docs iter.Seq[NodeDoc]) []Violation {
 	var out []Violation
 	at := map[string]string{}
@@ -112,10 +112,10 @@ func CheckUnique(docs iter.Seq[NodeDoc]) []Violation {
 	return out
 }
 
-// CheckSuccessor checks that after may follow before as the next revision of one node's
-// document: high-waters do not sink (S12), every step of a reservation is legal, nothing
-// but state and wanted of a living entry changes, and what leaves either was Held or left
-// a high-water behind that covers it (S4). A zero before stands for "did not exist".
+// CheckSuccessor checks that after may follow before as the next revision of one node's document: high-waters do
+// not sink (S12), every step of a reservation is legal, only state and wanted of a remaining entry change, and an
+// entry that leaves was either Held or left a high-water behind that covers it (S4). A zero before stands for "did
+// not exist".
 func CheckSuccessor(before, after NodeDoc) []Violation {
 	var out []Violation
 	bad := func(invariant, pod, detail string, args ...any) {
@@ -164,8 +164,8 @@ func CheckSuccessor(before, after NodeDoc) []Violation {
 	return out
 }
 
-// reservations iterates over those of a document. An entry is some hundred bytes: nothing is copied
-// into a list of its own for the sake of looking at it.
+// reservations iterates over the reservations of a document. An entry is some hundred bytes, so they are not copied
+// into a separate list for reading.
 func reservations(d NodeDoc) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for i := range d.Entries {
@@ -176,7 +176,7 @@ func reservations(d NodeDoc) iter.Seq[Entry] {
 	}
 }
 
-// reserves says whether the document holds a reservation for the pod.
+// reserves reports whether the document holds a reservation for the pod.
 func reserves(d NodeDoc, podUID string) bool {
 	for i := range d.Entries {
 		if d.Entries[i].Role == RoleReservation && d.Entries[i].PodUID == podUID {
@@ -193,10 +193,14 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 			Detail: fmt.Sprintf("went from %s to %s", old.State, now.State)})
 	}
 	if old.State == Held && now.State == Committed {
-		// A promotion starts from the pod as it is by then, with what its claims get then and who binds it, and ends its
-		// plan.
-		old.PodRV, old.Wish, old.Plan = max(old.PodRV, now.PodRV), now.Wish, now.Plan
-		old.Volumes, old.Devices, old.Delegated = now.Volumes, now.Devices, now.Delegated
+		// A promotion uses the pod as it is at that time, what its claims get at that time and who binds it, and
+		// ends its plan.
+		old.PodRV = max(old.PodRV, now.PodRV)
+		old.Wish = now.Wish
+		old.Plan = now.Plan
+		old.Volumes = now.Volumes
+		old.Devices = now.Devices
+		old.Delegated = now.Delegated
 	}
 	if now.State == Committed {
 		old.Devices = named(old.Devices, now.Devices)

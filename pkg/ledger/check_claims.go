@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// checkVictims is S5 within one document: a victim is claimed once, and not relied upon.
+// checkVictims checks S5 within one document: a victim is claimed once, and no placement relies on it.
 func checkVictims(d NodeDoc) []Violation {
 	var out []Violation
 	seen := map[string]bool{}
@@ -46,8 +46,8 @@ func CheckClaims(docs iter.Seq[NodeDoc]) []Violation {
 	return out
 }
 
-// checkVictimStep is S4 and S5 for the claims of a document: one that is Evicting goes back
-// only by a failed eviction, and leaves only when its victim has left.
+// checkVictimStep checks S4 and S5 for the claims of a document: a claim that is Evicting goes back only by a
+// failed eviction, and leaves only when its victim has left.
 func checkVictimStep(before, after NodeDoc) []Violation {
 	var out []Violation
 	for _, old := range before.Entries {
@@ -77,8 +77,8 @@ func checkVictimStep(before, after NodeDoc) []Violation {
 	return out
 }
 
-// CheckDisplaced is S10 between two revisions of a document: whoever took the plan of a hold
-// that went has strictly higher priority.
+// CheckDisplaced checks S10 between two revisions of a document: a hold that took over the plan of another hold has
+// strictly higher priority.
 func CheckDisplaced(before, after NodeDoc) []Violation {
 	var out []Violation
 	for _, old := range before.Entries {
@@ -94,9 +94,9 @@ func CheckDisplaced(before, after NodeDoc) []Violation {
 	return out
 }
 
-// CheckBudgetSuccessor checks that after may follow before as the next revision of one
-// disruption budget's document: high-waters do not sink (S12), no victim is claimed twice (S6).
-// A zero before stands for "did not exist".
+// CheckBudgetSuccessor checks that after may follow before as the next revision of one disruption budget's
+// document: high-waters do not sink (S12), and no victim is claimed twice (S6). A zero before stands for "did not
+// exist".
 func CheckBudgetSuccessor(before, after BudgetDoc) []Violation {
 	out := checkHighWater(after.key(), before.HW, after.HW)
 	seen := map[string]bool{}
@@ -109,8 +109,8 @@ func CheckBudgetSuccessor(before, after BudgetDoc) []Violation {
 	return out
 }
 
-// CheckExclusiveSuccessor checks the same of a volume's or pool's document: high-waters do
-// not sink (S12), and nothing is held twice (S7).
+// CheckExclusiveSuccessor checks the same for the document of a volume or pool: high-waters do not sink (S12), and
+// nothing is held twice (S7).
 func CheckExclusiveSuccessor(before, after ExclusiveDoc) []Violation {
 	out := checkHighWater(after.Key, before.HW, after.HW)
 	x := ExclusiveDoc{Key: after.Key}
@@ -125,8 +125,8 @@ func CheckExclusiveSuccessor(before, after ExclusiveDoc) []Violation {
 	return out
 }
 
-// CheckPlanSuccessor checks that a plan's record may go from before to after; a zero after
-// stands for "was dropped".
+// CheckPlanSuccessor checks that a plan's record may change from before to after; a zero after stands for "was
+// dropped".
 func CheckPlanSuccessor(before, after PlanRecord) []Violation {
 	if before.State == after.State || after.State.follows(before.State) {
 		return nil

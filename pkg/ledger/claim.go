@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// planRecorded is what the ids of plans begin with that have a record.
+// planRecorded is the prefix of the ids of plans that have a record.
 const planRecorded = "large-"
 
-// PlanID is the id of the plan that starts with a hold (or placeholder) of this token. A
-// recorded plan takes more than one transaction: its victims count as claimed only while
-// plan/<id> says that it is Ready.
+// PlanID returns the id of the plan that starts with a hold (or placeholder) of this token. A recorded plan takes
+// more than one transaction: its victims count as claimed only while plan/<id> is Ready.
 func PlanID(owner Token, recorded bool) string {
 	if recorded {
 		return planRecorded + owner.String()
@@ -20,25 +19,25 @@ func PlanID(owner Token, recorded bool) string {
 	return owner.String()
 }
 
-// IsRecorded says whether a plan has a record at plan/<id>.
+// IsRecorded reports whether a plan has a record at plan/<id>.
 func IsRecorded(plan string) bool { return strings.HasPrefix(plan, planRecorded) }
 
-// planPrepared is what the ids of plans begin with for which nobody has to go.
+// planPrepared is the prefix of the ids of plans without victims.
 const planPrepared = "prepare-"
 
-// PreparedPlan is the id of the plan that is a hold of this token alone: nobody has to go, but plugins of the pod's
-// shard have something to do before the pod may be bound. Whoever owns the pod's partition without having the
-// plugins' state gives the place up.
+// PreparedPlan returns the id of a plan that consists of the hold of this token alone. No pod has to leave, but
+// plugins of the pod's shard have work to do before the pod may be bound. A shard that owns the pod's partition
+// without having the plugins' state gives the place up.
 func PreparedPlan(owner Token) string { return planPrepared + owner.String() }
 
-// IsPrepared says whether a plan is one of these.
+// IsPrepared reports whether a plan is one of PreparedPlan.
 func IsPrepared(plan string) bool { return strings.HasPrefix(plan, planPrepared) }
 
 // PreparedFor is how long plugins may take with such a hold: as long as upstream lets a pod wait for Permit
-// (maxTimeout in pkg/scheduler/framework/runtime, 15 min), and some more for what comes before the bind.
+// (maxTimeout in pkg/scheduler/framework/runtime, 15 min), plus some time for the steps before the bind.
 const PreparedFor = 20 * time.Minute
 
-// DelegatedFor is how long plugins may take over a bind (Entry.Delegated): as long as binders try before they take a
+// DelegatedFor is how long plugins may take for a bind (Entry.Delegated): as long as binders try before they take a
 // place back.
 const DelegatedFor = 30 * time.Second
 
@@ -48,10 +47,9 @@ type NodeEntry struct {
 	Entry   Entry
 }
 
-// Claim adds the claim of a running pod as a victim of a plan to its node's document. The
-// victim's PodUID, Namespace, Name, PodRV, Priority, NotAfter and Budgets (all disruption budgets that
-// cover it) are taken over. Each victim is claimed by at most one plan, and none that a
-// placement relies on: *ClaimedError.
+// Claim adds the claim of a running pod as a victim of a plan to its node's document. It copies the victim's
+// PodUID, Namespace, Name, PodRV, Priority, NotAfter and Budgets (all disruption budgets that cover it). Each
+// victim is claimed by at most one plan, and no pod that a placement relies on is claimed: *ClaimedError.
 func Claim(d NodeDoc, victim Entry, plan string) (NodeDoc, error) {
 	if plan == "" || victim.PodRV == 0 {
 		return NodeDoc{}, fmt.Errorf("ledger: claim of pod %s: plan %q at resourceVersion %d: want both",
@@ -64,7 +62,7 @@ func Claim(d NodeDoc, victim Entry, plan string) (NodeDoc, error) {
 	})
 }
 
-// Victim is the claim on a pod; false if there is none here.
+// Victim returns the claim on a pod, and false if there is none in this document.
 func (d NodeDoc) Victim(podUID string) (Entry, bool) {
 	if i := d.victim(podUID); i >= 0 {
 		return d.Entries[i], true
@@ -76,7 +74,17 @@ func (d NodeDoc) victim(podUID string) int {
 	return slices.IndexFunc(d.Entries, func(e Entry) bool { return e.Role == RoleVictim && e.PodUID == podUID })
 }
 
-// Owner is the hold or placeholder that a plan works for; false if it is not here.
+// Victims returns the claims of a plan in the document, in document order.
+func (d NodeDoc) Victims(plan string) (victims []Entry) {
+	for i := range d.Entries {
+		if e := &d.Entries[i]; e.Role == RoleVictim && e.Plan == plan {
+			victims = append(victims, *e)
+		}
+	}
+	return victims
+}
+
+// Owner returns the hold or placeholder that a plan works for, and false if it is not in this document.
 func (d NodeDoc) Owner(plan string) (Entry, bool) {
 	if i := d.owner(plan); i >= 0 {
 		return d.Entries[i], true
@@ -88,12 +96,12 @@ func (d NodeDoc) owner(plan string) int {
 	return slices.IndexFunc(d.Entries, func(e Entry) bool { return plan != "" && e.Plan == plan && e.owns() })
 }
 
-// owns says whether an entry is what a plan works for.
+// owns reports whether the entry is the hold or placeholder that a plan works for.
 func (e Entry) owns() bool {
 	return e.Role == RoleMove || e.Role == RoleReservation && e.State == Held
 }
 
-// docSet is the documents of a transaction under construction, by node, in the order given.
+// docSet holds the documents of a transaction under construction, by node, in the order given.
 type docSet struct {
 	step string
 	docs []NodeDoc
@@ -103,7 +111,7 @@ func (s *docSet) at(nodeUID string) int {
 	return slices.IndexFunc(s.docs, func(d NodeDoc) bool { return d.NodeUID == nodeUID })
 }
 
-// change replaces one document by what f makes of it.
+// change replaces one document by the result of f.
 func (s *docSet) change(nodeUID, podUID string, f func(NodeDoc) (NodeDoc, error)) error {
 	i := s.at(nodeUID)
 	if i < 0 {
@@ -117,8 +125,8 @@ func (s *docSet) change(nodeUID, podUID string, f func(NodeDoc) (NodeDoc, error)
 	return nil
 }
 
-// claim makes claims on victims in their documents and in the budgets that cover them. The documents that are
-// shared by the budgets of a namespace come behind those of the budgets.
+// claim makes claims on victims in their documents and in the budgets that cover them. In the result, the documents
+// that the budgets of a namespace share follow those of the budgets.
 func (s *docSet) claim(victims []NodeEntry, plan string, rooms []BudgetRoom, facts ClaimFacts) ([]BudgetDoc, error) {
 	claims := map[string][]BudgetClaim{}
 	for _, v := range victims {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fates is a view that shows the same of every victim.
+// fates is a view that reports the same fate for every victim.
 type fates struct {
 	oneFact
 	fate    Fate
@@ -21,7 +21,7 @@ type fates struct {
 func (f fates) VictimFate(string, uint64) (Fate, uint64) { return f.fate, f.rv }
 func (f fates) BudgetProgress() uint64                   { return f.budgets }
 
-// staying and gone are views at 200.
+// staying and gone are views at resourceVersion 200.
 var (
 	staying = fates{oneFact{boundRV: 60, bound: true, known: true, progress: 200}, Staying, 0, 200}
 	gone    = fates{oneFact{progress: 200}, Left, 150, 200}
@@ -46,7 +46,7 @@ func plannedDoc() NodeDoc {
 		Entry{PodUID: "k", Role: RoleKeeper, Dependents: []Dependent{{PodUID: "p", PodRV: 100}}})
 }
 
-// Every builder leaves its input alone, and what it makes may follow on it.
+// Every builder leaves its input unchanged, and its result is a legal successor.
 func TestBuildersKeepTheirInput(t *testing.T) {
 	hold := reservation("z", Committed, 9)
 	hold.Priority = 6
@@ -134,7 +134,7 @@ func TestAbortInPart(t *testing.T) {
 	}
 }
 
-// A member may have learned a document ahead of the watch, and a budget not yet: what it takes back then must not
+// A member may have learned a document ahead of the watch, but not yet a budget: an abort by that member must not
 // leave the claim behind.
 func TestAbortWithAnOlderBudgetLoses(t *testing.T) {
 	older := BudgetDoc{UID: "b", Namespace: "ns", Name: "b", Revision: 5}
@@ -188,7 +188,7 @@ func TestCheckClaimsFinds(t *testing.T) {
 		change(&n)
 		return n
 	}
-	// evicted is the document after w was, at a high-water.
+	// evicted is the document after the eviction of w, at a high-water.
 	evicted := func(hw uint64) NodeDoc {
 		return with(func(n *NodeDoc) { n.Entries, n.HW[KindPod] = slices.Delete(n.Entries, 2, 3), hw })
 	}
@@ -334,7 +334,7 @@ func TestViewOfClaims(t *testing.T) {
 	}
 }
 
-// A pin whose dependent was displaced goes, but not before the facts could show it bound.
+// A pin whose dependent was displaced is dropped, but not before the facts could show the dependent bound.
 func TestSweepUnpins(t *testing.T) {
 	d := at(docOf(Entry{PodUID: "k", Role: RoleKeeper, Dependents: []Dependent{{PodUID: "p", PodRV: 100}}}), 7)
 	v := NewView()
@@ -373,7 +373,7 @@ func TestErrorsName(t *testing.T) {
 	}
 }
 
-// Claims on more budgets than a transaction takes go in several sweeps.
+// Claims on more budgets than fit into a transaction are dropped in several sweeps.
 func TestSweepTakesAsManyBudgetsAsFit(t *testing.T) {
 	v := NewView()
 	plan := PlanID(1, true)

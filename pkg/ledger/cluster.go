@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// ClusterMismatchError reports a ledger that belongs to another Kubernetes cluster: its
-// reservations are about other nodes, and sharing it would let two clusters undo each other.
+// ClusterMismatchError reports a ledger that belongs to another Kubernetes cluster. Its reservations are about
+// other nodes, and if two clusters shared it, each would undo the other's work.
 type ClusterMismatchError struct {
-	// Ledger is the cluster the ledger belongs to, Cluster the one that asked.
+	// Ledger is the cluster to which the ledger belongs, Cluster the one that made the request.
 	Ledger, Cluster string
 }
 
@@ -21,9 +21,9 @@ func (e *ClusterMismatchError) Error() string {
 		e.Ledger, e.Cluster)
 }
 
-// ClaimCluster ties the ledger to a Kubernetes cluster (the UID of its kube-system
-// namespace), once and for ever; a later call with the same UID finds it done: then before is true. Safe
-// to repeat after any error but *ClusterMismatchError.
+// ClaimCluster ties the ledger to a Kubernetes cluster (the UID of its kube-system namespace), permanently. A later
+// call with the same UID finds this done, and before is then true. It is safe to repeat after any error but
+// *ClusterMismatchError.
 func ClaimCluster(ctx context.Context, store Store, clusterUID string) (before bool, err error) {
 	if clusterUID == "" {
 		return false, errors.New("ledger: claim: the cluster's UID is empty, want that of its kube-system namespace")

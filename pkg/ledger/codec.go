@@ -13,16 +13,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// SchemaVersion is the version written into every value. Values of a later one are refused.
+// SchemaVersion is the version written into every value. Values of a later version are refused.
 const SchemaVersion = 1
 
-// DocTooLargeError reports a document beyond MaxEntries or MaxDocBytes: the node (or budget,
-// or pool) is full as far as the ledger is concerned, whatever its capacity.
+// DocTooLargeError reports a document beyond MaxEntries or MaxDocBytes: for the ledger the node (or budget, or
+// pool) is full, whatever its capacity.
 type DocTooLargeError struct {
-	// NodeUID and NodeName of a node's document; of any other its Key.
+	// NodeUID and NodeName are set for a node's document, Key for any other.
 	NodeUID, NodeName, Key string
 	Entries, Bytes         int
-	// Growth is what steps of its entries may still add to it: room for that is kept.
+	// Growth is how many bytes later steps of its entries may still add: room for that is reserved.
 	Growth int
 }
 
@@ -39,8 +39,8 @@ func (e *DocTooLargeError) Error() string {
 		what, e.Entries, e.Bytes, growth, MaxEntries, MaxDocBytes)
 }
 
-// EncodeNodeDoc is the value of a document; equal documents have equal bytes. The revision
-// is not part of it. *DocTooLargeError when it is over the limits.
+// EncodeNodeDoc encodes the value of a document; equal documents have equal bytes. The revision is not part of it.
+// It returns a *DocTooLargeError when the document exceeds the limits.
 func EncodeNodeDoc(d NodeDoc) ([]byte, error) {
 	if d.NodeUID == "" {
 		return nil, fmt.Errorf("ledger: document of node %q has no node UID", d.NodeName)
@@ -65,10 +65,10 @@ func EncodeNodeDoc(d NodeDoc) ([]byte, error) {
 	return value, nil
 }
 
-// tooLarge is the bound of every document.
+// tooLarge reports whether a document exceeds the bounds, which are the same for all kinds.
 func tooLarge(entries, bytes int) bool { return entries > MaxEntries || bytes > MaxDocBytes }
 
-// readable says whether a stored value is within the bound.
+// readable returns an error unless a stored value is within the bounds.
 func readable(entries, bytes int) error {
 	if tooLarge(entries, bytes) {
 		return fmt.Errorf("value has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
@@ -99,9 +99,9 @@ func highWaterFromProto(list []*ledgerpb.HighWater) (map[string]uint64, error) {
 	return out, nil
 }
 
-// DecodeNodeDoc reads n/<node uid> as stored; the document's Revision is the key's mod
-// revision. It refuses values over the limits, of a later schema, with roles or states it
-// does not know, or that name another node than the key does.
+// DecodeNodeDoc decodes n/<node uid> as stored; the document's Revision is the key's mod revision. It refuses
+// values that exceed the limits, are of a later schema, have roles or states it does not know, or name another node
+// than the key does.
 func DecodeNodeDoc(kv KV) (NodeDoc, error) {
 	d, err := decodeNodeDoc(kv)
 	if err != nil {
@@ -149,14 +149,14 @@ func decodeNodeDoc(kv KV) (NodeDoc, error) {
 	return d, nil
 }
 
-// EncodeOwner is the value of own/<partition>.
+// EncodeOwner encodes the value of own/<partition>.
 func EncodeOwner(o Owner) ([]byte, error) {
 	return marshal(&ledgerpb.Owner{
 		Version: SchemaVersion, Member: o.Member, Incarnation: o.Incarnation, Progress: o.Progress,
 	})
 }
 
-// DecodeOwner reads what EncodeOwner writes.
+// DecodeOwner decodes what EncodeOwner writes.
 func DecodeOwner(value []byte) (Owner, error) {
 	var m ledgerpb.Owner
 	if err := unmarshal(value, &m, m.GetVersion); err != nil {
@@ -168,7 +168,7 @@ func DecodeOwner(value []byte) (Owner, error) {
 	return Owner{Member: m.GetMember(), Incarnation: m.GetIncarnation(), Progress: m.GetProgress()}, nil
 }
 
-// EncodeMember is the value of member/<role>/<id>.
+// EncodeMember encodes the value of member/<role>/<id>.
 func EncodeMember(m Member) ([]byte, error) {
 	p := &ledgerpb.Member{
 		Version: SchemaVersion, Id: m.ID, Role: m.Role, Address: m.Address, SoftwareVersion: m.Version,
@@ -179,7 +179,7 @@ func EncodeMember(m Member) ([]byte, error) {
 	return marshal(p)
 }
 
-// DecodeMember reads what EncodeMember writes; Started comes back in UTC.
+// DecodeMember decodes what EncodeMember writes; Started comes back in UTC.
 func DecodeMember(value []byte) (Member, error) {
 	var m ledgerpb.Member
 	if err := unmarshal(value, &m, m.GetVersion); err != nil {
@@ -195,18 +195,18 @@ func DecodeMember(value []byte) (Member, error) {
 	return out, nil
 }
 
-// later are the fields of a message that this version does not know.
+// later returns the fields of a message that this version does not know.
 func later(m proto.Message) string { return string(m.ProtoReflect().GetUnknown()) }
 
-// keep puts fields of a later version back.
+// keep restores fields of a later version.
 func keep(m proto.Message, fields string) {
 	if fields != "" {
 		m.ProtoReflect().SetUnknown([]byte(fields))
 	}
 }
 
-// marshal is deterministic for one version of the library, which is all that resubmission
-// needs: a transaction keeps its bytes.
+// marshal is deterministic for one version of the library, which is all that resubmission needs, as a transaction
+// keeps its bytes.
 func marshal(m proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// The numbers of states are those of the wire form; this stops compiling when they drift
-// apart.
+// States have the same numbers as in the wire form; this stops compiling when they drift apart.
 var _ = [1]struct{}{}[PlanDone-PlanState(ledgerpb.PlanState_PLAN_STATE_DONE)]
 
-// EncodeBudget is the value of b/<pdb uid>; the revision is not part of it.
-// *DocTooLargeError when it is over the limits.
+// EncodeBudget encodes the value of b/<pdb uid>; the revision is not part of it. It returns a *DocTooLargeError
+// when the document exceeds the limits.
 func EncodeBudget(b BudgetDoc) ([]byte, error) {
 	if b.UID == "" {
 		return nil, fmt.Errorf("ledger: document of disruption budget %s/%s has no UID", b.Namespace, b.Name)
@@ -37,7 +36,7 @@ func EncodeBudget(b BudgetDoc) ([]byte, error) {
 	return bounded(b.key(), len(b.Claims), m)
 }
 
-// bounded marshals a document, unless it is over the limits.
+// bounded marshals a document, unless it exceeds the limits.
 func bounded(key string, entries int, m proto.Message) ([]byte, error) {
 	value, err := marshal(m)
 	if err != nil {
@@ -49,8 +48,8 @@ func bounded(key string, entries int, m proto.Message) ([]byte, error) {
 	return value, nil
 }
 
-// DecodeBudget reads b/<pdb uid> as stored. It refuses values over the limits, of a later
-// schema, or that name another budget than the key does.
+// DecodeBudget decodes b/<pdb uid> as stored. It refuses values that exceed the limits, are of a later schema, or
+// name another budget than the key does.
 func DecodeBudget(kv KV) (BudgetDoc, error) {
 	b, err := decodeBudget(kv)
 	if err != nil {
@@ -91,8 +90,8 @@ func decodeBudget(kv KV) (BudgetDoc, error) {
 	return b, nil
 }
 
-// EncodeExclusive is the value of x/...; the revision is not part of it. *DocTooLargeError
-// when it is over the limits.
+// EncodeExclusive encodes the value of x/...; the revision is not part of it. It returns a *DocTooLargeError when
+// the document exceeds the limits.
 func EncodeExclusive(x ExclusiveDoc) ([]byte, error) {
 	if !ofExclusive(x.Key) {
 		return nil, fmt.Errorf("ledger: key %q: want one under %s or %s", x.Key, PrefixVolume, PrefixPool)
@@ -112,8 +111,7 @@ func EncodeExclusive(x ExclusiveDoc) ([]byte, error) {
 	return bounded(x.Key, len(x.Holders), m)
 }
 
-// DecodeExclusive reads x/... as stored. It refuses values over the limits or of a later
-// schema.
+// DecodeExclusive decodes x/... as stored. It refuses values that exceed the limits or are of a later schema.
 func DecodeExclusive(kv KV) (ExclusiveDoc, error) {
 	x, err := decodeExclusive(kv)
 	if err != nil {
@@ -151,7 +149,7 @@ func decodeExclusive(kv KV) (ExclusiveDoc, error) {
 	return x, nil
 }
 
-// EncodePlan is the value of plan/<id>; the revision is not part of it.
+// EncodePlan encodes the value of plan/<id>; the revision is not part of it.
 func EncodePlan(p PlanRecord) ([]byte, error) {
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("ledger: plan record: %w", err)
@@ -167,8 +165,7 @@ func EncodePlan(p PlanRecord) ([]byte, error) {
 	return marshal(m)
 }
 
-// DecodePlan reads plan/<id> as stored. It refuses values of a later schema or in a state it
-// does not know.
+// DecodePlan decodes plan/<id> as stored. It refuses values of a later schema or in a state it does not know.
 func DecodePlan(kv KV) (PlanRecord, error) {
 	var m ledgerpb.Plan
 	err := unmarshal(kv.Value, &m, m.GetVersion)

@@ -165,7 +165,7 @@ func FuzzDecodeClaims(f *testing.F) {
 	})
 }
 
-// again demands that what can be read can be written, and reads as the same.
+// again requires that what can be decoded can be encoded, and decodes to the same.
 func again[T any](t *testing.T, kv KV, decode func(KV) (T, error), encode func(T) ([]byte, error)) {
 	t.Helper()
 	first, err := decode(kv)

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// The numbers of roles and states are those of the wire form, so conversion is a cast; the
-// lines below stop compiling when they drift apart.
+// Roles and states have the same numbers as in the wire form, so conversion is a cast; the lines below stop
+// compiling when they drift apart.
 var (
 	_ = [1]struct{}{}[RoleReservation-Role(ledgerpb.Role_ROLE_RESERVATION)]
 	_ = [1]struct{}{}[RoleMove-Role(ledgerpb.Role_ROLE_MOVE)]
@@ -141,7 +141,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 	return e, nil
 }
 
-// millisOf is 0 for the zero time, and for what is not after 1970.
+// millisOf returns 0 for the zero time, and for times that are not after 1970.
 func millisOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -156,7 +156,7 @@ func timeOf(millis int64) time.Time {
 	return time.UnixMilli(millis).UTC()
 }
 
-// causeFromProto takes what does not fit for unknown: it is no reason to refuse a document.
+// causeFromProto treats a cause that does not fit as unknown: it is no reason to refuse a document.
 func causeFromProto(c ledgerpb.FenceCause) FenceCause {
 	if c < 0 || c > math.MaxUint8 {
 		return 0
@@ -184,8 +184,8 @@ func uidFromProto(m withUID) (string, error) {
 // uuidGroups are the bounds of the five hex groups of a UUID's text.
 var uuidGroups = [...][2]int{{0, 8}, {9, 13}, {14, 18}, {19, 23}, {24, 36}}
 
-// uuidBytes is the 16 bytes of a UID in the one text form that uuidString gives back:
-// lower-case hex, 8-4-4-4-12. Other UIDs (static pods have such) stay text.
+// uuidBytes returns the 16 bytes of a UID if it has the text form that uuidString produces: lower-case hex,
+// 8-4-4-4-12. Other UIDs (such as those of static pods) stay text.
 func uuidBytes(uid string) ([]byte, bool) {
 	if len(uid) != 36 || uid[8] != '-' || uid[13] != '-' || uid[18] != '-' || uid[23] != '-' {
 		return nil, false

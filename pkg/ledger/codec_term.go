@@ -8,15 +8,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// The numbers of kinds are those of the wire form; these lines stop compiling when they
-// drift apart.
+// Kinds have the same numbers as in the wire form; these lines stop compiling when they drift apart.
 var (
 	_ = [1]struct{}{}[TermApart-TermKind(ledgerpb.TermKind_TERM_KIND_APART)]
 	_ = [1]struct{}{}[TermTogether-TermKind(ledgerpb.TermKind_TERM_KIND_TOGETHER)]
 )
 
-// EncodeTerm is the value of t/<id>; equal terms have equal bytes. The revision is not part
-// of it.
+// EncodeTerm encodes the value of t/<id>; equal terms have equal bytes. The revision is not part of it.
 func EncodeTerm(t RegisteredTerm) ([]byte, error) {
 	if err := t.check(); err != nil {
 		return nil, fmt.Errorf("ledger: term: %w", err)
@@ -37,8 +35,8 @@ func EncodeTerm(t RegisteredTerm) ([]byte, error) {
 	return marshal(m)
 }
 
-// DecodeTerm reads t/<id> as stored. It refuses values of a later schema, of a kind it does
-// not know, or whose id is not the key's: a member that misread a term would not guard it.
+// DecodeTerm decodes t/<id> as stored. It refuses values of a later schema, of a kind it does not know, or whose id
+// is not the key's: a member that misread a term would not use its guards.
 func DecodeTerm(kv KV) (TermID, RegisteredTerm, error) {
 	id := TermID(strings.TrimPrefix(kv.Key, PrefixTerm))
 	t, err := decodeTerm(kv.Value)
@@ -90,14 +88,14 @@ func requirementsFromProto(selector []*ledgerpb.Requirement) []Requirement {
 	return out
 }
 
-// EncodeRegistry is the value of t/reg; the revision is not part of it.
+// EncodeRegistry encodes the value of t/reg; the revision is not part of it.
 func EncodeRegistry(r Registry) ([]byte, error) {
 	m := &ledgerpb.TermRegistry{Version: SchemaVersion, PodHighWater: r.PodRV}
 	keep(m, r.Later)
 	return marshal(m)
 }
 
-// DecodeRegistry reads what EncodeRegistry writes.
+// DecodeRegistry decodes what EncodeRegistry writes.
 func DecodeRegistry(kv KV) (Registry, error) {
 	var m ledgerpb.TermRegistry
 	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
@@ -106,7 +104,7 @@ func DecodeRegistry(kv KV) (Registry, error) {
 	return Registry{Revision: kv.ModRevision, PodRV: m.GetPodHighWater(), Later: later(&m)}, nil
 }
 
-// encodeGuard is the value of a guard: who moved it last, for people.
+// encodeGuard encodes the value of a guard: the pod that moved it last, for human readers.
 func encodeGuard(podUID string, token Token) ([]byte, error) {
 	if podUID == "" {
 		return nil, errors.New("ledger: guard: no pod moves it")

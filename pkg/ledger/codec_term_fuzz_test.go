@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzDecodeTerms: what can be read of terms and their registry can be written again.
+// FuzzDecodeTerms: terms and registries that can be decoded can be encoded again.
 func FuzzDecodeTerms(f *testing.F) {
 	for _, name := range []string{"term", "registry", "keeper"} {
 		value, err := os.ReadFile(filepath.Join("testdata", name+".v1.pb"))
@@ -34,7 +34,7 @@ func FuzzDecodeTerms(f *testing.F) {
 	})
 }
 
-// FuzzParseKeys: whatever a key of the ledger is, it is read as one of ours or not at all.
+// FuzzParseKeys: every key is either parsed as a key of the ledger or rejected.
 func FuzzParseKeys(f *testing.F) {
 	guard := KeyGuard("0123456789abcdef", "zone-a", Carriers)
 	for _, key := range []string{KeyOwn(255), KeyWant(0), KeyNode("uid"), guard} {

@@ -62,7 +62,7 @@ func pinnedDoc() NodeDoc {
 	}}}
 }
 
-// Every value as the first version wrote it must stay readable, and is still written so.
+// Every value as the first version wrote it must stay readable, and is still written in the same way.
 func TestGolden(t *testing.T) {
 	doc := full()
 	owner := Owner{Member: "scheduler-0-x7k2p", Incarnation: 3, Progress: 99}
@@ -106,7 +106,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// golden is a value of every field, and how it is stored.
+// golden is a value with every field, and its stored form.
 type golden struct {
 	name   string
 	value  any

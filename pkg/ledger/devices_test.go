@@ -20,11 +20,11 @@ func (deviceFacts) PodProgress() uint64                 { return 60 }
 func (f deviceFacts) ClaimFact(string, string) ledger.ClaimFact { return f.claim }
 func (f deviceFacts) ClaimProgress() uint64                     { return f.progress }
 
-// podFactsOnly knows of no claims.
+// podFactsOnly are facts without claims.
 type podFactsOnly struct{ ledger.PodFacts }
 
-// TestDevicesAreHandedOverWithTheirClaims: the reservation of a bound pod leaves when the facts show
-// that no write to its claims can come any more, and the document says from where on they do.
+// TestDevicesAreHandedOverWithTheirClaims: the reservation of a bound pod leaves when the facts show that no write
+// to its claims can arrive any more, and the document's high-water states from which version on they show it.
 func TestDevicesAreHandedOverWithTheirClaims(t *testing.T) {
 	const decided = 40
 	tests := map[string]struct {
@@ -61,8 +61,8 @@ func TestDevicesAreHandedOverWithTheirClaims(t *testing.T) {
 	}
 }
 
-// TestClaimThatIsMadeIsNamedOnce: a claim gets its UID as long as its reservation is Committed, that is the one
-// rewriting of a reservation there is, and until then nothing holds the reservation back.
+// TestClaimThatIsMadeIsNamedOnce: a claim gets its UID only while its reservation is Committed. That is the only
+// permitted rewrite of a reservation, and until then the claim does not delay the hand-over of the reservation.
 func TestClaimThatIsMadeIsNamedOnce(t *testing.T) {
 	d := ledger.NodeDoc{NodeUID: "n", Revision: 5, Entries: []ledger.Entry{{
 		PodUID: "p", Namespace: "default", Name: "p", Role: ledger.RoleReservation, State: ledger.Committed,
@@ -117,7 +117,7 @@ func TestClaimThatIsMadeIsNamedOnce(t *testing.T) {
 	}
 }
 
-// The hashes of parameters that an allocation leaves out are stored in their order, and empty ones too.
+// The hashes of parameters that an allocation leaves out are stored in their order, including empty ones.
 func TestHashesOfConfigurationAreStored(t *testing.T) {
 	d := ledger.NodeDoc{NodeUID: "n", NodeName: "n", Revision: 1, Entries: []ledger.Entry{{
 		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1, Token: 1,

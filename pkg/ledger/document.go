@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// KindPod is the kind of fact whose high-water hand-overs and fences raise.
+	// KindPod is the kind of fact whose high-water is raised by hand-overs and fences.
 	KindPod = "pod"
-	// KindNode is the kind whose high-water every placement raises to the node as it was
-	// decided on: whoever does not know the node yet, or not as it is now, can tell.
+	// KindNode is the kind whose high-water every placement raises to the version of the node that the decision
+	// used. A member that does not know the node yet, or not in that version, can detect this.
 	KindNode = "node"
-	// KindBudget is the kind of disruption budgets: the high-water of what was settled.
+	// KindBudget is the kind of disruption budgets: the high-water of the budget claims that were settled.
 	KindBudget = "poddisruptionbudget"
-	// KindClaim is the kind of claims to devices: the high-water of what reservations have
-	// written to them, or have been kept from writing.
+	// KindClaim is the kind of claims to devices: the high-water of the versions that reservations have written, or
+	// have been kept from writing.
 	KindClaim = "resourceclaim"
 )
 
-// Documents are values that are never changed in place: every step below returns a copy
-// that shares nothing mutable with its input, so a View can hand its documents out.
+// Documents are values that are never changed in place. Every step below returns a copy that shares nothing mutable
+// with its input, so a View can hand its documents out.
 
 // Find returns the entry that reserves this node for the pod, and false if there is none.
 func (d NodeDoc) Find(podUID string) (Entry, bool) {
@@ -36,7 +36,7 @@ func (d NodeDoc) index(podUID string) int {
 	})
 }
 
-// copy is a document whose entries and high-water may be changed.
+// copy returns a document whose entries and high-water may be changed.
 func (d NodeDoc) copy() NodeDoc {
 	d.Entries = slices.Clone(d.Entries)
 	d.HW = maps.Clone(d.HW)
@@ -46,7 +46,7 @@ func (d NodeDoc) copy() NodeDoc {
 // raise lifts the high-water of kind to rv; it never lowers it. d must be a copy.
 func (d *NodeDoc) raise(kind string, rv uint64) { d.HW = raised(d.HW, kind, rv) }
 
-// raised is hw, changed in place, with a kind at rv or higher.
+// raised returns hw, changed in place, with the given kind at rv or higher.
 func raised(hw map[string]uint64, kind string, rv uint64) map[string]uint64 {
 	if rv <= hw[kind] {
 		return hw
@@ -58,8 +58,8 @@ func raised(hw map[string]uint64, kind string, rv uint64) map[string]uint64 {
 	return hw
 }
 
-// HighWater is that of a kind for the node's name: the document's, or that of a document of a node
-// that had the name before.
+// HighWater returns the high-water of a kind for the node's name: the highest of the document's own and those of
+// the documents of nodes that had the name before.
 func (d NodeDoc) HighWater(kind string) uint64 {
 	hw := d.HW[kind]
 	for older := d.Older; older != nil; older = older.Older {
@@ -68,14 +68,14 @@ func (d NodeDoc) HighWater(kind string) uint64 {
 	return hw
 }
 
-// anyOf reports whether this document, or one of a node that had the name before, has an entry of a
-// role for a pod. (Those lose entries, and gain none.)
+// anyOf reports whether this document, or that of a node that had the name before, has an entry of the given role
+// for a pod. (Documents of earlier nodes lose entries and gain none.)
 func (d NodeDoc) anyOf(role Role, podUID string) bool {
 	of := func(e Entry) bool { return e.Role == role && e.PodUID == podUID }
 	return slices.ContainsFunc(d.Entries, of) || d.Older != nil && d.Older.anyOf(role, podUID)
 }
 
-// raisedTo is hw, changed in place, with every kind as high as another's or higher.
+// raisedTo returns hw, changed in place, with every kind at least as high as in other.
 func raisedTo(hw, other map[string]uint64) map[string]uint64 {
 	for kind, rv := range other {
 		hw = raised(hw, kind, rv)
@@ -92,10 +92,10 @@ func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
 	return d
 }
 
-// Place adds entries to a document. A new reservation starts Held or Committed, carries
-// the resourceVersion and the token its bind will need, and is the pod's only one on the
-// node. *DocTooLargeError when the entries do not fit, with what they and those that are there may still
-// grow by; *EntryTooLargeError when one would fit no document.
+// Place adds entries to a document. A new reservation starts Held or Committed, carries the resourceVersion and the
+// token that its bind will need, and is the pod's only one on the node. Place returns a *DocTooLargeError when the
+// entries do not fit, counting also how much they and the existing entries may still grow. It returns an
+// *EntryTooLargeError when an entry would fit no document.
 func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
 	d.Entries = append(make([]Entry, 0, len(d.Entries)+len(entries)), d.Entries...)
 	for i := range entries {

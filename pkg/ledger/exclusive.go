@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// ExclusiveDoc says which reserved pods hold something that only one pod may have and that
-// belongs to no single node, as far as the API server does not show it yet: a volume that one
-// pod at a time may use (x/vol/<namespace>/<pvc name> and x/vol/<pvc uid>), or items of a device pool
-// that several nodes reach (x/pool/<driver>/<pool>).
+// ExclusiveDoc records which reserved pods hold a resource that only one pod may have and that belongs to no single
+// node, until the API server shows it. The resource is a volume that one pod at a time may use
+// (x/vol/<namespace>/<pvc name> and x/vol/<pvc uid>), or items of a device pool that several nodes reach
+// (x/pool/<driver>/<pool>).
 //
-// It is counted like a node's document: what the facts show is taken, and what a holder has;
-// and nobody may use it whose facts are older than the high-water. It is deleted when its
-// volume or pool is gone (Collect).
+// It is counted like a node's document: what the facts show as taken and what a holder has are both taken, and no
+// member whose facts are older than the high-water may use it. It is deleted when its volume or pool is gone
+// (Collect).
 type ExclusiveDoc struct {
 	// Key is KeyClaim, KeyVolume or KeyPool.
 	Key string
 	// HW is the high-water per kind of fact.
 	HW      map[string]uint64
 	Holders []Holder
-	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
-	// then the revision of the Floor under which it did not.
+	// Revision is the mod revision the document was read at; 0 when it does not exist. In that case Floor is the
+	// revision of the Floor under which its absence was read.
 	Revision, Floor int64
 	Later           string
 }
 
-// Version is that of the document. A decision that has counted it may be committed on that version of it only.
+// Version returns the version of the document. A decision that has counted it may commit only on that version.
 func (x ExclusiveDoc) Version() Version {
 	if x.Revision > 0 {
 		return Version{Revision: x.Revision}
@@ -38,17 +38,17 @@ func (x ExclusiveDoc) Version() Version {
 // Holder is a reserved pod that has the volume, or items of the pool.
 type Holder struct {
 	PodUID string
-	// Token is that of the pod's reservation, NodeUID the node whose document has it: the
-	// holder goes when the reservation is gone.
+	// Token is that of the pod's reservation, NodeUID the node whose document has it. The holder is dropped when
+	// the reservation is gone.
 	Token   Token
 	NodeUID string
-	// Items of the pool, sorted; none for a volume, which is had as a whole.
+	// Items are those of the pool, sorted; a volume has none, as it is held as a whole.
 	Items []string
 	Later string
 }
 
-// KeyClaim is the key of a claim's volume that one pod at a time may use. Pods name claims by name: users of a claim
-// and of the one that is made under its name later meet here.
+// KeyClaim is the key of a claim's volume that one pod at a time may use. Pods refer to claims by name: users of a
+// claim and of a later claim with the same name meet at this key.
 func KeyClaim(namespace, name string) string { return PrefixVolume + namespace + "/" + name }
 
 // ParseClaim is the inverse of KeyClaim; false for every other key.
@@ -60,8 +60,8 @@ func ParseClaim(key string) (namespace, name string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
-// KeyVolume is the key of the same by the claim's UID. Who holds a claim holds both: members of versions without
-// KeyClaim know this one alone.
+// KeyVolume is the key of the same volume by the claim's UID. A holder of a claim holds both keys: members of
+// versions without KeyClaim know only this one.
 func KeyVolume(claimUID string) string { return PrefixVolume + claimUID }
 
 // KeyPool is the key of a pool of devices that several nodes reach.
@@ -86,10 +86,10 @@ func (x ExclusiveDoc) copy() ExclusiveDoc {
 	return x
 }
 
-// TakenError reports that something exclusive is held already.
+// TakenError reports that another pod already holds an exclusive volume or item.
 type TakenError struct {
 	Key, PodUID string
-	// Holder has it; Item is empty for a volume.
+	// Holder is the pod that has it; Item is empty for a volume.
 	Holder, Item string
 }
 
@@ -100,9 +100,9 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("ledger: %s: item %q cannot be for pod %s, pod %s has it", e.Key, e.Item, e.PodUID, e.Holder)
 }
 
-// Hold adds a holder, in the transaction that reserves for the pod (T1, T2, T4). *TakenError
-// if the volume, or one of the items, is held. That the facts show it free, and have reached
-// the high-water, is for the caller to see.
+// Hold adds a holder, in the transaction that reserves for the pod (T1, T2, T4). It returns a *TakenError if the
+// volume, or one of the items, is held. The caller must check that the facts show it free and have reached the
+// high-water.
 func Hold(x ExclusiveDoc, h Holder) (ExclusiveDoc, error) {
 	volume := strings.HasPrefix(x.Key, PrefixVolume)
 	if !ofExclusive(x.Key) || h.PodUID == "" || h.Token == 0 || h.NodeUID == "" || volume != (len(h.Items) == 0) {
@@ -129,8 +129,8 @@ func Hold(x ExclusiveDoc, h Holder) (ExclusiveDoc, error) {
 	return x, nil
 }
 
-// LetGo drops what a reservation has that goes without ever having been bindable: a hold that
-// is displaced or aborted. False if it has nothing.
+// LetGo drops what a reservation holds when the reservation is removed without ever having been bindable, which is
+// to say a hold that is displaced or aborted. It returns false if the reservation holds nothing.
 func LetGo(x ExclusiveDoc, token Token) (ExclusiveDoc, bool) {
 	of := func(h Holder) bool { return h.Token == token }
 	if !slices.ContainsFunc(x.Holders, of) {
@@ -141,7 +141,7 @@ func LetGo(x ExclusiveDoc, token Token) (ExclusiveDoc, bool) {
 	return x, true
 }
 
-// HeldAgain is x, which a reservation has let go of and holds once more, with the fields of a later version that its
+// HeldAgain returns x, in which a reservation was dropped and holds again, with the later-version fields that its
 // holder had before.
 func HeldAgain(before, x ExclusiveDoc, token Token) ExclusiveDoc {
 	of := func(h Holder) bool { return h.Token == token }
@@ -154,7 +154,7 @@ func HeldAgain(before, x ExclusiveDoc, token Token) ExclusiveDoc {
 	return x
 }
 
-// holdsFor are the keys whose documents have a holder of that reservation.
+// holdsFor returns the keys whose documents have a holder of that reservation.
 func holdsFor(docs []ExclusiveDoc, token Token) []string {
 	var keys []string
 	for _, x := range docs {
@@ -165,25 +165,24 @@ func holdsFor(docs []ExclusiveDoc, token Token) []string {
 	return keys
 }
 
-// Reservations is what FinishHolders asks of a picture of the ledger; *View is one.
+// Reservations is the part of a view of the ledger that FinishHolders needs; *View implements it.
 type Reservations interface {
-	// Doc is the document of a node.
+	// Doc returns the document of a node.
 	Doc(nodeUID string) (NodeDoc, bool)
-	// Revision is up to where the picture is complete.
+	// Revision is the revision up to which the view is complete.
 	Revision() int64
-	// HighWater is the highest of a kind among all node documents there are or were.
+	// HighWater returns the highest high-water of a kind among all node documents that exist or existed.
 	HighWater(kind string) uint64
 }
 
-// FinishHolders is T5 (hand-over) of a volume or pool: it drops the holders whose reservation
-// has left the ledger, because the facts show the pod bound or gone or because it was taken
-// back, and raises the high-waters to those of the node's document, which cover that fact.
-// A picture that is older than the document tells nothing. It returns the document and
-// whether it changed.
+// FinishHolders is T5 (hand-over) of a volume or pool. It drops the holders whose reservation has left the ledger,
+// because the facts show the pod bound or gone or because the reservation was taken back. It raises the high-waters
+// to those of the node's document, which cover that fact. With a view that is older than the document it changes
+// nothing. It returns the document and whether it changed.
 //
-// Carry it out with a Change, or as a rider of one: compares x/...ModRevision, puts the
-// document. A crash before it leaves holders of reservations that are gone, which keep the
-// volume or items from others until somebody does it.
+// Carry it out with a Change, alone or together with other steps: compares x/...ModRevision, puts the document. A
+// crash before it leaves holders of reservations that are gone, which keep the volume or items from other pods
+// until a member repeats it.
 func FinishHolders(x ExclusiveDoc, ledger Reservations) (ExclusiveDoc, bool) {
 	if len(x.Holders) == 0 || ledger.Revision() < x.Revision {
 		return x, false

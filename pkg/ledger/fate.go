@@ -2,15 +2,15 @@ package ledger
 
 import "fmt"
 
-// Fate is what the facts say of a claimed victim.
+// Fate is what the facts show of a claimed victim.
 type Fate uint8
 
 const (
 	// Staying: it runs, as far as is known.
 	Staying Fate = iota + 1
-	// Leaving: its deletion is under way; it still takes its room.
+	// Leaving: its deletion is under way; it still occupies its room.
 	Leaving
-	// Left: it is gone, or has ended, and counts nowhere any more.
+	// Left: it is gone, or has ended, and is not counted anywhere any more.
 	Left
 )
 
@@ -27,19 +27,19 @@ func (f Fate) String() string {
 	return fmt.Sprintf("Fate(%d)", uint8(f))
 }
 
-// ClaimFacts is what the transactions about victims ask of a member's view of the API.
+// ClaimFacts is the part of a member's view of the API that the transactions about victims need.
 type ClaimFacts interface {
 	PodFacts
-	// VictimFate says what has become of a pod that was claimed at podRV, and for Leaving
-	// and Left a resourceVersion at which the facts show it. Asked again it should give the
-	// same one: budgets are settled when their own progress has reached it.
+	// VictimFate returns the fate of a pod that was claimed at podRV, and for Leaving and Left a resourceVersion at
+	// which the facts show it. Repeated calls should return the same resourceVersion: budget claims are settled
+	// when the progress of budgets has reached it.
 	VictimFate(podUID string, podRV uint64) (Fate, uint64)
 	// BudgetProgress is the applied progress of disruption budgets; 0 while it is undefined.
 	BudgetProgress() uint64
 }
 
-// RefusedError reports a step that documents or facts do not allow, or not yet. Nothing has
-// happened; the caller decides again on what it knows by then.
+// RefusedError reports a step that documents or facts do not allow, or not yet. Nothing has happened; the caller
+// decides again on what it knows at that time.
 type RefusedError struct {
 	// Step is the transaction ("T3 promote"); NodeUID and PodUID may be empty.
 	Step, NodeUID, PodUID string

@@ -6,10 +6,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// Floor is what the documents that were collected stood for. A document that does not exist has
-// these high-waters; and because one may have come and gone since a member has looked, whoever
-// relies on a document's absence compares the floor's revision (NodeDoc.Floor, BudgetDoc.Floor,
-// ExclusiveDoc.Floor).
+// Floor stands in for the documents that were collected. A document that does not exist has these high-waters. A
+// document may have come and gone since a member last looked, so every transaction that relies on a document's
+// absence compares the floor's revision (NodeDoc.Floor, BudgetDoc.Floor, ExclusiveDoc.Floor).
 type Floor struct {
 	HW map[string]uint64
 	// Revision is the mod revision it was read at; 0 while nothing was ever collected.
@@ -17,7 +16,7 @@ type Floor struct {
 	Later    string
 }
 
-// of are the high-waters of some kinds that a document starts from; nil for none.
+// of returns the high-waters of some kinds that a new document starts from; nil if there are none.
 func (f Floor) of(kinds ...string) (hw map[string]uint64) {
 	for _, kind := range kinds {
 		hw = raised(hw, kind, f.HW[kind])
@@ -25,14 +24,14 @@ func (f Floor) of(kinds ...string) (hw map[string]uint64) {
 	return hw
 }
 
-// EncodeFloor is the value of floor.
+// EncodeFloor encodes the value of the key floor.
 func EncodeFloor(f Floor) ([]byte, error) {
 	m := &ledgerpb.Floor{Version: SchemaVersion, HighWater: highWaterToProto(f.HW)}
 	keep(m, f.Later)
 	return marshal(m)
 }
 
-// DecodeFloor reads floor as stored.
+// DecodeFloor decodes the key floor as stored.
 func DecodeFloor(kv KV) (Floor, error) {
 	var m ledgerpb.Floor
 	err := unmarshal(kv.Value, &m, m.GetVersion)
@@ -46,8 +45,8 @@ func DecodeFloor(kv KV) (Floor, error) {
 	return f, nil
 }
 
-// absent compares the floor for documents that do not exist. All of them must have been read under
-// one floor: *RefusedError if not.
+// absent compares the floor for documents that do not exist. All of them must have been read under one floor;
+// otherwise it returns a *RefusedError.
 func (t *Txn) absent(revision, floor int64) error {
 	if revision != 0 {
 		return nil

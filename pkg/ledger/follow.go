@@ -11,23 +11,24 @@ import (
 
 // ViewBatch is one step of Follow, for View.Fold.
 type ViewBatch struct {
-	// Reset: KVs is the whole ledger as read at Events.Revision; Events.Events is empty.
+	// Reset reports that KVs is the whole ledger as read at Events.Revision; Events.Events is then empty.
 	Reset bool
 	KVs   []KV
-	// Store is the identity of the store, of a Reset.
+	// Store is the identity of the store, on a Reset.
 	Store uint64
-	// Anew: a Reset that follows on nothing, of a ledger that went back; only histories have that.
+	// Anew marks a Reset that does not continue from earlier batches, of a ledger that went back; it occurs in
+	// histories only.
 	Anew bool
 	// Events are every change up to and including Events.Revision.
 	Events EventBatch
-	// Known is what another picture has made of Events (ViewChanges.Docs), so that who folds them
-	// next does not decode the same documents again; nil decodes them all. Documents are shared,
-	// and nobody changes them.
+	// Known holds the documents that another View has already decoded from Events (ViewChanges.Docs), so that the
+	// next one that folds them need not decode them again; with nil, all are decoded. The documents are shared and
+	// must not be changed.
 	Known []DocChange
 }
 
-// followBackoff spaces the attempts after a broken watch or a failed list: 0.1 s doubling
-// to 5 s. followQuiet without a failure starts it anew.
+// followBackoff spaces the attempts after a broken watch or a failed list: 0.1 s doubling to 5 s. After followQuiet
+// without a failure the delay starts again at 0.1 s.
 var followBackoff = wait.Backoff{
 	Duration: 100 * time.Millisecond,
 	Factor:   2,
@@ -38,11 +39,11 @@ var followBackoff = wait.Backoff{
 
 const followQuiet = 30 * time.Second
 
-// Follow sends the whole ledger (Reset), then every change of it in order, to out until
-// ctx ends, and then returns nil. A store that cannot be reached is tried again without end,
-// with growing pauses: a member without a ledger decides nothing, and loses nothing by
-// waiting. A broken watch resumes where it broke; if that revision is compacted, a new Reset
-// follows. A store that is another one, or went back, ends it with *AnewError. Out is not closed.
+// Follow sends the whole ledger (Reset), then every change of it in order, to out until ctx ends, and then returns
+// nil. It retries a store that cannot be reached indefinitely, with growing delays: a member without a ledger
+// decides nothing, and loses nothing by waiting. A broken watch resumes where it broke; if that revision is
+// compacted, a new Reset follows. If the store is another one or went back, Follow returns *AnewError. It does not
+// close out.
 func Follow(ctx context.Context, store Store, out chan<- ViewBatch) error {
 	f := follower{store: store, out: out}
 	delay := followBackoff.DelayWithReset(clock.RealClock{}, followQuiet)
@@ -61,14 +62,14 @@ func Follow(ctx context.Context, store Store, out chan<- ViewBatch) error {
 	return nil
 }
 
-// follower remembers up to where out has been told everything; 0 is nothing.
+// follower remembers the revision up to which everything has been sent to out; 0 if nothing was.
 type follower struct {
 	store    Store
 	out      chan<- ViewBatch
 	revision int64
 }
 
-// run lists if it must, then watches until the watch breaks.
+// run lists if it has to, then watches until the watch breaks.
 func (f *follower) run(ctx context.Context) error {
 	if f.revision == 0 {
 		kvs, revision, err := f.store.List(ctx, "")

@@ -59,7 +59,7 @@ func TestFollowComesThroughFaults(t *testing.T) {
 	})
 }
 
-// However long the ledger is away, whoever follows it goes on when it is back.
+// However long the ledger is unreachable, Follow continues when it is back.
 func TestFollowWaitsForALongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := mem.New()

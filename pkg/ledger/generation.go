@@ -8,45 +8,44 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// Generation says which ledger this is, of those that one Kubernetes cluster has had: generation, at
-// one revision. A ledger that was lost, or restored from a backup, lacks promises that members have
-// acted on, and has some that are over; and if Kubernetes itself was restored, high-waters name
-// resourceVersions that have yet to come. Then the leader of the queues begins a new generation:
+// Generation identifies which ledger this is, of all those that one Kubernetes cluster has had: the key generation,
+// at one revision. A ledger that was lost, or restored from a backup, lacks promises that members have acted on,
+// and has some that have ended. If Kubernetes itself was restored, high-waters name resourceVersions that do not
+// exist yet. In these cases the leader of the queues begins a new generation:
 //
 //  1. Close: from here on no member places, binds or evicts anything.
 //  2. Clear: every promise, term and guard is deleted.
-//  3. It waits until requests that are under way have ended (GenerationGrace), and reads how far
-//     Kubernetes has come.
-//  4. Open: members go on, on an empty ledger whose floor is what was read. A bind that arrived at
-//     the last moment shows in the facts up to there.
+//  3. It waits until requests that are under way have ended, and reads how far Kubernetes has come.
+//  4. Open: members resume, on an empty ledger whose floor is the progress that was read. A bind that arrived at
+//     the last moment shows in the facts up to that floor.
 //
 // A crash at any point leaves a closed generation; the next leader begins another one.
 type Generation struct {
 	Number uint64
-	// Store is the identity of the store that it was begun in (Store.ID).
+	// Store is the identity of the store in which it was begun (Store.ID).
 	Store uint64
-	// Open: members act on the ledger.
+	// Open reports whether members may act on the ledger.
 	Open bool
-	// Reason is for people: why it was begun, or doubted.
+	// Reason is for human readers: why the generation was begun, or doubted.
 	Reason string
 	// FactsAfter is an epoch of facts. Members act only on facts of later epochs. Kubernetes may have been restored
 	// from a backup since the queue published earlier facts, and their resourceVersions are then above every
 	// high-water of this ledger. 0 in a first generation.
 	FactsAfter uint64
-	// Revision is the mod revision it was read at; 0 when there is none, as before generations.
+	// Revision is the mod revision it was read at; 0 when there is none, as in a ledger that predates generations.
 	Revision int64
 	Later    string
 }
 
-// AnewError reports a store that is not the one that this member has worked with, or not what it has
-// been: another cluster of etcd, or one that was wiped or restored. Nothing that the member knows of
-// the ledger can be relied upon, so the member has to start anew.
+// AnewError reports that the store is not the one that this member has worked with, or has gone back: another etcd
+// cluster, or one that was wiped or restored. The member's knowledge of the ledger is unreliable, so the member has
+// to start from scratch.
 type AnewError struct {
-	// Was and Now are the identities of the store, Seen a revision that it had reached, and Revision
-	// the one that it is at, as far as that is what gave it away.
+	// Was and Now are the identities of the store, Seen a revision that it had reached, and Revision the one that
+	// it is at now, where these revealed the difference.
 	Was, Now       uint64
 	Seen, Revision int64
-	// Key is one that has another value than was read of it; empty for none.
+	// Key is a key whose value differs from the one that was read; empty if there is none.
 	Key string
 }
 
@@ -60,7 +59,7 @@ func (e *AnewError) Error() string {
 	return fmt.Sprintf("ledger: the store went back: it had reached revision %d and is at %d", e.Seen, e.Revision)
 }
 
-// EncodeGeneration is the value of generation.
+// EncodeGeneration encodes the value of the key generation.
 func EncodeGeneration(g Generation) ([]byte, error) {
 	m := &ledgerpb.Generation{
 		Version: SchemaVersion, Number: g.Number, Store: g.Store, Open: g.Open, Reason: g.Reason,
@@ -70,7 +69,7 @@ func EncodeGeneration(g Generation) ([]byte, error) {
 	return marshal(m)
 }
 
-// DecodeGeneration reads generation as stored.
+// DecodeGeneration decodes the key generation as stored.
 func DecodeGeneration(kv KV) (Generation, error) {
 	var m ledgerpb.Generation
 	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
@@ -82,7 +81,7 @@ func DecodeGeneration(kv KV) (Generation, error) {
 	}, nil
 }
 
-// replace is the transaction that makes g the generation, in place of the one at its Revision.
+// replace builds the transaction that makes g the generation, in place of the one at its Revision.
 func (g Generation) replace() (Txn, error) {
 	value, err := EncodeGeneration(g)
 	if err != nil {
@@ -94,15 +93,15 @@ func (g Generation) replace() (Txn, error) {
 	}, nil
 }
 
-// FirstGeneration is that of a ledger that has none and is what it has always been: a new one, or one
-// of before generations.
+// FirstGeneration begins the generation of a ledger that has none and has not been lost or restored: a new ledger,
+// or one that predates generations.
 //
 // Compares and puts: generation.
 func FirstGeneration(store uint64) (Txn, error) {
 	return Generation{Number: 1, Store: store, Open: true}.replace()
 }
 
-// Doubt closes a generation: whoever makes it suspects that the store is not what it has been. The
+// Doubt closes a generation, because a member suspects that the store has been replaced or has gone back. The
 // leader of the queues begins the next one.
 //
 // Compares and puts: generation.
@@ -111,9 +110,9 @@ func (g Generation) Doubt(reason string) (Txn, error) {
 	return g.replace()
 }
 
-// Next is the generation after g, closed, in a store. The floor is written again as well: whatever was
-// built on documents that do not exist loses from then on, and so nothing is left over from before when
-// the generation is opened. factsAfter is an epoch of facts later than any that was used.
+// Next begins the generation after g, closed, in a store. It writes the floor again as well: every transaction that
+// relies on documents that do not exist loses from then on, so no earlier transaction can commit when the
+// generation is opened. factsAfter is an epoch of facts later than any that was used.
 //
 // Compares and puts: generation, floor.
 func (g Generation) Next(store uint64, reason string, floor Floor, factsAfter uint64) (Generation, Txn, error) {
@@ -125,8 +124,8 @@ func (g Generation) Next(store uint64, reason string, floor Floor, factsAfter ui
 	return next, txn, err
 }
 
-// OpenAt opens a generation that has been cleared. hw is how far Kubernetes has come, per kind of
-// fact: nothing is decided before a member's facts have got there. Floor is the floor as read.
+// OpenAt opens a generation that has been cleared. hw is how far Kubernetes has come, per kind of fact: no member
+// decides before its facts have reached it. Floor is the floor as read.
 //
 // Compares: generation, floor. Puts: the same.
 func (g Generation) OpenAt(hw map[string]uint64, floor Floor) (Txn, error) {
@@ -149,12 +148,12 @@ func (g Generation) withFloor(hw map[string]uint64, floor Floor) (Txn, error) {
 	return t, nil
 }
 
-// promised are the prefixes of everything that a generation promises.
+// promised are the key prefixes of everything that a generation promises.
 var promised = []string{
 	PrefixNode, PrefixIncarnation, PrefixBudget, PrefixVolume, PrefixPool, PrefixPlan, PrefixTerm, PrefixGuard,
 }
 
-// Promises are the keys of a list that belong to a generation, and go with it.
+// Promises returns the keys of a list that belong to a generation and are deleted with it.
 func Promises(kvs []KV) (keys []string) {
 	for _, kv := range kvs {
 		if slices.ContainsFunc(promised, func(prefix string) bool { return strings.HasPrefix(kv.Key, prefix) }) {
@@ -164,8 +163,8 @@ func Promises(kvs []KV) (keys []string) {
 	return keys
 }
 
-// Clear is the transaction that deletes some of the keys of a closed generation, as many as fit; rest
-// are the others.
+// Clear builds the transaction that deletes some of the keys of a closed generation, as many as fit; rest are the
+// others.
 //
 // Compares: generation. Deletes: the keys. A crash changes nothing that matters.
 func (g Generation) Clear(keys []string) (txn Txn, rest []string) {
@@ -175,18 +174,18 @@ func (g Generation) Clear(keys []string) (txn Txn, rest []string) {
 	}, keys[n:]
 }
 
-// Generation is the one that the picture shows.
+// Generation returns the one that the view shows.
 func (v *View) Generation() Generation { return v.generation }
 
-// IsOpen reports whether members may act on the ledger: its generation is open, and was begun in the
-// store that the picture is of. A ledger without generations, of a version before them, is open.
+// IsOpen reports whether members may act on the ledger: its generation is open, and was begun in the store that the
+// view shows. A ledger without generations, of a version before them, is open.
 func (v *View) IsOpen() bool {
 	g := v.generation
 	return g.Revision == 0 || g.Open && (v.store == 0 || v.store == g.Store)
 }
 
-// Permits reports whether a member whose facts are of an epoch may act on the ledger: the ledger IsOpen, and the
-// queue published the facts after the generation began.
+// Permits reports whether a member whose facts are of an epoch may act on the ledger: IsOpen holds, and the queue
+// published the facts after the generation began.
 func (v *View) Permits(epoch uint64) bool {
 	return v.IsOpen() && (v.generation.FactsAfter == 0 || epoch > v.generation.FactsAfter)
 }
@@ -204,8 +203,8 @@ func (v *View) putGeneration(kv KV, set *changeSet) error {
 	return nil
 }
 
-// forgetHighest leaves the highest high-waters, and how far Kubernetes must have been, to what there is: those of
-// another generation may name resourceVersions that are yet to come.
+// forgetHighest recomputes the highest high-waters, and how far Kubernetes must have come, from the documents that
+// exist. Those of another generation may name resourceVersions that do not exist yet.
 func (v *View) forgetHighest() {
 	clear(v.highest)
 	clear(v.reached)

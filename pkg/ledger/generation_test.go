@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// anew is a ledger with a document, a term and a member, and a picture of it.
+// anew returns a ledger with a document, a term and a member, and a view of it.
 func anew(t *testing.T) (*mem.Store, *ledger.View) {
 	t.Helper()
 	store := mem.New()
@@ -57,8 +57,8 @@ func picture(t *testing.T, store ledger.Store) *ledger.View {
 	return v
 }
 
-// A generation from its beginning to its end: what was promised goes, who is alive stays, and the floor
-// is how far Kubernetes has come.
+// A generation from its beginning to its end: promises are deleted, live members stay, and the floor is how far
+// Kubernetes has come.
 func TestGenerationBeginsAnew(t *testing.T) {
 	store, v := anew(t)
 	if !v.IsOpen() || v.HighWater(ledger.KindPod) != 900 {
@@ -103,7 +103,7 @@ func TestGenerationBeginsAnew(t *testing.T) {
 	}
 }
 
-// The steps of one beginning do not mix with those of another.
+// The steps of beginning one generation do not mix with those of another.
 func TestGenerationsAreBegunOneByOne(t *testing.T) {
 	store, v := anew(t)
 	one, first, err := v.Generation().Next(1, "one", v.Floor(), 0)
@@ -136,7 +136,7 @@ func TestGenerationsAreBegunOneByOne(t *testing.T) {
 	}
 }
 
-// High-waters of a generation that is over keep nobody waiting for resourceVersions that are to come.
+// High-waters of an ended generation make no member wait for resourceVersions that do not exist yet.
 func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 	store, _ := anew(t)
 	floor, err := ledger.EncodeFloor(ledger.Floor{HW: map[string]uint64{ledger.KindPod: 900}})
@@ -169,9 +169,9 @@ func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 	}
 }
 
-// A reservation proves that Kubernetes had reached what it was decided on, also when no fact and no high-water is left
-// that says so. That is no high-water: a member that uses the document need not have applied it. It goes with its
-// generation.
+// A reservation proves that Kubernetes had reached the version it was decided on, even if no fact and no high-water
+// is left to show it. That is not a high-water: a member that uses the document need not have applied it. It ends
+// with its generation.
 func TestReservationsProveHowFarKubernetesWas(t *testing.T) {
 	store, _ := anew(t)
 	doc, err := ledger.Place(ledger.NodeDoc{NodeUID: "v", NodeName: "m"}, ledger.Entry{
@@ -229,7 +229,7 @@ func TestListingTellsOfAnotherGeneration(t *testing.T) {
 	}
 }
 
-// A listing that cannot follow on what a picture has is noticed, however the store went back.
+// A listing that cannot follow on the content of a view is detected, however the store went back.
 func TestListingOfAnotherTime(t *testing.T) {
 	store, v := anew(t)
 	backup := store.Backup()
@@ -261,7 +261,7 @@ func TestListingOfAnotherTime(t *testing.T) {
 	fold("another store", listing(t, restored.Restore(backup, true)))
 }
 
-// Facts of before Kubernetes was restored permit nothing, in the generation that begins then and in later ones.
+// Facts from before a restore of Kubernetes permit nothing, in the generation that begins then and in later ones.
 func TestFactsOfBeforeARestoreAreNotActedOn(t *testing.T) {
 	store, v := anew(t)
 	if !v.Permits(0) || !v.Permits(7) {

@@ -7,26 +7,24 @@ import (
 	"strings"
 )
 
-// Part of a term's guard in one domain.
+// Part is one part of a term's guard in one domain.
 type Part string
 
 const (
 	// Carriers is put by every placement of a pod that carries the term.
 	Carriers Part = "c"
-	// Matchers is put by every placement of a pod that the term selects and that does not
-	// carry it.
+	// Matchers is put by every placement of a pod that the term selects and that does not carry the term.
 	Matchers Part = "m"
 )
 
-// WholeCluster is the domain of guards that do not belong to one value of a label. (No
-// label's value has a star.)
+// WholeCluster is the domain of guards that do not belong to one label value. (No label value contains a star.)
 const WholeCluster = "*"
 
 // KeyTerm is the key of a registered term.
 func KeyTerm(id TermID) string { return PrefixTerm + string(id) }
 
-// KeyGuard is the key of one part of a term's guard in a domain: a value of the term's
-// topology key, or WholeCluster.
+// KeyGuard is the key of one part of a term's guard in a domain, which is a value of the term's topology key or
+// WholeCluster.
 func KeyGuard(id TermID, domain string, part Part) string {
 	return PrefixGuard + string(id) + "/" + domain + "/" + string(part)
 }
@@ -41,19 +39,19 @@ func ParseGuard(key string) (id TermID, domain string, part Part, ok bool) {
 	return TermID(fields[0]), fields[1], Part(fields[2]), true
 }
 
-// GuardUse is what one placement does to one guard.
+// GuardUse is how one placement uses one guard.
 type GuardUse struct {
 	Key string
-	// Compare demands that the guard is still at Revision, 0 for one that does not exist.
-	// The revision must be one whose placements the decision has counted: see View.Guard.
+	// Compare requires that the guard is still at Revision, which is 0 for a guard that does not exist. The
+	// revision must be one whose placements the decision has counted: see View.Guard.
 	Compare  bool
 	Revision int64
-	// Put moves the guard, so that whoever compares it decides again.
+	// Put moves the guard, so that every placement that compares it has to be decided again.
 	Put bool
 }
 
-// mergeGuards adds what one placement does to guards to those of a transaction: one compare
-// and one put per key. An error when two decisions rest on different revisions of one key.
+// mergeGuards adds the guard uses of one placement to those of a transaction: one compare and one put per key. It
+// returns an error when two decisions rest on different revisions of one key.
 func mergeGuards(all map[string]GuardUse, uses []GuardUse) error {
 	for _, u := range uses {
 		if _, _, _, ok := ParseGuard(u.Key); !ok {
@@ -75,8 +73,8 @@ func mergeGuards(all map[string]GuardUse, uses []GuardUse) error {
 	return nil
 }
 
-// moveGuards adds the compares and puts of merged uses, in the order of their keys. The value of a
-// guard names the pod that moves it.
+// moveGuards adds the compares and puts of merged uses, in the order of their keys. The value of a guard names the
+// pod that moved it.
 func moveGuards(t *Txn, all map[string]GuardUse, mover func(key string) Entry) error {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		u := all[key]

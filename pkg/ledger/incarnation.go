@@ -7,24 +7,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// Incarnation names the node that a node name stands for: incarnation/<name>, at one revision. A
-// node that is deleted and registers again is another node (another UID, another document) under
-// the same name, and pods are bound by name. So the room of a name is given out by one document at
-// a time, that of the incarnation.
+// Incarnation names the node that a node name stands for: incarnation/<name>, at one revision. A node that is
+// deleted and registers again is another node (another UID, another document) under the same name, and pods are
+// bound by name. So one document at a time allocates the room of a name: that of the incarnation.
 //
-// A document is created only together with the incarnation of its name (Replace, at Revision 0), and
-// another node follows under the name only through AdmitNode, which moves every document of the
-// name. From then on nothing is added to the documents of the nodes before.
+// A document is created only together with the incarnation of its name (Replace, at Revision 0). Another node
+// follows under the name only through AdmitNode, which moves every document of the name. From then on nothing is
+// added to the documents of the earlier nodes.
 type Incarnation struct {
 	NodeName, NodeUID string
-	// NodeRV is a resourceVersion of that node. Of two nodes with one name, the one that is later
-	// has the higher ones.
+	// NodeRV is a resourceVersion of that node. Of two nodes with one name, the later one has the higher
+	// resourceVersions.
 	NodeRV uint64
 	// Revision is the mod revision it was read at; 0 when it does not exist.
 	Revision int64
 }
 
-// EncodeIncarnation is the value of incarnation/<node name>.
+// EncodeIncarnation encodes the value of incarnation/<node name>.
 func EncodeIncarnation(i Incarnation) ([]byte, error) {
 	if i.NodeUID == "" {
 		return nil, fmt.Errorf("ledger: incarnation of node name %q has no node UID", i.NodeName)
@@ -32,7 +31,7 @@ func EncodeIncarnation(i Incarnation) ([]byte, error) {
 	return marshal(&ledgerpb.Incarnation{Version: SchemaVersion, NodeUid: i.NodeUID, NodeResourceVersion: i.NodeRV})
 }
 
-// DecodeIncarnation reads incarnation/<node name> as stored.
+// DecodeIncarnation decodes incarnation/<node name> as stored.
 func DecodeIncarnation(kv KV) (Incarnation, error) {
 	var m ledgerpb.Incarnation
 	err := unmarshal(kv.Value, &m, m.GetVersion)
@@ -48,21 +47,20 @@ func DecodeIncarnation(kv KV) (Incarnation, error) {
 	}, nil
 }
 
-// Admission is what a member may do with a node.
+// Admission is how a member may use a node.
 type Admission uint8
 
 const (
 	// Admitted: placements are made on its document, which may not exist yet.
 	Admitted Admission = iota + 1
-	// Unadmitted: another node had the name, or its documents are older than incarnations. The
-	// node has to be admitted first (AdmitNode).
+	// Unadmitted: another node had the name, or its documents predate incarnations. The node has to be admitted
+	// first (AdmitNode).
 	Unadmitted
-	// Superseded: a later node has the name, or the picture of the ledger is behind. Nothing is
-	// placed there.
+	// Superseded: a later node has the name, or the view of the ledger is behind. Nothing is placed there.
 	Superseded
 )
 
-// superseded refuses to add a pod to the document of a node whose name stands for another node.
+// superseded refuses to add a pod to the document of a node whose name now stands for another node.
 func (d NodeDoc) superseded(podUID string) error {
 	return &RefusedError{Step: "placement", NodeUID: d.NodeUID, PodUID: podUID,
 		Reason: "node name " + d.NodeName + " stands for another node, " + d.SupersededBy}

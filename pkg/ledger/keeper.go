@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-// MaxDependents bounds how many placed pods may rely on the pinned pods of one node at a
-// time; each is dropped as soon as it is bound.
+// MaxDependents bounds how many placed pods may rely on the pinned pods of one node at a time. Each is dropped as
+// soon as it is bound.
 const MaxDependents = 512
 
 // Dependent is a placed pod that relies on a pinned one.
 type Dependent struct {
 	PodUID string
-	// PodRV is the dependent's resourceVersion at its decision, as in its reservation.
+	// PodRV is the dependent's resourceVersion that its decision used, as in its reservation.
 	PodRV uint64
 	Later string
 }
 
-// ClaimedError reports that a pod is a victim of two plans, or a victim and a keeper at once,
-// or would become so.
+// ClaimedError reports that a pod is, or would become, a victim of two plans, or a victim and a keeper at once.
 type ClaimedError struct{ NodeUID, PodUID string }
 
 func (e *ClaimedError) Error() string {
@@ -26,10 +25,10 @@ func (e *ClaimedError) Error() string {
 		e.PodUID, e.NodeUID)
 }
 
-// Pin notes in the document of a bound pod's node that a placement relies on that pod
-// (required affinity), so that nobody claims it as a victim before the dependent is bound.
-// The pin is carried out in the same transaction as the placement. *ClaimedError if the pod
-// is a victim already, *DocTooLargeError if the document has no room.
+// Pin records in the document of a bound pod's node that a placement relies on that pod (required affinity), so
+// that no plan claims it as a victim before the dependent is bound. The pin is part of the same transaction as the
+// placement. Pin returns a *ClaimedError if the pod is a victim already, and a *DocTooLargeError if the document
+// has no room.
 func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 	if dependent.PodUID == "" || dependent.PodRV == 0 {
 		return NodeDoc{}, fmt.Errorf("ledger: pin of pod %s: dependent %+v: want a pod UID and a resourceVersion",
@@ -74,8 +73,8 @@ func (d NodeDoc) Claimed(podUID string) bool { return d.anyOf(RoleVictim, podUID
 // pinned reports whether a placement relies on the pod.
 func (d NodeDoc) pinned(podUID string) bool { return d.anyOf(RoleKeeper, podUID) }
 
-// unpin drops the dependents that are bound or gone. rv is what the high-water must reach;
-// left is the pin without them, kept whether anything is left of it.
+// unpin drops the dependents that are bound or gone. It returns the resourceVersion that the high-water must reach,
+// the pin without those dependents, and whether the pin has any dependents left.
 func unpin(e Entry, facts PodFacts, progress uint64) (left Entry, rv uint64, kept bool) {
 	left = e
 	left.Dependents = nil

@@ -10,13 +10,12 @@ import (
 const (
 	// PrefixOwn + partition (3 digits): Owner of that pod partition, on the member's lease.
 	PrefixOwn = "own/"
-	// PrefixWant + partition (3 digits): Owner, the member that should hold the partition
-	// instead of the one that the hash of both says. It grants nothing.
+	// PrefixWant + partition (3 digits): Owner, the member that should hold the partition instead of the one that
+	// the hash of both selects. It grants nothing.
 	PrefixWant = "want/"
 	// PrefixNode + node UID: NodeDoc.
 	PrefixNode = "n/"
-	// PrefixIncarnation + node name: Incarnation, the node of that name that placements are made
-	// on.
+	// PrefixIncarnation + node name: Incarnation, the node of that name on which placements are made.
 	PrefixIncarnation = "incarnation/"
 	// KeyFloor is the Floor: the high-waters of documents that do not exist.
 	KeyFloor = "floor"
@@ -25,17 +24,16 @@ const (
 	// KeyCluster names the Kubernetes cluster this ledger belongs to (UID of its
 	// kube-system namespace), written once by the first queue that leads.
 	KeyCluster = "cluster"
-	// KeyGeneration says which ledger this is, and whether members may act on it: Generation.
+	// KeyGeneration holds the Generation: which ledger this is, and whether members may act on it.
 	KeyGeneration = "generation"
-	// KeyPause holds a Pause while the descheduler is not to ask for evictions.
+	// KeyPause holds a Pause while the descheduler must not ask for evictions.
 	KeyPause = "pause/descheduler"
 	// KeyTermRegistry is the registry of terms: hard rules about pods on other nodes. Every
 	// placement compares it.
 	KeyTermRegistry = "t/reg"
 	// PrefixTerm + term id: RegisteredTerm.
 	PrefixTerm = "t/"
-	// PrefixGuard + term id + "/" + domain + "/" + part: a guard, whose revision is all
-	// that counts of it.
+	// PrefixGuard + term id + "/" + domain + "/" + part: a guard, of which only the revision matters.
 	PrefixGuard = "g/"
 	// PrefixBudget + PodDisruptionBudget UID: BudgetDoc.
 	PrefixBudget = "b/"
@@ -56,7 +54,7 @@ func KeyOwn(partition int32) string { return fmt.Sprintf("%s%03d", PrefixOwn, pa
 // ParseOwn is the inverse of KeyOwn.
 func ParseOwn(key string) (partition int32, ok bool) { return parsePartition(key, PrefixOwn) }
 
-// KeyWant is the key of who should hold a partition.
+// KeyWant is the key that names the shard that should hold a partition.
 func KeyWant(partition int32) string { return fmt.Sprintf("%s%03d", PrefixWant, partition) }
 
 // ParseWant is the inverse of KeyWant.
@@ -80,7 +78,7 @@ func KeyNode(nodeUID string) string { return PrefixNode + nodeUID }
 // KeyIncarnation is the key of a node name's incarnation.
 func KeyIncarnation(nodeName string) string { return PrefixIncarnation + nodeName }
 
-// KeyMember is the key under which a member makes itself known.
+// KeyMember is the key under which a member registers itself.
 func KeyMember(role, id string) string { return PrefixMember + role + "/" + id }
 
 // PrefixElection + name + "/" + candidate: one candidate of an election, on its lease. The

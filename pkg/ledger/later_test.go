@@ -15,8 +15,8 @@ import (
 // laterField is a field that no version of the schema has.
 const laterField = 9000
 
-// dropsLater are the messages of which fields of a later version are not kept: they are values
-// that only their own fields make sense of. A later version adds its fields beside them.
+// dropsLater are the messages whose fields of a later version are not kept: they are values that only their own
+// fields make sense of. A later version adds fields next to them, not inside.
 var dropsLater = []protoreflect.Name{
 	"HighWater", "Quantity", "HostPort", "Replacement", "TermPart", "NamespaceSelector", "Requirement",
 }
@@ -43,7 +43,7 @@ func extend(m protoreflect.Message) (fields int) {
 	return fields
 }
 
-// rewritten is what a member of this version makes of a stored value: it reads and writes it again.
+// rewritten returns a stored value as a member of this version rewrites it: it decodes and encodes it again.
 func rewritten[T any](
 	key string, decode func(KV) (T, error), encode func(T) ([]byte, error),
 ) func([]byte) ([]byte, error) {
@@ -56,7 +56,7 @@ func rewritten[T any](
 	}
 }
 
-// laterCase is a value with everything in it that may have fields of a later version.
+// laterCase is a value with content in every part that may have fields of a later version.
 type laterCase struct {
 	name   string
 	value  func() ([]byte, error)
@@ -110,7 +110,7 @@ func laterCases() []laterCase {
 	}
 }
 
-// A member of this version that writes a value again keeps what a later version has put there.
+// A member of this version that rewrites a value keeps the fields that a later version has put there.
 func TestFieldsOfALaterVersionAreKept(t *testing.T) {
 	for _, c := range laterCases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestFieldsOfALaterVersionAreKept(t *testing.T) {
 	}
 }
 
-// Who adds, marks and removes entries keeps what a later version has written into the others.
+// Steps that add, mark and remove entries keep the fields that a later version has written into the other entries.
 func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 	d := docOf(reservation("old", Committed, 1), reservation("done", Committed, 2))
 	d.Later, d.Entries[0].Later = "doc", "entry"
@@ -160,7 +160,7 @@ func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 	}
 }
 
-// A promotion picks again what the pod's claims get: fields of a later version stay with what stays.
+// A promotion picks again what the pod's claims get: fields of a later version stay with the picks that stay.
 func TestPromotionKeepsFieldsOfALaterVersion(t *testing.T) {
 	hold := reservation("p", Held, 1)
 	v, d := "v", "d"
@@ -187,7 +187,7 @@ func TestPromotionKeepsFieldsOfALaterVersion(t *testing.T) {
 	}
 }
 
-// only are facts that show one pod bound.
+// only is facts that show one pod bound.
 type only struct{ uid string }
 
 func (o only) PodFact(uid string) (uint64, bool, bool) { return 200, uid == o.uid, true }

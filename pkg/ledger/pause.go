@@ -8,15 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
-// Pause says who has stopped the descheduler, and why.
+// Pause records who has paused the descheduler, and why.
 type Pause struct {
-	// Since is the time of whoever paused, to the millisecond.
+	// Since is the time by the clock of the operator who paused, to the millisecond.
 	Since time.Time
-	// By and Reason are for people; either may be empty.
+	// By and Reason are for human readers; either may be empty.
 	By, Reason string
 }
 
-// String is "since 2026-01-02T15:04:05Z by alice: upgrade".
+// String returns text such as "since 2026-01-02T15:04:05Z by alice: upgrade".
 func (p Pause) String() string {
 	text := "since " + p.Since.UTC().Format(time.RFC3339)
 	if p.By != "" {
@@ -28,8 +28,8 @@ func (p Pause) String() string {
 	return text
 }
 
-// PauseDescheduling stops every descheduler of this ledger, for good: only ResumeDescheduling ends
-// it. One that is in force is replaced. Safe to repeat.
+// PauseDescheduling pauses every descheduler of this ledger until ResumeDescheduling ends the pause. It replaces a
+// pause that is in force. Safe to repeat.
 func PauseDescheduling(ctx context.Context, store Store, p Pause) error {
 	value, err := marshal(&ledgerpb.Pause{
 		Version: SchemaVersion, SinceMs: p.Since.UnixMilli(), By: p.By, Reason: p.Reason,
@@ -51,8 +51,8 @@ func ResumeDescheduling(ctx context.Context, store Store) error {
 	return nil
 }
 
-// DeschedulingPause reads the pause that is in force, nil for none, and the revision at which
-// that was so (linearizable).
+// DeschedulingPause reads the pause that is in force, nil if there is none, and the revision at which that was true
+// (linearizable).
 func DeschedulingPause(ctx context.Context, store Store) (p *Pause, revision int64, err error) {
 	kvs, revision, err := store.List(ctx, KeyPause)
 	if err != nil {
@@ -69,7 +69,7 @@ func DeschedulingPause(ctx context.Context, store Store) (p *Pause, revision int
 	return p, revision, nil
 }
 
-// DecodePause is the value of KeyPause.
+// DecodePause decodes the value of KeyPause.
 func DecodePause(value []byte) (*Pause, error) {
 	var m ledgerpb.Pause
 	if err := unmarshal(value, &m, m.GetVersion); err != nil {

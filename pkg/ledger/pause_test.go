@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// The switch stays as it was thrown, whoever looks, and may be thrown twice.
+// The pause stays as it was set, whichever client reads it, and may be set twice.
 func TestPause(t *testing.T) {
 	store := mem.New()
 	expect := func(want *ledger.Pause) {

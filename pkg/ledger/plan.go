@@ -9,11 +9,11 @@ import (
 type PlanState uint8
 
 const (
-	// PlanForming: its claims are being made. None of them counts, nothing may be evicted.
+	// PlanForming: its claims are being made. None of them counts yet, and no pod may be evicted.
 	PlanForming PlanState = iota + 1
-	// PlanReady: all of its claims stand.
+	// PlanReady: all of its claims have been made.
 	PlanReady
-	// PlanAborted: what is left of it can be dropped, but for evictions under way.
+	// PlanAborted: the rest of it can be dropped, except evictions in progress.
 	PlanAborted
 	// PlanDone: its hold was promoted.
 	PlanDone
@@ -36,16 +36,16 @@ func (s PlanState) String() string {
 	return fmt.Sprintf("PlanState(%d)", uint8(s))
 }
 
-// PlanRecord is the commit record of a victim plan that takes more than one transaction:
-// plan/<id>, at one revision. Its state decides for all of the plan's claims at once.
+// PlanRecord is the commit record of a victim plan that takes more than one transaction: plan/<id>, at one
+// revision. Its state applies to all of the plan's claims at once.
 type PlanRecord struct {
 	ID    string
 	State PlanState
 	// NodeUID is the node whose document has the hold.
 	NodeUID string
-	// PodUID is the pod the plan was made for, Shard the member that made it; for people.
+	// PodUID is the pod the plan was made for, Shard the member that made it. Both are for human readers only.
 	PodUID, Shard string
-	// Victims is how many claims the plan has when it is Ready.
+	// Victims is the number of claims the plan has when it is Ready.
 	Victims int
 	// Revision is the mod revision the record was read at; 0 when it does not exist.
 	Revision int64
@@ -61,13 +61,13 @@ func (p PlanRecord) revision() int64 { return p.Revision }
 
 func (p PlanRecord) blank() PlanRecord { return PlanRecord{ID: p.ID} }
 
-// to is the record in its next state.
+// to returns the record in its next state.
 func (p PlanRecord) to(s PlanState) PlanRecord {
 	p.State = s
 	return p
 }
 
-// follows says whether a record may go from one state to another; 0 is "not there".
+// follows reports whether a record may move from one state to another; 0 stands for "does not exist".
 func (s PlanState) follows(before PlanState) bool {
 	switch s {
 	case PlanForming:

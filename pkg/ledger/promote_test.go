@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A hold in the document of a node whose name stands for another one is not promoted.
+// A hold in the document of a node whose name stands for another node is not promoted.
 func TestPromotionOnANodeThatLostItsName(t *testing.T) {
 	d := docOf(reservation("p", Held, 1))
 	d.SupersededBy = "n2"

@@ -5,43 +5,43 @@ import (
 	"math/bits"
 )
 
-// The sizes below are exact: what the codec writes, without writing it. A placement asks for the size
-// of its document before anything is sent, several thousand times a second.
+// The sizes below are exact: the number of bytes that the codec writes, computed without writing them. A placement
+// computes the size of its document before anything is sent, several thousand times a second.
 
 const (
 	// MaxTxnBytes bounds a transaction as Txn.Bytes counts it. etcd refuses a request of more than 1.5 MiB
-	// (--max-request-bytes), and its client sends at most 2 MiB. The rest of the 1.5 MiB is for what
-	// Bytes does not count: the key prefix, up to three times for each of MaxTxnOps operations.
+	// (--max-request-bytes), and its client sends at most 2 MiB. The rest of the 1.5 MiB is for the key prefix,
+	// which Bytes does not count: it occurs up to three times for each of MaxTxnOps operations.
 	MaxTxnBytes = 1 << 20
-	// MaxEntryBytes bounds one entry with its growth, so that every document without other entries has
-	// room for it: the rest of MaxDocBytes is for the names and high-waters of the document.
+	// MaxEntryBytes bounds one entry with its growth, so that every document without other entries has room for it.
+	// The rest of MaxDocBytes is for the names and high-waters of the document.
 	MaxEntryBytes = MaxDocBytes - 4<<10
-	// MaxMemberID bounds the ID of a member. The one that sends an eviction is written into the claim on
-	// the victim.
+	// MaxMemberID bounds the ID of a member. The ID of the member that sends an eviction is written into the claim
+	// on the victim.
 	MaxMemberID = 128
 )
 
 const (
-	// opBytes is more than what surrounds a key and a value in a request.
+	// opBytes is an upper bound for what surrounds a key and a value in a request.
 	opBytes = 32
 	// uidBytes is the length of a UID that Kubernetes makes.
 	uidBytes = 36
-	// laterHighWaters is room for high-waters of kinds that a later version has.
+	// laterHighWaters is room for high-waters of kinds that a later version may add.
 	laterHighWaters = 128
-	// varintBytes is the longest number, and fixedBytes one of fixed length.
+	// varintBytes is the length of the longest varint, fixedBytes that of a fixed-length number.
 	varintBytes, fixedBytes = 10, 8
-	// causeBytes is the cause of a fence.
+	// causeBytes is the length of the cause of a fence.
 	causeBytes = 2 + 1
 )
 
-// raisedKinds are the kinds of which a step may raise the high-water of a document.
+// raisedKinds are the kinds whose high-water in a document a step may raise.
 var raisedKinds = []string{KindPod, KindNode, KindBudget, KindClaim}
 
-// EntryTooLargeError reports that a pod needs an entry that no document has room for, on whatever node.
+// EntryTooLargeError reports that a pod needs an entry for which no document has room, on any node.
 type EntryTooLargeError struct {
 	PodUID, Namespace, Name string
-	// Bytes is what the entry takes, with what it may still grow by. Ports, Volumes and Devices are its
-	// parts that have no bound of their own.
+	// Bytes is the size of the entry including its possible growth. Ports, Volumes and Devices count its parts that
+	// have no bound of their own.
 	Bytes                   int
 	Ports, Volumes, Devices int
 }
@@ -52,7 +52,7 @@ func (e *EntryTooLargeError) Error() string {
 		e.Namespace, e.Name, e.Bytes, e.Ports, e.Volumes, e.Devices, MaxEntryBytes)
 }
 
-// checkSize says whether a document without other entries has room for an entry: *EntryTooLargeError if not.
+// checkSize returns an *EntryTooLargeError unless a document without other entries has room for the entry.
 func (e *Entry) checkSize() error {
 	bytes := e.bytes()
 	if n := bytes + e.growth(bytes); n > MaxEntryBytes {
@@ -64,15 +64,15 @@ func (e *Entry) checkSize() error {
 	return nil
 }
 
-// HasRoom reports whether a document takes one more entry of an ordinary size.
+// HasRoom reports whether a document has room for one more entry of an ordinary size.
 func (d NodeDoc) HasRoom() bool {
 	const ordinary = 2 << 10
 	bytes, growth := d.extent()
 	return len(d.Entries) < MaxEntries && bytes+growth+ordinary <= MaxDocBytes
 }
 
-// roomy refuses a document to which something was added, unless every later step of what is in it will
-// fit as well: those may not fail for want of room.
+// roomy refuses a document to which something was added, unless every later step of its entries will fit as well:
+// those steps may not fail for lack of room.
 func (d NodeDoc) roomy() error {
 	bytes, growth := d.extent()
 	if len(d.Entries) > MaxEntries || bytes+growth > MaxDocBytes {
@@ -83,8 +83,8 @@ func (d NodeDoc) roomy() error {
 	return nil
 }
 
-// Weight is what a document takes of MaxTxnBytes where it is compared and put, with what the first one
-// of a node takes besides.
+// Weight is the document's share of MaxTxnBytes when it is compared and put, including what a node's first document
+// requires in addition.
 func (d NodeDoc) Weight() int {
 	n := keyWeight(len(PrefixNode)+len(d.NodeUID)) + d.bytes()
 	if d.Revision == 0 {
@@ -93,20 +93,20 @@ func (d NodeDoc) Weight() int {
 	return n
 }
 
-// Weight is what a document takes of MaxTxnBytes where it is compared and put.
+// Weight is the document's share of MaxTxnBytes when it is compared and put.
 func (x ExclusiveDoc) Weight() int {
 	return keyWeight(len(x.Key)) + x.bytes() + keyWeight(len(KeyFloor))
 }
 
-// Weight is what a document takes of MaxTxnBytes where it is compared and put.
+// Weight is the document's share of MaxTxnBytes when it is compared and put.
 func (b BudgetDoc) Weight() int {
 	return keyWeight(len(PrefixBudget)+len(b.UID)) + b.bytes() + keyWeight(len(KeyFloor))
 }
 
-// Weight is the most that a guard takes of MaxTxnBytes.
+// Weight is the guard's largest possible share of MaxTxnBytes.
 func (u GuardUse) Weight() int { return keyWeight(len(u.Key)) + uidBytes + fixedBytes + 4*varintBytes }
 
-// weigh is the sum of weights.
+// weigh returns the sum of the weights.
 func weigh[T interface{ Weight() int }](list []T) (sum int) {
 	for _, x := range list {
 		sum += x.Weight()
@@ -114,10 +114,10 @@ func weigh[T interface{ Weight() int }](list []T) (sum int) {
 	return sum
 }
 
-// keyWeight is what a key takes that is compared, put, and read back if the transaction fails.
+// keyWeight is the size of a key that is compared, put, and read back if the transaction fails.
 func keyWeight(key int) int { return 3 * (key + opBytes) }
 
-// Bytes is what the transaction takes of MaxTxnBytes.
+// Bytes returns the transaction's size as MaxTxnBytes bounds it.
 func (t Txn) Bytes() int {
 	n := 0
 	for _, c := range t.Compares {
@@ -132,9 +132,9 @@ func (t Txn) Bytes() int {
 	return n
 }
 
-// extent is the length of what EncodeNodeDoc writes, and how much it may still grow by steps that add nothing to the
-// document: what its entries may, high-waters, and another node that gets the node's name. No such step makes the sum
-// of both larger.
+// extent returns the length of what EncodeNodeDoc writes, and how much it may still grow by steps that add no entry
+// to the document: growth of its entries, high-waters, and another node that takes over the node's name. No such
+// step makes the sum of both larger.
 func (d NodeDoc) extent() (bytes, growth int) {
 	bytes = d.headBytes()
 	growth = growthOf(d.HW) + max(0, textBytes(16, uidBytes)-textBytes(16, len(d.SupersededBy)))
@@ -157,8 +157,8 @@ func growthOf(hw map[string]uint64) int {
 	return n
 }
 
-// growth is how much an entry of that many bytes may still grow by the steps of its life: a hold is promoted and asked
-// back, a reservation fenced, a claim that was made for it named, a victim marked.
+// growth returns how much an entry of that many bytes may still grow through the steps of its life: a hold is
+// promoted and asked back, a reservation is fenced, a claim that was created for it gets a UID, a victim is marked.
 func (e *Entry) growth(bytes int) int {
 	n := 0
 	switch e.Role {
@@ -167,7 +167,7 @@ func (e *Entry) growth(bytes int) int {
 		n += max(0, textBytes(9, MaxMemberID)-textBytes(9, len(e.Shard)))
 	case RoleReservation:
 		n += boolBytes(15, true) - boolBytes(15, e.Wanted) + causeBytes - numberBytes(34, uint64(e.Cause))
-		if e.State == Held { // what Promote writes; claims are picked anew there, and checked
+		if e.State == Held { // what Promote writes; claims are picked again there, and checked
 			n += 1 + varintBytes - numberBytes(7, e.PodRV)
 			n += fixedFieldBytes(31, 1) - fixedFieldBytes(31, e.Wish) + boolBytes(33, true) - boolBytes(33, e.Delegated)
 		}
@@ -176,15 +176,15 @@ func (e *Entry) growth(bytes int) int {
 				n += longer(p.bytes(), textBytes(2, uidBytes)+1+varintBytes-numberBytes(3, p.ClaimRV))
 			}
 		}
-	case RoleKeeper, RoleMove: // they lose dependents, and go
+	case RoleKeeper, RoleMove: // they lose dependents, or are dropped
 	}
 	return longer(bytes, n)
 }
 
-// longer is by how much a message grows with its length in front, when what it holds grows from bytes by n.
+// longer returns how much a message grows together with its length prefix, when its content grows from bytes by n.
 func longer(bytes, n int) int { return n + varint(uint64(bytes+n)) - varint(uint64(bytes)) }
 
-// bytes is the length of what EncodeNodeDoc writes.
+// bytes returns the length of what EncodeNodeDoc writes.
 func (d NodeDoc) bytes() int {
 	n := d.headBytes()
 	for i := range d.Entries {
@@ -193,13 +193,14 @@ func (d NodeDoc) bytes() int {
 	return n
 }
 
-// headBytes is the same without the entries.
+// headBytes returns the same without the entries.
 func (d NodeDoc) headBytes() int {
 	return numberBytes(1, SchemaVersion) + textBytes(2, len(d.NodeUID)) + textBytes(3, len(d.NodeName)) +
 		textBytes(16, len(d.SupersededBy)) + highWatersBytes(d.HW) + len(d.Later)
 }
 
-// highWatersBytes are all of a document. The number of their field is of one byte in all documents.
+// highWatersBytes returns the length of all high-waters of a document. Their field number takes one byte in all
+// documents.
 func highWatersBytes(hw map[string]uint64) (n int) {
 	for kind, rv := range hw {
 		n += highWaterBytes(kind, rv)
@@ -211,7 +212,7 @@ func highWaterBytes(kind string, rv uint64) int {
 	return partBytes(4, textBytes(1, len(kind))+numberBytes(2, rv))
 }
 
-// bytes is the length of an entry as entryToProto has it.
+// bytes returns the length of an entry as entryToProto builds it.
 func (e *Entry) bytes() int {
 	n := podBytes(1, 18, e.PodUID) + textBytes(2, len(e.Namespace)) + textBytes(3, len(e.Name)) +
 		numberBytes(4, uint64(e.Role)) + numberBytes(5, uint64(e.State)) +
@@ -258,7 +259,7 @@ func (p *DevicePick) bytes() int {
 	return n
 }
 
-// bytes is the length of what EncodeBudget writes.
+// bytes returns the length of what EncodeBudget writes.
 func (b BudgetDoc) bytes() int {
 	n := numberBytes(1, SchemaVersion) + textBytes(2, len(b.UID)) + textBytes(3, len(b.Namespace)) +
 		textBytes(4, len(b.Name)) + highWatersBytes(b.HW) + len(b.Later)
@@ -278,7 +279,7 @@ func (b BudgetDoc) roomy() error {
 	return nil
 }
 
-// bytes is the length of what EncodeExclusive writes.
+// bytes returns the length of what EncodeExclusive writes.
 func (x ExclusiveDoc) bytes() int {
 	n := numberBytes(1, SchemaVersion) + highWatersBytes(x.HW) + len(x.Later)
 	for i := range x.Holders {
@@ -300,7 +301,7 @@ func (x ExclusiveDoc) roomy() error {
 	return nil
 }
 
-// podBytes is a pod's UID: 16 bytes in one field, or text in the other.
+// podBytes returns the length of a pod's UID: 16 bytes in one field, or text in the other.
 func podBytes(raw, text int, uid string) int {
 	if isUUID(uid) {
 		return textBytes(raw, 16)
@@ -308,7 +309,7 @@ func podBytes(raw, text int, uid string) int {
 	return textBytes(text, len(uid))
 }
 
-// isUUID says whether uuidBytes takes a UID.
+// isUUID reports whether uuidBytes accepts a UID.
 func isUUID(uid string) bool {
 	if len(uid) != uidBytes || uid[8] != '-' || uid[13] != '-' || uid[18] != '-' || uid[23] != '-' {
 		return false
@@ -323,8 +324,8 @@ func isUUID(uid string) bool {
 	return true
 }
 
-// The lengths of fields in protobuf's wire form. One that is empty, or 0, is not written; partBytes is
-// one of a list, which always is.
+// The lengths of fields in protobuf's wire form. A field that is empty or 0 is not written. partBytes is for an
+// element of a list, which is always written.
 
 func textBytes(field, length int) int {
 	if length == 0 {

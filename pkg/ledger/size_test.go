@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawUID is a UID of Kubernetes, or of a static pod.
+// drawUID draws a UID of Kubernetes, or of a static pod.
 func drawUID(t *rapid.T) string {
 	return rapid.OneOf(
 		rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
@@ -20,7 +20,7 @@ func drawUID(t *rapid.T) string {
 	).Draw(t, "uid")
 }
 
-// drawLater are fields that a later version wrote, or none.
+// drawLater draws fields that a later version wrote, or none.
 func drawLater(t *rapid.T) string {
 	if !rapid.Bool().Draw(t, "by a later version") {
 		return ""
@@ -29,7 +29,7 @@ func drawLater(t *rapid.T) string {
 		rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "later")))
 }
 
-// drawAny is an entry with something in every field, of any size.
+// drawAny draws an entry with content in every field, of any size.
 func drawAny(t *rapid.T) Entry {
 	e := drawEntry(t)
 	text := rapid.StringN(0, 300, 300)
@@ -112,7 +112,7 @@ func TestSizesAreThoseOfTheCodec(t *testing.T) {
 	})
 }
 
-// drawPlaced is an entry as it is placed, of up to a few times the size that a document has.
+// drawPlaced draws an entry as it is placed, of up to a few times the size of a document.
 func drawPlaced(t *rapid.T, i int) Entry {
 	size := func(most int) int { // small ones are common
 		return rapid.IntRange(0, rapid.SampledFrom([]int{0, 1, most / 100, most}).Draw(t, "most")).Draw(t, "size")
@@ -146,7 +146,7 @@ func drawPlaced(t *rapid.T, i int) Entry {
 	return e
 }
 
-// Whatever was placed, no later step of anything in the document fails for want of room.
+// Whatever was placed, no later step of any entry in the document fails for lack of room.
 func TestPlacedEntriesHaveRoomForAllThatFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := NodeDoc{NodeUID: full().NodeUID, NodeName: strings.Repeat("n", 253), Revision: 1}
@@ -191,7 +191,7 @@ func TestPlacedEntriesHaveRoomForAllThatFollows(t *testing.T) {
 
 func sum(a, b int) int { return a + b }
 
-// each is a step of every entry of a document.
+// each returns a step that is applied to every entry of a document.
 func each(step func(NodeDoc, Entry) (NodeDoc, error)) func(*rapid.T, NodeDoc) NodeDoc {
 	return func(t *rapid.T, d NodeDoc) NodeDoc {
 		for _, e := range d.Entries {
@@ -205,7 +205,7 @@ func each(step func(NodeDoc, Entry) (NodeDoc, error)) func(*rapid.T, NodeDoc) No
 	}
 }
 
-// everyStep are the steps that make a document grow, one after the other.
+// everyStep returns the steps that make a document grow, one after the other.
 func everyStep() []func(*rapid.T, NodeDoc) NodeDoc {
 	sender := strings.Repeat("s", MaxMemberID)
 	return []func(*rapid.T, NodeDoc) NodeDoc{
@@ -274,7 +274,7 @@ func everyStep() []func(*rapid.T, NodeDoc) NodeDoc {
 	}
 }
 
-// farFacts have got as far as facts can, and know of no pod.
+// farFacts have the highest possible progress, and know of no pod.
 type farFacts struct{}
 
 func (farFacts) PodFact(string) (boundRV uint64, bound, known bool)   { return 0, false, false }
@@ -282,7 +282,7 @@ func (farFacts) PodProgress() uint64                                  { return m
 func (farFacts) BudgetProgress() uint64                               { return math.MaxUint64 }
 func (farFacts) VictimFate(string, uint64) (fate Fate, leftAt uint64) { return Left, 1 }
 
-// Budgets, volumes and pools that something was added to have room for their high-waters.
+// Documents of budgets, volumes and pools to which something was added have room for their high-waters.
 func TestClaimsLeaveRoomForHighWaters(t *testing.T) {
 	b := BudgetDoc{UID: "uid"}
 	x := ExclusiveDoc{Key: KeyPool("driver", "pool")}
@@ -314,7 +314,7 @@ func TestClaimsLeaveRoomForHighWaters(t *testing.T) {
 	}
 }
 
-// The message of an entry that is too large names what it is made of, and what is accepted.
+// The message about an entry that is too large names its parts, and what is accepted.
 func TestEntryThatNoDocumentHasRoomFor(t *testing.T) {
 	e := Entry{
 		PodUID: "uid", Namespace: "shop", Name: "huge", Role: RoleReservation, State: Committed, PodRV: 1, Token: 1,
@@ -332,8 +332,8 @@ func TestEntryThatNoDocumentHasRoomFor(t *testing.T) {
 	}
 }
 
-// A plan with more bytes than a transaction takes is promoted all the same: claims on victims that
-// are gone are left to hand-over.
+// A plan with more bytes than a transaction accepts can still be promoted: claims on victims that are gone are left
+// to hand-over.
 func TestPromotionOfAPlanWithManyFullDocuments(t *testing.T) {
 	hold := Entry{
 		PodUID: "p", Namespace: "n", Name: "p", Role: RoleReservation, State: Held, PodRV: 1, Token: 1, Plan: "plan",

@@ -17,7 +17,7 @@ func docOf(entries ...Entry) NodeDoc {
 	return NodeDoc{NodeUID: "n1", NodeName: "node-1", HW: map[string]uint64{KindPod: 50}, Entries: entries, Revision: 7}
 }
 
-// frozen runs step and demands that it left its input alone.
+// frozen runs step and requires that it left its input unchanged.
 func frozen(t *testing.T, d NodeDoc, step func(NodeDoc) (NodeDoc, error)) (NodeDoc, error) {
 	t.Helper()
 	before := d.copy()
@@ -57,7 +57,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// oneFact is a view that shows one thing of every pod.
+// oneFact is a view that shows the same for every pod.
 type oneFact struct {
 	boundRV      uint64
 	bound, known bool

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// MaxTxnOps is the most compares, puts or reads one Txn may hold (etcd's default limit,
-// counted for each list apart).
+// MaxTxnOps is the maximum number of compares, puts or reads in one Txn (etcd's default limit, which applies to
+// each list separately).
 const MaxTxnOps = 128
 
-// CompareTarget says which revision of a key a Compare looks at.
+// CompareTarget selects which revision of a key a Compare looks at.
 type CompareTarget uint8
 
 const (
@@ -21,24 +21,24 @@ const (
 	CreateRevision
 )
 
-// Compare demands that a key's revision equals Revision.
+// Compare requires that a key's revision equals Revision.
 type Compare struct {
 	Key      string
 	Target   CompareTarget
 	Revision int64
 }
 
-// Put writes a key; Lease 0 attaches it to none.
+// Put writes a key; with Lease 0 the key is attached to no lease.
 type Put struct {
 	Key   string
 	Value []byte
 	Lease int64
 }
 
-// Txn is a compare-and-set over any keys: if all Compares hold, all Puts and Deletes
-// happen at one revision, else nothing does and the current values of all compared keys
-// come back. It is a value: resubmitting an identical Txn is the answer to an unknown
-// outcome, because both copies compare the same revisions and at most one can apply.
+// Txn is a compare-and-set over any keys. If all Compares hold, all Puts and Deletes happen at one revision;
+// otherwise none happens and the current values of all compared keys are returned. A Txn is a value: after an
+// unknown outcome, the caller resubmits the identical Txn. Both copies compare the same revisions, so at most one
+// can apply.
 type Txn struct {
 	Compares []Compare
 	Puts     []Put
@@ -53,16 +53,16 @@ type KV struct {
 	Lease                       int64
 }
 
-// TxnResult is what a Txn did.
+// TxnResult is the outcome of a Txn.
 type TxnResult struct {
 	Succeeded bool
-	// Revision of the store after the Txn: the mod revision of every put when it succeeded.
+	// Revision is that of the store after the Txn; if it succeeded, it is the mod revision of every put.
 	Revision int64
-	// Current holds, when it did not succeed, every compared key that exists.
+	// Current holds every compared key that exists, if the Txn did not succeed.
 	Current []KV
 }
 
-// Event is one change of one key. Deleted events carry the key and the revision alone.
+// Event is one change of one key. A Deleted event carries only the key and the revision.
 type Event struct {
 	KV
 	Deleted bool
@@ -75,14 +75,13 @@ type EventBatch struct {
 	Events   []Event
 }
 
-// Store carries out transactions. Implementations: etcd, mem; both pass ledgertest.
-// Keys are relative to the cluster's prefix, which the implementation adds. All methods
-// are safe for concurrent use.
+// Store carries out transactions. Its implementations are etcd and mem; both pass ledgertest. Keys are relative to
+// the cluster's prefix, which the implementation adds. All methods are safe for concurrent use.
 //
-// A Store notices when what it is connected to is another store, or went back: from then on every
-// call fails with *AnewError, and so do running watches, within seconds.
+// A Store notices when the store behind the connection has been replaced by another one, or has gone back in time.
+// Within seconds from then on, every call fails with *AnewError, and so do running watches.
 type Store interface {
-	// ID is the identity of the store, never 0. Two stores may have the same by chance or by their
+	// ID returns the identity of the store, never 0. Two stores may have the same identity by chance or by
 	// configuration.
 	ID(ctx context.Context) (uint64, error)
 	// Commit runs t. An error other than *TxnError means the outcome is unknown.
@@ -90,21 +89,21 @@ type Store interface {
 	// List returns all keys under prefix, sorted, and the revision they were read at
 	// (linearizable).
 	List(ctx context.Context, prefix string) ([]KV, int64, error)
-	// Watch delivers every change under prefix from revision from on, in order, whole
-	// revisions only. from is a revision that the store has had, or the next one: a store that has not
-	// come that far went back. The channel closes when ctx ends or the watch breaks; Err then says
-	// why (ErrCompacted: list again).
+	// Watch delivers every change under prefix from revision from on, in order, in whole revisions only. The
+	// revision from must be one that the store has reached, or the next one: a store that has not come that far has
+	// gone back. The channel closes when ctx ends or the watch breaks; Err then explains why (ErrCompacted: list
+	// again).
 	Watch(ctx context.Context, prefix string, from int64) Watch
 	// OpenSession creates a lease of ttl (whole seconds, at least 2 s) and keeps it alive
 	// until Close.
 	OpenSession(ctx context.Context, ttl time.Duration) (Session, error)
 }
 
-// MinSessionTTL is the shortest lease a store grants: etcd's floor is one and a half
-// election timeouts, rounded up.
+// MinSessionTTL is the shortest lease that a store grants: etcd's minimum is one and a half election timeouts,
+// rounded up.
 const MinSessionTTL = 2 * time.Second
 
-// CheckTTL says whether a store accepts ttl for a session.
+// CheckTTL returns an error unless a store accepts ttl for a session.
 func CheckTTL(ttl time.Duration) error {
 	if ttl < MinSessionTTL || ttl%time.Second != 0 {
 		return fmt.Errorf("ledger: session ttl %s: whole seconds of at least %s are accepted", ttl, MinSessionTTL)
@@ -119,33 +118,33 @@ type Watch interface {
 	Err() error
 }
 
-// Session is a lease that is being kept alive.
+// Session is a lease that is kept alive.
 type Session interface {
 	Lease() int64
-	// Done closes when the lease is lost: whatever was attached to it is gone or going.
+	// Done closes when the lease is lost: the keys attached to it have been deleted or soon will be.
 	Done() <-chan struct{}
 	// Close revokes the lease, which deletes the keys attached to it at once.
 	Close(ctx context.Context) error
 }
 
-// Elections gives one leader per name among sessions. Implementations: etcd, mem.
+// Elections elects one leader per name among sessions. Implementations: etcd, mem.
 type Elections interface {
-	// Campaign blocks until s leads name, or ctx ends, or s is lost. Term grows with every
-	// leadership of that name: it fences.
+	// Campaign blocks until s leads name, ctx ends, or s is lost. The term grows with every leadership of that
+	// name, so it serves as a fencing token.
 	Campaign(ctx context.Context, s Session, name, candidate string) (term int64, err error)
 	// Resign gives the leadership up.
 	Resign(ctx context.Context, s Session, name string) error
 }
 
-// ErrCompacted says that the watch asked for revisions that are gone; list, then watch from there.
+// ErrCompacted reports that the watch asked for revisions that have been compacted; list, then watch from there.
 var ErrCompacted = errors.New("ledger: revision compacted")
 
-// TxnError reports a Txn that was surely not carried out, because it is malformed or the
-// store refused it before trying.
+// TxnError reports a Txn that was certainly not carried out, because it is malformed or the store refused it before
+// trying.
 type TxnError struct {
 	Reason string
-	// TooLarge: it has too many operations or bytes, for MaxTxnOps and MaxTxnBytes or for a store that is
-	// set up to take less. Parts of it may do.
+	// TooLarge reports that the Txn has too many operations or bytes, either for MaxTxnOps and MaxTxnBytes or for a
+	// store that is configured to accept less. Parts of it may be accepted.
 	TooLarge bool
 }
 

@@ -6,52 +6,50 @@ import (
 	"strings"
 )
 
-// Sweeping is one look of a binder at a document that has not changed for long.
+// Sweeping is one inspection by a binder of a document that has not changed for long.
 type Sweeping struct {
 	Doc NodeDoc
 	// Picture is the ledger as the binder knows it. It must be complete up to the document.
 	Picture *View
 	Facts   ClaimFacts
-	// Overdue: the document has not changed for longer than anybody takes to carry a plan
-	// through. Holds and placeholders are given up then, whoever made them.
+	// Overdue: the document has not changed for longer than any member takes to carry a plan through. Its holds and
+	// placeholders are then given up, whichever member made them.
 	Overdue bool
 }
 
-// Swept is what SweepDoc found. It is about claims only: reservations that are Committed or
-// Fencing are bound or fenced by their own rules (MarkFencing), and appear here only if the
-// facts stand for them.
+// Swept is the result of SweepDoc. It covers claims only: reservations that are Committed or Fencing are bound or
+// fenced by their own rules (MarkFencing), and appear here only if the facts already stand for them.
 type Swept struct {
-	// Change is what can be dropped at once, with no effect on the API; nothing if Empty.
+	// Change drops what can be dropped at once, with no effect on the API; there is nothing to drop if Empty.
 	Change Change
-	// Evict are the victims that are Evicting, still there, and whose plan still wants it:
-	// the eviction is due (again), after a look at the pod.
+	// Evict are the victims that are Evicting, still exist, and whose plan still wants them evicted. Their eviction
+	// is due (again), after a look at the pod.
 	Evict []Entry
-	// Overdue are the plans that were given up, and whose owner is to be told.
+	// Overdue are the plans that were given up, and whose owner must be notified.
 	Overdue []string
 }
 
-// Empty says whether there is nothing to carry out.
+// Empty reports whether there is nothing to carry out.
 func (s Swept) Empty() bool { return len(s.Change.Docs)+len(s.Change.Budgets)+len(s.Change.Plans) == 0 }
 
-// MaxSweptBudgets is how many documents of budgets one SweepDoc changes, so that the change fits a
-// transaction beside the node's document, the records of plans, and volumes and pools.
+// MaxSweptBudgets is how many budget documents one SweepDoc changes, so that the change fits into a transaction
+// together with the node's document, the records of plans, and volumes and pools.
 const MaxSweptBudgets = MaxTxnOps / 2
 
-// SweepDoc decides what becomes of a document's holds and claims when nobody seems to work on
-// them:
+// SweepDoc decides about a document's holds and claims when no member seems to work on them:
 //
-//   - What the facts stand for is handed over (Finish).
-//   - A hold or placeholder goes when it is overdue, or when its plan's record says Aborted, or
-//     is missing. Its claims on this node go with it.
-//   - A claim that is not Evicting goes, with what it takes of budgets, when nobody holds what
-//     it clears any more. Claims on more than MaxSweptBudgets budgets take several sweeps.
+//   - Entries that the facts stand for are handed over (Finish).
+//   - A hold or placeholder is dropped when it is overdue, or when its plan's record is Aborted or missing. Its
+//     claims on this node are dropped with it.
+//   - A claim that is not Evicting is dropped, together with its budget claims, when no hold or placeholder of its
+//     plan exists any more. Claims on more than MaxSweptBudgets budgets take several sweeps.
 //   - A claim that is Evicting stays until its victim has left, or the eviction has failed.
-//   - A pin loses the dependents that no document reserves for any more.
+//   - A pin loses the dependents for which no document has a reservation any more.
 //
-// A reservation that waits for its victims and whose victims are all gone is left to its
-// partition's owner, until it is overdue.
+// A reservation that waits for its victims and whose victims are all gone is left to its partition's owner, until
+// it is overdue.
 //
-// Carry it out like AbortPlan. *RefusedError when the picture is older than the document.
+// Carry it out like AbortPlan. It returns a *RefusedError when the view is older than the document.
 func SweepDoc(s Sweeping) (Swept, error) {
 	if s.Picture.Revision() < s.Doc.Revision {
 		return Swept{}, &RefusedError{Step: "sweep", NodeUID: s.Doc.NodeUID,
@@ -99,7 +97,7 @@ func SweepDoc(s Sweeping) (Swept, error) {
 	return out, nil
 }
 
-// over says whether a hold or placeholder is to be given up.
+// over reports whether a hold or placeholder must be given up.
 func (s Sweeping) over(e Entry) bool {
 	if s.Overdue {
 		return true
@@ -111,7 +109,7 @@ func (s Sweeping) over(e Entry) bool {
 	return !ok || r.State == PlanAborted
 }
 
-// orphaned says whether a claim can be dropped: nothing was sent, and nobody wants it.
+// orphaned reports whether a claim can be dropped: no eviction was sent, and no plan wants it.
 func (s Sweeping) orphaned(e Entry, gone map[string]bool) bool {
 	if e.State == Evicting {
 		return false
@@ -120,7 +118,7 @@ func (s Sweeping) orphaned(e Entry, gone map[string]bool) bool {
 	return !wanted || gone[e.Plan]
 }
 
-// due says whether the eviction of a victim should still take place.
+// due reports whether the eviction of a victim should still take place.
 func (s Sweeping) due(e Entry, gone map[string]bool) bool {
 	fate, _ := s.Facts.VictimFate(e.PodUID, e.PodRV)
 	_, _, wanted := s.Picture.PlanOwner(e.Plan)
@@ -133,13 +131,13 @@ func (s Sweeping) unclaim(budgets map[string]BudgetDoc, e Entry) {
 		if !ok {
 			b = s.Picture.Budget(uid)
 		}
-		budgets[uid], _ = UnclaimBudget(b, e.PodUID, Failure{}) // without a claim, too: see AbortPlan
+		budgets[uid], _ = UnclaimBudget(b, e.PodUID, Failure{}) // even if it has no such claim: see AbortPlan
 	}
 }
 
-// unpin drops the dependents that have no reservation any more: they were displaced, or
-// their plan was aborted where nobody knew of the pin. One whose reservation was handed over
-// is bound, and the facts must have got far enough to show that.
+// unpin drops the dependents that have no reservation any more: they were displaced, or their plan was aborted by a
+// member that did not know of the pin. A dependent whose reservation was handed over is bound, and the facts must
+// be recent enough to show that.
 func (s Sweeping) unpin(d NodeDoc) (NodeDoc, bool) {
 	if s.Facts.PodProgress() < s.Picture.HighWater(KindPod) {
 		return d, false
@@ -159,11 +157,11 @@ func (s Sweeping) unpin(d NodeDoc) (NodeDoc, bool) {
 
 func (s Sweeping) budgetWeight(uid string) int { return s.Picture.Budget(uid).Weight() }
 
-// freedBytes is how much of a transaction the volumes and pools take at most that a sweep frees. What
-// is beyond is freed by who wants it next (FinishHolders).
+// freedBytes is how much of a transaction is used at most for the volumes and pools that a sweep frees. The rest is
+// freed by the next member that wants it (FinishHolders).
 const freedBytes = MaxTxnBytes / 4
 
-// letGo frees what holds that go have had of volumes and pools, and aborts their records.
+// letGo frees the volumes and pools of holds that are dropped, and aborts their records.
 func (s Sweeping) letGo(c *Change, holds []Entry) {
 	room := freedBytes
 	for _, h := range holds {

@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// BudgetDoc is what has been claimed of one PodDisruptionBudget and does not show in its
-// status yet: b/<pdb uid>, at one revision.
+// BudgetDoc holds the claims on one PodDisruptionBudget that do not show in its status yet: b/<pdb uid>, at one
+// revision.
 type BudgetDoc struct {
 	UID, Namespace, Name string
-	// HW is the high-water per kind: a member whose progress of disruption budgets is below
-	// HW[KindBudget], or of pods below HW[KindPod], must not claim.
+	// HW is the high-water per kind. A member whose progress of disruption budgets is below HW[KindBudget], or of
+	// pods below HW[KindPod], must not claim.
 	HW     map[string]uint64
 	Claims []BudgetClaim
-	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
-	// then the revision of the Floor under which it did not.
+	// Revision is the mod revision the document was read at; 0 when it does not exist. In that case Floor is the
+	// revision of the Floor under which its absence was read.
 	Revision, Floor int64
 	Later           string
 }
 
-// BudgetClaim is one disruption of a budget.
+// BudgetClaim is a claim to one disruption of a budget.
 type BudgetClaim struct {
 	// PodUID is the victim, PodRV its resourceVersion when it was claimed.
 	PodUID string
 	PodRV  uint64
 	// Plan is the plan that made the claim.
 	Plan string
-	// Regardless: made whether the budget had room or not (BudgetRoom.Exceed). It counts like any
-	// other; it tells audits that what it exceeds is as asked for.
+	// Regardless means that the claim was made whether the budget had room or not (BudgetRoom.Exceed). It counts
+	// like any other claim; it shows an audit that exceeding the budget was requested.
 	Regardless bool
 	Later      string
 }
@@ -37,10 +37,10 @@ type BudgetClaim struct {
 // KeyBudget is the key of a disruption budget's document.
 func KeyBudget(pdbUID string) string { return PrefixBudget + pdbUID }
 
-// sharedBy begins the UIDs under which documents stand that the budgets of a namespace share. No object has such.
+// sharedBy is the prefix of the UIDs of documents that the budgets of a namespace share. No object has such a UID.
 const sharedBy = "ns/"
 
-// ParseShared is the namespace of a key b/ns/<namespace>: see BudgetRoom.Shared.
+// ParseShared returns the namespace of a key b/ns/<namespace>: see BudgetRoom.Shared.
 func ParseShared(key string) (namespace string, ok bool) {
 	return strings.CutPrefix(key, PrefixBudget+sharedBy)
 }
@@ -58,29 +58,29 @@ func (b BudgetDoc) blank() BudgetDoc {
 // BudgetRoom is a disruption budget as one decision sees it.
 type BudgetRoom struct {
 	Doc BudgetDoc
-	// Shared is a document without claims that every claim on a budget of the namespace compares and puts, whichever
-	// budget it is on: two members that know different budgets over the same pods would meet in no other key. Its
-	// HW[KindBudget] is how far the facts about budgets had come by which anything was claimed. Left out by its
-	// zero value.
+	// Shared is a document without claims that every claim on a budget of the namespace compares and puts,
+	// whichever budget the claim is on. Without it, two members that know different budgets over the same pods
+	// would have no key in common. Its HW[KindBudget] is the progress of facts about budgets up to which claims
+	// have been made. It is left out if it is the zero value.
 	Shared BudgetDoc
-	// Ahead: Shared is known of another member's claims that the watch has yet to show.
+	// Ahead: a lost compare has shown Shared with another member's claims, which the watch has yet to deliver.
 	Ahead bool
-	// Allowed is status.disruptionsAllowed in the facts, 0 if the status is not up to date
-	// with the spec.
+	// Allowed is status.disruptionsAllowed in the facts, 0 if the status is not up to date with the spec.
 	Allowed int32
-	// Others are the claims on pods that the budget covers which are not of it: of one of the same name before
-	// it was deleted and made again, or from before it covered the pod. Their evictions take from it.
+	// Others are claims on pods that the budget covers which were not made from it: from one of the same name
+	// before it was deleted and created again, or from before it covered the pod. Their evictions take from this
+	// budget.
 	Others []BudgetClaim
-	// Count is what the facts about pods say; nil to rely on the status alone, which is enough
-	// for a budget that nothing was ever claimed from, in a namespace where no pod is claimed.
+	// Count is what the facts about pods show. With nil the status alone is used, which is enough for a budget from
+	// which nothing was ever claimed, in a namespace where no pod is claimed.
 	Count *BudgetCount
-	// Exceed: claim although there is no room (a profile that treats budgets as a wish).
+	// Exceed: claim although there is no room (for a profile that treats budgets as a preference).
 	Exceed bool
 }
 
-// BudgetCount is a disruption budget as one counts it oneself. The status is not enough: its map
-// of pods about to go is emptied after two minutes by the disruption controller's clock, and
-// from when a pod leaves until the controller has noticed, nothing shows that (docs/models.md).
+// BudgetCount is a disruption budget as counted by Berth itself. The status is not enough: the disruption
+// controller empties its map of disrupted pods after two minutes by the controller's clock, and nothing shows a pod
+// that leaves until the controller has noticed (docs/models.md).
 type BudgetCount struct {
 	// Healthy are the pods that the budget covers and the disruption controller would count
 	// (countHealthyPods, pkg/controller/disruption): ready, and not being deleted.
@@ -89,11 +89,11 @@ type BudgetCount struct {
 	Desired int32
 }
 
-// BudgetError reports that a disruption budget has no room for what was to be claimed.
+// BudgetError reports that a disruption budget has no room for the requested claims.
 type BudgetError struct {
 	UID, Namespace, Name string
-	// Allowed is the status, Claimed what was claimed and does not show in it, Wanted what
-	// was to be claimed.
+	// Allowed is what the status allows, Claimed the claims that do not show in it yet, Wanted the requested
+	// claims.
 	Allowed         int32
 	Claimed, Wanted int
 }
@@ -109,16 +109,16 @@ func (b BudgetDoc) copy() BudgetDoc {
 	return b
 }
 
-// Claimed says whether a victim is claimed from the budget.
+// Claimed reports whether a victim is claimed from the budget.
 func (b BudgetDoc) Claimed(podUID string) bool { return b.claim(podUID) >= 0 }
 
 func (b BudgetDoc) claim(podUID string) int {
 	return slices.IndexFunc(b.Claims, func(c BudgetClaim) bool { return c.PodUID == podUID })
 }
 
-// Free is how many disruptions can be claimed: what the status allows minus the claims that
-// it cannot show yet, and no more than the healthy pods that are not claimed and need not stay.
-// False when the facts are too old to tell.
+// Free returns how many disruptions can be claimed: what the status allows minus the claims that it cannot show
+// yet, and no more than the healthy pods that are neither claimed nor needed. known is false when the facts are too
+// old.
 func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
 	if p := facts.BudgetProgress(); p == 0 || p < max(r.Doc.HW[KindBudget], r.Shared.HW[KindBudget]) || r.Ahead {
 		return 0, false
@@ -139,8 +139,8 @@ func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
 	return max(free, 0), true
 }
 
-// Spare is how many of the counted healthy pods nobody has claimed and need not stay; less than 0 if too
-// few are healthy.
+// Spare returns how many of the counted healthy pods are neither claimed nor needed; less than 0 if too few are
+// healthy.
 func (r BudgetRoom) Spare() int {
 	spare := -int(r.Count.Desired)
 	for _, uid := range r.Count.Healthy {
@@ -152,21 +152,20 @@ func (r BudgetRoom) Spare() int {
 	return spare
 }
 
-// reflected says whether the budget's status shows the claim: the victim is leaving (the
-// eviction took from the budget before it deleted the pod), and the facts about budgets are
-// past that.
+// reflected reports whether the budget's status shows the claim: the victim is leaving (the eviction took from the
+// budget before it deleted the pod), and the facts about budgets are past that.
 func (c BudgetClaim) reflected(facts ClaimFacts) (rv uint64, done bool) {
 	fate, rv := facts.VictimFate(c.PodUID, c.PodRV)
 	return rv, fate != Staying && facts.BudgetProgress() >= rv
 }
 
-// ClaimBudget is the first half of T10 (budget claim): it adds claims to a budget's document,
-// all or none. *BudgetError if there is no room, *RefusedError if the facts are too old or a
-// victim is claimed from this budget already.
+// ClaimBudget is the first half of T10 (budget claim): it adds claims to a budget's document, all or none.
+// *BudgetError if there is no room, *RefusedError if the facts are too old or a victim is claimed from this budget
+// already.
 //
-// It is part of T2 and T12, which claim the victim in its node's document too: that claim says
-// whether an eviction may be under way, and without it nobody could tell when to drop this one.
-// A crash after it leaves claims that T8 drops, if no eviction was sent, and else SettleBudget.
+// It is part of T2 and T12, which also claim the victim in its node's document. That claim shows whether an
+// eviction may be under way; without it no member could know when to drop the budget claim. A crash after it leaves
+// claims that T8 drops if no eviction was sent, and that SettleBudget drops otherwise.
 func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetDoc, error) {
 	const step = "T10 budget claim"
 	free, known := r.Free(facts)
@@ -208,20 +207,19 @@ func (r BudgetRoom) unknown(step string, facts ClaimFacts) *RefusedError {
 		max(r.Doc.HW[KindBudget], r.Shared.HW[KindBudget], 1), r.Doc.HW[KindPod])}
 }
 
-// share is Shared after a claim by these facts; false if it is left out.
+// share returns Shared after a claim by these facts; false if it is left out.
 func (r BudgetRoom) share(facts ClaimFacts) (BudgetDoc, bool) {
 	b := r.Shared.copy()
 	b.HW = raised(b.HW, KindBudget, facts.BudgetProgress())
 	return b, b.UID != ""
 }
 
-// SettleBudget is the second half of T10 (budget settle): it drops the claims that the
-// budget's status shows by itself, because the victim is leaving or gone and the facts about
-// budgets are past that, and raises both high-waters there. It returns the document and
-// whether it changed.
+// SettleBudget is the second half of T10 (budget settle). It drops the claims that the budget's status shows by
+// itself, because the victim is leaving or gone and the facts about budgets are past that, and raises both
+// high-waters accordingly. It returns the document and whether it changed.
 //
-// Carry it out with a Change, or as a rider of one: compares b/<uid>.ModRevision, puts the
-// document. A crash before it leaves claims that every member counts as reflected already.
+// Carry it out with a Change, alone or together with other steps: compares b/<uid>.ModRevision, puts the document.
+// A crash before it leaves claims that every member counts as reflected already.
 func SettleBudget(b BudgetDoc, facts ClaimFacts) (BudgetDoc, bool) {
 	var kept []BudgetClaim
 	var hw uint64
@@ -242,11 +240,11 @@ func SettleBudget(b BudgetDoc, facts ClaimFacts) (BudgetDoc, bool) {
 	return b, true
 }
 
-// Failure proves that no eviction of a claimed victim is under way: the API server has
-// refused the one that was sent.
+// Failure proves that no eviction of a claimed victim is under way: the API server has refused the one that was
+// sent.
 type Failure struct {
-	// BudgetRV is the budget's resourceVersion as read after the refusal: the refused call
-	// may have taken from the budget (for two minutes), and whoever claims next must know.
+	// BudgetRV is the budget's resourceVersion as read after the refusal. The refused call may have taken from the
+	// budget (for two minutes), and the next claimant must know that.
 	BudgetRV uint64
 }
 
@@ -258,9 +256,9 @@ func CoverBudget(b BudgetDoc, f Failure) BudgetDoc {
 	return b
 }
 
-// UnclaimBudget drops the claim on a victim whose eviction has failed for good, or was never
-// sent (then the failure is zero). It returns the document and whether it changed. In the
-// same transaction the victim's own claim must go back or away: FailEviction, AbortPlan.
+// UnclaimBudget drops the claim on a victim whose eviction has failed for good, or was never sent (then the failure
+// is zero). It returns the document and whether it changed. The same transaction must reset or drop the victim's
+// own claim: FailEviction, AbortPlan.
 func UnclaimBudget(b BudgetDoc, podUID string, f Failure) (BudgetDoc, bool) {
 	i := b.claim(podUID)
 	if i < 0 {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// seen is a component's view: how far it has read pods and budgets, and since when it sees a
-// pod leave.
+// seen is a component's view: how far it has read pods and budgets, and since when it sees a pod leave.
 type seen struct {
 	oneFact
 	leaving map[string]uint64
@@ -22,8 +21,8 @@ func (s seen) VictimFate(uid string, _ uint64) (Fate, uint64) {
 	return Staying, 0
 }
 
-// TestCountOfOnesOwn is the history that the model of budgets finds without it (docs/models.md):
-// three pods, two of which have to stay.
+// TestCountOfOnesOwn is the history that the model of budgets finds without the count (docs/models.md): three pods,
+// two of which must stay.
 func TestCountOfOnesOwn(t *testing.T) {
 	room := BudgetRoom{
 		Doc: BudgetDoc{UID: "b", Namespace: "ns", Name: "pdb"}, Allowed: 1,
@@ -37,9 +36,8 @@ func TestCountOfOnesOwn(t *testing.T) {
 	if room.Doc, err = claim(room, start, "p0"); err != nil {
 		t.Fatal(err)
 	}
-	// The eviction of p0 takes from the budget, at 21. The disruption controller stops waiting
-	// for p0 to leave: the budget allows 1 again, at 22. The eviction deletes p0, at 23. The
-	// component reads both.
+	// The eviction of p0 takes from the budget, at 21. The disruption controller stops waiting for p0 to leave: the
+	// budget allows 1 again, at 22. The eviction deletes p0, at 23. The component reads both.
 	late := seen{oneFact: oneFact{progress: 23}, leaving: map[string]uint64{"p0": 23}, budgets: 23}
 	room.Allowed, room.Count.Healthy = 1, []string{"p1", "p2"}
 	var full *BudgetError
@@ -52,7 +50,7 @@ func TestCountOfOnesOwn(t *testing.T) {
 		t.Errorf("by its status alone: %v, want the model's counterexample", err)
 	}
 
-	// The claim is settled. Who has not read that p0 left would count it.
+	// The claim is settled. A member that has not read that p0 left would count p0.
 	settled, changed := SettleBudget(room.Doc, late)
 	if !changed || len(settled.Claims) != 0 || settled.HW[KindPod] != 23 || settled.HW[KindBudget] != 23 {
 		t.Fatalf("settled: %+v, changed %v", settled, changed)
@@ -64,12 +62,12 @@ func TestCountOfOnesOwn(t *testing.T) {
 		t.Errorf("claimed on facts about pods from before the settling: %v", err)
 	}
 
-	// Another pod has come up in p0's place.
+	// Another pod has started in p0's place.
 	room.Count.Healthy = []string{"p1", "p2", "p3"}
 	if _, err := claim(room, late, "p1"); err != nil {
 		t.Error(err)
 	}
-	// What is claimed is not to be counted on.
+	// A claimed pod must not be counted as healthy.
 	room.Doc.Claims = []BudgetClaim{{PodUID: "p3", PodRV: 20, Plan: "y"}}
 	room.Allowed = 5
 	if free, known := room.Free(late); free != 0 || !known {
@@ -77,8 +75,7 @@ func TestCountOfOnesOwn(t *testing.T) {
 	}
 }
 
-// A claim that is made whether there is room or not says so, in the stored form too; it counts all
-// the same.
+// A claim that is made regardless of room is marked as such, in the stored form too; it counts all the same.
 func TestClaimRegardlessOfRoom(t *testing.T) {
 	room := BudgetRoom{Doc: BudgetDoc{UID: "b", Namespace: "ns", Name: "pdb"}, Exceed: true}
 	facts := seen{oneFact: oneFact{progress: 20}, budgets: 20}

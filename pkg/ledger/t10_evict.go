@@ -2,34 +2,34 @@ package ledger
 
 import "strings"
 
-// planEviction is what the id of an eviction begins with that makes room for nobody.
+// planEviction is the prefix of the ids of evictions that make room for no pod.
 const planEviction = "evict-"
 
-// EvictionID is the id of the plan that is one eviction and nothing else, asked for with this
-// token. Such a plan has no place, and whoever evicts is its owner.
+// EvictionID returns the id of a plan that is one eviction and nothing else, requested with this token. Such a plan
+// has no place, and its owner is the member that evicts.
 func EvictionID(token Token) string { return planEviction + token.String() }
 
-// IsEviction says whether a plan is one eviction and nothing else.
+// IsEviction reports whether a plan is one eviction and nothing else.
 func IsEviction(plan string) bool { return strings.HasPrefix(plan, planEviction) }
 
-// SoleEviction is a pod that is to be evicted for no other's sake.
+// SoleEviction is the eviction of a pod that makes room for no other pod.
 type SoleEviction struct {
 	Token Token
 	// Sender is the member that will send the eviction: see TakeEviction.
 	Sender string
-	// Victim is the pod, with its PodRV and all disruption budgets that cover it; Doc its
-	// node's document, as read.
+	// Victim is the pod, with its PodRV and all disruption budgets that cover it; Doc is its node's document, as
+	// read.
 	Victim  NodeEntry
 	Doc     NodeDoc
 	Budgets []BudgetRoom
 	Facts   ClaimFacts
 }
 
-// ClaimEviction claims a pod from its budgets and marks it at once (T10): nobody has a place
-// that could be lost between the two. From then on everything is as after MarkEvicting.
+// ClaimEviction claims a pod from its budgets and marks it at once (T10), because there is no held place that could
+// be lost between the two steps. From then on everything is as after MarkEvicting.
 //
-// Compares and puts: n/<uid> of the pod's node, b/<uid> of the budgets and b/ns/<namespace>. A crash before it leaves
-// nothing; after it a claim like any that is Evicting. Errors are those of Nominate.
+// Compares and puts: n/<uid> of the pod's node, b/<uid> of the budgets and b/ns/<namespace>. A crash before it
+// leaves nothing, after it a claim like any that is Evicting. Errors are those of Nominate.
 func ClaimEviction(x SoleEviction) (Change, error) {
 	const step = "T10 evict"
 	if err := upToDate(step, []NodeDoc{x.Doc}, x.Facts); err != nil {

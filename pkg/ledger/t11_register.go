@@ -6,18 +6,17 @@ import (
 	"slices"
 )
 
-// Limits of the registry. Every member keeps all terms in memory and asks them about each pod; a
-// cluster has one for each way of selecting pods that a workload with hard rules brings along.
+// Limits of the registry. Every member keeps all terms in memory and evaluates them for each pod. A cluster has one
+// term for each way of selecting pods that its workloads with hard rules use.
 const (
-	// MaxTerms is how many terms may be registered. RegistryFullError says what happens beyond,
-	// TermShareError what one namespace may have of them.
+	// MaxTerms is how many terms may be registered. RegistryFullError explains what happens beyond that,
+	// TermShareError how many of them one namespace may have.
 	MaxTerms = 4096
-	// MaxPodTerms is how many terms with guards one pod may carry. In its transaction each takes
-	// two compares of MaxTxnOps; the node's document and incarnation, the epoch, the registry, the
-	// floor and the record of a plan take six, which leaves room for 61. The rest is for pods that
-	// it follows, volumes and pools of devices.
+	// MaxPodTerms is how many terms with guards one pod may carry. In its transaction each takes two compares of
+	// MaxTxnOps. The node's document and incarnation, the epoch, the registry, the floor and the record of a plan
+	// take six, which leaves room for 61 terms. The rest is for pods that it follows, volumes and pools of devices.
 	MaxPodTerms = 60
-	// MaxTermBytes bounds one stored term: 60 affinity terms, which are one here, with long labels.
+	// MaxTermBytes bounds one stored term: 60 affinity terms with long labels, which form a single term here.
 	MaxTermBytes = 32 << 10
 	// maxTermsPerTxn and maxTermTxnBytes bound what one transaction registers or retires: all small terms
 	// of one pod. The rest of MaxTxnBytes is for t/reg, and for the mark of terms that retire.
@@ -25,8 +24,8 @@ const (
 	maxTermTxnBytes = MaxTxnBytes - 4<<10
 )
 
-// RegistryFullError reports that a term cannot be registered: its carriers cannot be placed
-// until others are dropped.
+// RegistryFullError reports that a term cannot be registered: its carriers cannot be placed until other terms are
+// dropped.
 type RegistryFullError struct{ Terms, New int }
 
 func (e *RegistryFullError) Error() string {
@@ -35,10 +34,10 @@ func (e *RegistryFullError) Error() string {
 			"wait until unused ones are dropped", e.Terms, e.New, MaxTerms)
 }
 
-// TermShareError reports that a namespace has its share of the registry.
+// TermShareError reports that a namespace has used up its share of the registry.
 type TermShareError struct {
 	Namespace string
-	// Terms are what it has, New what it would have more, and Free what would be left for others.
+	// Terms is how many it has, New how many it would add, and Free how many would be left for other namespaces.
 	Terms, New, Free int
 }
 
@@ -60,21 +59,22 @@ func (e *TermSizeError) Error() string {
 		"select by fewer labels, values and namespaces", e.Term, e.Bytes, MaxTermBytes)
 }
 
-// TermDemand is what a pod, or several of one namespace, would have more of the registry.
+// TermDemand is what a pod, or several pods of one namespace, would add to the registry.
 type TermDemand struct {
 	Namespace string
-	// Terms and Own are how many there are, and how many of these count against the namespace.
+	// Terms is how many terms there are, Own how many of them count against the namespace.
 	Terms, Own int
-	// New are terms that are not registered, Moved those that count against another namespace so far.
+	// New is how many terms are not registered, Moved how many count against another namespace so far.
 	New, Moved int
 }
 
-// Check says whether the demand can be met: *RegistryFullError or *TermShareError if not.
+// Check returns a *RegistryFullError or a *TermShareError if the demand cannot be met.
 //
-// A namespace may have as many terms as remain free. So one alone gets half of the registry, and
-// whatever others have taken, the next gets half of the rest. (A dynamic threshold: Choudhury and Hahne,
-// Dynamic Queue Length Thresholds for Shared-Memory Packet Switches, 1998. A fixed share would be too small
-// for a cluster of one namespace, and too large for one where many take it.) It needs no state but the registry.
+// A namespace may have as many terms as remain free. So one namespace alone gets half of the registry, and whatever
+// others have taken, the next one gets half of the rest. (This is a dynamic threshold: Choudhury and Hahne, Dynamic
+// Queue Length Thresholds for Shared-Memory Packet Switches, 1998. A fixed share would be too small for a cluster
+// with one namespace, and too large for one where many namespaces use theirs up.) It needs no state but the
+// registry.
 func (d TermDemand) Check() error {
 	free := MaxTerms - d.Terms - d.New
 	switch {
@@ -86,7 +86,7 @@ func (d TermDemand) Check() error {
 	return nil
 }
 
-// CheckTerm says whether a term can be registered at all: *TermSizeError if it is too large.
+// CheckTerm returns a *TermSizeError if a term is too large to be registered at all.
 func CheckTerm(t RegisteredTerm) error {
 	value, err := EncodeTerm(t)
 	if err == nil && len(value) > MaxTermBytes {
@@ -95,7 +95,7 @@ func CheckTerm(t RegisteredTerm) error {
 	return err
 }
 
-// TermsInTxn is how many of the first of some terms one transaction registers or retires.
+// TermsInTxn returns how many of the given terms, from the first on, one transaction registers or retires.
 func TermsInTxn(terms []RegisteredTerm) int {
 	bytes := 0
 	for n, t := range terms {
@@ -108,25 +108,24 @@ func TermsInTxn(terms []RegisteredTerm) int {
 	return len(terms)
 }
 
-// Terms are the registered ones, as a View has them.
+// Terms are the registered terms, as a View has them.
 type Terms interface {
 	Term(TermID) (RegisteredTerm, bool)
 	TermCount() int
 	TermsOf(namespace string) int
 }
 
-// RegisterTerms is T11 (register terms): terms become known to every placement, or, if they
-// were retiring, usable by carriers again. Known are those that are registered at r.
+// RegisterTerms is T11 (register terms): terms become known to every placement, or, if they were retiring, usable
+// by carriers again. known are the terms that are registered at r.
 //
-// Compares: t/reg.ModRevision. Puts: t/<id> of each, t/reg. A crash before it leaves
-// nothing, after it terms that somebody will drop some day. It is a transaction of its own,
-// before the first carrier is placed: a pod that a term selects and that was placed before
-// the term was registered has left no trace on the term's guards, so the carrier's shard
-// must have read the ledger up to the registration when it decides. Every placement
-// compares t/reg, so that none commits without knowing the terms.
+// Compares: t/reg.ModRevision. Puts: t/<id> of each, t/reg. A crash before it leaves nothing, after it terms that
+// are dropped eventually. It is a transaction of its own, before the first carrier is placed: a pod that a term
+// selects and that was placed before the term was registered has left no trace on the term's guards, so the
+// carrier's shard must have read the ledger up to the registration when it decides. Every placement compares t/reg,
+// so that none commits without knowing the terms.
 //
-// *RegistryFullError, *TermShareError or *TermSizeError when they cannot be accepted, *TxnError when they are
-// too many for one transaction.
+// *RegistryFullError, *TermShareError or *TermSizeError when they cannot be accepted, *TxnError when they are too
+// many for one transaction.
 func RegisterTerms(r Registry, known Terms, terms ...RegisteredTerm) (Txn, error) {
 	demands := map[string]*TermDemand{}
 	all := 0
@@ -156,11 +155,11 @@ func RegisterTerms(r Registry, known Terms, terms ...RegisteredTerm) (Txn, error
 	return r.change(r.PodRV, terms, false)
 }
 
-// RetireTerms makes registered terms unusable for carriers, so that they can be dropped
-// once every pod that carries them is bound or gone.
+// RetireTerms makes registered terms unusable for carriers, so that they can be dropped once every pod that carries
+// them is bound or gone.
 //
-// Compares: t/reg.ModRevision. Puts: t/<id> of each, t/reg. A crash before it leaves
-// nothing, after it terms that the next carrier registers again or that are dropped.
+// Compares: t/reg.ModRevision. Puts: t/<id> of each, t/reg. A crash before it leaves nothing, after it terms that
+// the next carrier registers again or that are dropped.
 func RetireTerms(r Registry, terms ...RegisteredTerm) (Txn, error) {
 	return r.change(r.PodRV, terms, true)
 }
@@ -195,16 +194,14 @@ func (r Registry) put(podRV uint64) (Txn, error) {
 	}, nil
 }
 
-// DropTerms removes retiring terms with (at most the rest of) their guards. PodRV is the
-// caller's progress of pods, with which it has seen, in a picture of the ledger that stands
-// at or past r, that no reservation is left whose pod carries one of the terms or is not
-// known, and that no document's high-water is beyond it: then every carrier there is shows
-// in facts up to PodRV. Nobody decides anything with less from then on, which is what keeps
-// pods that no longer guard themselves away from those carriers.
+// DropTerms removes retiring terms with their guards (or those that are left of them). podRV is the caller's
+// progress of pods. With that progress, in a view of the ledger at or past r, the caller has seen two things: no
+// reservation is left whose pod carries one of the terms or is not known, and no document's high-water is beyond
+// podRV. Then the facts up to podRV show every existing carrier. From then on no shard decides with older facts,
+// which keeps pods that no longer use the terms' guards away from those carriers.
 //
-// Compares: t/reg.ModRevision. Puts: t/reg. Deletes: t/<id> of each, guards. A crash before
-// it leaves retiring terms, after it none. *TxnError when they are too many for one
-// transaction: DropGuards first.
+// Compares: t/reg.ModRevision. Puts: t/reg. Deletes: t/<id> of each, guards. A crash before it leaves retiring
+// terms, after it none. *TxnError when they are too many for one transaction: DropGuards first.
 func DropTerms(r Registry, podRV uint64, ids []TermID, guards []string) (Txn, error) {
 	t, err := r.put(max(podRV, r.PodRV))
 	if err != nil {
@@ -217,10 +214,10 @@ func DropTerms(r Registry, podRV uint64, ids []TermID, guards []string) (Txn, er
 	return t, t.Validate()
 }
 
-// DropGuards removes guards of terms that are retiring or dropped: no carrier compares them
-// before such a term is registered again, and then it has read of the removal.
+// DropGuards removes guards of terms that are retiring or dropped. No carrier compares them before such a term is
+// registered again, and by then the carrier's shard has read of the removal.
 //
-// Compares: t/reg.ModRevision. Deletes: the guards. A crash changes nothing that matters.
+// Compares: t/reg.ModRevision. Deletes: the guards. A crash has no effect that matters.
 func DropGuards(r Registry, guards []string) (Txn, error) {
 	t := Txn{
 		Compares: []Compare{{Key: KeyTermRegistry, Target: ModRevision, Revision: r.Revision}},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// numbered is a term of a namespace, different for each number.
+// numbered returns a term of a namespace, different for each number.
 func numbered(namespace string, n int) RegisteredTerm {
 	return RegisteredTerm{Namespace: namespace, Term: Term{
 		Kind: TermApart, TopologyKey: "zone", Parts: []TermPart{{
@@ -17,7 +17,7 @@ func numbered(namespace string, n int) RegisteredTerm {
 	}}
 }
 
-// registry is what members see of one, as its transactions are carried out.
+// registry is the registry as members see it while its transactions are carried out.
 type registry struct {
 	t *testing.T
 	*View
@@ -41,7 +41,7 @@ func (r *registry) apply(txn Txn) {
 	}
 }
 
-// register has a namespace register n terms with numbers from first on, and returns how many it could.
+// register registers n terms of a namespace, with numbers from first on, and returns how many could be registered.
 func (r *registry) register(namespace string, first, n int) (registered int, err error) {
 	r.t.Helper()
 	for ; registered < n; registered++ {
@@ -54,7 +54,7 @@ func (r *registry) register(namespace string, first, n int) (registered int, err
 	return registered, nil
 }
 
-// However many namespaces take all they can get, as much as each of them has remains for the next.
+// However many namespaces take as much as they can, the next one can have as much as each of them.
 func TestNamespacesShareTheRegistry(t *testing.T) {
 	r := newRegistry(t)
 	var share *TermShareError
@@ -75,7 +75,7 @@ func TestNamespacesShareTheRegistry(t *testing.T) {
 	}
 }
 
-// What is full for all is said to be full: here of terms of which nobody says whose they are.
+// A registry that is full for all namespaces is reported as full: here with terms that name no namespace.
 func TestRegistryIsBounded(t *testing.T) {
 	r := newRegistry(t)
 	if n, err := r.register("", 0, MaxTerms); n != MaxTerms {
@@ -88,7 +88,7 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 }
 
-// A term that retires and is wanted again takes no more room, whoever else has taken what was free.
+// A term that retires and is wanted again needs no additional room, whichever namespace has taken what was free.
 func TestTermComesBackIntoItsOwnPlace(t *testing.T) {
 	r := newRegistry(t)
 	if _, err := r.register("first", 0, 2048); err != nil {
@@ -105,7 +105,7 @@ func TestTermComesBackIntoItsOwnPlace(t *testing.T) {
 	if n, err := r.register("first", 7, 1); n != 1 {
 		t.Errorf("it does not come back: %v", err)
 	}
-	// Another namespace that wants it has it count against its own share.
+	// Another namespace that registers it has it counted against its own share.
 	term := numbered("first", 7)
 	term.Namespace = "third"
 	if txn, err = RegisterTerms(r.Registry(), r, term); err != nil {
@@ -121,7 +121,7 @@ func TestTermComesBackIntoItsOwnPlace(t *testing.T) {
 	}
 }
 
-// The shares are those of the terms, however these come and go.
+// The shares match the terms, however terms are added and dropped.
 func TestSharesFollowTheTerms(t *testing.T) {
 	r := newRegistry(t)
 	if _, err := r.register("a", 0, 3); err != nil {
@@ -177,7 +177,7 @@ func TestTermsAreBoundedInSize(t *testing.T) {
 	}
 }
 
-// Whatever their sizes, the first of some terms that go into one transaction are taken by it.
+// TermsInTxn returns a number of terms that one transaction accepts, whatever their sizes.
 func TestTermsOfOneTransactionFitIt(t *testing.T) {
 	const terms = 40
 	for total := MaxTxnBytes - 8<<10; total < MaxTxnBytes+4<<10; total += 509 {

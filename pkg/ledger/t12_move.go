@@ -5,33 +5,31 @@ import (
 	"slices"
 )
 
-// Relocation is T12 (move): a running pod is to be evicted because there is a better place
-// for the one that will replace it.
+// Relocation is T12 (move): a running pod is evicted because there is a better place for its replacement.
 type Relocation struct {
-	// Placeholder is the entry that keeps the place, and its node. It becomes a Move under
-	// the plan of its token; PodUID is the victim's, Replacement says who may take it over,
-	// Requests, Ports and Priority are what the replacement will need.
+	// Placeholder is the entry that keeps the place, and its node. It becomes a Move under the plan of its token.
+	// PodUID is the victim's, Replacement describes the pod that may take the place over, and Requests, Ports and
+	// Priority are what the replacement will need.
 	Placeholder NodeEntry
-	// Victim is the pod to move, with its PodRV and all disruption budgets that cover it.
+	// Victim is the pod that is moved, with its PodRV and all disruption budgets that cover it.
 	Victim NodeEntry
-	// Docs are the documents of both nodes, as read (or with Finish on top).
+	// Docs are the documents of both nodes, as read (or after applying Finish).
 	Docs    []NodeDoc
 	Budgets []BudgetRoom
 	Facts   ClaimFacts
 }
 
-// Plan is the id of the plan that the move starts.
+// Plan returns the id of the plan that the move starts.
 func (m Relocation) Plan() string { return PlanID(m.Placeholder.Entry.Token, false) }
 
 const stepMove = "T12 move"
 
-// Relocate builds T12. The placeholder counts against everybody like a hold of its priority;
-// the victim's claim and what it takes of budgets are as in T2, and so is MarkEvicting before
-// the eviction.
+// Relocate builds T12. The placeholder counts against every pod like a hold of its priority. The victim's claim and
+// its budget claims are as in T2, and so is MarkEvicting before the eviction.
 //
 // Compares and puts: n/<uid> of the place and of the victim's node, b/<uid> of the budgets and b/ns/<namespace>. A
-// crash before it leaves nothing; after it a placeholder and a claim, which anybody may drop
-// when they have not changed for long (AbortPlan). Errors are those of Nominate.
+// crash before it leaves nothing; after it a placeholder and a claim, which any member may drop when they have not
+// changed for long (AbortPlan). Errors are those of Nominate.
 func Relocate(m Relocation) (Change, error) {
 	place, victim := m.Placeholder.Entry, m.Victim.Entry
 	if place.Token == 0 || place.Replacement.Owner == "" || place.Replacement.Template == "" {
@@ -41,7 +39,10 @@ func Relocate(m Relocation) (Change, error) {
 	if err := upToDate(stepMove, m.Docs, m.Facts); err != nil {
 		return Change{}, err
 	}
-	place.Role, place.State, place.Plan, place.PodUID = RoleMove, 0, m.Plan(), victim.PodUID
+	place.Role = RoleMove
+	place.State = 0
+	place.Plan = m.Plan()
+	place.PodUID = victim.PodUID
 	set := docSet{step: stepMove, docs: slices.Clone(m.Docs)}
 	budgets, err := set.claim([]NodeEntry{m.Victim}, place.Plan, m.Budgets, m.Facts)
 	if err != nil {
@@ -54,17 +55,17 @@ func Relocate(m Relocation) (Change, error) {
 	return Change{Docs: set.docs, Budgets: budgets, Sign: Sign{NodeUID: m.Placeholder.NodeUID, Token: place.Token}}, nil
 }
 
-// TakeOver is Place for the pod that a placeholder is for: its reservation takes the
-// placeholder's room, as part of T1. *RefusedError if the document keeps no place for such a
-// pod. Of several it takes the one under the token, if that is still there, else the oldest: two
-// pods of one template are as good as each other.
+// TakeOver is Place for the pod that a placeholder is for: its reservation takes the placeholder's room, as part of
+// T1. It returns a *RefusedError if the document has no placeholder for such a pod. If it has several, TakeOver
+// takes the one under the token if that still exists, else the oldest: two pods of one template are
+// interchangeable.
 //
-// A replacement is in the namespace of the pod that is moved, as their owner is: anybody may write the UID of another
-// namespace's owner into a pod.
+// A replacement is in the namespace of the pod that is moved, as their owner is: any pod author may write the UID
+// of another namespace's owner into a pod.
 //
-// What is left of the plan is the victim's claim, which ends like that of any plan without an
-// owner: a victim that is not Evicting by then is not evicted any more. So the token should be
-// that of a place whose victim is leaving: then the others can still be evicted.
+// What is left of the plan is the victim's claim, which ends like that of any plan without an owner: a victim that
+// is not Evicting at that time is not evicted any more. So the token should be that of a place whose victim is
+// leaving: then the victims of the other placeholders can still be evicted.
 func TakeOver(d NodeDoc, r Replacement, token Token, e Entry) (NodeDoc, error) {
 	kept := func(m *Entry) bool {
 		return m.Role == RoleMove && m.Replacement == r && m.Namespace == e.Namespace
@@ -82,11 +83,11 @@ func TakeOver(d NodeDoc, r Replacement, token Token, e Entry) (NodeDoc, error) {
 	return Place(d, e)
 }
 
-// Oust is Place for a pod that is strictly more important than the one a placeholder is for:
-// its reservation takes the room that was kept, as part of T1. *RefusedError if nothing is kept
-// under the token, or for a pod that is as important.
+// Oust is Place for a pod of strictly higher priority than the one a placeholder is for: its reservation takes the
+// kept room, as part of T1. It returns a *RefusedError if no place is kept under the token, or if the pod's
+// priority is not higher.
 //
-// What is left of the plan ends as after TakeOver.
+// The rest of the plan ends as after TakeOver.
 func Oust(d NodeDoc, token Token, e Entry) (NodeDoc, error) {
 	const step = "T1 oust"
 	i := slices.IndexFunc(d.Entries, func(m Entry) bool { return m.Role == RoleMove && m.Token == token })

@@ -2,13 +2,12 @@ package ledger
 
 import "fmt"
 
-// TakePartition is T13 (take partition): the partition becomes owner's, on its lease.
+// TakePartition is T13 (take partition): owner takes the partition, on its lease.
 //
-// Compares: own/<p>.CreateRevision = 0. Puts: own/<p> on the lease. The epoch is the
-// revision it commits at. A crash before it leaves the partition vacant; after it the
-// partition is owned until the lease runs out, and no decision of a former owner can
-// commit: every T1 compares the create revision. After it, before the first decision:
-// list the ledger, then let the applied facts reach the log's end as read afterwards.
+// Compares: own/<p>.CreateRevision = 0. Puts: own/<p> on the lease. The epoch is the revision at which it commits.
+// A crash before it leaves the partition vacant; after it the partition is owned until the lease expires, and no
+// decision of a former owner can commit: every T1 compares the create revision. After it and before the first
+// decision, the owner must list the ledger, and then apply facts up to the log's end as read after that.
 func TakePartition(partition int32, owner Owner, lease int64) (Txn, error) {
 	if partition < 0 || partition >= Partitions {
 		return Txn{}, fmt.Errorf("ledger: partition %d, 0 to %d are accepted", partition, Partitions-1)
@@ -30,8 +29,8 @@ func TakePartition(partition int32, owner Owner, lease int64) (Txn, error) {
 
 // ReleasePartition gives a partition up, so that another member can take it at once.
 //
-// Compares: own/<p>.CreateRevision = epoch. Deletes: own/<p>. From then on no decision made
-// under that epoch can commit; those that have committed stand.
+// Compares: own/<p>.CreateRevision = epoch. Deletes: own/<p>. From then on no decision made under that epoch can
+// commit; those that have committed remain valid.
 func ReleasePartition(partition int32, epoch int64) (Txn, error) {
 	if partition < 0 || partition >= Partitions || epoch <= 0 {
 		return Txn{}, fmt.Errorf("ledger: release partition %d of epoch %d: want 0 to %d and an epoch above 0",

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// WantPartitions says who should hold partitions (the move of T13): each of them the member
-// given, or with an empty one whom the hash says. The holders see it and hand over by
-// ReleasePartition and TakePartition.
+// WantPartitions records which members should hold partitions (the move of T13): for each partition the given
+// member, or, if that is empty, the one that the hash selects. The holders see it and hand over by ReleasePartition
+// and TakePartition.
 //
-// No compares: it grants nothing, the last word counts. Puts or deletes: want/<p>. A crash
-// before or after it leaves every partition with an owner, or vacant for a moment; one that
-// should go to a member that is gone is treated as if nothing had been said.
+// There are no compares: it grants nothing, and the last write wins. Puts or deletes: want/<p>. A crash before or
+// after it leaves every partition with an owner, or vacant for a moment. A partition wanted for a member that is
+// gone is treated as if no member were wanted.
 func WantPartitions(members map[int32]string) (Txn, error) {
 	var t Txn
 	for _, p := range slices.Sorted(maps.Keys(members)) {

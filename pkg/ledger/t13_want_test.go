@@ -27,7 +27,7 @@ func TestWantPartitionsNamesAndForgets(t *testing.T) {
 	}
 	for _, err := range []error{
 		second(WantPartitions(map[int32]string{Partitions: "s2"})), second(WantPartitions(map[int32]string{-1: "s2"})),
-		second(WantPartitions(all)), // more than a transaction holds
+		second(WantPartitions(all)), // more than one transaction accepts
 	} {
 		if err == nil {
 			t.Error("a malformed transaction was built")

@@ -2,13 +2,13 @@ package ledger
 
 import "fmt"
 
-// NameClaim is T14 (name claim): a claim that has been made for a Committed reservation gets its ClaimUID, and
-// as ClaimRV the resourceVersion at which it was made, into the entry. Nothing is written to the claim
-// before: a binder that has slept over a fence finds its reservation gone and the transaction lost, and the
-// claim that it made has no devices.
+// NameClaim is T14 (name claim): it writes the UID of a claim that has been created for a Committed reservation
+// into the entry as ClaimUID, and the resourceVersion at which it was created as ClaimRV. Nothing is written to the
+// claim before that: if a binder was suspended while its reservation was fenced, the transaction fails, and the
+// claim that the binder created has no devices.
 //
 // Carry it out with Replace: compares n/<uid>.ModRevision, puts the document. A crash before it leaves a claim
-// without devices, which whoever binds the pod finds again by its name; after it the claim is like one that
+// without devices, which the binder that binds the pod finds again by its name; after it the claim is like one that
 // the pod names. *TransitionError if the pod has no Committed reservation with that token here.
 func NameClaim(d NodeDoc, podUID string, token Token, made DevicePick) (NodeDoc, error) {
 	i := d.index(podUID)
@@ -32,7 +32,8 @@ func NameClaim(d NodeDoc, podUID string, token Token, made DevicePick) (NodeDoc,
 		podUID, d.NodeUID, made.Claim)
 }
 
-// named are picks with the claims that have been made since, and nothing else of what they are now.
+// named returns the old picks, with the UIDs of claims that have been created since, and no other difference in
+// now.
 func named(old, now []DevicePick) []DevicePick {
 	if len(old) != len(now) {
 		return old

@@ -1,8 +1,8 @@
 package ledger
 
-// AdmitNode is T15 (admit): a node becomes the incarnation of its name. It is needed where another
-// node had the name before, or where the name's documents are older than incarnations; a node whose
-// name is new is admitted with its first document (Replace).
+// AdmitNode is T15 (admit): a node becomes the incarnation of its name. It is needed where another node had the
+// name before, or where the name's documents predate incarnations. A node whose name is new is admitted with its
+// first document (Replace).
 type AdmitNode struct {
 	NodeUID, NodeName string
 	// NodeRV is the node's resourceVersion in the admitting member's facts.
@@ -15,15 +15,14 @@ type AdmitNode struct {
 	Floor Floor
 }
 
-// Admit builds T15. The documents of the nodes before are marked superseded, so that every decision
-// made on them loses; nothing is added to them any more. What they promise goes on counting, because it
-// is counted by the node's name, and leaves them as always. The document of the admitted node starts
-// with their high-waters, and those of the floor.
+// Admit builds T15. The documents of the earlier nodes are marked superseded, so that every decision made on them
+// loses, and nothing is added to them any more. Their promises continue to count, because they are counted by the
+// node's name, and are released as always. The document of the admitted node starts with their high-waters, and
+// those of the floor.
 //
-// Compares: incarnation/<name>.ModRevision, floor, n/<uid>.ModRevision of every document of the name and
-// of the admitted node. Puts: the incarnation, the documents. A crash before it leaves a node on which
-// nothing is placed, after it nothing that is left to do. *RefusedError if the name stands for a
-// later node.
+// Compares: incarnation/<name>.ModRevision, floor, n/<uid>.ModRevision of every document of the name and of the
+// admitted node. Puts: the incarnation, the documents. A crash before it leaves a node on which nothing is placed;
+// after it no step is left to do. *RefusedError if the name stands for a later node.
 func (a AdmitNode) Admit() (Change, error) {
 	later := a.Known.NodeUID
 	if a.Known.NodeUID == a.NodeUID || a.Known.NodeRV < a.NodeRV {
@@ -51,7 +50,9 @@ func (a AdmitNode) Admit() (Change, error) {
 		return Change{}, &RefusedError{Step: "T15 admit", NodeUID: a.NodeUID,
 			Reason: "node name " + a.NodeName + " stands for a later node, " + later}
 	}
-	admitted.HW, admitted.SupersededBy, admitted.Floor = raised(hw, KindNode, a.NodeRV), "", a.Floor.Revision
+	admitted.HW = raised(hw, KindNode, a.NodeRV)
+	admitted.SupersededBy = ""
+	admitted.Floor = a.Floor.Revision
 	c.Docs = append(c.Docs, admitted)
 	return c, nil
 }

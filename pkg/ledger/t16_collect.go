@@ -11,24 +11,25 @@ import (
 // Collection is T16 (collect): documents of objects that are gone are deleted.
 type Collection struct {
 	Floor Floor
-	// Docs have no entries, Budgets no claims, Exclusives no holders (FinishHolders). Else as read.
+	// Docs have no entries, Budgets no claims, Exclusives no holders (FinishHolders). Apart from that they are as
+	// read.
 	Docs       []NodeDoc
 	Budgets    []BudgetDoc
 	Exclusives []ExclusiveDoc
-	// Incarnations are those of the names of Docs, and Successors the documents of the nodes that
-	// they name, if those are others. As read.
+	// Incarnations are those of the names of Docs. Successors are the documents of the nodes that they name, if
+	// those are not in Docs. As read.
 	Incarnations []Incarnation
 	Successors   []NodeDoc
 }
 
-// Collect builds T16. What the documents stood for is left in the floor, and for the name of a node
-// that lives on in the document of that node. So it does no harm where the object is not gone after
-// all: its next document starts from the floor, and so does every member's picture of a document
-// that does not exist.
+// Collect builds T16. The floor keeps the documents' high-waters, and so does, for a node name that lives on, the
+// document of the node that has the name now. So deleting the document of an object that is not gone after all does
+// no harm: its next document starts from the floor, and so does every member's view of a document that does not
+// exist.
 //
-// Compares: floor, every document and incarnation. Puts: floor, the successors. Deletes: the
-// documents, and the incarnations that name their nodes. A crash before it changes nothing, after it
-// nothing is left to do. *RefusedError if a document is not empty.
+// Compares: floor, every document and incarnation. Puts: floor, the successors. Deletes: the documents, and the
+// incarnations that name their nodes. A crash before it changes nothing, after it no step is left to do.
+// *RefusedError if a document is not empty.
 func (c Collection) Collect() (Txn, error) {
 	hw := maps.Clone(c.Floor.HW)
 	var t Txn
@@ -69,8 +70,8 @@ func (c Collection) Collect() (Txn, error) {
 	return t, t.Validate()
 }
 
-// names deletes the incarnations that name collected nodes, and hands high-waters to the nodes that
-// have the names of others.
+// names deletes the incarnations that name collected nodes, and passes high-waters on to the nodes that have the
+// names of other collected nodes now.
 func (c Collection) names(t *Txn) error {
 	for _, i := range c.Incarnations {
 		t.Compares = append(t.Compares, Compare{Key: i.key(), Target: ModRevision, Revision: i.Revision})
@@ -91,11 +92,10 @@ func (c Collection) names(t *Txn) error {
 	return t.replaceDocs(heirs, nil)
 }
 
-// Empty iterates over the documents that promise nothing, in no order: the keys of those of nodes
-// without entries, of budgets without claims and of volumes and pools without holders that have a
-// reservation (FinishHolders), with their revisions. The document of a name's incarnation is left out
-// while there is another one of the name: without its incarnation the name would seem to be new to a
-// member that has not seen that other document.
+// Empty iterates over the documents that promise nothing, in no order. It yields the keys and revisions of
+// documents of nodes without entries, of budgets without claims, and of volumes and pools without holders that have
+// a reservation (FinishHolders). It omits the document of a name's incarnation while the name has another document:
+// without its incarnation the name would seem new to a member that has not seen that other document.
 func (v *View) Empty() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		for _, d := range v.docs {
@@ -118,7 +118,8 @@ func (v *View) Empty() iter.Seq2[string, int64] {
 	}
 }
 
-// Collection gathers documents by their keys, of those in Empty, with what else their collection takes.
+// Collection gathers the documents with the given keys, from those in Empty, together with what else their
+// collection needs.
 func (v *View) Collection(keys []string) Collection {
 	c := Collection{Floor: v.Floor()}
 	for _, key := range keys {

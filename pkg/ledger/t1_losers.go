@@ -4,30 +4,30 @@ import (
 	"slices"
 )
 
-// Lost says why a batch failed, from the values that came back with the failure.
+// Lost explains why a batch failed, from the values that came back with the failure.
 type Lost struct {
-	// Applied: it did not fail at all. An earlier copy of the identical transaction,
-	// whose answer was lost, has applied: the documents show its tokens.
+	// Applied: it did not fail at all. An earlier copy of the identical transaction, whose answer was lost, has
+	// applied: the documents show its tokens.
 	Applied bool
-	// AppliedAt is, if Applied, a revision at or past the one it applied at, and one at
-	// which a document of the batch changed: a watcher of the ledger reaches it.
+	// AppliedAt is, if Applied, a revision at or past the one it applied at, and one at which a document of the
+	// batch changed, so that a watcher of the ledger reaches it.
 	AppliedAt int64
-	// Partitions this shard does not own any more (in this epoch), sorted.
+	// Partitions are those that this shard does not own any more (in this epoch), sorted.
 	Partitions []int32
-	// Registry: t/reg moved, to RegistryRevision. No placement of the batch may be kept
-	// before the shard knows the new terms.
+	// Registry: t/reg moved, to RegistryRevision. No placement of the batch may be kept before the shard knows the
+	// new terms.
 	Registry         bool
 	RegistryRevision int64
-	// Docs are the documents that changed under the batch, as they are now. One that does not exist,
-	// at Revision 0, may not be created on what was known: the floor has moved, or another node has
-	// the node's name.
+	// Docs are the documents that changed under the batch, as they are now. One at Revision 0 does not exist and
+	// may not be created on the basis of what was known: the floor has moved, or another node has the node's name.
 	Docs []NodeDoc
-	// NamesAt is the newest revision of an incarnation, or of the floor, that was lost to; 0 for none.
-	// A watch that has reached it shows whose names they are, and what has been collected.
+	// NamesAt is the newest revision of an incarnation, or of the floor, that the batch lost to; 0 if there is
+	// none. A watch that has reached it shows which nodes the names stand for, and which documents have been
+	// collected.
 	NamesAt int64
-	// Guards are the compared guards that moved, and the revisions they moved to (0: it was
-	// dropped). Whoever lost one decides again, once its watch of the ledger has got there:
-	// the revision alone says nothing of the placements it stands for.
+	// Guards are the compared guards that moved, and the revisions they moved to (0: the guard was dropped). A
+	// placement that lost one is decided again once the shard's watch of the ledger has got there: the revision
+	// alone does not show the placements it stands for.
 	Guards map[string]int64
 	// Budgets, Exclusives and Plans are the documents of these kinds that changed, as they
 	// are now.
@@ -36,8 +36,7 @@ type Lost struct {
 	Plans      []PlanRecord
 }
 
-// Losers classifies the failure of b from the current values in r. With a succeeded r it
-// is Applied.
+// Losers classifies the failure of b from the current values in r. If r succeeded, b is Applied.
 func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 	if r.Succeeded {
 		return Lost{Applied: true, AppliedAt: r.Revision}, nil
@@ -69,7 +68,7 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 	return lost, nil
 }
 
-// names looks at what first documents, and admissions, have lost to.
+// names records the incarnations and the floor that first documents, and admissions, have lost to.
 func (l *Lost) names(docs []NodeDoc, admitted []Incarnation, r TxnResult) {
 	note := func(key string, revision int64) {
 		if now := r.current(key).ModRevision; now != revision {
@@ -90,7 +89,7 @@ func (l *Lost) names(docs []NodeDoc, admitted []Incarnation, r TxnResult) {
 	}
 }
 
-// absence looks at whether the floor has moved under a document that does not exist.
+// absence records whether the floor has moved under a document that does not exist.
 func (l *Lost) absence(d floored, r TxnResult) {
 	if now := r.current(KeyFloor).ModRevision; d.revision() == 0 && now != d.floor() {
 		l.NamesAt = max(l.NamesAt, now)
@@ -110,8 +109,7 @@ func (l *Lost) guards(uses []GuardUse, r TxnResult) {
 	}
 }
 
-// Moved says whether any of these guards has been lost, and the newest revision one has
-// moved to.
+// Moved reports whether any of these guards has been lost, and the newest revision that one has moved to.
 func (l Lost) Moved(uses []GuardUse) (revision int64, moved bool) {
 	for _, u := range uses {
 		if now, lost := l.Guards[u.Key]; lost {
@@ -121,19 +119,19 @@ func (l Lost) Moved(uses []GuardUse) (revision int64, moved bool) {
 	return revision, moved
 }
 
-// Kept says whether a placement with these needs has lost none of them. That its own
-// document is unchanged, and its partition still owned, is for the caller to see; and that
-// nothing it holds has changed (Lost.Exclusives).
+// Kept reports whether a placement with these needs has lost none of them. The caller must check that its own
+// document is unchanged, that its partition is still owned, and that nothing it holds has changed
+// (Lost.Exclusives).
 func (l Lost) Kept(n Needs) bool {
 	_, moved := l.Moved(n.Guards)
 	return !moved && !slices.ContainsFunc(l.Docs, func(d NodeDoc) bool { return slices.Contains(n.Pins, d.NodeUID) })
 }
 
-// Winners is the part of b that lost nothing and can be resubmitted at once; false when
-// nothing is left. Left out are the documents that changed, and every document that places
-// a pod that lost its partition, a guard or a pin, or that pins for such a pod. If anything
-// is left out, so is what counted it (Needs.CountsBatch). A moved registry leaves nothing:
-// those placements were decided without knowing a term.
+// Winners returns the part of b that lost nothing and can be resubmitted at once; false when nothing is left. It
+// leaves out the documents that changed, and every document that places a pod that lost its partition, a guard or a
+// pin, or that pins for such a pod. If anything is left out, so are the placements that counted it
+// (Needs.CountsBatch). If the registry moved, nothing is left: those placements were decided without knowledge of a
+// term.
 func Winners(b PlaceBatch, lost Lost) (PlaceBatch, bool) {
 	if lost.Applied || lost.Registry {
 		return PlaceBatch{}, false
@@ -145,7 +143,7 @@ func Winners(b PlaceBatch, lost Lost) (PlaceBatch, bool) {
 	for _, x := range lost.Exclusives {
 		out[x.Key] = true
 	}
-	// A document that is left out takes its placements and their pins along, and so on.
+	// Leaving out a document also leaves out its placements and their pins, and so on.
 	for before := -1; before != len(out); {
 		before = len(out)
 		for _, d := range b.Docs {
@@ -156,7 +154,7 @@ func Winners(b PlaceBatch, lost Lost) (PlaceBatch, bool) {
 	return won, len(won.Placed) > 0
 }
 
-// leaveOut adds to out what the losers in a document take along.
+// leaveOut adds to out the documents and keys that the losers in a document affect.
 func (b PlaceBatch) leaveOut(d NodeDoc, lost Lost, out map[string]bool) {
 	for _, e := range d.Entries {
 		if !b.loses(e, d.NodeUID, lost, out) {
@@ -172,7 +170,7 @@ func (b PlaceBatch) leaveOut(d NodeDoc, lost Lost, out map[string]bool) {
 	}
 }
 
-// loses says whether a placement of the batch cannot be kept while some documents are out.
+// loses reports whether a placement of the batch cannot be kept when the documents in out are left out.
 func (b PlaceBatch) loses(e Entry, nodeUID string, lost Lost, out map[string]bool) bool {
 	if e.Role != RoleReservation || !slices.Contains(b.Placed, e.Token) {
 		return false
@@ -184,8 +182,8 @@ func (b PlaceBatch) loses(e Entry, nodeUID string, lost Lost, out map[string]boo
 		n.CountsBatch && len(out)+len(lost.Partitions) > 0
 }
 
-// without is the part of b that does not touch some documents: their placed tokens, and the
-// epochs and needs of those.
+// without returns the part of b that does not touch some documents: their placed tokens, and the epochs and needs
+// of those.
 func (b PlaceBatch) without(out map[string]bool) PlaceBatch {
 	part := PlaceBatch{
 		Epochs: map[int32]int64{}, TermRegistryRevision: b.TermRegistryRevision, Needs: map[Token]Needs{},

@@ -5,48 +5,47 @@ import (
 	"slices"
 )
 
-// PlaceBatch is T1 (place batch): new reservations of one shard on any number of nodes,
-// with hand-overs (Finish) of the same documents riding along.
+// PlaceBatch is T1 (place batch): new reservations of one shard on any number of nodes, together with hand-overs
+// (Finish) of the same documents.
 //
-// Compares: own/<p>.CreateRevision = epoch of every partition the placed pods belong to;
-// t/reg.ModRevision; n/<uid>.ModRevision of every document, and x/...ModRevision; the guards
-// that the placed pods need compared; of documents that do not exist yet incarnation/<name> and floor.
-// Puts: every document, the incarnations of first ones, and the guards that the placed pods move.
+// Compares: own/<p>.CreateRevision = epoch of every partition the placed pods belong to; t/reg.ModRevision;
+// n/<uid>.ModRevision of every document, and x/...ModRevision; the guards whose comparison the placed pods require;
+// for documents that do not exist yet incarnation/<name> and floor. Puts: every document, the incarnations of first
+// documents, and the guards that the placed pods move.
 //
-// A crash before it leaves nothing: whoever owns the partitions next finds the pods still
-// pending. After it the reservations stand on their own, bindable by any binder. With the
-// answer lost, resubmit the identical Txn and ask Losers, which recognises that the first
-// copy has applied.
+// A crash before it leaves nothing: the next owner of the partitions finds the pods still pending. After it the
+// reservations are independent of the shard, bindable by any binder. If the answer is lost, resubmit the identical
+// Txn and call Losers, which recognises that the first copy has applied.
 type PlaceBatch struct {
-	// Epochs are the create revisions of own/<partition> as this shard took them; at
-	// least those of all partitions the placed pods belong to.
+	// Epochs are the create revisions of own/<partition> as this shard took them; it includes at least those of all
+	// partitions the placed pods belong to.
 	Epochs map[int32]int64
 	// TermRegistryRevision is the mod revision of t/reg the decisions used, 0 for none.
 	TermRegistryRevision int64
 	// Docs are the new documents, each with the Revision it was read at.
 	Docs []NodeDoc
-	// Placed are the tokens of the entries in Docs that are new with this batch.
+	// Placed are the tokens of the entries in Docs that this batch adds.
 	Placed []Token
-	// Needs are what placements need besides their document, by token; most need nothing.
+	// Needs are the further requirements of placements besides their document, by token; most have none.
 	Needs map[Token]Needs
-	// Exclusives are the volumes and pools of which placements have something, as new
-	// documents, each with the Revision it was read at: see Hold.
+	// Exclusives are the volumes and pools of which placements hold something, as new documents, each with the
+	// Revision it was read at: see Hold.
 	Exclusives []ExclusiveDoc
 }
 
-// Needs is what a pod with rules about pods on other nodes needs of its transaction.
+// Needs are the requirements that a pod with rules about pods on other nodes has on its transaction.
 type Needs struct {
 	Guards []GuardUse
 	// Pins are the UIDs of the nodes whose documents pin pods that this one relies on.
 	Pins []string
-	// CountsBatch: the decision is right only if every pod placed in this batch, or in a
-	// batch before it, is placed (hard spread: what was counted elsewhere made room here).
+	// CountsBatch: the decision is right only if every pod placed in this batch, or in a batch before it, is placed
+	// (hard spread: pods counted in other domains made this placement possible).
 	CountsBatch bool
 }
 
-// Txn makes the transaction. An error means that the batch contradicts itself (see
-// PlaceBatch), that a document is over its limits (*DocTooLargeError), or that it is too
-// large (*TxnError): then make it of fewer placements.
+// Txn builds the transaction. An error means that the batch contradicts itself (see PlaceBatch), that a document
+// exceeds its limits (*DocTooLargeError), or that the transaction is too large (*TxnError): then build it from
+// fewer placements.
 func (b PlaceBatch) Txn() (Txn, error) {
 	if err := b.check(); err != nil {
 		return Txn{}, err
@@ -67,8 +66,7 @@ func (b PlaceBatch) Txn() (Txn, error) {
 	return t, t.Validate()
 }
 
-// Ops is what the transaction will need of MaxTxnOps: the longer of its lists of compares
-// and puts.
+// Ops returns how much of MaxTxnOps the transaction will need: the longer of its lists of compares and puts.
 func (b PlaceBatch) Ops() int {
 	compares, puts := map[string]struct{}{}, map[string]struct{}{}
 	for _, n := range b.Needs {
@@ -91,8 +89,8 @@ func (b PlaceBatch) Ops() int {
 	return len(b.Docs) + first + len(b.Exclusives) + max(len(b.Epochs)+2+len(compares), len(puts))
 }
 
-// guard adds the guards' compares and puts, in the order of their keys. The value of a
-// guard names the last pod of the batch that moves it.
+// guard adds the guards' compares and puts, in the order of their keys. The value of a guard names the last pod of
+// the batch that moves it.
 func (b PlaceBatch) guard(t *Txn) error {
 	all := map[string]GuardUse{}
 	movers := map[string]Entry{}
@@ -114,7 +112,7 @@ func (b PlaceBatch) mandate() Mandate {
 	return Mandate{Epochs: b.Epochs, TermRegistryRevision: b.TermRegistryRevision}
 }
 
-// entries are the placed ones, in the order of documents.
+// entries returns the placed ones, in the order of documents.
 func (b PlaceBatch) entries() []Entry {
 	placed := b.placed()
 	var out []Entry

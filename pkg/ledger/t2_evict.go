@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// EvictFor is how long after a request to the ledger whose answer showed a mark the eviction for it may be on its way
-// to the API server: a binder that is cut off from the ledger evicts for that long at most for a mark that others may
-// have taken over or deleted. A generation of the ledger stays closed for longer.
+// EvictFor is how long after a request to the ledger whose answer showed a mark the eviction for it may be on its
+// way to the API server. A binder that is cut off from the ledger evicts at most for that long for a mark that
+// other binders may have taken over or deleted. A generation of the ledger stays closed for longer.
 const EvictFor = 25 * time.Second
 
-// EvictPlan makes victims of a plan evictable: the last step before evictions are sent,
-// after T2 (or T12) has committed and the plan is still wanted.
+// EvictPlan makes victims of a plan evictable. It is the last step before evictions are sent, after T2 (or T12) has
+// committed, while the plan is still wanted.
 type EvictPlan struct {
 	Plan string
 	// Owner is the document with the plan's hold or placeholder, as read.
 	Owner NodeDoc
-	// Docs are the documents of the victims, as read; if Owner's is among them, that one counts.
+	// Docs are the documents of the victims, as read; if it includes Owner's document, the one in Docs is used.
 	Docs []NodeDoc
 	// Victims are the pods to evict, each in one of Docs.
 	Victims []string
 	// Record is the record of a recorded plan, as read.
 	Record *PlanRecord
-	// Sender is the member that will send the evictions. It alone can ever know that all of
-	// them have failed, as long as nobody has taken that over: TakeEviction.
+	// Sender is the member that will send the evictions. Only the sender can know that all of them have failed,
+	// until another member takes over the sending: TakeEviction.
 	Sender string
 }
 
-// MarkEvicting marks claims Evicting. From then on an abort leaves them and what they claim
-// of budgets alone, because an eviction may arrive at any time later; before, nothing may be
-// sent. It refuses (*RefusedError) victims of a plan whose hold is gone, of a recorded plan
-// that is not Ready, and pods that the plan does not claim.
+// MarkEvicting marks claims Evicting. Before the mark no eviction may be sent. From then on an abort leaves the
+// claims and their budget claims alone, because an eviction may arrive at any later time. It refuses
+// (*RefusedError) victims of a plan whose hold is gone or whose record is not Ready, and pods that the plan does
+// not claim.
 //
-// Compares: n/<uid>.ModRevision of the victims' documents and the hold's; plan/<id>. Puts:
-// the victims' documents. A crash before it leaves claims that can be dropped; after it,
-// whoever finds the mark sends the eviction again, after a look at the pod.
+// Compares: n/<uid>.ModRevision of the victims' documents and the hold's; plan/<id>. Puts: the victims' documents.
+// A crash before it leaves claims that can be dropped. After it, any binder that finds the mark sends the eviction
+// again, after a look at the pod.
 func MarkEvicting(e EvictPlan) (Change, error) {
 	const step = "T2 evict mark"
 	if i := slices.IndexFunc(e.Docs, func(d NodeDoc) bool { return d.NodeUID == e.Owner.NodeUID }); i >= 0 {
@@ -73,7 +73,7 @@ func MarkEvicting(e EvictPlan) (Change, error) {
 	return c, nil
 }
 
-// mark is a document with the claims on some pods marked, and how many those are.
+// mark returns a document in which the claims on some pods are marked, and the number of those claims.
 func (e EvictPlan) mark(d NodeDoc, wanted map[string]bool) (next NodeDoc, marked int) {
 	next = d.copy()
 	for i, v := range d.Entries {
@@ -85,12 +85,12 @@ func (e EvictPlan) mark(d NodeDoc, wanted map[string]bool) (next NodeDoc, marked
 	return next, marked
 }
 
-// TakeEviction makes another member the one that sends the evictions of a victim that is
-// Evicting. What the one before has sent may still arrive: to the new one, an eviction is
-// without answer from the start. *RefusedError unless the plan is evicting the pod.
+// TakeEviction makes another member the one that sends the evictions of a victim that is Evicting. An eviction that
+// the previous sender has sent may still arrive, so the new sender must treat one as unanswered from the start. It
+// returns a *RefusedError unless the plan is evicting the pod.
 //
-// Carry it out with a Change: compares and puts n/<uid>. A crash before it changes nothing;
-// after it, as after MarkEvicting.
+// Carry it out with a Change: compares and puts n/<uid>. A crash before it changes nothing; a crash after it is
+// like one after MarkEvicting.
 func TakeEviction(d NodeDoc, podUID, plan, sender string) (NodeDoc, error) {
 	i, err := d.evicting("T2 evict take", podUID, plan)
 	if err != nil {
@@ -101,7 +101,7 @@ func TakeEviction(d NodeDoc, podUID, plan, sender string) (NodeDoc, error) {
 	return d, nil
 }
 
-// evicting finds the claim of a plan that is Evicting.
+// evicting returns the index of a plan's claim on a pod, which must be Evicting.
 func (d NodeDoc) evicting(step, podUID, plan string) (int, error) {
 	i := d.victim(podUID)
 	if i < 0 || d.Entries[i].Plan != plan || d.Entries[i].State != Evicting {
@@ -111,13 +111,13 @@ func (d NodeDoc) evicting(step, podUID, plan string) (int, error) {
 	return i, nil
 }
 
-// FailEviction is for a victim all of whose evictions that were ever sent have surely failed
-// (T10): its claim goes back from Evicting. Only the claim's sender can tell. The plan keeps
-// the claim, to try again or to drop it; of the budget nothing is released, but its document
-// learns what the refused call may have taken: see CoverBudget.
+// FailEviction is for a victim all of whose evictions that were ever sent have certainly failed (T10): its claim
+// goes back from Evicting. Only the claim's sender can know that. The plan keeps the claim, to try again or to drop
+// it. Nothing of the budget is released, but its document records what the refused call may have taken: see
+// CoverBudget.
 //
-// Carry it out with a Change: compares and puts n/<uid>. A crash before it leaves the mark,
-// and the next binder looks at the pod and tries again.
+// Carry it out with a Change: compares and puts n/<uid>. A crash before it leaves the mark, and the next binder
+// looks at the pod and tries again.
 func FailEviction(d NodeDoc, podUID, plan string) (NodeDoc, error) {
 	i, err := d.evicting("T10 eviction failed", podUID, plan)
 	if err != nil {

@@ -1,16 +1,16 @@
 package ledger
 
-// A plan that is too large for one transaction is made in several, with a record that
-// decides for all of them at once:
+// A plan that is too large for one transaction is made in several, with a record that decides for all of them at
+// once:
 //
-//	FormPlan     the record, Forming, and the hold
-//	ExtendPlan   as often as needed: claims on victims and what they take of budgets
-//	FinishPlan   the record becomes Ready; from here on the claims count
+//     FormPlan     the record, Forming, and the hold
+//     ExtendPlan   as often as needed: claims on victims and on their budgets
+//     FinishPlan   the record becomes Ready; from here on the claims count
 //
-// ExtendPlan and FinishPlan compare the record, so that none of them commits once somebody
-// has aborted the plan: its owner, whoever displaces the hold, or a binder that finds it
-// unchanged for long. Until the record is Ready its claims keep other plans off, and are good
-// for nothing else: MarkEvicting refuses, and the future test counts the victims.
+// ExtendPlan and FinishPlan compare the record, so that neither commits once another member has aborted the plan:
+// its owner, a shard that displaces the hold, or a binder that finds it unchanged for long. Until the record is
+// Ready its claims only keep other plans off the victims: MarkEvicting refuses, and the future test counts the
+// victims.
 
 const (
 	stepForm   = "T2 form plan"
@@ -18,15 +18,15 @@ const (
 	stepFinish = "T2 finish plan"
 )
 
-// RecordedPlan is the id of the plan that FormPlan starts for this nomination.
+// RecordedPlan returns the id of the plan that FormPlan starts for this nomination.
 func (n Nomination) RecordedPlan() string { return PlanID(n.Hold.Entry.Token, true) }
 
-// FormPlan is the first transaction of a large T2: as Nominate, with as many of the victims
-// as fit (or none), and the plan's record. Victims is how many it will have in all.
+// FormPlan is the first transaction of a large T2: it does the same as Nominate, with as many of the victims as fit
+// (or none), and adds the plan's record. victims is the number of victims the plan will have in all.
 //
-// Compares and puts: those of Nominate, and plan/<id> that must not exist. A crash after it,
-// or after any ExtendPlan, leaves a Forming plan: the partition's next owner aborts it, or any
-// binder when it has not changed for long.
+// Compares and puts: those of Nominate, and plan/<id>, which must not exist. A crash after it, or after any
+// ExtendPlan, leaves a Forming plan: the partition's next owner aborts it, or any binder when it has not changed
+// for long.
 func FormPlan(n Nomination, victims int) (Change, error) {
 	plan := n.RecordedPlan()
 	if victims < len(n.Victims) || victims == 0 {
@@ -46,7 +46,7 @@ func FormPlan(n Nomination, victims int) (Change, error) {
 // Extension is one more transaction of a large T2.
 type Extension struct {
 	Mandate
-	// Record is the plan's, as the last transaction left it.
+	// Record is the plan's record, as the last transaction left it.
 	Record  PlanRecord
 	Victims []NodeEntry
 	// Docs and Budgets are those of the victims, as read.
@@ -55,9 +55,8 @@ type Extension struct {
 	Facts   ClaimFacts
 }
 
-// ExtendPlan claims more victims for a forming plan. What its answer lost is told by the
-// documents: with Claim's marks of this plan in them it has been applied, and building it
-// again gives a *ClaimedError.
+// ExtendPlan claims more victims for a forming plan. If its answer is lost, the documents show the outcome: if they
+// contain this plan's claims it has been applied, and building it again returns a *ClaimedError.
 //
 // Compares: own/<p>.CreateRevision; t/reg; plan/<id>.ModRevision; n/<uid>, b/<uid> and b/ns/<namespace>
 // .ModRevision. Puts: n/<uid>, b/<uid>, b/ns/<namespace>.
@@ -79,9 +78,9 @@ func ExtendPlan(x Extension) (Change, error) {
 	}, nil
 }
 
-// FinishPlan makes a forming plan Ready. Claimed is how many victims the documents claim for
-// it (View.PlanDocs, in a picture at or past the last ExtendPlan); hold is the document of the
-// hold, which must be there. *RefusedError if either is not so.
+// FinishPlan makes a forming plan Ready. claimed is how many victims the documents claim for it (View.PlanDocs, in
+// a view at or past the last ExtendPlan). hold is the document of the hold, which must be there. It returns a
+// *RefusedError if either condition is not met.
 //
 // Compares: own/<p>.CreateRevision; t/reg; plan/<id>.ModRevision; n/<uid>.ModRevision of the
 // hold. Puts: plan/<id>. A crash before it leaves a Forming plan, after it a plan like that of
@@ -100,11 +99,11 @@ func FinishPlan(m Mandate, record PlanRecord, hold NodeDoc, claimed int) (Change
 	}, nil
 }
 
-// DropPlan removes the record of a plan that is over, when no document of a picture at or past
-// the record's revision has anything of it any more. *RefusedError otherwise.
+// DropPlan removes the record of a plan that has ended, when no document of a view at or past the record's revision
+// refers to it any more; otherwise it returns a *RefusedError.
 //
-// Compares and deletes: plan/<id>. A crash changes nothing that matters. The id never comes
-// back, and no transaction that compares the record can commit.
+// Compares and deletes: plan/<id>. A crash has no effect that matters. The id is never used again, and no
+// transaction that compares the record can commit.
 func DropPlan(record PlanRecord, picture *View) (Change, error) {
 	if record.State != PlanAborted && record.State != PlanDone || picture.Revision() < record.Revision ||
 		len(picture.PlanDocs(record.ID)) > 0 {

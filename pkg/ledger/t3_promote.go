@@ -14,21 +14,20 @@ type Promotion struct {
 	Docs   []NodeDoc
 	PodUID string
 	Token  Token
-	// PodRV is the pod's resourceVersion that the test below was made with: the bind's
-	// precondition. Writes of our own may have moved it since the hold was made. Wish is
-	// Entry.Wish of that version.
+	// PodRV is the pod's resourceVersion with which the test of Fits was made: the bind's precondition. Berth's own
+	// writes may have moved it since the hold was made. Wish is Entry.Wish of that version.
 	PodRV, Wish uint64
-	// Fits: with the facts below the pod passes every rule on the node as it is now, victims
-	// included as long as they are there. A hold may be minutes old: rules about pods on
-	// other nodes are asked again, and Guards hold what that answer rests on.
+	// Fits: according to Facts, the pod passes every rule on the node as it is now, with victims counted as long as
+	// they are there. A hold may be minutes old, so rules about pods on other nodes are evaluated again, and Guards
+	// holds the guard revisions on which that result rests.
 	Fits   bool
 	Guards []GuardUse
-	// Volumes and Devices are what the pod's claims get, picked anew with that test. Exclusives are the
-	// documents of what it then has of volumes and pools, and of what it had as long as it was held.
+	// Volumes and Devices are what the pod's claims get, picked again with that test. Exclusives are the documents
+	// of the volumes and pools that it then holds, and of those that it held before.
 	Volumes    []VolumePick
 	Devices    []DevicePick
 	Exclusives []ExclusiveDoc
-	// Delegated: a plugin binds it, see Entry.
+	// Delegated: a plugin binds the pod, see Entry.
 	Delegated bool
 	// Record is the record of a recorded plan, as read.
 	Record *PlanRecord
@@ -37,17 +36,16 @@ type Promotion struct {
 
 const stepPromote = "T3 promote"
 
-// Promote builds T3: the hold becomes Committed, and the claims on its victims go; those of a
-// recorded plan on other nodes, and of any plan as far as they do not fit, are left to hand-over,
-// since a victim that is gone stays gone. It refuses (*RefusedError) while a victim is not gone, the
-// pod does not fit, the facts are older than a document's high-water, or the node's name stands for
-// another node; *TransitionError if the node has no such hold; *DocTooLargeError if the document has no
-// room for what the pod's claims get now.
+// Promote builds T3: the hold becomes Committed, and the claims on its victims are dropped. Claims of a recorded
+// plan on other nodes, and of any plan as far as they do not fit, are left to hand-over, since a victim that is
+// gone stays gone. Promote refuses (*RefusedError) while a victim is not gone, the pod does not fit, the facts are
+// older than a document's high-water, or the node's name stands for another node. It returns a *TransitionError if
+// the node has no such hold, and a *DocTooLargeError if the document has no room for what the pod's claims get now.
 //
-// Compares: own/<p>.CreateRevision; t/reg.ModRevision; n/<uid>.ModRevision of the place and of
-// what were the victims' nodes; x/; the guards; plan/<id>. Puts: the documents, with high-waters
-// raised to the facts that show the victims gone; x/; guards; the record. A crash before it leaves
-// a hold on free room, which the partition's next owner promotes; after it any binder binds.
+// Compares: own/<p>.CreateRevision; t/reg.ModRevision; n/<uid>.ModRevision of the place and of the victims' former
+// nodes; x/; the guards; plan/<id>. Puts: the documents, with high-waters raised to the facts that show the victims
+// gone; x/; guards; the record. A crash before it leaves a hold on free room, which the partition's next owner
+// promotes; after it any binder binds.
 func Promote(p Promotion) (Change, error) {
 	i, err := p.Target.step(p.PodUID, p.Token, Committed)
 	if err != nil {
@@ -90,7 +88,10 @@ func Promote(p Promotion) (Change, error) {
 			without = without.copy()
 			at := without.index(p.PodUID)
 			e := &without.Entries[at]
-			e.State, e.PodRV, e.Wish, e.Plan = Committed, p.PodRV, p.Wish, ""
+			e.State = Committed
+			e.PodRV = p.PodRV
+			e.Wish = p.Wish
+			e.Plan = ""
 			e.Volumes, e.Devices = volumesAgain(e.Volumes, p.Volumes), devicesAgain(e.Devices, p.Devices)
 			e.Delegated = p.Delegated
 		}
@@ -98,15 +99,15 @@ func Promote(p Promotion) (Change, error) {
 			c.Docs = append(c.Docs, without)
 		}
 	}
-	// The pod's claims may get more than when it was held.
+	// The pod's claims may get more now than when the hold was made.
 	if err := c.Docs[0].roomy(); err != nil {
 		return Change{}, err
 	}
 	return c, nil
 }
 
-// volumesAgain is what a pod's claims get now. A claim that gets what it was to get before keeps the fields of
-// a later version.
+// volumesAgain returns what a pod's claims get now. A claim that gets the same as before keeps the fields of a
+// later version.
 func volumesAgain(before, now []VolumePick) []VolumePick {
 	now = slices.Clone(now)
 	for i := range now {
@@ -136,8 +137,7 @@ func (p Promotion) refuse(reason string) error {
 	return &RefusedError{Step: stepPromote, NodeUID: p.Target.NodeUID, PodUID: p.PodUID, Reason: reason}
 }
 
-// dropVictims is a document without the claims of a plan, all of which must be on pods that
-// are gone.
+// dropVictims returns a document without the claims of a plan, all of which must be on pods that are gone.
 func dropVictims(d NodeDoc, plan string, facts ClaimFacts) (NodeDoc, bool, error) {
 	var kept []Entry
 	var hw uint64

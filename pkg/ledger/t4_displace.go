@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// Displacement is T4 (displace): a pod of strictly higher priority takes the place that is
-// held for another one, together with what was cleared for it.
+// Displacement is T4 (displace): a pod of strictly higher priority takes the place that is held for another pod,
+// together with the room that was cleared for it.
 type Displacement struct {
 	Mandate
 	// Target is the document with the hold, Docs the other documents with victims of its
 	// plan (View.PlanDocs) and those of the keepers, as read.
 	Target NodeDoc
 	Docs   []NodeDoc
-	// PodUID and Token are those of the hold that goes.
+	// PodUID and Token are those of the hold that is displaced.
 	PodUID string
 	Token  Token
-	// Entry is the reservation that takes the place. It becomes Held under the same plan if
-	// the hold had one, or under one of its own if that was the pod's alone (IsPrepared); else it is
-	// Held or Committed, as given.
+	// Entry is the reservation that takes the place. If the hold had a plan, it becomes Held under that plan, or
+	// under a plan of its own if the hold's plan was its alone (IsPrepared). Otherwise it is Held or Committed, as
+	// given.
 	Entry Entry
 	// Keepers are the running pods that the new one relies on (required affinity).
 	Keepers []NodeEntry
-	// Exclusives are the volumes and pools of which the hold had something or the new one
-	// has: see LetGo and Hold.
+	// Exclusives are the volumes and pools of which the hold held something or the new reservation holds something:
+	// see LetGo and Hold.
 	Exclusives []ExclusiveDoc
 	Guards     []GuardUse
 	// Record is the record of a recorded plan, as read.
@@ -31,7 +31,7 @@ type Displacement struct {
 	Facts  PodFacts
 }
 
-// Plan is the id of the plan that goes on with the place of a hold.
+// Plan returns the id of the plan that continues with the place of a hold.
 func (x Displacement) Plan(hold Entry) string {
 	if IsPrepared(hold.Plan) {
 		return PlanID(x.Entry.Token, false)
@@ -53,18 +53,16 @@ func (e *PriorityError) Error() string {
 
 const stepDisplace = "T4 displace"
 
-// Displace builds T4. The plan goes on for the pod that took the place: the claims on victims
-// are the plan's, whoever holds the place. So it does not matter whether evictions have been sent:
-// those that go then go for the new holder, and nobody goes a second time. Only a recorded plan
-// that is still forming is aborted, and its room is not cleared. The displaced pod's shard sees its
-// entry vanish, and decides it again. Claims that the new holder has no use for it drops with
-// AbortPlan's Only.
+// Displace builds T4. The plan continues for the pod that took the place: the claims on victims belong to the plan,
+// whichever pod holds the place. So it does not matter whether evictions have been sent: the victims then leave for
+// the new holder, and no pod is evicted twice. Only a recorded plan that is still forming is aborted, and its room
+// is not cleared. The displaced pod's shard sees its entry vanish, and decides the pod again. Claims that the new
+// holder does not need are dropped with AbortPlan's Only.
 //
-// Compares: own/<p>.CreateRevision of the displacing pod; t/reg.ModRevision; n/<uid>.ModRevision
-// of the place, of the plan's other documents and of the keepers; x/; the guards; plan/<id>.
-// Puts: the place's document and the keepers', x/, guards, an aborted record. A crash before it
-// leaves the hold as it was, after it that of the other pod; the displaced one is pending in
-// every picture.
+// Compares: own/<p>.CreateRevision of the displacing pod; t/reg.ModRevision; n/<uid>.ModRevision of the place, of
+// the plan's other documents and of the keepers; x/; the guards; plan/<id>. Puts: the place's document and the
+// keepers', x/, guards, an aborted record. A crash before it leaves the hold as it was, after it the hold of the
+// other pod; the displaced pod is pending in every view.
 //
 // *PriorityError unless the entry's priority is strictly higher.
 func Displace(x Displacement) (Change, error) {
@@ -115,7 +113,7 @@ func Displace(x Displacement) (Change, error) {
 	return c, nil
 }
 
-// pin fills in the documents: the place's, those that pin a keeper, and the rest unchanged.
+// pin fills in the documents: the place's, those that pin a keeper, and the others, which are unchanged.
 func (x Displacement) pin(c *Change, place NodeDoc, next Entry) error {
 	set := docSet{step: stepDisplace, docs: append([]NodeDoc{place}, x.Docs...)}
 	pins := map[string]bool{place.NodeUID: true}

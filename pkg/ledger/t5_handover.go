@@ -2,21 +2,20 @@ package ledger
 
 import "maps"
 
-// PodFacts is what Finish asks of a member's view of the API.
+// PodFacts is the part of a member's view of the API that Finish needs.
 type PodFacts interface {
-	// PodFact says what the applied facts show of a pod: whether it is known, whether it
-	// is bound (to any node), and if so a resourceVersion at which it is.
+	// PodFact returns what the applied facts show of a pod: whether it is known, whether it is bound (to any node),
+	// and if so a resourceVersion at which it is.
 	PodFact(podUID string) (boundRV uint64, bound, known bool)
 	// PodProgress is the applied progress of pods; 0 while it is undefined.
 	PodProgress() uint64
 }
 
-// DeviceFacts is what Finish asks besides about reservations with devices. To facts without it
-// they stay.
+// DeviceFacts is what Finish needs in addition for reservations with devices. With facts that do not implement it,
+// these reservations stay.
 type DeviceFacts interface {
 	PodFacts
-	// ClaimFact says what the applied facts show of a claim to devices; the zero value if it is
-	// not known.
+	// ClaimFact returns what the applied facts show of a claim to devices; the zero value if it is not known.
 	ClaimFact(namespace, name string) ClaimFact
 	// ClaimProgress is the applied progress of claims to devices; 0 while it is undefined.
 	ClaimProgress() uint64
@@ -26,23 +25,23 @@ type DeviceFacts interface {
 type ClaimFact struct {
 	UID string
 	RV  uint64
-	// Allocated: it has its devices. Protected: it has the finalizer that goes before.
+	// Allocated: the claim has its devices. Protected: it has the finalizer that is set before them.
 	Allocated, Protected bool
 }
 
-// SettledClaims says whether the facts show that nothing more is written for a reservation to the
-// claims that it gives devices, and the resourceVersion of claims from which on they do.
+// SettledClaims reports whether the facts show that nothing more is written for a reservation to the claims that it
+// gives devices, and the resourceVersion of claims from which on they show it.
 //
-// Binders write a claim twice. First it is protected, at the version that the decision used, and
-// only then it gets its devices, at the version which that write made. (At once if it was protected
-// before.) So it is over when the claim has devices, whoever's; when it has moved and is not
-// protected, which only a fence or its end makes it; and when it is gone. Nothing is written to a claim
-// whose UID is not in the ledger yet (NameClaim).
+// Binders write a claim twice. First they protect it, at the version that the decision used. Only then they write
+// its devices, at the version that the first write made. (If it was protected before, they write the devices at
+// once.) So the writing has ended when the claim has devices, from any writer; when the claim has moved and is not
+// protected, which only a fence or the claim's end can cause; and when the claim is gone. Nothing is written to a
+// claim whose UID is not in the ledger yet (NameClaim).
 func SettledClaims(e Entry, facts DeviceFacts) (rv uint64, settled bool) {
 	progress := facts.ClaimProgress()
 	for _, p := range e.Devices {
 		if len(p.Allocation) == 0 || p.Unmade() {
-			continue // nothing is taken, and it does no harm late
+			continue // no device is taken, and a late write does no harm
 		}
 		f := facts.ClaimFact(e.Namespace, p.Claim)
 		switch {
@@ -60,27 +59,25 @@ func SettledClaims(e Entry, facts DeviceFacts) (rv uint64, settled bool) {
 	return rv, true
 }
 
-// Finish is T5 (hand-over): it drops the reservations the API itself now stands for, and
-// raises the document's high-water to the facts that show it, so that no member can use the
-// node before it has applied those facts. It returns the document and whether it changed.
-// Carry the result out with PlaceBatch, as a rider, or with Replace.
+// Finish is T5 (hand-over): it drops the reservations that the API server's objects stand for by now, and raises
+// the document's high-water to the facts that show this, so that no member can use the node before it has applied
+// those facts. It returns the document and whether it changed. Carry the result out with PlaceBatch, together with
+// placements, or with Replace.
 //
-// Dropped are reservations of pods that are
-//   - bound: high-water becomes at least the resourceVersion of that fact;
-//   - deleted: high-water becomes at least the applied progress. Deleted means that the
-//     view does not know the UID although it has applied everything up to PodRV; before
-//     that, the pod may simply not have arrived yet.
+// It drops reservations of pods that are
+//   - bound: the high-water becomes at least the resourceVersion of that fact;
+//   - deleted: the high-water becomes at least the applied progress. Deleted means that the view does not know the
+//     UID although it has applied everything up to PodRV; before that, the pod may simply not have arrived yet.
 //
-// One that gives claims devices stays, besides, until its claims are settled (SettledClaims): the
-// high-water of claims becomes at least what shows that, so that no member gives a device away
-// because it has not heard of either.
+// A reservation that gives claims devices also stays until its claims are settled (SettledClaims). The high-water
+// of claims then becomes at least the version that shows that, so that no member gives a device away because it
+// knows of neither the reservation nor the claim's devices.
 //
-// Keeper pins lose the dependents of which the same is true, and go with the last of them.
-// So do the claims on victims that are gone, or have ended if facts are ClaimFacts. All else
-// about claims ends with their plan.
+// Keeper pins lose the dependents for which the same holds, and are dropped with the last of them. Claims on
+// victims that are gone, or have ended, are dropped as well if facts are ClaimFacts. Everything else about claims
+// ends with their plan.
 //
-// A crash before the transaction leaves entries that every member ignores already, after it
-// a smaller document.
+// A crash before the transaction leaves entries that every member ignores already, after it a smaller document.
 func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 	progress := facts.PodProgress()
 	if progress == 0 {
@@ -122,8 +119,8 @@ func handOverClaims(e Entry, facts PodFacts) (rv uint64, stays bool) {
 	return rv, !settled
 }
 
-// handOver is what is left of an entry, if anything, and the resourceVersion that a document
-// without the rest must have as its high-water.
+// handOver returns what is left of an entry, if anything, and the resourceVersion that a document without the rest
+// must have as its high-water.
 func handOver(e Entry, facts PodFacts, progress uint64) (left Entry, rv uint64, stays bool) {
 	switch e.Role {
 	case RoleReservation:
@@ -143,8 +140,8 @@ func handOver(e Entry, facts PodFacts, progress uint64) (left Entry, rv uint64, 
 	}
 }
 
-// finishedPod says whether the facts stand for a pod that was decided on at podRV, and the
-// resourceVersion at which they do.
+// finishedPod reports whether the facts stand for a pod that was decided on at podRV, and the resourceVersion at
+// which they do.
 func finishedPod(podUID string, podRV uint64, facts PodFacts, progress uint64) (rv uint64, done bool) {
 	boundRV, bound, known := facts.PodFact(podUID)
 	switch {

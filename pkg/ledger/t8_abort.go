@@ -2,23 +2,23 @@ package ledger
 
 import "slices"
 
-// Abort is T8 (abort plan): a plan is given up, or parts of it.
+// Abort is T8 (abort plan): a plan, or part of it, is given up.
 type Abort struct {
 	Plan string
-	// Docs are the documents with something of the plan (View.PlanDocs), as read: the hold or
-	// placeholder, victims, and of documents that pin for the hold's pod any.
+	// Docs are the documents that contain entries of the plan (View.PlanDocs), as read: the hold or placeholder and
+	// victims, and any documents that pin for the hold's pod.
 	Docs []NodeDoc
-	// Budgets are those that victims without Evicting are claimed from; Exclusives those of
-	// which the hold has something. As read.
+	// Budgets are those that victims without Evicting are claimed from; Exclusives are those of which the hold
+	// holds something. As read.
 	Budgets    []BudgetDoc
 	Exclusives []ExclusiveDoc
-	// Record is the record of a recorded plan, as read. Docs need not be complete then: what
-	// is left of an aborted plan is dropped by Sweep, or by another AbortPlan.
+	// Record is the record of a recorded plan, as read. With it, Docs need not be complete: the rest of an aborted
+	// plan is dropped by SweepDoc, or by another AbortPlan.
 	Record *PlanRecord
-	// Only: only the claims on these victims go, the plan lives on. Nil: all of it goes.
+	// Only limits the abort to the claims on these victims; the plan lives on. Nil drops the whole plan.
 	Only []string
-	// MaxBudgets bounds the budgets' documents that are changed, 0 for no bound: claims that
-	// would take more (the first is dropped in any case) are left to another AbortPlan.
+	// MaxBudgets bounds how many budget documents are changed, 0 for no bound. Claims that would exceed it (the
+	// first is dropped in any case) are left to another AbortPlan.
 	MaxBudgets int
 
 	left map[string]bool
@@ -26,14 +26,14 @@ type Abort struct {
 
 const stepAbort = "T8 abort"
 
-// AbortPlan builds T8: the hold (or placeholder) goes, with its pins and what it holds; so do
-// the claims on victims that are not Evicting, and what they claim of budgets. Victims that
-// are stay claimed until they are gone, or their eviction has failed. *RefusedError if a
-// budget's document is missing, or nothing is left to drop.
+// AbortPlan builds T8. It drops the hold (or placeholder) with its pins and with the volumes and pools it holds,
+// the claims on victims that are not Evicting, and their budget claims. Victims that are Evicting stay claimed
+// until they are gone or their eviction has failed. It returns a *RefusedError if a budget's document is missing,
+// or nothing is left to drop.
 //
-// Compares: n/<uid>.ModRevision of the documents, b/<uid>.ModRevision, x/, plan/<id>. Puts: the
-// same. Anybody may do it: the compares are what it rests on. A crash before it leaves the
-// plan, which Sweep finds again; after it the pod, if there is one, is free to be decided.
+// Compares: n/<uid>.ModRevision of the documents, b/<uid>.ModRevision, x/, plan/<id>. Puts: the same. Any member
+// may do it, because it rests on the compares alone. A crash before it leaves the plan, which SweepDoc finds again;
+// after it the pod, if there is one, is free to be decided.
 func AbortPlan(a Abort) (Change, error) {
 	var c Change
 	var budgets []string
@@ -73,7 +73,8 @@ func AbortPlan(a Abort) (Change, error) {
 		for _, pod := range claims[uid] {
 			b, _ = UnclaimBudget(b, pod, Failure{})
 		}
-		// Also if it has no such claim: it may be older than the documents, and then the transaction has to lose.
+		// It is included even if it has no such claim: it may be older than the documents, and then the transaction
+		// must lose.
 		c.Budgets = append(c.Budgets, b)
 	}
 	if a.Record != nil && a.Only == nil && (a.Record.State == PlanForming || a.Record.State == PlanReady) {
@@ -85,7 +86,7 @@ func AbortPlan(a Abort) (Change, error) {
 	return c, nil
 }
 
-// without is a document without what the abort drops, and the entries that go.
+// without returns a document without what the abort drops, and the dropped entries.
 func (a Abort) without(d NodeDoc) (next NodeDoc, gone []Entry) {
 	var kept []Entry
 	for _, e := range d.Entries {
@@ -113,7 +114,7 @@ func (a Abort) drops(e Entry) bool {
 	return a.Only == nil && e.owns()
 }
 
-// tooMany are the victims whose claims are left because of MaxBudgets.
+// tooMany returns the victims whose claims are left because of MaxBudgets.
 func (a Abort) tooMany() map[string]bool {
 	if a.MaxBudgets == 0 {
 		return nil
@@ -138,7 +139,7 @@ func (a Abort) budgetWeight(uid string) int {
 	return 0
 }
 
-// budgetCount counts the disruption budgets that the claims of one change are on, and their bytes.
+// budgetCount counts the disruption budgets on which one change has claims, and their bytes.
 type budgetCount struct {
 	most   int
 	weight func(uid string) int
@@ -146,11 +147,11 @@ type budgetCount struct {
 	seen   map[string]bool
 }
 
-// budgetBytes is how much of a transaction the budgets of one change take at most.
+// budgetBytes is how much of a transaction the budgets of one change may use at most.
 const budgetBytes = MaxTxnBytes / 2
 
-// takes says whether a claim goes into the change, and if so counts its budgets. The first
-// always does.
+// takes reports whether the change includes a claim, and if so counts its budgets. The first claim is always
+// included.
 func (b *budgetCount) takes(e Entry) bool {
 	if b.seen == nil {
 		b.seen = map[string]bool{}
@@ -192,7 +193,7 @@ func unpinFor(changed, all []NodeDoc, podUID string) []NodeDoc {
 	return changed
 }
 
-// dropDependent is a document in which nothing is relied upon by a pod any more.
+// dropDependent returns a document in which the pod relies on no pinned pod any more.
 func dropDependent(d NodeDoc, podUID string) (next NodeDoc, found bool) {
 	relies := func(x Dependent) bool { return x.PodUID == podUID }
 	var kept []Entry

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// TermKind says what a term demands.
+// TermKind is the kind of rule that a term expresses.
 type TermKind uint8
 
 const (
 	// TermApart is a required anti-affinity term: no selected pod in the carrier's domain.
 	TermApart TermKind = iota + 1
-	// TermSpread is a hard spread constraint: selected pods stay even over the domains. How
-	// even is not part of the term, so that constraints that count the same pods share one.
+	// TermSpread is a hard spread constraint: selected pods stay evenly spread over the domains. The permitted skew
+	// is not part of the term, so that constraints that count the same pods share one term.
 	TermSpread
-	// TermTogether is all of a pod's required affinity terms: its domains hold pods that
-	// all of them select, or there are none anywhere and the pod is the first.
+	// TermTogether combines all of a pod's required affinity terms: its domains hold pods that all of them select,
+	// or no such pod exists anywhere and the pod is the first.
 	TermTogether
 )
 
-// String is the word used in messages and in a term's canonical form.
+// String returns the word used in messages and in a term's canonical form.
 func (k TermKind) String() string {
 	switch k {
 	case TermApart:
@@ -36,48 +36,48 @@ func (k TermKind) String() string {
 	return fmt.Sprintf("TermKind(%d)", uint8(k))
 }
 
-// Term is one hard rule about pods on other nodes, without what does not matter to whom it
-// concerns: equal terms are one term, whoever carries them.
+// Term is one hard rule about pods on other nodes, reduced to what matters to the pods that it concerns. Equal
+// terms are one term, whichever pods carry them.
 type Term struct {
 	Kind TermKind
 	// TopologyKey is the node label whose values are the domains; empty for TermTogether.
 	TopologyKey string
-	// Parts: a pod is selected if every part selects it. Only TermTogether has several.
+	// Parts select pods: a pod is selected if every part selects it. Only TermTogether has several.
 	Parts []TermPart
 }
 
 // TermPart selects pods by namespace and labels.
 type TermPart struct {
-	// Namespaces are named; ByLabel adds those whose labels match NamespaceSelector (all of
-	// them, when it is empty).
+	// Namespaces are selected by name. If ByLabel is set, those whose labels match NamespaceSelector are selected
+	// as well (all namespaces, when it is empty).
 	Namespaces        []string
 	ByLabel           bool
 	NamespaceSelector []Requirement
-	// Selector is about the pod's labels; empty means every pod.
+	// Selector applies to the pod's labels; an empty one selects every pod.
 	Selector []Requirement
 }
 
-// Requirement on a label, with the operators of label selectors: In, NotIn, Exists,
-// DoesNotExist, Gt, Lt.
+// Requirement is a requirement on a label, with the operators of label selectors: In, NotIn, Exists, DoesNotExist,
+// Gt, Lt.
 type Requirement struct {
 	Key, Operator string
 	Values        []string
 }
 
-// TermID names a term: 32 hex digits, a function of its canonical form. It is part of the
-// data format: every member must agree on it.
+// TermID names a term: 32 hex digits, a function of its canonical form. It is part of the data format: every member
+// must compute the same one.
 type TermID string
 
-// termIDBytes of the hash: 16 make a collision of two terms a thing that does not happen.
+// termIDBytes is how many bytes of the hash are used; with 16, a collision of two terms is practically impossible.
 const termIDBytes = 16
 
-// ID is the term's name.
+// ID returns the term's name.
 func (t Term) ID() TermID {
 	sum := sha256.Sum256([]byte(t.String()))
 	return TermID(hex.EncodeToString(sum[:termIDBytes]))
 }
 
-// Canonical is the term with everything sorted that has no order of its own.
+// Canonical returns the term with every list sorted whose order has no meaning.
 func (t Term) Canonical() Term {
 	parts := make([]TermPart, len(t.Parts))
 	for i, p := range t.Parts {
@@ -91,7 +91,7 @@ func (t Term) Canonical() Term {
 	return t
 }
 
-// String is the canonical form: terms that mean the same by their parts have the same.
+// String returns the canonical form: terms whose parts mean the same have the same one.
 func (t Term) String() string {
 	t = t.Canonical()
 	text := t.Kind.String() + " " + strconv.Quote(t.TopologyKey)
@@ -152,11 +152,12 @@ func (t Term) check() error {
 // RegisteredTerm is t/<id>.
 type RegisteredTerm struct {
 	Term
-	// Retiring: pods that match it still guard themselves, but no carrier may be placed
-	// until the term is registered again.
+	// Retiring: pods that match the term still use its guards, but no carrier may be placed until the term is
+	// registered again.
 	Retiring bool
-	// Namespace is that of the pod which had it registered last, and whose share of the registry it
-	// counts against; empty if a version did that does not say so, and then it counts against none.
+	// Namespace is the namespace of the pod that had the term registered last; the term counts against that
+	// namespace's share of the registry. It is empty if a version wrote the term that does not record it; then the
+	// term counts against no namespace.
 	Namespace string
 	// Revision is the mod revision the term was read at.
 	Revision int64
@@ -167,8 +168,8 @@ type RegisteredTerm struct {
 type Registry struct {
 	// Revision is the mod revision of the registry, 0 while no term was ever registered.
 	Revision int64
-	// PodRV is a high-water of pods: nobody may decide before their progress has reached it.
-	// Up to it every pod that carries a dropped term shows in the facts.
+	// PodRV is a high-water of pods: no shard may decide before its progress has reached it. Up to it, the facts
+	// show every pod that carries a dropped term.
 	PodRV uint64
 	Later string
 }

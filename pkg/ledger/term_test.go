@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A term's name must not depend on the order in which its parts are given, and two terms
-// that differ must not share one.
+// A term's name must not depend on the order in which its parts are given, and two different terms must not share
+// one.
 func TestTermIDIsOfTheMeaning(t *testing.T) {
 	a := Term{Kind: TermApart, TopologyKey: "zone", Parts: []TermPart{{
 		Namespaces: []string{"a", "b"},
@@ -157,7 +157,7 @@ func TestPinAndUnpin(t *testing.T) {
 	t.Error("no limit")
 }
 
-// factsOf are pods by the resourceVersion they are bound at, 0 for unbound.
+// factsOf maps pods to the resourceVersion at which they are bound, 0 for unbound.
 type factsOf map[string]uint64
 
 const factProgress = 100

@@ -34,9 +34,8 @@ func (r Role) String() string {
 	return fmt.Sprintf("Role(%d)", uint8(r))
 }
 
-// legal is the life of a reservation: it starts Held or Committed, moves forward only, and
-// leaves from any state (what a departure must prove is CheckSuccessor's business). State
-// 0 stands for "not there".
+// legal is the life cycle of a reservation: it starts Held or Committed, moves forward only, and may leave from any
+// state (CheckSuccessor checks what a departure must prove). State 0 stands for "does not exist".
 func legal(from, to State) bool {
 	switch from {
 	case 0:
@@ -51,8 +50,8 @@ func legal(from, to State) bool {
 	return false
 }
 
-// TransitionError reports a step that a reservation's state does not allow. From 0 means
-// the node holds no reservation of that pod with that token.
+// TransitionError reports a step that a reservation's state does not allow. From is 0 if the node holds no
+// reservation of that pod with that token.
 type TransitionError struct {
 	NodeUID, PodUID string
 	Token           Token

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Validate says whether a store could carry t out: *TxnError names what is wrong. Both
-// stores ask it first, so a malformed transaction is refused the same way by each and
-// never becomes an unknown outcome.
+// Validate returns a *TxnError that names what is wrong if a store could not carry out t. Both stores call it
+// first, so each refuses a malformed transaction in the same way, and it never becomes an unknown outcome.
 func (t Txn) Validate() error {
 	if n := max(len(t.Compares), len(t.Puts)+len(t.Deletes)); n > MaxTxnOps {
 		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d compares and %d writes, at most %d of each are accepted",
@@ -48,8 +47,8 @@ func (t Txn) writes() []string {
 	return append(keys, t.Deletes...)
 }
 
-// Compared are the keys t compares, each once, in order of first appearance: what a store
-// reads back when t fails.
+// Compared returns the keys that t compares, each once, in order of first appearance. A store reads them back when
+// t fails.
 func (t Txn) Compared() []string {
 	keys := make([]string, 0, len(t.Compares))
 	seen := make(map[string]struct{}, len(t.Compares))
@@ -62,8 +61,8 @@ func (t Txn) Compared() []string {
 	return keys
 }
 
-// Committed are the keys a succeeded t has put, as stored: what View.Learn takes. A key's
-// create revision is 0 where t does not tell it (it compared a mod revision above 0).
+// Committed returns the keys that a succeeded t has put, as stored, for View.Learn. A key's create revision is 0
+// where t does not show it (because it compared a mod revision above 0).
 func (t Txn) Committed(r TxnResult) []KV {
 	if !r.Succeeded {
 		return nil
@@ -85,8 +84,8 @@ func (t Txn) Committed(r TxnResult) []KV {
 	return kvs
 }
 
-// Merge makes one transaction of several that write different keys: all or nothing.
-// *TxnError when together they are malformed or over the bounds.
+// Merge combines several transactions that write different keys into one: all or nothing. It returns a *TxnError
+// when together they are malformed or exceed the bounds.
 func Merge(txns ...Txn) (Txn, error) {
 	var all Txn
 	for _, t := range txns {
@@ -100,13 +99,12 @@ func Merge(txns ...Txn) (Txn, error) {
 	return all, nil
 }
 
-// Replace makes the transaction of T5, T6, T7 and MarkWanted: each document takes the
-// place of what was read at its Revision, or none does.
+// Replace builds the transaction of T5, T6, T7 and MarkWanted: each document replaces the one that was read at its
+// Revision, or none does.
 //
-// Compares: n/<uid>.ModRevision of each; of those that do not exist incarnation/<name> and floor,
-// too. Puts: each document, and the incarnations of those that did not exist. A crash before it
-// leaves everything as it was, after it the new documents. If it fails, Refreshed returns the
-// documents that lost.
+// Compares: n/<uid>.ModRevision of each document; for those that do not exist also incarnation/<name> and floor.
+// Puts: each document, and the incarnations of those that did not exist. A crash before it leaves everything as it
+// was, a crash after it leaves the new documents. If it fails, Refreshed returns the documents that lost.
 func Replace(docs ...NodeDoc) (Txn, error) {
 	var t Txn
 	if err := t.replaceDocs(docs, nil); err != nil {
@@ -115,8 +113,8 @@ func Replace(docs ...NodeDoc) (Txn, error) {
 	return t, t.Validate()
 }
 
-// replaceDocs puts documents. A first one makes its node the incarnation of its name, unless the
-// transaction admits it already.
+// replaceDocs puts documents. A node's first document makes the node the incarnation of its name, unless the
+// transaction already admits the node.
 func (t *Txn) replaceDocs(docs []NodeDoc, admitted []Incarnation) error {
 	for _, d := range docs {
 		value, err := EncodeNodeDoc(d)
@@ -144,9 +142,8 @@ func (t *Txn) replaceDocs(docs []NodeDoc, admitted []Incarnation) error {
 	return nil
 }
 
-// Refreshed returns, of a transaction that failed, the documents whose key is no longer at
-// the Revision they were read at, as they are now: a document that does not exist (any
-// more) comes back without entries at Revision 0.
+// Refreshed returns the documents of a failed transaction whose keys are no longer at the Revision they were read
+// at, as they are now. A document that does not exist (any more) comes back without entries, at Revision 0.
 func Refreshed(docs []NodeDoc, r TxnResult) ([]NodeDoc, error) {
 	if r.Succeeded {
 		return nil, nil
@@ -154,7 +151,7 @@ func Refreshed(docs []NodeDoc, r TxnResult) ([]NodeDoc, error) {
 	return refreshed(docs, DecodeNodeDoc, r)
 }
 
-// current is the compared key as it is now; its revisions are 0 if it does not exist.
+// current returns the compared key as it is now; its revisions are 0 if it does not exist.
 func (r TxnResult) current(key string) KV {
 	i := slices.IndexFunc(r.Current, func(kv KV) bool { return kv.Key == key })
 	if i < 0 {

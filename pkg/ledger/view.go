@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// View is what one member knows of the ledger: node documents, partition owners, members,
-// the term registry, guards. It is fed by Follow (Fold, in order) and, ahead of the watch, by
-// the member's own committed transactions (LearnOwn) and by lost compares (Learn).
+// View is what one member knows of the ledger: node documents, partition owners, members, the term registry,
+// guards. It is fed by Follow (Fold, in order) and, ahead of the watch, by the member's own committed transactions
+// (LearnOwn) and by lost compares (Learn).
 //
-// A View belongs to one goroutine. What it hands out is never changed afterwards and must
-// not be changed by the reader.
+// A View belongs to one goroutine. The values it returns are never changed afterwards and must not be changed by
+// the reader.
 type View struct {
 	revision int64
 	docs     map[string]NodeDoc
-	// reserved lists, by pod UID, the nodes whose documents reserve for the pod: one, unless a
-	// promise was broken.
+	// reserved lists, by pod UID, the nodes whose documents reserve for the pod: one, unless the protocol was
+	// violated.
 	reserved map[string][]string
 	owners   map[int32]ownership
 	wanted   map[int32]ownership
 	members  map[string]membership
 	cluster  string
-	// store is the identity of the store that the picture is of, 0 while that is not known.
+	// store is the identity of the store that the view shows, 0 while that is not known.
 	store      uint64
 	generation Generation
 	terms      termView
@@ -32,7 +32,7 @@ type View struct {
 	names      nameView
 	// highest is the highest high-water of any document seen, by kind.
 	highest map[string]uint64
-	// reached is the highest resourceVersion that an entry of any document seen names, by kind.
+	// reached is, by kind, the highest resourceVersion that an entry of any document seen names.
 	reached map[string]uint64
 }
 
@@ -47,8 +47,8 @@ type membership struct {
 	modified int64
 }
 
-// NewView returns an empty picture at revision 0: know nothing, conclude nothing, until it
-// has been Reset.
+// NewView returns an empty view at revision 0. Until it has been Reset it knows nothing, and nothing can be
+// concluded from it.
 func NewView() *View {
 	v := &View{}
 	v.clear()
@@ -70,21 +70,25 @@ func (v *View) clear() {
 	}
 }
 
-// Clone is a picture of its own, for another goroutine. It costs what the ledger holds.
+// Clone returns an independent copy for another goroutine. Its cost is proportional to the content of the ledger.
 func (v *View) Clone() *View {
 	c := *v
 	c.docs, c.reserved = maps.Clone(v.docs), maps.Clone(v.reserved)
-	c.owners, c.wanted, c.members = maps.Clone(v.owners), maps.Clone(v.wanted), maps.Clone(v.members)
+	c.owners = maps.Clone(v.owners)
+	c.wanted = maps.Clone(v.wanted)
+	c.members = maps.Clone(v.members)
 	c.highest, c.reached = maps.Clone(v.highest), maps.Clone(v.reached)
-	c.terms, c.claims, c.names = v.terms.clone(), v.claims.clone(), v.names.clone()
+	c.terms = v.terms.clone()
+	c.claims = v.claims.clone()
+	c.names = v.names.clone()
 	return &c
 }
 
-// Revision is the ledger revision up to which the picture is complete; what Learn added
-// may be newer. 0 before the first Reset.
+// Revision is the ledger revision up to which the view is complete; values added by Learn may be newer. It is 0
+// before the first Reset.
 func (v *View) Revision() int64 { return v.revision }
 
-// Doc is the document of a node; false when the ledger has none. A first document starts from Open.
+// Doc returns the document of a node; false when the ledger has none. A node's first document starts from Open.
 func (v *View) Doc(nodeUID string) (NodeDoc, bool) {
 	d, ok := v.docs[nodeUID]
 	return d, ok
@@ -101,9 +105,8 @@ func (v *View) Docs() iter.Seq[NodeDoc] {
 	}
 }
 
-// Reservations are all entries that reserve for a pod, with their documents, in no order. A pod
-// has one at most, as long as every member keeps the protocol; a reader that must not rely on that
-// counts them all.
+// Reservations returns all entries that reserve for a pod, with their documents, in no order. A pod has at most
+// one, as long as every member keeps to the protocol; a reader that must not rely on that counts them all.
 func (v *View) Reservations(podUID string) iter.Seq2[NodeDoc, Entry] {
 	return func(yield func(NodeDoc, Entry) bool) {
 		for _, uid := range v.reserved[podUID] {
@@ -115,16 +118,18 @@ func (v *View) Reservations(podUID string) iter.Seq2[NodeDoc, Entry] {
 	}
 }
 
-// Entry is the reservation of a pod and the document it stands in. Should several nodes hold
-// one, the one that binds the pod soonest is returned (Committed, Fencing, Held; then the lower
-// node UID), the same by every member.
+// Entry returns the reservation of a pod and the document that contains it. If several nodes have one, it returns
+// the one that binds the pod soonest (Committed, Fencing, Held; then the lower node UID), so that every member gets
+// the same one.
 func (v *View) Entry(podUID string) (NodeDoc, Entry, bool) {
 	var doc NodeDoc
 	var entry Entry
 	found := false
 	for d, e := range v.Reservations(podUID) {
 		if !found || before(d, e, doc, entry) {
-			doc, entry, found = d, e, true
+			doc = d
+			entry = e
+			found = true
 		}
 	}
 	return doc, entry, found
@@ -147,7 +152,7 @@ func (v *View) Reserved() iter.Seq[string] {
 	}
 }
 
-// Owner is who holds a partition, and the epoch (create revision) the holder compares.
+// Owner returns the holder of a partition, and the epoch (create revision) that the holder compares.
 func (v *View) Owner(partition int32) (owner Owner, epoch int64, ok bool) {
 	o, ok := v.owners[partition]
 	return o.owner, o.epoch, ok
@@ -164,7 +169,7 @@ func (v *View) Owners() iter.Seq2[int32, Owner] {
 	}
 }
 
-// Wanted iterates over the partitions that a member was named for, and the member's id.
+// Wanted iterates over the partitions that are wanted for a certain member, with the member's id.
 func (v *View) Wanted() iter.Seq2[int32, string] {
 	return func(yield func(int32, string) bool) {
 		for p, o := range v.wanted {
@@ -175,7 +180,7 @@ func (v *View) Wanted() iter.Seq2[int32, string] {
 	}
 }
 
-// Members are the live members of a role, sorted by id.
+// Members returns the live members of a role, sorted by id.
 func (v *View) Members(role string) []Member {
 	var out []Member
 	for _, m := range v.members {
@@ -187,14 +192,15 @@ func (v *View) Members(role string) []Member {
 	return out
 }
 
-// HighWater is the highest high-water of a kind among all documents there are or were: a
-// member whose progress has reached it is behind on no node.
+// HighWater returns the highest high-water of a kind among all documents that exist or existed. A member whose
+// progress has reached it is up to date for every node.
 func (v *View) HighWater(kind string) uint64 { return v.highest[kind] }
 
-// Reached is the highest resourceVersion of a kind that Kubernetes must have had, by all documents there are or were:
-// the HighWater, and what entries were decided on. A Kubernetes that is not as far was restored from a backup. A
-// member need not have applied it to use a document, as it must a high-water.
+// Reached returns the highest resourceVersion of a kind that Kubernetes must have had, according to all documents
+// that exist or existed: the HighWater, and the versions that entries were decided on. A Kubernetes that has not
+// come that far was restored from a backup. Unlike a high-water, a member need not have applied it to use a
+// document.
 func (v *View) Reached(kind string) uint64 { return max(v.highest[kind], v.reached[kind]) }
 
-// Cluster is the UID of the Kubernetes cluster this ledger belongs to, empty when unclaimed.
+// Cluster returns the UID of the Kubernetes cluster this ledger belongs to; empty when unclaimed.
 func (v *View) Cluster() string { return v.cluster }

@@ -7,37 +7,37 @@ import (
 	"strings"
 )
 
-// ViewChanges is what one call changed in a View.
+// ViewChanges describes what one call changed in a View.
 type ViewChanges struct {
-	// Reset: everything may have changed. Of the rest of the struct only Generation is filled in.
+	// Reset: everything may have changed. Apart from it, only Generation is filled in.
 	Reset bool
 	// Docs are the changes of documents, in the order of the ledger.
 	Docs []DocChange
-	// PodUIDs are the pods whose reservations appeared, changed or went, sorted.
+	// PodUIDs are the pods whose reservations appeared, changed or disappeared, sorted.
 	PodUIDs []string
-	// Partitions changed their owner or epoch, or whom they should go to, sorted.
+	// Partitions are those that changed their owner, their epoch or the member they are wanted for, sorted.
 	Partitions []int32
-	// Members: a member came, went or changed its record.
+	// Members: a member appeared, disappeared or changed its record.
 	Members bool
-	// Names are those of nodes that stand for another node, sorted. Floor: it was raised.
+	// Names are the node names that stand for another node now, sorted. Floor: the floor was raised.
 	Names []string
 	Floor bool
-	// Generation: it is not the one that the picture had, or was opened or closed. A first listing never sets it.
+	// Generation: it differs from the view's previous one, or was opened or closed. A first listing never sets it.
 	Generation bool
-	// Registry: t/reg moved. Terms came, changed or went, sorted.
+	// Registry: t/reg moved. Terms are those that appeared, changed or disappeared, sorted.
 	Registry bool
 	Terms    []TermID
-	// Budgets are the UIDs of disruption budgets, Exclusives the keys of volumes and pools,
-	// Plans the ids of plans whose documents came, changed or went, sorted.
+	// Budgets are the UIDs of disruption budgets, Exclusives the keys of volumes and pools, and Plans the ids of
+	// plans whose documents appeared, changed or disappeared, sorted.
 	Budgets, Exclusives, Plans []string
 }
 
-// DocChange is one step of one document. A zero Before means it is new, a zero After that
-// it was deleted (the node is long gone).
+// DocChange is one change of one document. A zero Before means that the document is new, a zero After that it was
+// deleted (the node is long gone).
 type DocChange struct{ Before, After NodeDoc }
 
-// Fold takes one batch of Follow. What was learned of later revisions than a listing's stays. *AnewError
-// (errors.As) if what it lists cannot follow on what the picture has: the store went back.
+// Fold applies one batch of Follow. Values that were learned at later revisions than a listing's are kept. It
+// returns *AnewError (errors.As) if a listing cannot follow on the view's content, because the store went back.
 func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 	if b.Reset {
 		if err := v.follows(b); err != nil && !b.Anew {
@@ -54,10 +54,10 @@ func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 	return v.apply(b.Events, b.Known)
 }
 
-// follows demands that a listing of the store is of later than the picture: it has no older value than the
-// picture knows of by the listing's revision, and none that the picture, complete up to its own revision, lacks.
-// What was learned at a later revision than the listing's says nothing: a transaction of this member may
-// have been carried out after the list was read, and answered before it was folded in.
+// follows checks that a listing of the store is later than the view: it has no older value than the view knows of
+// by the listing's revision, and lacks none that the view, complete up to its own revision, has. A value that was
+// learned at a later revision than the listing's proves nothing: a transaction of this member may have been carried
+// out after the list was read, and answered before the list was folded in.
 func (v *View) follows(b ViewBatch) error {
 	anew := &AnewError{Was: v.store, Now: b.Store, Seen: v.revision, Revision: b.Events.Revision}
 	if v.revision == 0 {
@@ -81,9 +81,8 @@ func (v *View) follows(b ViewBatch) error {
 	return nil
 }
 
-// Reset replaces the picture by a listing of the whole ledger, read at revision. An error
-// names the key whose value cannot be read; the picture is empty then, at revision 0. (Fold keeps what was
-// learned of later revisions.)
+// Reset replaces the view by a listing of the whole ledger, read at revision. An error names the key whose value
+// cannot be read; the view is then empty, at revision 0. (Fold keeps what was learned at later revisions.)
 func (v *View) Reset(kvs []KV, revision int64) error {
 	v.clear()
 	for _, kv := range kvs {
@@ -96,9 +95,9 @@ func (v *View) Reset(kvs []KV, revision int64) error {
 	return nil
 }
 
-// Apply folds in what a watch delivered: every event up to b.Revision. Events that Learn
-// has anticipated change nothing. An error names the key whose value cannot be read: a
-// member that went on without it might contradict a promise, so it must stop.
+// Apply folds in what a watch delivered: every event up to b.Revision. Events that Learn has anticipated change
+// nothing. An error names the key whose value cannot be read. The member must stop then: if it continued without
+// the value, it might contradict a promise.
 func (v *View) Apply(b EventBatch) (ViewChanges, error) { return v.apply(b, nil) }
 
 func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
@@ -118,18 +117,17 @@ func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 	return set.changes(), nil
 }
 
-// Learn folds in keys this member knows ahead of its watch: those that a lost compare brought back
-// (TxnResult.Current). The newer revision of
-// a key wins; keys the watch has covered already are left alone, because the watch may have
-// deleted them since.
+// Learn folds in keys that this member knows ahead of its watch: those that a lost compare brought back
+// (TxnResult.Current). The newer revision of a key wins. Keys that the watch has covered already are left alone,
+// because the watch may have deleted them since.
 //
-// Owners, incarnations, the floor, terms and guards are not learned: they stand for everything before
-// them, and only the watch brings that (see LearnOwn for what a member's own transaction adds). A shard
-// that took itself for the owner ahead of its watch would decide without the reservations of the
-// owners before, one that learned of a node's admission without all documents of its name, and one
-// that learned of the floor would take documents for absent that it has yet to read. For the same
-// reason nothing is placed in a document that came to be since, until the watch has got there (Admission,
-// AheadOfWatch): the node may have been admitted again, after another.
+// Owners, incarnations, the floor, terms and guards are not learned: each stands for all earlier changes related to
+// it, and only the watch delivers those (see LearnOwn for what a member's own transaction adds). A shard that
+// learned of its own ownership ahead of its watch would decide without the reservations of the previous owners. One
+// that learned of a node's admission would decide without all documents of its name. One that learned of the floor
+// would treat documents as absent that it has yet to read. For the same reason nothing is placed in a document that
+// was created since, until the watch has reached it (Admission, AheadOfWatch): the node may have been admitted
+// after another one.
 func (v *View) Learn(kvs []KV) (ViewChanges, error) {
 	return v.learn(kvs, true, func(key string) bool {
 		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || strings.HasPrefix(key, PrefixIncarnation) ||
@@ -137,8 +135,8 @@ func (v *View) Learn(kvs []KV) (ViewChanges, error) {
 	})
 }
 
-// LearnPut folds in what this member's own transaction has put: documents, and incarnations, because it
-// has compared those before.
+// LearnPut folds in what this member's own transaction has put: documents, and also incarnations, because the
+// transaction has compared them.
 func (v *View) LearnPut(kvs []KV) (ViewChanges, error) {
 	return v.learn(kvs, false, func(key string) bool {
 		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || key == KeyFloor
@@ -162,7 +160,7 @@ func (v *View) learn(kvs []KV, foreign bool, not func(key string) bool) (ViewCha
 	return set.changes(), nil
 }
 
-// put takes one key as stored, unless the picture has that revision of it or a newer one.
+// put stores one key, unless the view has that revision of it or a newer one.
 func (v *View) put(kv KV, set *changeSet) error {
 	switch {
 	case strings.HasPrefix(kv.Key, PrefixNode):
@@ -209,7 +207,7 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 	return nil
 }
 
-// setDoc makes d the document of its node.
+// setDoc stores d as the document of its node.
 func (v *View) setDoc(d NodeDoc, set *changeSet) {
 	old := v.docs[d.NodeUID]
 	v.name(&d)
@@ -229,7 +227,7 @@ func (v *View) raise(hw map[string]uint64) {
 	}
 }
 
-// reach notes the resourceVersions that a document's entries were decided on.
+// reach records the resourceVersions that a document's entries were decided on.
 func (v *View) reach(d NodeDoc) {
 	var pods, claims uint64
 	for i := range d.Entries {
@@ -253,7 +251,7 @@ func (v *View) index(old, now NodeDoc, set *changeSet) {
 	set.docs = append(set.docs, DocChange{Before: old, After: now})
 	v.claims.index(old, now)
 	v.names.index(old, now)
-	// Most of what a document reserves stays when it is written again: that is where it was.
+	// Most reservations of a document stay where they are when it is written again.
 	for e := range reservations(old) {
 		set.pod(e.PodUID)
 		if reserves(now, e.PodUID) {
@@ -329,7 +327,7 @@ func (v *View) putMember(kv KV, set *changeSet) error {
 	return nil
 }
 
-// drop takes a deletion at revision, unless the picture has a newer value.
+// drop applies a deletion at revision, unless the view has a newer value.
 func (v *View) drop(key string, revision int64, set *changeSet) {
 	if uid, ok := strings.CutPrefix(key, PrefixNode); ok {
 		if old, known := v.docs[uid]; known && old.Revision < revision {
@@ -372,24 +370,24 @@ func (v *View) drop(key string, revision int64, set *changeSet) {
 	}
 }
 
-// changeSet gathers ViewChanges; pods and partitions may come up more than once.
+// changeSet gathers ViewChanges; a pod or partition may be added more than once.
 type changeSet struct {
 	docs              []DocChange
 	pods              map[string]struct{}
 	partitions        map[int32]struct{}
 	members, registry bool
 	terms             map[TermID]struct{}
-	// By name, in the order of the ledger, some more than once.
+	// The names, in the order of the ledger, some more than once.
 	budgets, exclusives, plans, names []string
 	floor, generation                 bool
 	// known are documents that need not be decoded again.
 	known decoded
 }
 
-// decoded are documents as a picture has taken them from the same events, in their order.
+// decoded are documents as another view has decoded them from the same events, in order.
 type decoded []DocChange
 
-// take returns the document of a node at a revision, and leaves those behind it.
+// take returns the document of a node at a revision, and discards those before it.
 func (k *decoded) take(nodeUID string, revision int64) (NodeDoc, bool) {
 	for i := range *k {
 		if d := (*k)[i].After; d.Revision == revision && d.NodeUID == nodeUID {

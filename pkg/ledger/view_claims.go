@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// claimView is the part of a View about what is claimed.
+// claimView is the part of a View about claims.
 type claimView struct {
 	budgets    map[string]BudgetDoc
 	exclusives map[string]ExclusiveDoc
 	records    map[string]PlanRecord
-	// victims says which node's document claims a pod, plans which documents have something
-	// of a plan. victimsIn counts the claims on pods of each namespace.
+	// victims maps a pod to the node whose document claims it, plans a plan to the nodes whose documents contain
+	// entries of it. victimsIn counts the claims on pods of each namespace.
 	victims   map[string]string
 	victimsIn map[string]int
 	plans     map[string][]string
-	// ahead are the revisions of shared documents that are known from lost compares, by UID: see SharedBudgets.
+	// ahead are the revisions of shared documents that lost compares have shown, by UID: see SharedBudgets.
 	ahead map[string]int64
 }
 
@@ -37,13 +37,13 @@ func (cv *claimView) clone() claimView {
 	}
 }
 
-// ofClaims says whether a key is of a disruption budget, a volume or pool, or a plan.
+// ofClaims reports whether a key is of a disruption budget, a volume or pool, or a plan.
 func ofClaims(key string) bool {
 	return strings.HasPrefix(key, PrefixBudget) || strings.HasPrefix(key, PrefixPlan) || ofExclusive(key)
 }
 
-// Budget is the document of a disruption budget; an empty one at revision 0 if nothing was
-// ever claimed from it.
+// Budget returns the document of a disruption budget; an empty one at revision 0 if nothing was ever claimed from
+// it.
 func (v *View) Budget(pdbUID string) BudgetDoc {
 	if b, ok := v.claims.budgets[pdbUID]; ok {
 		return b
@@ -51,22 +51,23 @@ func (v *View) Budget(pdbUID string) BudgetDoc {
 	return BudgetDoc{UID: pdbUID, HW: v.names.floor.of(KindBudget, KindPod), Floor: v.names.floor.Revision}
 }
 
-// SharedBudgets is the document that the budgets of a namespace share (BudgetRoom.Shared), and whether a lost compare
-// has shown it ahead of the watch. It says that others have claimed, not what: that only the watch brings.
+// SharedBudgets returns the document that the budgets of a namespace share (BudgetRoom.Shared), and whether a lost
+// compare has shown it ahead of the watch. It then shows that other members have claimed, but not what: only the
+// watch delivers that.
 func (v *View) SharedBudgets(namespace string) (doc BudgetDoc, ahead bool) {
 	doc = v.Budget(sharedBy + namespace)
 	doc.Namespace = namespace
 	return doc, v.claims.ahead[doc.UID] > v.revision
 }
 
-// note keeps that a shared document was learned of from a lost compare.
+// note records that a lost compare has shown a shared document.
 func (cv *claimView) note(kv KV) {
 	if _, shared := ParseShared(kv.Key); shared {
 		cv.ahead[strings.TrimPrefix(kv.Key, PrefixBudget)] = kv.ModRevision
 	}
 }
 
-// reached forgets what was ahead of a revision of the watch and is not any more.
+// reached forgets the entries of ahead that the watch has caught up with.
 func (cv *claimView) reached(revision int64) {
 	maps.DeleteFunc(cv.ahead, func(_ string, ahead int64) bool { return ahead <= revision })
 }
@@ -74,8 +75,8 @@ func (cv *claimView) reached(revision int64) {
 // Budgets iterates over the documents of all disruption budgets, in no order.
 func (v *View) Budgets() iter.Seq[BudgetDoc] { return maps.Values(v.claims.budgets) }
 
-// Exclusive is the document of a volume or pool (KeyVolume, KeyPool); an empty one at
-// revision 0 if nobody ever held it.
+// Exclusive returns the document of a volume or pool (KeyVolume, KeyPool); an empty one at revision 0 if it was
+// never held.
 func (v *View) Exclusive(key string) ExclusiveDoc {
 	if x, ok := v.claims.exclusives[key]; ok {
 		return x
@@ -86,7 +87,7 @@ func (v *View) Exclusive(key string) ExclusiveDoc {
 // Exclusives iterates over the documents of all volumes and pools, in no order.
 func (v *View) Exclusives() iter.Seq[ExclusiveDoc] { return maps.Values(v.claims.exclusives) }
 
-// Record is the record of a plan; false if there is none (any more).
+// Record returns the record of a plan; false if there is none (any more).
 func (v *View) Record(plan string) (PlanRecord, bool) {
 	p, ok := v.claims.records[plan]
 	return p, ok
@@ -95,7 +96,7 @@ func (v *View) Record(plan string) (PlanRecord, bool) {
 // Records iterates over all plan records, in no order.
 func (v *View) Records() iter.Seq[PlanRecord] { return maps.Values(v.claims.records) }
 
-// Victim is the claim on a pod and the document it stands in.
+// Victim returns the claim on a pod and the document that contains it.
 func (v *View) Victim(podUID string) (NodeDoc, Entry, bool) {
 	d, ok := v.docs[v.claims.victims[podUID]]
 	if !ok {
@@ -105,10 +106,10 @@ func (v *View) Victim(podUID string) (NodeDoc, Entry, bool) {
 	return d, e, ok
 }
 
-// HasVictimsIn says whether a pod of a namespace is claimed as a victim.
+// HasVictimsIn reports whether a pod of a namespace is claimed as a victim.
 func (v *View) HasVictimsIn(namespace string) bool { return v.claims.victimsIn[namespace] > 0 }
 
-// PlanDocs are the documents that have something of a plan, by node UID.
+// PlanDocs returns the documents that contain entries of a plan, by node UID.
 func (v *View) PlanDocs(plan string) []NodeDoc {
 	var out []NodeDoc
 	for _, uid := range slices.Sorted(slices.Values(v.claims.plans[plan])) {
@@ -117,7 +118,7 @@ func (v *View) PlanDocs(plan string) []NodeDoc {
 	return out
 }
 
-// PlanOwner is the hold or placeholder that a plan works for, and the document it stands in.
+// PlanOwner returns the hold or placeholder that a plan works for, and the document that contains it.
 func (v *View) PlanOwner(plan string) (NodeDoc, Entry, bool) {
 	for _, uid := range v.claims.plans[plan] {
 		if e, ok := v.docs[uid].Owner(plan); ok {
@@ -127,9 +128,9 @@ func (v *View) PlanOwner(plan string) (NodeDoc, Entry, bool) {
 	return NodeDoc{}, Entry{}, false
 }
 
-// Going says whether a victim goes for somebody: its plan has a hold or placeholder, and if it
-// has a record, that is Ready. A victim of a plan that was given up counts like any pod until it
-// is gone, whatever has been sent.
+// Going reports whether a victim leaves for another pod: its plan has a hold or placeholder, and if it has a
+// record, that is Ready. A victim of a plan that was given up counts like any pod until it is gone, whatever has
+// been sent.
 func (v *View) Going(victim Entry) bool {
 	if victim.Role != RoleVictim {
 		return false
@@ -141,7 +142,7 @@ func (v *View) Going(victim Entry) bool {
 	return ok
 }
 
-// index moves what one document claims from old to now.
+// index updates the indexes for one document that changed from old to now.
 func (cv *claimView) index(old, now NodeDoc) {
 	for _, e := range old.Entries {
 		if e.Role == RoleVictim {
@@ -189,7 +190,7 @@ func (cv *claimView) put(kv KV, set *changeSet) error {
 	}
 }
 
-// putNewer takes a document, unless that revision of it or a newer one is known.
+// putNewer stores a document, unless that revision of it or a newer one is known.
 func putNewer[T document[T]](
 	into map[string]T, kv KV, decode func(KV) (T, error), name string, changed *[]string,
 ) error {

@@ -1,16 +1,16 @@
 package ledger
 
-// keep takes over what an earlier picture has learned of later revisions than this one's, which is that of a
-// list. A list may be older than the member's own transactions: it is read when a watch was compacted, and folded
-// in after answers that came meanwhile. Without them the member would forget a mark that it has made, and
-// take an eviction that it has sent for one that was never begun.
+// keep copies what an earlier view has learned at later revisions than that of this view, which comes from a list.
+// A list may be older than the member's own transactions: it is read when a watch was compacted, and folded in
+// after answers that arrived in between. Without these values the member would forget a mark that it has made, and
+// believe that an eviction it has sent was never begun.
 //
-// Any value of a later revision was in the store at that revision, whether an own transaction has put it or a
-// lost compare has shown it. It may have changed since, or gone: the watch goes on behind the list's
-// revision, and shows that. Of a value that was learned at the list's revision or before, the list knows
-// better: if it lacks the key, the key is gone.
+// Any value of a later revision was in the store at that revision, whether the member's own transaction has put it
+// or a lost compare has shown it. It may have changed or been deleted since: the watch continues after the list's
+// revision, and shows that. For a value that was learned at the list's revision or before, the list is
+// authoritative: if it lacks the key, the key is gone.
 func (v *View) keep(was *View) {
-	var set changeSet // a Reset says that everything may have changed
+	var set changeSet // a Reset reports that everything may have changed
 	for uid, ahead := range was.names.ahead {
 		if ahead > v.revision {
 			v.names.ahead[uid] = ahead
@@ -45,7 +45,7 @@ func (v *View) keep(was *View) {
 	}
 }
 
-// laterThan takes over the values of later revisions than the picture's.
+// laterThan copies the values whose revisions are later than the view's.
 func laterThan[K comparable, T any](v *View, into, from map[K]T, revision func(T) int64) {
 	for key, value := range from {
 		if revision(value) > v.revision {

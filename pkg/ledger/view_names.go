@@ -12,8 +12,8 @@ type nameView struct {
 	incarnations map[string]Incarnation
 	// docs are the UIDs of the nodes with documents, by node name.
 	docs map[string][]string
-	// ahead are the revisions of documents that are known from lost compares, ahead of the watch, by
-	// node UID: see View.Learn.
+	// ahead are the revisions of documents that lost compares have shown ahead of the watch, by node UID: see
+	// View.Learn.
 	ahead map[string]int64
 }
 
@@ -27,28 +27,28 @@ func (nv *nameView) clone() nameView {
 	}
 }
 
-// note keeps that a document was learned of from a lost compare which did not exist yet at the revision that
-// this member knew of it. Other nodes may have had the name in between, and nothing shows that but the watch.
-// (While a document exists, who takes its node's name marks it; and no node gets a name back: another node
-// of the name is another object to Kubernetes, with a UID of its own.)
+// note records that a lost compare has shown a document that did not exist yet at the revision that this member
+// knew. Other nodes may have had the name in between, and only the watch shows that. (While a document exists, a
+// node that takes over its node's name marks it; and no node gets a name back: another node of the name is another
+// object to Kubernetes, with a UID of its own.)
 //
-// What an own transaction puts is vouched for as far as what it compared is.
+// A document that the member's own transaction puts is as reliable as what that transaction compared.
 func (nv *nameView) note(kv KV, known int64) {
 	if uid, is := strings.CutPrefix(kv.Key, PrefixNode); is && kv.CreateRevision > known {
 		nv.ahead[uid] = kv.ModRevision
 	}
 }
 
-// reached forgets what was ahead of a revision of the watch and is not any more.
+// reached forgets the entries of ahead that the watch has caught up with.
 func (nv *nameView) reached(revision int64) {
 	maps.DeleteFunc(nv.ahead, func(_ string, ahead int64) bool { return ahead <= revision })
 }
 
-// AheadOfWatch reports whether nodes are not admitted only because the watch has yet to show what a lost compare
-// has shown of their documents. It is a moment: that is on its way.
+// AheadOfWatch reports whether there are nodes that are not admitted only because the watch has yet to show the
+// documents that a lost compare has shown. This lasts a moment: the watch is about to deliver them.
 func (v *View) AheadOfWatch() bool { return len(v.names.ahead) > 0 }
 
-// index moves one document from old to now.
+// index updates the index of names for one document that changed from old to now.
 func (nv *nameView) index(old, now NodeDoc) {
 	if old.NodeUID == now.NodeUID && old.NodeName == now.NodeName {
 		return
@@ -64,10 +64,10 @@ func (nv *nameView) index(old, now NodeDoc) {
 	}
 }
 
-// Floor is what the documents that were collected stood for.
+// Floor returns what stands in for the documents that were collected.
 func (v *View) Floor() Floor { return v.names.floor }
 
-// Incarnation is the node that a node name stands for; at Revision 0 if none was admitted.
+// Incarnation returns the node that a node name stands for; at Revision 0 if none was admitted.
 func (v *View) Incarnation(nodeName string) Incarnation {
 	if i, ok := v.names.incarnations[nodeName]; ok {
 		return i
@@ -80,7 +80,7 @@ func (v *View) Incarnations() func(yield func(Incarnation) bool) {
 	return maps.Values(v.names.incarnations)
 }
 
-// Named are the documents of all nodes that have or had a name, by node UID.
+// Named returns the documents of all nodes that have or had a name, by node UID.
 func (v *View) Named(nodeName string) []NodeDoc {
 	var out []NodeDoc
 	for _, uid := range slices.Sorted(slices.Values(v.names.docs[nodeName])) {
@@ -89,14 +89,13 @@ func (v *View) Named(nodeName string) []NodeDoc {
 	return out
 }
 
-// Admission is what a member may do with a node, whose resourceVersion in the member's facts is
-// nodeRV.
+// Admission returns how a member may use a node whose resourceVersion in the member's facts is nodeRV.
 func (v *View) Admission(nodeUID, nodeName string, nodeRV uint64) Admission {
 	i, known := v.names.incarnations[nodeName]
 	doc, stored := v.docs[nodeUID]
 	switch {
 	case v.names.ahead[nodeUID] > v.revision:
-		return Superseded // by what the watch has yet to show
+		return Superseded // by the documents that the watch has yet to show
 	case known && i.NodeUID == nodeUID && stored && doc.SupersededBy == "", !known && len(v.names.docs[nodeName]) == 0:
 		return Admitted
 	case known && (i.NodeUID == nodeUID || i.NodeRV >= nodeRV):
@@ -110,14 +109,15 @@ func (v *View) Admission(nodeUID, nodeName string, nodeRV uint64) Admission {
 	return Unadmitted
 }
 
-// Version is which document a member knows.
+// Version identifies the version of a document that a member knows.
 type Version struct {
-	// Revision is the document's; 0 when it does not exist, and Floor is then that of the Floor.
+	// Revision is that of the document. It is 0 when the document does not exist, and Floor is then that of the
+	// Floor.
 	Revision, Floor int64
 }
 
-// Version is that of a node's document. A decision that has counted a document may be committed on
-// that version of it only.
+// Version returns the version of a node's document. A decision that has counted a document may be committed on that
+// version of it only.
 func (v *View) Version(nodeUID string) Version {
 	if d, ok := v.docs[nodeUID]; ok {
 		return Version{Revision: d.Revision}
@@ -125,9 +125,9 @@ func (v *View) Version(nodeUID string) Version {
 	return Version{Floor: v.names.floor.Revision}
 }
 
-// Open is the document of a node for something to be added to it. A first document starts from the
-// floor, at Revision 0, and covers the node as the caller's facts have it. (The floor's nodes are not this
-// one: with their resourceVersions it would pass for a later node than it is, and hold the next one back.)
+// Open returns the document of a node for something to be added to it. A first document starts from the floor, at
+// Revision 0, and covers the node's version in the caller's facts. (The floor's high-water of nodes is not used, as
+// it is from other nodes: with it this node would pass for a later one than it is, and block its successor.)
 func (v *View) Open(nodeUID, nodeName string, nodeRV uint64) NodeDoc {
 	if d, ok := v.docs[nodeUID]; ok {
 		return d
@@ -142,7 +142,7 @@ func (v *View) Open(nodeUID, nodeName string, nodeRV uint64) NodeDoc {
 	return d
 }
 
-// name gives a document what the picture has of its node's name.
+// name links a document with the earlier documents of its node's name.
 func (v *View) name(d *NodeDoc) {
 	d.Older = nil
 	if d.SupersededBy != "" {
@@ -158,7 +158,7 @@ func (v *View) name(d *NodeDoc) {
 	}
 }
 
-// renamed brings the documents of a name in line with each other, where there are several.
+// renamed updates the links between the documents of a name, where there are several.
 func (v *View) renamed(nodeName string) {
 	uids := v.names.docs[nodeName]
 	if len(uids) == 1 && v.docs[uids[0]].Older == nil {

@@ -16,12 +16,12 @@ type termView struct {
 	guards map[TermID]map[string]guardView
 }
 
-// guardView is one guard: the revision by the watch and, ahead of it, that of the member's
-// own last put (0 for none).
+// guardView is one guard: its revision as delivered by the watch and, ahead of the watch, that of the member's own
+// last put (0 if there is none).
 type guardView struct {
 	read, own int64
-	// follows: the own put compared the guard with what this member had counted, so nothing
-	// uncounted lies between.
+	// follows: the own put compared the guard with the revision that this member had counted, so nothing uncounted
+	// lies between.
 	follows bool
 }
 
@@ -33,26 +33,28 @@ func newTermView() termView {
 
 func (tv *termView) clone() termView {
 	c := newTermView()
-	c.registry, c.terms, c.shares = tv.registry, maps.Clone(tv.terms), maps.Clone(tv.shares)
+	c.registry = tv.registry
+	c.terms = maps.Clone(tv.terms)
+	c.shares = maps.Clone(tv.shares)
 	for id, guards := range tv.guards {
 		c.guards[id] = maps.Clone(guards)
 	}
 	return c
 }
 
-// ofTerms says whether a key is the registry's, a term's or a guard's.
+// ofTerms reports whether a key is the registry's, a term's or a guard's.
 func ofTerms(key string) bool {
 	return strings.HasPrefix(key, PrefixTerm) || strings.HasPrefix(key, PrefixGuard)
 }
 
-// Registry is the registry of terms as the watch has told it.
+// Registry returns the registry of terms as delivered by the watch.
 func (v *View) Registry() Registry { return v.terms.registry }
 
-// TermRegistryRevision is the mod revision of t/reg, 0 while no term was ever registered:
-// what PlaceBatch compares.
+// TermRegistryRevision returns the mod revision of t/reg, which PlaceBatch compares; 0 while no term was ever
+// registered.
 func (v *View) TermRegistryRevision() int64 { return v.terms.registry.Revision }
 
-// Term is a registered term.
+// Term returns a registered term.
 func (v *View) Term(id TermID) (RegisteredTerm, bool) {
 	t, ok := v.terms.terms[id]
 	return t, ok
@@ -61,22 +63,22 @@ func (v *View) Term(id TermID) (RegisteredTerm, bool) {
 // Terms iterates over the registered terms, in no order.
 func (v *View) Terms() iter.Seq2[TermID, RegisteredTerm] { return maps.All(v.terms.terms) }
 
-// TermCount is how many terms are registered.
+// TermCount returns how many terms are registered.
 func (v *View) TermCount() int { return len(v.terms.terms) }
 
-// TermsOf is how many of them count against a namespace's share.
+// TermsOf returns how many terms count against a namespace's share.
 func (v *View) TermsOf(namespace string) int { return v.terms.shares[namespace] }
 
-// TermShares iterates over the namespaces that have terms registered, and how many, in no order.
+// TermShares iterates over the namespaces that had terms registered, with their number, in no order.
 func (v *View) TermShares() iter.Seq2[string, int] { return maps.All(v.terms.shares) }
 
-// Guard is the revision of a guard that stands for what this picture has counted: every
-// placement that moved the guard up to it is in the documents this View has shown, or was
-// handed over. 0 if it does not exist. It is what a decision made on this picture compares.
+// Guard returns the revision of a guard that stands for what this view has counted: every placement that moved the
+// guard up to it is in the documents this View has shown, or was handed over. It is 0 if the guard does not exist.
+// A decision made on this view compares that revision.
 //
-// That is the watch's revision or, ahead of it, that of the member's own put, if that one
-// compared what was counted before. A put that compared nothing may have followed on puts
-// of others that the watch has not told yet: then ok is false until it has.
+// It is the watch's revision or, ahead of it, that of the member's own put, if that put compared the revision that
+// was counted before. A put that compared nothing may have followed on puts of other members that the watch has not
+// delivered yet: then ok is false until it has.
 func (v *View) Guard(key string) (revision int64, ok bool) {
 	id, _, _, _ := ParseGuard(key)
 	g := v.terms.guards[id][key]
@@ -86,10 +88,10 @@ func (v *View) Guard(key string) (revision int64, ok bool) {
 	return g.own, g.follows
 }
 
-// Guards are the keys of a term's guards, sorted.
+// Guards returns the keys of a term's guards, sorted.
 func (v *View) Guards(id TermID) []string { return slices.Sorted(maps.Keys(v.terms.guards[id])) }
 
-// Unguarded are the ids of guards whose terms are not registered (any more), sorted.
+// Unguarded returns the ids of guards whose terms are not registered (any more), sorted.
 func (v *View) Unguarded() []TermID {
 	var out []TermID
 	for id := range v.terms.guards {
@@ -101,7 +103,7 @@ func (v *View) Unguarded() []TermID {
 	return out
 }
 
-// LastUse is the newest revision at which a term was registered or a guard of it moved.
+// LastUse returns the newest revision at which a term was registered or a guard of it moved.
 func (v *View) LastUse(id TermID) int64 {
 	last := v.terms.terms[id].Revision
 	for _, g := range v.terms.guards[id] {
@@ -110,8 +112,8 @@ func (v *View) LastUse(id TermID) int64 {
 	return last
 }
 
-// LearnOwn folds in what this member's own transaction has put: what LearnPut takes, and its guards as
-// far as their compares vouch for what lies before.
+// LearnOwn folds in what this member's own transaction has put: what LearnPut accepts, and its guards as far as
+// their compares prove that nothing uncounted lies before them.
 func (v *View) LearnOwn(t Txn, r TxnResult) (ViewChanges, error) {
 	if r.Succeeded && r.Revision > v.revision {
 		for _, p := range t.Puts {
@@ -173,7 +175,7 @@ func (tv *termView) put(kv KV, set *changeSet) error {
 	return nil
 }
 
-// uncount takes a term out of the share of its namespace.
+// uncount removes a term from the share of its namespace.
 func (tv *termView) uncount(id TermID) {
 	namespace := tv.terms[id].Namespace
 	if n := tv.shares[namespace]; n > 1 {

@@ -136,7 +136,7 @@ func TestViewStopsAtWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// An owner ahead of the watch would be one without the documents of its epoch.
+// An owner learned ahead of the watch would be one without the documents of its epoch.
 func TestOwnersAreNotLearned(t *testing.T) {
 	owner, err := EncodeOwner(Owner{Member: "s1"})
 	if err != nil {
@@ -149,7 +149,7 @@ func TestOwnersAreNotLearned(t *testing.T) {
 	}
 }
 
-// list folds what a list of the store brings that was read at revision.
+// list folds in the result of a list that was read at revision.
 func list(t *testing.T, v *View, revision int64, kvs ...KV) {
 	t.Helper()
 	if _, err := v.Fold(ViewBatch{Reset: true, Store: 1, KVs: kvs, Events: EventBatch{Revision: revision}}); err != nil {
@@ -157,8 +157,8 @@ func list(t *testing.T, v *View, revision int64, kvs ...KV) {
 	}
 }
 
-// After a compaction the list is read at 8; a transaction of this member is carried out at 9, and its answer comes
-// first.
+// After a compaction the list is read at 8; a transaction of this member is carried out at 9, and its answer
+// arrives first.
 func TestListBehindAnOwnTransactionKeepsWhatThatHasPut(t *testing.T) {
 	v := NewView()
 	list(t, v, 5, kvOf(t, at(docOf(), 3)))
@@ -177,7 +177,7 @@ func TestListBehindAnOwnTransactionKeepsWhatThatHasPut(t *testing.T) {
 	}
 }
 
-// What a list of a later revision lacks was deleted, whatever has been learned of it before.
+// A key that a list of a later revision lacks was deleted, whatever has been learned of it before.
 func TestListPassesWhatWasLearnedBefore(t *testing.T) {
 	v := NewView()
 	list(t, v, 5)
@@ -190,7 +190,7 @@ func TestListPassesWhatWasLearnedBefore(t *testing.T) {
 	}
 }
 
-// A list does not make a document one of the watch that only a lost compare has shown.
+// A document that only a lost compare has shown does not become one shown by the watch through a list.
 func TestListKeepsWhatIsAheadOfTheWatch(t *testing.T) {
 	v := NewView()
 	list(t, v, 5)
@@ -209,7 +209,7 @@ func TestListKeepsWhatIsAheadOfTheWatch(t *testing.T) {
 	}
 }
 
-// Not only documents of nodes: guards, claims and incarnations too.
+// This applies not only to documents of nodes, but also to guards, claims and incarnations.
 func TestListKeepsEveryKindThatIsLearned(t *testing.T) {
 	budget, err := EncodeBudget(BudgetDoc{UID: "b", Namespace: "ns", Name: "b"})
 	if err != nil {
@@ -245,7 +245,7 @@ func TestListKeepsEveryKindThatIsLearned(t *testing.T) {
 	}
 }
 
-// A ledger that went back leaves nothing of before: what was learned was of another one.
+// A ledger that went back leaves nothing of the previous content: the learned values belonged to another ledger.
 func TestListOfALedgerThatWentBackKeepsNothing(t *testing.T) {
 	v := NewView()
 	list(t, v, 5)
@@ -260,7 +260,7 @@ func TestListOfALedgerThatWentBackKeepsNothing(t *testing.T) {
 	}
 }
 
-// What the own transaction has put is compared with a list that is later than it, and only with that.
+// A value that the member's own transaction has put is compared with a list later than it, and only with that.
 func TestListIsComparedWithWhatWasLearned(t *testing.T) {
 	for _, tc := range []struct {
 		name               string

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// promised are the changes of a ledger in which a few shards place pods on nodes: every document is
-// written over and over, with a few entries each time.
+// promised returns the changes of a ledger in which a few shards place pods on nodes: every document is written
+// repeatedly, with a few entries each time.
 func promised(tb testing.TB, nodes, writes, entries int) ledger.ViewBatch {
 	tb.Helper()
 	var b ledger.ViewBatch
@@ -38,7 +38,7 @@ func promised(tb testing.TB, nodes, writes, entries int) ledger.ViewBatch {
 	return b
 }
 
-// What another picture has decoded leads to the same picture, also where that is ahead.
+// Documents that another view has decoded lead to the same view, also where that view is ahead.
 func TestKnownDocumentsMakeTheSamePicture(t *testing.T) {
 	b := promised(t, 5, 6, 3)
 	fold := func(b ledger.ViewBatch, ahead []ledger.KV) (*ledger.View, ledger.ViewChanges) {
@@ -74,7 +74,7 @@ func TestKnownDocumentsMakeTheSamePicture(t *testing.T) {
 	}
 }
 
-// places are the documents that reserve for each pod.
+// places returns the documents that reserve for each pod.
 func places(v *ledger.View) map[string]ledger.NodeDoc {
 	all := map[string]ledger.NodeDoc{}
 	for uid := range v.Reserved() {
@@ -83,8 +83,8 @@ func places(v *ledger.View) map[string]ledger.NodeDoc {
 	return all
 }
 
-// twice are changes of documents with four entries, as a member has to decode them, and as another picture of the
-// same process has decoded them.
+// twice returns changes of documents with four entries, first as a member has to decode them, then as another view
+// of the same process has decoded them.
 func twice(tb testing.TB, nodes, writes int) (decoded, known ledger.ViewBatch) {
 	tb.Helper()
 	decoded = promised(tb, nodes, writes, 4)
@@ -97,8 +97,8 @@ func twice(tb testing.TB, nodes, writes int) (decoded, known ledger.ViewBatch) {
 	return decoded, known
 }
 
-// BenchmarkFold is what a member pays for one document of the ledger that has changed, by itself and
-// when another picture of the same process has decoded it.
+// BenchmarkFold measures a member's cost for one changed document of the ledger, by itself and when another view of
+// the same process has decoded it.
 func BenchmarkFold(b *testing.B) {
 	const nodes, writes = 50, 20
 	decoded, known := twice(b, nodes, writes)

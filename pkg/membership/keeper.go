@@ -11,41 +11,40 @@ import (
 )
 
 const (
-	// settle is how long another shard must have been seen alive before partitions are
-	// given up to it: one that crashes at its start should not make partitions move twice.
+	// settle is how long another shard must have been seen alive before partitions are released for it: a shard
+	// that crashes while starting should not make partitions move twice.
 	settle = 2 * time.Second
-	// keeperInterval is how often the plan is looked at again when nothing happens: for
-	// members that have settled, and after errors.
+	// keeperInterval is how often the plan is evaluated without a new snapshot: for members that have settled, and
+	// after errors.
 	keeperInterval = time.Second
-	// keeperGroup is how many partitions one transaction takes or releases; a whole
-	// member's share at once would hold up other transactions for no gain.
+	// keeperGroup is the number of partitions that one transaction takes or releases; a member's whole share at
+	// once would delay other transactions for no gain.
 	keeperGroup = 64
 )
 
-// Keeper makes a shard hold the partitions it should. It only writes to the ledger: which
-// partitions are held, and under which epoch, everybody (this shard too) learns from the
-// ledger's watch.
+// Keeper takes and releases partitions for a shard according to the plan. It only writes to the ledger: every
+// process, this shard included, learns from the ledger's watch which partitions are held, and under which epoch.
 type Keeper struct {
 	store    ledger.Store
 	member   *Member
 	pictures chan Picture
 
-	// Of Run's goroutine alone:
+	// Used by Run's goroutine alone:
 	picture Picture
-	// written is the revision of the last thing this keeper changed or learned: older
-	// pictures would make it repeat itself.
+	// written is the revision of this keeper's last write, or of the last value that it read: acting on an older
+	// snapshot would repeat work.
 	written int64
 	// seen is when each live member was first seen.
 	seen map[string]time.Time
 }
 
-// NewKeeper keeps partitions for member, on its sessions.
+// NewKeeper returns the keeper that holds partitions for member, on its sessions.
 func NewKeeper(store ledger.Store, member *Member) *Keeper {
 	return &Keeper{store: store, member: member, pictures: make(chan Picture, 1), seen: map[string]time.Time{}}
 }
 
-// Observe tells the keeper how things are; the newest picture counts. It never blocks. For
-// one goroutine, that of the view.
+// Observe gives the keeper a snapshot of the ledger; the newest one replaces those not yet read. It never blocks.
+// It must be called from one goroutine only, that of the view.
 func (k *Keeper) Observe(p Picture) {
 	select {
 	case <-k.pictures:
@@ -54,8 +53,8 @@ func (k *Keeper) Observe(p Picture) {
 	k.pictures <- p
 }
 
-// Run takes and releases partitions until ctx ends (it returns nil). Errors of the store
-// are logged and the plan is looked at again.
+// Run takes and releases partitions until ctx ends (it returns nil). Errors of the store are logged, and the plan
+// is evaluated again.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(keeperInterval)
 	defer tick.Stop()
@@ -72,8 +71,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// step does what the plan says for the newest picture. Takes come first: a vacant
-// partition's pods wait.
+// step carries out the plan for the newest snapshot. Partitions are taken first: the pods of a vacant partition
+// wait.
 func (k *Keeper) step(ctx context.Context, now time.Time) error {
 	if k.picture.Revision == 0 || k.picture.Revision < k.written {
 		return nil
@@ -95,7 +94,7 @@ func (k *Keeper) step(ctx context.Context, now time.Time) error {
 	)
 }
 
-// settled are the members that have been alive for a while, as seen from here.
+// settled returns the members that this keeper has seen alive for at least settle.
 func (k *Keeper) settled(now time.Time) []string {
 	var out []string
 	seen := make(map[string]time.Time, len(k.picture.Members))
@@ -113,8 +112,8 @@ func (k *Keeper) settled(now time.Time) []string {
 	return out
 }
 
-// carryOut runs one transaction per group of partitions. In a group that fails, the
-// partitions that lost are left out (the next picture shows why) and the rest goes again.
+// carryOut runs one transaction per group of partitions. If a group fails, it is retried without the partitions
+// whose guards failed (the next snapshot shows why).
 func (k *Keeper) carryOut(ctx context.Context, partitions []int32, build func(int32) (ledger.Txn, error)) error {
 	for group := range slices.Chunk(partitions, keeperGroup) {
 		for len(group) > 0 {
@@ -148,8 +147,8 @@ func merged(group []int32, build func(int32) (ledger.Txn, error)) (ledger.Txn, e
 	return ledger.Merge(txns...)
 }
 
-// remaining is group without the partitions whose epoch was not as compared; at least one
-// is left out, because the transaction failed.
+// remaining returns group without the partitions whose epoch did not match; at least one is left out, because the
+// transaction failed.
 func (k *Keeper) remaining(group []int32, txn ledger.Txn, r ledger.TxnResult) []int32 {
 	epochs := make(map[string]int64, len(r.Current))
 	for _, kv := range r.Current {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// runShard runs a member, a keeper and the view between them, until stop.
+// runShard runs a member, a keeper and the view between them, until stop is called.
 func runShard(t *testing.T, store ledger.Store, id string) (m *Member, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -170,7 +170,7 @@ func TestKeepersHandOverWhatIsWantedElsewhere(t *testing.T) {
 		want("b")
 		stopB()
 		synctest.Wait()
-		holders("a") // who is wanted is not alive
+		holders("a") // the wanted member is not alive
 		_, stopB = runShard(t, store, "b")
 		rest()
 		holders("b")

@@ -22,18 +22,17 @@ const (
 )
 
 const (
-	// TTL is how long a member that has died counts as alive, at most; what waits for it to
-	// pass is the take-over of its partitions, and the pods in them. It is longer than a pause
-	// of the garbage collector, and a leader change of etcd extends it by itself. A member
-	// that loses it for another reason comes back within a second, and its transactions fail
-	// meanwhile: too short a time costs work, never a promise.
+	// TTL bounds how long a member that has died counts as alive; until then its partitions, and the pods in them,
+	// are not taken over. It is longer than a pause of the garbage collector, and a leader change of etcd extends
+	// it by itself. A member that loses its lease for another reason rejoins within a second, and its transactions
+	// fail until then: a TTL that is too short costs work, but breaks no promise.
 	TTL = 4 * time.Second
-	// leaveTimeout bounds the good-bye; without it the lease runs out by itself.
+	// leaveTimeout bounds closing a session; a session that is not closed expires with its lease.
 	leaveTimeout = 5 * time.Second
 )
 
-// rejoinBackoff spaces the attempts to come back: 0.2 s doubling to 5 s, without end,
-// because a member without a ledger can do nothing else.
+// rejoinBackoff spaces the attempts to rejoin: 0.2 s doubling to 5 s, without end, because a member without a
+// ledger can do nothing else.
 var rejoinBackoff = wait.Backoff{
 	Duration: 200 * time.Millisecond,
 	Factor:   2,
@@ -44,19 +43,19 @@ var rejoinBackoff = wait.Backoff{
 
 // Config describes a member.
 type Config struct {
-	// Role is one of the Role constants, ID is unique among all members that ever lived
-	// (give it a random part). Neither may be empty.
+	// Role is one of the Role constants. ID must be unique among all members that ever lived (give it a random
+	// part). Neither may be empty.
 	Role, ID string
 	// Address and Version are for people; see ledger.Member.
 	Address, Version string
 	Started          time.Time
-	// TTL of the lease; 0 means the constant TTL. Whole seconds, at least two.
+	// TTL is the lease's TTL; 0 means the constant TTL. Whole seconds, at least two.
 	TTL time.Duration
-	// Log takes what happens to the membership; nil means slog.Default.
+	// Log receives the events of the membership; nil means slog.Default.
 	Log *slog.Logger
 }
 
-// Member is this process as the others see it. Safe for concurrent use.
+// Member is this process as other processes see it. It is safe for concurrent use.
 type Member struct {
 	store ledger.Store
 	cfg   Config
@@ -65,12 +64,12 @@ type Member struct {
 	mu struct {
 		sync.Mutex
 		session ledger.Session
-		// replaced closes when session is another one.
+		// replaced is closed when session is replaced.
 		replaced chan struct{}
 	}
 }
 
-// Join opens a session and makes the member known. Run must be called to stay it.
+// Join opens a session and registers the member. Run must be called to keep it registered.
 func Join(ctx context.Context, store ledger.Store, cfg Config) (*Member, error) {
 	if cfg.Role == "" || cfg.ID == "" {
 		return nil, fmt.Errorf("membership: Role is %q and ID is %q, both must be given", cfg.Role, cfg.ID)
@@ -99,19 +98,19 @@ func Join(ctx context.Context, store ledger.Store, cfg Config) (*Member, error) 
 	return m, nil
 }
 
-// ID is the member's id.
+// ID returns the member's id.
 func (m *Member) ID() string { return m.cfg.ID }
 
-// Session is the current session, which may be lost already (Done). Everything attached to
-// a session that is lost is void: partitions, leadership.
+// Session returns the current session, which may be lost already (Done). Everything attached to a lost session is
+// void: partitions, leadership.
 func (m *Member) Session() ledger.Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.session
 }
 
-// Alive returns the current session as soon as there is one that is not known to be lost.
-// An error means that ctx has ended.
+// Alive returns the current session as soon as there is one that is not known to be lost. An error means that ctx
+// has ended.
 func (m *Member) Alive(ctx context.Context) (ledger.Session, error) {
 	for {
 		m.mu.Lock()
@@ -130,9 +129,9 @@ func (m *Member) Alive(ctx context.Context) (ledger.Session, error) {
 	}
 }
 
-// Run keeps the member alive until ctx ends, coming back with a new session whenever one is
-// lost; then it says good-bye, which ends everything attached to the session at once. Stop
-// what relies on the membership first.
+// Run keeps the member alive until ctx ends, rejoining with a new session whenever one is lost; then it closes the
+// session, which ends everything attached to it at once. The caller must first stop everything that relies on the
+// membership.
 func (m *Member) Run(ctx context.Context) error {
 	for {
 		session := m.Session()
@@ -149,7 +148,7 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 }
 
-// leave gives the session up; that of a lost one costs nothing.
+// leave closes the session; closing a lost one costs nothing.
 func (m *Member) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
@@ -174,8 +173,8 @@ func (m *Member) rejoin(ctx context.Context, lost ledger.Session) {
 	if ctx.Err() != nil {
 		return
 	}
-	// The server may keep a lease that this side gave up for lost: end it, so that what
-	// hangs on it is free for others (and for this member) now.
+	// The server may keep a lease that this side considers lost: end it, so that the keys attached to it are free
+	// for other members (and for this one) now.
 	closing, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := lost.Close(closing); err != nil {
@@ -191,16 +190,16 @@ func (m *Member) replace(session ledger.Session) {
 	m.mu.replaced = make(chan struct{})
 }
 
-// enter opens a session and registers the member on it. The key may still stand on the
-// lease of the session this member has lost, and then moves to the new one; on any other
-// lease it is somebody else's.
+// enter opens a session and registers the member on it. If the member's key still exists on the lease of the
+// session that this member has lost, it moves to the new lease; on any other lease the key belongs to another
+// process.
 func (m *Member) enter(ctx context.Context, lost int64) (ledger.Session, error) {
 	session, err := m.store.OpenSession(ctx, m.cfg.TTL)
 	if err != nil {
 		return nil, fmt.Errorf("membership: member %s: %w", m.cfg.ID, err)
 	}
 	if err := m.register(ctx, session, lost); err != nil {
-		// Also after an unknown outcome: with the lease goes the key.
+		// Also after an unknown outcome: revoking the lease removes the key.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		return nil, errors.Join(err, session.Close(closing))

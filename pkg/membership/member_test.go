@@ -90,7 +90,7 @@ func TestMemberComesBackWithANewSession(t *testing.T) {
 	})
 }
 
-// lingering is a store whose server keeps leases alive that the member has given up.
+// lingering is a store whose server keeps leases alive that the member considers lost.
 type lingering struct {
 	*mem.Store
 	sessions []*lingeringSession

@@ -8,25 +8,25 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Holder is who holds a pod partition, and under which epoch.
+// Holder is the member that holds a pod partition, and its epoch.
 type Holder struct {
 	Member string
 	Epoch  int64
 }
 
-// Picture is what a Keeper needs to know of the ledger, at one revision.
+// Picture is the part of the ledger that a Keeper needs, at one revision.
 type Picture struct {
 	Revision int64
-	// Holders by partition; a partition that nobody holds is not in it.
+	// Holders are by partition; a vacant partition is not in the map.
 	Holders map[int32]Holder
 	// Members are the ids of the live shards.
 	Members []string
-	// Wanted names members for some partitions (ledger.WantPartitions); one that is not alive
-	// counts as not named.
+	// Wanted assigns some partitions to members by name (ledger.WantPartitions); an entry for a member that is not
+	// alive is ignored.
 	Wanted map[int32]string
 }
 
-// PictureOf takes it from a view; call it from the goroutine that owns the view.
+// PictureOf copies the Picture from a view; it must be called from the goroutine that owns the view.
 func PictureOf(v *ledger.View, role string) Picture {
 	p := Picture{Revision: v.Revision(), Holders: make(map[int32]Holder, ledger.Partitions)}
 	for partition := range v.Owners() {
@@ -40,9 +40,8 @@ func PictureOf(v *ledger.View, role string) Picture {
 	return p
 }
 
-// Desired are the pod partitions that self should hold when members are alive, ascending:
-// those it was named for, and of the others those that are its own by hash. Self counts as
-// alive.
+// Desired returns the pod partitions that self should hold while members are alive, ascending: those assigned to it
+// by name, and of the others those that are its own by hash. Self counts as alive.
 func Desired(members []string, wanted map[int32]string, self string) []int32 {
 	if !slices.Contains(members, self) {
 		members = append(slices.Clip(members), self)
@@ -60,9 +59,9 @@ func Desired(members []string, wanted map[int32]string, self string) []int32 {
 	return mine
 }
 
-// PlanPartitions says which vacant partitions self should take, and which of its own it
-// should leave to another of the given members, both ascending. A partition that another
-// member holds is left alone: either that member gives it up, or its lease does.
+// PlanPartitions returns the vacant partitions that self should take, and those of its own that it should release
+// to another of the given members, both ascending. A partition that another member holds is left alone: either that
+// member releases it, or its lease expires.
 func PlanPartitions(picture Picture, members []string, self string) (take, release []int32) {
 	mine := map[int32]struct{}{}
 	for _, p := range Desired(members, picture.Wanted, self) {

@@ -71,7 +71,7 @@ func TestAssignIsEvenEnough(t *testing.T) {
 	}
 }
 
-// The hashes are part of the format: members of two versions must agree.
+// TestHashesStayAsTheyAre pins the hashes: they are part of the format, and members of two versions must agree.
 func TestHashesStayAsTheyAre(t *testing.T) {
 	const uid = "0f4f0b3e-6f0e-4f5c-9d8e-0a1b2c3d4e5f"
 	got := []any{
@@ -125,8 +125,7 @@ func TestPlanPartitions(t *testing.T) {
 	if !slices.Equal(release, other[:1]) {
 		t.Errorf("releases %v, want %v", release, other[:1])
 	}
-	// Named for one of the other's and not for one of its own; a member that is gone does
-	// not count.
+	// a is wanted for one of b's partitions, and b for one of a's; a wanted member that is gone does not count.
 	wanted := map[int32]string{other[2]: "a", desired[0]: "b", desired[2]: "gone"}
 	take, release = PlanPartitions(Picture{Holders: holders, Wanted: wanted}, members, "a")
 	want := slices.Sorted(slices.Values(append(slices.Clone(desired[2:]), other[2])))

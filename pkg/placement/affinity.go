@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// nodeAffinity honours nodeSelector and node affinity of the pod, and the affinity that the
-// profile adds to every pod. Source: plugins/nodeaffinity.
+// nodeAffinity implements the pod's nodeSelector and node affinity, and the affinity that the profile adds to every
+// pod. Source: plugins/nodeaffinity.
 type nodeAffinity struct {
 	added          *nodeaffinity.NodeSelector
 	addedPreferred *nodeaffinity.PreferredSchedulingTerms
@@ -77,8 +77,8 @@ func requiredTerms(spec *corev1.PodSpec) *corev1.NodeSelector {
 	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// namedNodes returns the names that terms allow, when every term (they are ORed) names
-// nodes by metadata.name; inside a term requirements are ANDed.
+// namedNodes returns the node names that the terms allow. narrowed reports whether every term names nodes by
+// metadata.name; terms are ORed, and the requirements inside a term are ANDed.
 func namedNodes(terms []corev1.NodeSelectorTerm) (names sets.Set[string], narrowed bool) {
 	for _, term := range terms {
 		var inTerm sets.Set[string]
@@ -104,7 +104,7 @@ func namedNodes(terms []corev1.NodeSelectorTerm) (names sets.Set[string], narrow
 type affinityFilter struct {
 	added    *nodeaffinity.NodeSelector
 	required nodeaffinity.RequiredNodeAffinity
-	// selector is a part of required, for people.
+	// selector is part of required; it is kept only for messages.
 	selector map[string]string
 }
 
@@ -121,8 +121,8 @@ func (f affinityFilter) Explain(n *state.NodeInfo) []string {
 	return []string{f.explain(n.Node.Object)}
 }
 
-// explain returns why a node does not match, or nothing. A term that cannot be parsed
-// matches no node, as upstream has it.
+// explain returns why a node does not match, or an empty string. A term that cannot be parsed matches no node, as
+// upstream.
 func (f affinityFilter) explain(node *corev1.Node) string {
 	if f.added != nil && !f.added.Match(node) {
 		return "node(s) didn't match scheduler-enforced node affinity"
@@ -137,7 +137,7 @@ type affinityScorer struct {
 	added, own *nodeaffinity.PreferredSchedulingTerms
 }
 
-// scorer returns nil when neither pod nor profile prefers anything.
+// scorer returns nil when neither the pod nor the profile has preferences.
 func (p nodeAffinity) scorer(spec *corev1.PodSpec) (Scorer, error) {
 	s := affinityScorer{added: p.addedPreferred}
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
@@ -172,7 +172,7 @@ func (nodeAffinity) Events() []Event {
 	return []Event{{events.KindNode, Add | UpdateNodeLabel}}
 }
 
-// Hint says yes where terms cannot be parsed, as upstream does, though no node can match.
+// Hint reports true where terms cannot be parsed, as upstream does, although no node can match.
 func (p nodeAffinity) Hint(pod *state.Pod, c Change) bool {
 	if p.added != nil && !p.added.Match(c.NewNode.Object) {
 		return false

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// speaksOf is matches for pods of a kind.
+// speaksOf is the counterpart of matches for pods of a kind.
 func (t *ownTerm) speaksOf(k *state.Kind) bool {
 	if !t.everywhere {
 		if _, ok := t.namespaces[k.Namespace]; !ok {
@@ -16,7 +16,7 @@ func (t *ownTerm) speaksOf(k *state.Kind) bool {
 	return t.selects(t.Selector, k.Labels)
 }
 
-// speakOf is matchesAll for pods of a kind.
+// speakOf is the counterpart of matchesAll for pods of a kind.
 func speakOf(terms []ownTerm, k *state.Kind) bool {
 	for i := range terms {
 		if !terms[i].speaksOf(k) {
@@ -26,7 +26,7 @@ func speakOf(terms []ownTerm, k *state.Kind) bool {
 	return len(terms) > 0
 }
 
-// keyTally is the tally of a topology key, and its column.
+// keyTally is the tally of a topology key and the column of that tally.
 type keyTally struct {
 	key           string
 	tally, column int
@@ -37,7 +37,7 @@ func newKeyTally(w *wide, e *Engine, key string) keyTally {
 	return keyTally{key, w.newTally(t), w.newColumn(newColumn(t))}
 }
 
-// keyTallies has one for each key that is asked for.
+// keyTallies holds one keyTally for each topology key that has been requested.
 type keyTallies []keyTally
 
 func (list *keyTallies) of(w *wide, e *Engine, key string) int {
@@ -51,21 +51,23 @@ func (list *keyTallies) of(w *wide, e *Engine, key string) int {
 	return k.tally
 }
 
-// sum is what the nodes' domain of a key sums up to.
+// sum returns the sum of the tally over the domain of the key that contains the nodes.
 func (k *keyTally) sum(w *wide, values []int64) (int64, bool) {
 	return w.columns[k.column].sum(values[k.column])
 }
 
-// affinityJudge is podAffinityFilter over tallies.
+// affinityJudge is podAffinityFilter computed from tallies.
 type affinityJudge struct {
 	*podAffinityFilter
-	// attracting and repelling are per own term, repelledBy per key of the terms of others
-	// that speak of the pod.
+	// attracting and repelling have one entry per term of the pod; repelledBy has one per topology key of other
+	// pods' terms that match the pod.
 	attracting, repelling []keyTally
 	repelledBy            keyTallies
-	// unsure are tallies of the pods that match only perhaps, per own term: none while there are no such pods.
+	// unsure holds, per term of the pod, the tally of pods that may or may not match. It is empty while there are
+	// no such pods.
 	unsure []int
-	// self: the pod matches its own affinity; first: and there is no pod that may be one to be drawn to.
+	// self reports whether the pod matches its own affinity; first, in addition, whether there is no pod that could
+	// attract it.
 	self, first bool
 }
 
@@ -105,7 +107,7 @@ func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
 	}
 }
 
-// relateUnsure adds a pod that matches only perhaps.
+// relateUnsure counts a pod that may or may not match.
 func (j *affinityJudge) relateUnsure(w *wide, e *Engine) {
 	if j.unsure == nil {
 		for i := range j.affinity {
@@ -146,7 +148,7 @@ func (j *affinityJudge) passes(w *wide, values []int64) (bool, uint8) {
 	return true, 0
 }
 
-// attracts is podAffinityFilter's, over tallies.
+// attracts is podAffinityFilter.attracts computed from tallies.
 func (j *affinityJudge) attracts(w *wide, values []int64) bool {
 	drawn := true
 	for i := range j.attracting {
@@ -159,7 +161,7 @@ func (j *affinityJudge) attracts(w *wide, values []int64) bool {
 	return drawn || j.first
 }
 
-// affinityRanker is podAffinityScorer over tallies.
+// affinityRanker is podAffinityScorer computed from tallies.
 type affinityRanker struct {
 	*podAffinityScorer
 	weight int64
@@ -207,7 +209,7 @@ func (r *affinityRanker) rate(c *class, rated *rating) {
 		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
 	}
 	if low == high {
-		return // all nodes are alike: MinScore
+		return // all nodes score the same: MinScore
 	}
 	for i, raw := range rated.raw {
 		share := float64(raw-low) / float64(high-low)

@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// allocationsOfDecision is what the engine may allocate to decide about one pod that it has not seen before and to put
-// it on its node, by workload, a fifth more than it does. Upstream's matcher of node affinity allocates for each node
-// that it is asked about, which is done once for each new shape of pods.
+// allocationsOfDecision bounds, by workload, the allocations of the engine for deciding about one pod that it has
+// not seen before and for adding the pod to its node: a fifth more than it currently needs. Upstream's matcher of
+// node affinity allocates for each node that it evaluates, which happens once for each new shape of pods.
 var allocationsOfDecision = map[string]float64{
 	"basic":              98,
 	"basic-unowned":      44,
@@ -33,7 +33,7 @@ func TestAllocationsOfDecisions(t *testing.T) {
 			arrived[i] = placementbench.Arrive(w.Pending(i))
 		}
 		var next int
-		got := testing.AllocsPerRun(pods, func() { // and once more before
+		got := testing.AllocsPerRun(pods, func() { // runs once more before it measures
 			r := site.Decide(arrived[next], uint64(next))
 			if r.Err != nil || len(r.Feasible) == 0 {
 				t.Fatalf("pod %d of %s fits nowhere: %s %v", next, w.Name, r.Diagnosis.Message(), r.Err)

@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Awaits lists the events that a rule or a custom plugin listens to, in the words of Change.Label; none for
-// what listens to everything.
+// Awaits lists the events that a rule or a custom plugin listens to, in the format of Change.Label. It returns none
+// for a plugin that listens to everything.
 func (p *Profile) Awaits(plugin string) []string {
 	heard, _ := p.told(plugin)
 	if r, ok := p.byName[plugin]; ok {

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// benchNodes is the size of the cluster; ten pods stand on each node.
+	// benchNodes is the size of the cluster; each node has ten pods.
 	benchNodes = 5000
-	// benchPods come and go. They are more than the engine keeps classes for, so that pods
-	// of unique shape never meet their class again.
+	// benchPods are added and removed. There are more of them than the engine keeps classes for, so that pods of
+	// unique shape never find their class again.
 	benchPods = 2000
 )
 
-// BenchmarkEngine decides about one pod and puts it on its node, after another one has gone:
-// the cluster stays as full as it is. In a workload with events every tenth decision has
-// one.
+// BenchmarkEngine decides about one pod and places it, after another one has been removed: the cluster stays as
+// full as it is. In a workload with events, every tenth decision has one.
 func BenchmarkEngine(b *testing.B) {
 	for _, w := range placementbench.All() {
 		b.Run(w.Name, func(b *testing.B) {
@@ -60,7 +59,8 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// BenchmarkFromScratch decides about one pod with Profile.Evaluate, which is what the engine saves.
+// BenchmarkFromScratch decides about one pod with Profile.Evaluate; the difference to BenchmarkEngine is the time the
+// engine saves.
 func BenchmarkFromScratch(b *testing.B) {
 	for _, w := range placementbench.All() {
 		b.Run(w.Name, func(b *testing.B) {

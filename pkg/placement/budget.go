@@ -12,34 +12,34 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Budget is one PodDisruptionBudget: whom it covers, and what is left of it. Immutable.
+// Budget is one PodDisruptionBudget: the pods it covers and how many disruptions it still allows. Immutable.
 type Budget struct {
 	UID, Namespace, Name string
-	// Left is how many of its pods may still be disrupted; 0 or less for none.
+	// Left is how many of its pods may still be disrupted; 0 or less means none.
 	Left int32
 
 	selector labels.Selector
 	spec     *policyv1.PodDisruptionBudgetSpec
-	// disrupted are the names of pods whose eviction the API server has counted already.
+	// disrupted holds the names of pods whose eviction the API server has already counted.
 	disrupted map[string]metav1.Time
-	// unready: pods that are not ready may be evicted without counting.
+	// unready reports whether pods that are not ready may be evicted without being counted.
 	unready bool
 }
 
-// Budgets are the disruption budgets of a cluster. Immutable; the same pointer means the same
-// budgets to the engine. nil is none.
+// Budgets holds the disruption budgets of a cluster. It is immutable; the engine takes the same pointer to mean the
+// same budgets. nil means none.
 type Budgets struct {
 	all         []Budget
 	byNamespace map[string][]int
 }
 
-// NewBudgets reads the budgets among the objects. claimed is how many disruptions of a budget
-// have been decided, by its UID, and do not show in its status yet; nil for none.
+// NewBudgets reads the budgets among the objects. claimed returns how many disruptions of a budget, by its UID,
+// have been decided but do not show in its status yet; nil means none.
 //
-// What is left is status.disruptionsAllowed minus that. A status that is older than the spec
-// allows nothing, as for the eviction API (registry/core/pod/storage/eviction.go). An empty
-// selector covers every pod of the namespace and none covers none (policy/v1); one that cannot
-// be read covers none here, and the API server refuses evictions until it is mended.
+// Left is status.disruptionsAllowed minus that number. A status older than the spec allows nothing, as in the
+// eviction API (registry/core/pod/storage/eviction.go). An empty selector covers every pod of the namespace, and an
+// absent one covers no pod (policy/v1). A selector that cannot be parsed covers no pod here; the API server refuses
+// evictions until it is corrected.
 func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 	b := &Budgets{byNamespace: map[string][]int{}}
 	for o := range orNoObjects(objects).Objects(events.KindDisruptionBudget) {
@@ -64,8 +64,8 @@ func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 	return b
 }
 
-// covering are the indexes of the budgets whose selector covers a pod. A pod that nobody has
-// described yet is covered by none that is known.
+// covering returns the indexes of the budgets whose selector covers a pod. A pod that no fact has described yet is
+// covered by no budget.
 func (b *Budgets) covering(p *state.Pod) []int {
 	if b == nil || !p.Selectable() || len(b.byNamespace[p.Namespace]) == 0 {
 		return nil
@@ -79,9 +79,9 @@ func (b *Budgets) covering(p *state.Pod) []int {
 	return list
 }
 
-// charged are those of covering that the eviction of the pod takes from. The eviction API does
-// not ask budgets about pods that have not started or are going anyway (canIgnorePDB). It does
-// take twice for a pod of disruptedPods that is still there.
+// charged returns those of the covering budgets that an eviction of the pod is charged to. The eviction API does
+// not check budgets for pods that have not started or are already terminating (canIgnorePDB). It charges a second
+// time for a pod in disruptedPods that still exists.
 func (b *Budgets) charged(p *state.Pod) []int {
 	if goesFreely(p) {
 		return nil
@@ -93,7 +93,7 @@ func (b *Budgets) charged(p *state.Pod) []int {
 	return list
 }
 
-// Charged are the budgets that the eviction of a pod takes from, often none.
+// Charged returns the budgets that an eviction of the pod is charged to; often there are none.
 func (b *Budgets) Charged(p *state.Pod) []*Budget {
 	var list []*Budget
 	for _, i := range b.charged(p) {
@@ -106,8 +106,7 @@ func goesFreely(p *state.Pod) bool {
 	return p.Deleting || p.Terminal || p.NodeName == "" || p.Status().Phase == corev1.PodPending
 }
 
-// coversLike tells whether two sets of budgets cover the same pods, so that only what is left
-// differs.
+// coversLike reports whether two sets of budgets cover the same pods, so that they differ only in what is left.
 func (b *Budgets) coversLike(c *Budgets) bool {
 	if b == nil || c == nil {
 		return b == c

@@ -9,13 +9,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// preempts stands for preemption among the rules: a pod that others could make room for, if a
-// disruption budget or a plan did not keep them, counts as rejected by it, too. It waits for
-// budgets with more room then. (Upstream has no such event: a pod whose victims a budget keeps
-// has them evicted all the same.)
+// preempts represents preemption among the rules. If a pod could be placed by preemption, but a disruption budget
+// or a plan protects the victims, preemption also counts as having rejected it, and the pod waits for budgets that
+// allow more. (Upstream has no such event: it evicts victims even against their budget.)
 type preempts struct{ idle }
 
-// newPreempts is the factory. The arguments are for Profile.Preempt (see preempting.limit).
+// newPreempts is the factory. Profile.Preempt uses the arguments (see preempting.limit).
 func newPreempts(runtime.Object) (Plugin, error) {
 	return preempts{idle{name: DefaultPreemption}}, nil
 }
@@ -25,17 +24,18 @@ func (preempts) Events() []Event {
 	return []Event{{events.KindDisruptionBudget, Delete | UpdateBudget}}
 }
 
-// Hint implements Plugin. What makes no room has no actions.
+// Hint implements Plugin. Changes that allow no further eviction have no actions.
 func (preempts) Hint(*state.Pod, Change) bool { return true }
 
 // interest implements classifier.
 func (preempts) interest(*state.Pod) Interest { return Interest{} }
 
-// budgetUpdate sorts a change of a disruption budget: whether it may let pods go that it kept.
+// budgetUpdate classifies a change of a disruption budget: whether it may allow evictions that were not allowed
+// before.
 func budgetUpdate(c state.ObjectChange) Action {
 	switch {
 	case c.Before == nil:
-		return 0 // one more only ever keeps pods
+		return 0 // another budget can only protect more pods
 	case c.After == nil:
 		return Delete
 	}

@@ -8,29 +8,30 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Candidate is a node on which there is room to make for a pod, with those who would have to go. Extenders are
-// asked about it before anybody goes. What it points to is shared and does not change.
+// Candidate is a node on which preemption can make room for a pod, with the pods that would have to be evicted.
+// Extenders are asked about it before any pod is evicted. What it points to is shared and must not be changed.
 type Candidate struct {
 	Node *state.Node
-	// Generation is that of the NodeInfo it was found on.
+	// Generation is the generation of the NodeInfo it was found on.
 	Generation uint64
-	// Standing are all pods on the node, in the order of their UIDs. Victims are those of them that have to
-	// go, the most important first.
+	// Standing holds all pods on the node, in the order of their UIDs. Victims are those of them that have to be
+	// evicted, the most important first.
 	Standing, Victims []*state.Pod
-	// Violations is how many of the victims exceed disruption budgets; see Cost.
+	// Violations is the number of victims that exceed disruption budgets; see Cost.
 	Violations int
-	// Doubted: an extender turns the node down as it is, and cannot say whether it will when the victims have
-	// gone. Candidates that nobody doubts are taken first.
+	// Doubted is set if an extender rejects the node as it is and cannot tell whether it would accept it without
+	// the victims. Candidates that no extender doubts are preferred.
 	Doubted bool
 }
 
-// noCandidate is upstream's message where extenders leave no candidate. Source: framework/preemption Preempt.
+// noCandidate is upstream's message when extenders leave no candidate. Source: framework/preemption Preempt.
 const noCandidate = "no candidate node for preemption"
 
-// PreemptCandidates looks for nodes on which there is room to make, to ask others about them; if there are none, the
-// Preemption says why. It tries nodes as kube-scheduler does, from one on that the seed decides until there are
-// enough, also for a profile whose own search is not limited: an extender has to be asked about all of them. They
-// come in the order of their names. Victims are pods of the node itself.
+// PreemptCandidates searches for nodes on which preemption can make room, so that extenders can be asked about
+// them. If there are none, the Preemption explains why. It tries nodes as kube-scheduler does, starting at one that
+// the seed selects, until there are enough; it does so even for a profile whose own search is not limited, because
+// an extender has to be asked about all of them. Candidates are sorted by node name. All victims are pods of the
+// candidate's node.
 func (p *Profile) PreemptCandidates(in PreemptInput) ([]Candidate, Preemption) {
 	x, answer, ok := p.beginPreemption(in)
 	if !ok {
@@ -66,9 +67,9 @@ func (p *room) candidate() Candidate {
 	return c
 }
 
-// PreemptAmong answers as Preempt does, with all victims of one of the candidates, and nobody else. They have to do:
-// where the pod would not fit without them, or one of them may not go (it is as important as the pod, protected, or
-// kept by a budget), there is no room to make.
+// PreemptAmong answers as Preempt does, but evicts all victims of one of the given candidates and no other pod. A
+// candidate is not used if the pod would not fit even without its victims, or if one of them must not be evicted
+// (it is as important as the pod, protected, or covered by a budget).
 func (p *Profile) PreemptAmong(in PreemptInput, given []Candidate) Preemption {
 	x, answer, ok := p.beginPreemption(in)
 	if !ok {
@@ -104,7 +105,7 @@ func (p *Profile) PreemptAmong(in PreemptInput, given []Candidate) Preemption {
 	return Preemption{Examined: len(given), Message: prefix + why}
 }
 
-// does makes a plan of a candidate, if it is one.
+// does turns a candidate into a plan, if the candidate is valid.
 func (x *preemption) does(n *state.NodeInfo, c *Candidate) (room, bool) {
 	a := &attempt{whatIf: x.what, search: x, target: n}
 	for p := range n.Pods() {
@@ -136,7 +137,7 @@ func (x *preemption) does(n *state.NodeInfo, c *Candidate) (room, bool) {
 	return plan, true
 }
 
-// PreemptCandidates answers as p.PreemptCandidates does, with the usable nodes.
+// PreemptCandidates answers as p.PreemptCandidates does, restricted to usable nodes.
 func (e *Engine) PreemptCandidates(p *Profile, q PreemptQuery) ([]Candidate, Preemption) {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return nil, Preemption{Err: errNoObject}

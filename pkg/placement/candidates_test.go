@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// asked is a profile and a question for a pod of priority 100 with so many processors.
+// asked returns a profile and the input for a pod of priority 100 that requests this much cpu.
 func (s *scene) asked(
 	t *testing.T, cpu string, cfg placement.ProfileConfig,
 ) (*placement.Profile, placement.PreemptInput) {
@@ -52,8 +52,8 @@ func crowded() *scene {
 		pod("b1", "huge", 1000, "2")
 }
 
-// Candidates are all nodes with room to make; those that extenders turn down are none, whether the rules let the pod
-// pass there or not.
+// Candidates are all nodes on which room can be made. Nodes that extenders reject are not, whether or not the rules
+// let the pod pass there.
 func TestPreemptCandidates(t *testing.T) {
 	free := func() *scene { return newScene().cordon("a1").pod("a2", "other", 0, "1").pod("b1", "huge", 1000, "2") }
 	never, no := placement.Opinion{Rejected: true, Unresolvable: true}, placement.Opinion{Rejected: true}
@@ -87,7 +87,7 @@ func TestPreemptCandidates(t *testing.T) {
 	}
 }
 
-// The search ends with as many candidates as the profile wants, from another node on with another seed.
+// The search ends with as many candidates as the profile wants, and starts at another node with another seed.
 func TestPreemptCandidatesAreLimited(t *testing.T) {
 	cfg := placement.DefaultProfile("s")
 	for i := range cfg.Plugins {
@@ -110,7 +110,7 @@ func TestPreemptCandidatesAreLimited(t *testing.T) {
 	}
 }
 
-// Kept to candidates, preemption takes none but these, and their victims, if they do.
+// Restricted to candidates, preemption uses only these and their victims, if they are enough.
 func TestPreemptAmong(t *testing.T) {
 	const refused = "preemption: no candidate node for preemption: on 1 node(s), those whom extenders have go are not " +
 		"enough, or may not go."
@@ -163,7 +163,7 @@ func TestPreemptAmong(t *testing.T) {
 	}
 }
 
-// onItsNode is a preemption in vain as one node at a time tells it: candidates have no victims elsewhere.
+// onItsNode describes a failed preemption without victims on other nodes: candidates have none.
 func onItsNode(r placement.Preemption) string {
 	r.Advice = slices.DeleteFunc(slices.Clone(r.Advice), func(text string) bool {
 		return strings.Contains(text, "preemption.crossNode")
@@ -171,7 +171,7 @@ func onItsNode(r placement.Preemption) string {
 	return planned(r)
 }
 
-// Among all candidates the answer is that of Preempt, where no pods of other nodes have to go.
+// With all candidates, the answer is that of Preempt, unless pods on other nodes have to be evicted.
 func TestPreemptAmongAll(t *testing.T) {
 	first := seedtest.First(t, *twinSeed)
 	t.Logf("first seed %d; replay with -args -twin.seed=%d -preempt.runs=1", first, first)

@@ -12,73 +12,72 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Action is a set of ways in which an object changed, after upstream's ActionType.
+// Action is a set of ways in which an object changed, modelled on upstream's ActionType.
 type Action uint16
 
 const (
-	// Add says that the object appeared. For a pod: that it came to occupy a node.
+	// Add means that the object appeared; for a pod, that it now occupies a node.
 	Add Action = 1 << iota
-	// Delete says that the object is gone. For a pod: also that it became terminal.
+	// Delete means that the object is gone; for a pod, also that it became terminal.
 	Delete
-	// UpdateNodeAllocatable says that a node has more or less of something.
+	// UpdateNodeAllocatable means that a node's allocatable resources changed.
 	UpdateNodeAllocatable
-	// UpdateNodeLabel says that a node's labels changed.
+	// UpdateNodeLabel means that a node's labels changed.
 	UpdateNodeLabel
-	// UpdateNodeTaint says that a node's taints changed, or spec.unschedulable was lifted.
+	// UpdateNodeTaint means that a node's taints changed, or that spec.unschedulable was cleared.
 	UpdateNodeTaint
-	// UpdateNodeCondition says that the status of a node's condition changed.
+	// UpdateNodeCondition means that the status of a node's condition changed.
 	UpdateNodeCondition
-	// UpdateNodeAnnotation says that a node's annotations changed.
+	// UpdateNodeAnnotation means that a node's annotations changed.
 	UpdateNodeAnnotation
-	// UpdateNodeDeclaredFeature says that a node's declared features changed.
+	// UpdateNodeDeclaredFeature means that a node's declared features changed.
 	UpdateNodeDeclaredFeature
-	// UpdatePodLabel says that a pod's labels changed.
+	// UpdatePodLabel means that a pod's labels changed.
 	UpdatePodLabel
-	// UpdatePodScaleDown says that a pod asks for less of something.
+	// UpdatePodScaleDown means that a pod requests less of a resource.
 	UpdatePodScaleDown
-	// UpdatePodToleration says that a pod tolerates more.
+	// UpdatePodToleration means that a pod has more tolerations.
 	UpdatePodToleration
-	// UpdatePodGatesEliminated says that a pod's last scheduling gate is gone.
+	// UpdatePodGatesEliminated means that a pod's last scheduling gate was removed.
 	UpdatePodGatesEliminated
-	// UpdateOther says that something else about a pod changed, or anything about a volume or
-	// a device, or what provides them.
+	// UpdateOther means that something else about a pod changed, or anything about a volume, a device, or the
+	// objects that provide them.
 	UpdateOther
-	// UpdateNamespaceLabel says that a namespace's labels changed.
+	// UpdateNamespaceLabel means that a namespace's labels changed.
 	UpdateNamespaceLabel
-	// UpdateBudget says that a disruption budget may allow evictions that it did not.
+	// UpdateBudget means that a disruption budget may now allow evictions that it did not allow before.
 	UpdateBudget
-	// UpdatePodGeneratedClaim says that a pod's status names other claims to devices.
+	// UpdatePodGeneratedClaim means that a pod's status names other device claims.
 	UpdatePodGeneratedClaim
 
-	// Update is any change of an object that was there and stays.
+	// Update is any change of an object that existed before and still exists.
 	Update = UpdateNodeAllocatable | UpdateNodeLabel | UpdateNodeTaint | UpdateNodeCondition |
 		UpdateNodeAnnotation | UpdateNodeDeclaredFeature | UpdatePodLabel | UpdatePodScaleDown |
 		UpdatePodToleration | UpdatePodGatesEliminated | UpdateOther | UpdateNamespaceLabel | UpdateBudget |
 		UpdatePodGeneratedClaim
 )
 
-// Event is a kind of change that could turn a rule's no into a yes.
+// Event is a kind of change that could turn a rule's rejection into a pass.
 type Event struct {
 	Kind    events.Kind
 	Actions Action
 }
 
-// Change is one change of the cluster, sorted by what of it matters to rules. Old is nil
-// for Add, New for Delete; only the fields of the Kind are set. No Actions: nothing that
-// could matter to a waiting pod.
+// Change is one change of the cluster, classified by how it affects rules. Old is nil for Add, New for Delete; only
+// the fields of the Kind are set. No Actions means that nothing changed that could matter to a waiting pod.
 type Change struct {
 	Kind             events.Kind
 	Actions          Action
 	OldPod, NewPod   *state.Pod
 	OldNode, NewNode *state.Node
-	// OldObject and NewObject are of the kinds without values of their own.
+	// OldObject and NewObject are set for the kinds without fields of their own.
 	OldObject, NewObject *state.Object
-	// Objects are the other objects of the cluster after the change, as in Input; nil when
-	// they are not at hand, which wakes rather too many pods than too few.
+	// Objects holds the other objects of the cluster after the change, as in Input. It is nil when they are not
+	// available; the rules then wake too many pods rather than too few.
 	Objects Objects
 }
 
-// Changes sorts what an Apply did, in its order, leaving out what matters to no rule.
+// Changes classifies the result of an Apply, in its order, and leaves out changes that matter to no rule.
 func Changes(c state.Changes) []Change {
 	list := make([]Change, 0, len(c.Pods)+len(c.Nodes))
 	for _, o := range c.Others {
@@ -93,7 +92,7 @@ func Changes(c state.Changes) []Change {
 	return slices.DeleteFunc(list, func(c Change) bool { return c.Actions == 0 })
 }
 
-// PodChange sorts one change of a pod. Source: pkg/scheduler/framework/events.go
+// PodChange classifies one change of a pod. Source: pkg/scheduler/framework/events.go
 // PodSchedulingPropertiesChange, and eventhandlers.go for what counts as assigned.
 func PodChange(c state.PodChange) Change {
 	change := Change{Kind: events.KindPod, OldPod: c.Before, NewPod: c.After}
@@ -122,7 +121,7 @@ func podUpdate(before, after *state.Pod) Action {
 	if scaledDown(before.Requests, after.Requests) {
 		a |= UpdatePodScaleDown
 	}
-	// Tolerations can only be added, so their number tells.
+	// Tolerations can only be added, so comparing their number is enough.
 	if len(before.Template.Spec.Tolerations) != len(after.Template.Spec.Tolerations) {
 		a |= UpdatePodToleration
 	}
@@ -139,7 +138,7 @@ func podUpdate(before, after *state.Pod) Action {
 	return a
 }
 
-// scaledDown tells whether any resource is less than it was.
+// scaledDown reports whether any resource decreased.
 func scaledDown(before, after state.Resources) bool {
 	for name, v := range before.Map() {
 		if after.Get(name) < v {
@@ -149,7 +148,7 @@ func scaledDown(before, after state.Resources) bool {
 	return false
 }
 
-// NodeChange sorts one change of a node. Source: pkg/scheduler/framework/events.go
+// NodeChange classifies one change of a node. Source: pkg/scheduler/framework/events.go
 // NodeSchedulingPropertiesChange.
 func NodeChange(c state.NodeChange) Change {
 	change := Change{Kind: events.KindNode, OldNode: c.Before, NewNode: c.After}
@@ -190,9 +189,9 @@ func conditions(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionSta
 	return m
 }
 
-// Wakes tells whether a change could make a pod fit that the named rules rejected
-// (Diagnosis.Plugins). A pod that no rule rejected, or somebody who is none of this profile's rules and of whom
-// there are no Hints, wakes on any change. Source: scheduling_queue.go isPodWorthRequeuing.
+// Wakes reports whether a change could make a pod fit that the named rules rejected (Diagnosis.Plugins). Any change
+// wakes a pod that no rule rejected, or that was rejected by a plugin that is not a rule of this profile and has no
+// Hints. Source: scheduling_queue.go isPodWorthRequeuing.
 func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c Change) bool {
 	if c.Actions == 0 {
 		return false

@@ -32,7 +32,7 @@ func drawDeviceClaim(t *rapid.T, name string) *resourcev1.ResourceClaim {
 	return claim
 }
 
-// drawClaimant is a pod with one or two claims, by name or made for it.
+// drawClaimant draws a pod with one or two claims, named explicitly or created for it.
 func drawClaimant(t *rapid.T, name string) *state.Pod {
 	obj := statetest.Pod("x", name)
 	obj.UID = types.UID("uid-" + name)
@@ -53,7 +53,7 @@ func drawClaimant(t *rapid.T, name string) *state.Pod {
 	return state.NewPod(obj)
 }
 
-// What a claim says wakes only pods within whose reach it is, and some are not.
+// A change of a claim wakes only pods that have it within reach, and some pods do not.
 func TestClaimInterests(t *testing.T) {
 	profile, err := placement.NewProfile(placement.DefaultProfile("s"))
 	if err != nil {

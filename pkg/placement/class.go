@@ -7,28 +7,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// classKey is what pods of a class have in common. Kind is compared by identity, and the
-// class holds on to it.
+// classKey holds what the pods of a class have in common. Kind is compared by identity, and the class keeps a
+// reference to it.
 type classKey struct {
 	profile *Profile
 	kind    *state.Kind
-	home    bool // among home nodes only
+	home    bool // home nodes only
 	shape   string
 }
 
-// class is all pods that no rule can tell apart, with what is known of every node for
-// them. It is brought up to date when it is asked about (see catchUp), by looking at the
-// nodes that moved since.
+// class represents all pods that no rule can distinguish, together with the results for every node. It is brought
+// up to date when it is used (see catchUp), by evaluating again the nodes that changed since.
 type class struct {
 	key  classKey
 	plan plan
 	count
-	// basis is what of the engine the plan was made from.
+	// basis is the version of the engine's data that the plan was made from.
 	basis basis
-	// seen is the journal's time up to which everything below is right.
+	// seen is the journal time up to which everything below is valid.
 	seen uint64
-	// cells are by slot, and so are base and group: the part of the total that needs no
-	// comparison with other nodes, and the group of nodes that are alike in the rest of it.
+	// cells, base and group are indexed by slot. base is the part of the total score that needs no comparison with
+	// other nodes; group is the group of nodes that are alike in the rest of it.
 	cells       []cell
 	base, group []int32
 	groups      groups
@@ -36,37 +35,37 @@ type class struct {
 	gauges      []gauge
 	bonus       imageBonus
 	wide        *wide // shared with other classes
-	// outlooks are about preemption, the one asked for last first.
+	// outlooks are about preemption, the most recently used first.
 	outlooks []*outlook
 }
 
-// count is what there is to tell of a class beside what it keeps of nodes.
+// count holds what a class knows in addition to its data per node.
 type count struct {
-	// best are the slots of the nodes that the last decision ranked, all different.
+	// best holds the slots of the nodes that the last decision ranked, all different.
 	best []int32
 	told told
 	// id is Result.Class.
 	id uint64
-	// refused counts the nodes per filter that says no first among those that look at one
-	// node; narrowed the nodes that rules narrowed out.
+	// refused counts nodes per filter: the first filter among those on a single node that rejects the node.
+	// narrowed counts the nodes that rules narrowed out.
 	refused  []int32
 	narrowed int32
 }
 
-// told is what was last found out about why no node passes, and when.
+// told is the last diagnosis of why no node passes, and the journal time of it.
 type told struct {
 	diagnosis Diagnosis
 	at        uint64
 }
 
-// cell is what a class keeps of one node.
+// cell is a class's cached state about one node.
 type cell struct {
-	score int32 // weighted, of the rules that read how full the node is
+	score int32 // weighted, of the rules that depend on the node's usage
 	held  uint32
-	// raw are the node's values of the gauges.
+	// raw holds the node's raw scores of the gauges.
 	raw [maxGauges]int32
-	// static is the verdict of the rules that read the Node alone, why which of its reasons
-	// applies; verdict is that of all rules on one node.
+	// static is the verdict of the rules that read only the Node object, and why is the applicable one of the
+	// rule's reasons. verdict is that of all rules about a single node.
 	static, verdict int16
 	why             uint8
 }
@@ -74,17 +73,17 @@ type cell struct {
 // infeasible is the base of a node that does not pass.
 const infeasible int32 = math.MinInt32 / 2
 
-// basis are versions of what a plan depends on besides the pod.
+// basis holds the versions of what a plan depends on in addition to the pod.
 type basis struct{ places, epoch uint64 }
 
-// traitRow is what the class thinks of nodes with the same traits.
+// traitRow is the class's cached state about nodes with the same traits.
 type traitRow struct {
 	known   bool
 	verdict int16
 	taints  int32
 }
 
-// catchUp looks again at every node that moved since the class was last asked about.
+// catchUp evaluates again every node that changed since the class was last used.
 func (c *class) catchUp(e *Engine) {
 	c.wide.catchUp(e)
 	c.grow(e)
@@ -106,9 +105,8 @@ func (c *class) catchUp(e *Engine) {
 	}
 }
 
-// follow goes through the moves one by one. A node is looked at when its last move comes.
-// Its group is another one only if its object changed, or pods came or went that count for
-// the rules beyond one node.
+// follow processes the moves one by one. A node is evaluated at its last move. Its group changes only if its object
+// changed, or if pods that the rules beyond one node count were added or removed.
 func (c *class) follow(e *Engine) {
 	for at := c.seen + 1; at <= e.journal.now; at++ {
 		m := &e.journal.last[at%journalSize]
@@ -122,7 +120,7 @@ func (c *class) follow(e *Engine) {
 	}
 }
 
-// grow makes room for slots and traits that are new.
+// grow extends the arrays for new slots and traits.
 func (c *class) grow(e *Engine) {
 	if lack := e.len() - len(c.cells); lack > 0 {
 		c.cells = growBy(c.cells, lack, cell{static: verdictAbsent, verdict: verdictAbsent})
@@ -134,8 +132,8 @@ func (c *class) grow(e *Engine) {
 	}
 }
 
-// growBy appends n times a value. Arrays of classes keep their capacity when a class is
-// made into another, so old content has to be written over.
+// growBy appends n copies of a value. A class that reuses the arrays of another one keeps their capacity, so old
+// content must be overwritten.
 func growBy[T any](list []T, n int, value T) []T {
 	from := len(list)
 	list = slices.Grow(list, n)[:from+n]
@@ -145,8 +143,8 @@ func growBy[T any](list []T, n int, value T) []T {
 	return list
 }
 
-// refresh looks at one node again. restated: at its object too; otherwise a node that is
-// in a group stays in it for as long as it passes.
+// refresh evaluates one node again. restated includes its object; without it, a node that is in a group stays in it
+// for as long as it passes.
 func (c *class) refresh(e *Engine, slot int, restated bool) {
 	if restated {
 		c.restate(e, slot)
@@ -170,7 +168,7 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 	}
 }
 
-// tally keeps count of verdicts.
+// tally counts verdicts.
 func (c *class) tally(verdict int16, by int32) {
 	switch {
 	case verdict >= 0:
@@ -180,7 +178,7 @@ func (c *class) tally(verdict int16, by int32) {
 	}
 }
 
-// restate asks the rules that read a node's object alone.
+// restate evaluates the rules that read only a node's object.
 func (c *class) restate(e *Engine, slot int) {
 	n, cell := e.infos[slot], &c.cells[slot]
 	cell.static, cell.why = verdictAbsent, 0
@@ -202,8 +200,8 @@ func (c *class) restate(e *Engine, slot int) {
 	cell.held = c.bonus.heldBy(slot)
 }
 
-// judge is the verdict of all rules about one node, given that of those that read its
-// object alone: the first that says no.
+// judge returns the verdict of all rules about one node: that of the first rule that rejects it. static is the
+// verdict of the rules that read only its object.
 func (c *class) judge(e *Engine, slot int, static int16) int16 {
 	if static == verdictAbsent || !c.candidate(e, slot) {
 		return verdictAbsent
@@ -214,13 +212,13 @@ func (c *class) judge(e *Engine, slot int, static int16) int16 {
 	return c.plan.judgeUse(e, slot, static)
 }
 
-// candidate tells whether a node is among those to choose from.
+// candidate reports whether a node is among those to choose from.
 func (c *class) candidate(e *Engine, slot int) bool {
 	marks := e.marks.of[slot]
 	return marks&markUsable != 0 && (!c.key.home || marks&markHome != 0)
 }
 
-// rebase works out all bases anew.
+// rebase recomputes all bases.
 func (c *class) rebase() {
 	for slot := range c.cells {
 		if cell := &c.cells[slot]; cell.verdict == verdictPass {
@@ -229,7 +227,7 @@ func (c *class) rebase() {
 	}
 }
 
-// bytes is about what the class takes, for the cache's budget.
+// bytes estimates the memory of the class, for the cache's budget.
 func (c *class) bytes() int64 {
 	const perSlot = 24 + 4 + 4 // cell, base, group
 	size := int64(0)
@@ -239,18 +237,18 @@ func (c *class) bytes() int64 {
 	return size + int64(len(c.cells))*perSlot + c.groups.bytes() + int64(len(c.key.shape)) + classOverhead
 }
 
-// classOverhead is about what a class takes besides its arrays: the plan and the pod.
+// classOverhead estimates what a class takes in addition to its arrays: the plan and the pod.
 const classOverhead = 8 << 10
 
-// maxGauges is how many rules scale their scores by the largest among the feasible nodes:
-// taints, and node affinity.
+// maxGauges is the number of rules that scale their scores by the largest among the feasible nodes: taints and node
+// affinity.
 const maxGauges = 2
 
 // gauge is one of these rules.
 type gauge struct {
 	weight   int64
 	reversed bool
-	scorer   Scorer // of node affinity; nil for taints, which traits tell
+	scorer   Scorer // of node affinity; nil for taints, which are part of the traits
 }
 
 func (g *gauge) read(n *state.NodeInfo, row *traitRow) int32 {
@@ -260,7 +258,7 @@ func (g *gauge) read(n *state.NodeInfo, row *traitRow) int32 {
 	return int32(g.scorer.Score(n))
 }
 
-// points is the weighted score, as normalizeToMax and normalizeReversed have it.
+// points returns the weighted score, computed as normalizeToMax and normalizeReversed do.
 func (g *gauge) points(raw, top int64) int64 {
 	switch {
 	case !g.reversed && top == 0:
@@ -274,17 +272,17 @@ func (g *gauge) points(raw, top int64) int64 {
 	}
 }
 
-// imageBonus is the part of the score that images make up. What an image is worth depends
-// on how many nodes have it.
+// imageBonus is the part of the score that comes from images. The score of an image depends on how many nodes have
+// it.
 type imageBonus struct {
-	// images are those of the pod, nil for one that no node has; worth is what they add.
+	// images holds the pod's images, nil for one that no node has; worth holds what each adds to the score.
 	images []*image
 	worth  []int64
-	// none is what a node without any of the images gets, weighted.
+	// none is the weighted score of a node without any of the images.
 	none int32
 }
 
-// weigh looks at what the images are worth now, and returns whether that changed.
+// weigh updates what the images are worth and reports whether that changed.
 func (b *imageBonus) weigh(c *class, e *Engine) (changed bool) {
 	plan := c.plan.image
 	if plan == nil {
@@ -306,7 +304,7 @@ func (b *imageBonus) weigh(c *class, e *Engine) (changed bool) {
 	return changed
 }
 
-// heldBy is which of the images a node has, a bit each.
+// heldBy returns which of the images a node has, one bit each.
 func (b *imageBonus) heldBy(slot int) uint32 {
 	var held uint32
 	for i, image := range b.images {
@@ -317,7 +315,7 @@ func (b *imageBonus) heldBy(slot int) uint32 {
 	return held
 }
 
-// points is the weighted score of a node that holds these of the images.
+// points returns the weighted score of a node that has the given images.
 func (b *imageBonus) points(plan *imagePlan, held uint32) int32 {
 	if plan == nil {
 		return 0

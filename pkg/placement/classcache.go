@@ -9,16 +9,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// classCache keeps the classes that were asked about last, within a budget.
+// classCache keeps the most recently used classes, within a memory budget.
 type classCache struct {
 	budget, size int64 // budget 0: the default
 	byKey        map[classKey]*cached
-	// recent is the order of use, the latest first.
+	// recent is the order of use, most recent first.
 	recent *list.List
 	wides  map[wideKey]*wide
 	// byPod is a shortcut past the signature for pods whose parts have been seen before.
 	byPod map[podKey]*cached
-	// spare is a class that went, whose arrays the next one may have.
+	// spare is a dropped class whose arrays the next new one may reuse.
 	spare *class
 }
 
@@ -26,12 +26,12 @@ type cached struct {
 	*class
 	place *list.Element // its Value is the *cached
 	size  int64
-	// known are the keys of byPod that lead here, the oldest first.
+	// known holds the keys of byPod that lead to this class, the oldest first.
 	known []podKey
 }
 
-// podKey is all of a pod that a class depends on, by identity: it is kept once for pods
-// that have it in common. The pod stands on no node yet.
+// podKey is everything about a pod that a class depends on, compared by identity: pods that have a part in common
+// share one copy of it. The pod is not on a node yet.
 type podKey struct {
 	profile  *Profile
 	template *corev1.Pod
@@ -40,11 +40,11 @@ type podKey struct {
 	home     bool
 }
 
-// maxKnown bounds the shortcuts to one class. Pods whose template is of one pod alone, as
-// those of a StatefulSet, would add one each.
+// maxKnown bounds the shortcuts to one class. Pods with a template of their own, such as those of a StatefulSet,
+// would otherwise add one each.
 const maxKnown = 8
 
-// keyOf returns the key of a pod; !ok for a pod that has none.
+// keyOf returns the key of a pod; ok is false for a pod that has none.
 func keyOf(p *Profile, q Query) (key podKey, ok bool) {
 	return podKey{p, q.Pod.Template, q.Pod.Kind, q.Pod.Status(), q.Home},
 		q.Pod.NodeName == "" && !hasEphemeral(&q.Pod.Template.Spec) && !hasDeviceClaims(&q.Pod.Template.Spec)
@@ -57,7 +57,7 @@ func newClassCache(budget int64) classCache {
 	}
 }
 
-// add takes in a new class.
+// add adds a new class.
 func (k *classCache) add(c *class) *cached {
 	entry := &cached{class: c}
 	entry.place = k.recent.PushFront(entry)
@@ -65,7 +65,7 @@ func (k *classCache) add(c *class) *cached {
 	return entry
 }
 
-// know remembers that a pod is of a class.
+// know records that pods with the key belong to a class.
 func (k *classCache) know(key podKey, entry *cached) {
 	if len(entry.known) == maxKnown {
 		delete(k.byPod, entry.known[0])
@@ -75,10 +75,10 @@ func (k *classCache) know(key podKey, entry *cached) {
 	k.byPod[key] = entry
 }
 
-// use notes that a class is asked about.
+// use marks a class as most recently used.
 func (k *classCache) use(entry *cached) { k.recent.MoveToFront(entry.place) }
 
-// settle brings the size of the class in use up to date and makes room for it.
+// settle updates the size of the class in use and drops others until the budget is kept.
 func (k *classCache) settle(c *class, nodes int) {
 	budget := k.budget
 	if budget <= 0 {
@@ -122,19 +122,23 @@ func (k *classCache) clear() {
 	k.size, k.spare = 0, nil
 }
 
-// blank is an empty class, with the arrays of a spare one if there is one.
+// blank returns an empty class, with the arrays of the spare one if there is one.
 func (k *classCache) blank(key classKey) *class {
 	c := &class{key: key}
 	if old := k.spare; old != nil {
 		k.spare = nil
-		c.cells, c.base, c.group = old.cells[:0], old.base[:0], old.group[:0]
-		c.groups, c.traits, c.gauges = old.groups, old.traits[:0], old.gauges[:0]
+		c.cells = old.cells[:0]
+		c.base = old.base[:0]
+		c.group = old.group[:0]
+		c.groups = old.groups
+		c.traits = old.traits[:0]
+		c.gauges = old.gauges[:0]
 	}
 	c.groups.reset(maxGauges)
 	return c
 }
 
-// classOf finds the class of a pod, or makes it.
+// classOf returns the class of a pod, and creates it if necessary.
 func (e *Engine) classOf(p *Profile, q Query) (*class, error) {
 	key, brief := keyOf(p, q)
 	if entry, ok := e.cache.byPod[key]; ok && brief && e.serves(entry, q.Pod) {
@@ -151,12 +155,12 @@ func (e *Engine) classOf(p *Profile, q Query) (*class, error) {
 	return entry.class, nil
 }
 
-// serves tells whether a class was made from what is still so.
+// serves reports whether everything that a class was made from is still valid.
 func (e *Engine) serves(entry *cached, pod *state.Pod) bool {
 	return entry.basis == e.basis() && e.isCurrent(entry.wide, pod)
 }
 
-// find is classOf by what is written in the pod.
+// find is classOf based on the contents of the pod.
 func (e *Engine) find(p *Profile, q Query) (*cached, error) {
 	shape, wideLen, err := e.sign.of(q.Pod)
 	if err != nil {
@@ -188,7 +192,7 @@ func (e *Engine) find(p *Profile, q Query) (*cached, error) {
 
 func (e *Engine) basis() basis { return basis{e.resources.version, e.epoch} }
 
-// newWide makes a wide without rules, in the place of one that is out of date.
+// newWide creates a wide without rules and replaces one that is out of date.
 func (e *Engine) newWide(key wideKey, pod *state.Pod) *wide {
 	w := &wide{key: key}
 	w.basis = wideBasis{e.version, e.epoch, e.digest(w, pod)}
@@ -200,8 +204,8 @@ func (e *Engine) digest(w *wide, pod *state.Pod) string {
 	return string(objectDigest(nil, w.key.profile, pod, orNoObjects(e.objects)))
 }
 
-// isCurrent tells whether a wide was made from what is still so. When objects have changed
-// it mostly is, which takes a look at those that matter to it to find out.
+// isCurrent reports whether everything that a wide was made from is still valid. It mostly is when objects have
+// changed; finding that out takes a look at the objects that matter to it.
 func (e *Engine) isCurrent(w *wide, pod *state.Pod) bool {
 	if w.basis.epoch != e.epoch || !w.fits() {
 		return false

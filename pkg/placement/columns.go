@@ -6,10 +6,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// columns is the hot state of all nodes. A node has a slot for as long as it exists; what
-// decisions read stands in arrays by slot. Slots of gone nodes are used again.
+// columns is the hot state of all nodes. A node has a slot for as long as it exists, and the data that decisions
+// read is in arrays indexed by slot. Slots of removed nodes are reused.
 type columns struct {
-	// infos are the nodes by slot, nil for a free one; hashes are their UIDHash.
+	// infos holds the nodes by slot, nil for a free one; hashes holds their UIDHash.
 	infos  []*state.NodeInfo
 	hashes []uint64
 	slots  map[*state.NodeInfo]int32
@@ -19,7 +19,7 @@ type columns struct {
 	traits    traitColumn
 	kinds     kindColumn
 	images    imageTable
-	// axes are the topology keys that a class has asked about so far, by name.
+	// axes holds the topology keys that a class has used so far, by name.
 	axes map[string]*axis
 
 	ladders ladderColumn
@@ -38,13 +38,13 @@ func newColumns() columns {
 	}
 }
 
-// len is the number of slots, free ones included.
+// len returns the number of slots, free ones included.
 func (c *columns) len() int { return len(c.infos) }
 
-// nodes is the number of nodes.
+// nodes returns the number of nodes.
 func (c *columns) nodes() int { return len(c.slots) }
 
-// setNode takes a new or replaced node in, with all that stands on it.
+// setNode adds or replaces a node, with all pods on it.
 func (c *columns) setNode(n *state.NodeInfo) {
 	slot, known := c.slots[n]
 	if !known {
@@ -64,7 +64,7 @@ func (c *columns) setNode(n *state.NodeInfo) {
 	c.journal.restate(int(slot))
 }
 
-// dropNode forgets a node.
+// dropNode removes a node.
 func (c *columns) dropNode(n *state.NodeInfo) {
 	slot, known := c.slots[n]
 	if !known {
@@ -103,7 +103,8 @@ func (c *columns) newSlot() int32 {
 	return int32(len(c.infos) - 1)
 }
 
-// changePods notes that the pods of a node changed; kind came (1) or went (-1).
+// changePods records that the pods of a node changed: by is 1 if a pod of the kind was added, and -1 if one was
+// removed.
 func (c *columns) changePods(n *state.NodeInfo, kind *state.Kind, by int32) {
 	slot, known := c.slots[n]
 	if !known {
@@ -114,7 +115,7 @@ func (c *columns) changePods(n *state.NodeInfo, kind *state.Kind, by int32) {
 	c.journal.move(move{slot, id, by})
 }
 
-// axis returns the column of a topology key, filling it when it is new.
+// axis returns the column of a topology key, and fills it when it is new.
 func (c *columns) axis(key string) *axis {
 	if a, ok := c.axes[key]; ok {
 		return a
@@ -130,11 +131,11 @@ func (c *columns) axis(key string) *axis {
 	return a
 }
 
-// Marks say how a node may be used, besides what its columns say.
+// Marks restrict how a node may be used, in addition to its columns.
 const (
-	// markUsable: the node may take pods now. All nodes are until told otherwise.
+	// markUsable: the node may receive pods now. Every node is usable until the caller says otherwise.
 	markUsable uint8 = 1 << iota
-	// markHome: the node is one of those that Query.Home is about.
+	// markHome: the node is one of the home nodes that Query.Home refers to.
 	markHome
 )
 
@@ -144,7 +145,7 @@ type markColumn struct {
 	usable, home int
 }
 
-// set returns whether anything changed.
+// set reports whether anything changed.
 func (m *markColumn) set(slot int, mark uint8, on bool) bool {
 	before := m.of[slot]
 	m.count(before, -1)
@@ -166,22 +167,22 @@ func (m *markColumn) count(marks uint8, by int) {
 	}
 }
 
-// journalSize is how many moves a class may be behind and still catch up one by one. A
-// class that is further behind looks at all slots for those that moved.
+// journalSize is how many moves a class may be behind and still catch up one by one. A class that is further behind
+// scans all slots for those that changed.
 const journalSize = 1 << 12
 
-// journal says which slots moved since when. Its clock counts moves.
+// journal records when each slot changed. Its clock counts moves.
 type journal struct {
 	now  uint64
 	last [journalSize]move
-	// moved is when anything of a slot last changed, restated when its node did.
+	// moved is when anything about a slot last changed; restated is when its Node object last changed.
 	moved, restated []uint64
 }
 
-// move is one change of a slot: pods of a kind came or went, or something else happened.
+// move is one change of a slot: pods of a kind were added or removed, or something else happened.
 type move struct{ slot, kind, by int32 }
 
-// noKind is the kind of a move that is not about a pod, or about one without a kind.
+// noKind is the kind of a move that is not about a pod, or about a pod without a kind.
 const noKind int32 = -1
 
 func (j *journal) grow() {
@@ -200,13 +201,13 @@ func (j *journal) restate(slot int) {
 	j.restated[slot] = j.now
 }
 
-// isFar tells whether the moves since a time are too many to go through one by one.
+// isFar reports whether there are too many moves since a time to process them one by one.
 func (j *journal) isFar(then uint64) bool {
 	behind := j.now - then
 	return behind >= journalSize || behind > uint64(len(j.moved))
 }
 
-// appendPart writes a string so that what follows cannot be taken for a part of it.
+// appendPart appends a string with its length, so that the bytes that follow cannot be mistaken for part of it.
 func appendPart(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }

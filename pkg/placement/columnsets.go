@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Places of the built-in resources in a row; extended ones follow.
+// Positions of the built-in resources in a row; extended ones follow.
 const (
 	rowCPU = iota
 	rowMemory
@@ -15,16 +15,15 @@ const (
 	rowBuiltIn
 )
 
-// resourceColumns hold a row per slot: capacities, what of them is in use, and cpu and
-// memory in use with defaults for containers without requests; in the units of
-// state.Resources. There is a place for every extended resource that any node has had; one
-// that no node has needs none: its capacity is 0 everywhere.
+// resourceColumns holds a row per slot: the capacities, how much of them is in use, and the cpu and memory in use
+// with defaults for containers without requests, in the units of state.Resources. Every extended resource that any
+// node has had has a position. One that no node has needs none: its capacity is 0 everywhere.
 type resourceColumns struct {
-	extended []string // names of the places after rowBuiltIn
+	extended []string // names of the resources at the positions after rowBuiltIn
 	places   map[string]int
-	width    int // of the capacities, and of what is in use
+	width    int // of the capacities, and of the amounts in use
 	rows     []int64
-	// version moves when places do.
+	// version increases when positions are added.
 	version uint64
 }
 
@@ -38,19 +37,19 @@ func newResourceColumns() resourceColumns {
 	}
 }
 
-// place of a resource in a row; !ok when no node has it.
+// place returns the position of a resource in a row; ok is false when no node has it.
 func (r *resourceColumns) place(name string) (int, bool) {
 	i, ok := r.places[name]
 	return i, ok
 }
 
-// stride is the length of a row.
+// stride returns the length of a row.
 func (r *resourceColumns) stride() int { return 2*r.width + rowNonZero }
 
-// rowNonZero is how many values with defaults end a row: cpu and memory.
+// rowNonZero is the number of values with defaults at the end of a row: cpu and memory.
 const rowNonZero = 2
 
-// row is what a node has, what of it is in use, and cpu and memory in use with defaults.
+// row returns a node's capacity, the amounts in use, and the cpu and memory in use with defaults.
 func (r *resourceColumns) row(slot int) (capacity, used, nonzero []int64) {
 	stride := r.stride()
 	row := r.rows[slot*stride : (slot+1)*stride : (slot+1)*stride]
@@ -78,14 +77,17 @@ func (r *resourceColumns) setUse(slot int, n *state.NodeInfo) {
 }
 
 func fillRow(row []int64, from *state.Resources, pods int64, extended []string) {
-	row[rowCPU], row[rowMemory], row[rowEphemeral], row[rowPods] = from.MilliCPU, from.Memory, from.EphemeralStorage, pods
+	row[rowCPU] = from.MilliCPU
+	row[rowMemory] = from.Memory
+	row[rowEphemeral] = from.EphemeralStorage
+	row[rowPods] = pods
 	for i, name := range extended {
 		row[rowBuiltIn+i] = from.Extended[name]
 	}
 }
 
-// widen gives a resource a place. Pods that were there before any node had it are counted
-// when their node is next looked at, which is before its capacity is anything but 0.
+// widen adds a position for a resource. Pods that requested it before any node had it are counted when their node
+// is next updated, which happens before its capacity is anything but 0.
 func (r *resourceColumns) widen(name string) {
 	wide := resourceColumns{width: r.width + 1}
 	slots := len(r.rows) / r.stride()
@@ -103,8 +105,8 @@ func (r *resourceColumns) widen(name string) {
 	r.version++
 }
 
-// traitColumn gives nodes that are alike in what the simplest rules look at the same
-// number: whether they are closed or spec.unschedulable, taints and declared features.
+// traitColumn gives the same number to nodes that are alike for the simplest rules: whether they are closed or
+// spec.unschedulable, their taints and their declared features.
 type traitColumn struct {
 	of  []int32
 	ids map[string]int32
@@ -136,15 +138,15 @@ func (t *traitColumn) set(slot int, n *corev1.Node) {
 	t.of[slot] = id
 }
 
-// nowhere is the domain of a node without the key.
+// nowhere is the domain of a node that does not have the key.
 const nowhere int32 = -1
 
-// axis is one topology key: the domain of every slot.
+// axis is one topology key, with the domain of every slot.
 type axis struct {
 	key string
 	of  []int32
 	ids map[string]int32
-	// members counts the nodes of each domain; crowded is how many domains have several.
+	// members counts the nodes of each domain; crowded is the number of domains with more than one node.
 	members []int32
 	crowded int
 }
@@ -175,7 +177,7 @@ func (a *axis) count(domain, by int32) {
 	}
 }
 
-// domain numbers a value of the key.
+// domain returns the number of a value of the key.
 func (a *axis) domain(value string) int32 {
 	id, ok := a.ids[value]
 	if !ok {
@@ -191,7 +193,7 @@ type kindColumn struct {
 	ids  map[*state.Kind]int32
 	list []kindRow
 	of   [][]kindCount
-	live int // kinds that any pod is of
+	live int // kinds that at least one pod has
 }
 
 type kindRow struct {
@@ -201,8 +203,8 @@ type kindRow struct {
 
 type kindCount struct{ kind, pods int32 }
 
-// add counts pods of a kind on a slot and returns the kind's number. A pod that no fact has
-// described has no kind, and no rule about other pods can tell that it is there.
+// add counts pods of a kind on a slot and returns the kind's number. A pod that no fact has described has no kind,
+// and the rules about other pods cannot see it.
 func (k *kindColumn) add(slot int, kind *state.Kind, by int32) int32 {
 	if kind == nil {
 		return noKind
@@ -235,7 +237,7 @@ func (k *kindColumn) add(slot int, kind *state.Kind, by int32) int32 {
 	return id
 }
 
-// recount counts all pods of a node anew; nil takes them away.
+// recount counts all pods of a node from scratch; nil removes them.
 func (k *kindColumn) recount(slot int, n *state.NodeInfo) {
 	for _, c := range k.of[slot] {
 		if k.list[c.kind].pods -= int(c.pods); k.list[c.kind].pods == 0 {

@@ -7,9 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// crossNode tries plans with victims on other nodes as well: pods by which a rule keeps the
-// pod off a node though they stand elsewhere in one of its domains. It comes last, so that
-// wherever pods of one node are enough, they are taken.
+// crossNode also tries plans with victims on other nodes: pods in one of the node's domains because of which a rule
+// keeps the pod off the node. It runs last, so that plans with victims on a single node are preferred.
 func (x *preemption) crossNode(nodes []*state.NodeInfo) {
 	if x.rules.SameNodeOnly || len(x.what.counters) == 0 {
 		return
@@ -32,22 +31,22 @@ func (x *preemption) crossNode(nodes []*state.NodeInfo) {
 	}
 }
 
-// blockers finds the pods elsewhere that keep a pod off nodes.
+// blockers finds the pods on other nodes that keep a pod off a node.
 type blockers struct {
 	search *preemption
-	// known are those found so far, by rule and domain.
+	// known caches the results by rule and domain.
 	known map[string]blocking
 }
 
-// blocking are the pods in one domain that one rule names, by importance.
+// blocking holds the pods of one domain that one rule refers to, by importance.
 type blocking struct {
 	seats []seat
-	// stuck: some may not go. They are not among seats.
+	// stuck reports whether some of them must not be evicted; those are not among seats.
 	stuck bool
 }
 
-// of are the pods on other nodes that have to go, at least, when all seats on the node have
-// gone; false if that would not be enough.
+// of returns the pods on other nodes that at least have to be evicted in addition to all seats on the node; false
+// if even that would not be enough.
 func (b *blockers) of(n *state.NodeInfo, seats []seat) ([]seat, bool) {
 	what := b.search.what
 	for _, s := range seats {
@@ -64,7 +63,7 @@ func (b *blockers) of(n *state.NodeInfo, seats []seat) ([]seat, bool) {
 	return c.list, true
 }
 
-// collector gathers pods on other nodes than the target, each once.
+// collector gathers pods on nodes other than the target, each once.
 type collector struct {
 	target *state.NodeInfo
 	list   []seat
@@ -80,7 +79,7 @@ func (c *collector) add(seats []seat) {
 	}
 }
 
-// repelling adds every pod that anti-affinity names, the pod's own or theirs.
+// repelling adds every pod that anti-affinity refers to, be it the pod's own terms or those of other pods.
 func (b *blockers) repelling(f *podAffinityFilter, c *collector) bool {
 	nodeLabels := c.target.Node.Object.Labels
 	if !f.attracts(nodeLabels) {
@@ -112,7 +111,7 @@ func (b *blockers) repelling(f *podAffinityFilter, c *collector) bool {
 	return true
 }
 
-// repelsBy tells whether a pod has required anti-affinity to the filter's pod by a key.
+// repelsBy reports whether a pod has required anti-affinity to the filter's pod by a topology key.
 func repelsBy(f *podAffinityFilter, key string, p *state.Pod) bool {
 	if p.Terms == nil {
 		return false
@@ -122,8 +121,7 @@ func repelsBy(f *podAffinityFilter, key string, p *state.Pod) bool {
 	})
 }
 
-// overSkew adds as many pods of the node's domains as these have too many, the least
-// important.
+// overSkew adds the excess pods of the node's domains, the least important ones.
 func (b *blockers) overSkew(f *spreadFilter, c *collector) bool {
 	nodeLabels := c.target.Node.Object.Labels
 	for i := range f.constraints {
@@ -148,7 +146,7 @@ func (b *blockers) overSkew(f *spreadFilter, c *collector) bool {
 	return true
 }
 
-// in are the pods in the node's domain of a key that a rule names.
+// in returns the pods in the node's domain of a key that a rule refers to.
 func (b *blockers) in(
 	rule, key string, nodeLabels map[string]string, named func(*state.NodeInfo, *state.Pod) bool,
 ) blocking {

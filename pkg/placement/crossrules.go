@@ -8,28 +8,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// CrossRule is one hard rule of a pod whose answer depends on pods on other nodes. Whoever
-// decides at the same time as others must see to it that the answer still holds when the
-// decision is carried out (pkg/ledger/guard).
+// CrossRule is one hard rule of a pod whose result depends on pods on other nodes. A caller that decides
+// concurrently with others must make sure that the result still holds when the decision is carried out
+// (pkg/ledger/guard).
 type CrossRule struct {
 	Kind CrossKind
-	// TopologyKey is the node label whose values are the rule's domains; empty for
-	// CrossTogether, whose terms each have their own.
+	// TopologyKey is the node label whose values are the rule's domains. It is empty for CrossTogether, whose terms
+	// have one each.
 	TopologyKey string
-	// Terms say which pods the rule counts: those that all of them select. Only
-	// CrossTogether has several.
+	// Terms select the pods that the rule counts: those that match all terms. Only CrossTogether has more than one.
 	Terms []state.AffinityTerm
 }
 
-// CrossKind is what a CrossRule demands.
+// CrossKind is the requirement that a CrossRule expresses.
 type CrossKind uint8
 
 const (
-	// CrossApart: required anti-affinity, one term.
+	// CrossApart is required anti-affinity, with one term.
 	CrossApart CrossKind = iota + 1
-	// CrossSpread: a hard spread constraint, of the pod or by default.
+	// CrossSpread is a hard spread constraint, the pod's own or a default one.
 	CrossSpread
-	// CrossTogether: all required affinity terms of the pod.
+	// CrossTogether is all required affinity terms of the pod.
 	CrossTogether
 )
 
@@ -38,9 +37,8 @@ type crossRuler interface {
 	crossRules(pod *state.Pod, objects Objects) ([]CrossRule, error)
 }
 
-// CrossRules are the pod's hard rules about pods on other nodes, as far as the profile
-// enforces them; rules that can reject nothing are left out. An error is one that makes
-// Evaluate fail as well.
+// CrossRules returns the pod's hard rules about pods on other nodes that the profile enforces; rules that can
+// reject nothing are left out. An error also makes Evaluate fail.
 func (p *Profile) CrossRules(pod *state.Pod, objects Objects) ([]CrossRule, error) {
 	var rules []CrossRule
 	for _, r := range p.rules {
@@ -64,7 +62,7 @@ func (p topologySpread) crossRules(pod *state.Pod, objects Objects) ([]CrossRule
 	}
 	var rules []CrossRule
 	for _, c := range hard {
-		// No requirements count no pods (spread.count), and neither does a selector of nothing.
+		// A selector without requirements counts no pods (spread.count), and neither does one that selects nothing.
 		if requirements, selects := c.selector.Requirements(); !selects || len(requirements) == 0 {
 			continue
 		}

@@ -4,28 +4,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Custom are the plugins of a profile that users have written against k8s.io/kube-scheduler/framework and
-// compiled into a program of their own. They are asked outside, as extenders are.
+// Custom holds the plugins of a profile that users have written against k8s.io/kube-scheduler/framework and
+// compiled into a program of their own. They are called outside of this package, as extenders are.
 type Custom struct {
-	// Points lists the plugins that the file enables at each extension point, in the file's spelling
-	// ("preFilter"), in the order in which they run. A plugin of multiPoint is listed at all of them: at
-	// which it acts is known where it is made.
+	// Points lists the plugins that the file enables at each extension point, in the file's spelling ("preFilter"),
+	// in the order in which they run. A plugin of multiPoint is listed at every point: at which of them it acts is
+	// known only where it is created.
 	Points map[string][]CustomPlugin
-	// Binder is where DefaultBinder stands at "bind": so many of the plugins there come before it, and only those are
-	// asked. NoBinder: it is disabled, and all are.
+	// Binder is the position of DefaultBinder at "bind": only that many plugins come before it, and only those are
+	// called. NoBinder means that it is disabled, and that all are called.
 	Binder   int  `json:",omitempty"`
 	NoBinder bool `json:",omitempty"`
-	// Args by plugin, as upstream gives them: a *runtime.Unknown with JSON. Plugins without may be missing.
+	// Args holds arguments by plugin, as upstream passes them: a *runtime.Unknown with JSON. Plugins without
+	// arguments may be missing.
 	Args map[string]runtime.Object `json:",omitempty"`
 }
 
-// CustomPlugin is one of them at one point. Weight counts at "score" alone, and is at least 1.
+// CustomPlugin is one plugin at one point. Weight counts only at "score", and is at least 1.
 type CustomPlugin struct {
 	Name   string
 	Weight int32
 }
 
-// Keys of Custom.Points, in the order in which a pod meets them. Source: the fields of Plugins in
+// Keys of Custom.Points, in the order in which a pod passes them. Source: the fields of Plugins in
 // k8s.io/kube-scheduler/config/v1.
 const (
 	AtPreEnqueue = "preEnqueue"
@@ -41,7 +42,7 @@ const (
 	AtPostBind   = "postBind"
 )
 
-// Binding are the plugins that are asked to bind.
+// Binding returns the plugins that are called to bind.
 func (c *Custom) Binding() []CustomPlugin {
 	all := c.Points[AtBind]
 	if c.NoBinder {
@@ -50,24 +51,24 @@ func (c *Custom) Binding() []CustomPlugin {
 	return all[:min(c.Binder, len(all))]
 }
 
-// Guidance is what custom plugins say of a pod before nodes are looked at (upstream's PreFilter).
+// Guidance is the result of the custom plugins for a pod before nodes are evaluated (upstream's PreFilter).
 type Guidance struct {
-	// Only are the nodes that plugins find worth looking at, by their names, in the order in which the
-	// plugins were asked.
+	// Only holds the node names to which plugins restrict the search, in the order in which the plugins were
+	// called.
 	Only []Narrowed
-	// Rejection, if Plugin is not empty, rejects the pod on all nodes, in that plugin's words.
+	// Rejection, if Plugin is not empty, rejects the pod on all nodes, with that plugin's message.
 	Plugin, Rejection string
-	// Resolvable: it might not, if pods left (upstream's Unschedulable).
+	// Resolvable reports whether the eviction of pods could change the rejection (upstream's Unschedulable).
 	Resolvable bool
 }
 
-// Narrowed are the only nodes that a plugin finds worth looking at.
+// Narrowed holds the only nodes that a plugin allows.
 type Narrowed struct {
 	Plugin string
 	Nodes  []string
 }
 
-// decides tells whether any plugin has a say in whether and where pods go, or in what happens before or after.
+// decides reports whether any plugin influences whether and where pods are placed, or runs before or after that.
 func (c *Custom) decides() bool {
 	if c == nil {
 		return false
@@ -82,15 +83,15 @@ func (c *Custom) decides() bool {
 
 func (c *Custom) scores() bool { return c != nil && len(c.Points[AtScore]) > 0 }
 
-// Custom tells whether the profile has custom plugins.
+// Custom reports whether the profile has custom plugins.
 func (p *Profile) Custom() bool { return p.custom != nil }
 
-// Guided tells whether custom plugins are asked about a pod before nodes are looked at: also where no node
-// passes the rules.
+// Guided reports whether custom plugins are called for a pod before nodes are evaluated, even where no node passes
+// the rules.
 func (p *Profile) Guided() bool { return p.custom != nil && len(p.custom.Points[AtPreFilter]) > 0 }
 
-// heedGuidance takes in what custom plugins say of the pod: after the rules, as upstream's default plugins
-// come before those that a file adds.
+// heedGuidance applies the results of custom plugins after those of the rules, as upstream's default plugins come
+// before those that a file adds.
 func (e *evaluation) heedGuidance() {
 	if e.Guidance == nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// defaultSelector finds the pods that belong together with a pod, for constraints that do
-// not say: those that its services and its controller select, all at once. Empty when
-// nothing selects it. Source: plugins/helper/spread.go DefaultSelector.
+// defaultSelector selects the pods that belong together with a pod, for constraints without a selector: those that
+// its services and its controller select, all combined. It is empty when nothing selects the pod. Source:
+// plugins/helper/spread.go DefaultSelector.
 func defaultSelector(pod *state.Pod, objects Objects) labels.Selector {
 	set := labels.Set{}
 	for o := range objects.ObjectsIn(events.KindService, pod.Namespace) {
@@ -46,7 +46,7 @@ func defaultSelector(pod *state.Pod, objects Objects) labels.Selector {
 	return set.AsSelector()
 }
 
-// ownerKind is how an owner reference names a kind.
+// ownerKind is a kind as an owner reference names it.
 type ownerKind struct{ apiVersion, kind string }
 
 // controllerKinds are the controllers whose selectors count.
@@ -56,8 +56,8 @@ var controllerKinds = map[ownerKind]events.Kind{
 	{"apps/v1", "StatefulSet"}:      events.KindStatefulSet,
 }
 
-// narrowed adds what a controller selects by. A selector that cannot be parsed, or that
-// selects nothing, adds nothing.
+// narrowed adds the selector of a controller. A selector that cannot be parsed, or that selects nothing, adds
+// nothing.
 func narrowed(set labels.Set, by *metav1.LabelSelector) labels.Selector {
 	selector := set.AsSelector()
 	parsed, err := metav1.LabelSelectorAsSelector(by)

@@ -11,16 +11,16 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// What a driver wants to know of a claim, or of its class, is opaque and can be large: 32 times 10 KiB for
-// each of them. An allocation repeats it. A reservation does without, if it is more than MaxInlineConfig:
-// a hash says which parameters of the claim or of a class are meant, and whoever writes the allocation
-// puts them back. The spec of a claim never changes; a class may, and then its parameters are not found.
+// The driver's configuration in a claim or in its class is opaque and can be large: 32 times 10 KiB for each of
+// them. An allocation repeats it. A reservation leaves it out if it is larger than MaxInlineConfig: a hash
+// identifies the parameters of the claim or of a class, and the binder that writes the allocation puts them back.
+// The spec of a claim never changes; a class may change, and then its parameters are not found.
 
-// MaxInlineConfig is how many bytes of opaque parameters a reservation carries itself. (Binders of versions
-// that know of no hashes cannot bind a pod with more.)
+// MaxInlineConfig is how many bytes of opaque parameters a reservation carries itself. (Binders of versions without
+// such hashes cannot bind a pod with more.)
 const MaxInlineConfig = 8 << 10
 
-// ConfigBytes is how many bytes of opaque parameters picks have.
+// ConfigBytes returns how many bytes of opaque parameters the picks have.
 func ConfigBytes(picks []DevicePick) (sum int) {
 	for _, p := range picks {
 		if p.Allocation == nil {
@@ -35,8 +35,8 @@ func ConfigBytes(picks []DevicePick) (sum int) {
 	return sum
 }
 
-// WithoutConfig is an allocation without opaque parameters, and their hashes in the order of its
-// configurations; empty for one without.
+// WithoutConfig returns an allocation without opaque parameters, and their hashes in the order of its
+// configurations; the hash of a configuration without parameters is empty.
 func WithoutConfig(a *resourcev1.AllocationResult) (bare *resourcev1.AllocationResult, hashes [][]byte) {
 	with := *a
 	with.Devices.Config = slices.Clone(a.Devices.Config)
@@ -51,9 +51,9 @@ func WithoutConfig(a *resourcev1.AllocationResult) (bare *resourcev1.AllocationR
 	return &with, hashes
 }
 
-// PutConfigBack puts the opaque parameters back that an allocation of a claim is without, in place. Those
-// of the claim are in its spec, those of classes in one of the classes. An error if there are none with
-// that hash and for that driver: a class has changed.
+// PutConfigBack restores, in place, the opaque parameters that are missing from the allocation of a claim. Those of
+// the claim are in its spec, those of classes in one of the classes. It returns an error if there are none with
+// that hash and for that driver, because a class has changed.
 func PutConfigBack(
 	a *resourcev1.AllocationResult, hashes [][]byte, spec *resourcev1.ResourceClaimSpec, classes []*resourcev1.DeviceClass,
 ) error {
@@ -111,7 +111,7 @@ func ofClasses(classes []*resourcev1.DeviceClass) iter.Seq[*resourcev1.OpaqueDev
 	}
 }
 
-// parametersHash is the same for equal values of JSON: how they are written depends on how they were read from
+// parametersHash returns the same hash for equal JSON values: their formatting depends on how they were read from
 // the API server.
 func parametersHash(raw []byte) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(raw))

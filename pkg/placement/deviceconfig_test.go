@@ -19,7 +19,7 @@ func opaque(driver, raw string) resourcev1.DeviceConfiguration {
 	}}
 }
 
-// configured is a claim and a class with as many large parameters as they may have, and the allocation that
+// configured returns a claim and a class with as many large parameters as they may have, and the allocation that
 // repeats them.
 func configured() (*resourcev1.ResourceClaimSpec, *resourcev1.DeviceClass, *resourcev1.AllocationResult) {
 	spec, class, a := &resourcev1.ResourceClaimSpec{}, &resourcev1.DeviceClass{}, &resourcev1.AllocationResult{}
@@ -40,8 +40,8 @@ func configured() (*resourcev1.ResourceClaimSpec, *resourcev1.DeviceClass, *reso
 	return spec, class, a
 }
 
-// What a reservation leaves out comes back as it was, although it was read from the API server in
-// another way, and takes little until then.
+// What a reservation leaves out is restored unchanged, even if it was read from the API server in another way, and
+// takes little space until then.
 func TestConfigurationComesBack(t *testing.T) {
 	spec, class, a := configured()
 	before := a.DeepCopy()
@@ -68,7 +68,7 @@ func TestConfigurationComesBack(t *testing.T) {
 			t.Fatalf("parameters are left: %.40s", c.Opaque.Parameters.Raw)
 		}
 	}
-	// As a client of JSON reads them.
+	// As a JSON client reads them.
 	for i := range spec.Devices.Config {
 		raw := &spec.Devices.Config[i].Opaque.Parameters.Raw
 		*raw = bytes.ReplaceAll(*raw, []byte(`": "`), []byte(`":"`))
@@ -88,7 +88,7 @@ func TestConfigurationComesBack(t *testing.T) {
 	}
 }
 
-// A class that has changed since, or is gone, is an error, and so is a driver or a source that is another.
+// A class that has changed since, or is gone, is an error, and so is another driver or source.
 func TestConfigurationThatHasChanged(t *testing.T) {
 	for name, change := range map[string]func(*resourcev1.DeviceClass, [][]byte) [][]byte{
 		"a parameter of the class": func(c *resourcev1.DeviceClass, h [][]byte) [][]byte {

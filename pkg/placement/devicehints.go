@@ -19,9 +19,9 @@ func (dynamicResources) Events() []Event {
 	}
 }
 
-// Hint implements Plugin. Source: dynamicresources.go isSchedulableAfter... Two answers are more
-// generous than upstream's: the pod's status and the claim that it names come in either order, and
-// the pod may be asked about as it was before both.
+// Hint implements Plugin. Source: dynamicresources.go isSchedulableAfter... Two answers are more generous than
+// upstream's, because the pod's status and the claim that it names arrive in either order, and the caller may pass
+// the pod as it was before both.
 func (dynamicResources) Hint(pod *state.Pod, c Change) bool {
 	switch c.Kind {
 	case events.KindPod:
@@ -33,8 +33,7 @@ func (dynamicResources) Hint(pod *state.Pod, c Change) bool {
 	}
 }
 
-// claimHelps: devices have become free, or the claim is the pod's own and something has happened
-// to it.
+// claimHelps reports whether devices have become free, or the claim is the pod's own and has changed.
 func claimHelps(pod *state.Pod, c Change) bool {
 	if c.Objects == nil {
 		return true
@@ -63,9 +62,9 @@ func claimHelps(pod *state.Pod, c Change) bool {
 	return false
 }
 
-// interest implements classifier. What a claim says matters to whoever names it or waits for it to be
-// made, and to all when it gives devices back: without that, each of ten thousand claims that are made at
-// once would be looked at by ten thousand pods.
+// interest implements classifier. A change of a claim matters to the pods that name it or wait for its creation,
+// and to all when it frees devices. Without that distinction, ten thousand pods would be checked for each of ten
+// thousand claims created at once.
 func (dynamicResources) interest(pod *state.Pod) Interest {
 	i := Interest{Class: wholePod(pod), Pods: everything, Nodes: everything}
 	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
@@ -83,12 +82,12 @@ func (dynamicResources) interest(pod *state.Pod) Interest {
 	return i
 }
 
-// claimTopics are those of a change of a claim to devices.
+// claimTopics returns the topics of a change of a device claim.
 func (c Change) claimTopics() []string {
 	list := []string{topicClaim + c.NewObject.Namespace + "/" + c.NewObject.Name}
 	now, ok := c.NewObject.API.(*resourcev1.ResourceClaim)
 	if !ok {
-		return append(list, topicFreed) // whatever it is
+		return append(list, topicFreed) // unknown content may concern every pod
 	}
 	if c.OldObject == nil {
 		if owner := metav1.GetControllerOfNoCopy(now); owner != nil {

@@ -15,49 +15,49 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// DeviceIndex is what one state of the cluster says about devices: where they are, and which of them
-// claims have, or have been promised. Whoever keeps one reads the facts once (Fill) and tells of every
-// change after that, so that a decision costs nothing per claim; Withdraw undoes Promise. The zero value
-// has not been filled. It is for one goroutine.
+// DeviceIndex indexes the devices of one state of the cluster: where they are, and which of them are allocated or
+// promised to claims. Its owner reads the facts once (Fill) and applies every change after that, so that a decision
+// has no cost per claim; Withdraw undoes Promise. The zero value has not been filled. It is not safe for concurrent
+// use.
 type DeviceIndex struct {
 	filled bool
-	// nodes are those that have slices of their own, by name.
+	// nodes holds the nodes that have slices of their own, by name.
 	nodes map[string]*nodeDevices
-	// wide are the UIDs of slices that several nodes reach, or that count what devices consume.
+	// wide holds the UIDs of slices that more than one node can reach, or that count the consumption of devices.
 	wide map[types.UID]struct{}
-	// pools are the slices of nodes by their pool.
+	// pools holds the slices of nodes by their pool.
 	pools map[poolKey][]*ownSlice
-	// taken counts who has a device, or has been promised it; given is the same for the allocator.
+	// taken counts the allocations and promises of each device; given is the same for the allocator.
 	taken map[structured.DeviceID]int
 	given structured.AllocatedState
-	// shares are who has a share of a device, by device; shared counts the shares in a pool.
+	// shares holds the shares of each device; shared counts the shares in a pool.
 	shares map[structured.DeviceID]map[structured.SharedDeviceID]*deviceShare
 	shared map[poolKey]int
-	// promised are the promises to a claim, by its UID.
+	// promised holds the promises to a claim, by its UID.
 	promised map[string][]claimPromise
 	leaving
-	// verdicts are what selectors say of devices, by selectorKey.
+	// verdicts holds the results of selectors for devices, by selectorKey.
 	verdicts map[string]*verdicts
 }
 
-// poolKey names a pool.
+// poolKey identifies a pool.
 type poolKey struct{ driver, pool string }
 
-// deviceShare is a part of a device: how many claims and promises speak of it, which is the same one, and how
-// much it is.
+// deviceShare is a share of a device: how many claims and promises refer to it (a promise and a claim may mean the
+// same share), and its size.
 type deviceShare struct {
 	uses     int
 	consumed map[resourcev1.QualifiedName]resource.Quantity
 }
 
-// nodeDevices are the slices of one node alone, sorted by driver and pool.
+// nodeDevices holds the slices that belong to one node alone, sorted by driver and pool.
 type nodeDevices struct {
 	slices []*ownSlice
-	// plain: each is a pool of its own with plain devices alone.
+	// plain reports whether each slice is a pool of its own with plain devices only.
 	plain bool
 }
 
-// ownSlice is a slice of one node; taken has a bit for each of its devices, if they are plain.
+// ownSlice is a slice of one node; taken has one bit for each of its devices, if they are plain.
 type ownSlice struct {
 	*resourcev1.ResourceSlice
 	taken uint32
@@ -65,14 +65,14 @@ type ownSlice struct {
 
 func (s *ownSlice) pool() poolKey { return poolKey{s.Spec.Driver, s.Spec.Pool.Name} }
 
-// DeviceMemory is what an Objects can be besides: it keeps what there is to know about devices, promises
-// included, which the objects do not show.
+// DeviceMemory is implemented by an Objects that also keeps an index of the devices. The index includes promises,
+// which the objects do not show.
 type DeviceMemory interface {
-	// Devices is where it is kept. One that has not been filled yet is filled when it is asked.
+	// Devices returns the index. One that has not been filled yet is filled on first use.
 	Devices() *DeviceIndex
 }
 
-// deviceIndex is the index of objects, filled.
+// deviceIndex returns the index of objects, filled.
 func deviceIndex(objects Objects) *DeviceIndex {
 	x := &DeviceIndex{}
 	if m, ok := objects.(DeviceMemory); ok {
@@ -84,7 +84,7 @@ func deviceIndex(objects Objects) *DeviceIndex {
 	return x
 }
 
-// Fill begins anew from facts, without promises.
+// Fill builds the index from scratch from facts, without promises.
 func (x *DeviceIndex) Fill(objects Objects) {
 	*x = DeviceIndex{
 		filled: true, nodes: map[string]*nodeDevices{}, wide: map[types.UID]struct{}{},
@@ -110,14 +110,14 @@ func (x *DeviceIndex) Fill(objects Objects) {
 	}
 }
 
-// Apply takes in what became of an object; of kinds that have nothing to do with devices too.
+// Apply applies the change of an object; kinds that have nothing to do with devices are ignored.
 func (x *DeviceIndex) Apply(c state.ObjectChange) {
 	if !x.filled {
 		return
 	}
 	switch c.Kind {
 	case events.KindResourceClaim:
-		// First what comes, so that nothing is free in between.
+		// The new allocation comes first, so that no device is free in between.
 		x.count(allocationOf(c.After), 1)
 		x.count(allocationOf(c.Before), -1)
 	case events.KindResourceSlice:
@@ -149,21 +149,21 @@ func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
 	return s, ok
 }
 
-// claimPromise is what a claim has been promised with a place for a pod that will use it: nil if it has
-// its devices already.
+// claimPromise is the allocation that was promised to a claim together with a place for a pod that will use it; it
+// is nil if the claim already has its devices.
 type claimPromise struct {
 	podUID     string
 	allocation *resourcev1.AllocationResult
 }
 
-// Promise adds what a claim, by its UID, has been promised for a pod; nil says only that the pod will use
-// it. That the claim shows the same already does no harm.
+// Promise records what has been promised to a claim, by its UID, for a pod; nil means only that the pod will use
+// the claim. It does no harm if the claim already shows the same allocation.
 func (x *DeviceIndex) Promise(claimUID, podUID string, a *resourcev1.AllocationResult) {
 	x.promised[claimUID] = append(x.promised[claimUID], claimPromise{podUID, a})
 	x.count(a, 1)
 }
 
-// Withdraw takes a promise back.
+// Withdraw removes a promise.
 func (x *DeviceIndex) Withdraw(claimUID, podUID string, a *resourcev1.AllocationResult) {
 	list := x.promised[claimUID]
 	at := slices.Index(list, claimPromise{podUID, a})
@@ -178,7 +178,7 @@ func (x *DeviceIndex) Withdraw(claimUID, podUID string, a *resourcev1.Allocation
 	x.count(a, -1)
 }
 
-// Allocating tells whether a claim, by its UID, has been promised devices.
+// Allocating reports whether a claim, by its UID, has been promised devices.
 func (x *DeviceIndex) Allocating(claimUID string) bool {
 	if _, freed := x.freed[claimUID]; freed {
 		return false
@@ -186,8 +186,7 @@ func (x *DeviceIndex) Allocating(claimUID string) bool {
 	return slices.ContainsFunc(x.promised[claimUID], func(p claimPromise) bool { return p.allocation != nil })
 }
 
-// count adds an allocation, or with by -1 takes it away. Source: allocateddevices.go
-// foreachAllocatedDevice.
+// count adds an allocation, or removes it if by is -1. Source: allocateddevices.go foreachAllocatedDevice.
 func (x *DeviceIndex) count(a *resourcev1.AllocationResult, by int) {
 	if a == nil {
 		return
@@ -195,7 +194,7 @@ func (x *DeviceIndex) count(a *resourcev1.AllocationResult, by int) {
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
 		switch {
-		case ptr.Deref(r.AdminAccess, false): // others may have it all the same
+		case ptr.Deref(r.AdminAccess, false): // does not exclude other claims
 		case r.ShareID != nil:
 			x.countShare(r, by)
 		default:
@@ -222,7 +221,7 @@ func (x *DeviceIndex) countDevice(r *resourcev1.DeviceRequestAllocationResult, b
 	}
 }
 
-// mark sets the bit of a device.
+// mark sets or clears the bit of a device.
 func (s *ownSlice) mark(device string, taken bool) {
 	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
 		switch {
@@ -235,8 +234,8 @@ func (s *ownSlice) mark(device string, taken bool) {
 	}
 }
 
-// countShare counts a share once, however many speak of it: what has been promised and what a claim has
-// of it are told apart by its name.
+// countShare counts a share once, however many claims and promises refer to it: the share ID identifies the same
+// share in a promise and in a claim.
 func (x *DeviceIndex) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) {
 	device := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
 	id := structured.MakeSharedDeviceID(device, r.ShareID)
@@ -261,7 +260,7 @@ func (x *DeviceIndex) countShare(r *resourcev1.DeviceRequestAllocationResult, by
 	if x.shared[poolKey{r.Driver, r.Pool}]--; x.shared[poolKey{r.Driver, r.Pool}] == 0 {
 		delete(x.shared, poolKey{r.Driver, r.Pool})
 	}
-	// Amounts are summed up anew: one of nothing must stay when another goes.
+	// Amounts are summed up from scratch: a share of zero must remain when another one is removed.
 	delete(x.given.AggregatedCapacity, device)
 	for _, left := range of {
 		x.consume(device, left)
@@ -277,7 +276,7 @@ func (x *DeviceIndex) consume(device structured.DeviceID, s *deviceShare) {
 	}
 }
 
-// isWide: not the slice of one node, or one that counts what devices consume.
+// isWide reports whether a slice does not belong to a single node, or counts the consumption of devices.
 func isWide(s *resourcev1.ResourceSlice) bool {
 	return ptr.Deref(s.Spec.NodeName, "") == "" || len(s.Spec.SharedCounters) > 0
 }
@@ -328,8 +327,7 @@ func (x *DeviceIndex) dropSlice(s *resourcev1.ResourceSlice) {
 	n.sort()
 }
 
-// sort puts the slices in order, by name where drivers and pools are the same, and looks whether they
-// are plain.
+// sort sorts the slices, by name where drivers and pools are the same, and determines whether they are plain.
 func (n *nodeDevices) sort() {
 	slices.SortFunc(n.slices, func(a, b *ownSlice) int {
 		return cmp.Or(cmp.Compare(a.Spec.Driver, b.Spec.Driver), cmp.Compare(a.Spec.Pool.Name, b.Spec.Pool.Name),
@@ -346,8 +344,8 @@ func (n *nodeDevices) sort() {
 	}
 }
 
-// isPlain tells whether the slices of a node are pools of their own, with plain devices alone, of which
-// nobody has a share.
+// isPlain reports whether each slice of a node is a pool of its own with plain devices only, and no device is
+// shared.
 func (x *DeviceIndex) isPlain(n *nodeDevices) bool {
 	if n == nil || !n.plain || len(x.shared) == 0 {
 		return n == nil || n.plain
@@ -355,7 +353,8 @@ func (x *DeviceIndex) isPlain(n *nodeDevices) bool {
 	return !slices.ContainsFunc(n.slices, func(s *ownSlice) bool { return x.shared[s.pool()] > 0 })
 }
 
-// maxPlainDevices is up to how many devices of a slice are compared with each other, and have a bit.
+// maxPlainDevices is the largest number of devices in a slice that are compared with each other and have a bit
+// each.
 const maxPlainDevices = 32
 
 func plainDevices(devices []resourcev1.Device) bool {

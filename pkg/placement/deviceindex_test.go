@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// drawAllocation gives some of the devices that drawSlice makes, and some that there are not.
+// drawAllocation allocates some of the devices that drawSlice makes, and some that do not exist.
 func drawAllocation(t *rapid.T) *resourcev1.AllocationResult {
 	a := &resourcev1.AllocationResult{}
 	for range rapid.IntRange(1, 3).Draw(t, "results") {
@@ -33,7 +33,7 @@ func drawAllocation(t *rapid.T) *resourcev1.AllocationResult {
 			share := types.UID(fmt.Sprintf("share-%d", rapid.IntRange(0, 2).Draw(t, "share")))
 			r.ShareID = &share
 			r.ConsumedCapacity = map[resourcev1.QualifiedName]resource.Quantity{
-				// By its name, because what is both promised and had is the same.
+				// Derived from the share's name, because a promise and an allocation of the same share are equal.
 				"memory": *resource.NewQuantity(int64(share[len(share)-1]-'0'), resource.DecimalSI),
 			}
 		}
@@ -42,13 +42,13 @@ func drawAllocation(t *rapid.T) *resourcev1.AllocationResult {
 	return a
 }
 
-// promisedTo is one promise that stands.
+// promisedTo is one existing promise.
 type promisedTo struct {
 	claim, pod string
 	allocation *resourcev1.AllocationResult
 }
 
-// An index that was told of every change says what one says that reads everything anew.
+// An index that applied every change equals one that is filled from scratch.
 func TestDeviceIndexFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &deviceWorld{store: state.New()}
@@ -102,7 +102,7 @@ func TestDeviceIndexFollows(t *testing.T) {
 	})
 }
 
-// follow tells the store and the index of an object, or of its end.
+// follow applies a new version of an object, or its deletion, to the store and the index.
 func (w *deviceWorld) follow(t *rapid.T, x *DeviceIndex, kind events.Kind, obj state.APIObject, gone bool) {
 	data, err := obj.Marshal()
 	if err != nil {
@@ -125,7 +125,7 @@ func (w *deviceWorld) follow(t *rapid.T, x *DeviceIndex, kind events.Kind, obj s
 	}
 }
 
-// A share that speaks of nothing is still somebody's when another goes.
+// A share without consumed capacity remains when another share is removed.
 func TestShareOfNothingStays(t *testing.T) {
 	give := func(share types.UID, amount int64) *resourcev1.AllocationResult {
 		return &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{

@@ -8,29 +8,30 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// leaving is who an index takes for gone, for as long as a question lasts, and what is free on their account.
+// leaving records the pods that an index temporarily treats as gone, and what is free because of that.
 type leaving struct {
-	// left are pods by UID.
+	// left holds these pods by UID.
 	left map[string]bool
-	// freed is what claims, by UID, have and have been promised, if all who use them have left.
+	// freed holds the allocations and promises of claims, by UID, all of whose users have left.
 	freed map[string][]*resourcev1.AllocationResult
 }
 
-// Leave takes a pod for gone until Return: claims that nobody else uses, or will use, give their devices
-// back, as Kubernetes' controller for claims has it when the last user of one is gone, be it made for the
-// pod or not. It says whether anything has become free. Facts and promises must not change in between.
+// Leave treats a pod as gone until Return. Claims that no other pod uses or will use give their devices back, as
+// Kubernetes' claim controller does when the last user of a claim is gone, whether or not the claim was created for
+// the pod. It reports whether any device has become free. Facts and promises must not change between Leave and
+// Return.
 func (x *DeviceIndex) Leave(pod *state.Pod, objects Objects) (changed bool) {
 	x.left[pod.UID] = true
 	return x.regard(pod, objects)
 }
 
-// Return undoes Leave. It says whether anything is taken again.
+// Return undoes Leave. It reports whether any device is taken again.
 func (x *DeviceIndex) Return(pod *state.Pod, objects Objects) (changed bool) {
 	delete(x.left, pod.UID)
 	return x.regard(pod, objects)
 }
 
-// regard looks at the claims of a pod that has left or come back.
+// regard updates the claims of a pod that has left or come back.
 func (x *DeviceIndex) regard(pod *state.Pod, objects Objects) (changed bool) {
 	for _, claim := range usedClaims(pod, objects) {
 		uid := string(claim.UID)
@@ -54,7 +55,7 @@ func (x *DeviceIndex) regard(pod *state.Pod, objects Objects) (changed bool) {
 	return changed
 }
 
-// counted is all that counts on account of a claim.
+// counted returns all allocations that count for a claim.
 func (x *DeviceIndex) counted(claim *resourcev1.ResourceClaim) []*resourcev1.AllocationResult {
 	list := []*resourcev1.AllocationResult{}
 	if claim.Status.Allocation != nil {
@@ -68,8 +69,8 @@ func (x *DeviceIndex) counted(claim *resourcev1.ResourceClaim) []*resourcev1.All
 	return list
 }
 
-// unused tells whether all who use a claim, or will, have left. One without users has nothing to give:
-// what it still has is being taken from it already, or is for whoever comes.
+// unused reports whether all current and future users of a claim have left. A claim without users frees nothing:
+// the devices that it still has are either being taken from it already, or are kept for its next user.
 func (x *DeviceIndex) unused(claim *resourcev1.ResourceClaim) bool {
 	users := claim.Status.ReservedFor
 	promised := x.promised[string(claim.UID)]
@@ -86,7 +87,7 @@ func (x *DeviceIndex) unused(claim *resourcev1.ResourceClaim) bool {
 	return len(users)+len(promised) > 0
 }
 
-// usedClaims are the claims of a pod as far as there are any.
+// usedClaims returns those claims of a pod that exist.
 func usedClaims(pod *state.Pod, objects Objects) (claims []*resourcev1.ResourceClaim) {
 	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
 		return nil
@@ -104,10 +105,10 @@ func usedClaims(pod *state.Pod, objects Objects) (claims []*resourcev1.ResourceC
 	return claims
 }
 
-// lookups gives the embedded interface a name that its method Objects does not have.
+// lookups gives the embedded interface a name that differs from its method Objects.
 type lookups = Objects
 
-// indexed is what is looked up, with an index of its own.
+// indexed is an Objects with an index of its own.
 type indexed struct {
 	lookups
 	index *DeviceIndex
@@ -116,7 +117,7 @@ type indexed struct {
 // Devices implements DeviceMemory.
 func (o indexed) Devices() *DeviceIndex { return o.index }
 
-// recount implements counter: devices become free with the pods whose claims have them.
+// recount implements counter: devices become free together with the pods whose claims hold them.
 func (d *deviceDemand) recount(_ *state.Node, pod *state.Pod, by int) {
 	if len(d.lacking) == 0 && d.wish == nil || pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
 		return
@@ -131,7 +132,7 @@ func (d *deviceDemand) recount(_ *state.Node, pod *state.Pod, by int) {
 	}
 }
 
-// known is what is known of devices.
+// known returns the device index, and creates it on first use.
 func (d *deviceDemand) known() *DeviceIndex {
 	if d.index == nil {
 		d.index = deviceIndex(d.objects)
@@ -139,8 +140,8 @@ func (d *deviceDemand) known() *DeviceIndex {
 	return d.index
 }
 
-// devicesHelp tells whether a node lacks only devices, as far as is known, some of which less important
-// pods have. Upstream says of such a node that preemption is of no use.
+// devicesHelp reports whether, as far as the rules show, a node lacks only devices, and less important pods on it
+// hold devices. Upstream considers preemption useless on such a node.
 func (x *preemption) devicesHelp(n *state.NodeInfo) bool {
 	if x.rules.KeepDevices || x.eval.rejected != nil || x.eval.isNarrowed(n) {
 		return false

@@ -16,28 +16,28 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// DevicePick is a claim in the pod's namespace that has to be written before the pod is bound: the
-// pod becomes one of its users.
+// DevicePick is a claim in the pod's namespace that has to be written before the pod is bound, so that the pod
+// becomes one of its users.
 type DevicePick struct {
-	// UID is empty for a claim that has yet to be made.
+	// UID is empty for a claim that has yet to be created.
 	Claim, UID string
-	// Version is the resourceVersion of the claim that the decision is about; 0 with an empty UID.
+	// Version is the resourceVersion of the claim that the decision is based on; 0 with an empty UID.
 	Version uint64
-	// Allocation is what the claim gets; nil if it has its devices already.
+	// Allocation is the allocation to write to the claim; nil if it already has its devices.
 	Allocation *resourcev1.AllocationResult
-	// Made is set for the claim that is made for resources of the pod.
+	// Made is set for the claim that is created for extended resources of the pod.
 	Made *MadeClaim
 }
 
-// PoolUse is which devices of a pool a pod gets that other nodes reach as well. Shared devices
-// have the share after the name.
+// PoolUse names the devices that a pod gets from a pool that other nodes reach as well. For a shared device, the
+// share ID follows the name.
 type PoolUse struct {
 	Driver, Pool string
 	Items        []string
 }
 
-// LooksAtDevices tells whether the pod may need devices, by claims that it names or by resources that devices
-// stand for, in a profile that looks at them.
+// LooksAtDevices reports whether the pod may need devices, because of claims that it names or of resources that are
+// backed by devices, and the profile evaluates them.
 func (p *Profile) LooksAtDevices(pod *state.Pod, objects Objects) bool {
 	if pod.Template == nil || !wantsDevices(pod, objects) {
 		return false
@@ -46,9 +46,9 @@ func (p *Profile) LooksAtDevices(pod *state.Pod, objects Objects) bool {
 	return ok && r.points.has(Filtering)
 }
 
-// DevicePicks are what has to be done about the pod's claims to devices before it can start on a
-// node, in the order of the claims. False if the node would not do, as Evaluate has it. Shares of
-// devices get their names from the seed. What pods that are gone have alone is free.
+// DevicePicks returns what has to be written to the pod's device claims before it can start on a node, in the order
+// of the claims. It returns false if Evaluate would reject the node. The names of device shares are derived from
+// the seed. Devices used only by the pods in gone are treated as free.
 func (p *Profile) DevicePicks(
 	pod *state.Pod, node *state.Node, objects Objects, seed uint64, gone ...*state.Pod,
 ) ([]DevicePick, bool) {
@@ -100,7 +100,7 @@ func (d *deviceDemand) picks(outcome deviceOutcome, seed uint64) []DevicePick {
 	return list
 }
 
-// pick is the claim to be made with its devices. One that there is already is used if it asks for the same.
+// pick returns the claim to be created, with its devices. An existing claim with the same spec is reused.
 func (w *deviceWish) pick(made *MadeClaim, fresh *resourcev1.AllocationResult, seed uint64) DevicePick {
 	pick := DevicePick{Claim: made.Claim.Name, Allocation: fresh.DeepCopy(), Made: made}
 	if w.existing != nil && equality.Semantic.DeepEqual(w.existing.Spec, made.Claim.Spec) {
@@ -110,8 +110,8 @@ func (w *deviceWish) pick(made *MadeClaim, fresh *resourcev1.AllocationResult, s
 	return pick
 }
 
-// nameShares names the shares of devices: upstream's allocator takes random names, and a decision
-// has to come out the same again.
+// nameShares names the shares of devices. Upstream's allocator uses random names, but a decision must be
+// reproducible.
 func nameShares(a *resourcev1.AllocationResult, uid string, seed uint64) {
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
@@ -126,7 +126,7 @@ func nameShares(a *resourcev1.AllocationResult, uid string, seed uint64) {
 	}
 }
 
-// randomUUID is a UUID of random bits. Source: RFC 9562, version 4.
+// randomUUID returns a UUID made of the given random bits. Source: RFC 9562, version 4.
 func randomUUID(high, low uint64) types.UID {
 	high = high&^0xf000 | 0x4000
 	low = low&^(3<<62) | 2<<62
@@ -134,8 +134,8 @@ func randomUUID(high, low uint64) types.UID {
 		high>>32, high>>16&0xffff, high&0xffff, low>>48, low&(1<<48-1)))
 }
 
-// SharedPools are the pools of which the picks take something that pods on other nodes might be
-// given too. What a node has to itself is guarded with the node.
+// SharedPools returns the pools from which the picks take devices that could also be allocated to pods on other
+// nodes. Devices that only one node reaches are guarded together with the node.
 func SharedPools(picks []DevicePick, nodeName string, objects Objects) []PoolUse {
 	type pool struct{ driver, name string }
 	items, order := map[pool][]string{}, []pool{}
@@ -180,9 +180,8 @@ func itemOf(r *resourcev1.DeviceRequestAllocationResult) string {
 	return r.Device + "#" + string(*r.ShareID)
 }
 
-// DevicesReady tells whether the devices of a claim are ready for a pod that uses it to be bound;
-// problem if one of them says that it never will be. Source: dynamicresources.go
-// isClaimReadyForBinding.
+// DevicesReady reports whether the devices of a claim are ready, so that a pod that uses it can be bound. problem
+// is set if a device reports that it will never be ready. Source: dynamicresources.go isClaimReadyForBinding.
 func DevicesReady(claim *resourcev1.ResourceClaim) (ready bool, problem string) {
 	if claim.Status.Allocation == nil {
 		return false, ""

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// String is all that the index says, a line each, sorted: two that say the same print the same. Only what
-// has been worked out about selectors is left out.
+// String returns everything in the index, one sorted line per item, so that equal indexes print the same. Only
+// cached results of selectors are left out.
 func (x *DeviceIndex) String() string {
 	lines := []string{fmt.Sprintf("%d wide slices", len(x.wide))}
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }

@@ -15,10 +15,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// plainSearch answers for a single request for a number of devices, on nodes whose devices are
-// plain: whole, of one node, with no taint and no condition. There the first ones that are free and
-// match will do, in the order of drivers, pools and names in the slice, and the allocator finds the
-// same. Source: structured/internal/incubating, allocateOne.
+// plainSearch handles a single request for a number of devices on nodes whose devices are plain: whole devices of
+// one node, with no taint and no condition. There the first free devices that match are enough, in the order of
+// drivers, pools and names in the slice, and the allocator finds the same ones. Source:
+// structured/internal/incubating, allocateOne.
 type plainSearch struct {
 	index     *DeviceIndex
 	compiled  *cel.Cache
@@ -27,20 +27,20 @@ type plainSearch struct {
 	known     *verdicts
 }
 
-// verdicts are what some selectors say of devices. They belong to an index, because they hold for as
-// long as a slice stays as it is.
+// verdicts holds the results of a list of selectors for devices. They belong to an index because they are valid for
+// as long as a slice does not change.
 type verdicts struct {
 	// of has a bit for each device of a slice that matches.
 	of map[*ownSlice]uint32
-	// bare is the same for devices that say nothing about themselves, by driver.
+	// bare is the same for devices without attributes and capacity, by driver.
 	bare map[string]bool
 }
 
-// maxVerdicts is for how many lists of selectors verdicts are kept: more than a cluster has classes.
-// One takes some 50 bytes a slice.
+// maxVerdicts is the number of selector lists whose verdicts are kept: more than a cluster has classes. One list
+// takes some 50 bytes a slice.
 const maxVerdicts = 64
 
-// plain is the quick search for what is lacking, or nil if it takes more than that.
+// plain returns the quick search for the claims without devices, or nil if the quick search cannot handle them.
 func (d *deviceDemand) plain(compiled *cel.Cache, objects Objects) *plainSearch {
 	if d.wish != nil || len(d.lacking) != 1 || len(d.lacking[0].Spec.Devices.Requests) != 1 ||
 		len(d.lacking[0].Spec.Devices.Constraints) != 0 {
@@ -69,7 +69,7 @@ func (d *deviceDemand) plain(compiled *cel.Cache, objects Objects) *plainSearch 
 	}
 }
 
-// verdictsOf is what is known of these selectors.
+// verdictsOf returns the cached results of these selectors.
 func (x *DeviceIndex) verdictsOf(selectors []resourcev1.DeviceSelector) *verdicts {
 	var key strings.Builder
 	for i := range selectors {
@@ -87,7 +87,7 @@ func (x *DeviceIndex) verdictsOf(selectors []resourcev1.DeviceSelector) *verdict
 	return v
 }
 
-// suffices tells whether a node has enough free devices; not known if it takes the allocator to say.
+// suffices reports whether a node has enough free devices; known is false if only the allocator can tell.
 func (s *plainSearch) suffices(node string) (enough, known bool) {
 	own := s.index.nodes[node]
 	if own == nil {
@@ -110,7 +110,7 @@ func (s *plainSearch) suffices(node string) (enough, known bool) {
 	return false, true
 }
 
-// matching has a bit for each device of a slice that matches; !ok if an expression fails.
+// matching returns a bit for each device of a slice that matches; ok is false if an expression fails.
 func (s *plainSearch) matching(slice *ownSlice) (matching uint32, ok bool) {
 	if matching, ok = s.known.of[slice]; ok {
 		return matching, true
@@ -155,7 +155,7 @@ func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match b
 	return match, err
 }
 
-// search is the allocator over the devices of one node, which are plain.
+// search returns an allocator search over the devices of one node, which are plain.
 func (s *plainSearch) search(node *corev1.Node, objects Objects) (*deviceSearch, error) {
 	taken := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),

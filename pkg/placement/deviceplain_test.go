@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// deviceWorld is a store with a class and devices of one node.
+// deviceWorld is a store with a class and the devices of one node.
 type deviceWorld struct {
 	store    *state.Store
 	sequence uint64
@@ -39,7 +39,7 @@ func objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}
 }
 
-// drawSlice is a pool of a node, most often of plain devices.
+// drawSlice draws a pool of a node, most often of plain devices.
 func drawSlice(t *rapid.T, i int) *resourcev1.ResourceSlice {
 	node := "n"
 	s := &resourcev1.ResourceSlice{ObjectMeta: objectMeta(fmt.Sprintf("slice-%d", i)), Spec: resourcev1.ResourceSliceSpec{
@@ -63,7 +63,7 @@ func drawSlice(t *rapid.T, i int) *resourcev1.ResourceSlice {
 	return s
 }
 
-// Where the quick answer is known, it is the allocator's, and the devices that are found for it are too.
+// Where the quick answer is known, it equals the allocator's, and so do the devices that are found.
 func TestPlainDevicesAreTheAllocators(t *testing.T) {
 	known := map[bool]int{}
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,12 +16,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// deviceCrowd is a cluster whose devices less important pods have, some of them in claims that several use.
+// deviceCrowd is a cluster whose devices are held by less important pods, some of them in claims that several pods
+// use.
 type deviceCrowd struct {
 	deviceWorld
 	profile *Profile
 	nodes   []*state.NodeInfo
-	// claims by name, with their users; promised are those of which the facts do not show the devices yet.
+	// claims holds the claims by name, with their users; promised holds those whose devices the facts do not show
+	// yet.
 	claims   map[string]*resourcev1.ResourceClaim
 	promised map[string]string
 	pods     []*state.Pod
@@ -62,7 +64,7 @@ func (w *deviceCrowd) drawNode(t *rapid.T, name string) {
 	w.pool(t, name, name, rapid.IntRange(0, 3).Draw(t, "devices"))
 }
 
-// pool makes devices of a node, or of all.
+// pool makes devices of one node, or of all nodes.
 func (w *deviceCrowd) pool(t *rapid.T, name, node string, devices int) {
 	s := &resourcev1.ResourceSlice{ObjectMeta: objectMeta(name), Spec: resourcev1.ResourceSliceSpec{
 		Driver: "d", Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1},
@@ -82,8 +84,8 @@ func (w *deviceCrowd) pool(t *rapid.T, name, node string, devices int) {
 	w.tell(t, events.KindResourceSlice, s)
 }
 
-// drawUser makes a pod on a node that uses a claim with a device which can be used there, its own or that of
-// one before it; or has none.
+// drawUser makes a pod on a node that uses a claim with a device that can be used there, its own claim or an
+// earlier pod's; or a pod without claims.
 func (w *deviceCrowd) drawUser(t *rapid.T, name string) {
 	n := rapid.SampledFrom(w.nodes).Draw(t, "on")
 	reaches := func(r resourcev1.DeviceRequestAllocationResult) bool { return r.Pool == n.Node.Name || r.Pool == "all" }
@@ -129,7 +131,7 @@ func (w *deviceCrowd) drawUser(t *rapid.T, name string) {
 	n.AddPod(p)
 }
 
-// lookups are the facts and promises, as they are when some pods are gone.
+// lookups returns the facts and promises for the case that some pods are gone.
 func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) Objects {
 	isGone := func(uid types.UID) bool {
 		return slices.ContainsFunc(gone, func(p *state.Pod) bool { return p.UID == string(uid) })
@@ -176,7 +178,7 @@ func (w *deviceCrowd) wanted() *resourcev1.ResourceClaim {
 	return claim
 }
 
-// fits asks the rules about a cluster in which pods are gone, with what Kubernetes makes of their claims.
+// fits evaluates the rules on a cluster in which pods are gone and Kubernetes has updated their claims.
 func (w *deviceCrowd) fits(t *rapid.T, pod *state.Pod, on *state.NodeInfo, gone ...*state.Pod) bool {
 	n := on.Clone()
 	for _, p := range gone {
@@ -199,7 +201,7 @@ func (w *deviceCrowd) preemptor(priority int32) *state.Pod {
 	return state.NewPod(pod)
 }
 
-// less are the pods on a node that are less important than one.
+// less returns the pods on a node that are less important than pod.
 func less(n *state.NodeInfo, pod *state.Pod) (list []*state.Pod) {
 	for p := range n.Pods() {
 		if p.Priority < pod.Priority {
@@ -209,8 +211,9 @@ func less(n *state.NodeInfo, pod *state.Pod) (list []*state.Pod) {
 	return list
 }
 
-// TestDevicesOfVictims: with the victims gone the pod has devices, with one of them there it has none; what it
-// gets nobody else uses; nobody is a victim where that is of no use; and where nobody is, it would be of none.
+// TestDevicesOfVictims checks that the pod has devices with all victims gone, and none with one of them left; that
+// no other pod uses what it gets; that no pod is evicted where that would not help; and that where no pod is
+// evicted, evicting would not help.
 func TestDevicesOfVictims(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -261,7 +264,7 @@ func TestDevicesOfVictims(t *testing.T) {
 	}
 }
 
-// checkPicks checks that the devices a pod gets are nobody's when the victims are gone.
+// checkPicks checks that no other pod uses the devices that a pod gets, once the victims are gone.
 func (w *deviceCrowd) checkPicks(
 	t *rapid.T, pod *state.Pod, node *state.Node, victims []*state.Pod, objects Objects,
 ) {
@@ -269,7 +272,7 @@ func (w *deviceCrowd) checkPicks(
 	if !ok || len(picks) != 1 || picks[0].Allocation == nil {
 		t.Fatalf("picks %+v, %v", picks, ok)
 	}
-	got := picks[0].Allocation.Devices.Results[0] // it asks for one
+	got := picks[0].Allocation.Devices.Results[0] // it requests one
 	for name, c := range w.claims {
 		had := c.Status.Allocation.Devices.Results[0]
 		if had.Pool != got.Pool || had.Device != got.Device {
@@ -287,8 +290,8 @@ func (w *deviceCrowd) checkPicks(
 	}
 }
 
-// A profile that keeps devices has nobody go for one, as kube-scheduler: not where only a device is lacking,
-// nor where room is lacking as well.
+// A profile that keeps devices evicts no pod for a device, as kube-scheduler: neither where only a device is
+// lacking, nor where resources are lacking as well.
 func TestDevicesAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawDeviceCrowd(t)

@@ -18,24 +18,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// dynamicResources keeps pods on nodes where the claims to devices that they name have their
-// devices, or can get them. Read on at deviceDemand, which is a pod's claims, sorted.
+// dynamicResources keeps pods on nodes where the device claims that they name have their devices, or can get them.
+// Continue reading at deviceDemand, which holds a pod's claims, sorted.
 //
-// On is what is by default in 1.36: prioritized lists, admin access, partitionable devices,
-// consumable capacity, device taints, and binding conditions as far as they need no clock (whoever
-// waits for them gives up in time, and takes the devices back), and extended resources that devices stand
-// for. Off are DeviceTaintRules, which are off by default. Source: plugins/dynamicresources.
+// What 1.36 enables by default is enabled: prioritized lists, admin access, partitionable devices, consumable
+// capacity, device taints, extended resources that are backed by devices, and binding conditions to the extent that
+// they need no clock (the component that waits for them gives up in time and takes the devices back).
+// DeviceTaintRules are disabled, as they are by default. Source: plugins/dynamicresources.
 type dynamicResources struct {
-	// compiled keeps expressions of classes and claims, compiled. It makes no difference to
-	// answers.
+	// compiled caches the compiled expressions of classes and claims. It does not affect results.
 	compiled *cel.Cache
 }
 
-// compiledExpressions is how many expressions are kept: more than a cluster has classes.
+// compiledExpressions is how many expressions are cached: more than a cluster has classes.
 const compiledExpressions = 128
 
-// newDynamicResources is the factory. Of the arguments bindingTimeout is for whoever waits for
-// devices; filterTimeout is counted in steps here, see maxDeviceSteps.
+// newDynamicResources is the factory. Of the arguments, bindingTimeout is for the component that waits for devices;
+// filterTimeout is counted in steps here, see maxDeviceSteps.
 func newDynamicResources(args runtime.Object) (Plugin, error) {
 	if _, err := argsOf[configv1.DynamicResourcesArgs](args); err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func newDynamicResources(args runtime.Object) (Plugin, error) {
 	return dynamicResources{newExpressions()}, nil
 }
 
-// newExpressions is an empty memory of expressions, safe for concurrent use.
+// newExpressions returns an empty cache of expressions, safe for concurrent use.
 func newExpressions() *cel.Cache {
 	return cel.NewCache(compiledExpressions, cel.Features{EnableConsumableCapacity: true})
 }
@@ -57,7 +56,7 @@ func (dynamicResources) Admit(pod *state.Pod, objects Objects) (rejection string
 	return why + unserved(why, objects)
 }
 
-// Expects implements Expecter: claims that are made from templates once there is a pod for them.
+// Expects implements Expecter: it waits for claims that are created from templates once the pod exists.
 func (dynamicResources) Expects(pod *state.Pod, objects Objects) (what string) {
 	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) || unserved("no claims", objects) != "" {
 		return ""
@@ -66,14 +65,14 @@ func (dynamicResources) Expects(pod *state.Pod, objects Objects) (what string) {
 	for i := range pod.Template.Spec.ResourceClaims {
 		claim := &pod.Template.Spec.ResourceClaims[i]
 		if claim.ResourceClaimTemplateName == nil {
-			continue // whoever made the pod has to make it
+			continue // the pod's creator has to create it
 		}
 		name, _, err := resourceclaim.Name(named, claim)
 		switch {
 		case err != nil:
 			return err.Error()
 		case name == nil:
-			continue // there is none, and none is needed
+			continue // the pod has no such claim and needs none
 		}
 		if _, ok := objects.ObjectByName(events.KindResourceClaim, pod.Namespace, *name); !ok {
 			return fmt.Sprintf("could not find ResourceClaim %q", pod.Namespace+"/"+*name)
@@ -107,11 +106,11 @@ func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, er
 	return c, nil
 }
 
-// positioned is what an Objects can be besides: facts that say up to where they are complete.
+// positioned is implemented by an Objects that knows up to which position its facts are complete.
 type positioned interface{ Position() state.Position }
 
-// unserved is what there is to say besides why a claim is of no use, if the API server has no claims at
-// all: then the facts are complete about pods, and not about claims, which nobody lists.
+// unserved returns an addition to the reason why a claim is unusable, if the API server does not serve claims at
+// all: then the facts are complete for pods but not for claims, which the queue cannot list.
 func unserved(why string, objects Objects) string {
 	facts, ok := objects.(positioned)
 	if why == "" || !ok {
@@ -125,11 +124,11 @@ func unserved(why string, objects Objects) string {
 	return " (the API server does not serve " + resourcev1.SchemeGroupVersion.String() + ")"
 }
 
-// hasDeviceClaims: the pod names claims to devices. Most pods name none.
+// hasDeviceClaims reports whether the pod names device claims. Most pods name none.
 func hasDeviceClaims(spec *corev1.PodSpec) bool { return len(spec.ResourceClaims) > 0 }
 
-// deviceClaims are the claims of a pod, in the order in which it names them, or why one of them is
-// of no use now. Source: dynamicresources.go foreachPodResourceClaim.
+// deviceClaims returns the claims of a pod, in the order in which it names them, or why one of them is unusable
+// now. Source: dynamicresources.go foreachPodResourceClaim.
 func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why string) {
 	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
 		return nil, ""
@@ -141,7 +140,7 @@ func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why 
 		case err != nil:
 			return nil, err.Error()
 		case name == nil:
-			continue // there is none, and none is needed
+			continue // the pod has no such claim and needs none
 		}
 		o, ok := objects.ObjectByName(events.KindResourceClaim, pod.Namespace, *name)
 		if !ok {
@@ -163,7 +162,7 @@ func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why 
 	return claims, ""
 }
 
-// claimNamer is as much of a pod as tells the names of its claims.
+// claimNamer returns the part of a pod that determines the names of its claims.
 func claimNamer(pod *state.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
@@ -171,36 +170,37 @@ func claimNamer(pod *state.Pod) *corev1.Pod {
 	}
 }
 
-// deviceDemand is what the claims of a pod ask of a node.
+// deviceDemand holds the requirements of a pod's device claims on a node.
 type deviceDemand struct {
-	// claims are all claims; lacking those of them that have no devices yet.
+	// claims holds all claims; lacking holds those that have no devices yet.
 	claims  []demandedClaim
 	lacking []*resourcev1.ResourceClaim
-	// wish is what else the pod asks of devices; nil for nothing.
+	// wish holds the extended resources that the pod requests and that devices may provide; nil for none.
 	wish *deviceWish
-	// quick answers for most nodes, if not nil; devices for all of them, once it was needed.
+	// quick, if not nil, can judge most nodes; devices can judge all of them, and is created when it is first
+	// needed.
 	quick    *plainSearch
 	devices  *deviceSearch
 	index    *DeviceIndex // nil until it is needed, see known
 	compiled *cel.Cache
 	objects  Objects
-	// outcomes by node: working one out is expensive, and it is asked for more than once.
+	// outcomes caches results by node: they are expensive and needed more than once.
 	outcomes map[*corev1.Node]deviceOutcome
 }
 
-// demandedClaim is one claim, as its object says.
+// demandedClaim is one claim as its object describes it.
 type demandedClaim struct {
 	claim   *resourcev1.ResourceClaim
 	version uint64
-	// nodes are those where its devices can be used; nil for all.
+	// nodes selects the nodes where its devices can be used; nil for all.
 	nodes *nodeaffinity.NodeSelector
-	// reserved: it says already that the pod may use it.
+	// reserved reports whether the claim already lists the pod as a user.
 	reserved bool
-	// failed: a device of it will never be ready.
+	// failed reports whether one of its devices will never be ready.
 	failed bool
 }
 
-// add sorts a claim, or says why the pod has to wait. Source: dynamicresources.go PreFilter.
+// add classifies a claim, or returns why the pod has to wait. Source: dynamicresources.go PreFilter.
 func (d *deviceDemand) add(pod *state.Pod, o *state.Object, objects Objects) (why string, err error) {
 	claim, ok := o.API.(*resourcev1.ResourceClaim)
 	if !ok {
@@ -241,7 +241,7 @@ func reservedFor(claim *resourcev1.ResourceClaim, podUID string) bool {
 	return false
 }
 
-// lacksClass says which class of a claim's requests there is not.
+// lacksClass returns which class of a claim's requests does not exist.
 func lacksClass(claim *resourcev1.ResourceClaim, objects Objects) (why string, err error) {
 	for i := range claim.Spec.Devices.Requests {
 		r := &claim.Spec.Devices.Requests[i]
@@ -279,19 +279,19 @@ func noDeviceClass(class, request string, objects Objects) (why string, err erro
 	return "", nil
 }
 
-// deviceOutcome is what the rule says of one node.
+// deviceOutcome is the result of the rule for one node.
 type deviceOutcome struct {
 	// why is empty for a node that passes.
 	why string
-	// allocations are in the order of lacking, with that of made last; open if there are some that have not
-	// been looked for.
+	// allocations are in the order of lacking, followed by that of made. open reports that devices are available
+	// but have not been selected yet.
 	allocations []resourcev1.AllocationResult
 	open        bool
-	// made is the claim to be made, nil for none.
+	// made is the claim to be created, nil for none.
 	made *MadeClaim
 }
 
-// judge looks at one node. Source: dynamicresources.go Filter.
+// judge evaluates one node. Source: dynamicresources.go Filter.
 func (d *deviceDemand) judge(node *state.Node) deviceOutcome {
 	if o, known := d.outcomes[node.Object]; known {
 		return o
@@ -304,8 +304,8 @@ func (d *deviceDemand) judge(node *state.Node) deviceOutcome {
 	return o
 }
 
-// lack is what a node says to what is lacking. Which devices it would be is left open where that is
-// not needed to say whether there are any.
+// lack evaluates whether a node has the devices that are still lacking. It leaves open which devices those are
+// where that is not needed to decide it.
 func (d *deviceDemand) lack(node *state.Node) (o deviceOutcome) {
 	lacking := d.lacking
 	if d.wish != nil {
@@ -338,7 +338,7 @@ func (d *deviceDemand) lack(node *state.Node) (o deviceOutcome) {
 	return o
 }
 
-// settle is judge, with the devices.
+// settle is judge, but also selects the devices.
 func (d *deviceDemand) settle(node *state.Node) deviceOutcome {
 	o := d.judge(node)
 	if !o.open || o.why != "" {
@@ -354,7 +354,7 @@ func (d *deviceDemand) settle(node *state.Node) deviceOutcome {
 	return o
 }
 
-// elsewhere: a claim has devices that cannot be used on a node, or anywhere.
+// elsewhere reports whether a claim has devices that cannot be used on a node, or on any node.
 func (d *deviceDemand) elsewhere(node *corev1.Node) bool {
 	for i := range d.claims {
 		c := &d.claims[i]
@@ -386,7 +386,7 @@ func (d *deviceDemand) Explain(n *state.NodeInfo) []string {
 	return []string{d.judge(n.Node).why}
 }
 
-// prioritized: there are alternatives, of which the first are the better ones.
+// prioritized reports whether a request has alternatives, of which earlier ones are preferred.
 func (d *deviceDemand) prioritized() bool {
 	for i := range d.claims {
 		for j := range d.claims[i].claim.Spec.Devices.Requests {
@@ -414,7 +414,7 @@ func (d *deviceDemand) Score(n *state.NodeInfo) int64 {
 	return score
 }
 
-// preference is more for earlier alternatives.
+// preference returns more points for earlier alternatives.
 func preference(claim *resourcev1.ResourceClaim, allocation *resourcev1.AllocationResult) (points int64) {
 	taken := map[string]bool{}
 	for i := range allocation.Devices.Results {

@@ -14,19 +14,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// deviceFeatures are those of 1.36 that are on by default.
+// deviceFeatures are the features that 1.36 enables by default.
 var deviceFeatures = structured.Features{
 	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
 	DeviceBindingAndStatus: true, ConsumableCapacity: true,
 }
 
-// deviceSearch finds devices for claims on one node after the other, with upstream's allocator.
+// deviceSearch finds devices for claims with upstream's allocator, one node at a time.
 type deviceSearch struct{ allocator structured.Allocator }
 
 // cannotAllocate is upstream's reason for a node without the devices.
 const cannotAllocate = "cannot allocate all claims"
 
-// newDeviceSearch is a search over all devices.
+// newDeviceSearch returns a search over all devices.
 func newDeviceSearch(compiled *cel.Cache, objects Objects, index *DeviceIndex) (*deviceSearch, error) {
 	var slices []*resourcev1.ResourceSlice
 	for o := range objects.Objects(events.KindResourceSlice) {
@@ -42,9 +42,9 @@ func newDeviceSearch(compiled *cel.Cache, objects Objects, index *DeviceIndex) (
 	return &deviceSearch{allocator}, nil
 }
 
-// allocate finds devices for all claims on a node, or says why not. Upstream fails the attempt
-// where an expression cannot be evaluated; here the node is left out, which says the same if all
-// are, and wakes the pod when the claim, its class or the devices change.
+// allocate finds devices for all claims on a node, or returns why it cannot. Upstream fails the attempt if an
+// expression cannot be evaluated. Here the node is rejected instead; that gives the same message if every node is
+// rejected, and wakes the pod when the claim, its class or the devices change.
 func (s *deviceSearch) allocate(
 	node *corev1.Node, claims []*resourcev1.ResourceClaim,
 ) (found []resourcev1.AllocationResult, why string) {
@@ -60,14 +60,14 @@ func (s *deviceSearch) allocate(
 	return found, ""
 }
 
-// steps is the context that the allocator asks whether it should stop: after so many steps of its
-// search, which is exponential for some claims, rather than after a time, so that a decision comes
-// out the same again. It implements context.Context, which decisions have no other use for; it
-// carries nothing, and nothing ends it from outside.
+// steps is the context that the allocator checks to know whether to stop. It ends after a number of steps of the
+// search, which is exponential for some claims, rather than after a time, so that a decision is reproducible. It
+// implements context.Context, for which decisions have no other use; it carries no values and cannot be cancelled
+// from outside.
 type steps struct{ taken int }
 
-// maxDeviceSteps bounds the search on one node. A step takes a microsecond or so, with an
-// expression some ten: this is in the order of upstream's filterTimeout of 10 s.
+// maxDeviceSteps bounds the search on one node. A step takes about a microsecond, and some ten with an expression:
+// the bound is of the order of upstream's filterTimeout of 10 s.
 const maxDeviceSteps = 1_000_000
 
 var errTooManySteps = errors.New("too many steps")
@@ -90,7 +90,7 @@ func (s *steps) Err() error {
 // Value implements context.Context.
 func (*steps) Value(any) any { return nil }
 
-// deviceClasses is what the allocator asks for classes.
+// deviceClasses looks up classes for the allocator.
 type deviceClasses struct{ objects Objects }
 
 // Get implements structured.DeviceClassLister.

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// deviceTally counts devices that stand for a resource, for scores: all of the class that a node reaches,
-// and those of them that somebody has. Unlike where devices are given, pools that are not complete and
-// tainted devices count. Source: noderesources/resource_allocation.go calculateDRAResourceTotals.
+// deviceTally counts devices that back an extended resource, for scores: all devices of the class that a node
+// reaches, and those of them that are allocated. Unlike in allocation, devices in incomplete pools and tainted
+// devices count. Source: noderesources/resource_allocation.go calculateDRAResourceTotals.
 type deviceTally struct {
 	compiled *cel.Cache
 	objects  Objects
@@ -30,7 +30,7 @@ func newDeviceTally(compiled *cel.Cache, objects Objects) *deviceTally {
 	return t
 }
 
-// count is 0, 0 also if an expression or a selector is of no use.
+// count returns 0, 0 also if an expression or a selector cannot be evaluated.
 func (t *deviceTally) count(node *corev1.Node, class *resourcev1.DeviceClass) (all, taken int64) {
 	for _, s := range t.slices {
 		devices, err := reachable(s, node)
@@ -55,7 +55,7 @@ func (t *deviceTally) count(node *corev1.Node, class *resourcev1.DeviceClass) (a
 	return all, taken
 }
 
-// reachable are the devices of a slice that a node reaches.
+// reachable returns the devices of a slice that a node reaches.
 func reachable(s *resourcev1.ResourceSlice, node *corev1.Node) ([]resourcev1.Device, error) {
 	if !ptr.Deref(s.Spec.PerDeviceNodeSelection, false) {
 		ok, err := structured.NodeMatches(deviceFeatures, node, ptr.Deref(s.Spec.NodeName, ""),
@@ -99,7 +99,8 @@ func (t *deviceTally) matches(driver string, d *resourcev1.Device, class *resour
 	return true, nil
 }
 
-// backScores has demands for resources that devices stand for measured by these, on nodes that list none.
+// backScores makes scores measure a resource backed by devices by those devices, on nodes that do not list the
+// resource.
 func backScores(list []demand, compiled *cel.Cache, objects Objects) {
 	var tally *deviceTally
 	for i := range list {

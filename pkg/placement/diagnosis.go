@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// Diagnosis says why no node can take a pod. The zero value stands for a cluster without
-// nodes.
+// Diagnosis explains why no node can take a pod. The zero value describes a cluster without nodes.
 type Diagnosis struct {
 	nodesTotal int
-	// rejection is the message of a rule that looked at no node.
+	// rejection is the message of a rule that rejected the pod without evaluating nodes.
 	rejection string
-	// reasons counts nodes; a node with several reasons counts in each.
+	// reasons counts nodes; a node with several reasons counts for each of them.
 	reasons map[string]int32
 	plugins map[string]struct{}
 	groups  []Group
 }
 
-// Group is nodes that failed on the same: the rule that said no first, and all that it said.
+// Group is a set of nodes that failed for the same reasons: the first rule that rejected them, with all its
+// reasons.
 type Group struct {
-	// Plugin is empty for nodes that were excluded. Where rules narrowed the nodes down
-	// together it names them all, separated by commas.
+	// Plugin is empty for nodes that were excluded. Where several rules narrowed the nodes down together, it names
+	// all of them, separated by commas.
 	Plugin  string
 	Reasons []string
 	Nodes   int32
 }
 
-// Message is the sentence for the pod's condition and event, in upstream's grammar
-// (FitError.Error): "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) were
-// unschedulable.". Entries are sorted as strings, counts included.
+// Message returns the sentence for the pod's condition and event, in upstream's grammar (FitError.Error): "0/5
+// nodes are available: 2 Insufficient cpu, 3 node(s) were unschedulable.". Entries are sorted as strings, counts
+// included.
 func (d Diagnosis) Message() string {
 	if d.nodesTotal == 0 {
 		return "no nodes available to schedule pods"
@@ -51,15 +51,15 @@ func (d Diagnosis) Message() string {
 	return head + " " + strings.Join(entries, ", ") + "."
 }
 
-// Everywhere tells whether a rule has rejected the pod without looking at nodes.
+// Everywhere reports whether a rule has rejected the pod without evaluating nodes.
 func (d Diagnosis) Everywhere() bool { return d.rejection != "" }
 
-// Plugins are the names of the rules whose no has to turn for the pod to fit, sorted: what
-// the pod waits for (see Profile.Wakes).
+// Plugins returns the names of the rules whose rejection has to change for the pod to fit, sorted. The pod waits
+// for changes that these rules listen to (see Profile.Wakes).
 func (d Diagnosis) Plugins() []string { return slices.Sorted(maps.Keys(d.plugins)) }
 
-// Reasons counts nodes by reason. The map is the caller's. For a pod that was rejected
-// without looking at nodes, every node counts for that message.
+// Reasons counts nodes by reason. The caller owns the map. For a pod that was rejected without evaluating nodes,
+// every node counts for that message.
 func (d Diagnosis) Reasons() map[string]int32 {
 	if d.rejection != "" {
 		return map[string]int32{d.rejection: int32(d.nodesTotal)}
@@ -67,11 +67,11 @@ func (d Diagnosis) Reasons() map[string]int32 {
 	return maps.Clone(d.reasons)
 }
 
-// Groups says which nodes failed on what, most nodes first; empty for a pod that was
-// rejected without looking at nodes. The slice is shared and must not be changed.
+// Groups returns the nodes grouped by the reasons why they failed, most nodes first. It is empty for a pod that was
+// rejected without evaluating nodes. The slice is shared and must not be changed.
 func (d Diagnosis) Groups() []Group { return d.groups }
 
-// NodesByPlugin counts nodes by the rule that said no first. The map is the caller's.
+// NodesByPlugin counts nodes by the first rule that rejected them. The caller owns the map.
 func (d Diagnosis) NodesByPlugin() map[string]int32 {
 	counts := map[string]int32{}
 	for _, g := range d.groups {
@@ -80,7 +80,7 @@ func (d Diagnosis) NodesByPlugin() map[string]int32 {
 	return counts
 }
 
-// diagnosisOf sums up groups.
+// diagnosisOf sums up groups into a Diagnosis.
 func diagnosisOf(nodesTotal int, onlyBy []string, groups []Group) Diagnosis {
 	d := Diagnosis{nodesTotal: nodesTotal, reasons: map[string]int32{}, plugins: map[string]struct{}{}, groups: groups}
 	for _, name := range onlyBy {
@@ -101,7 +101,7 @@ func diagnosisOf(nodesTotal int, onlyBy []string, groups []Group) Diagnosis {
 	return d
 }
 
-// rejection is the diagnosis of a pod that a rule rejects anywhere.
+// diagnosis returns the diagnosis of a pod that a rule rejects on all nodes.
 func (r *rejection) diagnosis(nodesTotal int) Diagnosis {
 	d := Diagnosis{nodesTotal: nodesTotal, rejection: r.message, plugins: map[string]struct{}{}}
 	for _, name := range r.plugins {
@@ -110,7 +110,7 @@ func (r *rejection) diagnosis(nodesTotal int) Diagnosis {
 	return d
 }
 
-// diagnose fills the result for a pod that fits nowhere.
+// diagnose fills in the result for a pod that fits on no node.
 func (e *evaluation) diagnose() {
 	if e.rejected != nil {
 		e.result.Diagnosis = e.rejected.diagnosis(len(e.Candidates))
@@ -122,7 +122,7 @@ func (e *evaluation) diagnose() {
 	}
 }
 
-// failures groups the candidates by why they fail.
+// failures groups the candidates by the reasons why they fail.
 func (e *evaluation) failures() []Group {
 	var groups []Group
 	places := map[string]int{}

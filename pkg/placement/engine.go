@@ -8,15 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// EngineConfig of an Engine.
+// EngineConfig configures an Engine.
 type EngineConfig struct {
-	// CacheBytes is about how much memory the classes may take together; 0 means
-	// DefaultCacheBytes and DefaultCacheBytesPerNode, at most MaxCacheBytes. The least recently used class goes
-	// first. One class takes 30 to 60 bytes a node; one alone may be larger than the budget.
+	// CacheBytes is approximately how much memory the classes may take together; 0 means DefaultCacheBytes plus
+	// DefaultCacheBytesPerNode for each node, at most MaxCacheBytes. The least recently used class is dropped
+	// first. One class takes 30 to 60 bytes a node; a single class may be larger than the budget.
 	CacheBytes int64
 }
 
-// By default, this is room for some hundreds of classes, up to about 30,000 nodes.
+// The defaults leave room for some hundreds of classes, up to about 30,000 nodes.
 const (
 	DefaultCacheBytes        = 128 << 20
 	DefaultCacheBytesPerNode = 12 << 10
@@ -25,19 +25,18 @@ const (
 
 // Engine gives the answers of Profile.Evaluate from state that it keeps up to date.
 //
-// Pods that no rule can tell apart are a class. A class keeps, for every node, what its
-// rules said when they were last asked, and asks again only for nodes that changed since;
-// rules about other pods keep sums per topology domain, changed by differences. So a
-// decision costs what moved since the last one about a pod of the same class, and no
-// allocation; the first of a class costs a look at all nodes.
+// Pods that no rule can distinguish form a class. A class keeps, for every node, the latest results of its rules,
+// and evaluates again only nodes that changed since; rules about other pods keep sums per topology domain, updated
+// by differences. So the cost of a decision depends on what changed since the last one for a pod of the same class,
+// and a decision allocates nothing; the first decision of a class evaluates all nodes.
 //
-// For one goroutine. The NodeInfos stay the caller's; every change of one has to be
-// reported before the next Evaluate.
+// An Engine is not safe for concurrent use. The caller owns the NodeInfos; every change of one has to be reported
+// before the next Evaluate.
 type Engine struct {
 	columns
 	objects Objects
-	// version of objects, and epoch of everything that is numbered: a class that was
-	// planned before either moved is planned anew.
+	// version is the version of objects, and epoch that of all numbers the engine assigned: a class whose plan was
+	// made before either of them increased is planned again.
 	version, epoch uint64
 	cache          classCache
 	sign           signature
@@ -45,19 +44,19 @@ type Engine struct {
 	order          zoneWalk
 	rating         rating
 	watch          watch
-	// protected are the UIDs of pods that cannot be victims; guarded the same by node.
+	// protected holds the UIDs of pods that cannot be victims; guarded holds the same by node.
 	protected map[string]bool
 	guarded   map[*state.NodeInfo][]string
 	scratch
 }
 
-// scratch is reused between answers: the ranked nodes, a walk without narrowed nodes, and a
-// sample, with its nodes per group.
+// scratch is reused between answers: the ranked nodes, a walk without narrowed nodes, and a sample with its number
+// of nodes per group.
 type scratch struct {
 	feasible          []Scored
 	narrowed, sampled []int32
 	counts            []int32
-	// late is what is asked last, for the pod at hand alone; nil for nothing.
+	// late is the filter that is evaluated last, for the current pod only; nil for none.
 	late Filter
 }
 
@@ -71,8 +70,8 @@ func NewEngine(cfg EngineConfig) *Engine {
 	return e
 }
 
-// SetNode takes in a node that is new or whose Node was replaced, with the pods on it.
-// New nodes are usable, and not home.
+// SetNode adds a node, or updates one whose Node was replaced, with the pods on it. New nodes are usable, and not
+// home nodes.
 func (e *Engine) SetNode(n *state.NodeInfo) {
 	if _, known := e.slots[n]; !known {
 		e.order.forget()
@@ -82,27 +81,27 @@ func (e *Engine) SetNode(n *state.NodeInfo) {
 	e.compact()
 }
 
-// DropNode forgets a node; one that is not known is ignored.
+// DropNode removes a node; an unknown one is ignored.
 func (e *Engine) DropNode(n *state.NodeInfo) {
 	e.SetProtected(n, nil)
 	e.dropNode(n)
 	e.order.forget()
 }
 
-// AddPod is called after n.AddPod(pod); for a pod that replaces one, after RemovePod.
+// AddPod must be called after n.AddPod(pod); for a pod that replaces another version, after RemovePod.
 func (e *Engine) AddPod(n *state.NodeInfo, pod *state.Pod) {
 	e.changePods(n, pod.Kind, 1)
 	e.compact()
 }
 
-// RemovePod is called after n.RemovePod(pod.UID).
+// RemovePod must be called after n.RemovePod(pod.UID).
 func (e *Engine) RemovePod(n *state.NodeInfo, pod *state.Pod) { e.changePods(n, pod.Kind, -1) }
 
-// SetUsable says whether a node may take pods now. One that may not still counts for rules
-// that look at all nodes; it is left out of Input.Candidates, in other words.
+// SetUsable sets whether a node may receive pods now. A node that may not still counts for rules that look at all
+// nodes; it corresponds to one that is missing from Input.Candidates.
 func (e *Engine) SetUsable(n *state.NodeInfo, usable bool) { e.mark(n, markUsable, usable) }
 
-// SetHome says whether a node is one of those that Query.Home and Query.HomeFirst are about.
+// SetHome sets whether a node is a home node, for Query.Home and Query.HomeFirst.
 func (e *Engine) SetHome(n *state.NodeInfo, home bool) { e.mark(n, markHome, home) }
 
 func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
@@ -112,48 +111,48 @@ func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
 	}
 }
 
-// Candidates is how many nodes a query chooses among: the usable ones, and of these the
-// home ones.
+// Candidates returns the number of nodes that a query chooses among: the usable ones, and how many of those are
+// home nodes.
 func (e *Engine) Candidates() (usable, home int) { return e.marks.usable, e.marks.home }
 
-// SetObjects replaces the other objects of the cluster. ObjectsMatter tells whether a
-// change is worth it; if not, Refresh is enough.
+// SetObjects replaces the other objects of the cluster. ObjectsMatter reports whether a change requires it; if not,
+// Refresh is enough.
 func (e *Engine) SetObjects(o Objects) {
 	e.objects = o
 	e.version++
 }
 
-// Refresh replaces the objects by others in which nothing that matters differs, so that
-// old ones can be freed.
+// Refresh replaces the objects by others that differ in nothing relevant, so that the old ones can be freed.
 func (e *Engine) Refresh(o Objects) { e.objects = o }
 
-// Query is what a decision depends on besides the cluster and the profile.
+// Query is the input of a decision in addition to the cluster and the profile.
 type Query struct {
-	// Pod to place; its Object must be set.
+	// Pod is the pod to place; its Template must be set.
 	Pod *state.Pod
 	// Seed breaks ties.
 	Seed uint64
-	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
+	// Limit is how many feasible nodes to rank: 0 means TopK, a negative value means all.
 	Limit int
-	// Start is where a profile that samples begins to look; see Input.Start.
+	// Start is where a profile that samples starts; see Input.Start.
 	Start int
-	// Home looks at home nodes only. HomeFirst ranks them before others of the same total.
+	// Home restricts the search to home nodes. HomeFirst ranks them before other nodes with the same total.
 	Home, HomeFirst bool
-	// Opinions are what custom plugins and extenders think of nodes, Guidance what the plugins say of
-	// the pod; see Input. An answer with either is worked out from scratch.
+	// Opinions holds the results of custom plugins and extenders for nodes, Guidance those of the plugins for the
+	// pod; see Input. A query with either is evaluated from scratch.
 	Opinions map[string]Opinion
 	Guidance *Guidance
-	// Everywhere: a node that the pod has been nominated to is one of many; see Input.Everywhere.
+	// Everywhere evaluates all nodes even if the pod has been nominated to one; see Input.Everywhere.
 	Everywhere bool
-	// Weigh asks for Result.Weighed about so many of the best nodes.
+	// Weigh requests Result.Weighed for this many of the best nodes.
 	Weigh int
-	// Laps, if not nil, is told how far the evaluation is; TimeRules: also of what the first rules say.
+	// Laps, if not nil, is notified of the stages of the evaluation; with TimeRules, also of the results of the
+	// first rules.
 	Laps      Laps
 	TimeRules bool
 }
 
-// Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates.
-// Result.Feasible belongs to the engine until the next call.
+// Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates. Result.Feasible belongs
+// to the engine and is valid until the next call.
 func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	total := e.marks.usable
 	if q.Home {
@@ -175,7 +174,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 		return Result{Err: err}
 	}
 	if len(backedResources(q.Pod.Requests, e.objects)) > 0 {
-		result := p.Evaluate(e.input(q)) // which node lists what matters to two rules
+		result := p.Evaluate(e.input(q)) // whether a node lists the resource matters to two rules
 		result.Class = c.id
 		return result
 	}
@@ -202,7 +201,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	return e.decide(c, q, result)
 }
 
-// decide answers from an up-to-date class.
+// decide computes the answer from an up-to-date class.
 func (e *Engine) decide(c *class, q Query, result Result) Result {
 	if slot, ok := e.nominated(c, q.Pod); ok && !q.Everywhere {
 		result.FeasibleCount, result.Feasible = 1, e.alone(slot)
@@ -221,7 +220,7 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 	e.rating.weighed.begin()
 	switch {
 	case result.FeasibleCount == 0 && e.late != nil:
-		return result // the class does not know why
+		return result // the class does not know the reason
 	case result.FeasibleCount == 0:
 		result.Diagnosis = c.diagnose(e, result.NodesTotal)
 		return result
@@ -247,8 +246,8 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 	return result
 }
 
-// nominated is the slot of the node that the pod has been nominated to, if it passes. A
-// rule that narrows the nodes down does not keep it from there.
+// nominated returns the slot of the node that the pod has been nominated to, if it passes. A rule that narrows the
+// nodes down does not exclude that node.
 func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
 	name := pod.Status().NominatedNodeName
 	if name == "" {
@@ -266,7 +265,7 @@ func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
 	return int32(slot), v == verdictPass && c.passesWide(slot)
 }
 
-// examined is how many nodes a search over all judges: all that no rule narrowed out.
+// examined returns how many nodes a search over all nodes judges: those that no rule narrowed out.
 func (e *Engine) examined(c *class, total int) int {
 	if c.plan.only == nil {
 		return total
@@ -280,7 +279,7 @@ func (e *Engine) examined(c *class, total int) int {
 	return n
 }
 
-// alone is the answer where one node is feasible: it is not scored.
+// alone is the answer when one node is feasible: it is not scored.
 func (e *Engine) alone(slot int32) []Scored {
 	e.feasible = append(e.feasible[:0], Scored{Node: e.infos[slot]})
 	return e.feasible
@@ -297,7 +296,7 @@ func (e *Engine) ranked() []Scored {
 	return e.feasible
 }
 
-// input is the same question for Profile.Evaluate.
+// input returns the equivalent Input for Profile.Evaluate.
 func (e *Engine) input(q Query) Input {
 	in := Input{
 		Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh,
@@ -326,14 +325,14 @@ func (e *Engine) input(q Query) Input {
 
 func byNodeName(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
 
-// Numbers are given out and not taken back while classes may know them. When those that
-// mean something are few among them, everything is numbered anew.
+// Numbers are assigned and not released while classes may use them. When few of them are still in use, everything
+// is renumbered.
 const (
-	sparse   = 4       // times as many numbers as things
-	fewThere = 1 << 14 // not worth it
+	sparse   = 4       // ratio of assigned numbers to used ones
+	fewThere = 1 << 14 // below this, renumbering is not worth it
 )
 
-// compact starts over with the numbers when most of them mean nothing any more.
+// compact renumbers everything when most of the numbers are no longer in use.
 func (e *Engine) compact() {
 	most := func(numbers, things int) bool { return numbers > fewThere && numbers > sparse*things }
 	axes := 0
@@ -346,10 +345,10 @@ func (e *Engine) compact() {
 	}
 }
 
-// maxAxes bounds the topology keys that are kept: users make them up.
+// maxAxes bounds the topology keys that are kept, because users choose them freely.
 const maxAxes = 256
 
-// restart builds all columns anew and forgets the classes.
+// restart rebuilds all columns and drops the classes.
 func (e *Engine) restart() {
 	old := e.columns
 	e.columns = newColumns()

@@ -21,7 +21,7 @@ var (
 	twinRuns = flag.Int("twin.runs", 300, "how many histories the engine is checked on")
 )
 
-// answer is a Result in values that can be compared and printed.
+// answer is a Result as values that can be compared and printed.
 type answer struct {
 	Err                       string
 	Feasible                  []string
@@ -31,7 +31,7 @@ type answer struct {
 	Plugins                   []string
 	Reasons                   map[string]int32
 	Groups                    []placement.Group
-	// Points by node and plugin, zeros left out.
+	// Points by node and plugin, without zeros.
 	Points map[string]map[string]int64
 }
 
@@ -62,7 +62,7 @@ func answerOf(r placement.Result) answer {
 	return a
 }
 
-// lazyObjects tells the engine of other objects only if a change of them matters.
+// lazyObjects passes other objects to the engine only if a change of them matters.
 type lazyObjects struct {
 	*placement.Engine
 	matters bool
@@ -76,7 +76,7 @@ func (l *lazyObjects) SetObjects(o placement.Objects) {
 	}
 }
 
-// before says which change comes next.
+// before announces the next change.
 func (l *lazyObjects) before(e placementtest.Event) {
 	object := func(api state.APIObject) *state.Object {
 		if api == nil {
@@ -87,7 +87,7 @@ func (l *lazyObjects) before(e placementtest.Event) {
 	l.matters = placement.ObjectsMatter(state.ObjectChange{Kind: e.Kind, Before: object(e.Old), After: object(e.New)})
 }
 
-// pair is an engine and the twin that decides from scratch, over the same nodes.
+// pair is an engine and a twin that decides from scratch, over the same nodes.
 type pair struct {
 	engine   *lazyObjects
 	view     *placementtest.View
@@ -101,8 +101,8 @@ func newPair(cacheBytes int64, profiles []*placement.Profile) *pair {
 	return p
 }
 
-// disagree replays a script and returns the first difference. Which nodes are usable or
-// home, and which profile is asked, follow from the seed of each decision.
+// disagree replays a script and returns the first difference. Which nodes are usable or home nodes, and which
+// profile is used, is derived from the seed of each decision.
 func (p *pair) disagree(s placementtest.Script) string {
 	for i, step := range s {
 		if step.Pod == nil {
@@ -153,7 +153,7 @@ func uids(nodes []*state.NodeInfo) map[string]bool {
 	return set
 }
 
-// miscounts says whether what was rejected and what is feasible do not make up all nodes.
+// miscounts reports whether the rejected and the feasible nodes do not add up to all nodes.
 func miscounts(r placement.Result) string {
 	rejected := 0
 	for _, by := range r.Rejected {
@@ -166,7 +166,7 @@ func miscounts(r placement.Result) string {
 	return fmt.Sprintf("%d nodes are feasible of %d, and %v are rejected", r.FeasibleCount, r.NodesTotal, r.Rejected)
 }
 
-// reserve now and then puts a pod on a node that is known by its reservation alone.
+// reserve occasionally adds a pod to a node that is known only by its reservation.
 func (p *pair) reserve(draw *rand.Rand) {
 	nodes := p.view.Nodes()
 	if len(nodes) == 0 || draw.IntN(30) > 0 {
@@ -178,7 +178,7 @@ func (p *pair) reserve(draw *rand.Rand) {
 	p.engine.AddPod(n, pod)
 }
 
-// mark now and then changes which nodes may be used, and returns those that may.
+// mark occasionally changes which nodes may be used, and returns those that may.
 func (p *pair) mark(draw *rand.Rand) (usable, home []*state.NodeInfo) {
 	odds, few := draw.IntN(4), draw.IntN(3) == 0
 	usable, home = []*state.NodeInfo{}, []*state.NodeInfo{}
@@ -197,7 +197,7 @@ func (p *pair) mark(draw *rand.Rand) (usable, home []*state.NodeInfo) {
 	return usable, home
 }
 
-// history draws a script and what to ask it of.
+// history draws a script and the profiles to evaluate it with.
 func history(t testing.TB, seed uint64) (placementtest.Script, func() *pair) {
 	g := placementtest.New(seed)
 	g.Size = placementtest.Size{MinNodes: 1, MaxNodes: 30, MaxPodsPerNode: 4}
@@ -212,7 +212,7 @@ func history(t testing.TB, seed uint64) (placementtest.Script, func() *pair) {
 	for range 2 {
 		cfg := g.Profile()
 		if g.Chance(3) {
-			cfg.Plugins[len(cfg.Plugins)-1].Weight = math.MaxInt32 // more than columns hold
+			cfg.Plugins[len(cfg.Plugins)-1].Weight = math.MaxInt32 // more than the columns can hold
 		}
 		if g.Chance(25) {
 			cfg.PercentageOfNodesToScore = int32(placementtest.Pick(g, 1, 30, 70))
@@ -238,8 +238,8 @@ func check(t *testing.T, seed uint64) {
 	t.Fatalf("replay with -args -twin.seed=%d -twin.runs=1\n%s\nafter\n%s", seed, fresh().disagree(script), script)
 }
 
-// After any history of nodes, pods and other objects, the engine answers what an
-// evaluation from scratch does.
+// After any history of nodes, pods and other objects, the engine gives the same answer as an evaluation from
+// scratch.
 func TestEngineAgreesWithTwin(t *testing.T) {
 	first := seedtest.First(t, *twinSeed)
 	for i := range *twinRuns {
@@ -247,8 +247,8 @@ func TestEngineAgreesWithTwin(t *testing.T) {
 	}
 }
 
-// A pod that is rejected before all its rules were looked at leaves nothing behind for one
-// that is equal but for the reason of that.
+// A pod that is rejected before all its rules were evaluated does not affect a pod that is equal except for the
+// cause of that rejection.
 func TestRejectedPodTeachesNothing(t *testing.T) {
 	p := profileOf(t)
 	engine := placement.NewEngine(placement.EngineConfig{})

@@ -1,10 +1,10 @@
 package placement
 
-// Pods that name claims to devices have the class of pods that are the same without them, because no two
-// of them ask for the same: what the rule about devices says is asked last, of the nodes that are left.
+// Pods that name device claims belong to the class of pods that are equal without them, because no two of them
+// request the same claims. The rule about devices is evaluated last, for the remaining nodes.
 
-// evaluateClaims is Evaluate for such a pod. Whatever is not the usual case is decided from scratch: that
-// no node is left too, because then it has to be said why.
+// evaluateClaims is Evaluate for such a pod. Anything but the usual case is decided from scratch, including the
+// case that no node is left, because the answer must then explain why.
 func (e *Engine) evaluateClaims(c *class, q Query, total int) Result {
 	late, ok := e.lateFilter(c, q)
 	if ok {
@@ -24,8 +24,8 @@ func (e *Engine) evaluateClaims(c *class, q Query, total int) Result {
 	return result
 }
 
-// lateFilter is the rule about devices for a pod, nil if it has nothing to say; !ok if it has more to say
-// than that some nodes do not pass.
+// lateFilter returns the filter of the rule about devices for a pod, or nil if the rule does not apply. ok is false
+// if the rule would do more than reject some nodes.
 func (e *Engine) lateFilter(c *class, q Query) (late Filter, ok bool) {
 	nominated := q.Pod.Status().NominatedNodeName != ""
 	if c.plan.err != nil || c.plan.rejected != nil || c.plan.scratch || len(q.Opinions) > 0 || nominated {
@@ -46,7 +46,7 @@ func (e *Engine) lateFilter(c *class, q Query) (late Filter, ok bool) {
 	return compiled.Filter, true
 }
 
-// passesLate asks the last rule about a node that all others let pass.
+// passesLate evaluates the late filter for a node that passes all others.
 func (e *Engine) passesLate(slot int32) bool {
 	return e.late == nil || e.late.Check(e.infos[slot]) == Success
 }

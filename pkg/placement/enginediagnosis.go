@@ -11,15 +11,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// failure is what some nodes have in common that fail: the rule, and which of its reasons
-// or what they lack.
+// failure describes a group of nodes that fail alike: the rule, and which of its reasons applies or which
+// resources are lacking.
 type failure struct {
 	verdict int16
 	why     uint8
 	lacks   uint64
 }
 
-// diagnose says why no node passes. It holds until a node moves.
+// diagnose explains why no node passes. The result is valid until a node changes.
 func (c *class) diagnose(e *Engine, total int) Diagnosis {
 	if c.told.at == e.journal.now && c.told.diagnosis.nodesTotal == total {
 		return c.told.diagnosis
@@ -43,7 +43,7 @@ func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[fail
 	fits := c.plan.fits()
 	var (
 		last failure
-		run  int32 // nodes in a row that fail alike, not yet counted
+		run  int32 // consecutive nodes that fail alike, not yet counted
 	)
 	for slot := range c.cells {
 		if c.cells[slot].verdict == verdictAbsent {
@@ -68,8 +68,8 @@ func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[fail
 	return counts, examples
 }
 
-// verdict is the first rule that says no to a node, those beyond one node included, and
-// which of its reasons.
+// verdict returns the first rule that rejects a node, including the rules beyond one node, and which of its reasons
+// applies.
 func (c *class) verdict(slot int) (int16, uint8) {
 	v, why := c.cells[slot].verdict, c.cells[slot].why
 	if v != c.cells[slot].static {
@@ -91,7 +91,7 @@ func (c *class) verdict(slot int) (int16, uint8) {
 	return v, why
 }
 
-// passesWide tells whether the rules beyond one node let a node pass.
+// passesWide reports whether the rules beyond one node let a node pass.
 func (c *class) passesWide(slot int) bool {
 	if !c.wide.active {
 		return true
@@ -100,7 +100,7 @@ func (c *class) passesWide(slot int) bool {
 	return c.wide.passes(c.groups.tuple[maxGauges:])
 }
 
-// fits finds the fit rule by its index.
+// fits returns the fit rules by their index.
 func (p *plan) fits() []*fitUse {
 	fits := make([]*fitUse, len(p.filters))
 	for i := range p.uses {
@@ -111,7 +111,7 @@ func (p *plan) fits() []*fitUse {
 	return fits
 }
 
-// reasons are what a rule says of the nodes with a failure, of which one is an example.
+// reasons returns a rule's reasons for the nodes with a failure, of which example is one.
 func (c *class) reasons(e *Engine, f failure, example int) []string {
 	if f.verdict == verdictNarrowed {
 		return []string{narrowedReason(c.plan.onlyBy)}
@@ -132,14 +132,14 @@ func (c *class) reasons(e *Engine, f failure, example int) []string {
 	return c.plan.filters[f.verdict].filter.Explain(e.infos[example])
 }
 
-// narrowedReason is for nodes that rules said are not worth looking at.
+// narrowedReason is the reason for nodes that rules narrowed out.
 func narrowedReason(by []string) string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)
 }
 
-// objectDigest writes all that plans take from objects besides pods and nodes: the labels
-// of the pod's namespace, the namespaces that its terms select, and what it is spread by
-// if it does not say.
+// objectDigest appends everything that plans take from objects other than pods and nodes: the labels of the pod's
+// namespace, the namespaces that its terms select, and the default spread selector if the pod has no spread
+// constraints.
 func objectDigest(b []byte, p *Profile, pod *state.Pod, objects Objects) []byte {
 	if r, ok := p.byName[InterPodAffinity]; ok && r.plugin != nil {
 		b = appendParty(b, pod, objects)
@@ -188,8 +188,8 @@ func appendSorted(b []byte, keys []string, value func(string) string) []byte {
 	return b
 }
 
-// ObjectsMatter tells whether a change of an object that is neither pod nor node can
-// change an answer, so that an Engine has to be told by SetObjects.
+// ObjectsMatter reports whether a change of an object that is neither a pod nor a node can change an answer, so
+// that SetObjects must be called on an Engine.
 func ObjectsMatter(c state.ObjectChange) bool {
 	switch c.Kind {
 	case events.KindNamespace:

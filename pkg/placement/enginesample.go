@@ -8,15 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// zoneWalk keeps ZoneOrder of the usable nodes and of the home ones, for profiles that
-// sample. It is worked out again after nodes came, went, moved or changed their marks.
+// zoneWalk caches ZoneOrder of the usable nodes and of the home nodes, for profiles that sample. It is recomputed
+// after nodes were added or removed, or changed their zone or marks.
 type zoneWalk struct {
 	zones []string // by slot, as last seen
 	walks [2][]int32
 	valid [2]bool
 }
 
-// see notes the zone of a node; gone ones are in none.
+// see records the zone of a node; removed nodes have none.
 func (z *zoneWalk) see(slot int, n *state.NodeInfo) {
 	if lack := slot + 1 - len(z.zones); lack > 0 {
 		z.zones = growBy(z.zones, lack, "")
@@ -34,7 +34,7 @@ func (z *zoneWalk) see(slot int, n *state.NodeInfo) {
 
 func (z *zoneWalk) forget() { z.valid = [2]bool{} }
 
-// walk is the order of the candidates' slots.
+// walk returns the order of the candidates' slots.
 func (z *zoneWalk) walk(e *Engine, home bool) []int32 {
 	which, marks := 0, markUsable
 	if home {
@@ -58,8 +58,8 @@ func (z *zoneWalk) walk(e *Engine, home bool) []int32 {
 	return walk
 }
 
-// sample finds as many feasible nodes as the profile wants, into sampled and counts, and
-// returns how many it looked at; see judgeSample.
+// sample finds as many feasible nodes as the profile wants, stores them in sampled and counts, and returns how many
+// it evaluated; see judgeSample.
 func (e *Engine) sample(c *class, q Query) (examined int) {
 	walk := e.order.walk(e, q.Home)
 	if c.plan.only != nil {

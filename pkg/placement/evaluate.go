@@ -9,77 +9,72 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// TopK is how many feasible nodes a Result ranks unless asked for more: the best one and
-// enough alternatives for a shard that loses races.
+// TopK is how many feasible nodes a Result ranks by default: the best one, and enough alternatives for a shard that
+// loses races.
 const TopK = 16
 
-// Input is all that a decision depends on besides the profile.
+// Input is everything that a decision depends on in addition to the profile.
 type Input struct {
-	// Pod to place; its Object must be set.
+	// Pod is the pod to place; its Template must be set.
 	Pod *state.Pod
-	// Nodes are all nodes of the cluster as the caller counts them, in a stable order.
-	// Some rules and scores depend on nodes that do not take the pod, so leaving some out
-	// changes the answer; use Candidates or Excluded for those that must not be used now.
+	// Nodes holds all nodes of the cluster, with the pods as the caller counts them, in a stable order. Some rules
+	// and scores depend on nodes that do not take the pod, so leaving some out changes the answer; use Candidates
+	// or Excluded for nodes that must not be used now.
 	Nodes []*state.NodeInfo
-	// Candidates are those of Nodes among which to choose, in the same order, and which
-	// the Result is about; nil for all of them.
+	// Candidates holds those of Nodes to choose from, in the same order; the Result is about these. nil means all.
 	Candidates []*state.NodeInfo
-	// Objects are the other objects of the cluster; nil for none. Without them no pod is
-	// spread by default, and no namespace has labels.
+	// Objects holds the other objects of the cluster; nil for none. Without them no pod is spread by default, and
+	// no namespace has labels.
 	Objects Objects
 	// Seed breaks ties. Equal inputs give equal results.
 	Seed uint64
-	// Home holds the UIDs of nodes that rank before others of the same total; nil for none.
+	// Home holds the UIDs of nodes that are ranked before others with the same total; nil for none.
 	Home map[string]bool
-	// Start is where a profile that samples begins to look, 0 or more: a place in ZoneOrder,
-	// modulo its length. The next Start is (Start + Examined) modulo NodesTotal.
+	// Start is where a profile that samples starts, 0 or more: a position in ZoneOrder, modulo its length. The next
+	// Start is (Start + Examined) modulo NodesTotal.
 	Start int
-	// Excluded maps UIDs of nodes that must not be used to the reason counted for them.
+	// Excluded maps UIDs of nodes that must not be used to the reason that is counted for them.
 	Excluded map[string]string
-	// Opinions are what custom plugins and extenders think of nodes, by name. Nodes without one are not
-	// turned down.
+	// Opinions holds the results of custom plugins and extenders for nodes, by node name. Nodes without an entry
+	// are not rejected.
 	Opinions map[string]Opinion
-	// Guidance is what custom plugins say of the pod before nodes are looked at; nil for nothing.
+	// Guidance is the result of custom plugins for the pod before nodes are evaluated; nil for none.
 	Guidance *Guidance
-	// Everywhere: all nodes are looked at, although the pod may go where it has been nominated to.
+	// Everywhere evaluates all nodes, even if the pod fits on the node that it has been nominated to.
 	Everywhere bool
-	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
+	// Limit is how many feasible nodes to rank: 0 means TopK, a negative value means all.
 	Limit int
-	// Weigh asks for Result.Weighed about so many of the best nodes.
+	// Weigh requests Result.Weighed for this many of the best nodes.
 	Weigh int
-	// Details asks for Result.Nodes and Scored.ByPlugin, which cost an allocation per
-	// node and plugin.
+	// Details requests Result.Nodes and Scored.ByPlugin, which cost an allocation per node and plugin.
 	Details bool
 }
 
 // Result is the answer for one pod.
 type Result struct {
-	// Feasible ranks the best feasible nodes, best first: by total, then Input.Home, then a hash of
-	// seed and node UID. A pod that can go where it has been nominated to has that node alone.
+	// Feasible ranks the best feasible nodes, best first: by total, then Input.Home, then a hash of seed and node
+	// UID. For a pod that fits on the node that it has been nominated to, it holds that node only.
 	Feasible []Scored
-	// FeasibleCount is how many there are in all; NodesTotal how many there were to choose
-	// among.
-	// A profile that samples counts what it found, not all that there are.
+	// FeasibleCount is the number of feasible nodes; NodesTotal is the number of nodes to choose from. A profile
+	// that samples counts the feasible nodes it found, not all that exist.
 	FeasibleCount, NodesTotal int
-	// Examined is how many nodes the search has judged, without those that rules narrowed it
-	// down from. It is 0 when there was no search: the pod goes where it has been nominated
-	// to, or a rule rejects it anywhere.
+	// Examined is how many nodes the search has judged, without those that rules narrowed out. It is 0 when there
+	// was no search: the pod is placed on the node that it has been nominated to, or a rule rejects it on all
+	// nodes.
 	Examined int
-	// Diagnosis says why no node is feasible; empty when one is.
+	// Diagnosis explains why no node is feasible; empty when one is.
 	Diagnosis Diagnosis
-	// Class is the same for pods that no rule can tell apart, in all processes of one version
-	// of Berth; 0 from Profile.Evaluate. Weighed and Rejected are set when Query.Weigh asks for
-	// them: Weighed if nodes were compared, Rejected by an engine. That counts nodes by the
-	// first rule that says no to them of those that look at one node alone, and the rest
-	// together under the names of the others. They belong to the engine, as Feasible, but for
-	// Weighed.Plugins.
+	// Class is the same for pods that no rule can distinguish, in all processes of one version of Berth; 0 from
+	// Profile.Evaluate. Weighed and Rejected are set when Query.Weigh requests them: Weighed if nodes were
+	// compared, Rejected by an engine. The engine counts nodes by the first rule that rejects them among the rules
+	// on a single node, and counts the remaining nodes together under the names of the other rules. Like Feasible,
+	// both belong to the engine, except Weighed.Plugins.
 	Class    uint64
 	Weighed  Weighed
 	Rejected []RejectedBy
-	// Nodes reports on every candidate that has been judged, in the order of the input, when
-	// Details asked for it.
+	// Nodes reports on every candidate that has been judged, in the order of the input, if Details requested it.
 	Nodes []NodeReport
-	// Err: the attempt failed for a reason that is no answer (upstream's SchedulerError).
+	// Err is set if the attempt failed for a reason other than that no node fits (upstream's SchedulerError).
 	// Everything else is then empty.
 	Err error
 }
@@ -87,21 +82,21 @@ type Result struct {
 // Scored is one feasible node.
 type Scored struct {
 	Node *state.NodeInfo
-	// Total is the weighted sum; 0 when the node is the only one, which is not scored.
+	// Total is the weighted sum; 0 when the node is the only one, because it is not scored then.
 	Total int64
-	// ByPlugin is set when Details asked for it.
+	// ByPlugin is set if Details requested it.
 	ByPlugin []PluginScore
 }
 
-// Weighed is how the best nodes came by their totals: Points[i][j] is what Plugins[j] added
-// to that of Feasible[i], weights included.
+// Weighed shows how the totals of the best nodes are composed: Points[i][j] is the number of points that Plugins[j]
+// added to the total of Feasible[i], weights included.
 type Weighed struct {
 	Plugins []string
 	Points  [][]int64
 }
 
-// RejectedBy says how many nodes a rule turned down; Plugin names several, separated by
-// commas, where it is not told which of them it was.
+// RejectedBy counts the nodes that a rule rejected. Plugin holds several names, separated by commas, where it is
+// not known which of them it was.
 type RejectedBy struct {
 	Plugin string
 	Nodes  int32
@@ -114,15 +109,15 @@ type PluginScore struct {
 	Weight          int64
 }
 
-// NodeReport is everything there is to say about one node.
+// NodeReport is the full report on one node.
 type NodeReport struct {
 	Node *state.NodeInfo
-	// Code, and for a node that failed the rule that said no first and its reasons. Plugin
-	// is empty for an excluded node.
+	// Code is the verdict. Plugin and Reasons are set for a node that failed: the first rule that rejected it, with
+	// its reasons. Plugin is empty for an excluded node.
 	Code    Code
 	Plugin  string
 	Reasons []string
-	// Total and Scores for a node that passed.
+	// Total and Scores are set for a node that passed.
 	Total  int64
 	Scores []PluginScore
 }
@@ -157,7 +152,7 @@ func (p *Profile) Evaluate(in Input) Result {
 	return e.result
 }
 
-// evaluation is one Evaluate under way.
+// evaluation is one Evaluate in progress.
 type evaluation struct {
 	Input
 	profile *Profile
@@ -165,20 +160,20 @@ type evaluation struct {
 
 	filters []activeFilter
 	scorers []activeScorer
-	// late: the rule about devices is left out, to be asked for each pod.
+	// late leaves out the rule about devices, which is then evaluated for each pod.
 	late bool
-	// rejected is the rule that rejects the pod whatever the nodes are.
+	// rejected is the rule that rejects the pod on all nodes.
 	rejected *rejection
-	// only are the node names worth looking at, nil for all; onlyBy the rules that say so.
+	// only holds the node names that the rules allow, nil for all; onlyBy holds the rules that narrowed them down.
 	only   []string
 	onlyBy []string
-	// verdicts is per candidate: verdictPass, verdictExcluded, verdictNarrowed, verdictNone,
-	// verdictExtender, or the index in filters of the rule that said no.
+	// verdicts has one entry per candidate: verdictPass, verdictExcluded, verdictNarrowed, verdictNone,
+	// verdictExtender, or the index in filters of the rule that rejected the node.
 	verdicts []int16
 	feasible []*state.NodeInfo
 	// nominated is the node the pod has been nominated to, if it passes.
 	nominated *state.NodeInfo
-	// totals and columns are per feasible node; a column per scorer, normalised.
+	// totals and columns have one entry per feasible node; columns has one column per scorer, normalised.
 	totals  []int64
 	columns [][]int64
 }
@@ -188,9 +183,9 @@ const (
 	verdictExcluded
 	verdictNarrowed
 	verdictNone
-	// verdictExtender: the rules let it pass, a custom plugin or an extender does not.
+	// verdictExtender: the rules let the node pass, but a custom plugin or an extender rejects it.
 	verdictExtender
-	// verdictAbsent is the engine's for slots that are no candidates.
+	// verdictAbsent is used by the engine for slots that are no candidates.
 	verdictAbsent
 )
 
@@ -207,18 +202,18 @@ type activeScorer struct {
 	err       error
 }
 
-// rejection is a no to all nodes. plugins are the rules to wait for.
+// rejection rejects all nodes. plugins are the rules whose changes the pod waits for.
 type rejection struct {
 	message string
 	plugins []string
-	// resolvable: it might not, if pods left.
+	// resolvable reports whether the eviction of pods could change it.
 	resolvable bool
 }
 
 var errNoObject = errors.New("placement: the pod has no object, want one to evaluate")
 
-// compile asks every rule what it has to do with the pod, in order. The first rejection
-// ends it, as in upstream's RunPreFilterPlugins.
+// compile compiles every rule for the pod, in order. The first rejection ends it, as in upstream's
+// RunPreFilterPlugins.
 func (e *evaluation) compile() error {
 	if e.Pod == nil || e.Pod.Template == nil {
 		return errNoObject
@@ -250,7 +245,7 @@ func (e *evaluation) compile() error {
 	return nil
 }
 
-// notAdmitted tells whether a rule rejects the pod before the others are asked.
+// notAdmitted reports whether a rule rejects the pod before the rules are compiled.
 func (e *evaluation) notAdmitted() bool {
 	for _, r := range e.profile.rules {
 		a, ok := r.plugin.(Admitter)
@@ -265,7 +260,7 @@ func (e *evaluation) notAdmitted() bool {
 	return false
 }
 
-// addFilter takes in the filtering half of a rule; true when the pod is rejected.
+// addFilter adds the filtering part of a rule; it reports whether the pod is rejected.
 func (e *evaluation) addFilter(plugin string, c Compiled) (rejected bool) {
 	if c.Rejection != "" {
 		e.rejected = &rejection{message: c.Rejection, plugins: []string{plugin}}
@@ -293,7 +288,7 @@ func (e *evaluation) surveyFilters() {
 	}
 }
 
-// narrow keeps in only what names allows too.
+// narrow restricts only to the names that this plugin allows as well.
 func (e *evaluation) narrow(plugin string, names []string) {
 	names = slices.Sorted(slices.Values(names))
 	if e.onlyBy == nil {
@@ -315,8 +310,8 @@ func (e *evaluation) narrowedToNothing() string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", e.onlyBy)
 }
 
-// filterNodes gives every node its verdict. A pod that has been nominated to a node is
-// looked at there first and goes there if it can, as upstream's evaluateNominatedNode.
+// filterNodes gives every node its verdict. A pod that has been nominated to a node is evaluated there first and
+// placed there if it fits, as in upstream's evaluateNominatedNode.
 func (e *evaluation) filterNodes() {
 	e.surveyFilters()
 	e.nominated = e.findNominated()
@@ -364,7 +359,7 @@ func (e *evaluation) findNominated() *state.NodeInfo {
 	return e.Candidates[i]
 }
 
-// isNarrowed: the rules say that the node is not worth looking at.
+// isNarrowed reports whether the rules narrowed the node out.
 func (e *evaluation) isNarrowed(n *state.NodeInfo) bool {
 	if e.only == nil {
 		return false
@@ -390,7 +385,7 @@ func (e *evaluation) verdict(n *state.NodeInfo) int16 {
 	return verdictPass
 }
 
-// score fills totals and columns. A single feasible node needs no comparing.
+// score fills totals and columns. A single feasible node needs no comparison.
 func (e *evaluation) score() error {
 	e.totals = make([]int64, len(e.feasible))
 	if len(e.feasible) == 1 && !e.Details {
@@ -423,7 +418,7 @@ func (e *evaluation) score() error {
 	return nil
 }
 
-// survey readies the scorers and drops those that have nothing to say.
+// survey prepares the scorers and drops those that do not apply.
 func (e *evaluation) survey() error {
 	active := e.scorers[:0]
 	for _, s := range e.scorers {

@@ -33,7 +33,7 @@ func nodeInfo(name string, allocatable ...string) *state.NodeInfo {
 	return state.NewNodeInfo(state.NewNode(statetest.Node(name, allocatable...)))
 }
 
-// nodes makes count equal, roomy nodes.
+// nodes makes count equal nodes with much room.
 func nodes(count int) []*state.NodeInfo {
 	list := make([]*state.NodeInfo, count)
 	for i := range list {
@@ -50,7 +50,7 @@ func changed(pod *corev1.Pod, edits ...func(*corev1.Pod)) *state.Pod {
 	return state.NewPod(pod)
 }
 
-// named asks for nodes by name.
+// named requires nodes by name.
 func named(names ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		var terms []corev1.NodeSelectorTerm
@@ -65,7 +65,7 @@ func named(names ...string) func(*corev1.Pod) {
 	}
 }
 
-// TestDiagnosis: the sentence users see, and the rules the pod waits for.
+// TestDiagnosis checks the sentence that users see, and the rules that the pod waits for.
 func TestDiagnosis(t *testing.T) {
 	cordoned := nodeInfo("cordoned", "cpu", "4", "memory", "4Gi", "pods", "10")
 	cordoned.Node.Object.Spec.Unschedulable = true
@@ -133,7 +133,7 @@ func TestDiagnosis(t *testing.T) {
 	}
 }
 
-// TestReasonsCount: a rejection without looking at nodes counts all of them.
+// TestReasonsCount checks that a rejection without evaluating nodes counts all of them.
 func TestReasonsCount(t *testing.T) {
 	gated := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a"}}
@@ -145,8 +145,8 @@ func TestReasonsCount(t *testing.T) {
 	}
 }
 
-// TestRefusesWhatItCannotCheck: a hard constraint of a rule that is not evaluated refuses
-// every node by name, and only if the profile has the rule; soft ones do not count.
+// TestRefusesWhatItCannotCheck checks that a hard constraint of a rule that is not evaluated rejects every node by
+// name, and only if the profile has the rule; soft ones do not count.
 func TestRefusesWhatItCannotCheck(t *testing.T) {
 	tests := map[string]struct {
 		edit func(*corev1.Pod)
@@ -187,9 +187,8 @@ func TestRefusesWhatItCannotCheck(t *testing.T) {
 	}
 }
 
-// TestRanking: the short ranking is the start of the full one, the full one is by total
-// with ties in an order that depends on the seed alone, and the order of input matters to
-// neither.
+// TestRanking checks that the short ranking is the start of the full one, that the full one is by total with ties
+// in an order that depends only on the seed, and that the order of the input matters to neither.
 func TestRanking(t *testing.T) {
 	p := defaultProfile(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -231,7 +230,7 @@ func ranked(r placement.Result) []string {
 	return list
 }
 
-// TestTiesSpread: over seeds, equal nodes win about equally often.
+// TestTiesSpread checks that, over seeds, equal nodes win about equally often.
 func TestTiesSpread(t *testing.T) {
 	const tries, count = 4000, 10
 	p, list := defaultProfile(t), nodes(count)
@@ -265,8 +264,8 @@ func TestExcluded(t *testing.T) {
 	}
 }
 
-// TestNominated: a pod goes where it has been nominated to if it can, else where it is
-// best.
+// TestNominated checks that a pod is placed on the node that it has been nominated to if it fits, and otherwise on
+// the best one.
 func TestNominated(t *testing.T) {
 	list := nodes(3)
 	pod := changed(statetest.Pod("default", "p", "cpu", "1"), func(p *corev1.Pod) {
@@ -287,7 +286,7 @@ func TestNominated(t *testing.T) {
 	}
 }
 
-// TestDetails: what one node's report says adds up.
+// TestDetails checks that the numbers in one node's report add up.
 func TestDetails(t *testing.T) {
 	list := nodes(3)
 	list[2].Node.Object.Spec.Unschedulable = true
@@ -316,7 +315,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestAttemptErrors: what is no answer is an error.
+// TestAttemptErrors checks that failures other than rejections are errors.
 func TestAttemptErrors(t *testing.T) {
 	p, list := defaultProfile(t), nodes(2)
 	if r := p.Evaluate(placement.Input{Pod: &state.Pod{}, Nodes: list}); r.Err == nil {
@@ -392,7 +391,7 @@ func TestNewProfile(t *testing.T) {
 	}
 }
 
-// refuses demands that a profile of these plugins is refused, and why.
+// refuses checks that a profile of these plugins is refused, and why.
 func refuses(t *testing.T, want string, plugins ...placement.PluginConfig) {
 	t.Helper()
 	_, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Plugins: plugins})
@@ -401,7 +400,7 @@ func refuses(t *testing.T, want string, plugins ...placement.PluginConfig) {
 	}
 }
 
-// TestTopologyArgs: arguments that the evaluation could not work with are refused.
+// TestTopologyArgs checks that arguments that the evaluation could not work with are refused.
 func TestTopologyArgs(t *testing.T) {
 	spreadBy := func(kind configv1.PodTopologySpreadConstraintsDefaulting, c ...corev1.TopologySpreadConstraint,
 	) placement.PluginConfig {
@@ -424,7 +423,7 @@ func TestTopologyArgs(t *testing.T) {
 	refuses(t, "defaultConstraints[0].labelSelector is set", spreadBy(configv1.ListDefaulting, selecting))
 }
 
-// TestLess: the order is total.
+// TestLess checks that the order is total.
 func TestLess(t *testing.T) {
 	start := time.Unix(1000, 0)
 	draw := rapid.Custom(func(t *rapid.T) placement.Queued {
@@ -448,10 +447,10 @@ func TestLess(t *testing.T) {
 	})
 }
 
-// TestPointsOfNodeAffinity: to narrow the search down and to judge nodes are two things.
+// TestPointsOfNodeAffinity checks that narrowing the search and filtering nodes are independent.
 func TestPointsOfNodeAffinity(t *testing.T) {
 	const narrowing, filtering = placement.Narrowing, placement.Filtering
-	both := func(p *corev1.Pod) { // two names at once: nothing is left
+	both := func(p *corev1.Pod) { // two names at once: no node is left
 		term := &p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
 		term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{
 			Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-0000"},
@@ -461,7 +460,7 @@ func TestPointsOfNodeAffinity(t *testing.T) {
 	const narrowed = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 	tests := []struct {
 		points            placement.Points
-		one, contradicted string // what a pod for node-0001 hears of the other, and one for both
+		one, contradicted string // the reason at the other node for a pod for node-0001, and that for both
 	}{
 		{narrowing, narrowed, "pod affinity terms conflict"},
 		{filtering, mismatch, mismatch},
@@ -487,8 +486,8 @@ func TestPointsOfNodeAffinity(t *testing.T) {
 	}
 }
 
-// TestUnevaluatedRuleRefusesWhereverItIsEnabled: not evaluating a rule must not let pods
-// pass that its other half would have stopped.
+// TestUnevaluatedRuleRefusesWhereverItIsEnabled checks that not evaluating a rule does not let pods pass that its
+// other part would have rejected.
 func TestUnevaluatedRuleRefusesWhereverItIsEnabled(t *testing.T) {
 	pod := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
 		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
@@ -505,7 +504,7 @@ func TestUnevaluatedRuleRefusesWhereverItIsEnabled(t *testing.T) {
 	}
 }
 
-// TestPoints: a rule enabled at one point takes no part at the other.
+// TestPoints checks that a rule enabled at one point takes no part at the other.
 func TestPoints(t *testing.T) {
 	full := nodeInfo("n", "cpu", "1", "pods", "1")
 	in := placement.Input{
@@ -559,8 +558,8 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// The hash of a profile tells what its extenders are asked, and not by which credentials they are reached: a bundle
-// does not have those, and is to be replayed all the same.
+// The hash of a profile depends on how its extenders are called, but not on the credentials for them: a bundle does
+// not contain credentials, and must be replayable nevertheless.
 func TestHashKnowsNoCredentials(t *testing.T) {
 	hash := func(e configv1.Extender) uint64 {
 		p, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Extenders: []configv1.Extender{e}})

@@ -2,8 +2,8 @@ package placement
 
 import "github.com/berth-scheduler/berth/pkg/state"
 
-// Expects asks the rules whether something is being made for a pod that has to be there before it is
-// worth trying: see Expecter. plugin is who waits for it; what is empty for nothing.
+// Expects asks the rules whether an object is being created for a pod that must exist before the pod is worth
+// trying; see Expecter. plugin is the rule that waits for it; what is empty if there is none.
 func (p *Profile) Expects(pod *state.Pod, objects Objects) (plugin, what string) {
 	for _, r := range p.rules {
 		e, ok := r.plugin.(Expecter)

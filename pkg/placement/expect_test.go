@@ -21,7 +21,7 @@ func (o oneClaim) ObjectByName(k events.Kind, namespace, name string) (*state.Ob
 	return &state.Object{}, k == events.KindResourceClaim && namespace == "ns" && name == o.name
 }
 
-// Only what somebody else is about to make is expected: the rest is for the pod's owner to know.
+// Only what a controller is about to create is expected: everything else is the responsibility of the pod's owner.
 func TestExpectsClaimsThatAreMadeFromTemplates(t *testing.T) {
 	profile, err := NewProfile(DefaultProfile("s"))
 	if err != nil {

@@ -12,51 +12,49 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Explanation is what there is to say to people about a pod and all nodes, beyond the
-// Diagnosis that a decision leaves.
+// Explanation describes a pod and all nodes for people, in more detail than the Diagnosis of a decision.
 type Explanation struct {
-	// Rejection is set when a rule rejects the pod on all nodes at once; nothing else is.
+	// Rejection is set when a rule rejects the pod on all nodes at once; then nothing else is set.
 	Rejection string
 	// Feasible is how many nodes would take the pod.
 	Feasible int
-	// Classes are nodes that fail the same rules for the same reasons, most nodes first.
+	// Classes groups the nodes that fail the same rules for the same reasons, most nodes first.
 	Classes []NodeClass
-	// Nearest are the nodes that came closest to taking the pod, closest first, at most
-	// NearestMisses: those that fail the fewest rules, of these those that pods leaving could
-	// help, then those that lack the smallest share of what is asked for.
+	// Nearest holds the nodes that came closest to taking the pod, closest first, at most NearestMisses: those that
+	// fail the fewest rules, among these those that evictions could help, then those that lack the smallest share
+	// of the requested resources.
 	Nearest []Miss
 }
 
-// NearestMisses is how many of these an Explanation has.
+// NearestMisses is the largest number of entries in Explanation.Nearest.
 const NearestMisses = 3
 
-// NodeClass is nodes that fail the same rules for the same reasons.
+// NodeClass is a set of nodes that fail the same rules for the same reasons.
 type NodeClass struct {
 	Failures []Failure
 	Nodes    int
-	// Examples are names of some of them, in order, at most ClassExamples.
+	// Examples holds the names of some of them, in order, at most ClassExamples.
 	Examples []string
 }
 
-// ClassExamples is how many names a NodeClass has.
+// ClassExamples is the largest number of names in a NodeClass.
 const ClassExamples = 3
 
-// Failure is one rule that says no to a node. Unlike a decision, which stops at the first,
-// an explanation has all of them.
+// Failure is one rule that rejects a node. A decision stops at the first one; an explanation has all of them.
 type Failure struct {
 	Plugin  string
 	Code    Code
 	Reasons []string
-	// Details say more than a reason does, whose words are upstream's: which taints, which labels.
+	// Details are more specific than the reasons, whose wording is upstream's: which taints, which labels.
 	Details []string `json:",omitempty"`
 }
 
-// detailer is a filter that can say more about a node than its reasons.
+// detailer is a filter that can give more details about a node than its reasons.
 type detailer interface {
 	details(n *state.NodeInfo) []string
 }
 
-// details implements detailer: the taints that are not tolerated.
+// details implements detailer: the taints that the pod does not tolerate.
 func (f taintFilter) details(n *state.NodeInfo) []string {
 	var list []string
 	for i := range n.Node.Object.Spec.Taints {
@@ -90,19 +88,18 @@ func detailsOf(f Filter, n *state.NodeInfo) []string {
 type Miss struct {
 	Node     string
 	Failures []Failure
-	// Short are the resources there is too little of, sorted by name.
+	// Short holds the resources that the node has too little of, sorted by name.
 	Short []Shortage
 }
 
-// Shortage is one resource that a node has too little of; amounts as in state.Resources.
+// Shortage is one resource that a node has too little of; amounts are in the units of state.Resources.
 type Shortage struct {
 	Resource            string
 	Asked, Free, Lacked int64
 }
 
-// Explain looks at a pod and every candidate with every rule of the profile. It costs more
-// than Evaluate and is no part of a decision. Limit, Seed, Start and Details of the input
-// mean nothing here.
+// Explain evaluates a pod on every candidate with every rule of the profile. It costs more than Evaluate and is not
+// part of a decision. Limit, Seed, Start and Details of the input are ignored.
 func (p *Profile) Explain(in Input) (Explanation, error) {
 	if in.Candidates == nil {
 		in.Candidates = in.Nodes
@@ -138,7 +135,7 @@ func (p *Profile) Explain(in Input) (Explanation, error) {
 	return x, nil
 }
 
-// allFailures are all rules that say no to a node, in their order.
+// allFailures returns all rules that reject a node, in their order.
 func (e *evaluation) allFailures(n *state.NodeInfo) []Failure {
 	var list []Failure
 	if e.isNarrowed(n) {
@@ -172,7 +169,7 @@ func addToClass(classes map[string]*NodeClass, node string, failures []Failure) 
 	}
 }
 
-// keepNearest puts a miss among the nearest so far, if it is one.
+// keepNearest inserts a miss if it is among the nearest so far.
 func keepNearest(list []Miss, m Miss) []Miss {
 	at, _ := slices.BinarySearchFunc(list, m, func(a, b Miss) int {
 		return cmp.Or(
@@ -186,7 +183,7 @@ func keepNearest(list []Miss, m Miss) []Miss {
 	return list[:min(len(list), NearestMisses)]
 }
 
-// hopeless counts the rules that say no whatever pods leave.
+// hopeless counts the rules that would reject the node whatever pods were evicted.
 func (m *Miss) hopeless() int {
 	count := 0
 	for _, f := range m.Failures {
@@ -197,7 +194,7 @@ func (m *Miss) hopeless() int {
 	return count
 }
 
-// lack sums up which share of each resource asked for is lacking.
+// lack sums up, over the requested resources, the share of each that is lacking.
 func (m *Miss) lack() float64 {
 	var sum float64
 	for _, s := range m.Short {
@@ -206,7 +203,7 @@ func (m *Miss) lack() float64 {
 	return sum
 }
 
-// shortages are what a node has too little of, by the rule about resources.
+// shortages returns the resources that a node has too little of, according to the rule about resources.
 func (e *evaluation) shortages(n *state.NodeInfo) []Shortage {
 	var list []Shortage
 	for _, f := range e.filters {

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// A pod of 2 cpu meets a node that lacks half a cpu, one that lacks all, and two that are
-// cordoned, one of which is full besides.
+// A pod that requests 2 cpu is evaluated on a node that lacks half a cpu, one that lacks all, and two that are
+// cordoned, one of which is also full.
 func TestExplain(t *testing.T) {
 	node := func(name, cpu string, cordoned bool) *state.NodeInfo {
 		obj := statetest.Node(name, "cpu", cpu, "memory", "4Gi", "pods", "10")

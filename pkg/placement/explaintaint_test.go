@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// Nodes with different taints are different classes to people, though a decision gives one
-// reason for both.
+// Nodes with different taints are different classes in an explanation, although a decision gives one reason for
+// both.
 func TestExplainNamesTaints(t *testing.T) {
 	node := func(name, taint string) *state.NodeInfo {
 		obj := statetest.Node(name, "cpu", "4", "memory", "4Gi", "pods", "10")
@@ -37,7 +37,7 @@ func TestExplainNamesTaints(t *testing.T) {
 	}
 }
 
-// A node that does not have what a pod selects by label is told apart by which label that is.
+// Nodes without a label that a pod selects are distinguished by the missing label.
 func TestExplainNamesLabels(t *testing.T) {
 	node := func(name, zone string) *state.NodeInfo {
 		obj := statetest.Node(name, "cpu", "4", "memory", "4Gi", "pods", "10")

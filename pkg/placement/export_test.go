@@ -1,5 +1,5 @@
 package placement
 
-// Restart builds everything that the engine keeps anew, as it does by itself when most of
-// its numbers mean nothing any more.
+// Restart rebuilds everything that the engine keeps, as the engine does by itself when most of its numbers are no
+// longer in use.
 func (e *Engine) Restart() { e.restart() }

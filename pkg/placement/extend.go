@@ -10,32 +10,32 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Extenders is the name by which diagnoses list nodes that an extender has turned down. Source:
-// framework.ExtenderName; any change wakes a pod that waits for it, as it is the name of no rule.
+// Extenders is the name under which diagnoses list nodes that an extender has rejected. Source:
+// framework.ExtenderName. It is the name of no rule, so any change wakes a pod that was rejected by it.
 const Extenders = "Extender"
 
-// extenderScale brings the points of an extender, 0 to MaxExtenderPriority, to those of rules.
+// extenderScale scales the points of an extender, 0 to MaxExtenderPriority, to those of rules.
 const extenderScale = MaxScore / extenderv1.MaxExtenderPriority
 
-// Opinion is what custom plugins and extenders think of one node for one pod, together.
+// Opinion is the combined result of custom plugins and extenders for one node and one pod.
 type Opinion struct {
-	// Rejected: the pod must not go there. Unresolvable: it would not help if pods left, so that nobody is evicted
-	// there for the pod.
+	// Rejected reports that the pod must not be placed on the node. Unresolvable reports that evictions would not
+	// change that, so that no pod is evicted there for this pod.
 	Rejected, Unresolvable bool
-	// Plugin is who rejects it; empty for an extender. Reasons say why, in their words; none if they
-	// gave none.
+	// Plugin is the plugin that rejects the node; empty for an extender. Reasons are in its words; none if it gave
+	// none.
 	Plugin  string
 	Reasons []string
 	// Points are added to the total, weights and scale included (see ExtenderPoints).
 	Points int64
 }
 
-// ExtenderPoints are the points of a node that an extender of some weight has given a score.
-// Source: prioritizeNodes in pkg/scheduler/schedule_one.go.
+// ExtenderPoints returns the points of a node that an extender of some weight has given a score. Source:
+// prioritizeNodes in pkg/scheduler/schedule_one.go.
 func ExtenderPoints(score, weight int64) int64 { return score * weight * extenderScale }
 
-// OrderedExtenders are extenders in the order in which they are asked: those that can be ignored
-// last. Source: buildExtenders in pkg/scheduler/scheduler.go.
+// OrderedExtenders returns the extenders in the order in which they are called: those that can be ignored last.
+// Source: buildExtenders in pkg/scheduler/scheduler.go.
 func OrderedExtenders(given []configv1.Extender) []configv1.Extender {
 	ordered := slices.Clone(given)
 	slices.SortStableFunc(ordered, func(a, b configv1.Extender) int {
@@ -51,38 +51,38 @@ func OrderedExtenders(given []configv1.Extender) []configv1.Extender {
 	return ordered
 }
 
-// ranksByExtender tells whether an extender has a say in where pods go.
+// ranksByExtender reports whether an extender influences where pods are placed.
 func ranksByExtender(e configv1.Extender) bool { return e.FilterVerb != "" || e.PrioritizeVerb != "" }
 
-// ShowsObjects tells whether somebody outside is shown pods and nodes, and may look at what no rule
-// does.
+// ShowsObjects reports whether pods and nodes are shown to extenders or custom plugins, which may read fields that
+// no rule reads.
 func (c ProfileConfig) ShowsObjects() bool { return len(c.Extenders) > 0 || c.Custom != nil }
 
-// Extended tells whether custom plugins or extenders have a say in where a pod may go: then a node is
-// chosen among those that have an Opinion.
+// Extended reports whether custom plugins or extenders influence where a pod may be placed. A node is then chosen
+// among those that have an Opinion.
 func (p *Profile) Extended(pod *state.Pod) bool {
 	return p.custom.decides() || slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
 		return ranksByExtender(e) && Interested(e, pod)
 	})
 }
 
-// AdvisedOnVictims tells whether extenders are asked who may go for a pod: those with a preemptVerb about nodes
-// and victims, those with a filterVerb alone about the nodes.
+// AdvisedOnVictims reports whether extenders are asked which pods may be evicted for a pod: those with a
+// preemptVerb about nodes and victims, those with only a filterVerb about the nodes.
 func (p *Profile) AdvisedOnVictims(pod *state.Pod) bool {
 	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
 		return (e.PreemptVerb != "" || e.FilterVerb != "") && Interested(e, pod)
 	})
 }
 
-// FilteredByExtenders tells whether an extender has to let a pod pass before it may go to a node.
+// FilteredByExtenders reports whether an extender has to accept a node before the pod may be placed there.
 func (p *Profile) FilteredByExtenders(pod *state.Pod) bool {
 	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
 		return e.FilterVerb != "" && Interested(e, pod)
 	})
 }
 
-// Interested tells whether an extender is asked about a pod at all: it manages a resource that one
-// of the pod's containers requests, or does not say what it manages. Source: HTTPExtender.IsInterested.
+// Interested reports whether an extender is asked about a pod at all: it manages a resource that one of the pod's
+// containers requests, or it does not list managed resources. Source: HTTPExtender.IsInterested.
 func Interested(e configv1.Extender, pod *state.Pod) bool {
 	if len(e.ManagedResources) == 0 {
 		return true
@@ -112,8 +112,7 @@ func Interested(e configv1.Extender, pod *state.Pod) bool {
 	return slices.ContainsFunc(spec.Containers, asks) || slices.ContainsFunc(spec.InitContainers, asks)
 }
 
-// rejectedByExtender tells whether a custom plugin or an extender has turned a node down that the rules
-// let pass.
+// rejectedByExtender reports whether a custom plugin or an extender has rejected a node that the rules let pass.
 func (in *Input) rejectedByExtender(n *state.NodeInfo) bool { return in.Opinions[n.Node.Name].Rejected }
 
 // advise adds the points of custom plugins and extenders to the totals of the feasible nodes.

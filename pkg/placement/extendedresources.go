@@ -14,24 +14,24 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Extended resources that a DeviceClass stands for are given as devices on nodes that do not list them
-// (KEP-5004). To NodeResourcesFit they are no resources there; DynamicResources asks for the devices
-// with a claim that is made for the pod once its node has been chosen.
+// An extended resource that a DeviceClass names is provided as devices on nodes that do not list it (KEP-5004).
+// There NodeResourcesFit does not treat it as a resource; DynamicResources requests the devices with a claim that
+// is created for the pod once its node has been chosen.
 
-// backed is a resource that a pod asks for and that devices of a class stand for.
+// backed is a requested resource that is backed by devices of a class.
 type backed struct {
 	name  string
 	class *resourcev1.DeviceClass
 }
 
-// mayBeDevices tells whether a resource is of a name that devices may stand for. Source:
-// pkg/scheduler/util IsDRAExtendedResourceName.
+// mayBeDevices reports whether a resource has a name that devices may back. Source: pkg/scheduler/util
+// IsDRAExtendedResourceName.
 func mayBeDevices(name string) bool {
 	return state.IsExtendedResource(name) || strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix)
 }
 
-// deviceClassFor is the class of the devices that stand for a resource, nil if none do. Of several
-// classes that name it the youngest counts, of those that of the first name. Source:
+// deviceClassFor returns the class of the devices that back a resource, nil if there is none. If several classes
+// name it, the youngest is used, and among equally young ones the first by name. Source:
 // deviceclass/extendedresourcecache.
 func deviceClassFor(resource string, objects Objects) *resourcev1.DeviceClass {
 	if name, implicit := strings.CutPrefix(resource, resourcev1.ResourceDeviceClassPrefix); implicit {
@@ -55,10 +55,10 @@ func byYouth(a, b *resourcev1.DeviceClass) int {
 	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// backedResources are the resources among those that a pod asks for which devices stand for, by name.
+// backedResources returns those of the requested resources that devices back, by name.
 func backedResources(request state.Resources, objects Objects) (list []backed) {
 	if len(request.Extended) == 0 || objects == nil {
-		return nil // as nearly always
+		return nil // nearly always the case
 	}
 	for _, name := range slices.Sorted(maps.Keys(request.Extended)) {
 		if request.Extended[name] == 0 || !mayBeDevices(name) {
@@ -71,13 +71,12 @@ func backedResources(request state.Resources, objects Objects) (list []backed) {
 	return list
 }
 
-// wantsDevices tells whether a pod may need devices: it names claims, or asks for resources that devices
-// stand for.
+// wantsDevices reports whether a pod may need devices: it names claims, or requests resources that devices back.
 func wantsDevices(pod *state.Pod, objects Objects) bool {
 	return hasDeviceClaims(&pod.Template.Spec) || len(backedResources(pod.Requests, objects)) > 0
 }
 
-// withoutClasses hides device classes, for what pods are asked that no devices stand behind.
+// withoutClasses hides device classes from rules that are compiled for pods without resources backed by devices.
 type withoutClasses struct{ lookups }
 
 // ObjectByName implements Objects.
@@ -96,8 +95,8 @@ func (o withoutClasses) Objects(k events.Kind) iter.Seq[*state.Object] {
 	return o.lookups.Objects(k)
 }
 
-// classHelps tells whether a device class that has come or changed stands for something that a pod asks
-// for. Source: fit.go isSchedulableAfterDeviceClassEvent.
+// classHelps reports whether a device class that was added or changed backs a resource that a pod requests. Source:
+// fit.go isSchedulableAfterDeviceClassEvent.
 func classHelps(pod *state.Pod, c Change) bool {
 	class, ok := c.NewObject.API.(*resourcev1.DeviceClass)
 	if !ok {
@@ -122,27 +121,28 @@ func resourceNameOf(class *resourcev1.DeviceClass) string {
 	return *class.Spec.ExtendedResourceName
 }
 
-// deviceWish is what a pod asks of devices by way of resources.
+// deviceWish holds the extended resources that a pod requests and that devices may provide.
 type deviceWish struct {
 	pod *state.Pod
-	// resources are those that devices stand for; plain are the others that they could stand for.
+	// resources are those that devices back; plain are the others whose names devices could back.
 	resources []backed
 	plain     []string
-	// existing is the claim that has been made for the pod, if it may be used, and its version.
+	// existing is the claim that has already been created for the pod, if it may be used, and version is its
+	// version.
 	existing *resourcev1.ResourceClaim
 	version  uint64
-	// claims are what is to be made on nodes that lack the same resources, by these.
+	// claims caches the claims to create, by the resources that a node lacks.
 	claims map[string]*MadeClaim
 }
 
-// MadeClaim is a claim that is made for the resources of a pod for which devices stand on its node.
+// MadeClaim is a claim that is created for those resources of a pod that devices provide on its node.
 type MadeClaim struct {
 	Claim *resourcev1.ResourceClaim
-	// Mappings tell which container gets which of the claim's requests for which resource.
+	// Mappings define which container gets which of the claim's requests for which resource.
 	Mappings []corev1.ContainerExtendedResourceRequest
 }
 
-// newDeviceWish is what a pod asks, nil for nothing.
+// newDeviceWish returns the wish of a pod, nil if it has none.
 func newDeviceWish(pod *state.Pod, objects Objects) *deviceWish {
 	resources := backedResources(pod.Requests, objects)
 	if len(resources) == 0 {
@@ -165,12 +165,13 @@ func newDeviceWish(pod *state.Pod, objects Objects) *deviceWish {
 	return w
 }
 
-// on is the claim that a pod needs on a node, nil for none, or why the node will not do. Source:
+// on returns the claim that a pod needs on a node, nil for none, or why the node is rejected. Source:
 // extendeddynamicresources.go filterExtendedResources.
 func (w *deviceWish) on(node *state.Node) (claim *MadeClaim, why string) {
 	listed := node.Allocatable.Extended
 	for _, name := range w.plain {
-		// One that the node lists with nothing of it is left to NodeResourcesFit, which may be told to ignore it.
+		// A resource that the node lists with an amount of zero is left to NodeResourcesFit, which may be
+		// configured to ignore it.
 		if _, ok := node.Object.Status.Allocatable[corev1.ResourceName(name)]; !ok {
 			return nil, "cannot fit resource"
 		}

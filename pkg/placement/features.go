@@ -10,15 +10,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// nodeDeclaredFeatures keeps pods off nodes whose kubelet does not declare a feature they
-// need. Source: plugins/nodedeclaredfeatures.
+// nodeDeclaredFeatures keeps pods off nodes whose kubelet does not declare a feature they need. Source:
+// plugins/nodedeclaredfeatures.
 type nodeDeclaredFeatures struct{}
 
 // RulesMinor is the minor version of Kubernetes 1 whose scheduling rules these are.
 const RulesMinor = 36
 
-// featureVersion is the Kubernetes version whose features are told apart: those that every
-// kubelet of it has need no declaration.
+// featureVersion is the Kubernetes version whose features are distinguished: features that every kubelet of that
+// version has need no declaration.
 const featureVersion = "1.36.3"
 
 type featureFilter struct {

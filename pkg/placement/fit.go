@@ -15,13 +15,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// nodeResourcesFit rejects nodes without room and scores by how full they would be.
-// Source: plugins/noderesources/fit.go. Resources that devices stand for are left to DynamicResources on
-// nodes that do not list them.
+// nodeResourcesFit rejects nodes without enough free resources and scores nodes by how full they would be. Source:
+// plugins/noderesources/fit.go. Resources backed by devices are left to DynamicResources on nodes that do not list
+// them.
 type nodeResourcesFit struct {
 	ignored, ignoredGroups []string
 	strategy               strategy
-	// compiled keeps expressions of device classes, compiled.
+	// compiled caches the compiled expressions of device classes.
 	compiled *cel.Cache
 }
 
@@ -51,12 +51,12 @@ func (p nodeResourcesFit) Compile(pod *state.Pod, objects Objects) (Compiled, er
 	}, nil
 }
 
-// incomingRequest is what a pod that runs nowhere yet asks for: its spec alone counts.
+// incomingRequest returns the request of a pod that does not run yet: only its spec counts.
 func incomingRequest(obj *corev1.Pod) state.Resources {
 	return state.NewResources(podresource.PodRequests(obj, podresource.PodResourcesOptions{}))
 }
 
-// ignores tells whether a resource is left to somebody else.
+// ignores reports whether a resource is left to another component.
 func (p nodeResourcesFit) ignores(name string) bool {
 	if !state.IsExtendedResource(name) {
 		return false
@@ -65,8 +65,8 @@ func (p nodeResourcesFit) ignores(name string) bool {
 	return slices.Contains(p.ignored, name) || slices.Contains(p.ignoredGroups, group)
 }
 
-// fitFilter compares a request with what is left. extended is sorted by name and holds
-// no zero and no ignored resource.
+// fitFilter compares a request with the free resources of a node. extended is sorted by name and holds no zero and
+// no ignored resource.
 type fitFilter struct {
 	request  state.Resources
 	extended []amount
@@ -75,7 +75,7 @@ type fitFilter struct {
 type amount struct {
 	name  string
 	value int64
-	// devices stand for it on nodes that have none of it.
+	// devices reports whether devices provide it on nodes that have none of it.
 	devices bool
 }
 
@@ -89,8 +89,7 @@ func newFitFilter(request state.Resources, ignores func(string) bool) fitFilter 
 	return f
 }
 
-// leave leaves resources to devices where a node lists none of them. Source: fit.go
-// shouldDelegateResourceToDRA.
+// leave leaves resources to devices on nodes that list none of them. Source: fit.go shouldDelegateResourceToDRA.
 func (f fitFilter) leave(resources []backed) fitFilter {
 	for _, r := range resources {
 		for i := range f.extended {
@@ -184,7 +183,7 @@ func (nodeResourcesFit) Hint(pod *state.Pod, c Change) bool {
 	return c.OldNode == nil || grew(request, c.OldNode.Allocatable, c.NewNode.Allocatable)
 }
 
-// frees tells whether the change lowered anything that pod asks for.
+// frees reports whether the change lowered the request for any resource that the pod requests.
 func frees(pod *state.Pod, c Change) bool {
 	for name, v := range pod.Requests.Map() {
 		if v > 0 && name != string(corev1.ResourcePods) && c.NewPod.Requests.Get(name) < c.OldPod.Requests.Get(name) {
@@ -194,7 +193,7 @@ func frees(pod *state.Pod, c Change) bool {
 	return false
 }
 
-// grew tells whether a node has more room for pods or of anything requested.
+// grew reports whether a node has more room for pods or more of any requested resource.
 func grew(request, before, after state.Resources) bool {
 	if after.Pods > before.Pods {
 		return true

@@ -14,18 +14,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// strategy is how NodeResourcesFit scores: which resources, and a curve from what is
-// requested of a capacity (which is not 0) to a score. Source: plugins/noderesources
+// strategy defines how NodeResourcesFit scores: the resources, and a curve from the requested amount and the
+// capacity (which is not 0) to a score. Source: plugins/noderesources
 // {least_allocated,most_allocated,requested_to_capacity_ratio}.go.
 type strategy struct {
 	resources []configv1.ResourceSpec
 	curve     func(requested, capacity int64) int64
-	// skipZero leaves resources that score 0 out of the mean and rounds it to nearest, as
+	// skipZero leaves resources that score 0 out of the mean and rounds the mean to nearest, as
 	// RequestedToCapacityRatio does; the others truncate.
 	skipZero bool
 }
 
-// customMaxScore is the top of the score range that users write shapes in.
+// customMaxScore is the top of the score range in which users write shapes.
 const customMaxScore = 10
 
 func newStrategy(cfg *configv1.ScoringStrategy) (strategy, error) {
@@ -85,18 +85,18 @@ func requestedToCapacity(shape []configv1.UtilizationShapePoint) func(requested,
 	}
 }
 
-// demand is one resource to score by, with what the pod asks of it.
+// demand is one resource to score by, with the amount that the pod requests.
 type demand struct {
 	name    string
 	weight  int64
 	request int64
-	// devices of a class, if not nil, stand for it on nodes that list none.
+	// devices, if not nil, counts the devices of class that provide the resource on nodes that do not list it.
 	devices *deviceTally
 	class   *resourcev1.DeviceClass
 }
 
-// demands resolves the configured resources for a pod. A resource with a prefix that the
-// pod does not ask for says nothing about the node and is left out.
+// demands resolves the configured resources for a pod. An extended resource that the pod does not request says
+// nothing about the node and is left out.
 func demands(specs []configv1.ResourceSpec, requests corev1.ResourceList) []demand {
 	list := make([]demand, 0, len(specs))
 	for _, spec := range specs {
@@ -136,7 +136,7 @@ func (s fitScorer) Score(n *state.NodeInfo) int64 {
 	return s.score(measureAll(room[:0], s.demands, n, &n.NonZeroRequested))
 }
 
-// score is Score from what the node has of each demand.
+// score is Score computed from the node's share of each demand.
 func (s *fitScorer) score(shares []share) int64 {
 	var sum, weights int64
 	for i := range shares {
@@ -164,7 +164,7 @@ func (s *fitScorer) score(shares []share) int64 {
 // share is how much of one resource a node has, and how much of that is in use.
 type share struct{ capacity, used int64 }
 
-// usualDemands is how many resources are measured without an allocation.
+// usualDemands is the number of resources that are measured without an allocation.
 const usualDemands = 8
 
 // measureAll appends the share of each demand.
@@ -176,8 +176,8 @@ func measureAll(to []share, demands []demand, n *state.NodeInfo, use *state.Reso
 	return to
 }
 
-// measure returns a node's capacity and use of the resource; cpu and memory in use as
-// given, all else as requested.
+// measure returns a node's capacity and use of the resource. For cpu and memory, the use is taken from the
+// argument; for all other resources, it is the sum of the requests.
 func (d *demand) measure(n *state.NodeInfo, use *state.Resources) (capacity, used int64) {
 	switch corev1.ResourceName(d.name) {
 	case corev1.ResourceCPU:
@@ -194,8 +194,8 @@ func (d *demand) measure(n *state.NodeInfo, use *state.Resources) (capacity, use
 	return capacity, n.Requested.Extended[d.name]
 }
 
-// balancedAllocation prefers nodes whose resources are used evenly, by how much the pod
-// improves that. Source: plugins/noderesources/balanced_allocation.go.
+// balancedAllocation prefers nodes whose resources are used evenly, according to how much the pod improves the
+// balance. Source: plugins/noderesources/balanced_allocation.go.
 type balancedAllocation struct {
 	resources []configv1.ResourceSpec
 	compiled  *cel.Cache
@@ -218,8 +218,8 @@ func (balancedAllocation) Events() []Event { return nil }
 // Hint implements Plugin.
 func (balancedAllocation) Hint(*state.Pod, Change) bool { return false }
 
-// Compile leaves pods alone that ask for none of the resources: balance would pile them
-// all up on one node (kubernetes#129138).
+// Compile does not score for pods that request none of the resources: balance would place all of them on one node
+// (kubernetes#129138).
 func (p balancedAllocation) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
 	requests := podresource.PodRequests(pod.Object(), podresource.PodResourcesOptions{
 		UseStatusResources: true,
@@ -243,14 +243,14 @@ func (s balanceScorer) Score(n *state.NodeInfo) int64 {
 	return s.score(measureAll(room[:0], s.demands, n, &n.Requested))
 }
 
-// score is 75 when the pod changes nothing, towards 100 when the node gets more even and
-// towards 50 when less.
+// score is 75 when the pod does not change the balance, up to 100 when the node becomes more balanced and down to
+// 50 when it becomes less balanced.
 func (s *balanceScorer) score(shares []share) int64 {
 	const half = MaxScore / 2
 	return half + (half+s.balance(shares, true)-s.balance(shares, false))/2
 }
 
-// balance is 100 times (1 - the standard deviation of the used fractions).
+// balance returns 100 times (1 - the standard deviation of the used fractions).
 func (s *balanceScorer) balance(shares []share, withPod bool) int64 {
 	var buffer [usualDemands]float64
 	fractions := buffer[:0]

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// groups sorts the nodes that pass the rules about one node by everything else that their
-// total, or a rule beyond one node, depends on: the raw scores that are scaled, and per
-// tally the domain or the sum. Nodes of a group are feasible together and get the same
-// points, so a decision works these out per group: there are few, mostly.
+// groups sorts the nodes that pass the rules about a single node by everything else that their total, or a rule
+// beyond one node, depends on: the raw scores that are scaled, and for each tally the domain or the sum. The nodes
+// of a group are either all feasible or none is, and they get the same points, so a decision computes both once per
+// group. Usually there are few groups.
 type groups struct {
-	// values are rows of width values, one row a group; see class.values.
+	// values holds rows of width values, one row per group; see class.values.
 	values []int64
 	width  int
 	// members counts the nodes of each group.
@@ -20,17 +20,17 @@ type groups struct {
 	// tuple and key are scratch.
 	tuple []int64
 	key   []byte
-	// live is how many groups have members.
+	// live is the number of groups with members.
 	live int
 }
 
 // noGroup is the group of a node that does not pass.
 const noGroup int32 = -1
 
-// row is the values of a group.
+// row returns the values of a group.
 func (g *groups) row(group int) []int64 { return g.values[group*g.width : (group+1)*g.width] }
 
-// leave takes a node out of its group.
+// leave removes a node from its group.
 func (g *groups) leave(of *int32) {
 	if *of == noGroup {
 		return
@@ -41,7 +41,7 @@ func (g *groups) leave(of *int32) {
 	*of = noGroup
 }
 
-// enter puts a node into the group of the tuple.
+// enter adds a node to the group of the tuple.
 func (g *groups) enter(of *int32) {
 	if *of != noGroup && slices.Equal(g.row(int(*of)), g.tuple) {
 		return
@@ -64,43 +64,46 @@ func (g *groups) enter(of *int32) {
 	*of = id
 }
 
-// reset forgets all groups.
+// reset removes all groups.
 func (g *groups) reset(width int) {
 	if g.ids == nil {
 		g.ids = map[string]int32{}
 	}
 	clear(g.ids)
-	g.values, g.members, g.width, g.live = g.values[:0], g.members[:0], width, 0
+	g.values = g.values[:0]
+	g.members = g.members[:0]
+	g.width = width
+	g.live = 0
 }
 
-// stale tells whether the groups have to be made anew: there are more columns than they
-// have values for, or most of them are empty.
+// stale reports whether the groups have to be rebuilt: there are more columns than they have values for, or most of
+// them are empty.
 func (g *groups) stale(columns, slots int) bool {
 	return g.width != columns+maxGauges || len(g.members) > slots+fewGroups && len(g.members) > sparse*g.live
 }
 
-// fewGroups are not worth clearing away.
+// fewGroups is the number of groups below which removing empty ones is not worth it.
 const fewGroups = 256
 
 func (g *groups) bytes() int64 {
-	const perKey = 48 // the map's entry, about
+	const perKey = 48 // approximate size of the map entry
 	return int64(8*cap(g.values)+4*cap(g.members)) + int64(len(g.members)*(perKey+8*g.width))
 }
 
-// nowhereValue stands for the sum of a domain where the node is in none.
+// nowhereValue stands for the sum of a domain when the node is in no domain.
 const nowhereValue = math.MinInt64
 
-// regroupSlot puts a node that passes into its group.
+// regroupSlot adds a node that passes to its group.
 func (c *class) regroupSlot(slot int) {
 	if c.groups.width != len(c.wide.columns)+maxGauges {
-		return // all will be regrouped
+		return // all nodes will be regrouped
 	}
 	c.values(slot)
 	c.groups.enter(&c.group[slot])
 }
 
-// values writes what sorts a node into groups: its gauges, then the columns of the rules
-// beyond one node.
+// values computes the tuple that determines a node's group: its gauges, then the columns of the rules beyond one
+// node.
 func (c *class) values(slot int) {
 	tuple := c.groups.tuple[:0]
 	for _, raw := range c.cells[slot].raw {
@@ -112,7 +115,7 @@ func (c *class) values(slot int) {
 	c.groups.tuple = tuple
 }
 
-// regroup sorts all nodes anew.
+// regroup rebuilds the groups of all nodes.
 func (c *class) regroup() {
 	c.groups.reset(len(c.wide.columns) + maxGauges)
 	for slot := range c.cells {

@@ -2,20 +2,20 @@ package placement
 
 import "github.com/berth-scheduler/berth/pkg/state"
 
-// imageTable counts on how many nodes each image is.
+// imageTable counts the nodes that have each image.
 type imageTable struct {
 	byName map[string]*image
-	// of are the images of each slot, as counted.
+	// of holds the images of each slot, as counted.
 	of []*state.Images
 }
 
-// image is one that a node has, at least.
+// image is an image that at least one node has.
 type image struct {
 	holders int
-	// size in bytes; mixed when nodes do not agree, and then it is looked up.
+	// size is in bytes. mixed reports that nodes disagree about it; it is then looked up.
 	size  int64
 	mixed bool
-	// slots has a bit for every holder; nil until a class asks about the image.
+	// slots has a bit for every node with the image; nil until a class needs it.
 	slots []uint64
 }
 
@@ -39,7 +39,7 @@ func (i *image) put(slot int, on bool) {
 	}
 }
 
-// watch returns an image of which it is known who holds it; nil for one that nobody has.
+// watch returns an image together with the set of nodes that have it; nil for an image that no node has.
 func (t *imageTable) watch(name string) *image {
 	i, ok := t.byName[name]
 	if !ok || i.slots != nil {
@@ -54,8 +54,8 @@ func (t *imageTable) watch(name string) *image {
 	return i
 }
 
-// replace counts the images of a slot anew. Node objects change more often than the images
-// on them, and those that did not are the same.
+// replace counts the images of a slot again. Node objects change more often than the images on them; if the images
+// did not change, the pointer is the same.
 func (t *imageTable) replace(slot int, now *state.Images) {
 	was := t.of[slot]
 	if was == now {
@@ -81,7 +81,7 @@ func (t *imageTable) replace(slot int, now *state.Images) {
 	t.of[slot] = now
 }
 
-// worth is what an image adds to the score of a node that has it; see imageScorer.
+// worth returns what an image adds to the score of a node that has it; see imageScorer.
 func (i *image) worth(name string, nodes int, infos []*state.NodeInfo) int64 {
 	size := i.size
 	if i.mixed {
@@ -90,7 +90,7 @@ func (i *image) worth(name string, nodes int, infos []*state.NodeInfo) int64 {
 	return imageWorth(size, int64(i.holders), nodes)
 }
 
-// sizeOnFirst is the size on the first node, by name, that has the image.
+// sizeOnFirst returns the size on the first node, by name, that has the image.
 func sizeOnFirst(image string, infos []*state.NodeInfo) int64 {
 	var (
 		first string

@@ -6,11 +6,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// imageLocality prefers nodes that already hold the pod's images, big and widespread ones
-// most. Source: plugins/imagelocality.
+// imageLocality prefers nodes that already have the pod's images, large and widespread ones most. Source:
+// plugins/imagelocality.
 type imageLocality struct{}
 
-// The range of image sizes that scores run over, in bytes; the upper end is per container.
+// The range of image sizes that scores cover, in bytes; the upper end is per container.
 const (
 	minImageBytes int64 = 23 << 20
 	maxImageBytes int64 = 1000 << 20
@@ -51,17 +51,17 @@ func imageName(name string) string {
 	return name
 }
 
-// imageScorer scores by the images a node holds. worth is per image, 0 for one that no
-// node has; nil before Survey.
+// imageScorer scores by the images that a node has. worth is per image, 0 for one that no node has; nil before
+// Survey.
 type imageScorer struct {
 	containers int64
 	images     []string
 	worth      []int64
 }
 
-// Survey finds out what each image is worth: its size times the share of nodes that have
-// it, so that a rare image does not draw every pod to the one node that has it. The size
-// is that on the first node that has the image, as in upstream's cache.
+// Survey computes what each image is worth: its size times the share of nodes that have it, so that a rare image
+// does not attract every pod to the one node that has it. The size is that on the first node that has the image, as
+// in upstream's cache.
 func (s imageScorer) Survey(all, _ []*state.NodeInfo) Scorer {
 	s.worth = make([]int64, len(s.images))
 	for i, image := range s.images {
@@ -80,7 +80,7 @@ func (s imageScorer) Survey(all, _ []*state.NodeInfo) Scorer {
 	return s
 }
 
-// imageWorth is the size of an image times the share of nodes that hold it.
+// imageWorth returns the size of an image times the share of nodes that have it.
 func imageWorth(size, holders int64, nodes int) int64 {
 	return int64(float64(size) * (float64(holders) / float64(nodes)))
 }
@@ -101,7 +101,7 @@ func (s imageScorer) Score(n *state.NodeInfo) int64 {
 	return s.scale(sum)
 }
 
-// scale brings what a node's images are worth to MinScore..MaxScore.
+// scale scales the worth of a node's images to MinScore..MaxScore.
 func (s *imageScorer) scale(sum int64) int64 {
 	top := maxImageBytes * s.containers
 	sum = min(max(sum, minImageBytes), top)

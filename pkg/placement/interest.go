@@ -7,42 +7,41 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Interest is what a rule's hints depend on in one pod that waits, for changes of anything
-// but that pod. It is how many pods can be kept by what could wake them: hints are asked
-// once for all pods of a class, and only about changes within reach.
+// Interest describes what a rule's hints depend on for one waiting pod, for all changes other than changes of that
+// pod. It allows the queue to index many pods by what could wake them: hints are evaluated once for all pods of a
+// class, and only for changes within reach.
 type Interest struct {
 	// Class is the same for pods that get the same hint about every change.
 	Class string
-	// Pods, Nodes and Claims are the changes of pods, of nodes and of claims to devices that Hint can
-	// say yes to. Changes of other kinds are always within reach, and so are those of claims without
-	// Change.Objects.
+	// Pods, Nodes and Claims are the changes of pods, nodes and device claims for which Hint can report true.
+	// Changes of other kinds are always within reach, and so are those of claims without Change.Objects.
 	Pods, Nodes, Claims Reach
 }
 
 // Reach is a set of changes. The zero value holds none.
 type Reach struct {
-	// All says that every change is in it; otherwise those about one of Topics are.
+	// All means that every change is in the set; otherwise it holds the changes about one of Topics.
 	All bool
-	// Topics are texts of Change.Topics.
+	// Topics are values returned by Change.Topics.
 	Topics []string
 }
 
 var everything = Reach{All: true}
 
-// classifier is a Plugin that knows which pods its hints treat alike. For others, pods are
-// alike when their specs are.
+// classifier is a Plugin that knows which pods its hints treat alike. For other plugins, pods are alike when their
+// specs are.
 type classifier interface {
 	interest(pod *state.Pod) Interest
 }
 
-// Interest tells what a rule's hints depend on in a pod. Whoever is none of the profile's rules is interested
-// in everything (see Wakes): in the same for all pods, unless there are Hints.
+// Interest returns what a rule's hints depend on for a pod. A plugin that is not a rule of the profile is
+// interested in everything (see Wakes), and equally for all pods unless there are Hints.
 func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
 	i := Interest{Pods: everything, Nodes: everything, Claims: everything}
 	r, ok := p.byName[plugin]
 	if !ok {
 		if _, told := p.told(plugin); told {
-			i.Class = pod.UID // what it looks at in a pod, nobody knows
+			i.Class = pod.UID // it is unknown which parts of a pod the plugin reads
 		}
 		return i
 	}
@@ -53,8 +52,8 @@ func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
 	return i
 }
 
-// Listens tells whether a rule listens to changes of this sort; whoever is none of the profile's rules, and of
-// whom there are no Hints, listens to all.
+// Listens reports whether a rule listens to changes of this kind. A plugin that is not a rule of the profile and
+// has no Hints listens to all.
 func (p *Profile) Listens(plugin string, c Change) bool {
 	r, ok := p.byName[plugin]
 	if !ok {
@@ -63,7 +62,7 @@ func (p *Profile) Listens(plugin string, c Change) bool {
 	return slices.ContainsFunc(r.plugin.Events(), c.is)
 }
 
-// Heeds tells whether any rule, custom plugin or extender of the profile listens to changes of this sort.
+// Heeds reports whether any rule, custom plugin or extender of the profile listens to changes of this kind.
 func (p *Profile) Heeds(c Change) bool {
 	if c.Actions == 0 {
 		return false
@@ -75,10 +74,10 @@ func (p *Profile) Heeds(c Change) bool {
 
 func (c Change) is(e Event) bool { return e.Kind == c.Kind && e.Actions&c.Actions != 0 }
 
-// Topics of changes. Those of a node tell its name, its labels as they are now, the label
-// keys that came, went or changed their value, and that it is new; those of a pod its
-// namespace, and that it is gone and may have repelled others; those of a claim to devices which one it
-// is, whose it is if it is new, and that devices have become free.
+// Topics of changes. Those of a node change are its name, its current labels, the label keys that were added,
+// removed or changed their value, and whether the node is new. Those of a pod change are its namespace, and whether
+// the pod is gone and may have repelled others. Those of a device claim change identify the claim, its owner if it
+// is new, and whether devices have become free.
 const (
 	topicName     = "name "
 	topicLabel    = "label "
@@ -91,8 +90,7 @@ const (
 	topicFreed    = "devices"
 )
 
-// Topics tells what a change of a pod, a node or a claim to devices is about, for Reach; nil for other
-// kinds.
+// Topics returns the topics of a change of a pod, a node or a device claim, for Reach; nil for other kinds.
 func (c Change) Topics() []string {
 	switch {
 	case c.Kind == events.KindPod:
@@ -142,8 +140,8 @@ func (c Change) nodeTopics() []string {
 	return list
 }
 
-// Label is upstream's name of the event, as its metrics have it (ClusterEvent.Label in
-// k8s.io/kube-scheduler/framework). A change of several sorts goes by the first.
+// Label returns upstream's name of the event, as in its metrics (ClusterEvent.Label in
+// k8s.io/kube-scheduler/framework). A change with several actions has the name of the first.
 func (c Change) Label() string {
 	switch c.Kind {
 	case events.KindPod:
@@ -167,7 +165,7 @@ func (c Change) Label() string {
 	}
 }
 
-// actionNames are upstream's, in the order of the bits.
+// actionNames are upstream's names, in the order of the bits.
 var actionNames = []string{
 	"Add", "Delete", "UpdateNodeAllocatable", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeCondition",
 	"UpdateNodeAnnotation", "UpdateNodeDeclaredFeature", "UpdatePodLabel", "UpdatePodScaleDown",
@@ -175,7 +173,7 @@ var actionNames = []string{
 	"UpdatePodGeneratedResourceClaim",
 }
 
-// String is upstream's name of the first action in the set; empty for none.
+// String returns upstream's name of the first action in the set; empty for none.
 func (a Action) String() string {
 	for i, name := range actionNames {
 		if a&(1<<i) != 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// few draws small values, so that pods and changes meet each other often.
+// few draws small values, so that pods and changes often concern each other.
 type few struct{ *rapid.T }
 
 func (f few) of(list ...string) string { return rapid.SampledFrom(list).Draw(f.T, "one") }
@@ -77,7 +77,7 @@ func (f few) nodeTerms() *corev1.NodeSelector {
 	return s
 }
 
-// pod is a pod with a little of everything, of which names come twice.
+// pod draws a pod with a little of everything, with few different names.
 func (f few) pod(uid string) *state.Pod {
 	obj := statetest.Pod(f.of("x", "y"), uid, "cpu", f.of("1", "2"))
 	obj.Labels = f.labels()
@@ -169,7 +169,7 @@ func (r reachOf) holds(c placement.Change) bool {
 
 type reachOf struct{ placement.Interest }
 
-// TestInterests: a hint that says yes is within reach, and pods of one class get one hint.
+// TestInterests checks that a hint that reports true is within reach, and that pods of one class get the same hint.
 func TestInterests(t *testing.T) {
 	profile, err := placement.NewProfile(placement.DefaultProfile("s"))
 	if err != nil {
@@ -206,7 +206,7 @@ func count(in map[string]int, what string, is bool) {
 	}
 }
 
-// checkInterest asks a rule about a change; what it says yes to must be within reach.
+// checkInterest evaluates a rule's hint for a change; if it is true, the change must be within reach.
 func checkInterest(
 	t *rapid.T, profile *placement.Profile, plugin string, pod *state.Pod, c placement.Change,
 ) (class string, wakes bool) {
@@ -221,7 +221,7 @@ func checkInterest(
 	return interest.Class, wakes
 }
 
-// TestLabels: upstream's names, as its metrics have them.
+// TestLabels checks the labels against upstream's names, as in its metrics.
 func TestLabels(t *testing.T) {
 	bound := state.NewPod(statetest.Pod("x", "p"))
 	bound.NodeName = "n"

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// joined puts texts together so that no two lists of texts give the same one.
+// joined concatenates texts so that different lists give different results.
 func joined(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -24,7 +24,7 @@ func joined(parts ...string) string {
 	return b.String()
 }
 
-// pairs are the entries of a map, in order.
+// pairs returns the entries of a map, sorted.
 func pairs(m map[string]string) []string {
 	list := make([]string, 0, len(m))
 	for k, v := range m {
@@ -34,11 +34,11 @@ func pairs(m map[string]string) []string {
 	return list
 }
 
-// marshaler is what the API's own types can do.
+// marshaler is implemented by the API types.
 type marshaler interface{ Marshal() ([]byte, error) }
 
-// bytesOf is a value as protobuf. What cannot be written is like nothing else: its pod's
-// UID makes it so.
+// bytesOf returns a value as protobuf. A value that cannot be marshaled equals no other: the result then contains
+// the pod's UID.
 func bytesOf(pod *state.Pod, m marshaler) string {
 	data, err := m.Marshal()
 	if err != nil {
@@ -47,26 +47,26 @@ func bytesOf(pod *state.Pod, m marshaler) string {
 	return string(data)
 }
 
-// wholePod is the class of pods that are alike in all that rules may look at. Volumes go
-// by any name: that of the token is random.
+// wholePod returns the class of pods that are alike in everything that rules may read. Names of volumes are
+// ignored: that of the token volume is random.
 func wholePod(pod *state.Pod) string {
 	spec := pod.Template.Spec
 	spec.Volumes = slices.Clone(spec.Volumes)
 	own := ""
 	for i := range spec.Volumes {
 		if spec.Volumes[i].Ephemeral != nil {
-			own = pod.UID // its claim bears the pod's name
+			own = pod.UID // the name of its claim contains the pod's name
 		}
 		spec.Volumes[i].Name = ""
 	}
 	spec.Hostname = ""
 	if hasDeviceClaims(&spec) {
-		own = pod.UID // which claims they are is told by its status
+		own = pod.UID // the pod's status names the claims
 	}
 	return joined(append(pairs(pod.Template.Labels), pod.Namespace, own, owner(pod), bytesOf(pod, &spec))...)
 }
 
-// owner names the pod's controller, which default spreading asks.
+// owner identifies the pod's controller, which default spreading uses.
 func owner(pod *state.Pod) string {
 	o := metav1.GetControllerOfNoCopy(pod.Template)
 	if o == nil {
@@ -104,7 +104,7 @@ func (nodeResourcesFit) interest(pod *state.Pod) Interest {
 	return Interest{Class: joined(joined(asks...), joined(counts...)), Pods: everything, Nodes: everything}
 }
 
-// amounts are the resources that are not zero, in order.
+// amounts returns the resources that are not zero, sorted.
 func amounts(r state.Resources) []string {
 	var list []string
 	for name, v := range r.Map() {
@@ -116,7 +116,7 @@ func amounts(r state.Resources) []string {
 	return list
 }
 
-// maxTopics bounds how many topics one pod is kept under; beyond it every change counts.
+// maxTopics bounds the number of topics that one pod is indexed by; with more, every change counts.
 const maxTopics = 32
 
 func (nodeAffinity) interest(pod *state.Pod) Interest {
@@ -134,8 +134,7 @@ func (nodeAffinity) interest(pod *state.Pod) Interest {
 	return i
 }
 
-// necessary returns topics of which a node must have one to match; false if there is no
-// such list.
+// necessary returns topics of which a node must have at least one to match; false if there is no such list.
 func necessary(spec *corev1.PodSpec, required *corev1.NodeSelector) ([]string, bool) {
 	if len(spec.NodeSelector) > 0 {
 		key := tellingKey(spec.NodeSelector)
@@ -158,8 +157,8 @@ func necessary(spec *corev1.PodSpec, required *corev1.NodeSelector) ([]string, b
 	return list, true
 }
 
-// tellingKey picks one key of a selector, all of which are necessary: the hostname, which
-// tells most, or else the last.
+// tellingKey selects one key of a selector, all of whose keys must match: the hostname, which is the most
+// selective, or else the last.
 func tellingKey(selector map[string]string) string {
 	if _, ok := selector[corev1.LabelHostname]; ok {
 		return corev1.LabelHostname
@@ -167,8 +166,7 @@ func tellingKey(selector map[string]string) string {
 	return slices.Max(slices.Collect(maps.Keys(selector)))
 }
 
-// necessaryForTerm is necessary for one of several terms. One without requirements matches
-// nothing.
+// necessaryForTerm is necessary for one of several terms. A term without requirements matches nothing.
 func necessaryForTerm(term *corev1.NodeSelectorTerm) ([]string, bool) {
 	if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
 		return nil, true
@@ -218,8 +216,8 @@ func (podAffinity) interest(pod *state.Pod) Interest {
 	return i
 }
 
-// reachOfTerms: pods in the namespaces that the required terms speak of, and those gone
-// that may have repelled the pod; nodes that join or change a domain.
+// reachOfTerms returns, for pods, those in the namespaces that the required terms refer to and deleted pods that
+// may have repelled the pod; for nodes, those that are new or change their domain.
 func reachOfTerms(terms *state.PodTerms) (pods, nodes Reach) {
 	pods.Topics, nodes.Topics = []string{topicRepelled}, []string{topicNewNode}
 	if terms == nil {

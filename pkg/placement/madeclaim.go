@@ -19,12 +19,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// madeInfix stands between the name of a pod and what makes the name of its claim unlike others, as upstream
-// has it.
+// madeInfix separates the name of a pod from the suffix that makes the name of its claim unique, as upstream does.
 const madeInfix = "-extended-resources-"
 
-// MadeClaimName is the name of the claim that is made for the resources of a pod. It is the same each time, so
-// that whoever makes it twice finds it made.
+// MadeClaimName returns the name of the claim that is created for the resources of a pod. The name is
+// deterministic, so that a second attempt to create the claim finds the first one.
 func MadeClaimName(podName, podUID string) string {
 	suffix := fmt.Sprintf("%s%08x", madeInfix, uint32(xxhash.Sum64String(podUID)))
 	if longest := validation.DNS1123SubdomainMaxLength - len(suffix); len(podName) > longest {
@@ -33,15 +32,15 @@ func MadeClaimName(podName, podUID string) string {
 	return podName + suffix
 }
 
-// IsMadeFor tells whether a claim was made for the resources of a pod. Source:
-// extendeddynamicresources.go findExtendedResourceClaim.
+// IsMadeFor reports whether a claim was created for the resources of a pod. Source: extendeddynamicresources.go
+// findExtendedResourceClaim.
 func IsMadeFor(claim *resourcev1.ResourceClaim, podUID string) bool {
 	owner := metav1.GetControllerOfNoCopy(claim)
 	return claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" &&
 		owner != nil && string(owner.UID) == podUID
 }
 
-// NewMadeClaim is a claim of these requests for a pod, as it is created.
+// NewMadeClaim returns a claim with this spec for a pod, as it is created.
 func NewMadeClaim(namespace, podName, podUID string, spec resourcev1.ResourceClaimSpec) *resourcev1.ResourceClaim {
 	return &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -55,9 +54,9 @@ func NewMadeClaim(namespace, podName, podUID string, spec resourcev1.ResourceCla
 	}
 }
 
-// makeClaim asks for devices in the place of resources. Containers that run one after the other share requests: a
-// container of the start that ends may have what containers after it get, and of what such containers want
-// besides the most is asked for once. Source: extendeddynamicresources.go createRequestsAndMappings.
+// makeClaim requests devices in place of resources. Containers that do not run at the same time share requests: an
+// init container that ends uses the devices of the containers after it. What such containers need beyond that is
+// requested only once, for the one that needs most. Source: extendeddynamicresources.go createRequestsAndMappings.
 func makeClaim(pod *state.Pod, resources []backed) *MadeClaim {
 	spec := &pod.Template.Spec
 	m := claimMaker{containers: slices.Concat(spec.InitContainers, spec.Containers), starting: len(spec.InitContainers)}
@@ -80,13 +79,13 @@ type claimMaker struct {
 	mappings   []corev1.ContainerExtendedResourceRequest
 }
 
-// ends tells whether a container has ended before those after it begin.
+// ends reports whether a container ends before the containers after it start.
 func (m *claimMaker) ends(i int) bool {
 	policy := m.containers[i].RestartPolicy
 	return i < m.starting && (policy == nil || *policy != corev1.ContainerRestartPolicyAlways)
 }
 
-// add asks for one resource.
+// add requests one resource.
 func (m *claimMaker) add(r backed) {
 	lasting := make([]*resourcev1.DeviceRequest, len(m.containers))
 	for i := range m.containers {
@@ -106,10 +105,10 @@ func (m *claimMaker) add(r backed) {
 	}
 }
 
-// addEnding is about the containers that end.
+// addEnding adds the requests of the init containers that end.
 func (m *claimMaker) addEnding(r backed, lasting []*resourcev1.DeviceRequest) {
 	var most *resourcev1.DeviceRequest
-	var own []int // the mappings to requests of such containers alone
+	var own []int // the mappings to requests of only such containers
 	for i := range m.containers {
 		missing := m.amount(i, r.name)
 		if !m.ends(i) || missing == 0 {
@@ -140,7 +139,7 @@ func (m *claimMaker) addEnding(r backed, lasting []*resourcev1.DeviceRequest) {
 	m.requests = append(m.requests, *most)
 }
 
-// amount is how much of a resource a container asks for.
+// amount returns how much of a resource a container requests.
 func (m *claimMaker) amount(i int, resource string) int64 {
 	q, ok := m.containers[i].Resources.Requests[corev1.ResourceName(resource)]
 	if !ok {
@@ -150,7 +149,7 @@ func (m *claimMaker) amount(i int, resource string) int64 {
 	return amount
 }
 
-// request is named after the container, and the place of the resource among its resources.
+// request is named after the container and the position of the resource among its resources.
 func (m *claimMaker) request(i int, r backed, amount int64) *resourcev1.DeviceRequest {
 	place := slices.Index(slices.Sorted(maps.Keys(m.containers[i].Resources.Requests)), corev1.ResourceName(r.name))
 	return &resourcev1.DeviceRequest{

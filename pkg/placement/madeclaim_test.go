@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// wanting is a container that asks for so many GPUs, and for memory, which sorts behind them.
+// wanting returns a container that requests this many GPUs, and memory, which sorts after them.
 func wanting(name string, gpus int64, sidecar bool) corev1.Container {
 	c := corev1.Container{Name: name}
 	c.Resources.Requests = corev1.ResourceList{"memory": resource.MustParse("1Mi")}
@@ -31,7 +31,7 @@ func wanting(name string, gpus int64, sidecar bool) corev1.Container {
 	return c
 }
 
-// What is expected follows upstream's TestCreateRequestsAndMappings (extendeddynamicresources_test.go).
+// The expected values follow upstream's TestCreateRequestsAndMappings (extendeddynamicresources_test.go).
 func TestContainersShareRequestsForDevices(t *testing.T) {
 	for name, test := range map[string]struct {
 		init, run []corev1.Container
@@ -93,8 +93,8 @@ func TestContainersShareRequestsForDevices(t *testing.T) {
 	}
 }
 
-// A resource that no devices stand for has to be listed by the node, if only with nothing of it: whether there is
-// enough is NodeResourcesFit's to say, which may be told to ignore it.
+// A resource that no devices back has to be listed by the node, even with an amount of zero: whether there is
+// enough is decided by NodeResourcesFit, which may be configured to ignore the resource.
 func TestResourcesBesideDevicesAreListed(t *testing.T) {
 	pod := state.NewPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
@@ -129,7 +129,7 @@ func TestNameOfAMadeClaim(t *testing.T) {
 	}
 }
 
-// classes are device classes by name.
+// classes holds device classes by name.
 type classes struct {
 	noObjects
 	list []*state.Object
@@ -145,7 +145,7 @@ func (c classes) ObjectByName(_ events.Kind, _, name string) (*state.Object, boo
 
 func (c classes) Objects(events.Kind) iter.Seq[*state.Object] { return slices.Values(c.list) }
 
-// Of several classes that name a resource the youngest counts, then the first by name.
+// If several classes name a resource, the youngest is used, then the first by name.
 func TestClassOfAResource(t *testing.T) {
 	var all classes
 	class := func(name, resource string, at int64) {

@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Objects is what rules look up besides pods and nodes: namespaces, services, the controllers
-// that own pods, volumes, devices and what provides them. It must not change during a call; a *state.Snapshot is one.
+// Objects gives access to the objects other than pods and nodes that rules look up: namespaces, services, the
+// controllers that own pods, volumes, devices and the objects that provide them. It must not change during a call;
+// a *state.Snapshot is one.
 type Objects interface {
 	// ObjectByName finds one object; namespace is empty for kinds without one.
 	ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool)
@@ -19,12 +20,12 @@ type Objects interface {
 	Objects(k events.Kind) iter.Seq[*state.Object]
 	// ObjectsIn yields the objects of a kind in a namespace.
 	ObjectsIn(k events.Kind, namespace string) iter.Seq[*state.Object]
-	// ObjectsOf yields the objects of a kind that are filed under a key, by name; see
-	// state.Snapshot for which kinds are.
+	// ObjectsOf yields the objects of a kind that are indexed under a key, by name; see state.Snapshot for which
+	// kinds are indexed.
 	ObjectsOf(k events.Kind, key string) iter.Seq[*state.Object]
 }
 
-// noObjects stands in for an Objects that was not given.
+// noObjects is used when no Objects is given.
 type noObjects struct{}
 
 func (noObjects) ObjectByName(events.Kind, string, string) (*state.Object, bool) { return nil, false }
@@ -48,7 +49,7 @@ func orNoObjects(o Objects) Objects {
 	return o
 }
 
-// namespaceLabels are the labels of a namespace, and whether it is known at all.
+// namespaceLabels returns the labels of a namespace, and whether it is known at all.
 func namespaceLabels(o Objects, name string) (map[string]string, bool) {
 	namespace, ok := o.ObjectByName(events.KindNamespace, "", name)
 	if !ok {
@@ -57,10 +58,10 @@ func namespaceLabels(o Objects, name string) (map[string]string, bool) {
 	return namespace.API.GetLabels(), true
 }
 
-// ObjectChange sorts one change of an object that is neither pod nor node. Of these volumes,
-// devices and what provides them wake pods, and so do the labels of namespaces and disruption budgets
-// with more room; upstream has no event for either of the latter, and a pod whose terms select
-// namespaces waits there for its next attempt.
+// ObjectChange classifies one change of an object that is neither a pod nor a node. Changes of volumes, of devices
+// and of the objects that provide them wake pods, and so do changes of namespace labels and disruption budgets that
+// allow more. Upstream has no event for either of the last two; there a pod whose terms select namespaces waits for
+// its next attempt.
 func ObjectChange(c state.ObjectChange) Change {
 	change := Change{Kind: c.Kind, OldObject: c.Before, NewObject: c.After}
 	switch {
@@ -77,7 +78,7 @@ func ObjectChange(c state.ObjectChange) Change {
 	return change
 }
 
-// isSupply: volumes and devices, claims to them, and what provides them.
+// isSupply reports whether the kind is volumes, devices, claims to them, or an object that provides them.
 func isSupply(k events.Kind) bool {
 	_, ok := supplyNames[k]
 	return ok
@@ -105,8 +106,8 @@ func supplyUpdate(c state.ObjectChange) Action {
 	}
 }
 
-// service returns the object as a service, if it is one with a selector. (One without
-// selects nothing, not everything.)
+// service returns the object as a service, if it is one with a selector. (A service without a selector selects
+// nothing, not everything.)
 func service(o *state.Object) (*corev1.Service, bool) {
 	s, ok := o.API.(*corev1.Service)
 	return s, ok && s.Spec.Selector != nil

@@ -2,7 +2,7 @@ package placement
 
 import "time"
 
-// Queued is what the queue's order depends on.
+// Queued holds what the order of the queue depends on.
 type Queued struct {
 	Priority int32
 	// Since is when the pod was last put into the queue.
@@ -10,8 +10,8 @@ type Queued struct {
 	UID   string
 }
 
-// Less is the order in which pods are tried (PrioritySort): higher priority first, then
-// the longer wait, then the UID so that the order is total.
+// Less defines the order in which pods are tried (PrioritySort): higher priority first, then the longer wait, then
+// the UID so that the order is total.
 func Less(a, b Queued) bool {
 	if a.Priority != b.Priority {
 		return a.Priority > b.Priority

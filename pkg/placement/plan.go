@@ -7,28 +7,29 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// plan is what the rules of a profile have to do with the pods of a class, sorted by what
-// of a node they read. It does not change.
+// plan holds the rules of a profile compiled for the pods of a class, sorted by which parts of a node they read. It
+// is immutable.
 type plan struct {
 	pod *state.Pod
-	// err is the outcome of every attempt, scorerErr of those that must compare nodes.
+	// err is the result of every attempt; scorerErr is the result of attempts that must compare nodes.
 	err, scorerErr error
 	rejected       *rejection
 	only, onlyBy   []string
 	filters        []activeFilter
-	// byTraits and byNode are indexes of filters that read no more than that.
+	// byTraits and byNode are indexes of filters that read only the traits or only the Node object.
 	byTraits, byNode []int16
 	// judges are indexes of the filters beyond one node, in the order of wide.judges.
 	judges []int16
 	uses   []useFilter
 	scoring
 	watched watched
-	// scratch: there are rules that the engine keeps no columns for. uncompiled: of these, the
-	// rules have not even been asked, because their answer depends on each pod's volumes.
+	// scratch reports that the engine keeps no columns for some rules, so that the pod is evaluated from scratch.
+	// uncompiled reports, in addition, that the rules have not even been compiled, because the result depends on
+	// each pod's volumes.
 	scratch, uncompiled bool
 }
 
-// scoring is the rules that score, as far as they look at one node.
+// scoring holds those scoring rules that read a single node.
 type scoring struct {
 	usage  usageScore
 	image  *imagePlan
@@ -36,7 +37,7 @@ type scoring struct {
 	stages stages
 }
 
-// aspect is what of a node a filter reads, and so what makes its answer stale.
+// aspect is the part of a node that a filter reads, and so the part whose changes make its result stale.
 type aspect uint8
 
 const (
@@ -45,7 +46,7 @@ const (
 	ofTraits               // its taints, spec.unschedulable and declared features
 )
 
-// narrowReader is a filter that does not read all of a node.
+// narrowReader is a filter that reads only a part of a node.
 type narrowReader interface{ reads() aspect }
 
 func (unschedulableFilter) reads() aspect { return ofTraits }
@@ -55,13 +56,13 @@ func (refusal) reads() aspect             { return ofTraits }
 func (nodeNameFilter) reads() aspect      { return ofNode }
 func (affinityFilter) reads() aspect      { return ofNode }
 
-// newPlan compiles the rules of a profile for a pod. The gauges go into the class, rules
-// beyond one node into fresh, which is nil if the class shares those of another.
+// newPlan compiles the rules of a profile for a pod. The gauges are added to the class, and the rules beyond one
+// node to fresh, which is nil if the class shares those of another.
 func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	if needsVolumes(&pod.Template.Spec) {
 		return plan{pod: pod, scratch: true, uncompiled: true}
 	}
-	objects := withoutClasses{orNoObjects(e.objects)} // a class has no pods that devices stand for
+	objects := withoutClasses{orNoObjects(e.objects)} // a class has no pods with resources backed by devices
 	compiled := evaluation{Input: Input{Pod: pod, Objects: objects}, profile: c.key.profile}
 	compiled.late = hasDeviceClaims(&pod.Template.Spec)
 	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}
@@ -69,7 +70,9 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	if p.err != nil || p.rejected != nil {
 		return p
 	}
-	p.only, p.onlyBy, p.filters = compiled.only, compiled.onlyBy, compiled.filters
+	p.only = compiled.only
+	p.onlyBy = compiled.onlyBy
+	p.filters = compiled.filters
 	for i, f := range p.filters {
 		p.addFilter(e, int16(i), f.filter)
 		if fresh != nil {
@@ -133,10 +136,10 @@ func (p *plan) addScorer(e *Engine, c *class, s activeScorer) {
 	}
 }
 
-// maxWeights is how large the sum of weights may be for totals to have room in the columns.
+// maxWeights is the largest sum of weights for which totals fit into the columns.
 const maxWeights = int64(-infeasible) / 2 / MaxScore
 
-// traitRow asks the rules that read traits about any node that has them.
+// traitRow evaluates the rules that read traits, on any node that has them.
 func (p *plan) traitRow(n *state.NodeInfo) traitRow {
 	row := traitRow{known: true, verdict: verdictPass}
 	for _, i := range p.byTraits {
@@ -151,7 +154,7 @@ func (p *plan) traitRow(n *state.NodeInfo) traitRow {
 	return row
 }
 
-// narrows tells whether the rules say that a node is not worth looking at.
+// narrows reports whether the rules narrowed a node out.
 func (p *plan) narrows(n *state.NodeInfo) bool {
 	if p.only == nil {
 		return false
@@ -160,8 +163,8 @@ func (p *plan) narrows(n *state.NodeInfo) bool {
 	return !found
 }
 
-// judgeNode is the verdict of the rules that read a node's object, its traits included,
-// and which of several reasons the rule gives.
+// judgeNode returns the verdict of the rules that read a node's object, including its traits, and which of several
+// reasons the rule gives.
 func (p *plan) judgeNode(n *state.NodeInfo, byTraits int16) (verdict int16, why uint8) {
 	for _, i := range p.byNode {
 		if byTraits != verdictPass && byTraits < i {
@@ -174,7 +177,7 @@ func (p *plan) judgeNode(n *state.NodeInfo, byTraits int16) (verdict int16, why 
 	return byTraits, 0
 }
 
-// variant is a filter that gives one of several reasons, told apart by small numbers.
+// variant is a filter that gives one of several reasons, identified by small numbers.
 type variant interface{ variant(n *state.NodeInfo) uint8 }
 
 func variantOf(f Filter, n *state.NodeInfo) uint8 {
@@ -184,7 +187,7 @@ func variantOf(f Filter, n *state.NodeInfo) uint8 {
 	return 0
 }
 
-// variant implements the interface: enforced by the profile, or the pod's own.
+// variant implements variant: 1 if affinity added by the profile rejects the node, 0 if the pod's own does.
 func (f affinityFilter) variant(n *state.NodeInfo) uint8 {
 	if f.added != nil && !f.added.Match(n.Node.Object) {
 		return 1
@@ -192,7 +195,7 @@ func (f affinityFilter) variant(n *state.NodeInfo) uint8 {
 	return 0
 }
 
-// maxHeld is how many images of one pod are told apart.
+// maxHeld is the largest number of images of one pod that the engine distinguishes.
 const maxHeld = 32
 
 type imagePlan struct {

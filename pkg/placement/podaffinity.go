@@ -12,14 +12,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// podAffinity places pods near some pods and away from others, by topology domain. Both
-// sides have a say: the terms of the pod, and the required anti-affinity and all preferred
-// terms of the pods that are there. Source: plugins/interpodaffinity.
+// podAffinity places pods near some pods and away from others, by topology domain. The terms of both sides count:
+// those of the pod, and the required anti-affinity and all preferred terms of existing pods. Source:
+// plugins/interpodaffinity.
 type podAffinity struct {
-	// hardWeight is what a pod that is there adds to a node by a required affinity that the
-	// new pod matches, 0 to 100.
+	// hardWeight is the amount that an existing pod adds to a node's score by a required affinity term that the new pod
+	// matches, 0 to 100.
 	hardWeight int32
-	// ignoreExisting: pods without preferred terms of their own are not scored.
+	// ignoreExisting disables scoring for pods without preferred terms of their own.
 	ignoreExisting bool
 }
 
@@ -78,7 +78,7 @@ func (p podAffinity) Compile(pod *state.Pod, objects Objects) (Compiled, error) 
 	return c, nil
 }
 
-// hasPreferred tells whether a pod has preferred terms, if only some that cannot be parsed.
+// hasPreferred reports whether a pod has preferred terms, even if they cannot be parsed.
 func hasPreferred(spec *corev1.PodSpec) bool {
 	a := spec.Affinity
 	return a != nil &&
@@ -86,11 +86,11 @@ func hasPreferred(spec *corev1.PodSpec) bool {
 			a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0)
 }
 
-// party is a pod as the terms of others see it, and what its own terms are resolved by.
+// party is a pod as other pods' terms see it, with what is needed to resolve its own terms.
 type party struct {
 	pod     *state.Pod
 	objects Objects
-	// namespaceLabels are of the pod's namespace; known says whether it is.
+	// namespaceLabels are those of the pod's namespace; known reports whether the namespace is known.
 	namespaceLabels map[string]string
 	known           bool
 }
@@ -101,34 +101,33 @@ func newParty(pod *state.Pod, objects Objects) party {
 	return p
 }
 
-// matchedBy tells whether a term of another pod speaks of this one.
+// matchedBy reports whether a term of another pod matches this one.
 func (p *party) matchedBy(t *state.AffinityTerm) bool {
 	return t.Matches(p.pod.Namespace, p.namespaceLabels, p.pod.Template.Labels)
 }
 
-// mayBeMatchedBy tells whether a term of another pod would speak of this one if it selected
-// the pod's namespace, of which nothing is known.
+// mayBeMatchedBy reports whether a term of another pod would match this one if it selected the pod's namespace, and
+// that namespace is unknown.
 func (p *party) mayBeMatchedBy(t *state.AffinityTerm) bool {
 	_, selects := t.NamespaceSelector.Requirements()
 	return selects && !p.known && state.MayMatch(t.Selector, p.pod.Template.Labels)
 }
 
-// selecting is how a selector is asked about labels that may have been cut: state.MayMatch or state.MustMatch.
+// selecting evaluates a selector on labels that may have been truncated: state.MayMatch or state.MustMatch.
 type selecting func(s labels.Selector, set map[string]string) bool
 
 // ownTerm is a term of the pod with its namespaces looked up.
 type ownTerm struct {
 	*state.AffinityTerm
 	selects selecting
-	// everywhere: all namespaces match, known or not; otherwise those in namespaces.
+	// everywhere means that all namespaces match, known or not; otherwise those in namespaces match.
 	everywhere bool
 	namespaces map[string]struct{}
 }
 
-// resolve looks up the namespaces of the pod's own terms. (Upstream keeps matching the
-// selector afterwards, against no labels at all, so that one by NotIn or DoesNotExist means
-// every namespace there: interpodaffinity/plugin.go mergeAffinityTermNamespacesIfNotEmpty
-// resets a copy.)
+// resolve looks up the namespaces of the pod's own terms. (Upstream still evaluates the selector afterwards,
+// against no labels at all, so that a selector by NotIn or DoesNotExist matches every namespace there:
+// interpodaffinity/plugin.go mergeAffinityTermNamespacesIfNotEmpty resets a copy.)
 func (p *party) resolve(terms []state.AffinityTerm, selects selecting) []ownTerm {
 	list := make([]ownTerm, len(terms))
 	for i := range terms {
@@ -157,8 +156,7 @@ func namespacesOf(t *ownTerm, objects Objects) map[string]struct{} {
 	return set
 }
 
-// matches tells whether the term speaks of another pod. What is not known of a pod does
-// not match.
+// matches reports whether the term matches another pod. A pod that no fact has described does not match.
 func (t *ownTerm) matches(other *state.Pod) bool {
 	if !t.everywhere {
 		if _, ok := t.namespaces[other.Namespace]; !ok {
@@ -168,7 +166,7 @@ func (t *ownTerm) matches(other *state.Pod) bool {
 	return other.Selectable() && t.selects(t.Selector, other.Template.Labels)
 }
 
-// matchesAll tells whether all of some terms speak of another pod; no terms, no match.
+// matchesAll reports whether all the terms match another pod; no terms match no pod.
 func matchesAll(terms []ownTerm, other *state.Pod) bool {
 	for i := range terms {
 		if !terms[i].matches(other) {
@@ -178,10 +176,10 @@ func matchesAll(terms []ownTerm, other *state.Pod) bool {
 	return len(terms) > 0
 }
 
-// domains counts in topology domains: values by key. What is not there counts 0.
+// domains holds counts per topology domain: values by key. A missing entry counts 0.
 type domains map[string]map[string]int
 
-// add adds to the node's domain of the key, if it is in one.
+// add adds to the node's domain of the key, if the node has the key.
 func (d domains) add(key string, nodeLabels map[string]string, by int) {
 	value, ok := nodeLabels[key]
 	if !ok {
@@ -206,7 +204,7 @@ func (d domains) addAll(terms []ownTerm, nodeLabels map[string]string, by int) {
 	}
 }
 
-// has tells whether a node is in a domain that counts something, by that key.
+// has reports whether the node's domain of that key has a count.
 func (d domains) has(key string, nodeLabels map[string]string) bool {
 	value, ok := nodeLabels[key]
 	if !ok {
@@ -216,7 +214,7 @@ func (d domains) has(key string, nodeLabels map[string]string) bool {
 	return found
 }
 
-// hasAny tells whether a node is in any domain that counts something.
+// hasAny reports whether any of the node's domains has a count.
 func (d domains) hasAny(nodeLabels map[string]string) bool {
 	for key := range d {
 		if d.has(key, nodeLabels) {

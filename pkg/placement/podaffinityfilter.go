@@ -4,18 +4,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// podAffinityFilter holds nodes to the required terms of the pod, and to the required
-// anti-affinity of the pods that are there. Source: plugins/interpodaffinity/filtering.go.
+// podAffinityFilter enforces the required terms of the pod, and the required anti-affinity of existing pods.
+// Source: plugins/interpodaffinity/filtering.go.
 type podAffinityFilter struct {
 	party
 	affinity, antiAffinity []ownTerm
-	// loose is affinity, also for pods that match only perhaps.
+	// loose is affinity that also matches pods that may or may not match.
 	loose []ownTerm
 
-	// What Survey counts, by domain: pods that match all of affinity, terms of antiAffinity
-	// that pods match, terms of pods that this pod matches. self: the pod matches its own
-	// affinity, so that it may be the first where no pod does. unsure, counted if self, are
-	// pods that match only perhaps: they attract nothing, and beside them no pod is the first.
+	// Counts of Survey, by domain: attracting counts pods that match all of affinity, repelling terms of
+	// antiAffinity that pods match, repelledBy terms of other pods that this pod matches. self reports whether the
+	// pod matches its own affinity, so that it may be the first pod where no other pod matches. unsure, counted
+	// only if self is set, counts pods that may or may not match: they attract nothing, but while they exist no pod
+	// is the first.
 	attracting, repelling, repelledBy, unsure domains
 	self                                      bool
 }
@@ -49,7 +50,7 @@ func (f *podAffinityFilter) recount(n *state.Node, pod *state.Pod, by int) {
 	f.countOwn(n.Object.Labels, pod, by)
 }
 
-// countTheirs counts the terms by which a pod repels this one.
+// countTheirs counts the terms by which another pod repels this one.
 func (f *podAffinityFilter) countTheirs(nodeLabels map[string]string, other *state.Pod, by int) {
 	if other.Terms == nil {
 		return
@@ -61,7 +62,7 @@ func (f *podAffinityFilter) countTheirs(nodeLabels map[string]string, other *sta
 	}
 }
 
-// countOwn counts a pod that the pod's terms speak of.
+// countOwn counts a pod that this pod's terms match.
 func (f *podAffinityFilter) countOwn(nodeLabels map[string]string, other *state.Pod, by int) {
 	switch {
 	case matchesAll(f.affinity, other):
@@ -102,7 +103,7 @@ func (f *podAffinityFilter) judge(n *state.NodeInfo) (Code, string) {
 	}
 }
 
-// Why a node fails.
+// The reasons why a node fails.
 const (
 	unattracted uint8 = iota
 	repels
@@ -115,8 +116,8 @@ var affinityReasons = []string{
 	repelled:    "node(s) didn't satisfy existing pods anti-affinity rules",
 }
 
-// attracts tells whether a node is in a domain that each required affinity term is drawn
-// to. For the first pod of its kind it is enough that the node is in any.
+// attracts reports whether the node's domain of every required affinity term attracts the pod. For the first pod of
+// its kind it is enough that the node has all topology keys.
 func (f *podAffinityFilter) attracts(nodeLabels map[string]string) bool {
 	drawn := true
 	for i := range f.affinity {

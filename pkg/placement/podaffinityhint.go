@@ -18,13 +18,13 @@ func (podAffinity) Events() []Event {
 	}
 }
 
-// Hint implements Plugin. It says yes where upstream's hints miss that the pod may fit:
+// Hint implements Plugin. It reports true where upstream's hints miss that the pod may fit:
 //
-//   - any of several anti-affinity terms that no longer meets a pod is enough, on either
-//     side (upstream wants all of them to have met it);
+//   - it is enough if one of several anti-affinity terms no longer matches a pod, on either side (upstream requires
+//     that all of them matched it);
 //   - namespace selectors are looked up (upstream matches them against no labels);
-//   - the last pod that others are drawn to, or may be, may go, and the pod become the first;
-//   - namespaces change their labels.
+//   - if the last pod that others are, or may be, attracted to is gone, the waiting pod may become the first;
+//   - namespaces may change their labels.
 func (p podAffinity) Hint(pod *state.Pod, c Change) bool {
 	h := newAffinityHint(pod, c.Objects)
 	switch c.Kind {
@@ -41,11 +41,11 @@ func (p podAffinity) Hint(pod *state.Pod, c Change) bool {
 type affinityHint struct {
 	party
 	own                           *state.PodTerms
-	affinity, loose, antiAffinity []ownTerm // as podAffinityFilter's
+	affinity, loose, antiAffinity []ownTerm // as in podAffinityFilter
 }
 
-// newAffinityHint resolves the pod's terms. Without objects a selector of namespaces
-// counts as matching all.
+// newAffinityHint resolves the pod's terms. Without objects, a namespace selector counts as matching all
+// namespaces.
 func newAffinityHint(pod *state.Pod, objects Objects) affinityHint {
 	h := affinityHint{party: newParty(pod, orNoObjects(objects)), own: pod.Terms}
 	if h.own == nil {
@@ -66,8 +66,8 @@ func newAffinityHint(pod *state.Pod, objects Objects) affinityHint {
 	return h
 }
 
-// unparsed tells whether required terms of a pod could not be parsed. Nobody knows what
-// they are about, so anything may matter; upstream says the same.
+// unparsed reports whether required terms of a pod could not be parsed. What they refer to is unknown, so any
+// change may matter; upstream does the same.
 func unparsed(p *state.Pod) bool {
 	if unparsedAgainst(p) {
 		return true
@@ -82,12 +82,12 @@ func unparsed(p *state.Pod) bool {
 	return len(with) != len(p.Terms.RequiredAffinity)
 }
 
-// unparsedAgainst is the half of unparsed about anti-affinity.
+// unparsedAgainst is the anti-affinity part of unparsed.
 func unparsedAgainst(p *state.Pod) bool {
 	return p.Terms != nil && len(p.RequiredAntiAffinity()) != len(p.Terms.RequiredAntiAffinity)
 }
 
-// podsMoved is about a pod that came, went or changed its labels.
+// podsMoved handles a pod that was added, deleted or changed its labels.
 func (h *affinityHint) podsMoved(c Change) bool {
 	before, after := c.OldPod, c.NewPod
 	if before != nil && after != nil && after.UID == h.pod.UID {
@@ -114,7 +114,7 @@ func (h *affinityHint) podsMoved(c Change) bool {
 	}
 }
 
-// releases tells whether an anti-affinity term met the pod before and does not any more.
+// releases reports whether an anti-affinity term matched the pod before and does not match it any more.
 func (h *affinityHint) releases(before, after *state.Pod) bool {
 	for i := range h.antiAffinity {
 		if t := &h.antiAffinity[i]; t.matches(before) && (after == nil || !t.matches(after)) {
@@ -124,7 +124,7 @@ func (h *affinityHint) releases(before, after *state.Pod) bool {
 	return false
 }
 
-// wasRepelledBy tells whether a pod that is gone repelled the one that waits, or may have.
+// wasRepelledBy reports whether a deleted pod repelled the waiting pod, or may have.
 func (h *affinityHint) wasRepelledBy(gone *state.Pod) bool {
 	if gone.Terms == nil {
 		return false
@@ -134,9 +134,8 @@ func (h *affinityHint) wasRepelledBy(gone *state.Pod) bool {
 	})
 }
 
-// domainsMoved is about a node that came or moved: into a domain, or to another one, of an
-// affinity term; out of one, or to another one, of an anti-affinity term. A new node is
-// worth a try for any anti-affinity.
+// domainsMoved handles a node that was added or changed its domain: into or between domains of an affinity term,
+// out of or between domains of an anti-affinity term. For any anti-affinity, a new node is worth a try.
 func (h *affinityHint) domainsMoved(c Change) bool {
 	after := c.NewNode.Object.Labels
 	if c.OldNode == nil {
@@ -160,9 +159,8 @@ func (h *affinityHint) domainsMoved(c Change) bool {
 	})
 }
 
-// namespaceMoved is about a namespace that came or changed its labels: that of the pod,
-// which other pods' terms may select no longer, or one that the pod's own terms select
-// otherwise than before.
+// namespaceMoved handles a namespace that was added or changed its labels: the pod's namespace, which other pods'
+// terms may no longer select, or a namespace whose selection by the pod's own terms has changed.
 func (h *affinityHint) namespaceMoved(c Change) bool {
 	if c.NewObject.Name == h.pod.Namespace {
 		return true

@@ -6,18 +6,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// podAffinityScorer prefers the domains of pods that are wanted near. Source: plugins/
-// interpodaffinity/scoring.go.
+// podAffinityScorer prefers the domains of pods that the pod prefers to be near. Source:
+// plugins/interpodaffinity/scoring.go.
 type podAffinityScorer struct {
 	party
 	hardWeight int64
 	// attracted and repelled are the pod's own preferred terms.
 	attracted, repelled []ownTerm
-	// weights are what Survey finds: per topology key and domain the sum of the weights.
+	// weights is the result of Survey: the sum of the weights per topology key and domain.
 	weights map[string]map[string]int64
 }
 
-// Survey implements ClusterScorer. Where no term meets a pod, all nodes are alike.
+// Survey implements ClusterScorer. If no term matches a pod, all nodes are alike.
 func (s *podAffinityScorer) Survey(all, _ []*state.NodeInfo) Scorer {
 	surveyed := *s
 	surveyed.weights = map[string]map[string]int64{}
@@ -37,7 +37,7 @@ func (s *podAffinityScorer) Survey(all, _ []*state.NodeInfo) Scorer {
 	return &surveyed
 }
 
-// addOwn adds the pods on a node that terms of the pod speak of.
+// addOwn adds the pods on a node that match terms of this pod.
 func (s *podAffinityScorer) addOwn(n *state.NodeInfo, terms []ownTerm, sign int64) {
 	for i := range terms {
 		t, count := &terms[i], int64(0)
@@ -52,7 +52,7 @@ func (s *podAffinityScorer) addOwn(n *state.NodeInfo, terms []ownTerm, sign int6
 	}
 }
 
-// addExisting adds the terms of a pod on a node that speak of this pod.
+// addExisting adds the terms of a pod on a node that match this pod.
 func (s *podAffinityScorer) addExisting(n *state.NodeInfo, theirs *state.PodTerms) {
 	if s.hardWeight > 0 {
 		for i := range theirs.RequiredAffinity {
@@ -75,7 +75,7 @@ func (s *podAffinityScorer) addIfMatched(n *state.NodeInfo, t *state.AffinityTer
 	}
 }
 
-// add gives a weight to the node's domain of a term. A sum of 0 is still something.
+// add adds a weight to the node's domain of a term. A sum of 0 is kept as an entry.
 func (s *podAffinityScorer) add(n *state.NodeInfo, t *state.AffinityTerm, weight int64) {
 	value, ok := n.Node.Object.Labels[t.TopologyKey]
 	if !ok {
@@ -87,7 +87,7 @@ func (s *podAffinityScorer) add(n *state.NodeInfo, t *state.AffinityTerm, weight
 	s.weights[t.TopologyKey][value] += weight
 }
 
-// Score implements Scorer: the sum of the node's domains, negative where it is unwanted.
+// Score implements Scorer: the sum over the node's domains, negative where the pod is repelled.
 func (s *podAffinityScorer) Score(n *state.NodeInfo) int64 {
 	var sum int64
 	for key, weights := range s.weights {
@@ -98,8 +98,8 @@ func (s *podAffinityScorer) Score(n *state.NodeInfo) int64 {
 	return sum
 }
 
-// Normalize implements Normalizer: the least wanted node gets MinScore, the most wanted
-// MaxScore; if all are equal, MinScore.
+// Normalize implements Normalizer: the lowest raw score becomes MinScore and the highest MaxScore; if all are
+// equal, all become MinScore.
 func (*podAffinityScorer) Normalize(scores []int64) {
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, score := range scores {

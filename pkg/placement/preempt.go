@@ -9,60 +9,59 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// PreemptInput is all that a preemption depends on besides the profile.
+// PreemptInput is everything that a preemption depends on in addition to the profile.
 type PreemptInput struct {
-	// Input is that of the Evaluate which found no node. What is reserved stands on the nodes
-	// like pods that are bound, so that nobody's place is counted as room. Seed breaks ties,
-	// and says where a limited search begins. Start, Limit and Details mean nothing.
+	// Input is that of the Evaluate which found no node. Pods with a reservation count on their nodes like bound
+	// pods, so that their place does not count as room. Seed breaks ties and determines where a limited search
+	// begins. Start, Limit and Details are ignored.
 	Input
-	// Budgets are the disruption budgets; nil for none.
+	// Budgets holds the disruption budgets; nil for none.
 	Budgets *Budgets
-	// Protected are the UIDs of pods that cannot be victims however unimportant they are: those
-	// claimed as victims of another plan, those that a placement relies on, and reservations
-	// that may not be displaced.
+	// Protected holds the UIDs of pods that cannot be victims however low their priority is: those claimed as
+	// victims of another plan, those that a placement relies on, and reservations that may not be displaced.
 	Protected map[string]bool
 }
 
-// Preemption is the answer: which pods have to go for a pod, and where it fits then.
+// Preemption is the result: which pods have to be evicted for a pod, and where it then fits.
 type Preemption struct {
-	// Node is where the pod fits when all Victims are gone, and not before; nil if preemption
-	// does not help.
+	// Node is where the pod fits once all Victims are gone, and not before; nil if preemption does not help.
 	Node *state.NodeInfo
-	// Victims have to go, the most important first. Not all need be on Node.
+	// Victims are the pods to evict, the most important first. Not all of them need be on Node.
 	Victims []Victim
-	// Keepers are pods that the required affinity relies on, one for each of its terms at
-	// most, on Node if possible. They must not go as long as the pod has not been placed.
+	// Keepers are pods that satisfy the required affinity, at most one for each of its terms, on Node if possible.
+	// They must not be evicted until the pod has been placed.
 	Keepers []Keeper
-	// Budgets are what evicting the victims takes from disruption budgets.
+	// Budgets holds the disruptions that the eviction of the victims takes from each budget.
 	Budgets []BudgetUse
 	Cost    Cost
-	// Examined is how many nodes were tried, Found on how many of them there was room to make.
+	// Examined is how many nodes were tried; Found is on how many of them room can be made.
 	Examined, Found int
-	// Waiting: all victims leave already. There is nothing to evict, only to wait for.
+	// Waiting reports that all victims are already terminating: nothing needs to be evicted, and the pod only has
+	// to wait.
 	Waiting bool
-	// Message is what upstream adds to the message of a pod that preemption does not help,
-	// beginning with "preemption: "; empty otherwise, and when the profile does not preempt.
+	// Message is the text that upstream appends to the message of a pod for which preemption does not help,
+	// starting with "preemption: "; empty otherwise, and when the profile does not preempt.
 	Message string
-	// Advice is sentences for people about what stands in the way, beyond Message.
+	// Advice holds sentences for people about the obstacles, in addition to Message.
 	Advice []string
-	// Kept: on some node, disruption budgets keep less important pods, without which there would
-	// be room (no Node).
+	// Kept reports that on some node disruption budgets protect less important pods whose eviction would make room;
+	// Node is nil then.
 	Kept bool
-	// KeepNomination: the pod may not preempt now, and a node it is nominated to stays so.
-	// Without Node and without this, a nomination is to be cleared.
+	// KeepNomination reports that the pod may not preempt now, and that an existing nomination stays. Without Node
+	// and without this, a nomination must be cleared.
 	KeepNomination bool
-	// Err: the attempt failed for a reason that is no answer. Everything else is then empty.
+	// Err is set if the attempt failed for a reason other than that no plan exists. Everything else is then empty.
 	Err error
 }
 
-// Victim is a pod that has to go.
+// Victim is a pod that has to be evicted.
 type Victim struct {
 	Node *state.NodeInfo
 	Pod  *state.Pod
-	// Leaving: it is being deleted already. Reserved: it is not bound, so that there is
-	// nothing to evict; its reservation is to be taken back or displaced.
+	// Leaving reports that the pod is already being deleted. Reserved reports that it is not bound, so that no
+	// eviction is needed; its reservation must be taken back or displaced.
 	Leaving, Reserved bool
-	// Budgets are those that evicting it takes from.
+	// Budgets are those that the eviction is charged to.
 	Budgets []*Budget
 }
 
@@ -72,14 +71,14 @@ type Keeper struct {
 	Pod  *state.Pod
 }
 
-// BudgetUse is how many disruptions to take from one budget. More than are left only where
-// budgets are not respected.
+// BudgetUse is how many disruptions to take from one budget. It can exceed what is left only where budgets are not
+// respected.
 type BudgetUse struct {
 	Budget      *Budget
 	Disruptions int32
 }
 
-// Reasons that preemption gives for a node, besides those of rules.
+// Reasons that preemption gives for a node, in addition to those of the rules.
 const (
 	prefix        = "preemption: "
 	notHelpful    = "Preemption is not helpful for scheduling"
@@ -89,43 +88,42 @@ const (
 
 var reasonNoVictims, reasonKept, reasonNotHelpful = []string{noVictims}, []string{keptByBudgets}, []string{notHelpful}
 
-// preemption is one Preempt under way.
+// preemption is one Preempt in progress.
 type preemption struct {
 	PreemptInput
 	rules *preempting
 	eval  *evaluation
 	what  *whatIf
-	// reasons counts the nodes that were tried in vain by why.
+	// reasons counts, by reason, the nodes that were tried without success.
 	reasons map[string]int32
-	// needed is a pod that would have to go, of a node where the required affinity needs it.
+	// needed is a pod that would have to be evicted from a node although the required affinity needs it there.
 	needed seat
-	// opposed counts those that extenders turn down and the rules do not, deserted those of them without pods that
-	// are less important.
+	// opposed counts the nodes that extenders reject and the rules do not; deserted counts those of them that have
+	// no less important pods.
 	opposed, deserted int
-	// crowded counts those that more pods elsewhere block than one plan may take.
+	// crowded counts the nodes that are blocked by more pods elsewhere than one plan may evict.
 	crowded int
-	// covered is set when budgets had a say.
+	// covered is set when budgets affected the result.
 	covered bool
 	best    room
 	found   int
-	// all are the plans found, if they are asked for.
+	// all, if not nil, collects all plans found.
 	all *[]room
 }
 
-// Preempts says whether the profile preempts at all.
+// Preempts reports whether the profile preempts at all.
 func (p *Profile) Preempts() bool { return p.preemption.enabled }
 
-// ExceedsBudgets says whether the profile takes disruption budgets for a wish: what it decides
-// may take more from one than is left.
+// ExceedsBudgets reports whether the profile treats disruption budgets as best effort: its decisions may take more
+// from a budget than is left.
 func (p *Profile) ExceedsBudgets() bool { return p.preemption.PDB == PDBBestEffort }
 
-// Preempt looks for pods that have to go for one that fits nowhere, from scratch. It is a
-// function of its arguments, as Evaluate is. A pod that does fit somewhere is refused
-// (*FitsError).
+// Preempt searches, from scratch, for pods to evict for a pod that fits on no node. Like Evaluate, it is a function
+// of its arguments. It returns an error (*FitsError) for a pod that does fit on a node.
 //
-// Nodes are tried on which less important pods could be in the way. On each all of them go,
-// and come back as long as the pod fits; the cheapest of these plans is taken. If there is
-// none, pods on other nodes may be victims too, where a rule names them (see crossNode).
+// It tries the nodes where less important pods could be in the way. On each it removes all of them, and puts them
+// back for as long as the pod still fits; the cheapest of these plans wins. If there is none, pods on other nodes
+// may also become victims where a rule refers to them (see crossNode).
 func (p *Profile) Preempt(in PreemptInput) Preemption {
 	x, answer, ok := p.beginPreemption(in)
 	if !ok {
@@ -147,7 +145,7 @@ func (p *Profile) Preempt(in PreemptInput) Preemption {
 	return result
 }
 
-// beginPreemption readies a search; !ok with the answer where there is nothing to look for.
+// beginPreemption prepares a search. If there is nothing to search for, it returns the answer and ok is false.
 func (p *Profile) beginPreemption(in PreemptInput) (x *preemption, answer Preemption, ok bool) {
 	if in.Candidates == nil {
 		in.Candidates = in.Nodes
@@ -174,8 +172,8 @@ func (p *Profile) beginPreemption(in PreemptInput) (x *preemption, answer Preemp
 	return x, Preemption{}, true
 }
 
-// ineligible says why the pod may not preempt now; empty if it may. find looks a candidate up
-// by name, nil for none. Source: plugins/defaultpreemption PodEligibleToPreemptOthers.
+// ineligible returns why the pod may not preempt now; empty if it may. find looks up a candidate by name, nil for
+// none. Source: plugins/defaultpreemption PodEligibleToPreemptOthers.
 func (x *preemption) ineligible(find func(name string) (*state.NodeInfo, Code)) string {
 	if policy := x.Pod.Template.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return "not eligible due to preemptionPolicy=Never."
@@ -196,7 +194,7 @@ func (x *preemption) ineligible(find func(name string) (*state.NodeInfo, Code)) 
 	return ""
 }
 
-// candidate finds a candidate by its name.
+// candidate returns a candidate by its name.
 func (x *preemption) candidate(name string) (*state.NodeInfo, Code) {
 	i := slices.IndexFunc(x.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
 	if i < 0 {
@@ -205,7 +203,7 @@ func (x *preemption) candidate(name string) (*state.NodeInfo, Code) {
 	return x.Candidates[i], x.code(x.Candidates[i])
 }
 
-// isPreempted tells whether a pod is leaving because a scheduler preempted it.
+// isPreempted reports whether a pod is terminating because a scheduler preempted it.
 func isPreempted(p *state.Pod) bool {
 	if !p.Deleting {
 		return false
@@ -216,8 +214,8 @@ func isPreempted(p *state.Pod) bool {
 		conditions[i].Reason == corev1.PodReasonPreemptionByScheduler
 }
 
-// code is what the rules and, of nodes that they let pass, extenders say of a node as it is. What an extender
-// finds hopeless is so, whatever the rules say by now.
+// code returns the result of the rules for a node as it is and, if they let it pass, that of the extenders. If an
+// extender finds a node unresolvable, it is, whatever the rules now say.
 func (x *preemption) code(n *state.NodeInfo) Code {
 	if x.eval.rejected != nil || x.eval.isNarrowed(n) || x.Opinions[n.Node.Name].Unresolvable {
 		return UnschedulableAndUnresolvable
@@ -234,7 +232,7 @@ func (x *preemption) code(n *state.NodeInfo) Code {
 	}
 }
 
-// promising are the nodes that pods leaving could make fit, in the order of the search.
+// promising returns the nodes where evictions could make the pod fit, in the order of the search.
 func (x *preemption) promising() ([]*state.NodeInfo, error) {
 	var nodes []*state.NodeInfo
 	for _, n := range x.Candidates {
@@ -256,7 +254,7 @@ func (x *preemption) errFits(n *state.NodeInfo) error {
 	return &FitsError{Pod: x.Pod.Key(), Node: n.Node.Name}
 }
 
-// FitsError reports a preemption for a pod that needs none.
+// FitsError reports a preemption for a pod that does not need one.
 type FitsError struct{ Pod, Node string }
 
 func (e *FitsError) Error() string {
@@ -264,9 +262,9 @@ func (e *FitsError) Error() string {
 		e.Pod, e.Node)
 }
 
-// search tries nodes until there are enough plans, at least one of which exceeds no budget.
-// Until there is one, plans that exceed budgets are dropped when there are enough of them.
-// Source: framework/preemption DryRunPreemption.
+// search tries nodes until there are enough plans, at least one of which exceeds no budget. Until there is such a
+// plan, further plans that exceed budgets are dropped once there are enough of them. Source: framework/preemption
+// DryRunPreemption.
 func (x *preemption) search(nodes []*state.NodeInfo) (examined int) {
 	enough, exceeding := x.rules.enough(len(nodes)), 0
 	for _, n := range nodes {
@@ -288,7 +286,7 @@ func (x *preemption) search(nodes []*state.NodeInfo) (examined int) {
 	return examined
 }
 
-// refuse counts nodes that were tried in vain.
+// refuse counts nodes that were tried without success.
 func (x *preemption) refuse(reasons []string, nodes int32) {
 	for _, reason := range reasons {
 		x.reasons[reason] += nodes
@@ -305,7 +303,7 @@ func (x *preemption) offer(plan room) {
 	}
 }
 
-// onNode looks for room among the pods of one node; if there is none, it says why.
+// onNode searches for room among the pods of one node; if there is none, it returns why.
 func (x *preemption) onNode(n *state.NodeInfo) (plan room, reasons []string, ok bool) {
 	seats, kept := x.seatsOn(n)
 	if len(x.Opinions) > 0 && x.eval.verdict(n) == verdictExtender {
@@ -331,8 +329,9 @@ func (x *preemption) onNode(n *state.NodeInfo) (plan room, reasons []string, ok 
 	return room{}, reasons, false
 }
 
-// opposedBecause counts a node that extenders turn down and the rules do not: the rules let the pod pass with all
-// who are there, so that nobody going would change anything that is known.
+// opposedBecause counts a node that extenders reject and the rules do not. The rules let the pod pass with all pods
+// on the node, so no eviction there would change a known result. nobody reports that the node has no less important
+// pods.
 func (x *preemption) opposedBecause(nobody bool) []string {
 	x.opposed++
 	if nobody {
@@ -342,12 +341,12 @@ func (x *preemption) opposedBecause(nobody bool) []string {
 	return reasonNotHelpful
 }
 
-// mayGo tells whether a pod is unimportant enough to be a victim.
+// mayGo reports whether a pod is unimportant enough to be a victim.
 func (x *preemption) mayGo(p *state.Pod) bool {
 	return p.Priority < x.Pod.Priority && !x.Protected[p.UID]
 }
 
-// seatsOn are the pods on a node that may go, and those that only budgets keep.
+// seatsOn returns the pods on a node that may be evicted, and those that only budgets protect.
 func (x *preemption) seatsOn(n *state.NodeInfo) (seats, kept []seat) {
 	for p := range n.Pods() {
 		switch {
@@ -361,8 +360,8 @@ func (x *preemption) seatsOn(n *state.NodeInfo) (seats, kept []seat) {
 	return seats, kept
 }
 
-// isKept tells whether a budget keeps a pod whoever else goes. The eviction API refuses pods
-// with more than one budget for good.
+// isKept reports whether a budget protects a pod whichever other pods are evicted. The eviction API always refuses
+// pods with more than one budget.
 func (x *preemption) isKept(p *state.Pod) bool {
 	if x.Budgets == nil || x.rules.PDB != PDBRespect || goesFreely(p) {
 		return false
@@ -376,10 +375,9 @@ func (x *preemption) isKept(p *state.Pod) bool {
 	return covering == 1 && slices.ContainsFunc(x.Budgets.charged(p), spent)
 }
 
-// split sorts pods by what their going does to budgets, each group in the order in which they
-// are given: the most important first. These are the first to take from a budget, as upstream
-// has it; where budgets are respected the last are, so that the less important go.
-// Source: plugins/defaultpreemption filterPodsWithPDBViolation.
+// split sorts pods by how their eviction affects budgets; each group keeps the given order, the most important
+// first. As upstream, the first pods are charged to a budget first; where budgets are respected, the last ones are,
+// so that less important pods are evicted. Source: plugins/defaultpreemption filterPodsWithPDBViolation.
 func (x *preemption) split(seats []seat) (exceeding, others, leaving []seat) {
 	exceeds, left := make([]bool, len(seats)), x.left()
 	leaves := func(s seat) bool { return s.pod.Deleting && !x.rules.ChargeLeaving }
@@ -402,8 +400,7 @@ func (x *preemption) split(seats []seat) (exceeding, others, leaving []seat) {
 	return exceeding, others, leaving
 }
 
-// ration returns as many of the pods as the budgets allow, the least important; seats are
-// not changed.
+// ration returns as many of the pods as the budgets allow, the least important ones; seats is not changed.
 func (x *preemption) ration(seats []seat) []seat {
 	left := x.left()
 	var allowed []seat
@@ -427,8 +424,7 @@ func (x *preemption) left() []int32 {
 	return left
 }
 
-// charge takes a pod from the budgets that it counts in; false if one of them has nothing
-// left.
+// charge charges a pod to the budgets that it counts in; false if one of them has nothing left.
 func (x *preemption) charge(left []int32, p *state.Pod) bool {
 	enough := true
 	for _, i := range x.counted(p) {
@@ -438,8 +434,8 @@ func (x *preemption) charge(left []int32, p *state.Pod) bool {
 	return enough
 }
 
-// counted are the budgets that a pod counts in: those that its eviction takes from or, as for
-// kube-scheduler, all that cover it and have not counted it yet.
+// counted returns the budgets that a pod counts in: those that its eviction is charged to or, as in kube-scheduler,
+// all that cover it and have not counted it yet.
 func (x *preemption) counted(p *state.Pod) []int {
 	if x.Budgets == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 
 var preemptRuns = flag.Int("preempt.runs", 250, "how many clusters preemption is checked on")
 
-// TestPreemptionHolds checks on random clusters that what Preempt says is so: from the answer
-// alone, and by trying everything there is to try.
+// TestPreemptionHolds checks on random clusters that the results of Preempt are right: from the answer alone, and
+// by trying every possibility.
 func TestPreemptionHolds(t *testing.T) {
 	first := seedtest.First(t, *twinSeed)
 	t.Logf("first seed %d; replay with -args -twin.seed=%d -preempt.runs=1", first, first)
@@ -34,7 +34,7 @@ func TestPreemptionHolds(t *testing.T) {
 	}
 }
 
-// drawPreemption is a cluster, and a profile with Berth's own ways to preempt.
+// drawPreemption draws a cluster, and a profile with Berth's own options for preemption.
 func drawPreemption(
 	t *testing.T, g *placementtest.Generator,
 ) (*placementtest.Cluster, *placementtest.View, *placement.Profile) {
@@ -86,13 +86,13 @@ func checkPreemptions(t *testing.T, seed uint64, seen map[string]int) {
 	}
 }
 
-// whatIf asks Evaluate about clusters in which pods are gone.
+// whatIf evaluates clusters in which pods are gone.
 type whatIf struct {
 	profile *placement.Profile
 	in      placement.PreemptInput
 }
 
-// fits tells whether the pod fits on a node without the pods with these UIDs.
+// fits reports whether the pod fits on a node without the pods with these UIDs.
 func (x whatIf) fits(n *state.NodeInfo, gone map[string]bool) bool {
 	in := x.in.Input
 	in.Nodes = nil
@@ -164,8 +164,8 @@ func (x whatIf) holds(r placement.Preemption, seen map[string]int) string {
 	return ""
 }
 
-// isVain checks that no victims on one node would have done, whichever: all sets are tried.
-// Budgets are taken out of it, as the search among those is not complete.
+// isVain checks that no set of victims on one node would have been enough: all sets are tried. Budgets are left
+// out, as the search among those is not complete.
 func (x whatIf) isVain(r placement.Preemption, seen map[string]int) string {
 	if r.KeepNomination || r.Err != nil {
 		return ""
@@ -173,7 +173,7 @@ func (x whatIf) isVain(r placement.Preemption, seen map[string]int) string {
 	seen["in vain"]++
 	x.in.Budgets = nil
 	if again := x.profile.Preempt(x.in); again.Node != nil {
-		return "" // budgets are why
+		return "" // budgets are the reason
 	}
 	seen["nobody could"]++
 	for _, n := range x.in.Nodes {

@@ -25,8 +25,7 @@ func preemptionArgs(percentage, absolute int32) *configv1.DefaultPreemptionArgs 
 	}
 }
 
-// scene is a cluster for one preemption: nodes a1, a2 in zone a and b1 in zone b, with room for
-// two processors each.
+// scene is a cluster for one preemption: nodes a1, a2 in zone a and b1 in zone b, with two processors each.
 type scene struct {
 	nodes   map[string]*state.NodeInfo
 	objects placementtest.Cluster
@@ -45,7 +44,7 @@ func newScene() *scene {
 	return s
 }
 
-// cordon takes nodes out of it.
+// cordon cordons nodes.
 func (s *scene) cordon(names ...string) *scene {
 	for _, name := range names {
 		obj := *s.nodes[name].Node.Object
@@ -55,7 +54,7 @@ func (s *scene) cordon(names ...string) *scene {
 	return s
 }
 
-// pod places a pod app=name of a priority with so many processors; later ones started later.
+// pod adds a pod app=name with a priority and this much cpu; later ones started later.
 func (s *scene) pod(node, name string, priority int32, cpu string, edits ...func(*corev1.Pod)) *scene {
 	s.started++
 	p := statetest.Pod("default", name, "cpu", cpu)
@@ -71,7 +70,7 @@ func (s *scene) pod(node, name string, priority int32, cpu string, edits ...func
 	return s
 }
 
-// budget adds one over app=name.
+// budget adds a budget for app=name.
 func (s *scene) budget(name string, allowed int32, edits ...func(*policyv1.PodDisruptionBudget)) *scene {
 	b := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
@@ -88,7 +87,7 @@ func (s *scene) budget(name string, allowed int32, edits ...func(*policyv1.PodDi
 	return s
 }
 
-// preempt asks for a pod app=new of a priority.
+// preempt calls Preempt for a pod app=new with a priority.
 func (s *scene) preempt(t *testing.T, priority int32, cpu string, edits ...func(*corev1.Pod)) placement.Preemption {
 	t.Helper()
 	cfg := placement.DefaultProfile("default-scheduler")
@@ -108,7 +107,7 @@ func (s *scene) preempt(t *testing.T, priority int32, cpu string, edits ...func(
 	return newProfile(t, cfg).Preempt(s.in)
 }
 
-// planned is "node: victim@node ...; keep pod; budget".
+// planned returns "node: victim@node ...; keep pod; budget".
 func planned(r placement.Preemption) string {
 	if r.Err != nil {
 		return "error: " + r.Err.Error()
@@ -142,10 +141,10 @@ func relabelled(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} }
 }
 
-// TestPreemptWhatKubeSchedulerCannot: the two failings of preemption that a decision can mend,
-// with Berth's ways and without.
+// TestPreemptWhatKubeSchedulerCannot checks the two weaknesses of preemption that a decision can fix, with and
+// without Berth's options.
 func TestPreemptWhatKubeSchedulerCannot(t *testing.T) {
-	skewed := func() *scene { // zone a has two, b none: one of zone a is too many
+	skewed := func() *scene { // zone a has two pods, b none: zone a has one too many
 		return newScene().cordon("a2", "b1").pod("a1", "batch", 0, "1").pod("a1", "db", 1000, "1").
 			pod("a2", "new", 5, "1").pod("a2", "new2", 4, "1", relabelled("new"))
 	}
@@ -155,7 +154,7 @@ func TestPreemptWhatKubeSchedulerCannot(t *testing.T) {
 	tests := map[string]struct {
 		scene      *scene
 		edit       func(*corev1.Pod)
-		want, with string // without Berth's ways
+		want, with string // without Berth's options
 	}{
 		"affinity to a victim": {
 			newScene().cordon("a2", "b1").pod("a1", "cache", 10, "1").pod("a1", "batch", 20, "1"), near(term(zone, "cache")),
@@ -207,7 +206,7 @@ func TestPreemptWhatKubeSchedulerCannot(t *testing.T) {
 	}
 }
 
-// TestPreemptCrossNodeLimits: a pod elsewhere that may not go, and more than are allowed.
+// TestPreemptCrossNodeLimits checks a pod elsewhere that must not be evicted, and more pods than are allowed.
 func TestPreemptCrossNodeLimits(t *testing.T) {
 	s := newScene().cordon("a1", "b1")
 	for i := range 3 {
@@ -229,7 +228,7 @@ func TestPreemptCrossNodeLimits(t *testing.T) {
 	}
 }
 
-// TestPreemptAndBudgets: what is respected, what counts, and what nobody can evict.
+// TestPreemptAndBudgets checks which budgets are respected, what counts, and which pods cannot be evicted at all.
 func TestPreemptAndBudgets(t *testing.T) {
 	full := func() *scene {
 		return newScene().cordon("a2", "b1").pod("a1", "web", 0, "1").pod("a1", "web2", 0, "1", relabelled("web"))
@@ -284,7 +283,7 @@ func TestPreemptAndBudgets(t *testing.T) {
 		"counted already": {
 			pods().budget("web", 0, func(b *policyv1.PodDisruptionBudget) {
 				b.Status.DisruptedPods = map[string]metav1.Time{"web": {}}
-			}), "1", kept, // it has not been deleted for it, or not yet
+			}), "1", kept, // the pod has not been deleted for it, or not yet
 		},
 	}
 	for name, test := range tests {
@@ -301,7 +300,7 @@ func TestPreemptAndBudgets(t *testing.T) {
 	}
 }
 
-// TestPreemptAdvice: why preemption cannot help, in words.
+// TestPreemptAdvice checks the explanation of why preemption cannot help.
 func TestPreemptAdvice(t *testing.T) {
 	s := newScene().cordon("b1").pod("a1", "x", 100, "2").pod("a2", "y", 200, "2")
 	want := "preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, " +
@@ -320,7 +319,7 @@ func TestPreemptAdvice(t *testing.T) {
 	}
 }
 
-// TestPreemptEligibility: who may not preempt, and who may again.
+// TestPreemptEligibility checks which pods may not preempt, and which may preempt again.
 func TestPreemptEligibility(t *testing.T) {
 	byScheduler := func(p *corev1.Pod) {
 		leaving(p)
@@ -359,8 +358,8 @@ func TestPreemptEligibility(t *testing.T) {
 	}
 }
 
-// TestPreemptPrefers: what leaves already costs nothing, reservations are told from pods, and
-// protected pods stay.
+// TestPreemptPrefers checks that terminating victims cost nothing, that reservations are distinguished from pods,
+// and that protected pods stay.
 func TestPreemptPrefers(t *testing.T) {
 	s := newScene().cordon("b1").pod("a1", "old", 50, "2", leaving).pod("a2", "x", 0, "2")
 	r := s.preempt(t, 100, "1")

@@ -6,9 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/placementbench"
 )
 
-// BenchmarkEnginePreempt is one preemption among 5,000 full nodes, the failed attempt before it
-// and the change of places after it included.
-// The cluster is made anew when preemptors have taken it over.
+// BenchmarkEnginePreempt measures one preemption among 5,000 full nodes, including the failed attempt before it and
+// the exchange of the pods after it. The cluster is rebuilt when preemptors have replaced its pods.
 func BenchmarkEnginePreempt(b *testing.B) {
 	for _, crowd := range placementbench.Crowds() {
 		b.Run(crowd.Name, func(b *testing.B) {

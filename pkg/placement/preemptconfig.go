@@ -8,70 +8,67 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// PDBPolicy says what disruption budgets mean to preemption.
+// PDBPolicy defines how preemption treats disruption budgets.
 type PDBPolicy string
 
 const (
-	// PDBRespect: victims that exceed a budget are none. The default.
+	// PDBRespect never evicts victims that exceed a budget. The default.
 	PDBRespect PDBPolicy = "respect"
-	// PDBBestEffort: victims that exceed a budget are taken last, as kube-scheduler does.
+	// PDBBestEffort evicts victims that exceed a budget last, as kube-scheduler does.
 	PDBBestEffort PDBPolicy = "bestEffort"
 )
 
-// PreemptionConfig is what a profile says about preemption besides DefaultPreemptionArgs. The
-// zero value is Berth's default. With PDBBestEffort, SameNodeOnly, NoKeepers, ChargeLeaving and
-// KeepDevices, preemption is kube-scheduler's.
+// PreemptionConfig is a profile's configuration of preemption in addition to DefaultPreemptionArgs. The zero value
+// is Berth's default. With PDBBestEffort, SameNodeOnly, NoKeepers, ChargeLeaving and KeepDevices, preemption
+// behaves as in kube-scheduler.
 type PreemptionConfig struct {
-	// PDB is what budgets mean; empty for PDBRespect.
+	// PDB defines how budgets are treated; empty means PDBRespect.
 	PDB PDBPolicy
-	// SameNodeOnly leaves pods on other nodes alone, though they are why the pod may not go
-	// to a node (anti-affinity, hard spread).
+	// SameNodeOnly does not evict pods on other nodes, even though they are the reason why the pod cannot be placed
+	// on a node (anti-affinity, hard spread).
 	SameNodeOnly bool
-	// MaxBlockers is how many such pods one plan may make victims of, 1 to MaxBlockersLimit; 0
-	// for DefaultMaxBlockers.
+	// MaxBlockers is how many such pods one plan may evict, 1 to MaxBlockersLimit; 0 means DefaultMaxBlockers.
 	MaxBlockers int
-	// MaxTargets is on how many nodes plans with victims elsewhere are tried; 0 for
-	// DefaultMaxTargets.
+	// MaxTargets is on how many nodes plans with victims elsewhere are tried; 0 means DefaultMaxTargets.
 	MaxTargets int
 	// NoKeepers gives up a node when the pod's required affinity needs one of the victims.
 	NoKeepers bool
-	// KeeperChoices is how many pods are tried as the one that is kept; 0 for
-	// DefaultKeeperChoices.
+	// KeeperChoices is how many pods are tried as the keeper; 0 means DefaultKeeperChoices.
 	KeeperChoices int
-	// ChargeLeaving counts victims that are leaving already like others. Otherwise they cost
-	// nothing: they go anyway.
+	// ChargeLeaving counts victims that are already terminating like others. Otherwise they cost nothing.
 	ChargeLeaving bool
-	// KeepDevices does not count on the devices of victims, so that nobody goes for a pod that only
-	// lacks devices. Otherwise those are free that claims have which victims alone use.
+	// KeepDevices does not count on the devices of victims, so that no pod is evicted for a pod that only lacks
+	// devices. Otherwise the devices of claims that only victims use count as free.
 	KeepDevices bool
 }
 
 const (
-	// DefaultMaxBlockers keeps a plan in one transaction of the ledger with room to spare.
+	// DefaultMaxBlockers keeps a plan well within one transaction of the ledger.
 	DefaultMaxBlockers = 16
-	// MaxBlockersLimit is what the documents of one transaction can hold.
+	// MaxBlockersLimit is the number that fits into the documents of one transaction.
 	MaxBlockersLimit = 64
-	// DefaultMaxTargets bounds one decision on a large cluster.
+	// DefaultMaxTargets bounds the cost of one decision on a large cluster.
 	DefaultMaxTargets = 256
-	// DefaultKeeperChoices: who is kept seldom matters, and each choice costs a dry run.
+	// DefaultKeeperChoices is small because the choice of the keeper seldom matters, and each choice costs a dry
+	// run.
 	DefaultKeeperChoices = 3
-	// maxChoices bounds MaxTargets and KeeperChoices: more is a typing error.
+	// maxChoices bounds MaxTargets and KeeperChoices: a larger number is a typing error.
 	maxChoices = 100_000
 )
 
-// Defaults of DefaultPreemptionArgs (pkg/scheduler/apis/config/v1/defaults.go), for the field
-// that arguments leave open.
+// Defaults of DefaultPreemptionArgs (pkg/scheduler/apis/config/v1/defaults.go), for fields that the arguments leave
+// empty.
 const (
 	defaultMinCandidatePercentage int32 = 10
 	defaultMinCandidateAbsolute   int32 = 100
 )
 
-// preempting is a PreemptionConfig made ready.
+// preempting is a PreemptionConfig with its defaults applied and checked.
 type preempting struct {
 	PreemptionConfig
-	// enabled: the profile has DefaultPreemption.
+	// enabled reports whether the profile has DefaultPreemption.
 	enabled bool
-	// limited: the search ends with enough candidates, by percentage and absolute.
+	// limited reports whether the search ends with enough candidates, by percentage and absolute.
 	limited              bool
 	percentage, absolute int32
 }
@@ -100,7 +97,7 @@ func newPreempting(cfg PreemptionConfig) (preempting, error) {
 	return p, errors.Join(errs...)
 }
 
-// limit takes in the arguments of DefaultPreemption; without any the search is not limited.
+// limit applies the arguments of DefaultPreemption; without any the search is not limited.
 func (p *preempting) limit(args runtime.Object) error {
 	p.enabled = true
 	if args == nil {
@@ -128,14 +125,16 @@ func (p *preempting) limit(args runtime.Object) error {
 	return nil
 }
 
-// orLimit limits a search that is not, by upstream's defaults.
+// orLimit limits an unlimited search by upstream's defaults.
 func (p *preempting) orLimit() {
 	if !p.limited {
-		p.limited, p.percentage, p.absolute = true, defaultMinCandidatePercentage, defaultMinCandidateAbsolute
+		p.limited = true
+		p.percentage = defaultMinCandidatePercentage
+		p.absolute = defaultMinCandidateAbsolute
 	}
 }
 
-// enough is how many candidates end the search among nodes that could become one. Source:
+// enough returns how many candidates end the search among this many nodes that could become one. Source:
 // plugins/defaultpreemption calculateNumCandidates.
 func (p *preempting) enough(nodes int) int {
 	if !p.limited {

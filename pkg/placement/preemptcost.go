@@ -7,33 +7,31 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Cost is what a plan costs; of several the one with the least is taken. The order is that of
-// the fields. Source: framework/preemption pickOneNodeForPreemption.
+// Cost is the cost of a plan; the cheapest plan wins. The fields are compared in their order. Source:
+// framework/preemption pickOneNodeForPreemption.
 type Cost struct {
-	// Violations is how many victims exceed a disruption budget; 0 where budgets are
-	// respected.
+	// Violations is the number of victims that exceed a disruption budget; 0 where budgets are respected.
 	Violations int
-	// Priority is that of the most important victim.
+	// Priority is the priority of the most important victim.
 	Priority int32
-	// PrioritySum adds up the priorities of the victims, each plus 2^31 so that more victims
-	// never cost less.
+	// PrioritySum is the sum of the victims' priorities, each plus 2^31 so that more victims never cost less.
 	PrioritySum int64
-	// Victims is how many there are. Those that leave already count in none of the fields,
-	// unless the profile charges for them.
+	// Victims is the number of victims. Victims that are already terminating count in none of the fields, unless
+	// the profile charges for them.
 	Victims int
-	// Started is when the first of the most important victims started, in nanoseconds since
-	// 1970: the later, the cheaper. notStarted (the greatest number) for one that has not.
+	// Started is when the earliest of the most important victims started, in nanoseconds since 1970: the later, the
+	// cheaper. It is notStarted (the largest number) for a victim that has not started.
 	Started int64
 }
 
-// notStarted is the start of a pod that the kubelet has not reported yet: later than all
-// others. (Upstream takes the time of asking.)
+// notStarted is the start time of a pod that the kubelet has not reported yet: later than all others. (Upstream
+// uses the current time.)
 const notStarted = math.MaxInt64
 
 // priorityShift makes every priority positive.
 const priorityShift = int64(math.MaxInt32) + 1
 
-// Compare orders costs, the least first.
+// Compare orders costs, the lowest first.
 func (c Cost) Compare(d Cost) int {
 	return cmp.Or(
 		cmp.Compare(c.Violations, d.Violations),
@@ -44,7 +42,7 @@ func (c Cost) Compare(d Cost) int {
 	)
 }
 
-// costOf is the cost of victims sorted by importance.
+// costOf returns the cost of victims that are sorted by importance.
 func costOf(victims []seat, violations int, chargeLeaving bool) Cost {
 	c := Cost{Violations: violations, Priority: math.MinInt32, Started: notStarted}
 	for i := range victims {
@@ -64,8 +62,8 @@ func costOf(victims []seat, violations int, chargeLeaving bool) Cost {
 	return c
 }
 
-// byImportance orders pods, the most important first: by priority, then by how long they have
-// run, then by UID so that there is an order at all. Source: scheduler/util MoreImportantPod.
+// byImportance orders pods, the most important first: by priority, then by how long they have run, then by UID so
+// that the order is total. Source: scheduler/util MoreImportantPod.
 func byImportance(a, b seat) int {
 	return cmp.Or(
 		cmp.Compare(b.pod.Priority, a.pod.Priority),

@@ -7,21 +7,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// PreemptQuery is what a preemption depends on besides the cluster and the profile.
+// PreemptQuery is the input of a preemption in addition to the cluster and the profile.
 type PreemptQuery struct {
-	// Pod that fits nowhere.
+	// Pod is the pod that fits on no node.
 	Pod *state.Pod
-	// Seed breaks ties, and says where a limited search begins.
+	// Seed breaks ties and determines where a limited search begins.
 	Seed uint64
-	// Budgets are the disruption budgets; nil for none. A new pointer costs a look at every
-	// node with pods that one covers, so keep it while nothing about budgets changes.
+	// Budgets holds the disruption budgets; nil for none. After a change of the pointer, every node with pods that
+	// a budget covers is tried again, so keep it while the budgets do not change.
 	Budgets *Budgets
 	// Opinions are those of the Evaluate that found no node; nil for none.
 	Opinions map[string]Opinion
 }
 
-// SetProtected says which pods on a node cannot be victims, in the place of those before (see
-// PreemptInput.Protected). It is forgotten with the node.
+// SetProtected replaces the set of pods on a node that cannot be victims (see PreemptInput.Protected). It is
+// dropped together with the node.
 func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
 	slot, known := e.slots[n]
 	if !known {
@@ -40,16 +40,15 @@ func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
 	e.journal.move(move{slot, noKind, 0})
 }
 
-// Preempt answers as p.Preempt does with the usable nodes as candidates. For pods whose only hard
-// rule about other nodes is spread, or that have none, it keeps what came of trying every node, per
-// class and priority (and shortage), and tries those again that moved since; others are decided from
-// scratch.
+// Preempt answers as p.Preempt does with the usable nodes as candidates. For pods without hard rules about other
+// nodes, or with hard spread only, it keeps the result of trying every node, per class and priority (and shortage),
+// and tries only nodes again that changed since. Other pods are decided from scratch.
 func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return Preemption{Err: errNoObject}
 	}
 	c, err := e.classOf(p, Query{Pod: q.Pod})
-	late := wantsDevices(q.Pod, e.objects) // which the class does not know of
+	late := wantsDevices(q.Pod, e.objects) // the class does not know about devices
 	if err == nil && !late {
 		err = c.plan.err
 	}
@@ -71,13 +70,13 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	}
 	result, ok := e.preemptByOutlook(c, judge, q)
 	if !ok || judge != nil && result.Node == nil && result.Err == nil && !result.KeepNomination {
-		// Pods on other nodes may have to go.
+		// Pods on other nodes may have to be evicted.
 		return p.Preempt(e.preemptInput(q))
 	}
 	return result
 }
 
-// preemptInput is the same question for Profile.Preempt.
+// preemptInput returns the equivalent input for Profile.Preempt.
 func (e *Engine) preemptInput(q PreemptQuery) PreemptInput {
 	return PreemptInput{
 		Input:   e.input(Query{Pod: q.Pod, Seed: q.Seed, Opinions: q.Opinions}),
@@ -85,8 +84,8 @@ func (e *Engine) preemptInput(q PreemptQuery) PreemptInput {
 	}
 }
 
-// preemptByOutlook answers from what came of trying each node; !ok if that would take too many
-// shortages. The judge is that of hard spread, nil for none.
+// preemptByOutlook answers from the results of trying each node; ok is false if there are too many different
+// shortages. judge is that of hard spread, nil for none.
 func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) (result Preemption, ok bool) {
 	x := &preemption{
 		PreemptInput: PreemptInput{Input: Input{Pod: q.Pod, Seed: q.Seed}, Budgets: q.Budgets, Protected: e.protected},
@@ -144,17 +143,17 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 	return result, true
 }
 
-// outlooks are those of one question.
+// outlooks are the outlooks that one query uses.
 type outlooks struct {
 	engine *Engine
 	class  *class
 	judge  *spreadJudge
 	search *preemption
-	// asked are those met so far.
+	// asked holds those used so far.
 	asked []*outlook
 }
 
-// at is the outlook that tells about a slot; !ok if there are too many.
+// at returns the outlook for a slot; ok is false if there are too many.
 func (s *outlooks) at(slot int) (*outlook, bool) {
 	var short shortage
 	if s.judge != nil {
@@ -177,40 +176,40 @@ func (s *outlooks) at(slot int) (*outlook, bool) {
 	return o, true
 }
 
-// spot is a node in the outlook that tells about it.
+// spot is a node in its outlook.
 type spot struct {
 	*outlook
 	slot int
 }
 
-// outlook is what a class keeps about preemption by pods of one priority on nodes of one shortage.
+// outlook is a class's cached state about preemption by pods of one priority on nodes with one shortage.
 type outlook struct {
 	priority  int32
 	short     shortage
 	budgets   *Budgets
 	prospects []prospect
-	// what asks the rules about one node, and that of hard spread given the shortage; spread is the
-	// latter, nil for none, and after its place among all.
+	// what evaluates the rules about one node, and hard spread for the given shortage. spread is the filter of the
+	// latter, nil for none; after is its position among all filters.
 	what   *whatIf
 	spread *shortFilter
 	after  int16
-	// reasons are the lists that nodes were refused for, numbered as in prospects.
+	// reasons are the lists of reasons for which nodes were refused, numbered as in prospects.
 	reasons [][]string
 	numbers map[string]int32
-	// trial tries nodes that lack nothing but room, nil if there is more to it; lacking are the
-	// numbers of reasons by what it says is lacking.
+	// trial tries nodes that lack only resources; nil if other rules depend on the pods too. lacking maps its
+	// results to numbers of reasons.
 	trial   *fitTrial
 	lacking map[uint64]int32
 }
 
-// prospect is what came of trying one node.
+// prospect is the result of trying one node.
 type prospect struct {
 	cost Cost
-	// tried is the journal's time as of which it is right, 0 for never.
+	// tried is the journal time as of which the result is valid, 0 for never.
 	tried uint64
-	// outcome is one of those below, or the number of the reasons.
+	// outcome is one of the constants below, or the number of the reasons.
 	outcome int32
-	// covered: budgets had a say.
+	// covered is set when budgets affected the result.
 	covered bool
 }
 
@@ -221,11 +220,10 @@ const (
 	prospectRoom
 )
 
-// maxOutlooks bounds the priorities and shortages that one class keeps an outlook for.
+// maxOutlooks bounds the combinations of priority and shortage for which one class keeps an outlook.
 const maxOutlooks = 4 + maxShortages
 
-// outlookFor finds an outlook or makes one, in the place of the one that was asked for longest ago
-// if there are too many.
+// outlookFor finds or creates an outlook. If there are too many, the least recently used one is replaced.
 func (c *class) outlookFor(priority int32, short shortage) *outlook {
 	for i, o := range c.outlooks {
 		if o.priority == priority && o.short == short {
@@ -254,7 +252,7 @@ func (c *class) outlookFor(priority int32, short shortage) *outlook {
 	return o
 }
 
-// ask readies the outlook for a question: what budgets had a say in is tried again if these changed.
+// ask prepares the outlook for a query: if the budgets have changed, results that budgets affected are discarded.
 func (o *outlook) ask(x *preemption) {
 	if x.Budgets == o.budgets {
 		return
@@ -268,7 +266,7 @@ func (o *outlook) ask(x *preemption) {
 	}
 }
 
-// prospectOf is what comes of trying a node, which is done if it has moved since the last time.
+// prospectOf returns the result of trying a node; it tries the node if it has changed since the last time.
 func (o *outlook) prospectOf(e *Engine, c *class, x *preemption, slot int) *prospect {
 	if lack := e.len() - len(o.prospects); lack > 0 {
 		o.prospects = growBy(o.prospects, lack, prospect{})
@@ -281,7 +279,7 @@ func (o *outlook) prospectOf(e *Engine, c *class, x *preemption, slot int) *pros
 	return p
 }
 
-// code is what the rules say of a node as it is, others' than its own and of hard spread left out.
+// code returns the result of the rules for a node as it is, without rules about other nodes except hard spread.
 func (o *outlook) code(e *Engine, c *class, slot int) Code {
 	v := c.cells[slot].verdict
 	if v < 0 && v != verdictPass {
@@ -298,7 +296,7 @@ func (o *outlook) code(e *Engine, c *class, slot int) Code {
 	return c.plan.filters[v].filter.Check(e.infos[slot])
 }
 
-// try looks for room on one node.
+// try searches for room on one node.
 func (o *outlook) try(e *Engine, c *class, x *preemption, slot int) {
 	p := &o.prospects[slot]
 	*p = prospect{outcome: prospectAbsent}
@@ -327,7 +325,7 @@ func (o *outlook) try(e *Engine, c *class, x *preemption, slot int) {
 	p.outcome = o.number(reasons)
 }
 
-// number is that of a list of reasons.
+// number returns the number of a list of reasons.
 func (o *outlook) number(reasons []string) int32 {
 	key := strings.Join(reasons, "\x00")
 	id, ok := o.numbers[key]
@@ -339,7 +337,7 @@ func (o *outlook) number(reasons []string) int32 {
 	return id
 }
 
-// before is room.before for two nodes that have room to make.
+// before is room.before for two nodes on which room can be made.
 func (a spot) before(e *Engine, b spot, seed uint64) bool {
 	if d := a.prospects[a.slot].cost.Compare(b.prospects[b.slot].cost); d != 0 {
 		return d < 0

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// preemptAnswer is a Preemption in values that can be compared and printed.
+// preemptAnswer is a Preemption as values that can be compared and printed.
 type preemptAnswer struct {
 	Failed, Waiting, Keep    bool
 	Node, Message            string
@@ -49,7 +49,7 @@ func preemptAnswerOf(r placement.Preemption) preemptAnswer {
 	return a
 }
 
-// TestEnginePreemptsAsTwin: after any history the engine preempts as from scratch.
+// TestEnginePreemptsAsTwin checks that after any history the engine preempts as an evaluation from scratch does.
 func TestEnginePreemptsAsTwin(t *testing.T) {
 	first := seedtest.First(t, *twinSeed)
 	t.Logf("first seed %d; replay with -args -twin.seed=%d -preempt.runs=1", first, first)
@@ -68,7 +68,7 @@ func TestEnginePreemptsAsTwin(t *testing.T) {
 	}
 }
 
-// preemptHistory is a cluster in which pods want in and things change.
+// preemptHistory is a cluster in which pods need places and things change.
 type preemptHistory struct {
 	*placementtest.Generator
 	cluster   placementtest.Cluster
@@ -110,7 +110,7 @@ func newPreemptHistory(t *testing.T, seed uint64) *preemptHistory {
 
 func (h *preemptHistory) count() { h.budgets = placement.NewBudgets(h.view.Objects(), h.claimed) }
 
-// claimed is a random share of a budget.
+// claimed returns a random share of a budget.
 func (h *preemptHistory) claimed(string) int32 { return int32(h.IntN(2)) }
 
 func (h *preemptHistory) run(t *testing.T, outcomes map[string]int) {
@@ -156,7 +156,7 @@ func (h *preemptHistory) run(t *testing.T, outcomes map[string]int) {
 	}
 }
 
-// change lets something happen, or nothing.
+// change makes random changes, or none.
 func (h *preemptHistory) change() (moved bool) {
 	for h.Chance(50) {
 		moved = true
@@ -196,7 +196,7 @@ func (h *preemptHistory) protect() {
 	h.engine.SetProtected(n, uids)
 }
 
-// forget drops what was said of nodes that are gone.
+// forget drops the data of removed nodes.
 func (h *preemptHistory) forget() {
 	for n := range h.protected {
 		if n.Node == nil {
@@ -205,7 +205,7 @@ func (h *preemptHistory) forget() {
 	}
 }
 
-// isSpread tells whether hard spread is the only rule of a pod about other pods.
+// isSpread reports whether hard spread is the only rule of a pod about other pods.
 func isSpread(p *state.Pod) bool {
 	a := p.Template.Spec.Affinity
 	return (a == nil || a.PodAffinity == nil && a.PodAntiAffinity == nil) &&
@@ -214,8 +214,7 @@ func isSpread(p *state.Pod) bool {
 		})
 }
 
-// preemptor is a new pod, or one like one before. Most have no rules about other pods, or only
-// spread.
+// preemptor returns a new pod, or one like an earlier one. Most have no rules about other pods, or only spread.
 func (h *preemptHistory) preemptor() *state.Pod {
 	if len(h.asked) == 0 || h.Chance(50) {
 		p := h.Preemptor(&h.cluster)
@@ -254,8 +253,8 @@ func (h *preemptHistory) mark() []*state.NodeInfo {
 	return usable
 }
 
-// TestEngineNoticesBudgets: what is left of a budget, and whom it covers, changes the answer
-// though no node has moved; so does what is protected.
+// TestEngineNoticesBudgets checks that what is left of a budget, and which pods it covers, changes the answer
+// although no node has changed; and that the protected pods do so too.
 func TestEngineNoticesBudgets(t *testing.T) {
 	s := newScene().cordon("a2", "b1").pod("a1", "web", 0, "2").budget("web", 1)
 	s.preempt(t, 100, "1") // fills in s.in

@@ -7,16 +7,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// ladderColumn is the pods of every node by importance, with what a dry run of preemption
-// reads of them. A node's is made when it is asked for after the node moved.
+// ladderColumn holds the pods of every node by importance, with the values that a dry run of preemption reads. The
+// ladder of a node is built when it is first needed after the node changed.
 type ladderColumn struct {
 	of []ladder
 }
 
-// ladder is the pods of one node, the most important first.
+// ladder holds the pods of one node, the most important first.
 type ladder struct {
 	rungs []rung
-	// made is the journal's time as of which it is right.
+	// made is the journal time as of which it is valid.
 	made uint64
 }
 
@@ -25,7 +25,7 @@ type rung struct {
 	milliCPU, memory, storage int64
 }
 
-// at is the ladder of a slot with a node.
+// at returns the ladder of a slot that has a node.
 func (l *ladderColumn) at(e *Engine, slot int) []rung {
 	if lack := e.len() - len(l.of); lack > 0 {
 		l.of = growBy(l.of, lack, ladder{})
@@ -46,19 +46,19 @@ func (l *ladderColumn) at(e *Engine, slot int) []rung {
 	return one.rungs
 }
 
-// fitTrial is attempt.take for a pod that only NodeResourcesFit keeps off a node, in numbers.
+// fitTrial is attempt.take, computed in numbers, for a pod that only NodeResourcesFit keeps off a node.
 type fitTrial struct {
 	fit *fitFilter
-	// free is what is left of the node: the basic resources, then those of fit.extended, then
-	// places for pods.
+	// free holds the free resources of the node: the basic resources, then those of fit.extended, then the number
+	// of pods.
 	free []int64
-	// victims are of the last take, by importance.
+	// victims are those of the last take, by importance.
 	victims []seat
 }
 
 const basicResources = 3
 
-// begin is the node as it is.
+// begin starts with the node as it is.
 func (t *fitTrial) begin(n *state.NodeInfo) {
 	total, used := &n.Node.Allocatable, &n.Requested
 	t.free = append(t.free[:0],
@@ -70,7 +70,7 @@ func (t *fitTrial) begin(n *state.NodeInfo) {
 	t.free = append(t.free, total.Pods-int64(n.PodCount()))
 }
 
-// move takes a pod off the node (1) or puts it back (-1).
+// move removes a pod from the node (1) or puts it back (-1).
 func (t *fitTrial) move(r *rung, by int64) {
 	t.free[0] += by * r.milliCPU
 	t.free[1] += by * r.memory
@@ -81,7 +81,7 @@ func (t *fitTrial) move(r *rung, by int64) {
 	t.free[len(t.free)-1] += by
 }
 
-// lacks has a bit for everything there is too little of.
+// lacks returns a bit for every resource of which there is too little.
 func (t *fitTrial) lacks() (mask uint64) {
 	want := &t.fit.request
 	for i, v := range [basicResources]int64{want.MilliCPU, want.Memory, want.EphemeralStorage} {
@@ -100,7 +100,8 @@ func (t *fitTrial) lacks() (mask uint64) {
 	return mask
 }
 
-// take looks for the fewest of the rungs that have to go; what the pod lacks when all are gone.
+// take searches for the fewest rungs that have to be evicted. It returns what the pod lacks when all of them are
+// removed.
 func (t *fitTrial) take(rungs []rung) (lacks uint64) {
 	for i := range rungs {
 		t.move(&rungs[i], 1)
@@ -119,7 +120,7 @@ func (t *fitTrial) take(rungs []rung) (lacks uint64) {
 	return 0
 }
 
-// reasons are fitFilter.Explain's for what is lacking.
+// reasons returns those of fitFilter.Explain for what is lacking.
 func (t *fitTrial) reasons(lacks uint64) []string {
 	list := make([]string, 0, bits.OnesCount64(lacks))
 	if lacks>>(len(t.free)-1)&1 == 1 {
@@ -138,7 +139,8 @@ func (t *fitTrial) reasons(lacks uint64) []string {
 	return list
 }
 
-// newFitTrial is nil where more than that rule reads the pods on a node, or it reads too much.
+// newFitTrial returns nil if rules other than NodeResourcesFit read the pods on a node, or if that rule reads too
+// many resources.
 func (p *plan) newFitTrial() *fitTrial {
 	if len(p.uses) != 1 || p.uses[0].fit == nil {
 		return nil
@@ -150,8 +152,7 @@ func (p *plan) newFitTrial() *fitTrial {
 	return &fitTrial{fit: &fit}
 }
 
-// tryFit is try for a node where nothing but room is missing; false if it takes more than
-// numbers to tell.
+// tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide.
 func (o *outlook) tryFit(e *Engine, c *class, x *preemption, slot int) bool {
 	n := e.infos[slot]
 	if o.trial == nil || c.cells[slot].static != verdictPass || len(e.guarded[n]) > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// concluded is the answer when a plan has been found.
+// concluded returns the answer when a plan has been found.
 func (x *preemption) concluded() Preemption {
 	r := Preemption{Node: x.best.node, Cost: x.best.cost, Waiting: true}
 	uses := map[int]int32{}
@@ -39,8 +39,8 @@ func (x *preemption) budgets() []Budget {
 	return x.Budgets.all
 }
 
-// keepers finds, for every term of the required affinity, a pod that satisfies it on the
-// chosen node, once the victims are gone.
+// keepers finds, for every term of the required affinity, a pod that satisfies it for the chosen node after the
+// victims are gone.
 func (x *preemption) keepers() []Keeper {
 	f := x.what.affinity()
 	if f == nil || len(f.affinity) == 0 {
@@ -69,7 +69,7 @@ func (x *preemption) keepers() []Keeper {
 	return list
 }
 
-// keeperOn finds a pod on one node, bound rather than reserved, the most important.
+// keeperOn finds the most important matching pod on one node, preferring bound pods to reserved ones.
 func (x *preemption) keeperOn(f *podAffinityFilter, n *state.NodeInfo) (Keeper, bool) {
 	var best seat
 	for p := range x.what.at(n).Pods() {
@@ -85,8 +85,8 @@ func (x *preemption) keeperOn(f *podAffinityFilter, n *state.NodeInfo) (Keeper, 
 	return Keeper{Node: n, Pod: best.pod}, best.pod != nil
 }
 
-// inVain is the answer when no plan has been found. Message is in upstream's grammar: nodes
-// that were not worth trying get a reason of their own.
+// inVain returns the answer when no plan has been found. Message is in upstream's grammar: nodes that were not
+// worth trying have a reason of their own.
 func (x *preemption) inVain(examined, total int) Preemption {
 	d := Diagnosis{nodesTotal: total, reasons: x.reasons}
 	if rest := total - examined; rest > 0 {
@@ -97,7 +97,7 @@ func (x *preemption) inVain(examined, total int) Preemption {
 	}
 }
 
-// advice is what a user can do about it.
+// advice suggests remedies to the user.
 func (x *preemption) advice(examined int) []string {
 	var list []string
 	examined -= x.opposed

@@ -2,28 +2,29 @@ package placement
 
 import "github.com/berth-scheduler/berth/pkg/state"
 
-// shortage is, for each hard spread constraint of a class, how many of the pods it counts have to
-// leave a node's domain before one more fits there; a byte each, the first constraint's lowest.
+// shortage is, for each hard spread constraint of a class, how many of the pods it counts have to leave a node's
+// domain before one more fits there; one byte each, the first constraint in the lowest.
 //
-// While the number is known, nothing else about the domains has a say. Pods that go from one node
-// take from one domain of each constraint. That the domain becomes the one with the fewest pods
-// only lets the pod in: then it has no more than itself above the fewest, and maxSkew is at least
-// one. So what comes of trying a node depends on the node and its shortage, and is kept by both.
+// For a given shortage, nothing else about the domains matters. Pods that are evicted from one node are subtracted
+// from one domain of each constraint. If that domain becomes the one with the fewest pods, this can only admit the
+// pod: the domain then exceeds the minimum by no more than the pod itself, and maxSkew is at least one. So the
+// result of trying a node depends only on the node and its shortage, and is cached by both.
 type shortage uint64
 
 const (
-	// maxShort is the largest number that fits, maxSpreads how many constraints do.
+	// maxShort is the largest number that fits; maxSpreads is how many constraints fit.
 	maxShort   = 1<<8 - 1
 	maxSpreads = 8
-	// maxShortages is how many different ones one question may meet. More are for pods spread over
-	// nodes or racks so unevenly that keeping them apart costs more than deciding from scratch.
+	// maxShortages is how many different shortages one query may meet. More occur only for pods spread over nodes
+	// or racks so unevenly that distinguishing them costs more than deciding from scratch.
 	maxShortages = 8
 )
 
-// of returns what one constraint lacks.
+// of returns the shortage of one constraint.
 func (s shortage) of(constraint int) int { return int(s>>(8*constraint)) & maxShort }
 
-// hardRule is the one rule about other nodes that can say no: none or hard spread; !known for any other.
+// hardRule returns the only rule about other nodes that can reject: hard spread, or nil for none. known is false if
+// there is any other.
 func (w *wide) hardRule() (spread *spreadJudge, known bool) {
 	for _, j := range w.judges {
 		switch j := j.(type) {
@@ -43,8 +44,8 @@ func (w *wide) hardRule() (spread *spreadJudge, known bool) {
 	return spread, true
 }
 
-// shortageOf is the shortage of a slot's domains as of prepare; !ok if it is too large. A node
-// without the key of a constraint lacks nothing of that: the rule itself refuses it.
+// shortageOf returns the shortage of a slot's domains as of prepare; ok is false if it is too large. A node without
+// the key of a constraint has no shortage of that constraint: the rule itself rejects the node.
 func (j *spreadJudge) shortageOf(w *wide, slot int) (s shortage, ok bool) {
 	for i, number := range j.tallies {
 		t := w.tallies[number]
@@ -61,12 +62,12 @@ func (j *spreadJudge) shortageOf(w *wide, slot int) (s shortage, ok bool) {
 	return s, true
 }
 
-// shortFilter is spreadFilter on a node of which only the shortage is known. It counts the pods
-// that leave that node.
+// shortFilter is spreadFilter on a node of which only the shortage is known. It counts the pods that are removed
+// from that node.
 type shortFilter struct {
 	*spreadFilter
 	short shortage
-	// left is how many pods have gone, per constraint.
+	// left is how many pods have been removed, per constraint.
 	left []int
 }
 
@@ -103,7 +104,7 @@ func (f *shortFilter) Explain(n *state.NodeInfo) []string {
 	return []string{spreadReasons[overSkew]}
 }
 
-// narrow are the filters about one node, and hard spread as it is to a node with this shortage.
+// narrow returns the filters about one node, and hard spread for a node with this shortage.
 func (p *plan) narrow(short shortage) []activeFilter {
 	list := make([]activeFilter, 0, len(p.filters))
 	beyond := p.judges

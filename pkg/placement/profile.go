@@ -14,16 +14,16 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Points is the set of steps at which a rule takes part.
+// Points is the set of extension points at which a rule is enabled.
 type Points uint8
 
 const (
 	// Filtering lets the rule reject nodes one by one (upstream's Filter).
 	Filtering Points = 1 << iota
-	// Scoring lets the rule add to the score (upstream's PreScore and Score).
+	// Scoring lets the rule contribute to the score (upstream's PreScore and Score).
 	Scoring
-	// Narrowing lets the rule reject the pod outright, or name the only nodes worth looking
-	// at (upstream's PreFilter).
+	// Narrowing lets the rule reject the pod on all nodes, or name the only nodes to evaluate (upstream's
+	// PreFilter).
 	Narrowing
 
 	allPoints = Filtering | Scoring | Narrowing
@@ -33,22 +33,21 @@ func (p Points) has(q Points) bool { return p&q != 0 }
 
 // ProfileConfig is one scheduling profile.
 type ProfileConfig struct {
-	// SchedulerName is what pods name in spec.schedulerName.
+	// SchedulerName is the name in spec.schedulerName of the pods that the profile places.
 	SchedulerName string
-	// Plugins are the enabled rules in the order in which nodes are filtered.
+	// Plugins holds the enabled rules in the order in which they filter nodes.
 	Plugins []PluginConfig
-	// PercentageOfNodesToScore is how many percent of the nodes are enough to have found
-	// feasible: the search ends there, and the best of them wins. 0 (default) means all
-	// nodes; see SampleSize for small clusters. It may miss the best node, and depends on
-	// where the search starts (Input.Start).
+	// PercentageOfNodesToScore is the percentage of the nodes that is enough to find feasible: the search ends
+	// there, and the best of them wins. 0 (the default) means all nodes; see SampleSize for small clusters. A
+	// sampling profile may miss the best node, and its result depends on where the search starts (Input.Start).
 	PercentageOfNodesToScore int32
-	// Preemption is how its pods preempt, if DefaultPreemption is among the plugins.
+	// Preemption configures how its pods preempt, if DefaultPreemption is among the plugins.
 	Preemption PreemptionConfig
-	// Extenders are asked about the profile's pods over HTTP, in the order of the configuration. What
-	// they say comes in with each question (Input.Opinions).
+	// Extenders are called for the profile's pods over HTTP, in the order of the configuration. Their results are
+	// passed with each query (Input.Opinions).
 	Extenders []configv1.Extender `json:",omitempty"`
-	// Custom are plugins that are no rules of this package, nil for none. What they say comes in like
-	// that of extenders.
+	// Custom holds the plugins that are not rules of this package, nil for none. Their results are passed like
+	// those of extenders.
 	Custom *Custom `json:",omitempty"`
 }
 
@@ -56,30 +55,30 @@ type ProfileConfig struct {
 type PluginConfig struct {
 	// Name is upstream's plugin name.
 	Name string
-	// Weight of the rule's score in the total; 0 counts as 1.
+	// Weight is the weight of the rule's score in the total; 0 counts as 1.
 	Weight int32
-	// Points at which the rule is enabled; 0 for all that it implements.
+	// Points are the points at which the rule is enabled; 0 means all that it implements.
 	Points Points
-	// Args are the rule's arguments, a type of k8s.io/kube-scheduler/config/v1 such as
-	// *NodeResourcesFitArgs; nil for the defaults.
+	// Args holds the rule's arguments, a type of k8s.io/kube-scheduler/config/v1 such as *NodeResourcesFitArgs; nil
+	// for the defaults.
 	Args runtime.Object
 }
 
-// Profile is a ProfileConfig made ready. Immutable, safe for concurrent use.
+// Profile is a compiled ProfileConfig. It is immutable and safe for concurrent use.
 type Profile struct {
 	schedulerName string
 	rules         []rule
 	byName        map[string]rule
-	// percentage of nodes to score; scores tells whether any rule, custom plugin or extender can tell feasible
-	// nodes apart.
+	// percentage is the percentage of nodes to score. scores reports whether any rule, custom plugin or extender
+	// can score feasible nodes differently.
 	percentage int32
 	scores     bool
 	// weights is the sum of all weights.
 	weights    int64
 	preemption preempting
-	extenders  []configv1.Extender // in the order in which they are asked
+	extenders  []configv1.Extender // in the order in which they are called
 	custom     *Custom
-	hints      Hints // nil: what custom plugins listen to is not known
+	hints      Hints // nil: it is unknown what custom plugins listen to
 	hash       uint64
 }
 
@@ -90,7 +89,7 @@ type rule struct {
 	points Points
 }
 
-// enabled takes away what the rule has no say in where it is enabled.
+// enabled removes from c what belongs to points at which the rule is not enabled.
 func (r rule) enabled(c Compiled) Compiled {
 	if !r.points.has(Narrowing) {
 		c.Rejection, c.OnlyNodes = "", nil
@@ -99,14 +98,15 @@ func (r rule) enabled(c Compiled) Compiled {
 		c.Filter = nil
 	}
 	if !r.points.has(Scoring) {
-		c.Scorer, c.ScorerErr, c.Normalize = nil, nil, nil
+		c.Scorer = nil
+		c.ScorerErr = nil
+		c.Normalize = nil
 	}
 	return c
 }
 
-// DefaultProfile is upstream's default profile: the same plugins in the same order with
-// the same weights (pkg/scheduler/apis/config/v1/default_plugins.go, with the feature
-// gates of 1.36).
+// DefaultProfile returns upstream's default profile: the same plugins in the same order with the same weights
+// (pkg/scheduler/apis/config/v1/default_plugins.go, with the feature gates of 1.36).
 func DefaultProfile(schedulerName string) ProfileConfig {
 	return ProfileConfig{
 		SchedulerName: schedulerName,
@@ -157,12 +157,12 @@ const (
 	ImageLocality                   = "ImageLocality"
 	DefaultBinder                   = "DefaultBinder"
 	NodeDeclaredFeatures            = "NodeDeclaredFeatures"
-	// GangScheduling is off by default upstream. Here every profile has it, as a rule that
-	// rejects members of a pod group.
+	// GangScheduling is disabled by default upstream. Here every profile has it, as a rule that rejects members of
+	// a pod group.
 	GangScheduling = "GangScheduling"
 )
 
-// factory makes a plugin from its arguments, nil for the defaults.
+// factory creates a plugin from its arguments, nil for the defaults.
 type factory func(args runtime.Object) (Plugin, error)
 
 // registry returns the known plugins.
@@ -175,8 +175,7 @@ func registry() map[string]factory {
 			return p, nil
 		}
 	}
-	// passive plugins act elsewhere (queue, binder) or not yet, and any arguments of
-	// theirs are for there.
+	// passive plugins act elsewhere (queue, binder) or not yet; their arguments, if any, are used there.
 	passive := func(name string) factory {
 		return func(runtime.Object) (Plugin, error) { return idle{name: name}, nil }
 	}
@@ -208,7 +207,7 @@ func registry() map[string]factory {
 	return m
 }
 
-// canScore tells whether upstream's plugin of that name scores nodes.
+// canScore reports whether upstream's plugin of that name scores nodes.
 func canScore(name string) bool {
 	switch name {
 	case TaintToleration, NodeAffinity, NodeResourcesFit, VolumeBinding, PodTopologySpread, InterPodAffinity,
@@ -218,10 +217,10 @@ func canScore(name string) bool {
 	return false
 }
 
-// KnownPlugins are the names a ProfileConfig may use, sorted.
+// KnownPlugins returns the names that a ProfileConfig may use, sorted.
 func KnownPlugins() []string { return slices.Sorted(maps.Keys(registry())) }
 
-// NewProfile makes a profile ready. The error names every plugin that is wrong and why.
+// NewProfile compiles a profile. The error names every plugin that is wrong and why.
 func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	var errs []error
 	if cfg.SchedulerName == "" {
@@ -291,7 +290,7 @@ func newRule(known map[string]factory, c PluginConfig) (rule, error) {
 		r.points = allPoints
 	}
 	if _, refuses := plugin.(unsupported); refuses && r.points.has(Narrowing) {
-		r.points |= Filtering // upstream's PreFilter would have a say, which only its Filter stands for here
+		r.points |= Filtering // only Filter represents upstream's PreFilter here
 	}
 	return r, nil
 }
@@ -303,8 +302,8 @@ func (p *Profile) add(r rule) {
 	p.weights += r.weight
 }
 
-// hashOf tells configurations apart, whichever process asks. By which credentials extenders are reached changes no
-// decision, and a bundle has none (berth export).
+// hashOf returns a hash that identifies a configuration, in any process. The credentials for extenders are left
+// out: they affect no decision, and a bundle (berth export) has none.
 func hashOf(cfg ProfileConfig) (uint64, error) {
 	cfg.Extenders = slices.Clone(cfg.Extenders)
 	for i := range cfg.Extenders {
@@ -322,14 +321,14 @@ func hashOf(cfg ProfileConfig) (uint64, error) {
 	return xxhash.Sum64(text), nil
 }
 
-// Hash is the same for profiles made of equal configurations, in all processes of one version
-// of Berth. Decisions under different ones are not comparable.
+// Hash returns the same value for profiles with equal configurations, in all processes of one version of Berth.
+// Decisions under different configurations are not comparable.
 func (p *Profile) Hash() uint64 { return p.hash }
 
-// SchedulerName is what pods name in spec.schedulerName.
+// SchedulerName returns what pods name in spec.schedulerName.
 func (p *Profile) SchedulerName() string { return p.schedulerName }
 
-// argsOf converts args to the type a plugin wants; nil gives the zero value of it.
+// argsOf converts args to the type that a plugin expects; nil gives its zero value.
 func argsOf[T any](args runtime.Object) (*T, error) {
 	if args == nil {
 		return new(T), nil

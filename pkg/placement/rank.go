@@ -14,9 +14,8 @@ type candidate struct {
 	index int
 }
 
-// best returns the limit best candidates, best first. It keeps a sorted list of the best
-// so far and shifts a better one in: the expected cost is linear in the nodes, because few
-// of them beat the worst of the best.
+// best returns the limit best candidates, best first. It keeps a sorted list of the best so far and inserts better
+// ones: the expected cost is linear in the number of nodes, because few of them beat the last of the list.
 func best(nodes []*state.NodeInfo, totals []int64, tie func(*state.NodeInfo) uint64, limit int) []candidate {
 	before := func(a, b candidate) int {
 		return cmp.Or(
@@ -51,8 +50,8 @@ func best(nodes []*state.NodeInfo, totals []int64, tie func(*state.NodeInfo) uin
 	return top
 }
 
-// tieBreak orders nodes of equal total: the finaliser of splitmix64 (Steele, Lea, Flood:
-// Fast Splittable Pseudorandom Number Generators) over seed and node.
+// tieBreak orders nodes with equal totals: the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable
+// Pseudorandom Number Generators) over seed and node.
 func tieBreak(seed, node uint64) uint64 {
 	z := (seed ^ node) + 0x9e3779b97f4a7c15
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
@@ -60,7 +59,7 @@ func tieBreak(seed, node uint64) uint64 {
 	return z ^ (z >> 31)
 }
 
-// homeFirst returns a tie-break that sorts home nodes before all others, and otherwise keeps the order of tie.
+// homeFirst returns a tie-break that ranks home nodes before all others, and keeps the order within both sets.
 func homeFirst(tie uint64, home bool) uint64 {
 	const first = 1 << 63
 	tie >>= 1

@@ -5,25 +5,27 @@ import (
 	"slices"
 )
 
-// rating is one look at the groups of a class: which are feasible, and the points of
-// their nodes. It is scratch.
+// rating is one evaluation of the groups of a class: which are feasible, and the points of their nodes. It is
+// scratch.
 type rating struct {
-	// groups are the feasible ones that count, nodes how many nodes each brings in.
+	// groups holds the feasible groups that count; nodes holds how many nodes each has.
 	groups []int32
 	nodes  []int32
-	// points are by group plus one, infeasible for those that do not count: so there is an
-	// entry for noGroup, and scan has one thing less to ask.
+	// points are by group plus one, infeasible for groups that do not count. So there is an entry for noGroup, and
+	// scan has one condition less to check.
 	points []int32
-	// sums and raw are per entry of groups.
+	// sums and raw have one entry per entry of groups.
 	sums, raw []int64
 	total     int
-	// weighed is how the points came about, where that is asked for.
+	// weighed records how the points were composed, if that is requested.
 	weighed weighing
 }
 
-// list finds the feasible groups. counts says how many nodes each brings in.
+// list finds the feasible groups. counts holds how many nodes each has.
 func (r *rating) list(c *class, counts []int32) {
-	r.groups, r.nodes, r.total = r.groups[:0], r.nodes[:0], 0
+	r.groups = r.groups[:0]
+	r.nodes = r.nodes[:0]
+	r.total = 0
 	r.points = slices.Grow(r.points[:0], len(counts)+1)[:len(counts)+1]
 	r.points[0] = infeasible
 	for g, n := range counts {
@@ -41,7 +43,7 @@ func (r *rating) list(c *class, counts []int32) {
 	}
 }
 
-// rate gives the listed groups their points; weigh keeps how each step comes to them.
+// rate computes the points of the listed groups; weigh records what each step adds.
 func (r *rating) rate(c *class, weigh bool) {
 	marks := &r.weighed
 	marks.compared = weigh
@@ -75,7 +77,7 @@ func (r *rating) rate(c *class, weigh bool) {
 	}
 }
 
-// columns are the values of an entry of groups that rules beyond one node look at.
+// columns returns the values of an entry of groups that the rules beyond one node read.
 func (r *rating) columns(c *class, entry int) []int64 {
 	return c.groups.row(int(r.groups[entry]))[maxGauges:]
 }
@@ -90,7 +92,9 @@ type board struct {
 }
 
 func (b *board) reset(q Query, feasible int) {
-	b.seed, b.homeFirst, b.list = q.Seed, q.HomeFirst, b.list[:0]
+	b.seed = q.Seed
+	b.homeFirst = q.HomeFirst
+	b.list = b.list[:0]
 	switch {
 	case q.Limit == 0:
 		b.limit = min(TopK, feasible)
@@ -101,9 +105,9 @@ func (b *board) reset(q Query, feasible int) {
 	}
 }
 
-// scan offers all nodes of a class. Most are below the bar, and most of those at it lose
-// the tie. Where the best nodes of the class's last decision stand now is a bar to start
-// with: as many nodes as are asked for are at it or above.
+// scan offers all nodes of a class. Most are below the bar, and most of those at the bar lose the tie. The current
+// totals of the best nodes of the class's last decision give a bar to start with: as many nodes as requested are at
+// it or above.
 func (b *board) scan(c *class, points []int32) {
 	bar, barTie := b.floor(c, points), uint64(0)
 	base := c.base[:len(c.group)]
@@ -137,8 +141,7 @@ func (b *board) tie(slot int) uint64 {
 	return tie
 }
 
-// floor is a total that at least limit nodes reach, 0 when none is known: nothing feasible
-// is less.
+// floor returns a total that at least limit nodes reach, or 0 when none is known, as no feasible node has less.
 func (b *board) floor(c *class, points []int32) int32 {
 	if len(c.best) < b.limit {
 		return 0
@@ -150,7 +153,7 @@ func (b *board) floor(c *class, points []int32) int32 {
 	return max(floor, 0)
 }
 
-// offer takes a node in if it is among the best so far.
+// offer inserts a node if it is among the best so far.
 func (b *board) offer(c candidate) {
 	at := len(b.list)
 	for at > 0 && b.before(&c, &b.list[at-1]) {

@@ -59,8 +59,8 @@ func (e *evaluation) report() []NodeReport {
 	return reports
 }
 
-// byPlugin lists the scores of one feasible node. Raw scores are asked for again: keeping
-// them for every evaluation would double its memory.
+// byPlugin lists the scores of one feasible node. Raw scores are computed again: keeping them for every evaluation
+// would double its memory.
 func (e *evaluation) byPlugin(feasible int) []PluginScore {
 	scores := make([]PluginScore, len(e.scorers))
 	for i, s := range e.scorers {

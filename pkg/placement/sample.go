@@ -10,23 +10,22 @@ import (
 )
 
 const (
-	// minSample is the fewest feasible nodes that a sampling profile looks for
+	// minSample is the smallest number of feasible nodes that a sampling profile searches for
 	// (minFeasibleNodesToFind in upstream's pkg/scheduler/schedule_one.go).
 	minSample = 100
 	// maxPercent is the largest percentageOfNodesToScore.
 	maxPercent = 100
 )
 
-// SampleSize is how many feasible nodes are enough out of so many to look at: nodes itself
-// when the profile does not sample, which is the default. Source: upstream's
-// numFeasibleNodesToFind; where that takes a percentage of 0 for an adaptive one, it means
-// all nodes here.
+// SampleSize returns how many feasible nodes are enough among this many nodes: all of them when the profile does
+// not sample, which is the default. Source: upstream's numFeasibleNodesToFind. Upstream treats a percentage of 0 as
+// adaptive; here it means all nodes.
 func (p *Profile) SampleSize(nodes int) int {
 	switch {
 	case p.percentage == 0:
 		return nodes
 	case !p.scores:
-		return min(nodes, 1) // nothing tells nodes apart, so the first will do
+		return min(nodes, 1) // no score distinguishes nodes, so the first one is enough
 	case nodes < minSample:
 		return nodes
 	default:
@@ -34,16 +33,15 @@ func (p *Profile) SampleSize(nodes int) int {
 	}
 }
 
-// ZoneOrder is the order in which a sampling profile walks the nodes, as positions in
-// nodes: the first of every zone, then the second of every zone, and so on, so that a
-// sample has nodes of all zones. Zones (a region and zone label together; nodes without
-// both are one zone) are taken in the order of their names, the nodes of a zone in the
-// given order. Source: upstream's node tree (pkg/scheduler/backend/cache/node_tree.go),
-// whose zones are in order of appearance instead: that depends on history.
+// ZoneOrder returns the order in which a sampling profile visits the nodes, as positions in nodes: the first of
+// every zone, then the second of every zone, and so on, so that a sample has nodes of all zones. Zones (a region
+// and zone label together; nodes without both are one zone) are in the order of their names, the nodes of a zone in
+// the given order. Source: upstream's node tree (pkg/scheduler/backend/cache/node_tree.go), whose zones are in
+// order of appearance instead, which depends on history.
 func ZoneOrder(nodes []*state.NodeInfo) []int {
-	zones := map[string]int{} // how many nodes so far
+	zones := map[string]int{} // number of nodes so far
 	type place struct {
-		round    int // how many nodes of its zone come before
+		round    int // number of nodes of its zone before it
 		zone     string
 		position int
 	}
@@ -63,10 +61,10 @@ func ZoneOrder(nodes []*state.NodeInfo) []int {
 	return order
 }
 
-// judgeSample judges as many candidates as it takes to find a sample. It stops short of the
-// first feasible node beyond the sample, not behind the last of the sample: the nodes
-// between the two have been found infeasible, and the next search need not begin with them.
-// So does upstream with parallelism 1; with more, its workers overshoot by a few nodes.
+// judgeSample judges as many candidates as it takes to find a sample. It stops before the first feasible node
+// beyond the sample, not after the last node of the sample: the nodes in between have been found infeasible, and
+// the next search need not begin with them. Upstream does the same with parallelism 1; with more, its workers
+// overshoot by a few nodes.
 func (e *evaluation) judgeSample() {
 	walk := make([]int, 0, len(e.Candidates))
 	for _, i := range ZoneOrder(e.Candidates) {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// sampling is the default profile that looks for a share of the nodes.
+// sampling returns the default profile with a percentage of nodes to score.
 func sampling(t testing.TB, percent int32) *placement.Profile {
 	t.Helper()
 	cfg := placement.DefaultProfile("default-scheduler")
@@ -33,8 +33,8 @@ func newProfile(t testing.TB, cfg placement.ProfileConfig) *placement.Profile {
 	return p
 }
 
-// TestSampleSize: upstream's formula, except that 0 is all nodes. The rows with 1,000 and
-// 6,000 nodes are those of upstream's TestNumFeasibleNodesToFind.
+// TestSampleSize checks upstream's formula, except that 0 means all nodes. The rows with 1,000 and 6,000 nodes are
+// those of upstream's TestNumFeasibleNodesToFind.
 func TestSampleSize(t *testing.T) {
 	tests := []struct {
 		percent     int32
@@ -74,7 +74,7 @@ func TestPercentageOutOfRange(t *testing.T) {
 	}
 }
 
-// TestZoneOrder: one node of each zone in turn, zones by name.
+// TestZoneOrder checks the order: one node of each zone in turn, zones by name.
 func TestZoneOrder(t *testing.T) {
 	inZones := func(zones ...string) []*state.NodeInfo {
 		list := nodes(len(zones))
@@ -105,8 +105,8 @@ func TestZoneOrder(t *testing.T) {
 	}
 }
 
-// TestSamplingRotates: every pod looks at the nodes after those of the pod before, the
-// first of those that follow included, and in time at every node.
+// TestSamplingRotates checks that every pod's search continues with the nodes after those of the pod before,
+// starting with the first of them, and eventually covers every node.
 func TestSamplingRotates(t *testing.T) {
 	cluster := nodes(500)
 	profile := sampling(t, 30)
@@ -132,9 +132,9 @@ func TestSamplingRotates(t *testing.T) {
 	}
 }
 
-// TestSamplingFindsWhatAFullSearchFinds: a sample is the first feasible nodes of a full
-// search in zone order from Start, scored among themselves, and a pod that fits nowhere
-// hears of every node.
+// TestSamplingFindsWhatAFullSearchFinds checks that a sample consists of the first feasible nodes of a full search
+// in zone order from Start, scored among themselves, and that the message of a pod that fits nowhere covers every
+// node.
 func TestSamplingFindsWhatAFullSearchFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cluster := nodes(rapid.IntRange(1, 400).Draw(t, "nodes"))
@@ -176,8 +176,8 @@ func TestSamplingFindsWhatAFullSearchFinds(t *testing.T) {
 	})
 }
 
-// expectSample is the rule in its simplest words: list the nodes from start on, cut the
-// list before the first open node too many.
+// expectSample is the rule in its simplest form: list the nodes from start on, and cut the list before the first
+// open node too many.
 func expectSample(cluster []*state.NodeInfo, start, size int) (open []*state.NodeInfo, examined int) {
 	order := placement.ZoneOrder(cluster)
 	start %= len(order)
@@ -193,8 +193,8 @@ func expectSample(cluster []*state.NodeInfo, start, size int) (open []*state.Nod
 	return open, examined
 }
 
-// TestSamplingNarrowed: what rules narrow the search down to is sampled by itself, and a
-// pod that fits nowhere there hears of the rest too.
+// TestSamplingNarrowed checks that only the nodes to which rules narrow the search are sampled, and that the
+// message of a pod that fits on none of them covers the others too.
 func TestSamplingNarrowed(t *testing.T) {
 	cluster := nodes(300)
 	var few []string
@@ -215,8 +215,8 @@ func TestSamplingNarrowed(t *testing.T) {
 	}
 }
 
-// TestSamplingNominated: the node a pod has been nominated to is taken wherever the search
-// would have started, which stays where it is.
+// TestSamplingNominated checks that the node that a pod has been nominated to is used wherever the search would
+// have started, and that the start does not change.
 func TestSamplingNominated(t *testing.T) {
 	cluster := nodes(300)
 	profile := sampling(t, 10)
@@ -236,7 +236,7 @@ func TestSamplingNominated(t *testing.T) {
 	}
 }
 
-// TestSamplingReports: nodes that nobody looked at are in no report.
+// TestSamplingReports checks that nodes that were not evaluated are in no report.
 func TestSamplingReports(t *testing.T) {
 	cluster := nodes(300)
 	for _, n := range cluster[:50] {
@@ -255,7 +255,7 @@ func TestSamplingReports(t *testing.T) {
 	}
 }
 
-// TestNoSampling: with the default profile Start means nothing, and all nodes are examined.
+// TestNoSampling checks that the default profile ignores Start and examines all nodes.
 func TestNoSampling(t *testing.T) {
 	cluster := nodes(300)
 	pod := changed(statetest.Pod("default", "p", "cpu", "1"))

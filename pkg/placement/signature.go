@@ -11,18 +11,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// signature writes what rules look at in a pod besides its Kind (namespace, labels, pod
-// affinity), so that pods with equal bytes and the same Kind get the same Compiled from
-// every plugin. What only tells pods apart (their name, a token volume's name) is left
-// out. Parts are preceded by their length and lists by their number, so that no two pods
-// write the same bytes by different parts.
+// signature writes everything that rules read from a pod in addition to its Kind (namespace, labels, pod affinity),
+// so that pods with equal bytes and the same Kind get the same Compiled from every plugin. Values that only
+// identify a pod (its name, the name of a token volume) are left out. Each part is preceded by its length and each
+// list by its number of entries, so that different parts never give the same bytes.
 type signature struct {
 	b     []byte
 	names []string // scratch for sorting
 }
 
-// wide is how much of the bytes rules beyond one node look at: pods that agree so far are
-// the same to those, whatever else they ask for.
+// of returns the signature. wide is the length of its prefix that the rules beyond one node read: pods with equal
+// prefixes are the same for those rules, whatever else they request.
 func (s *signature) of(pod *state.Pod) (shape []byte, wide int, err error) {
 	s.b = s.b[:0]
 	spec := &pod.Template.Spec
@@ -72,7 +71,7 @@ func (s *signature) gates(gates []corev1.PodSchedulingGate) {
 	}
 }
 
-// owner matters for spreading by default.
+// owner matters for default spreading.
 func (s *signature) owner(obj *corev1.Pod) {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	s.flag(owner != nil)
@@ -120,7 +119,7 @@ func (s *signature) list(list corev1.ResourceList) {
 	}
 }
 
-// quantity in units or, where that is not exact, as its text.
+// quantity writes the value in units or, where that is not exact, in thousandths or as text.
 func (s *signature) quantity(q resource.Quantity) {
 	if v, exact := q.AsInt64(); exact {
 		s.b = binary.AppendVarint(append(s.b, 0), v)
@@ -160,7 +159,7 @@ func (s *signature) containers(list []corev1.Container) {
 	}
 }
 
-// volumes matter by the claims, disks and images among them.
+// volumes matter only for their claims, disks and images.
 func (s *signature) volumes(pod *state.Pod) error {
 	uses := claimsOf(pod)
 	s.number(len(uses))
@@ -190,7 +189,7 @@ func (s *signature) volumes(pod *state.Pod) error {
 	return nil
 }
 
-// rare writes as protocol buffers what few pods have.
+// rare writes the fields that few pods have, as protocol buffers.
 func (s *signature) rare(spec *corev1.PodSpec) error {
 	prefers := spec.Affinity != nil && spec.Affinity.NodeAffinity != nil
 	s.flag(prefers)
@@ -212,8 +211,8 @@ func (s *signature) rare(spec *corev1.PodSpec) error {
 	return nil
 }
 
-// resized writes the status of a pod that has been resized in place: balance counts what
-// its containers, by name, were given. Pods that wait have none.
+// resized writes the status of a pod that has been resized in place: balance counts the resources allocated to its
+// containers, by name. Waiting pods have none.
 func (s *signature) resized(pod *state.Pod) error {
 	status, spec := pod.Status(), &pod.Template.Spec
 	plain := status.Resources == nil && len(status.AllocatedResources) == 0

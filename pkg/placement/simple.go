@@ -11,15 +11,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// reason is a filter's half that is the same for all nodes.
+// reason is the Explain method of a filter whose reason is the same for all nodes.
 type reason string
 
 // Explain implements Filter.
 func (r reason) Explain(*state.NodeInfo) []string { return []string{string(r)} }
 
-// idle is a plugin of the default profile that has no say in placement: PrioritySort (see
-// Less) orders the queue, DefaultBinder is the binder service, DefaultPreemption is what
-// Profile.Preempt does.
+// idle is a plugin of the default profile that takes no part in placement: PrioritySort (see Less) orders the
+// queue, DefaultBinder is the binder service, DefaultPreemption is Profile.Preempt.
 type idle struct{ name string }
 
 // Name implements Plugin.
@@ -34,14 +33,14 @@ func (idle) Events() []Event { return nil }
 // Hint implements Plugin.
 func (idle) Hint(*state.Pod, Change) bool { return false }
 
-// schedulingGates keeps gated pods out. The queue does not offer them; if one is asked
-// about all the same, the answer is no. Source: plugins/schedulinggates.
+// schedulingGates rejects gated pods. The queue does not offer them; if one is evaluated nevertheless, it is
+// rejected. Source: plugins/schedulinggates.
 type schedulingGates struct{}
 
 // Name implements Plugin.
 func (schedulingGates) Name() string { return SchedulingGates }
 
-// Compile implements Plugin. Admit has said everything.
+// Compile implements Plugin. Admit does everything.
 func (schedulingGates) Compile(*state.Pod, Objects) (Compiled, error) { return Compiled{}, nil }
 
 // Admit implements Admitter.
@@ -65,11 +64,11 @@ func (schedulingGates) Events() []Event {
 // Hint implements Plugin.
 func (schedulingGates) Hint(pod *state.Pod, c Change) bool { return c.isOf(pod) }
 
-// isOf tells whether the change is an update of this very pod.
+// isOf reports whether the change is an update of this very pod.
 func (c Change) isOf(pod *state.Pod) bool { return c.NewPod != nil && c.NewPod.UID == pod.UID }
 
-// nodeUnschedulable rejects cordoned nodes, from pods that do not tolerate that. Source: plugins/nodeunschedulable. It
-// rejects closed nodes (see state.Reduce) from every pod, also in a profile that does not have the plugin.
+// nodeUnschedulable rejects cordoned nodes for pods that do not tolerate that. Source: plugins/nodeunschedulable.
+// It rejects closed nodes (see state.Reduce) for every pod, even in a profile that does not have the plugin.
 type nodeUnschedulable struct{ closedOnly bool }
 
 // unschedulableFilter rejects closed nodes, and, unless tolerated, cordoned ones.
@@ -121,14 +120,13 @@ func toleratesUnschedulable(pod *state.Pod) bool {
 	return tolerates(pod.Template.Spec.Tolerations, &taint)
 }
 
-// tolerates asks upstream's own rule, without the comparison operators (alpha, off). The
-// logger it wants stays empty: decisions do not log.
+// tolerates calls upstream's own function, without the comparison operators (alpha, disabled). The logger that it
+// requires is empty: decisions do not log.
 func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	return schedulingcorev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, taint, false)
 }
 
-// nodeName honours spec.nodeName, which a pod that is still to be placed rarely has.
-// Source: plugins/nodename.
+// nodeName enforces spec.nodeName, which a pod that is still to be placed rarely has. Source: plugins/nodename.
 type nodeName struct{}
 
 type nodeNameFilter struct {
@@ -211,7 +209,7 @@ func (nodePorts) Hint(pod *state.Pod, c Change) bool {
 	return false
 }
 
-// heldPlace tells whether a pod that is gone was bound or nominated to a node.
+// heldPlace reports whether a deleted pod was bound or nominated to a node.
 func heldPlace(pod *state.Pod) bool {
 	return pod.NodeName != "" || pod.Status().NominatedNodeName != ""
 }

@@ -14,17 +14,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// topologySpread keeps like pods evenly over the domains of a topology: hard constraints
-// (DoNotSchedule) filter, soft ones (ScheduleAnyway) score. Pods that state none get the
-// profile's defaults, counted by the selectors of what they belong to. Source:
-// plugins/podtopologyspread.
+// topologySpread distributes similar pods evenly over the domains of a topology: hard constraints (DoNotSchedule)
+// filter, soft ones (ScheduleAnyway) score. Pods without constraints get the profile's defaults, with selectors
+// from their services and controllers. Source: plugins/podtopologyspread.
 type topologySpread struct {
 	defaults []corev1.TopologySpreadConstraint
-	// system: the defaults are upstream's own, and nodes that lack a key count all the same.
+	// system reports that the defaults are upstream's own; nodes that lack a key then count nevertheless.
 	system bool
 }
 
-// systemSpread are the defaults of defaultingType System.
+// systemSpread returns the defaults of defaultingType System.
 func systemSpread() []corev1.TopologySpreadConstraint {
 	return []corev1.TopologySpreadConstraint{
 		{TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, MaxSkew: 3},
@@ -52,7 +51,7 @@ func newTopologySpread(args runtime.Object) (Plugin, error) {
 	return p, checkSpread(p.defaults)
 }
 
-// checkSpread holds defaults to what their evaluation takes for granted.
+// checkSpread checks what the evaluation of defaults assumes.
 func checkSpread(defaults []corev1.TopologySpreadConstraint) error {
 	var errs []error
 	for i, c := range defaults {
@@ -98,13 +97,13 @@ type spreadConstraint struct {
 	key                 string
 	maxSkew, minDomains int
 	selector            labels.Selector
-	// honorAffinity and honorTaints leave out nodes that the pod's node affinity does not
-	// match, or with taints it does not tolerate.
+	// honorAffinity and honorTaints leave out nodes that the pod's node affinity does not match, or with taints
+	// that it does not tolerate.
 	honorAffinity, honorTaints bool
 }
 
-// constraints returns the pod's own constraints of one sort or, if it states none of any
-// sort, the profile's. Defaults without a selector to count by do not apply.
+// constraints returns the pod's own constraints with this action or, if it has no constraints at all, the profile's
+// defaults. Defaults do not apply if no selector can be derived for them.
 func (p topologySpread) constraints(
 	pod *state.Pod, objects Objects, action corev1.UnsatisfiableConstraintAction,
 ) ([]spreadConstraint, error) {
@@ -151,9 +150,9 @@ func newConstraints(
 	return list, nil
 }
 
-// withKeys narrows a selector to pods that have the same values for keys as the pod.
-// (An API server with the gate MatchLabelKeysInPodTopologySpreadSelectorMerge has done so
-// already, and then it changes nothing.) A selector of nothing stays one.
+// withKeys narrows a selector to pods that have the same values for keys as the pod. (An API server with the gate
+// MatchLabelKeysInPodTopologySpreadSelectorMerge has already done so, and then this changes nothing.) A selector
+// that selects nothing stays one.
 func withKeys(selector labels.Selector, keys []string, podLabels map[string]string) labels.Selector {
 	same := labels.Set{}
 	for _, key := range keys {
@@ -168,7 +167,7 @@ func withKeys(selector labels.Selector, keys []string, podLabels map[string]stri
 	return same.AsSelector().Add(requirements...)
 }
 
-// spread is the constraints of one sort with what it takes to count by them.
+// spread holds the constraints with one action, with what is needed to count by them.
 type spread struct {
 	pod         *state.Pod
 	constraints []spreadConstraint
@@ -179,7 +178,7 @@ func newSpread(pod *state.Pod, constraints []spreadConstraint) spread {
 	return spread{pod: pod, constraints: constraints, affinity: nodeaffinity.GetRequiredNodeAffinity(pod.Template)}
 }
 
-// hasKeys tells whether a node is in a domain of every constraint.
+// hasKeys reports whether a node has the topology keys of all constraints.
 func hasKeys(nodeLabels map[string]string, constraints []spreadConstraint) bool {
 	for i := range constraints {
 		if _, ok := nodeLabels[constraints[i].key]; !ok {
@@ -189,8 +188,7 @@ func hasKeys(nodeLabels map[string]string, constraints []spreadConstraint) bool 
 	return true
 }
 
-// includes tells whether a constraint counts a node. Affinity that cannot be parsed
-// matches no node.
+// includes reports whether a constraint counts a node. Affinity that cannot be parsed matches no node.
 func (s *spread) includes(c *spreadConstraint, n *state.Node) bool {
 	if c.honorAffinity {
 		if match, _ := s.affinity.Match(n.Object); !match {
@@ -200,7 +198,7 @@ func (s *spread) includes(c *spreadConstraint, n *state.Node) bool {
 	return !c.honorTaints || !hasUntolerated(n, s.pod.Template.Spec.Tolerations)
 }
 
-// count is how many pods on a node a constraint is about.
+// count returns how many pods on a node a constraint counts.
 func (s *spread) count(c *spreadConstraint, n *state.NodeInfo) int {
 	if c.selector.Empty() {
 		return 0
@@ -214,15 +212,15 @@ func (s *spread) count(c *spreadConstraint, n *state.NodeInfo) int {
 	return count
 }
 
-// counts tells whether a constraint may be about a pod: of the pod's namespace, selected and
-// not on its way out. An empty selector counts none, though it selects all.
+// counts reports whether a constraint may count a pod: one in the pod's namespace that is selected and not being
+// deleted. An empty selector counts no pods, although it selects all.
 func (s *spread) counts(c *spreadConstraint, p *state.Pod) bool {
 	return p.Namespace == s.pod.Namespace && !p.Deleting && p.Selectable() && !c.selector.Empty() &&
 		state.MayMatch(c.selector, p.Template.Labels)
 }
 
-// unsure tells whether a pod counts only perhaps, because labels of it have been cut: where it stands it counts, and
-// for the fewest that a domain has it does not.
+// unsure reports whether it is uncertain that a pod counts, because some of its labels have been cut. Such a pod
+// counts for its own domain, but not for the minimum over all domains.
 func (s *spread) unsure(c *spreadConstraint, p *state.Pod) bool {
 	return p.Selectable() && !state.MustMatch(c.selector, p.Template.Labels) && s.counts(c, p)
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// spreadFilter rejects nodes whose domain would get too many pods over the one with the
-// fewest. Source: plugins/podtopologyspread/filtering.go.
+// spreadFilter rejects nodes whose domain would exceed the domain with the fewest pods by too many. Source:
+// plugins/podtopologyspread/filtering.go.
 type spreadFilter struct {
 	spread
-	// surveys are per constraint.
+	// surveys has one entry per constraint.
 	surveys []spreadSurvey
 }
 
-// spreadSurvey is what one constraint finds in the cluster.
+// spreadSurvey holds the counts of one constraint.
 type spreadSurvey struct {
-	// pods are per domain. Only nodes that have the keys of all constraints, and that this
-	// one includes, make a domain.
+	// pods is the number of pods per domain. Only nodes that have the keys of all constraints, and that this
+	// constraint includes, form a domain.
 	pods map[string]int
-	// fewest is what skew is measured against: of all domains, or 0 while there are not as
-	// many as there should be.
+	// fewest is the reference for the skew: the minimum over all domains, or 0 while there are fewer than
+	// minDomains.
 	fewest int
-	// self is 1 when the pod itself will count.
+	// self is 1 if the pod itself will count.
 	self int
-	// unsure is how many pods, in all domains together, count only perhaps.
+	// unsure is the number of pods, in all domains together, that may or may not count.
 	unsure int
-	// domains is how many domains have so many pods; made with the first recount.
+	// domains is the number of domains by their number of pods; it is built on the first recount.
 	domains map[int]int
 }
 
@@ -56,7 +56,7 @@ func (f *spreadFilter) Survey(all []*state.NodeInfo) Filter {
 	return surveyed
 }
 
-// countUnsure counts the pods of a node that count only perhaps.
+// countUnsure counts the pods of a node that may or may not count.
 func (f *spreadFilter) countUnsure(n *state.NodeInfo) {
 	for p := range n.Pods() {
 		for i := range f.constraints {
@@ -67,10 +67,11 @@ func (f *spreadFilter) countUnsure(n *state.NodeInfo) {
 	}
 }
 
-// leastOf returns the fewest pods that a domain has for certain, if so many pods count only perhaps.
+// leastOf returns the number of pods that every domain has for certain, given the number of pods that may or may
+// not count.
 func leastOf(fewest, unsure int64) int64 { return max(0, fewest-unsure) }
 
-// over is by how many pods a domain would be over what skew allows if the pod came.
+// over returns by how many pods a domain would exceed the allowed skew if the pod were placed there.
 func (s *spreadSurvey) over(c *spreadConstraint, domain string) int {
 	return s.pods[domain] + s.self - int(leastOf(int64(s.fewest), int64(s.unsure))) - c.maxSkew
 }
@@ -104,8 +105,7 @@ func (f *spreadFilter) recount(n *state.Node, pod *state.Pod, by int) {
 	}
 }
 
-// move adds one pod to a domain, or takes one away. The fewest of all domains then moves by
-// one at most.
+// move adds one pod to a domain, or removes one. The minimum over all domains then changes by at most one.
 func (s *spreadSurvey) move(domain string, by, minDomains int) {
 	if s.domains == nil {
 		s.domains = map[int]int{}
@@ -149,7 +149,7 @@ func (f *spreadFilter) Explain(n *state.NodeInfo) []string {
 	return []string{spreadReasons[overSkew]}
 }
 
-// Why a node fails.
+// The reasons why a node fails.
 const (
 	overSkew uint8 = iota
 	lacksKey

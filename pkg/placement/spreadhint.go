@@ -32,8 +32,7 @@ func (p topologySpread) Hint(pod *state.Pod, c Change) bool {
 	return countsMoved(pod, constraints, c)
 }
 
-// mayCount tells whether a changed pod is one that the constraints of pod could count, or
-// pod itself.
+// mayCount reports whether the changed pod is one that the constraints of pod could count, or pod itself.
 func mayCount(pod *state.Pod, c Change) bool {
 	for _, p := range []*state.Pod{c.OldPod, c.NewPod} {
 		if p != nil && p.UID != pod.UID && (!heldPlace(p) || p.Namespace != pod.Namespace) {
@@ -43,8 +42,8 @@ func mayCount(pod *state.Pod, c Change) bool {
 	return true
 }
 
-// countsMoved tells whether a pod came, went or changed its labels so that a constraint
-// counts otherwise; of the pod itself also whether taints count less.
+// countsMoved reports whether a pod was added, deleted or changed its labels in a way that changes a constraint's
+// count; for the pod itself, also whether its tolerations changed where taints count.
 func countsMoved(pod *state.Pod, constraints []spreadConstraint, c Change) bool {
 	if c.OldPod == nil || c.NewPod == nil {
 		other := c.NewPod
@@ -74,8 +73,7 @@ func selectedByAny(constraints []spreadConstraint, p *state.Pod) bool {
 	return false
 }
 
-// domainsMoved tells whether a node joined, left or changed domains, or changed its taints
-// in one.
+// domainsMoved reports whether a node joined, left or changed domains, or changed its taints within one.
 func domainsMoved(constraints []spreadConstraint, c Change) bool {
 	was := c.OldNode != nil && hasKeys(c.OldNode.Object.Labels, constraints)
 	is := c.NewNode != nil && hasKeys(c.NewNode.Object.Labels, constraints)

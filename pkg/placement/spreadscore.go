@@ -8,24 +8,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// spreadScorer prefers nodes in domains with few pods. Source: plugins/podtopologyspread/
-// scoring.go.
+// spreadScorer prefers nodes in domains with few pods. Source: plugins/podtopologyspread/scoring.go.
 type spreadScorer struct {
 	spread
-	// needAll leaves out nodes that are not in a domain of every constraint: they neither
-	// count nor score.
+	// needAll leaves out nodes that lack the key of any constraint: they neither count nor score.
 	needAll bool
 
-	// What Survey finds: per constraint the pods per domain (of feasible nodes; none for
-	// constraints over nodes, which Score counts) and the weight of a pod, and per feasible
-	// node whether it is left out.
+	// Results of Survey: per constraint, the pods per domain (of feasible nodes; none for constraints over
+	// hostnames, which Score counts) and the weight of a pod; per feasible node, whether it is left out.
 	pods    []map[string]int64
 	weights []float64
 	ignored []bool
 }
 
-// Survey implements ClusterScorer. A node without the label counts as of the domain "",
-// but gets nothing for it (see Score).
+// Survey implements ClusterScorer. A node without the label counts for the domain "", but scores nothing for it
+// (see Score).
 func (s *spreadScorer) Survey(all, feasible []*state.NodeInfo) Scorer {
 	surveyed := *s
 	surveyed.ignored = make([]bool, len(feasible))
@@ -53,7 +50,7 @@ func (s *spreadScorer) leavesOut(n *state.NodeInfo) bool {
 	return s.needAll && !hasKeys(n.Node.Object.Labels, s.constraints)
 }
 
-// countDomains counts the pods in the domains that have a feasible node, on all nodes.
+// countDomains counts, on all nodes, the pods in the domains that have a feasible node.
 func (s *spreadScorer) countDomains(c *spreadConstraint, all, feasible []*state.NodeInfo) map[string]int64 {
 	pods := map[string]int64{}
 	for i, n := range feasible {
@@ -73,9 +70,9 @@ func (s *spreadScorer) countDomains(c *spreadConstraint, all, feasible []*state.
 	return pods
 }
 
-// Score sums, over the constraints, pods in the domain times the weight, which grows with
-// the number of domains so that constraints over few of them are not watered down.
-// maxSkew-1 waters down differences between domains on purpose.
+// Score sums over the constraints the pods in the domain times the weight. The weight grows with the number of
+// domains, so that constraints with few domains do not lose influence. maxSkew-1 deliberately reduces the
+// differences between domains.
 func (s *spreadScorer) Score(n *state.NodeInfo) int64 {
 	if s.leavesOut(n) {
 		return 0
@@ -98,8 +95,7 @@ func (s *spreadScorer) Score(n *state.NodeInfo) int64 {
 	return int64(math.Round(score))
 }
 
-// Normalize implements Normalizer: the fewer pods the better, and nothing for nodes that
-// are left out.
+// Normalize implements Normalizer: fewer pods are better, and nodes that are left out get nothing.
 func (s *spreadScorer) Normalize(scores []int64) {
 	low, high := int64(math.MaxInt64), int64(0)
 	for i, score := range scores {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// countsKind is count for pods of a kind.
+// countsKind is the counterpart of counts for pods of a kind.
 func (s *spread) countsKind(c *spreadConstraint, k *state.Kind) bool {
 	return k.Namespace == s.pod.Namespace && !k.Deleting && !c.selector.Empty() &&
 		k.MayMatch(c.selector)
@@ -24,25 +24,25 @@ func (s *spread) relateSpread(w *wide, tallies []int, k *state.Kind) {
 	}
 }
 
-// spreadJudge is spreadFilter over tallies.
+// spreadJudge is spreadFilter computed from tallies.
 type spreadJudge struct {
 	*spreadFilter
-	// tallies and columns are per constraint.
+	// tallies and columns have one entry per constraint.
 	tallies, columns []int
-	// limits are how many pods, at most, a domain may have before the pod comes, as of
-	// prepare; self is 1 where the pod itself will count.
+	// limits holds the largest number of pods that a domain may have before the pod is placed, as of prepare; self
+	// is 1 where the pod itself will count.
 	limits, self []int64
-	judged       []uint64 // the tallies' versions that limits are for
-	// unsure are tallies of the pods that count only perhaps, per constraint: noTally while there are none. left are
-	// their totals that limits are for.
+	judged       []uint64 // the versions of the tallies that limits are based on
+	// unsure holds, per constraint, the tally of the pods that may or may not count; noTally while there are none.
+	// left holds the totals of these that limits are based on.
 	unsure []int
 	left   []int64
 }
 
-// noTally stands for a tally that there is no need of.
+// noTally stands for a tally that is not needed.
 const noTally = -1
 
-// anyVersion is a version that no tally has.
+// anyVersion is a version that no tally ever has.
 const anyVersion = math.MaxUint64
 
 func newSpreadJudge(e *Engine, w *wide, f *spreadFilter) *spreadJudge {
@@ -116,17 +116,17 @@ func (j *spreadJudge) passes(w *wide, values []int64) (bool, uint8) {
 	return true, 0
 }
 
-// spreadRanker is spreadScorer over tallies.
+// spreadRanker is spreadScorer computed from tallies.
 type spreadRanker struct {
 	*spreadScorer
 	weight int64
-	// tallies and columns are per constraint; leftColumn says which nodes are left out.
+	// tallies and columns have one entry per constraint; leftColumn flags the nodes that are left out.
 	tallies, columns []int
 	leftColumn       int
-	// marked tells which domains have a feasible node: those marked with the present mark.
+	// marked identifies the domains that have a feasible node: those whose entry equals mark.
 	marked [][]uint32
 	mark   uint32
-	// weights are per constraint, as of rate.
+	// weights has one entry per constraint, as of rate.
 	weights []float64
 }
 
@@ -184,10 +184,10 @@ func (r *spreadRanker) rate(c *class, rated *rating) {
 	}
 }
 
-// isLeft tells whether the nodes of a group are left out: they get nothing.
+// isLeft reports whether the nodes of a group are left out: they get no points.
 func (r *spreadRanker) isLeft(values []int64) bool { return values[r.leftColumn] != 0 }
 
-// weigh works out the weight of every constraint.
+// weigh computes the weight of every constraint.
 func (r *spreadRanker) weigh(c *class, rated *rating) {
 	scored := 0
 	for i, n := range rated.nodes {
@@ -205,8 +205,8 @@ func (r *spreadRanker) weigh(c *class, rated *rating) {
 	}
 }
 
-// markDomains counts the domains that have a feasible node which is not left out. Nodes
-// without the key are of the domain "".
+// markDomains counts the domains that have a feasible node which is not left out. Nodes without the key belong to
+// the domain "".
 func (r *spreadRanker) markDomains(c *class, rated *rating, i int, t *tally) int {
 	count := 0
 	for entry := range rated.groups {
@@ -229,8 +229,7 @@ func (r *spreadRanker) markDomains(c *class, rated *rating, i int, t *tally) int
 	return count
 }
 
-// rawScore is Score: the terms in the order of the constraints, because sums of floats
-// depend on it.
+// rawScore is Score; it adds the terms in the order of the constraints, because sums of floats depend on the order.
 func (r *spreadRanker) rawScore(w *wide, values []int64) int64 {
 	var score float64
 	for i, column := range r.columns {

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// taintToleration rejects nodes with taints the pod does not tolerate and prefers nodes
-// with fewer intolerable PreferNoSchedule ones. Source: plugins/tainttoleration.
+// taintToleration rejects nodes with taints that the pod does not tolerate, and prefers nodes with fewer
+// untolerated PreferNoSchedule taints. Source: plugins/tainttoleration.
 type taintToleration struct{}
 
 type taintFilter struct {
@@ -32,7 +32,7 @@ func (taintToleration) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	}, nil
 }
 
-// softTolerations are those that can cover a PreferNoSchedule taint.
+// softTolerations returns those that can cover a PreferNoSchedule taint.
 func softTolerations(tolerations []corev1.Toleration) []corev1.Toleration {
 	var soft []corev1.Toleration
 	for _, t := range tolerations {

@@ -1,23 +1,23 @@
 package placement
 
-// tally sums up, per domain of a topology key, what pods count for: one constraint or term
-// of a class. It is kept by differences: what every slot contributed, and where.
+// tally sums up, per domain of a topology key, the contributions of pods to one constraint or term of a class. It
+// is updated by differences, and stores what every slot contributed to which domain.
 type tally struct {
-	// axis is the topology key; nil for a sum over everything.
+	// axis is the topology key; nil for a sum over all nodes.
 	axis *axis
-	// emptyToo counts nodes without the key as of the domain "".
+	// emptyToo counts nodes without the key for the domain "".
 	emptyToo bool
-	// picky: included tells by slot whether the node counts; otherwise all do.
+	// picky means that included[slot] reports whether the node counts; otherwise all nodes count.
 	picky    bool
 	included []bool
-	// at and per are the domain that a slot counts in, nowhere for none, and how much.
+	// at is the domain to which a slot contributes, nowhere for none; per is how much it contributes.
 	at, per []int32
-	// sums and members are by domain: how much, and how many nodes make it.
+	// sums and members are by domain: the sum, and the number of nodes that form the domain.
 	sums    []int64
 	members []int32
-	// total is over all domains.
+	// total is the sum over all domains.
 	total int64
-	// version moves with every change.
+	// version increases with every change.
 	version uint64
 }
 
@@ -32,7 +32,7 @@ func (t *tally) grow(slots int) {
 	}
 }
 
-// fill readies a tally that is not picky for what nodes it knows contribute from now on.
+// fill initialises a tally that is not picky, so that the known nodes contribute from now on.
 func (t *tally) fill(e *Engine) {
 	t.grow(e.len())
 	for slot, n := range e.infos {
@@ -40,7 +40,7 @@ func (t *tally) fill(e *Engine) {
 	}
 }
 
-// domain is where a slot counts if it does.
+// domain returns the domain of a slot, if the slot counts.
 func (t *tally) domain(slot int) int32 {
 	if t.axis == nil {
 		return 0
@@ -52,7 +52,7 @@ func (t *tally) domain(slot int) int32 {
 	return d
 }
 
-// set replaces what a slot contributes.
+// set replaces the contribution of a slot.
 func (t *tally) set(slot int, exists bool, per int32) {
 	at := nowhere
 	if exists && (!t.picky || t.included[slot]) {
@@ -67,7 +67,7 @@ func (t *tally) set(slot int, exists bool, per int32) {
 	t.at[slot], t.per[slot] = at, per
 }
 
-// bump changes what a slot contributes.
+// bump changes the contribution of a slot.
 func (t *tally) bump(slot int, by int32) {
 	t.version++
 	t.per[slot] += by
@@ -86,7 +86,7 @@ func (t *tally) add(domain int32, pods int64, nodes int32) {
 	t.total += pods
 }
 
-// sum of a domain; 0 for one that has none.
+// sum returns the sum of a domain; 0 for one without contributions.
 func (t *tally) sum(domain int32) int64 {
 	if domain < 0 || int(domain) >= len(t.sums) {
 		return 0
@@ -94,8 +94,7 @@ func (t *tally) sum(domain int32) int64 {
 	return t.sums[domain]
 }
 
-// fewest is the smallest sum of a domain that any node makes, and how many such domains
-// there are.
+// fewest returns the smallest sum of a domain that has at least one node, and the number of such domains.
 func (t *tally) fewest() (least int64, domains int) {
 	for d, members := range t.members {
 		if members == 0 {
@@ -113,13 +112,13 @@ func (t *tally) bytes() int64 {
 	return int64(8*len(t.at) + len(t.included) + 12*len(t.sums))
 }
 
-// column is what groups keep of a tally: the domain of a node or, where every node is a
-// domain of its own, the sum of it. With the domain, a group stays what it is when sums
-// change; with the sum, nodes with equal sums are one group.
+// column is the part of a tally that groups keep: the domain of a node or, where every node is a domain of its own,
+// the sum of that domain. With the domain, a group stays the same when sums change; with the sum, nodes with equal
+// sums form one group.
 type column struct {
 	tally *tally
 	how   columnKind
-	// hostname is for columnPerNode.
+	// hostname is used by columnPerNode.
 	hostname *axis
 	flags    []bool // for columnFlag, by slot
 }
@@ -129,10 +128,10 @@ type columnKind uint8
 const (
 	columnDomain columnKind = iota
 	columnSum
-	// columnPerNode is what the node itself contributes, wherever it counts, and nowhere
-	// without a hostname.
+	// columnPerNode is the contribution of the node itself, in whichever domain it counts; nowhereValue for a node
+	// without a hostname label.
 	columnPerNode
-	// columnFlag is a yes or no of the rule itself.
+	// columnFlag is a boolean of the rule itself.
 	columnFlag
 )
 
@@ -144,7 +143,7 @@ func newColumn(t *tally) column {
 	return column{tally: t, how: columnDomain}
 }
 
-// fits tells whether the choice is still right.
+// fits reports whether the choice is still right.
 func (c *column) fits() bool { return c.how != columnSum || c.tally.axis.crowded == 0 }
 
 func (c *column) value(slot int) int64 {
@@ -171,8 +170,8 @@ func (c *column) value(slot int) int64 {
 	}
 }
 
-// sum is what the domain of a group's nodes sums up to, given the group's value; !ok where
-// they are in none.
+// sum returns the sum of the domain of a group's nodes, given the group's value; ok is false if they are in no
+// domain.
 func (c *column) sum(value int64) (sum int64, ok bool) {
 	switch {
 	case value == nowhereValue:

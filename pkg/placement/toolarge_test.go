@@ -19,8 +19,8 @@ func cutLabels(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value, state.LabelsCut: ""} }
 }
 
-// TestPodsWhoseLabelsAreCut: what a selector cannot know of a pod on a1 is answered by what is stricter, by the engine
-// as well.
+// TestPodsWhoseLabelsAreCut checks that what a selector cannot know about a pod on a1 is decided in the stricter
+// way, by the engine as well.
 func TestPodsWhoseLabelsAreCut(t *testing.T) {
 	other := app("", "there", cutLabels("tier", "x"))
 	web := app("", "there", cutLabels("app", "web"))
@@ -49,8 +49,8 @@ func TestPodsWhoseLabelsAreCut(t *testing.T) {
 	}
 }
 
-// Of two domains with one pod each, the one whose pod counts only perhaps may be empty, so that a second pod does not
-// go to the other.
+// Of two domains with one pod each, the one whose pod may not count may be empty, so a second pod must not be
+// placed in the other.
 func TestSpreadDoesNotCountOnPodsWhoseLabelsAreCut(t *testing.T) {
 	byName := zones()
 	byName["a1"].AddPod(app("web", "sure"))
@@ -61,7 +61,7 @@ func TestSpreadDoesNotCountOnPodsWhoseLabelsAreCut(t *testing.T) {
 	agree(t, inOrder(byName), app("web", "p", spread(zone, hard)), "a1 a2 b1")
 }
 
-// The pod on a1 may be of the kind that the affinity names, so that no pod is the first of that kind.
+// The pod on a1 may be of the kind that the affinity selects, so no pod is the first of that kind.
 func TestFirstOfItsKindBesidePodsWhoseLabelsAreCut(t *testing.T) {
 	byName := zones()
 	byName["a1"].AddPod(app("", "perhaps", cutLabels("tier", "x")))
@@ -75,8 +75,8 @@ func TestFirstOfItsKindBesidePodsWhoseLabelsAreCut(t *testing.T) {
 	agree(t, inOrder(byName), web, "a1 a2 b1")
 }
 
-// A pod that may be of the kind comes and goes: the engine that has asked before follows, and the pod that waits is
-// woken when it has gone.
+// A pod that may be of that kind is added and removed: an engine that has already evaluated follows, and the
+// waiting pod is woken by the removal.
 func TestFirstOfItsKindFollowsPodsWhoseLabelsAreCut(t *testing.T) {
 	byName, p := zones(), profileOf(t)
 	e := placement.NewEngine(placement.EngineConfig{})
@@ -109,7 +109,7 @@ func TestFirstOfItsKindFollowsPodsWhoseLabelsAreCut(t *testing.T) {
 	}
 }
 
-// agree compares what the filters and the engine say.
+// agree compares the results of the filters and the engine.
 func agree(t *testing.T, all []*state.NodeInfo, pod *state.Pod, want string) {
 	t.Helper()
 	p := profileOf(t)
@@ -135,8 +135,8 @@ func agree(t *testing.T, all []*state.NodeInfo, pod *state.Pod, want string) {
 	}
 }
 
-// A closed node takes not even a pod that tolerates everything, in a profile without NodeUnschedulable either, while
-// a cordoned node takes it.
+// A closed node does not take even a pod that tolerates everything, not even in a profile without
+// NodeUnschedulable, while a cordoned node does.
 func TestClosedNodesTakeNoPod(t *testing.T) {
 	closed, cordoned := statetest.Node("closed", "pods", "110"), statetest.Node("cordoned", "pods", "110")
 	closed.Annotations = map[string]string{state.ClosedAnnotation: ""}
@@ -163,7 +163,7 @@ func TestClosedNodesTakeNoPod(t *testing.T) {
 	}
 }
 
-// TestBudgetsCoverPodsWhoseLabelsAreCut: a budget that may cover a pod is asked.
+// TestBudgetsCoverPodsWhoseLabelsAreCut checks that a budget that may cover a pod is taken into account.
 func TestBudgetsCoverPodsWhoseLabelsAreCut(t *testing.T) {
 	facts := statetest.Snapshot(t, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", UID: "b"},

@@ -42,7 +42,7 @@ func inOrder(nodes map[string]*state.NodeInfo) []*state.NodeInfo {
 	return list
 }
 
-// app is a pod app=name in namespace default.
+// app makes a pod app=name in namespace default.
 func app(name, uid string, edits ...func(*corev1.Pod)) *state.Pod {
 	return changed(statetest.Pod("default", uid), append([]func(*corev1.Pod){func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": name}
@@ -119,7 +119,7 @@ const (
 	soft     = corev1.ScheduleAnyway
 )
 
-// TestBeyondOneNode: which nodes take a pod when one that matters is on a1.
+// TestBeyondOneNode checks which nodes can take a pod when a relevant pod is on a1.
 func TestBeyondOneNode(t *testing.T) {
 	everywhere := "a1 a2 b1 x1"
 	reserved := &state.Pod{UID: "reserved", Namespace: "default"}
@@ -166,7 +166,7 @@ func prefersAway(t corev1.PodAffinityTerm) func(*corev1.Pod) {
 	}
 }
 
-// TestSharedHostname: where two nodes have the same hostname, a domain is more than a node.
+// TestSharedHostname checks that where two nodes have the same hostname, a domain is more than a node.
 func TestSharedHostname(t *testing.T) {
 	nodes := zones()
 	nodes["b1"].Node.Object.Labels[hostname] = "a1"
@@ -177,7 +177,7 @@ func TestSharedHostname(t *testing.T) {
 	}
 }
 
-// TestCandidates: nodes that are not to be chosen count all the same.
+// TestCandidates checks that nodes that cannot be chosen count nevertheless.
 func TestCandidates(t *testing.T) {
 	nodes := zones()
 	nodes["a1"].AddPod(app("db", "there", away(term(zone, "web"))))
@@ -195,7 +195,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// TestRepelledWakes: the end of what kept a pod away wakes it.
+// TestRepelledWakes checks that a pod is woken when the pod that repelled it is gone.
 func TestRepelledWakes(t *testing.T) {
 	there := app("db", "there", away(term(zone, "web")), func(p *corev1.Pod) { p.Spec.NodeName = "a1" })
 	nodes := map[string]*state.NodeInfo{"a1": zones()["a1"]}
@@ -212,7 +212,7 @@ func TestRepelledWakes(t *testing.T) {
 	}
 }
 
-// TestHardSpread: which domains count, and what in them.
+// TestHardSpread checks which domains count, and which pods count in them.
 func TestHardSpread(t *testing.T) {
 	dying := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
 	elsewhere := func(p *corev1.Pod) { p.Namespace = "team" }
@@ -263,8 +263,8 @@ func TestHardSpread(t *testing.T) {
 	}
 }
 
-// TestSpreadPolicies: by default nodes the pod cannot select do not make a domain, and
-// tainted ones do.
+// TestSpreadPolicies checks that by default nodes that the pod cannot select do not form a domain, and tainted ones
+// do.
 func TestSpreadPolicies(t *testing.T) {
 	honor, ignore := corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore
 	for name, test := range map[string]struct {
@@ -272,7 +272,7 @@ func TestSpreadPolicies(t *testing.T) {
 		want             string
 	}{
 		"default":        {nil, nil, ""},         // zone b counts, has no pod, and is tainted
-		"honor taints":   {nil, &honor, "a1"},    // zone a alone
+		"honor taints":   {nil, &honor, "a1"},    // only zone a
 		"ignore both":    {&ignore, &ignore, ""}, // as by default: b is the emptiest
 		"only selection": {&honor, &honor, "a1"},
 	} {
@@ -292,7 +292,7 @@ func TestSpreadPolicies(t *testing.T) {
 	}
 }
 
-// world are objects as facts leave them.
+// world returns objects as facts leave them.
 func world(t testing.TB, list map[events.Kind][]state.APIObject) *state.Snapshot {
 	t.Helper()
 	var h statetest.History
@@ -325,9 +325,9 @@ func ownedBy(apiVersion, kind, name string) func(*corev1.Pod) {
 	}
 }
 
-// TestDefaultSpread: pods that say nothing are spread if a service or a controller selects
-// them, by nodes and zones; nodes without a zone take part by their hostname alone, which
-// spares them what the zone constraint adds to all others.
+// TestDefaultSpread checks that pods without constraints are spread over nodes and zones if a service or a
+// controller selects them. Nodes without a zone take part only by their hostname, so that they do not get what the
+// zone constraint adds to all others.
 func TestDefaultSpread(t *testing.T) {
 	objects := world(t, map[events.Kind][]state.APIObject{
 		events.KindService: {
@@ -372,7 +372,7 @@ func TestDefaultSpread(t *testing.T) {
 	}
 }
 
-// ranking lists nodes by one plugin's score, best first, equals by name with = between.
+// ranking lists nodes by one plugin's score, best first, equals by name with = in between.
 func ranking(r placement.Result, plugin string) string {
 	points := map[string]int64{}
 	var names []string
@@ -395,9 +395,8 @@ func ranking(r placement.Result, plugin string) string {
 	return b.String()
 }
 
-// TestSpreadScores: the numbers of one example, worked out by hand: two zones, so a pod
-// weighs ln 4 = 1.386; zone a has 3 pods and scores round(4.16) = 4, zone b none; the node
-// without a zone scores nothing.
+// TestSpreadScores checks the numbers of one example that was computed by hand: two zones, so a pod weighs ln 4 =
+// 1.386; zone a has 3 pods and scores round(4.16) = 4, zone b none; the node without a zone scores nothing.
 func TestSpreadScores(t *testing.T) {
 	nodes := zones()
 	for i := range 3 {
@@ -416,8 +415,8 @@ func TestSpreadScores(t *testing.T) {
 	}
 }
 
-// TestRequiredAffinity: one pod has to match all terms, in all their domains; the first
-// pod of a series may go wherever the keys are.
+// TestRequiredAffinity checks that one pod has to match all terms, in all their domains, and that the first pod of
+// a series may be placed wherever the keys are.
 func TestRequiredAffinity(t *testing.T) {
 	both := func(p *corev1.Pod) { p.Labels["tier"] = "1" }
 	tier := corev1.PodAffinityTerm{TopologyKey: hostname, LabelSelector: &metav1.LabelSelector{
@@ -455,8 +454,8 @@ func TestRequiredAffinity(t *testing.T) {
 	}
 }
 
-// TestNamespaceLabels: the labels of namespaces decide whom a term means, and their change
-// is felt and wakes.
+// TestNamespaceLabels checks that the labels of namespaces decide which pods a term matches, and that a change of
+// them takes effect and wakes pods.
 func TestNamespaceLabels(t *testing.T) {
 	namespaces := func(env string) *state.Snapshot {
 		n := &corev1.Namespace{ObjectMeta: meta("", "team")}
@@ -485,8 +484,8 @@ func TestNamespaceLabels(t *testing.T) {
 	}
 }
 
-// TestIgnorePreferredTerms: the wishes of pods that are there count for a pod without any,
-// unless the profile says otherwise.
+// TestIgnorePreferredTerms checks that the preferences of existing pods count for a pod without any, unless the
+// profile says otherwise.
 func TestIgnorePreferredTerms(t *testing.T) {
 	for ignore, want := range map[bool]string{false: "b1=x1 a1=a2", true: "a1=a2=b1=x1"} {
 		cfg := placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{{

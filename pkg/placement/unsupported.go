@@ -9,21 +9,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// unsupported stands for a rule of upstream's that this version does not evaluate. It does
-// not apply to a pod without a hard constraint of that kind; to one with, it answers no on
-// every node and says so. Placing such a pod as if the rule did not exist would be wrong
-// silently, refusing it is wrong aloud.
+// unsupported represents a rule of upstream's that this version does not evaluate. It does not apply to a pod
+// without a hard constraint of that kind. A pod with one is rejected on every node, with a reason that names the
+// rule. Placing such a pod as if the rule did not exist would be a silent error; rejecting it is a visible one.
 type unsupported struct {
 	name  string
 	needs func(obj *corev1.Pod) bool
 }
 
-// unsupportedNames lists what newUnsupported knows.
+// unsupportedNames lists the names that newUnsupported accepts.
 func unsupportedNames() []string {
 	return []string{GangScheduling}
 }
 
-// newUnsupported accepts any arguments: they are for rules that are not evaluated.
+// newUnsupported accepts any arguments: they belong to rules that are not evaluated.
 func newUnsupported(name string) factory {
 	return func(runtime.Object) (Plugin, error) {
 		return unsupported{name: name, needs: needsGang}, nil

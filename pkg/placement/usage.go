@@ -1,7 +1,6 @@
 package placement
 
-// useFilter is a rule about what is left of a node: a fit by columns, or a filter that has
-// no columns.
+// useFilter is a rule about what is left on a node: a fit computed from columns, or a filter without columns.
 type useFilter struct {
 	index  int16
 	fit    *fitUse
@@ -15,7 +14,7 @@ func (u *useFilter) passes(e *Engine, slot int) bool {
 	return u.filter.Check(e.infos[slot]) == Success
 }
 
-// judgeUse lets the rules about use have their say, given the verdict of the others.
+// judgeUse evaluates the rules about usage, given the verdict of the others.
 func (p *plan) judgeUse(e *Engine, slot int, verdict int16) int16 {
 	for i := range p.uses {
 		u := &p.uses[i]
@@ -33,21 +32,21 @@ func (p *plan) judgeUse(e *Engine, slot int, verdict int16) int16 {
 	return verdict
 }
 
-// fitUse is fitFilter over columns.
+// fitUse is fitFilter computed from columns.
 type fitUse struct {
 	needs []need
-	// impossible: something is asked for that no node has.
+	// impossible reports that a resource is requested that no node has.
 	impossible bool
 }
 
-// need is an amount that is asked for, more than 0; place is -1 when no node has any.
+// need is a requested amount, more than 0; place is -1 when no node has the resource.
 type need struct {
 	place int
 	value int64
 	name  string
 }
 
-// maxNeeds is how many resources can be told apart in a set of bits.
+// maxNeeds is the number of resources that the bit set of lacks can distinguish.
 const maxNeeds = 60
 
 func newFitUse(r *resourceColumns, index int16, f fitFilter) useFilter {
@@ -84,7 +83,7 @@ func (f *fitUse) passes(r *resourceColumns, slot int) bool {
 	return true
 }
 
-// lacks is what a node has not enough of: bit 0 for pods, bit i+1 for needs[i].
+// lacks returns the resources that a node lacks: bit 0 for pods, bit i+1 for needs[i].
 func (f *fitUse) lacks(r *resourceColumns, slot int) uint64 {
 	var set uint64
 	capacity, used, _ := r.row(slot)
@@ -99,7 +98,7 @@ func (f *fitUse) lacks(r *resourceColumns, slot int) uint64 {
 	return set
 }
 
-// reasons are fitFilter's for a set of lacks.
+// reasons returns fitFilter's reasons for a set of lacks.
 func (f *fitUse) reasons(lacks uint64) []string {
 	var list []string
 	if lacks&1 != 0 {
@@ -113,7 +112,7 @@ func (f *fitUse) reasons(lacks uint64) []string {
 	return list
 }
 
-// usageScore is the weighted sum of the scores that only the use of a node decides.
+// usageScore is the weighted sum of the scores that depend only on the usage of a node.
 type usageScore struct {
 	fit, balance             usageRow
 	fitScorer                fitScorer
@@ -135,12 +134,12 @@ func (u *usageScore) score(r *resourceColumns, slot int) int64 {
 	return sum
 }
 
-// usageRow is where the demands of a scorer stand in the columns.
+// usageRow holds the positions of a scorer's demands in the columns.
 type usageRow []usagePlace
 
 type usagePlace struct {
 	place int // in a row; -1 when no node has it
-	// nonzero is the place in a pair of uses with defaults; -1 for the use itself.
+	// nonzero is the position in the pair of amounts in use with defaults; -1 for the plain amount in use.
 	nonzero int
 }
 

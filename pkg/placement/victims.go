@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// plan is a way to make room on one node.
+// room is a plan to make room on one node.
 type room struct {
 	node    *state.NodeInfo
 	victims []seat // by importance
@@ -17,8 +17,8 @@ type room struct {
 	doubted bool
 }
 
-// before tells whether a plan is the better one: one that nobody doubts, then the cheaper, then as ranking breaks
-// ties.
+// before reports whether plan p is better than q: a plan that no extender doubts, then the cheaper one, then ties
+// as in the ranking.
 func (p *room) before(q *room) bool {
 	if p.doubted != q.doubted {
 		return q.doubted
@@ -30,24 +30,23 @@ func (p *room) before(q *room) bool {
 	) < 0
 }
 
-// attempt is a search for victims that make room on one node. What it needs of the cluster
-// stands in the whatIf.
+// attempt is a search for victims that make room on one node. Its view of the cluster is in the whatIf.
 type attempt struct {
 	*whatIf
 	search  *preemption
 	target  *state.NodeInfo
 	victims []seat
-	// violations is how many of the victims exceed budgets as kube-scheduler counts them.
+	// violations is the number of victims that exceed budgets as kube-scheduler counts them.
 	violations int
-	// failed is what said no when all seats were gone.
+	// failed is the filter that rejected the node when all seats were removed.
 	failed  int16
 	reasons []string
 }
 
-// take looks for the fewest of the seats that have to go. Source: plugins/defaultpreemption
-// SelectVictimsOnNode: all go, and then come back if the pod still fits, those whose going
-// exceeds a budget first, the more important before the less important. Those that leave
-// anyway come last, unless the profile charges for them.
+// take searches for the fewest of the seats that have to be evicted. Source: plugins/defaultpreemption
+// SelectVictimsOnNode: all are removed, and then put back if the pod still fits, first those whose eviction exceeds
+// a budget, and the more important before the less important. Pods that are terminating anyway come last, unless
+// the profile charges for them.
 func (a *attempt) take(seats []seat) bool {
 	for _, s := range seats {
 		a.remove(s)
@@ -68,7 +67,7 @@ func (a *attempt) take(seats []seat) bool {
 	return len(a.victims) > 0
 }
 
-// reprieve brings pods back as long as the pod fits, and returns how many it could not.
+// reprieve puts pods back for as long as the pod fits, and returns how many it could not.
 func (a *attempt) reprieve(seats []seat) (lost int) {
 	for _, s := range seats {
 		a.restore(s)
@@ -81,7 +80,7 @@ func (a *attempt) reprieve(seats []seat) (lost int) {
 	return lost
 }
 
-// found is the plan, given that take has found victims.
+// found returns the plan after take has found victims.
 func (a *attempt) found() room {
 	return room{
 		node: a.target, victims: slices.Clone(a.victims),
@@ -90,8 +89,8 @@ func (a *attempt) found() room {
 	}
 }
 
-// makeRoom is take within the budgets. If the victims exceed one, it tries again with as many
-// of its pods as it has left, the least important.
+// makeRoom is take within the budgets. If the victims exceed a budget, it tries again with only as many of its pods
+// as it has left, the least important ones.
 func (a *attempt) makeRoom(seats []seat) (room, bool) {
 	if !a.take(seats) {
 		return room{}, false
@@ -107,9 +106,9 @@ func (a *attempt) makeRoom(seats []seat) (room, bool) {
 	return a.found(), true
 }
 
-// withKeeper tries again when the pod's required affinity needs one of those that would go:
-// it keeps one of them, and then another. The most important comes first, of these the one
-// that takes the least.
+// withKeeper tries again when the pod's required affinity needs one of the pods that would be evicted: it keeps one
+// of them, then another. It tries the most important first, and among equally important ones the one with the
+// smallest requests.
 func (a *attempt) withKeeper(seats []seat) (best room, ok bool) {
 	f := a.affinity()
 	if a.search.rules.NoKeepers || f == nil || len(f.affinity) == 0 || a.failed < 0 ||

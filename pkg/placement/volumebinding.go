@@ -15,17 +15,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// volumeBinding keeps pods on nodes that their volumes can be reached from, and those that are
-// still to be chosen or made. Read on at volumeDemand, which is a pod's claims, sorted; at
-// matching (which volumes a claim can have) and provisioning (what can be made for it).
-// Source: plugins/volumebinding, without StorageCapacityScoring (alpha, off).
+// volumeBinding keeps pods on nodes that can reach their volumes, including volumes that are still to be chosen or
+// provisioned. Continue reading at volumeDemand, which holds a pod's claims, sorted; at matching (which existing
+// volumes a claim can have) and provisioning (what can be provisioned for it). Source: plugins/volumebinding,
+// without StorageCapacityScoring (alpha, disabled).
 type volumeBinding struct{ inTree inTree }
 
 // Annotations of claims, see component-helpers/storage/volume.
 const (
-	// AnnotationBindCompleted is on a claim whose volume is its own for good.
+	// AnnotationBindCompleted is on a claim that is permanently bound to its volume.
 	AnnotationBindCompleted = "pv.kubernetes.io/bind-completed"
-	// AnnotationSelectedNode names the node for which a volume is to be made.
+	// AnnotationSelectedNode names the node for which a volume must be provisioned.
 	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"
 )
 
@@ -37,8 +37,8 @@ const (
 	volumeMissing   = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 )
 
-// newVolumeBinding is the factory. Of the arguments bindTimeoutSeconds is for whoever waits
-// for volumes, and shape for a score that is off.
+// newVolumeBinding is the factory. Of the arguments, bindTimeoutSeconds is for the component that waits for
+// volumes, and shape is for a score that is disabled.
 func newVolumeBinding(args runtime.Object) (Plugin, error) {
 	_, err := argsOf[configv1.VolumeBindingArgs](args)
 	return volumeBinding{}, err
@@ -76,14 +76,14 @@ func (p volumeBinding) Compile(pod *state.Pod, objects Objects) (Compiled, error
 	return Compiled{Filter: &d}, nil
 }
 
-// UnboundClaims tells whether the pod has claims that get a volume only when its node has been
-// chosen; never if the profile does not look at claims.
+// UnboundClaims reports whether the pod has claims that get a volume only when its node has been chosen; it is
+// false if the profile does not evaluate claims.
 func (p *Profile) UnboundClaims(pod *state.Pod, objects Objects) bool {
 	d := p.volumesOf(pod, objects)
 	return d != nil && len(d.delayed) > 0
 }
 
-// usable is the claim of a volume, or why it is of no use now.
+// usable returns the claim of a volume, or why it is unusable now.
 func usable(use claimUse, pod *state.Pod, objects Objects) (claim *corev1.PersistentVolumeClaim, why string) {
 	claim, ok := findClaim(objects, pod.Namespace, use.name)
 	switch {
@@ -102,29 +102,29 @@ func usable(use claimUse, pod *state.Pod, objects Objects) (claim *corev1.Persis
 	return claim, ""
 }
 
-// volumeDemand is what the claims of a pod ask of a node.
+// volumeDemand holds the requirements of a pod's claims on a node.
 type volumeDemand struct {
 	objects Objects
 	bound   []boundTo
-	// immediate: one of the claims should have a volume, whatever the node, and has none.
+	// immediate reports that one of the claims should already have a volume, independent of the node, and has none.
 	immediate bool
-	// delayed are the claims that get a volume when the node is chosen; toMatch those of
-	// them that may have one that there is, the smallest first.
+	// delayed holds the claims that get a volume when the node is chosen; toMatch holds those of them that may be
+	// bound to an existing volume, the smallest first.
 	delayed []*corev1.PersistentVolumeClaim
 	toMatch []matching
 	toMake  map[*corev1.PersistentVolumeClaim]*provisioning
 }
 
-// boundTo is a claim that has its volume; nil if that is not there.
+// boundTo is a claim that is bound; volume is nil if the volume does not exist.
 type boundTo struct {
 	volume *reach
-	// csi is the same volume as the driver sees it that stands in for the in-tree plugin,
-	// on nodes where it does; nil for other volumes.
+	// csi is the same volume as the CSI driver that replaces the in-tree plugin sees it, for nodes where it does;
+	// nil for other volumes.
 	csi    *reach
 	plugin string
 }
 
-// add sorts a claim. Source: volumebinding/binder.go GetPodVolumeClaims.
+// add classifies a claim. Source: volumebinding/binder.go GetPodVolumeClaims.
 func (d *volumeDemand) add(p volumeBinding, claim *corev1.PersistentVolumeClaim) error {
 	if claim.Spec.VolumeName != "" && metav1.HasAnnotation(claim.ObjectMeta, AnnotationBindCompleted) {
 		d.bound = append(d.bound, p.boundTo(claim.Spec.VolumeName, d.objects))
@@ -154,7 +154,7 @@ func (p volumeBinding) boundTo(name string, objects Objects) boundTo {
 	return b
 }
 
-// reach is which nodes a volume can be used on.
+// reach defines on which nodes a volume can be used.
 type reach struct {
 	volume   *corev1.PersistentVolume
 	required *nodeaffinity.LazyErrorNodeSelector // nil for all
@@ -168,8 +168,8 @@ func newReach(v *corev1.PersistentVolume) *reach {
 	return r
 }
 
-// includes takes a node of which only the labels are set: volumes know no names. One whose
-// terms cannot be read is nowhere.
+// includes reports whether the volume can be used on a node. The node has only its labels set, because volumes do
+// not select nodes by name. A volume whose terms cannot be parsed can be used on no node.
 func (r *reach) includes(labelled *corev1.Node) bool {
 	if r.required == nil {
 		return true
@@ -178,12 +178,12 @@ func (r *reach) includes(labelled *corev1.Node) bool {
 	return err == nil && match
 }
 
-// VolumePick is a claim in the pod's namespace that has no volume yet, its UID, and the name of the
-// volume it gets; empty if one is to be made for it on the pod's node.
+// VolumePick is a claim in the pod's namespace that has no volume yet, its UID, and the name of the volume that it
+// gets; Volume is empty if one must be provisioned for it on the pod's node.
 type VolumePick struct{ Claim, UID, Volume string }
 
-// VolumePicks are what has to be done about the pod's claims before it can start on a node;
-// none for nearly all pods. False if the node would not do, as Evaluate has it.
+// VolumePicks returns what has to be done about the pod's claims before it can start on a node; nothing for nearly
+// all pods. It returns false if Evaluate would reject the node.
 func (p *Profile) VolumePicks(pod *state.Pod, node *state.Node, objects Objects) (picks []VolumePick, ok bool) {
 	d := p.volumesOf(pod, objects)
 	if d == nil {
@@ -193,7 +193,7 @@ func (p *Profile) VolumePicks(pod *state.Pod, node *state.Node, objects Objects)
 	return picks, v.passes()
 }
 
-// volumesOf is nil if the claims of the pod ask for nothing, or the profile does not look.
+// volumesOf returns nil if the claims of the pod require nothing, or if the profile does not evaluate them.
 func (p *Profile) volumesOf(pod *state.Pod, objects Objects) *volumeDemand {
 	r, ok := p.byName[VolumeBinding]
 	if !ok || !r.points.has(Filtering) || pod.Template == nil {
@@ -207,7 +207,7 @@ func (p *Profile) volumesOf(pod *state.Pod, objects Objects) *volumeDemand {
 	return d
 }
 
-// volumeVerdict is what the rule says of one node: one flag a reason.
+// volumeVerdict is the result of the rule for one node: one flag per reason.
 type volumeVerdict struct{ elsewhere, nothing, noSpace, missing bool }
 
 func (v volumeVerdict) passes() bool { return v == volumeVerdict{} }
@@ -235,8 +235,7 @@ func (d *volumeDemand) Explain(n *state.NodeInfo) []string {
 	return list
 }
 
-// judge looks at one node. The picks count if it passes. Source: volumebinding/binder.go
-// FindPodVolumes.
+// judge evaluates one node. The picks are valid only if it passes. Source: volumebinding/binder.go FindPodVolumes.
 func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks []VolumePick) {
 	labelled := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}}
 	v.elsewhere, v.missing = d.judgeBound(node.Name, labelled)
@@ -273,7 +272,7 @@ func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks []Volume
 	return v, picks
 }
 
-// judgeBound ends with the first volume that does not suit.
+// judgeBound stops at the first volume that does not fit.
 func (d *volumeDemand) judgeBound(node string, labelled *corev1.Node) (elsewhere, missing bool) {
 	for i := range d.bound {
 		b := &d.bound[i]
@@ -291,7 +290,7 @@ func (d *volumeDemand) judgeBound(node string, labelled *corev1.Node) (elsewhere
 	return false, false
 }
 
-// isMigrated tells whether a node's CSI driver stands in for an in-tree plugin.
+// isMigrated reports whether a node's CSI driver replaces an in-tree plugin.
 func isMigrated(plugin string, n *storagev1.CSINode) bool {
 	if n == nil {
 		return false

@@ -48,12 +48,12 @@ func (volumeBinding) Hint(pod *state.Pod, c Change) bool {
 	return true
 }
 
-// unlimited: the driver no longer tells how much room it has, so that it is not asked.
+// unlimited reports that the driver no longer publishes its capacity, so that capacity is no longer checked.
 func unlimited(old, now *storagev1.CSIDriver) bool {
 	return ptr.Deref(old.Spec.StorageCapacity, false) && !ptr.Deref(now.Spec.StorageCapacity, false)
 }
 
-// mountsInline tells whether the pod has an inline volume of a driver.
+// mountsInline reports whether the pod has an inline volume of a driver.
 func mountsInline(pod *state.Pod, driver string) bool {
 	for i := range pod.Template.Spec.Volumes {
 		if csi := pod.Template.Spec.Volumes[i].CSI; csi != nil && csi.Driver == driver {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// volumeLimits keeps nodes from having more volumes of a CSI driver than the driver says they
-// can. Source: plugins/nodevolumelimits, without VolumeLimitScaling (alpha, off).
+// volumeLimits keeps nodes from having more volumes of a CSI driver than the driver reports as its limit. Source:
+// plugins/nodevolumelimits, without VolumeLimitScaling (alpha, disabled).
 type volumeLimits struct{ inTree inTree }
 
 // Name implements Plugin.
@@ -32,7 +32,7 @@ func (p volumeLimits) Compile(pod *state.Pod, objects Objects) (Compiled, error)
 	return Compiled{Filter: limitFilter{"node(s) exceed max volume count", p, objects, wanted}}, nil
 }
 
-// counts tells whether the pod has any volume that may count.
+// counts reports whether the pod has any volume that may count.
 func (p volumeLimits) counts(pod *state.Pod) bool {
 	if pod.Template == nil {
 		return false
@@ -48,9 +48,9 @@ func (p volumeLimits) counts(pod *state.Pod) bool {
 // handle is one volume as its driver knows it.
 type handle struct{ driver, volume string }
 
-// attachable are the volumes of a pod on a node with a CSINode. (On one without nothing is
-// limited.) For an incoming pod it says why it cannot tell; of others, claims that are not
-// there or not theirs do not count.
+// attachable returns the volumes of a pod on a node with a CSINode. (On a node without one nothing is limited.) For
+// an incoming pod it returns why it cannot determine them; for other pods, claims that do not exist or are not
+// theirs do not count.
 func (p volumeLimits) attachable(pod *state.Pod, objects Objects, incoming bool) (set map[handle]bool, why string) {
 	set = map[handle]bool{}
 	for _, use := range claimsOf(pod) {
@@ -79,8 +79,8 @@ func (p volumeLimits) attachable(pod *state.Pod, objects Objects, incoming bool)
 	return set, ""
 }
 
-// ofClaim is the volume of a claim. One that has none yet counts by the provisioner of its
-// class, under a name that no volume has.
+// ofClaim returns the volume of a claim. A claim without a volume counts for the provisioner of its class, under a
+// name that no volume has.
 func (p volumeLimits) ofClaim(claim *corev1.PersistentVolumeClaim, objects Objects) (handle, bool) {
 	volume, ok := (*corev1.PersistentVolume)(nil), false
 	if claim.Spec.VolumeName != "" {
@@ -155,7 +155,7 @@ func (f limitFilter) Check(n *state.NodeInfo) Code {
 	return Success
 }
 
-// limits are those of a node for the drivers of the wanted volumes.
+// limits returns the limits of a node for the drivers of the wanted volumes.
 func (f limitFilter) limits(node string) map[string]int {
 	csi := csiNodeOf(f.objects, node)
 	if csi == nil {
@@ -179,7 +179,7 @@ func (f limitFilter) wants(driver string) bool {
 	return false
 }
 
-// addAttached adds what is attached to a node, whoever uses it.
+// addAttached adds all volumes that are attached to a node, whichever pod uses them.
 func (f limitFilter) addAttached(node string, there map[handle]bool) {
 	for o := range f.objects.ObjectsOf(events.KindVolumeAttachment, node) {
 		a, ok := o.API.(*storagev1.VolumeAttachment)
@@ -215,8 +215,8 @@ func (p volumeLimits) Hint(pod *state.Pod, c Change) bool {
 	}
 }
 
-// detaches tells whether a volume that is no longer attached may have counted against the pod.
-// A pod with a claim is not looked at more closely.
+// detaches reports whether a volume that is no longer attached may have counted against the pod. For a pod with a
+// claim it is always true.
 func (p volumeLimits) detaches(pod *state.Pod, gone *state.Object) bool {
 	attachment, ok := gone.API.(*storagev1.VolumeAttachment)
 	if !ok {
@@ -238,7 +238,7 @@ func (p volumeLimits) detaches(pod *state.Pod, gone *state.Object) bool {
 	return false
 }
 
-// limitRose tells whether a node can have more volumes of some driver than before.
+// limitRose reports whether a node can have more volumes of some driver than before.
 func limitRose(before, after *state.Object) bool {
 	old, known := before.API.(*storagev1.CSINode)
 	now, knows := after.API.(*storagev1.CSINode)
@@ -257,7 +257,7 @@ func limitRose(before, after *state.Object) bool {
 	return false
 }
 
-// limitOf is 0 where there is no limit, as upstream's hint has it.
+// limitOf returns 0 where there is no limit, as upstream's hint does.
 func limitOf(d storagev1.CSINodeDriver) int32 {
 	if d.Allocatable == nil || d.Allocatable.Count == nil {
 		return 0

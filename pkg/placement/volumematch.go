@@ -16,11 +16,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// noProvisioner is the provisioner of classes whose volumes nobody makes.
+// noProvisioner is the provisioner of classes whose volumes are not provisioned dynamically.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// prepare finds, for every claim that is to get a volume with the node, what there is for it on
-// any node. Claims are matched in the order of their size.
+// prepare finds, for every claim that gets its volume together with the node, the candidates on any node. Claims
+// are matched in the order of their size.
 func (d *volumeDemand) prepare() error {
 	if len(d.delayed) == 0 {
 		return nil
@@ -44,17 +44,17 @@ func (d *volumeDemand) prepare() error {
 	return nil
 }
 
-// matching is a claim with the volumes that it could have.
+// matching is a claim with the volumes that it could be bound to.
 type matching struct {
 	claim *corev1.PersistentVolumeClaim
 	size  resource.Quantity
-	// promised are the volumes that name the claim, by name; the first of them is taken, or
-	// none. others are free, the smallest first, then by name.
+	// promised holds the volumes that name the claim, by name; only the first of them is considered. others are
+	// free, the smallest first, then by name.
 	promised, others []*reach
 }
 
-// newMatching leaves out what suits the claim on no node. Source:
-// component-helpers/storage/volume FindMatchingVolume.
+// newMatching leaves out volumes that fit the claim on no node. Source: component-helpers/storage/volume
+// FindMatchingVolume.
 func newMatching(claim *corev1.PersistentVolumeClaim, objects Objects) (matching, error) {
 	m := matching{claim: claim, size: claim.Spec.Resources.Requests[corev1.ResourceStorage]}
 	selector := labels.Everything()
@@ -83,7 +83,7 @@ func newMatching(claim *corev1.PersistentVolumeClaim, objects Objects) (matching
 	return m, nil
 }
 
-// suits tells whether a volume may belong to a claim, by what is asked of promised ones, too.
+// suits reports whether a volume may be bound to a claim, by the conditions that also apply to promised volumes.
 func suits(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	size := capacityOf(v)
 	return (v.Spec.ClaimRef == nil || isFor(v.Spec.ClaimRef, claim)) &&
@@ -101,19 +101,20 @@ func modeOf(mode *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	return ptr.Deref(mode, corev1.PersistentVolumeFilesystem)
 }
 
-// isFor: a volume's reference without UID is for whatever claim has the name.
+// isFor reports whether a volume's reference means the claim. A reference without UID means any claim with that
+// name.
 func isFor(ref *corev1.ObjectReference, claim *corev1.PersistentVolumeClaim) bool {
 	return ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
 
-// grants tells whether a volume has all access modes of a claim.
+// grants reports whether a volume has all access modes of a claim.
 func grants(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	return !slices.ContainsFunc(claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
 		return !slices.Contains(v.Spec.AccessModes, m)
 	})
 }
 
-// best is the volume for the claim on a node, among those not taken; nil for none.
+// best returns the volume for the claim on a node, among those not taken; nil for none.
 func (m *matching) best(labelled *corev1.Node, taken map[string]bool) *corev1.PersistentVolume {
 	for _, r := range m.promised {
 		if taken[r.volume.Name] {
@@ -132,14 +133,14 @@ func (m *matching) best(labelled *corev1.Node, taken map[string]bool) *corev1.Pe
 	return nil
 }
 
-// provisioning is where a volume can be made for a claim. Source: volumebinding/binder.go
+// provisioning describes where a volume can be provisioned for a claim. Source: volumebinding/binder.go
 // checkVolumeProvisions, hasEnoughCapacity.
 type provisioning struct {
-	// never: nobody makes volumes of the class.
+	// never means that volumes of the class are not provisioned at all.
 	never bool
-	// topologies are where the class allows them, nil for everywhere.
+	// topologies are those that the class allows, nil for all.
 	topologies []labels.Selector
-	// limited: the driver tells how much room it has; pools are where there is enough.
+	// limited means that the driver publishes its capacity; pools select the nodes where there is enough.
 	limited bool
 	pools   []labels.Selector
 }
@@ -177,7 +178,7 @@ func newProvisioning(claim *corev1.PersistentVolumeClaim, objects Objects) (*pro
 	return p, nil
 }
 
-// topologySelector is false for a term that matches nothing.
+// topologySelector returns false for a term that matches nothing.
 func topologySelector(term corev1.TopologySelectorTerm) (labels.Selector, bool) {
 	selector := labels.NewSelector()
 	for _, e := range term.MatchLabelExpressions {
@@ -190,7 +191,7 @@ func topologySelector(term corev1.TopologySelectorTerm) (labels.Selector, bool) 
 	return selector, len(term.MatchLabelExpressions) > 0
 }
 
-// mostOf is how large a volume may be in a pool; nil if that is not known.
+// mostOf returns the largest possible volume in a pool; nil if that is unknown.
 func mostOf(c *storagev1.CSIStorageCapacity) *resource.Quantity {
 	if c.MaximumVolumeSize != nil {
 		return c.MaximumVolumeSize

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// volumeRestrictions keeps pods apart that want the same disk on one node, and pods that want
-// a claim which one pod in the cluster may use. Source: plugins/volumerestrictions.
+// volumeRestrictions separates pods that use the same disk on one node, and pods that use a claim which only one
+// pod in the cluster may use. Source: plugins/volumerestrictions.
 type volumeRestrictions struct{}
 
 const (
@@ -43,8 +43,8 @@ func (volumeRestrictions) Compile(pod *state.Pod, objects Objects) (Compiled, er
 	return Compiled{Filter: f}, nil
 }
 
-// exclusiveClaims are the claims of a pod that one pod in the cluster may use; missing is the
-// name of one that is not there.
+// exclusiveClaims returns the claims of a pod that only one pod in the cluster may use; missing is the name of a
+// claim that does not exist.
 func exclusiveClaims(pod *state.Pod, objects Objects) (list []*corev1.PersistentVolumeClaim, missing string) {
 	for _, use := range claimsOf(pod) {
 		if use.ephemeral {
@@ -61,8 +61,8 @@ func exclusiveClaims(pod *state.Pod, objects Objects) (list []*corev1.Persistent
 	return list, ""
 }
 
-// ExclusiveClaims are the pod's claims that only one pod in the cluster may use
-// (ReadWriteOncePod), in the order of its volumes; none if the profile does not look at that.
+// ExclusiveClaims returns the pod's claims that only one pod in the cluster may use (ReadWriteOncePod), in the
+// order of its volumes; none if the profile does not evaluate that.
 func (p *Profile) ExclusiveClaims(pod *state.Pod, objects Objects) []*corev1.PersistentVolumeClaim {
 	if r, ok := p.byName[VolumeRestrictions]; !ok || !r.points.has(Filtering) {
 		return nil
@@ -71,7 +71,7 @@ func (p *Profile) ExclusiveClaims(pod *state.Pod, objects Objects) []*corev1.Per
 	return claims
 }
 
-// restrictionFilter knows how often the claims are in use once it has seen all nodes.
+// restrictionFilter knows how often the claims are in use after it has seen all nodes.
 type restrictionFilter struct {
 	disks     []corev1.Volume
 	namespace string
@@ -93,7 +93,7 @@ func (f *restrictionFilter) Survey(all []*state.NodeInfo) Filter {
 	return &surveyed
 }
 
-// uses counts the claims that a pod has in use.
+// uses counts those of the claims that a pod uses.
 func (f *restrictionFilter) uses(pod *state.Pod) (count int) {
 	if pod.Namespace != f.namespace || len(f.claims) == 0 {
 		return 0
@@ -139,7 +139,7 @@ func (f *restrictionFilter) diskIsTaken(n *state.NodeInfo) bool {
 	return false
 }
 
-// sharesDisk tells whether a pod has one of the disks, unless all only read it.
+// sharesDisk reports whether a pod uses one of the disks, unless both only read it.
 func sharesDisk(disks []corev1.Volume, pod *state.Pod) bool {
 	if pod.Template == nil {
 		return false
@@ -158,8 +158,7 @@ func hasExclusiveDisk(v *corev1.Volume) bool {
 	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil
 }
 
-// conflict tells whether two volumes are the same disk and not both read only. (An EBS volume
-// is never shared.)
+// conflict reports whether two volumes are the same disk and not both read-only. (An EBS volume is never shared.)
 func conflict(a, b *corev1.Volume) bool {
 	if x, y := a.GCEPersistentDisk, b.GCEPersistentDisk; x != nil && y != nil &&
 		x.PDName == y.PDName && !(x.ReadOnly && y.ReadOnly) {
@@ -194,7 +193,7 @@ func (volumeRestrictions) Hint(pod *state.Pod, c Change) bool {
 	}
 }
 
-// freesVolume tells whether a pod that is gone had a disk or a claim of another.
+// freesVolume reports whether a deleted pod used a disk or a claim that the other pod needs.
 func freesVolume(pod, gone *state.Pod) bool {
 	if gone.Namespace != pod.Namespace {
 		return false

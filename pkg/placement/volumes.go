@@ -14,14 +14,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// claimUse is a volume of a pod that is had through a claim.
+// claimUse is a volume of a pod that is provided by a claim.
 type claimUse struct {
 	name string
-	// ephemeral: the claim is made for the pod alone, and bears its name.
+	// ephemeral means that the claim is created for this pod alone, and that its name contains the pod's name.
 	ephemeral bool
 }
 
-// claimsOf are the claims of a pod, in the order of its volumes.
+// claimsOf returns the claims of a pod, in the order of its volumes.
 func claimsOf(pod *state.Pod) []claimUse {
 	if pod.Template == nil {
 		return nil
@@ -38,37 +38,37 @@ func claimsOf(pod *state.Pod) []claimUse {
 	return list
 }
 
-// namesClaim tells whether a pod uses a claim that it names itself, which another may name too.
+// namesClaim reports whether a pod uses a claim that it names explicitly and that other pods may name too.
 func namesClaim(pod *state.Pod, namespace, name string) bool {
 	return pod.Namespace == namespace && slices.Contains(claimsOf(pod), claimUse{name: name})
 }
 
-// usesClaim tells whether a pod uses a claim, be it made for it or not.
+// usesClaim reports whether a pod uses a claim, whether or not the claim was created for it.
 func usesClaim(pod *state.Pod, namespace, name string) bool {
 	return pod.Namespace == namespace &&
 		slices.ContainsFunc(claimsOf(pod), func(u claimUse) bool { return u.name == name })
 }
 
-// needsVolumes: the pod has volumes that rules look at. Most pods have none.
+// needsVolumes reports whether the pod has volumes that rules evaluate. Most pods have none.
 func needsVolumes(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return claimsVolume(&v) || isDisk(&v) })
 }
 
-// hasEphemeral: a claim bears the pod's own name.
+// hasEphemeral reports whether a claim's name contains the pod's own name.
 func hasEphemeral(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
 
 func claimsVolume(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
-// isDisk: an inline volume that only one node, or so many per node, may use.
+// isDisk reports an inline volume that only one node, or only a limited number per node, may use.
 func isDisk(v *corev1.Volume) bool {
 	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil ||
 		v.AzureDisk != nil || v.AzureFile != nil || v.Cinder != nil || v.VsphereVolume != nil ||
 		v.PortworxVolume != nil
 }
 
-// find looks an object up and returns it as what the API calls it.
+// find looks up an object and returns it as its API type.
 func find[T state.APIObject](o Objects, k events.Kind, namespace, name string) (obj T, ok bool) {
 	found, ok := o.ObjectByName(k, namespace, name)
 	if !ok {
@@ -90,21 +90,21 @@ func findClass(o Objects, name string) (*storagev1.StorageClass, bool) {
 	return find[*storagev1.StorageClass](o, events.KindStorageClass, "", name)
 }
 
-// csiNodeOf is the CSINode of a node; nil if there is none.
+// csiNodeOf returns the CSINode of a node; nil if there is none.
 func csiNodeOf(o Objects, node string) *storagev1.CSINode {
 	obj, _ := find[*storagev1.CSINode](o, events.KindCSINode, "", node)
 	return obj
 }
 
-// How the API server says that something is not there.
+// The API server's messages for objects that do not exist.
 func noClaim(name string) string  { return fmt.Sprintf("persistentvolumeclaim %q not found", name) }
 func noVolume(name string) string { return fmt.Sprintf("persistentvolume %q not found", name) }
 func noClass(name string) string {
 	return fmt.Sprintf("storageclass.storage.k8s.io %q not found", name)
 }
 
-// misowned says why a claim is not the one that was made for a pod's volume; empty if it is.
-// Source: component-helpers/storage/ephemeral VolumeIsForPod.
+// misowned returns why a claim is not the one that was created for a pod's volume; empty if it is. Source:
+// component-helpers/storage/ephemeral VolumeIsForPod.
 func misowned(claim *corev1.PersistentVolumeClaim, pod *state.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && string(owner.UID) == pod.UID {
 		return ""
@@ -112,19 +112,19 @@ func misowned(claim *corev1.PersistentVolumeClaim, pod *state.Pod) string {
 	return fmt.Sprintf("PVC %s/%s was not created for pod %s (pod is not owner)", claim.Namespace, claim.Name, pod.Key())
 }
 
-// migrated are the in-tree volume plugins that CSI drivers stand in for, everywhere.
-// Source: plugins/nodevolumelimits/utils.go, plugins/volumebinding/binder.go.
+// migrated holds the in-tree volume plugins that CSI drivers replace in every cluster. Source:
+// plugins/nodevolumelimits/utils.go, plugins/volumebinding/binder.go.
 var migrated = map[string]bool{
 	"kubernetes.io/aws-ebs": true, "kubernetes.io/gce-pd": true, "kubernetes.io/azure-disk": true,
 	"kubernetes.io/cinder": true, "kubernetes.io/portworx-volume": true,
 }
 
-// inTree translates in-tree volumes to those of the CSI drivers that stand in for them. What
-// the library would log is dropped: decisions do not log.
+// inTree translates in-tree volumes to those of the CSI drivers that replace them. What the library would log is
+// dropped: decisions do not log.
 type inTree struct{ csitranslation.CSITranslator }
 
-// volume returns a volume as its CSI driver sees it, and the name of the in-tree plugin it is
-// written for; !ok for one that no driver stands in for, or that cannot be translated.
+// volume returns a volume as its CSI driver sees it, and the name of the in-tree plugin that it is written for; ok
+// is false for a volume that no driver replaces, or that cannot be translated.
 func (t inTree) volume(v *corev1.PersistentVolume) (csi *corev1.PersistentVolume, plugin string, ok bool) {
 	if !t.IsPVMigratable(v) {
 		return nil, "", false
@@ -137,7 +137,7 @@ func (t inTree) volume(v *corev1.PersistentVolume) (csi *corev1.PersistentVolume
 	return csi, plugin, err == nil
 }
 
-// inline is volume for one that stands in a pod.
+// inline is volume for an inline volume of a pod.
 func (t inTree) inline(v *corev1.Volume, namespace string) (csi *corev1.CSIPersistentVolumeSource, ok bool) {
 	if !t.IsInlineMigratable(v) {
 		return nil, false
@@ -160,5 +160,5 @@ func (t inTree) inline(v *corev1.Volume, namespace string) (csi *corev1.CSIPersi
 // refuseAll is a filter that no node passes, for one reason.
 func refuseAll(why string) Filter { return refusal{reason(why)} }
 
-// noLogger is for libraries that want a logger: decisions do not log.
+// noLogger is for libraries that require a logger: decisions do not log.
 var noLogger klog.Logger

@@ -12,12 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// volumeZone keeps pods in the zones that the labels of their bound volumes name. Source:
-// plugins/volumezone.
+// volumeZone keeps pods in the zones given by the labels of their bound volumes. Source: plugins/volumezone.
 type volumeZone struct{}
 
-// topologyLabels are the labels of volumes and nodes that the rule knows, with the name that
-// replaced the older ones.
+// topologyLabels are the labels of volumes and nodes that the rule evaluates, each with the name that replaced the
+// older one.
 var topologyLabels = []struct{ name, now string }{
 	{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone},
 	{corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion},
@@ -25,7 +24,7 @@ var topologyLabels = []struct{ name, now string }{
 	{corev1.LabelTopologyRegion, corev1.LabelTopologyRegion},
 }
 
-// zoneDelimiter is between the zones of a volume that is in several.
+// zoneDelimiter separates the zones of a volume that is in several.
 const zoneDelimiter = "__"
 
 // volumeZones are the values that one label of a volume allows.
@@ -58,8 +57,8 @@ func (volumeZone) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
 	return Compiled{Filter: zoneFilter{"node(s) had no available volume zone", zones}}, nil
 }
 
-// boundVolume is the volume that a claim names; nil if it is to be chosen with the node, or
-// why there is none.
+// boundVolume returns the volume that a claim names; nil if it is chosen together with the node. why explains why
+// there is none.
 func boundVolume(pod *state.Pod, name string, objects Objects) (volume *corev1.PersistentVolume, why string) {
 	if name == "" {
 		return nil, "PersistentVolumeClaim had no name"
@@ -95,7 +94,7 @@ func noBindingMode(class string) string {
 	return fmt.Sprintf("VolumeBindingMode not set for StorageClass %q", class)
 }
 
-// zonesOf reads the labels of a volume. One that cannot be read is left out.
+// zonesOf parses the labels of a volume. A label that cannot be parsed is left out.
 func zonesOf(volume *corev1.PersistentVolume) []volumeZones {
 	var list []volumeZones
 	for _, l := range topologyLabels {

@@ -2,7 +2,7 @@ package placement
 
 import "maps"
 
-// Extension points at which an Engine (at PostFilter: a shard) counts and times rules, in upstream's words
+// Extension points at which an Engine (at PostFilter: a shard) counts and times rules, with upstream's names
 // (pkg/scheduler/metrics/metrics.go).
 const (
 	PointPreFilter  = "PreFilter"
@@ -12,35 +12,34 @@ const (
 	PointScore      = "Score"
 )
 
-// maxTimed bounds the words of rules that are timed in one evaluation: the first of a class asks
-// every rule about every node, and to time all of that would take longer than to do it.
+// maxTimed bounds the calls of rules that are timed in one evaluation: the first evaluation of a class calls every
+// rule for every node, and timing all of these calls would take longer than the calls.
 const maxTimed = 100
 
-// Laps is told what has just been done, part by part, so that whoever asked can time the
-// parts: an engine has no clock. It is called in the evaluation and must be quick.
+// Laps is notified of each completed part of an evaluation, so that the caller can time the parts: an engine has no
+// clock. It is called during the evaluation and must be fast.
 type Laps interface {
-	// Begin begins the first part of an evaluation under a profile.
+	// Begin starts the first part of an evaluation under a profile.
 	Begin(profile string)
-	// Lap ends a part that began where the last one ended: one rule's word about one node
-	// (about a group of like nodes, at PointScore), or with plugin empty the whole of an
-	// extension point.
+	// Lap ends a part that started where the last one ended: one call of a rule for one node (for a group of like
+	// nodes, at PointScore), or, with plugin empty, a whole extension point.
 	Lap(point, plugin string, code Code)
 }
 
-// Asked is what an engine counts calls of rules by.
+// Asked identifies a counter of calls of a rule.
 type Asked struct{ Profile, Plugin, Point string }
 
-// watch counts what rules are asked, and passes on the laps of the query at hand.
+// watch counts the calls of rules, and forwards the laps of the current query.
 type watch struct {
-	laps Laps // nil: nobody times
-	// rules is how many words of rules will still be timed, besides the whole.
+	laps Laps // nil: timing is not requested
+	// rules is how many more calls of rules will be timed, in addition to whole extension points.
 	rules int
 	asked map[Asked]*uint64
 }
 
-// Asked visits how often each rule has been asked since the last call: about a pod (PreFilter,
-// PreScore), or about one node or one group of like nodes. An engine keeps what rules said, so
-// that this grows by what has moved, not by nodes times pods.
+// Asked visits how often each rule has been called since the last visit: for a pod (PreFilter, PreScore), or for
+// one node or one group of like nodes. An engine caches the results of rules, so the numbers grow with what
+// changed, not with nodes times pods.
 func (e *Engine) Asked(visit func(a Asked, calls uint64)) {
 	for a, calls := range maps.All(e.watch.asked) {
 		if *calls > 0 {
@@ -50,7 +49,7 @@ func (e *Engine) Asked(visit func(a Asked, calls uint64)) {
 	}
 }
 
-// counter is the count of a rule at a point. It stays where it is.
+// counter returns the counter of a rule at a point. Its address does not change.
 func (w *watch) counter(a Asked) *uint64 {
 	if w.asked == nil {
 		w.asked = map[Asked]*uint64{}
@@ -76,7 +75,7 @@ func (w *watch) point(point string, code Code) {
 	}
 }
 
-// begin begins a query.
+// begin starts a query.
 func (w *watch) begin(p *Profile, q Query) {
 	w.laps, w.rules = q.Laps, 0
 	if w.laps != nil && q.TimeRules {
@@ -87,10 +86,10 @@ func (w *watch) begin(p *Profile, q Query) {
 	}
 }
 
-// rest ends a query: what the engine is asked besides is not timed.
+// rest ends a query: other uses of the engine are not timed.
 func (w *watch) rest() { w.laps, w.rules = nil, 0 }
 
-// begins is what the rules say about the pod alone.
+// begins returns the result of the rules that evaluate only the pod.
 func (p *plan) begins() Code {
 	if p.rejected != nil {
 		return UnschedulableAndUnresolvable
@@ -98,7 +97,7 @@ func (p *plan) begins() Code {
 	return Success
 }
 
-// found is what an extension point comes to.
+// found returns the result of an extension point.
 func found(feasible int) Code {
 	if feasible == 0 {
 		return Unschedulable
@@ -106,13 +105,13 @@ func found(feasible int) Code {
 	return Success
 }
 
-// watched is the plan's part in it: a counter per filter, and per stage of scoring.
+// watched is the plan's part of it: a counter per filter, and one per stage of scoring.
 type watched struct {
 	watch          *watch
 	filters, score []*uint64
 }
 
-// account opens the counts of a new plan's rules, each of which was asked about the pod.
+// account creates the counters of a new plan's rules, each of which has been called for the pod.
 func (p *plan) account(e *Engine, profile *Profile) {
 	p.watched = watched{watch: &e.watch}
 	open := func(plugin, before, point string) *uint64 {
@@ -128,14 +127,14 @@ func (p *plan) account(e *Engine, profile *Profile) {
 	}
 }
 
-// check asks a filter about a node, on the account of the plan.
+// check counts a call of a filter for a node and returns its code.
 func (p *plan) check(index int16, code Code) Code {
 	*p.watched.filters[index]++
 	p.watched.watch.rule(PointFilter, p.filters[index].plugin, code)
 	return code
 }
 
-// judged puts the rules beyond one node on the account, which say whether groups pass.
+// judged counts the calls of the rules beyond one node, which decide for groups of nodes.
 func (p *plan) judged(groups int) {
 	for _, index := range p.judges {
 		*p.watched.filters[index] += uint64(groups)
@@ -143,7 +142,7 @@ func (p *plan) judged(groups int) {
 	}
 }
 
-// scoredBy puts a scorer on the account; index is among those of its source.
+// scoredBy counts the calls of a scorer; index is its index among those of its source.
 func (p *plan) scoredBy(from source, index, times int) {
 	for i, s := range p.stages.list {
 		if s.source == from && s.index == index {

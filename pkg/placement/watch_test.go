@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// lapper keeps what it is told.
+// lapper records the laps it receives.
 type lapper struct {
 	begun  []string
 	points []string
@@ -31,8 +31,8 @@ func (l *lapper) Lap(point, plugin string, code placement.Code) {
 	l.rules[point+" "+plugin]++
 }
 
-// Each extension point ends once, in order; rules are told one by one only if asked for; and they
-// count where they are asked, which they are anew only about nodes that have changed.
+// Each extension point ends once, in order; single rules are reported only if requested; and calls are counted
+// where rules are called, which happens again only for nodes that have changed.
 func TestEngineTellsWhatItDoes(t *testing.T) {
 	engine, profile := placement.NewEngine(placement.EngineConfig{}), defaultProfile(t)
 	var nodes []*state.NodeInfo

@@ -10,18 +10,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// What the engine has to say about a decision beyond the decision: which rule gave the best
-// nodes which points, and which rule turned down how many nodes. It is for records, and costs
-// a decision that asks for it a fraction of a microsecond, because all of it is at hand.
+// This file explains a decision of the engine: how many points each rule gave the best nodes, and how many nodes
+// each rule rejected. It is for records, and adds a fraction of a microsecond to a decision that requests it,
+// because all of the data is already available.
 
-// stage is where the points of one rule come from.
+// stage identifies where the points of one rule come from.
 type stage struct {
 	source source
-	// index among the gauges, or among the rankers.
+	// index is the index among the gauges, or among the rankers.
 	index int
 }
 
-// stages are the scorers in the order of the profile, and their names.
+// stages holds the scorers in the order of the profile, and their names.
 type stages struct {
 	list  []stage
 	names []string
@@ -62,23 +62,23 @@ func (p *plan) addStage(gauges int, s activeScorer) {
 	p.stages.list, p.stages.names = append(p.stages.list, at), append(p.stages.names, s.plugin)
 }
 
-// weighing is scratch: the answer to the last query that asked for it.
+// weighing is scratch: the answer to the last query that requested it.
 type weighing struct {
 	points   [][]int64
 	cells    []int64
 	rejected []RejectedBy
-	// before is, per step of rate (gauges, then rankers), what each listed group had got until
-	// then; steps counts them.
+	// before holds, per step of rate (gauges, then rankers), the sum of each listed group before that step; steps
+	// is the number of steps.
 	before [][]int64
 	steps  int
-	// compared: nodes were rated.
+	// compared reports that nodes were rated.
 	compared bool
 }
 
 // begin starts over.
 func (w *weighing) begin() { w.steps, w.compared = 0, false }
 
-// mark keeps what the groups have got so far.
+// mark records the sums of the groups so far.
 func (w *weighing) mark(sums []int64) {
 	if w.steps == len(w.before) {
 		w.before = append(w.before, nil)
@@ -87,7 +87,7 @@ func (w *weighing) mark(sums []int64) {
 	w.steps++
 }
 
-// gained is what a step gave to a listed group.
+// gained returns the points that a step added to a listed group.
 func (w *weighing) gained(step, entry int, sums []int64) int64 {
 	switch {
 	case step >= w.steps:
@@ -106,7 +106,7 @@ func (e *Engine) weigh(c *class, q Query, result *Result) {
 	}
 	result.Rejected = e.rejected(c, result)
 	if !e.rating.weighed.compared {
-		return // one node, which is not scored
+		return // only one node, which is not scored
 	}
 	w := &e.rating.weighed
 	w.points, w.cells = w.points[:0], w.cells[:0]
@@ -120,7 +120,7 @@ func (e *Engine) weigh(c *class, q Query, result *Result) {
 	result.Weighed = Weighed{Plugins: c.plan.stages.names, Points: w.points}
 }
 
-// appendPoints appends what each stage gave to the node of a slot.
+// appendPoints appends what each stage added for the node of a slot.
 func (e *Engine) appendPoints(to []int64, c *class, slot int) []int64 {
 	var room [usualDemands]share
 	entry := slices.Index(e.rating.groups, c.group[slot])
@@ -144,8 +144,8 @@ func (e *Engine) appendPoints(to []int64, c *class, slot int) []int64 {
 	return to
 }
 
-// rejected counts nodes by the rule that said no first. Which of the rules beyond one node it
-// was is not kept: their share is what is missing from the total.
+// rejected counts nodes by the first rule that rejected them. Which of the rules beyond one node it was is not
+// recorded: their share is the remainder of the total.
 func (e *Engine) rejected(c *class, result *Result) []RejectedBy {
 	list := e.rating.weighed.rejected[:0]
 	beyond := int32(result.NodesTotal-result.FeasibleCount) - c.narrowed
@@ -173,8 +173,8 @@ func (e *Engine) rejected(c *class, result *Result) []RejectedBy {
 	return list
 }
 
-// classID is Result.Class: a hash of all that tells pods apart, with nothing in it that is
-// this process's own.
+// classID returns Result.Class: a hash of everything that distinguishes pods, without any value specific to this
+// process.
 func classID(key classKey, pod *state.Pod) uint64 {
 	d := xxhash.New()
 	part := func(text string) {
@@ -194,10 +194,10 @@ func classID(key classKey, pod *state.Pod) uint64 {
 	if a := pod.Template.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		part(bytesOf(pod, a.PodAntiAffinity))
 	}
-	return max(d.Sum64(), 1) // 0 is not known
+	return max(d.Sum64(), 1) // 0 means unknown
 }
 
-// weigh fills in Result.Weighed of a decision from scratch.
+// weigh fills in Result.Weighed for a decision from scratch.
 func (e *evaluation) weigh(order []candidate) {
 	if e.Weigh <= 0 || e.columns == nil {
 		return

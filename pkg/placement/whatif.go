@@ -7,32 +7,32 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// counter is a surveyed filter that counts pods on many nodes and can be told that one of
-// them has gone (-1) or come back (1). The cluster it has seen stays as it is.
+// counter is a surveyed filter that counts pods on many nodes and can be updated when one of them is removed (-1)
+// or put back (1). The surveyed cluster itself does not change.
 type counter interface {
 	Filter
 	recount(n *state.Node, pod *state.Pod, by int)
 }
 
-// seat is a pod where it stands or is expected.
+// seat is a pod on the node where it is, or is expected.
 type seat struct {
 	node *state.NodeInfo
 	pod  *state.Pod
-	// started is in nanoseconds since 1970; notStarted for one that has not.
+	// started is in nanoseconds since 1970; notStarted for a pod that has not started.
 	started int64
 }
 
-// whatIf asks the filters of an evaluation about a cluster in which some pods are gone. It
-// puts everything back: reset returns to the cluster as it is.
+// whatIf evaluates the filters of an evaluation on a cluster in which some pods are gone. Everything can be undone:
+// reset returns to the actual cluster.
 type whatIf struct {
 	filters  []activeFilter
 	counters []counter
-	// copies are of the nodes that pods have been taken off, gone those pods by UID.
+	// copies holds copies of the nodes from which pods have been removed; gone holds those pods by UID.
 	copies map[*state.NodeInfo]*state.NodeInfo
 	gone   map[string]seat
 }
 
-// newWhatIf takes filters over; they must have been surveyed for it alone.
+// newWhatIf takes ownership of the filters; they must have been surveyed for it alone.
 func newWhatIf(filters []activeFilter) *whatIf {
 	w := &whatIf{
 		filters: filters, copies: map[*state.NodeInfo]*state.NodeInfo{}, gone: map[string]seat{},
@@ -45,7 +45,7 @@ func newWhatIf(filters []activeFilter) *whatIf {
 	return w
 }
 
-// keepDevices leaves pods that go their devices.
+// keepDevices makes removed pods keep their devices.
 func (w *whatIf) keepDevices() {
 	w.counters = slices.DeleteFunc(w.counters, func(c counter) bool {
 		_, ok := c.(*deviceDemand)
@@ -53,7 +53,7 @@ func (w *whatIf) keepDevices() {
 	})
 }
 
-// at is the node as it would be.
+// at returns the hypothetical state of a node.
 func (w *whatIf) at(n *state.NodeInfo) *state.NodeInfo {
 	if c, ok := w.copies[n]; ok {
 		return c
@@ -93,7 +93,7 @@ func (w *whatIf) reset() {
 	clear(w.copies)
 }
 
-// check is the verdict about a node: that of the first filter that says no, or verdictPass.
+// check returns the verdict about a node: that of the first filter that rejects it, or verdictPass.
 func (w *whatIf) check(n *state.NodeInfo) int16 {
 	n = w.at(n)
 	for i := range w.filters {
@@ -104,10 +104,10 @@ func (w *whatIf) check(n *state.NodeInfo) int16 {
 	return verdictPass
 }
 
-// FitsWithout tells whether the pod fits on a node of the input when the pods with these UIDs are
-// gone from all nodes, for none whether it fits as things are; if not, which rule says no. A
-// hold can be tested so for now and for when its victims have gone. Candidates, Seed, Start,
-// Limit and Details of the input mean nothing here, nor does a nomination.
+// FitsWithout reports whether the pod fits on a node of the input when the pods with these UIDs are gone from all
+// nodes; with an empty set, whether it fits as things are. If not, it returns which rule rejects the node. A hold
+// can be tested in this way both for now and for the time after its victims are gone. Candidates, Seed, Start,
+// Limit and Details of the input are ignored, and so is a nomination.
 func (p *Profile) FitsWithout(in Input, node *state.NodeInfo, gone map[string]bool) (bool, Failure, error) {
 	in.Objects = orNoObjects(in.Objects)
 	e := evaluation{Input: in, profile: p}
@@ -142,12 +142,12 @@ func (p *Profile) FitsWithout(in Input, node *state.NodeInfo, gone map[string]bo
 	return false, no, nil
 }
 
-// LacksDevices tells whether it is devices that a node has too few of.
+// LacksDevices reports whether the node has too few devices.
 func (f Failure) LacksDevices() bool {
 	return f.Plugin == DynamicResources && slices.Contains(f.Reasons, cannotAllocate)
 }
 
-// affinity is the rule about pod affinity, nil if it has nothing to say.
+// affinity returns the filter for pod affinity, nil if it does not apply.
 func (w *whatIf) affinity() *podAffinityFilter {
 	for _, c := range w.counters {
 		if f, ok := c.(*podAffinityFilter); ok {
@@ -157,7 +157,7 @@ func (w *whatIf) affinity() *podAffinityFilter {
 	return nil
 }
 
-// spread is the rule about hard spread, nil if it has nothing to say.
+// spread returns the filter for hard spread, nil if it does not apply.
 func (w *whatIf) spread() *spreadFilter {
 	for _, c := range w.counters {
 		if f, ok := c.(*spreadFilter); ok {

@@ -4,52 +4,52 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// wideKey is what the pods of classes that share a wide have in common.
+// wideKey holds the properties that the pods of classes sharing a wide have in common.
 type wideKey struct {
 	profile *Profile
 	kind    *state.Kind
 	shape   string
 }
 
-// wide is what the rules about other pods keep for the classes whose pods are the same to
-// them. A pod on a node counts by its kind alone, so that relations of kinds are worked out
-// once and a node is a sum over the kinds on it.
+// wide is the state that the rules about other pods keep for the classes whose pods are the same for those rules. A
+// pod on a node counts only by its kind, so the relations of kinds are computed once, and a node is a sum over the
+// kinds on it.
 type wide struct {
 	key   wideKey
-	users int // classes
+	users int // number of classes
 	basis wideBasis
-	// seen is the journal's time up to which everything below is right.
+	// seen is the journal time up to which everything below is valid.
 	seen uint64
 	wideRules
-	// byKind says for every kind of the engine what one pod of it counts for: 0 not known
-	// yet, 1 nothing, otherwise an index into relations, plus 2.
+	// byKind maps every kind of the engine to what one pod of it counts for: 0 means unknown yet, 1 nothing,
+	// otherwise an index into relations, plus 2.
 	byKind    []int32
 	relations [][]contribution
-	// met is how many kinds of the engine have been asked whether they make it active.
+	// met is how many kinds of the engine have been checked for whether they activate it.
 	met int
 	// sums is scratch: what the pods of one node count for, per tally.
 	sums    []int32
 	scratch []contribution
-	// counted is its size as the cache knows it.
+	// counted is its size as counted by the cache.
 	counted int64
 }
 
-// wideBasis is what a wide was made from besides the pod: versions, and what the objects
-// said (see objectDigest).
+// wideBasis holds the inputs of a wide in addition to the pod: versions, and the contents of objects (see
+// objectDigest).
 type wideBasis struct {
 	objects, epoch uint64
 	digest         string
 }
 
-// wideRules are the rules with their tallies.
+// wideRules holds the rules with their tallies.
 type wideRules struct {
-	// active: there is something to keep. A class whose own pods ask for nothing becomes
-	// active with the first kind of pod that has something to say about them.
+	// active reports that there is something to keep. A class whose own pods have no such rules becomes active with
+	// the first kind of pod whose terms concern them.
 	active  bool
 	judges  []judge
 	rankers []ranker
 	tallies []*tally
-	// columns are what groups keep of the tallies.
+	// columns are the parts of the tallies that groups keep.
 	columns []column
 }
 
@@ -75,7 +75,7 @@ func (w *wide) addRanker(e *Engine, s activeScorer) {
 	}
 }
 
-// catchUp counts what moved since the wide was last asked about.
+// catchUp counts what changed since the wide was last used.
 func (w *wide) catchUp(e *Engine) {
 	w.meet(e)
 	if !w.active || w.seen == e.journal.now {
@@ -96,8 +96,7 @@ func (w *wide) catchUp(e *Engine) {
 	w.seen = e.journal.now
 }
 
-// follow goes through the moves one by one. A restated node is counted as it is now, so
-// that its other moves are in already.
+// follow processes the moves one by one. A restated node is counted as it is now, which includes its other moves.
 func (w *wide) follow(e *Engine) {
 	for at := w.seen + 1; at <= e.journal.now; at++ {
 		m := &e.journal.last[at%journalSize]
@@ -111,7 +110,7 @@ func (w *wide) follow(e *Engine) {
 	}
 }
 
-// contribution is what one pod adds to a tally.
+// contribution is the amount that one pod adds to a tally.
 type contribution struct {
 	tally int
 	value int32
@@ -121,21 +120,20 @@ type contribution struct {
 type relater interface {
 	// relate adds what a pod of a kind counts for.
 	relate(w *wide, e *Engine, k *state.Kind)
-	// restate looks at a node's object again.
+	// restate evaluates a node's object again.
 	restate(w *wide, slot int, n *state.NodeInfo)
 }
 
-// judge is a hard rule over tallies.
+// judge is a hard rule computed from tallies.
 type judge interface {
 	relater
-	// prepare is called before passes, after anything changed.
+	// prepare must be called before passes, after any change.
 	prepare(w *wide, e *Engine)
-	// passes tells whether nodes with these values of the columns pass, and if not which
-	// reason they have.
+	// passes reports whether nodes with these values of the columns pass, and if not, for which reason.
 	passes(w *wide, values []int64) (ok bool, why uint8)
 }
 
-// ranker is a soft rule over tallies.
+// ranker is a soft rule computed from tallies.
 type ranker interface {
 	relater
 	// rate adds weighted scores to r.sums.
@@ -148,13 +146,13 @@ func (w *wide) newTally(t *tally) int {
 	return len(w.tallies) - 1
 }
 
-// newColumn adds a column and returns its place.
+// newColumn adds a column and returns its index.
 func (w *wide) newColumn(c column) int {
 	w.columns = append(w.columns, c)
 	return len(w.columns) - 1
 }
 
-// meet looks at kinds that are new.
+// meet checks new kinds.
 func (w *wide) meet(e *Engine) {
 	if w.active {
 		return
@@ -167,7 +165,7 @@ func (w *wide) meet(e *Engine) {
 	}
 }
 
-// fits tells whether all columns are still of the right sort.
+// fits reports whether all columns still have the right kind.
 func (w *wide) fits() bool {
 	for i := range w.columns {
 		if !w.columns[i].fits() {
@@ -177,7 +175,7 @@ func (w *wide) fits() bool {
 	return true
 }
 
-// relationOf is what one pod of a kind counts for.
+// relationOf returns what one pod of a kind counts for.
 func (w *wide) relationOf(e *Engine, kind int32) []contribution {
 	if lack := len(e.kinds.list) - len(w.byKind); lack > 0 {
 		w.byKind = growBy(w.byKind, lack, 0)
@@ -192,7 +190,7 @@ func (w *wide) relationOf(e *Engine, kind int32) []contribution {
 	}
 }
 
-// counts tells whether pods of a kind count for anything.
+// counts reports whether pods of a kind count for anything.
 func (w *wide) counts(e *Engine, kind int32) bool {
 	return w.active && kind != noKind && len(w.relationOf(e, kind)) > 0
 }
@@ -219,7 +217,7 @@ func (w *wide) relate(e *Engine, kind int32) []contribution {
 	return relation
 }
 
-// adds notes a contribution of the kind being related.
+// adds records a contribution of the kind being related.
 func (w *wide) adds(tally int, value int32) {
 	for i := range w.scratch {
 		if w.scratch[i].tally == tally {
@@ -230,14 +228,14 @@ func (w *wide) adds(tally int, value int32) {
 	w.scratch = append(w.scratch, contribution{tally, value})
 }
 
-// bump counts pods of one kind that came or went.
+// bump counts pods of one kind that were added or removed.
 func (w *wide) bump(e *Engine, m *move) {
 	for _, by := range w.relationOf(e, m.kind) {
 		w.tallies[by.tally].bump(int(m.slot), by.value*m.by)
 	}
 }
 
-// restate looks at a node's object again and counts its pods anew.
+// restate evaluates a node's object again and counts its pods from scratch.
 func (w *wide) restate(e *Engine, slot int) {
 	n := e.infos[slot]
 	if n != nil {
@@ -266,7 +264,7 @@ func (w *wide) restate(e *Engine, slot int) {
 	}
 }
 
-// prepare readies the judges for passes.
+// prepare prepares the judges for passes.
 func (w *wide) prepare(e *Engine) {
 	if !w.active {
 		return
@@ -276,7 +274,7 @@ func (w *wide) prepare(e *Engine) {
 	}
 }
 
-// passes tells whether nodes with these values of the columns pass.
+// passes reports whether nodes with these values of the columns pass.
 func (w *wide) passes(values []int64) bool {
 	if !w.active {
 		return true

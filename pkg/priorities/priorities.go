@@ -107,7 +107,9 @@ func add(bands map[string]*Band, pod *corev1.Pod) {
 func (r *Report) share() {
 	var all Band
 	for _, b := range r.Bands {
-		all.Pods, all.MilliCPU, all.MemoryBytes = all.Pods+b.Pods, all.MilliCPU+b.MilliCPU, all.MemoryBytes+b.MemoryBytes
+		all.Pods += b.Pods
+		all.MilliCPU += b.MilliCPU
+		all.MemoryBytes += b.MemoryBytes
 	}
 	part := func(some, of int64) float64 {
 		if of == 0 {

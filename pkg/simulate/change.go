@@ -17,11 +17,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// simulatedVersion is larger than the resourceVersion of any object: what is simulated is newer than
-// what is known.
+// simulatedVersion is larger than the resourceVersion of any object: simulated objects are newer than all known
+// ones.
 const simulatedVersion = 1 << 62
 
-// change applies the changes, as facts that nobody has told.
+// change applies the changes as simulated facts.
 func (w *world) change() error {
 	for _, step := range []func() error{w.addNodes, w.addPods, w.removeNodes, w.drainNodes} {
 		if err := step(); err != nil {
@@ -35,11 +35,13 @@ func (w *world) note(format string, args ...any) {
 	w.report.Changes = append(w.report.Changes, fmt.Sprintf(format, args...))
 }
 
-// apply makes a fact true.
+// apply applies a simulated fact to the state.
 func (w *world) apply(f events.Fact) error {
 	at := w.Facts.Position()
 	w.version++
-	f.ResourceVersion, f.Epoch, f.Cause = w.version, at.Epoch, "simulated"
+	f.ResourceVersion = w.version
+	f.Epoch = at.Epoch
+	f.Cause = "simulated"
 	changes, err := w.Facts.Apply([]events.SequencedFact{{Sequence: at.Sequence + 1, Fact: f}})
 	if err != nil {
 		return fmt.Errorf("simulate: %w", err)
@@ -138,7 +140,9 @@ func (w *world) rank(p *corev1.Pod) error {
 			continue
 		}
 		value := class.Value
-		p.Spec.Priority, p.Spec.PriorityClassName, p.Spec.PreemptionPolicy = &value, class.Name, class.PreemptionPolicy
+		p.Spec.Priority = &value
+		p.Spec.PriorityClassName = class.Name
+		p.Spec.PreemptionPolicy = class.PreemptionPolicy
 		return nil
 	}
 	if p.Spec.PriorityClassName != "" {
@@ -166,7 +170,7 @@ func (w *world) removeNodes() error {
 	return nil
 }
 
-// podsOn are the pods that count on a node, in the order of their names.
+// podsOn returns the pods that count on a node, in the order of their names.
 func (w *world) podsOn(name string) []*state.Pod {
 	var pods []*state.Pod
 	for _, n := range w.view.Nodes() {
@@ -183,8 +187,8 @@ func (w *world) podsOn(name string) []*state.Pod {
 	return pods
 }
 
-// drainNodes cordons nodes and evicts what kubectl drain --ignore-daemonsets would, as far as
-// disruption budgets let it.
+// drainNodes cordons nodes and evicts the pods that kubectl drain --ignore-daemonsets would evict, as far as
+// disruption budgets allow it.
 func (w *world) drainNodes() error {
 	for _, name := range w.Changes.Drain {
 		if err := w.cordon(name); err != nil {
@@ -226,15 +230,15 @@ func (w *world) cordon(name string) error {
 	return w.apply(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: node.UID, Name: name, Object: data})
 }
 
-// bound says whether a pod belongs to its node: a DaemonSet's, or one that the kubelet has made.
+// bound reports whether a pod belongs to its node: a DaemonSet's pod, or one that the kubelet created.
 func bound(p *state.Pod) bool {
 	owner := metav1.GetControllerOf(p.Template)
 	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node") ||
 		p.Annotation(corev1.MirrorPodAnnotationKey) != ""
 }
 
-// take takes the eviction of a pod from its budgets; it names the first that has nothing left, and
-// takes nothing then.
+// take charges the eviction of a pod to its budgets; if one of them is exhausted, take returns the first such
+// budget and charges none.
 func (w *world) take(p *state.Pod) (exhausted string) {
 	charged := w.budgets().Charged(p)
 	for _, b := range charged {
@@ -248,7 +252,7 @@ func (w *world) take(p *state.Pod) (exhausted string) {
 	return ""
 }
 
-// evict has a pod go, and what owns it make another.
+// evict removes a pod and lets its owner create a replacement.
 func (w *world) evict(p *state.Pod, node string, e Eviction) {
 	if w.evicted[p.UID] {
 		return
@@ -269,10 +273,12 @@ func (w *world) evict(p *state.Pod, node string, e Eviction) {
 	}
 }
 
-// anew is a pod as its owner makes it again.
+// anew returns the replacement of a pod as its owner creates it.
 func (w *world) anew(p *state.Pod) *state.Pod {
 	obj := p.Object()
-	obj.Spec.NodeName, obj.Status, obj.DeletionTimestamp = "", corev1.PodStatus{}, nil
+	obj.Spec.NodeName = ""
+	obj.Status = corev1.PodStatus{}
+	obj.DeletionTimestamp = nil
 	obj.CreationTimestamp = metav1.Time{Time: w.Now}
 	fresh := *state.NewPod(obj)
 	w.version++
@@ -280,7 +286,7 @@ func (w *world) anew(p *state.Pod) *state.Pod {
 	return &fresh
 }
 
-// deschedule carries a policy out once.
+// deschedule runs one descheduling cycle of the policy.
 func (w *world) deschedule() error {
 	if w.Policy == nil {
 		return nil

@@ -15,52 +15,52 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// maxTries bounds the pods that are tried: each victim is less important than who it goes for, so
-// that it would end without, but not always soon.
+// maxTries bounds the pods that are tried: each victim is less important than its preemptor, so that the simulation
+// would end without the bound, but not always soon.
 const maxTries = 1_000_000
 
-// Input is what to play.
+// Input is the input of a simulation.
 type Input struct {
-	// Facts is taken over and changed.
+	// Facts is owned by Run and changed.
 	Facts *state.Store
-	// Ledger says what is promised; nil for nothing.
+	// Ledger holds the promises; nil for none.
 	Ledger *ledger.View
-	// Profiles by which pods are placed; those of other schedulers stay where they are.
+	// Profiles are the profiles by which pods are placed; pods of other schedulers stay unplaced.
 	Profiles []placement.ProfileConfig
 	Changes  Changes
-	// Policy, if not nil, is carried out once.
+	// Policy, if not nil, runs for one cycle.
 	Policy *policy.Policy
-	// Now is the time at which it is played: it matters for the ages of pods.
+	// Now is the time of the simulation: it matters for the ages of pods.
 	Now time.Time
 }
 
-// Changes are what is otherwise.
+// Changes are the changes to simulate.
 type Changes struct {
-	// Drain and Remove name nodes: one is emptied as kubectl drain does it, respecting disruption
-	// budgets, the other is lost with all that stands there.
+	// Drain and Remove name nodes. A drained node is emptied as by kubectl drain, respecting disruption budgets; a
+	// removed node is lost with all its pods.
 	Drain, Remove []string
-	// Add makes Count nodes like one that there is.
+	// Add creates Count nodes like an existing one.
 	Add []Addition
-	// Nodes and Pods come to the cluster as they are. A pod without priority gets that of its class.
+	// Nodes and Pods are added to the cluster as they are. A pod without priority gets that of its class.
 	Nodes []*corev1.Node
 	Pods  []*corev1.Pod
 }
 
-// Addition is a number of nodes like one that there is.
+// Addition is a number of nodes like an existing one.
 type Addition struct {
 	Count int
 	Like  string
 }
 
-// world is the cluster that it is played in.
+// world is the cluster being simulated.
 type world struct {
 	Input
 	profiles map[string]*placement.Profile
 	view     *view.View
 	engine   *placement.Engine
 	report   Report
-	// queue are the pods that need a place; evicted those gone by now, by UID, at no charge to
-	// budgets but what taken says, by UID of the budget.
+	// queue holds the pods that need a place. evicted holds the pods evicted so far, by UID. taken counts the
+	// evictions charged to each budget, by the budget's UID; other evictions charge no budget.
 	queue   []waiting
 	evicted map[string]bool
 	taken   map[string]int32
@@ -69,14 +69,14 @@ type world struct {
 	made    int
 }
 
-// waiting is a pod that needs a place, and the node that the one it replaces had.
+// waiting is a pod that needs a place, and the node of the pod that it replaces.
 type waiting struct {
 	pod      *state.Pod
 	replaces string
 	turn     int
 }
 
-// Run plays it.
+// Run runs the simulation.
 func Run(in Input) (Report, error) {
 	w := &world{
 		Input: in, profiles: map[string]*placement.Profile{}, engine: placement.NewEngine(placement.EngineConfig{}),
@@ -110,7 +110,7 @@ func Run(in Input) (Report, error) {
 	return w.report, nil
 }
 
-// gather adds the pods that wait to those that are made anew.
+// gather adds the waiting pods to the replacements.
 func (w *world) gather() {
 	for p := range w.view.Snapshot().Pods() {
 		_, _, reserved := w.Ledger.Entry(p.UID)
@@ -127,7 +127,7 @@ func (w *world) push(p waiting) {
 	w.queue = append(w.queue, p)
 }
 
-// first is the order of the queue; of equals, pods that are there go before those made anew.
+// first is the order of the queue: by priority, then age (a replacement was created now), then UID.
 func first(a, b waiting) int {
 	return cmp.Or(
 		cmp.Compare(b.pod.Priority, a.pod.Priority),
@@ -137,7 +137,7 @@ func first(a, b waiting) int {
 	)
 }
 
-// play tries every pod of the queue; who has to go for one stands in the queue next.
+// play tries every pod of the queue; the replacement of a victim joins the queue.
 func (w *world) play() {
 	for n := 0; len(w.queue) > 0; n++ {
 		next := w.queue[0]
@@ -186,7 +186,7 @@ func (w *world) place(p waiting, node string, feasible int) {
 	})
 }
 
-// preempt looks for less important pods that could go, and has them go.
+// preempt looks for less important pods that could be evicted, and evicts them.
 func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
 	plan := w.engine.Preempt(profile, placement.PreemptQuery{Pod: p.pod, Budgets: w.budgets()})
 	switch {
@@ -214,7 +214,7 @@ func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
 	slices.SortStableFunc(w.queue, first)
 }
 
-// budgets are what is left of them after what has gone.
+// budgets returns the budgets with the evictions so far deducted.
 func (w *world) budgets() *placement.Budgets {
 	return placement.NewBudgets(w.view.Snapshot(), func(uid string) int32 { return w.taken[uid] })
 }

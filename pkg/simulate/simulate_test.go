@@ -25,7 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// object is what a test puts into the cluster.
+// object is an object that a test puts into the cluster.
 type object interface {
 	metav1.Object
 	Marshal() ([]byte, error)
@@ -36,7 +36,7 @@ var kinds = map[string]events.Kind{
 	"*v1.PriorityClass": events.KindPriorityClass,
 }
 
-// cluster is a store with these objects, complete.
+// cluster returns a store with these objects, complete.
 func cluster(t rapid.TB, objects ...object) *state.Store {
 	t.Helper()
 	store := state.New()
@@ -128,8 +128,8 @@ func placed(r simulate.Report) map[string]string {
 	return at
 }
 
-// A drained node loses what kubectl drain evicts, as far as the budgets let it; what owns a pod makes
-// it anew elsewhere.
+// TestDrain checks that a drained node loses the pods that kubectl drain evicts, as far as the budgets allow; their
+// owners create replacements elsewhere.
 func TestDrain(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "cache", UID: "uid-budget", Generation: 1},
@@ -156,7 +156,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A node that is lost takes its pods with it; nodes like one that there is make room.
+// TestNodesComeAndGo checks that a lost node loses its pods too, and that added nodes like an existing one take
+// pods.
 func TestNodesComeAndGo(t *testing.T) {
 	objects := []object{node("a"), node("b"), pod("web", "3", "a", ownedBy("ReplicaSet", "web")), pod("full", "3", "b"),
 		pod("waits", "3", "")}
@@ -172,7 +173,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// A pod that comes gets the priority of its class, and those that are less important go for it.
+// TestPodsCome checks that an added pod gets the priority of its class, and that less important pods are evicted
+// for it.
 func TestPodsCome(t *testing.T) {
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high", UID: "uid-high"}, Value: 1000}
 	store := cluster(t, node("a"), class, pod("low", "3", "a", ownedBy("ReplicaSet", "low"), ranked(1)))
@@ -187,7 +189,8 @@ func TestPodsCome(t *testing.T) {
 	}
 }
 
-// What nobody has been asked about is said: pods in which extenders have a say are decided by the rules alone.
+// TestExtendersAreNotAsked checks that the report counts the pods in which extenders have a say: they are decided
+// by the rules alone.
 func TestExtendersAreNotAsked(t *testing.T) {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.Extenders = []configv1.Extender{{
@@ -205,7 +208,7 @@ func TestExtendersAreNotAsked(t *testing.T) {
 	}
 }
 
-// A policy is carried out: what it evicts is placed by the scheduler's rules.
+// TestPolicy checks that a policy is carried out: the pods it evicts are placed by the scheduler's rules.
 func TestPolicy(t *testing.T) {
 	tainted := node("a")
 	tainted.Spec.Taints = []corev1.Taint{{Key: "going", Effect: corev1.TaintEffectNoSchedule}}
@@ -248,8 +251,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Whatever is changed: no node ends with more than it has, every pod that needs a place is placed or told
-// why not, and equal inputs give equal reports.
+// TestNothingIsOvercommitted checks for any change that no node ends with more than its capacity, that every pod
+// that needs a place is placed or reported with a reason, and that equal inputs give equal reports.
 func TestNothingIsOvercommitted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.IntRange(1, 5).Draw(t, "nodes")
@@ -293,7 +296,7 @@ func TestNothingIsOvercommitted(t *testing.T) {
 	})
 }
 
-// checkRoom follows the report and counts.
+// checkRoom replays the report and checks the capacity of every node.
 func checkRoom(t *rapid.T, objects []object, r simulate.Report) {
 	t.Helper()
 	on := map[string]int{}

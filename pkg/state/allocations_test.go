@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// What a store may allocate for a fact about a pod, a fifth more than it does: one of a deployment, and one like
-// no other, of which nothing is shared.
+// What a store may allocate for a fact about a pod, which is a fifth more than it does: for a pod of a deployment,
+// and for a unique pod that shares nothing.
 const (
 	allocationsOfReplica = 39
 	allocationsOfSingle  = 296
@@ -33,8 +33,8 @@ func TestAllocationsOfFacts(t *testing.T) {
 	}
 }
 
-// allocations counts what a new store allocates for facts. Parts of pods are shared as long as somebody has them, so
-// what was there before is collected first, and nothing is meanwhile.
+// allocations counts what a new store allocates for facts. Parts of pods are shared as long as they are referenced,
+// so a garbage collection runs before, and none while it counts.
 func allocations(t *testing.T, batches [][]events.SequencedFact) uint64 {
 	t.Helper()
 	heap()

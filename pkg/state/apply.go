@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// application is one Apply under way. It reads the tables as they were before it and keeps
-// what it changes in drafts until all facts are in: a memdb transaction that is read from
-// between writes copies its paths anew for each write.
+// application is one Apply in progress. It reads the tables as they were before and keeps its changes in drafts
+// until all facts are applied: a memdb transaction that is read between writes copies its paths again for each
+// write.
 type application struct {
 	pods    draft[Pod]
 	nodes   draft[Node]
@@ -24,7 +24,7 @@ type application struct {
 	byUID, byName *podLookup
 	// partial: facts of kinds of a later version were left out.
 	partial bool
-	// unreadable says why the first fact that cannot be read cannot.
+	// unreadable is the reason why the first unreadable fact cannot be read.
 	unreadable error
 }
 
@@ -43,7 +43,7 @@ func newApplication(db *memdb.MemDB, p Position) *application {
 	}
 }
 
-// write brings the drafts into the tables, in one transaction.
+// write writes the drafts to the tables, in one transaction.
 func (a *application) write(db *memdb.MemDB) error {
 	txn := db.Txn(true)
 	defer txn.Abort()
@@ -86,8 +86,8 @@ func (a *application) apply(f events.Fact) error {
 	}
 }
 
-// upsert adds or replaces one object. A fact that brings the resourceVersion already held
-// (a repair repeats what readers know) changes nothing and is not decoded.
+// upsert adds or replaces one object. A fact with the resourceVersion that is already held (a repair repeats what
+// readers know) changes nothing and is not decoded.
 func (a *application) upsert(f events.Fact) error {
 	switch f.Kind {
 	case events.KindPod:
@@ -112,7 +112,7 @@ func (a *application) upsertPod(f events.Fact) error {
 		return err
 	}
 	var other *Pod
-	if before == nil || podsByName.key(before) != podsByName.key(after) { // else it has its name to itself
+	if before == nil || podsByName.key(before) != podsByName.key(after) { // else no other pod has its name
 		if other, err = a.pods.namesake(after); err != nil {
 			return err
 		}
@@ -125,8 +125,8 @@ func (a *application) upsertPod(f events.Fact) error {
 	return a.replacePod(PodChange{Before: before, After: after})
 }
 
-// isRepeated says whether a fact tells what is held. One about an object that is held reduced may tell more of the same
-// version: what is reduced, and to what, depends on the version of Berth that the queue is of.
+// isRepeated reports whether a fact repeats what is held. A fact about an object that is held reduced may contain
+// more of the same version: what is reduced, and to what, depends on the queue's version of Berth.
 func isRepeated(f events.Fact, held uint64) bool {
 	return held == f.ResourceVersion && f.ResourceVersion != 0
 }
@@ -199,7 +199,7 @@ func (a *application) replaceObject(k events.Kind, before, after *Object) {
 	a.objects.replace(before, after)
 }
 
-// remove deletes one object; one that is unknown is no error.
+// remove deletes one object; an unknown one is no error.
 func (a *application) remove(f events.Fact) error {
 	switch f.Kind {
 	case events.KindPod:

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// heap is the bytes in use that a collection leaves.
+// heap returns the bytes in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -17,8 +17,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkApplyPods applies the facts of pods that run: time per fact, and what the store
-// keeps of each.
+// BenchmarkApplyPods applies the facts of running pods: time per fact, and the store's memory for each.
 func BenchmarkApplyPods(b *testing.B) {
 	for name, f := range map[string]fleet{
 		"deployments":  {pods: 50_000, perTemplate: 50},

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// TestDemand: what a pod takes, and what it counts as, is what component-helpers says of it,
-// with sidecars, resizes under way and infeasible ones, overhead and requests of the pod.
+// TestDemand: what a pod takes, and what it counts as, agrees with component-helpers, with sidecars, resizes in
+// progress and infeasible ones, overhead and pod-level requests.
 func TestDemand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		obj := drawDemand(t)

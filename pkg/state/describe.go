@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Describe is the state for people: stable, sorted, one line per object. Two states with
-// the same content and position describe themselves equally.
+// Describe returns the state for human readers: stable, sorted, one line per object. Two states with the same
+// content and position have the same description.
 func (s *Store) Describe() string { return s.Snapshot().Describe() }
 
-// Describe is the state for people; see Store.Describe.
+// Describe returns the state for human readers; see Store.Describe.
 func (s *Snapshot) Describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", s.position)

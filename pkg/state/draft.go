@@ -7,14 +7,14 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// draft is what changes among the objects of one table.
+// draft holds the changes to the objects of one table.
 type draft[T any] struct {
 	keys func(*T) (id, name string)
-	// find looks into the tables as they were, by an index.
+	// find looks up the tables as they were, by an index.
 	find  func(index, key string) (*T, error)
 	ids   map[string]*row[T]
-	names map[string]*T // nil for one that is free now
-	// order is that of the first touch, so that tables are written the same way every time.
+	names map[string]*T // nil for a name that is free now
+	// order is that of the first change, so that tables are written the same way every time.
 	order []*row[T]
 }
 
@@ -29,9 +29,9 @@ func (d *draft[T]) byID(id string) (*T, error) {
 	return d.find(indexID, id)
 }
 
-// namesake returns the object that holds the name of v under another id. The API server
-// lets a name belong to one UID at a time, so that one is gone, and its deletion was missed
-// or follows (a relist names the new before it misses the old).
+// namesake returns the object that holds the name of v under another id. The API server lets a name belong to one
+// UID at a time, so that object is gone, and its deletion was missed or follows later (a relist adds the new object
+// before it notices the old one's absence).
 func (d *draft[T]) namesake(v *T) (*T, error) {
 	id, name := d.keys(v)
 	holder, ok := d.names[name]
@@ -49,7 +49,7 @@ func (d *draft[T]) namesake(v *T) (*T, error) {
 	return holder, nil
 }
 
-// replace notes one change. before is what byID returns at present; either may be nil.
+// replace records one change. before is what byID currently returns; either may be nil.
 func (d *draft[T]) replace(before, after *T) {
 	if before != nil {
 		id, name := d.keys(before)
@@ -74,7 +74,7 @@ func (d *draft[T]) row(id string, was *T) *row[T] {
 	return r
 }
 
-// newDraft is a draft of a table with a row per object.
+// newDraft returns a draft of a table with a row per object.
 func newDraft[T any](base *memdb.Txn, table string, keys func(*T) (id, name string)) draft[T] {
 	return draft[T]{
 		keys: keys,
@@ -87,7 +87,7 @@ func newDraft[T any](base *memdb.Txn, table string, keys func(*T) (id, name stri
 	}
 }
 
-// newPodDraft is a draft of the tables of pods.
+// newPodDraft returns a draft of the tables of pods.
 func newPodDraft(byUID, byName *podLookup) draft[Pod] {
 	return draft[Pod]{
 		keys: func(p *Pod) (string, string) { return p.UID, podsByName.key(p).String() },
@@ -102,8 +102,8 @@ func newPodDraft(byUID, byName *podLookup) draft[Pod] {
 	}
 }
 
-// writeRows writes a draft to its table. It deletes before it inserts, since names may have
-// changed hands.
+// writeRows writes a draft to its table. It deletes before it inserts, since a name may have passed to another
+// object.
 func writeRows[T any](txn *memdb.Txn, table string, d *draft[T]) error {
 	for _, r := range d.order {
 		if r.was != nil && (r.is == nil || d.renamed(r)) {
@@ -128,13 +128,13 @@ func (d *draft[T]) renamed(r *row[T]) bool {
 	return was != is
 }
 
-// site is the pods bound to one node, sorted by UID. Immutable.
+// site holds the pods bound to one node, sorted by UID. It is immutable.
 type site struct {
 	node string
 	pods []*Pod
 }
 
-// siteDraft is the table of sites under change.
+// siteDraft holds the changes to the table of sites.
 type siteDraft struct {
 	base   *memdb.Txn
 	byNode map[string]*siteChange
@@ -165,7 +165,7 @@ func (d *siteDraft) at(node string) (*siteChange, error) {
 	return c, nil
 }
 
-// add notes that a pod is on its node. All pods of a node share one string for its name.
+// add records that a pod is on its node. All pods of a node share one string for its name.
 func (d *siteDraft) add(pod *Pod) error {
 	c, err := d.at(pod.NodeName)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// fleet is pods as the API server shows those that run, 30 on a node: of Deployments with
-// so many pods each or, with ordinals, of StatefulSets, whose pods have labels and hostnames
-// of their own.
+// fleet is a set of running pods as the API server shows them, 30 on a node: of Deployments with that many pods
+// each or, with ordinals, of StatefulSets, whose pods have individual labels and hostnames.
 type fleet struct {
 	pods, perTemplate int
 	ordinals          bool
@@ -48,8 +47,8 @@ func (f fleet) each(visit func([]events.SequencedFact)) {
 	}
 }
 
-// scatter spreads numbers, so that the pods of a template stand all over the cluster, and
-// UIDs and names in no order.
+// scatter spreads numbers, so that the pods of a template are all over the cluster, and UIDs and names are in no
+// order.
 func scatter(i int) uint64 {
 	x := uint64(i+1) * 0x9E3779B97F4A7C15
 	x ^= x >> 29

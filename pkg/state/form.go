@@ -9,27 +9,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/intern"
 )
 
-// form is what pods of one template in the same condition have in common: everything but
-// names, times, node and annotations. All values that are derived from a pod are derived
-// once for its form. Immutable, one for equal content in this process.
+// form is what pods of one template in the same condition have in common: everything except names, times, node and
+// annotations. All values that are derived from a pod are derived once per form. It is immutable, and unique for
+// its content in this process.
 type form struct {
 	template *template
 	status   *status
 	kind     *Kind // nil for pods that are not described
 	terms    *PodTerms
 	demand   *demand
-	// usual are annotations that the first pod of the form had; pods write down how theirs
-	// differ. What is in here decides how big pods are and nothing else.
+	// usual are annotations that the first pod of the form had; pods store how theirs differ. This determines how
+	// much memory pods take and nothing else.
 	usual []string
 }
 
 var forms intern.Table[form]
 
-// maxUsual is how many usual annotations the mask in a pod has room for.
+// maxUsual is the number of usual annotations for which the mask in a pod has room.
 const maxUsual = 64
 
-// form returns the form of a pod that has been taken apart. buf is room to work in, and
-// handed back.
+// form returns the form of a pod that has been split into parts. buf is working space, and is returned.
 func (p *podParts) form(buf []byte) (*form, []byte, error) {
 	buf = append(buf[:0], flag(p.deleting), flag(len(p.uid) > 0))
 	buf = appendBytes(buf, p.skeleton)
@@ -39,7 +38,7 @@ func (p *podParts) form(buf []byte) (*form, []byte, error) {
 	return f, buf, err
 }
 
-// newForm makes a form; template is the bytes that the template stands for.
+// newForm builds a form; template is the bytes that the template stands for.
 func (p *podParts) newForm(template []byte) (*form, error) {
 	t, err := templates.TryGet(template, p.newTemplate)
 	if err != nil {
@@ -68,8 +67,8 @@ func (p *podParts) newForm(template []byte) (*form, error) {
 	return f, nil
 }
 
-// demand is what pods take from a node. Pods with equal containers and an equal status, be
-// they of different templates, share it. Immutable.
+// demand is what pods take from a node. Pods with equal containers and an equal status share it, even if their
+// templates differ. It is immutable.
 type demand struct {
 	requests, nonZero Resources
 	ports             []HostPort
@@ -77,11 +76,11 @@ type demand struct {
 
 var demands intern.Table[demand]
 
-// demand returns the demand of obj, of which p are the parts.
+// demand returns the demand of obj, whose parts are p.
 func (p *podParts) demand(obj *corev1.Pod) *demand {
 	key := make([]byte, 0, binary.MaxVarintLen64+len(p.skeleton)+len(p.spec))
-	key = appendBytes(key, p.skeleton) // of which resources, and conditions about resizing, matter
-	// The fields have been visited before: there is no error left.
+	key = appendBytes(key, p.skeleton) // whose resources, and conditions about resizing, matter
+	// The fields have been visited before, so no error is possible.
 	_ = eachField(p.spec, func(f field) error {
 		switch f.number {
 		case specContainers, specInitContainers, specOverhead, specResources:
@@ -104,7 +103,7 @@ func flag(b bool) byte {
 	return 0
 }
 
-// appendBytes writes a part with its length before it, so that parts cannot run together.
+// appendBytes writes a part preceded by its length, so that parts cannot run together.
 func appendBytes[T string | []byte](b []byte, part T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }

@@ -7,14 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Group names the pods that would fight over the same guards in the ledger, if different
-// shards placed them: those that carry the same hard rule about pods in domains wider than a
-// node, be it spread or anti-affinity. Of several such rules one counts, always the same; ""
-// without any.
+// Group names the pods that would contend for the same guards in the ledger if different shards placed them: those
+// that carry the same hard rule about pods in domains wider than a node, be it spread or anti-affinity. Of several
+// such rules one counts, always the same one; it is "" without any.
 //
-// It depends on nothing but the pod's namespace and those parts of its spec that nobody can
-// change: one pod is always of one group, for every process that ever asks. Pods of one group
-// belong to one partition.
+// It depends only on the pod's namespace and on parts of its spec that are immutable: a pod belongs to the same
+// group for its whole life and in every process. Pods of one group belong to one partition.
 func (p *Pod) Group() string {
 	if p.Template == nil {
 		return ""
@@ -44,8 +42,8 @@ func (p *Pod) Group() string {
 	return least
 }
 
-// groupName writes a rule so that equal names are equal rules. Its form is part of the data
-// format, like the partition that follows from it.
+// groupName writes a rule so that equal names are equal rules. Its form is part of the data format, like the
+// partition that is derived from it.
 func groupName(kind, namespace string, t *corev1.PodAffinityTerm) string {
 	namespaces := strings.Join(t.Namespaces, ",")
 	return strings.Join([]string{
@@ -54,7 +52,7 @@ func groupName(kind, namespace string, t *corev1.PodAffinityTerm) string {
 	}, "\n")
 }
 
-// selectorName is the selector in words; nil and empty differ, as they do in meaning.
+// selectorName returns the selector as text; nil and empty differ, as they do in meaning.
 func selectorName(s *metav1.LabelSelector) string {
 	if s == nil {
 		return "none"

@@ -9,27 +9,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/intern"
 )
 
-// Images are the images on a node. Immutable; nodes of this process with the same images
-// have the same pointer, and nil is none. All methods take nil.
+// Images are the images on a node. They are immutable. Nodes of this process with the same images have the same
+// pointer, and nil means no images. All methods accept nil.
 type Images struct {
 	list []*image
-	// twice: some name is there more than once.
+	// twice: some name occurs more than once.
 	twice bool
 }
 
-// image is one image. Many nodes hold the same one.
+// image is one image, which many nodes may hold.
 type image struct {
 	names []string
 	bytes int64
 }
 
-// The images of all nodes of this process, and the lists of them.
+// The images of all nodes of this process, and their lists.
 var (
 	knownImages intern.Table[image]
 	imageLists  intern.Table[Images]
 )
 
-// newImages keeps nothing of list.
+// newImages keeps no reference to list.
 func newImages(list []corev1.ContainerImage) *Images {
 	if len(list) == 0 {
 		return nil
@@ -51,9 +51,8 @@ func newImages(list []corev1.ContainerImage) *Images {
 	})
 }
 
-// Bytes is the size of an image by any of its names; !ok when the node does not have it. Of
-// a name that appears twice it is the first size, as in upstream's cache
-// (pkg/scheduler/backend/cache addNodeImageStates).
+// Bytes returns the size of an image by any of its names; ok is false when the node does not have it. For a name
+// that occurs twice it is the first size, as in upstream's cache (pkg/scheduler/backend/cache addNodeImageStates).
 func (i *Images) Bytes(name string) (bytes int64, ok bool) {
 	if i == nil {
 		return 0, false
@@ -66,7 +65,7 @@ func (i *Images) Bytes(name string) (bytes int64, ok bool) {
 	return 0, false
 }
 
-// All yields every name once, with the size that Bytes says.
+// All yields every name once, with the size that Bytes returns.
 func (i *Images) All() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		if i == nil {
@@ -85,14 +84,14 @@ func (i *Images) All() iter.Seq2[string, int64] {
 	}
 }
 
-// listedBefore tells whether name m of image n is one of those before it, too.
+// listedBefore reports whether name m of image n also occurs before it.
 func (i *Images) listedBefore(n, m int) bool {
 	names := i.list[n].names
 	return slices.Contains(names[:m], names[m]) ||
 		slices.ContainsFunc(i.list[:n], func(im *image) bool { return slices.Contains(im.names, names[m]) })
 }
 
-// api is the list that the images were made of.
+// api returns the list from which the images were made.
 func (i *Images) api() []corev1.ContainerImage {
 	if i == nil {
 		return nil

@@ -9,13 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/intern"
 )
 
-// Kind is everything the placement rules of other pods see of a pod: its namespace and
-// labels, whether it is being deleted, and its own inter-pod affinity. Two described pods
-// of this process are of one kind exactly if they have the same *Kind, so that whoever
-// counts pods for such rules may count kinds. Immutable and shared, Labels included.
+// Kind is everything that the placement rules of other pods see of a pod: its namespace and labels, whether it is
+// being deleted, and its own inter-pod affinity. Two described pods of this process are of one kind exactly if they
+// have the same *Kind, so code that counts pods for such rules may count kinds. It is immutable and shared, Labels
+// included.
 //
-// The pointer is an identity and nothing else: it has no order, and means nothing after
-// the last pod of the kind is gone.
+// The pointer is an identity and nothing else: it has no order, and no meaning after the last pod of the kind is
+// gone.
 type Kind struct {
 	Namespace string
 	Labels    map[string]string
@@ -23,14 +23,14 @@ type Kind struct {
 	Deleting bool
 	// Terms are the inter-pod affinity terms, nil when there are none.
 	Terms *PodTerms
-	// RequiredAntiAffinity: the pod has required anti-affinity terms, be they good or not.
+	// RequiredAntiAffinity: the pod has required anti-affinity terms, valid or not.
 	RequiredAntiAffinity bool
 }
 
 // podKinds are the kinds of all pods of this process.
 var podKinds intern.Table[Kind]
 
-// kindOf returns the kind of a pod. It keeps the labels and the affinity of obj.
+// kindOf returns the kind of a pod. It keeps references to the labels and the affinity of obj.
 func kindOf(obj *corev1.Pod) *Kind {
 	return podKinds.Get(kindKey(obj), func() *Kind { return newKind(obj) })
 }
@@ -43,7 +43,7 @@ func newKind(obj *corev1.Pod) *Kind {
 		Terms:     newPodTerms(obj),
 	}
 	if len(k.Labels) == 0 {
-		k.Labels = nil // so that no labels look the same whoever came first
+		k.Labels = nil // so that "no labels" has one form, whichever pod came first
 	}
 	if a := obj.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		k.RequiredAntiAffinity = len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
@@ -51,9 +51,8 @@ func newKind(obj *corev1.Pod) *Kind {
 	return k
 }
 
-// kindKey writes what makes a kind so that equal bytes are equal kinds: every part has its
-// length before it, maps are sorted, and affinity is its own protobuf, whose maps are
-// sorted too.
+// kindKey encodes what determines a kind so that equal bytes are equal kinds: every part is preceded by its length,
+// maps are sorted, and affinity is encoded as its own protobuf, whose maps are sorted too.
 func kindKey(obj *corev1.Pod) []byte {
 	key := make([]byte, 0, kindKeySize)
 	key = appendBytes(key, obj.Namespace)

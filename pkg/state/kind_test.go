@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// kindDraw is what makes a kind, drawn from so little that equal ones meet.
+// kindDraw is what determines a kind, drawn from so few values that equal kinds occur.
 type kindDraw struct {
 	namespace string
 	labels    map[string]string
@@ -45,13 +45,13 @@ func drawKind(t *rapid.T, name string) kindDraw {
 	case 2:
 		d.affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: terms.Draw(t, name+" terms")}}
-	case 3: // what is about nodes makes no kind
+	case 3: // properties about nodes do not affect the kind
 		d.affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
 	}
 	return d
 }
 
-// pod makes a pod of the kind that otherwise is like no other.
+// pod returns a pod of the kind that is otherwise unique.
 func (d kindDraw) pod(uid string) *state.Pod {
 	obj := statetest.Pod(d.namespace, "pod-"+uid, "cpu", "1")
 	obj.UID = types.UID(uid)
@@ -66,7 +66,7 @@ func (d kindDraw) pod(uid string) *state.Pod {
 	return state.NewPod(obj)
 }
 
-// rules is the kind without what is about nodes and what says the same in two ways.
+// rules returns the kind without properties about nodes and without redundant forms.
 func (d kindDraw) rules() string {
 	pod := corev1.Pod{Spec: corev1.PodSpec{Affinity: d.affinity.DeepCopy()}}
 	if pod.Spec.Affinity != nil {
@@ -79,8 +79,8 @@ func (d kindDraw) rules() string {
 	return fmt.Sprintf("%q %v %v %q %v", d.namespace, d.labels, d.deleting, data, err)
 }
 
-// TestKind: the same kind is the same pointer, and nothing else is; what a kind says is
-// what its pods say.
+// TestKind: the same kind is the same pointer, and different kinds are different pointers; the content of a kind is
+// that of its pods.
 func TestKind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawKind(t, "a"), drawKind(t, "b")
@@ -98,7 +98,7 @@ func TestKind(t *testing.T) {
 	})
 }
 
-// TestKindOfTheUnknown: of a pod that no fact has described nobody knows the kind.
+// TestKindOfTheUnknown: the kind of a pod that no fact has described is not known.
 func TestKindOfTheUnknown(t *testing.T) {
 	pod := state.NewPod(&corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}})
 	if pod.Kind != nil || pod.Terms == nil {

@@ -3,11 +3,11 @@ package state
 import "k8s.io/apimachinery/pkg/labels"
 
 // LabelsCut is a label that Reduce gives an object whose labels do not all have room in a fact: the object may have
-// others. Strip takes it from every other object.
+// further labels. Strip removes it from every other object.
 const LabelsCut = "berth.dev/labels-cut"
 
-// MayMatch reports whether an object with these labels may be selected: it is, as far as its labels are known (see
-// LabelsCut). It is for rules that keep others away or protect the object.
+// MayMatch reports whether an object with these labels may be selected: it is selected as far as its labels are
+// known (see LabelsCut). It is for rules that keep other pods away or protect the object.
 func MayMatch(s labels.Selector, set map[string]string) bool {
 	if _, cut := set[LabelsCut]; !cut {
 		return s.Matches(labels.Set(set))
@@ -15,8 +15,8 @@ func MayMatch(s labels.Selector, set map[string]string) bool {
 	return matchesKnown(s, set, true)
 }
 
-// MustMatch reports whether an object with these labels is selected, whatever others it has (see LabelsCut). It is for
-// rules that need the object.
+// MustMatch reports whether an object with these labels is selected, whatever further labels it has (see
+// LabelsCut). It is for rules that need the object.
 func MustMatch(s labels.Selector, set map[string]string) bool {
 	if _, cut := set[LabelsCut]; !cut {
 		return s.Matches(labels.Set(set))
@@ -30,7 +30,7 @@ func (k *Kind) MayMatch(s labels.Selector) bool { return MayMatch(s, k.Labels) }
 // MustMatch reports whether a selector selects all pods of this kind, see MustMatch.
 func (k *Kind) MustMatch(s labels.Selector) bool { return MustMatch(s, k.Labels) }
 
-// matchesKnown asks each requirement about a label that is known, and takes unknown for the answer about any other.
+// matchesKnown evaluates each requirement about a known label, and uses unknown as the result for any other.
 func matchesKnown(s labels.Selector, set map[string]string, unknown bool) bool {
 	requirements, selects := s.Requirements()
 	if !selects {

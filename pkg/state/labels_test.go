@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// TestLabelsThatAreCut: what is known of an object decides, and what is not is taken for either answer.
+// TestLabelsThatAreCut: known labels decide, and for unknown ones either answer is assumed.
 func TestLabelsThatAreCut(t *testing.T) {
 	whole := map[string]string{"app": "web"}
 	cut := map[string]string{"app": "web", state.LabelsCut: ""}
@@ -44,7 +44,7 @@ func TestLabelsThatAreCut(t *testing.T) {
 	}
 }
 
-// TestStripTakesTheMarkFromWholeObjects: only Reduce says that labels are cut.
+// TestStripTakesTheMarkFromWholeObjects: only Reduce marks labels as cut.
 func TestStripTakesTheMarkFromWholeObjects(t *testing.T) {
 	pod := statetest.Pod("default", "a")
 	pod.Labels = map[string]string{"app": "web", state.LabelsCut: ""}

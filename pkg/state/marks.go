@@ -11,28 +11,29 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// FullAnnotation is on a pod, as facts and snapshots have it, whose annotations have no room for
-// events.AttemptAnnotation; its value says why. The API server has no such annotation. The annotations that facts
-// show do not tell: Strip takes the last-applied one away, often the longest.
+// FullAnnotation is on a pod, in facts and snapshots, whose annotations have no room for events.AttemptAnnotation;
+// its value is the reason. The API server does not have this annotation. The annotations in the facts alone do not
+// show that there is no room: Strip removes the last-applied one, which is often the longest.
 const FullAnnotation = "berth.dev/annotations-full"
 
-// AttemptCondition is the type of the condition that stands for events.AttemptAnnotation where that has no room. Its
+// AttemptCondition is the type of the condition that replaces events.AttemptAnnotation where that has no room. Its
 // message is the token, a space, and the node.
 const AttemptCondition corev1.PodConditionType = events.AttemptAnnotation
 
-// tokenDigits is how long a token is, attemptRoom what an attempt annotation takes: its key and a token.
+// tokenDigits is the length of a token, attemptRoom the size of an attempt annotation: its key and a token.
 const (
 	tokenDigits = 16
 	attemptRoom = len(events.AttemptAnnotation) + tokenDigits
 )
 
-// MarkFull puts FullAnnotation on a pod whose annotations have no room. Nothing checks that on a bind, but on every
-// later write: the kubelet could not report the pod's state, nor the eviction API evict it.
+// MarkFull puts FullAnnotation on a pod whose annotations have no room. A bind does not check the size limit of
+// annotations, but every later write does: the kubelet could not report the pod's status, and the eviction API
+// could not evict the pod.
 func MarkFull(pod metav1.Object) {
 	annotations := pod.GetAnnotations()
 	total := attemptRoom
 	for name, value := range annotations {
-		if name != events.AttemptAnnotation { // it is written over
+		if name != events.AttemptAnnotation { // it is overwritten
 			total += len(name) + len(value)
 		}
 	}
@@ -44,14 +45,14 @@ func MarkFull(pod metav1.Object) {
 // AnnotationsFull reports whether the pod's annotations have no room for the token of an attempt.
 func (p *Pod) AnnotationsFull() bool { return p.Annotation(FullAnnotation) != "" }
 
-// Attempt is the token of the attempt that has placed the pod where it is; empty if it is not bound, or not by
+// Attempt returns the token of the attempt that has placed the pod where it is; empty if it is not bound, or not by
 // Berth.
 //
-// An annotation that is a token goes before the condition. The condition may be of an attempt before, whose fence was
-// of a version that did not know it. The annotation cannot: a bind writes it over, unless the annotations are full,
-// and with one that is as long as a token they are not.
+// An annotation that is a token takes precedence over the condition. The condition may come from an earlier
+// attempt, whose fence was by a version that did not know it. The annotation cannot: a bind overwrites it, unless
+// the annotations are full, and with one that is as long as a token they are not.
 //
-// It is not to be trusted where the pod's owner may gain by another one: annotations are the owner's.
+// Do not trust it where the pod's owner may gain by another token: the owner controls the annotations.
 func (p *Pod) Attempt() string {
 	if p.NodeName == "" {
 		return ""
@@ -68,7 +69,7 @@ func (p *Pod) Attempt() string {
 	return annotation
 }
 
-// isToken reports whether ledger.ParseToken takes it.
+// isToken reports whether ledger.ParseToken accepts s.
 func isToken(s string) bool {
 	_, err := strconv.ParseUint(s, 16, 64)
 	return err == nil && len(s) == tokenDigits

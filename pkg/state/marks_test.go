@@ -14,7 +14,7 @@ import (
 
 const someToken = "00f1a2b3c4d5e6f7"
 
-// annotated is a pod whose annotations take that many bytes, most of them of one that Strip takes away.
+// annotated returns a pod whose annotations take that many bytes, most of them in one that Strip removes.
 func annotated(bytes int) *corev1.Pod {
 	pod := statetest.Pod("default", "a", "cpu", "1")
 	pod.Annotations = map[string]string{"keep": "me"}
@@ -23,7 +23,7 @@ func annotated(bytes int) *corev1.Pod {
 	return pod
 }
 
-// A pod is marked exactly when the API server would find its annotations too large with an attempt beside them.
+// A pod is marked exactly when the API server would find its annotations too large together with an attempt.
 func TestFullAnnotationsAreMarked(t *testing.T) {
 	room := validation.TotalAnnotationSizeLimitB - len(events.AttemptAnnotation) - len(someToken)
 	for _, bytes := range []int{1000, room - 1, room, room + 1, validation.TotalAnnotationSizeLimitB} {
@@ -44,7 +44,7 @@ func TestFullAnnotationsAreMarked(t *testing.T) {
 	}
 }
 
-// An attempt that is there already is written over, and takes no more room.
+// An existing attempt is overwritten, and needs no additional room.
 func TestAnAttemptReplacesAnother(t *testing.T) {
 	pod := annotated(validation.TotalAnnotationSizeLimitB - len(events.AttemptAnnotation) - len(someToken))
 	pod.Annotations[events.AttemptAnnotation] = someToken

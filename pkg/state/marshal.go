@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// SnapshotVersion is the version Marshal writes. Restore reads it and all before it.
+// SnapshotVersion is the version that Marshal writes. Restore reads it and all earlier versions.
 const SnapshotVersion = 1
 
 // A marshalled store is one protobuf message:
@@ -41,11 +41,11 @@ const (
 	fieldObject          = protowire.Number(3)
 )
 
-// Marshal writes the store for events.Snapshots, and returns the sequence it stands for.
-// The barrier is the reader's own and not part of it.
+// Marshal encodes the store for events.Snapshots, and returns the sequence it stands for. The barrier belongs to
+// the reader and is not part of it.
 func (s *Store) Marshal() ([]byte, uint64, error) { return s.Snapshot().Marshal() }
 
-// Marshal writes the state for events.Snapshots; any goroutine may call it.
+// Marshal encodes the state for events.Snapshots; any goroutine may call it.
 func (s *Snapshot) Marshal() ([]byte, uint64, error) {
 	p := s.position
 	b := p.appendTo(nil)
@@ -101,9 +101,9 @@ func appendItem(b []byte, field protowire.Number, k events.Kind, rv uint64, obje
 	return protowire.AppendBytes(b, inner)
 }
 
-// Restore reads what Marshal wrote; nil or empty data gives an empty store. The result
-// equals the store that was marshalled and continues behind its sequence (I4), but for objects
-// of kinds that only a later version knows: see Snapshot.Partial.
+// Restore decodes what Marshal wrote; nil or empty data gives an empty store. The result equals the store that was
+// marshalled and continues after its sequence (I4), except for objects of kinds that only a later version knows:
+// see Snapshot.Partial.
 func Restore(data []byte) (*Store, error) {
 	s := New()
 	if len(data) == 0 {
@@ -134,7 +134,7 @@ func Restore(data []byte) (*Store, error) {
 	return s, nil
 }
 
-// restore adds what an Item holds.
+// restore adds the object of an Item.
 func (a *application) restore(it item) error {
 	obj, err := newAPIObject(it.kind)
 	if err != nil {
@@ -159,8 +159,8 @@ func (a *application) restore(it item) error {
 	return nil
 }
 
-// restoreBatch is how many objects Restore writes at a time: enough for paths to be shared,
-// and few enough for drafts to stay small beside the store.
+// restoreBatch is how many objects Restore writes at a time: enough for tree paths to be shared, and few enough for
+// drafts to stay small compared with the store.
 const restoreBatch = 4096
 
 // SnapshotPosition reads the position of marshalled data without building the store.
@@ -178,8 +178,8 @@ type item struct {
 	object          []byte
 }
 
-// parseStore reads the message and hands each Item to visit. Unknown fields are skipped,
-// an unknown version is refused.
+// parseStore decodes the message and passes each Item to visit. It skips unknown fields and refuses an unknown
+// version.
 func parseStore(data []byte, visit func(item) error) (Position, error) {
 	var p Position
 	var version uint64
@@ -204,7 +204,7 @@ func parseStore(data []byte, visit func(item) error) (Position, error) {
 			if f.number == fieldItem {
 				return visit(it)
 			}
-			if i, err := kindIndex(it.kind); err == nil { // others are those of a later version
+			if i, err := kindIndex(it.kind); err == nil { // other kinds are those of a later version
 				p.progress[i] = it.resourceVersion
 			}
 		}

@@ -14,14 +14,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/intern"
 )
 
-// Node is one node as a fact described it. Immutable and shared.
+// Node is one node as a fact described it. It is immutable and shared.
 type Node struct {
 	UID, Name       string
 	ResourceVersion uint64
 	Allocatable     Resources
 	// Images are the images on the node; nil when there are none.
 	Images *Images
-	// UIDHash spreads nodes for tie-breaks; a function of UID alone.
+	// UIDHash spreads nodes for tie-breaks; it is a function of UID alone.
 	UIDHash uint64
 	// Object is the stripped object without status.images, which are in Images.
 	Object *corev1.Node
@@ -29,8 +29,8 @@ type Node struct {
 	form *nodeForm
 }
 
-// nodeForm is what many nodes have in common of their status: all but times and images.
-// Immutable, one for equal content in this process.
+// nodeForm is the part of the status that many nodes have in common: everything except times and images. It is
+// immutable, and unique for its content in this process.
 type nodeForm struct {
 	status      corev1.NodeStatus
 	allocatable Resources
@@ -38,8 +38,8 @@ type nodeForm struct {
 
 var nodeForms intern.Table[nodeForm]
 
-// NewNode derives the values of a node. It keeps what obj points to, which the caller gives
-// away.
+// NewNode derives the values of a node. It keeps references to what obj points to, which the caller must not use
+// any more.
 func NewNode(obj *corev1.Node) *Node { return newNode(obj, 0) }
 
 // newNode is NewNode; the resourceVersion is the greater of rv and the object's.
@@ -78,35 +78,34 @@ func nodeFormOf(s *corev1.NodeStatus) *nodeForm {
 	})
 }
 
-// api is the whole stripped object.
+// api returns the whole stripped object.
 func (n *Node) api() *corev1.Node {
 	obj := *n.Object
 	obj.Status.Images = n.Images.api()
 	return &obj
 }
 
-// Closed reports whether the facts have a reduced node that takes no new pods, see Reduce.
+// Closed reports whether the facts contain a reduced node that accepts no new pods, see Reduce.
 func (n *Node) Closed() bool { return Closed(n.Object) }
 
-// Closed reports whether a node is one of those that Node.Closed is about.
+// Closed reports whether a node is closed, see Node.Closed.
 func Closed(n *corev1.Node) bool {
 	_, closed := n.Annotations[ClosedAnnotation]
 	return closed && n.Spec.Unschedulable
 }
 
-// generation numbers states of NodeInfos. It is one counter for the process, so that equal
-// numbers mean equal content even for two NodeInfos of one node; it takes part in no
-// decision.
+// generation numbers states of NodeInfos. It is one counter for the process, so that equal numbers mean equal
+// content even for two NodeInfos of one node. No decision depends on it.
 var generation atomic.Uint64
 
-// NodeInfo is one node and the sum of what stands on it: pods the API shows there and, in
-// a shard's view, reservations. It belongs to one goroutine; Clone before handing it on.
+// NodeInfo is one node and the sum of the pods on it: pods that the API shows there and, in a shard's view,
+// reservations. It belongs to one goroutine; Clone it before passing it on.
 type NodeInfo struct {
 	Node *Node
 	// Requested and NonZeroRequested are the sums over the pods. Read only.
 	Requested, NonZeroRequested Resources
-	// Generation moves on every change: two NodeInfos with the same Generation have the
-	// same content. The number itself means nothing.
+	// Generation changes on every change: two NodeInfos with the same Generation have the same content. The number
+	// itself has no meaning.
 	Generation uint64
 
 	pods         []*Pod // sorted by UID
@@ -116,8 +115,8 @@ type NodeInfo struct {
 	ports        []portUse
 }
 
-// portUse counts how many pods of a node use one port, so that the port stays in use until
-// the last of them is gone. (Upstream keeps a set and frees it with the first.)
+// portUse counts how many pods of a node use one port, so that the port stays in use until the last of them is
+// gone. (Upstream keeps a set and frees the port with the first.)
 type portUse struct {
 	HostPort
 	count int
@@ -128,14 +127,13 @@ func NewNodeInfo(node *Node) *NodeInfo {
 	return &NodeInfo{Node: node, Generation: generation.Add(1)}
 }
 
-// SetNode replaces the node and keeps what stands on it.
+// SetNode replaces the node and keeps the pods on it.
 func (n *NodeInfo) SetNode(node *Node) {
 	n.Node = node
 	n.Generation = generation.Add(1)
 }
 
-// AddPod puts a pod on the node. A pod with the same UID that is there already is
-// replaced: a pod counts once.
+// AddPod adds a pod to the node. It replaces a pod with the same UID: a pod counts once.
 func (n *NodeInfo) AddPod(pod *Pod) {
 	n.RemovePod(pod.UID)
 	n.pods = insertPod(n.pods, pod)
@@ -156,7 +154,7 @@ func (n *NodeInfo) AddPod(pod *Pod) {
 	n.Generation = generation.Add(1)
 }
 
-// RemovePod takes a pod off the node; false when it is not there.
+// RemovePod removes a pod from the node; it returns false when the pod is not there.
 func (n *NodeInfo) RemovePod(uid string) bool {
 	i, ok := findPod(n.pods, uid)
 	if !ok {
@@ -182,23 +180,23 @@ func (n *NodeInfo) RemovePod(uid string) bool {
 	return true
 }
 
-// Pods yields what stands on the node, sorted by UID.
+// Pods yields the pods on the node, sorted by UID.
 func (n *NodeInfo) Pods() iter.Seq[*Pod] { return slices.Values(n.pods) }
 
-// PodCount is the number of pods on the node.
+// PodCount returns the number of pods on the node.
 func (n *NodeInfo) PodCount() int { return len(n.pods) }
 
 // AntiAffinityPods yields the pods with required anti-affinity, sorted by UID.
 func (n *NodeInfo) AntiAffinityPods() iter.Seq[*Pod] { return slices.Values(n.antiAffinity) }
 
-// AffinityPods yields the pods with inter-pod affinity terms of any sort, sorted by UID.
+// AffinityPods yields the pods with inter-pod affinity terms of any kind, sorted by UID.
 func (n *NodeInfo) AffinityPods() iter.Seq[*Pod] { return slices.Values(n.affinity) }
 
-// UndescribedPods is the number of pods here that no fact has described yet (see
-// Pod.Described): whatever they repel is not known.
+// UndescribedPods returns the number of pods on the node that no fact has described yet (see Pod.Described): it is
+// not known which pods they repel.
 func (n *NodeInfo) UndescribedPods() int { return n.undescribed }
 
-// PortConflict tells whether any of want is taken on the node.
+// PortConflict reports whether any port of want is in use on the node.
 func (n *NodeInfo) PortConflict(want []HostPort) bool {
 	for _, w := range want {
 		for i := range n.ports {

@@ -16,16 +16,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// APIObject is what every Kubernetes object of a fact can do: name itself and be read from
-// and written as its own protobuf.
+// APIObject is the common interface of all Kubernetes objects in facts: it names the object and converts it from
+// and to its own protobuf.
 type APIObject interface {
 	metav1.Object
 	Marshal() ([]byte, error)
 	Unmarshal(data []byte) error
 }
 
-// marshalled is the protobuf of an API object or a part of one. Maps in it are sorted, so
-// that equal values have equal bytes. Nothing that stands in such values fails to marshal.
+// marshalled returns the protobuf of an API object or of a part of one. Its maps are sorted, so that equal values
+// have equal bytes. The values passed here cannot fail to marshal.
 func marshalled(v interface{ Marshal() ([]byte, error) }) []byte {
 	data, err := v.Marshal()
 	if err != nil {
@@ -34,7 +34,7 @@ func marshalled(v interface{ Marshal() ([]byte, error) }) []byte {
 	return data
 }
 
-// Object is one object of a kind that has no values of its own here. Immutable and shared.
+// Object is one object of a kind for which this package derives no values. It is immutable and shared.
 type Object struct {
 	Kind                 events.Kind
 	UID, Namespace, Name string
@@ -55,8 +55,8 @@ func newObject(k events.Kind, obj APIObject, rv uint64) *Object {
 	}
 }
 
-// kinds is the closed set, in the order in which Describe and snapshots list them; the
-// index of a kind in it is its place in Position.
+// kinds is the closed set, in the order in which Describe and snapshots list them; the index of a kind is its
+// position in Position.
 var kinds = [...]events.Kind{
 	events.KindPod,
 	events.KindNode,
@@ -143,8 +143,7 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 	}
 }
 
-// decodeObject reads the protobuf of a fact and checks that it is the object the fact
-// speaks of.
+// decodeObject decodes the protobuf of a fact and checks that it is the object that the fact is about.
 func decodeObject(f events.Fact) (APIObject, error) {
 	obj, err := newAPIObject(f.Kind)
 	if err != nil {
@@ -156,12 +155,12 @@ func decodeObject(f events.Fact) (APIObject, error) {
 	return obj, checkIdentity(f, string(obj.GetUID()), obj.GetNamespace(), obj.GetName())
 }
 
-// FactError says why a fact cannot be read.
+// FactError explains why a fact cannot be read.
 type FactError struct{ Err error }
 
 func (e *FactError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what the decoder said.
+// Unwrap returns the decoder's error.
 func (e *FactError) Unwrap() error { return e.Err }
 
 func decodeError(f events.Fact, err error) error {
@@ -175,8 +174,8 @@ var namespaced = map[events.Kind]bool{
 	events.KindPodMetrics: true, events.KindStorageCapacity: true, events.KindResourceClaim: true,
 }
 
-// checkIdentity makes sure that a payload is the object that its fact speaks of: the metadata of all kinds
-// have one shape, so that the payload of one kind may well decode as another.
+// checkIdentity checks that a payload is the object that its fact is about: the metadata of all kinds have the same
+// form, so the payload of one kind may decode as another.
 func checkIdentity(f events.Fact, uid, namespace, name string) error {
 	differ := func(field, fact, object string) error {
 		return &FactError{fmt.Errorf("state: %s: the fact's %s is %q, its object's is %q, want the same and not empty",

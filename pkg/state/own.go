@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// What is a pod's own and not among its fields is seldom asked for, and there are many pods:
-// a Pod keeps it in the few bytes that appendOwn writes and ownReader reads:
+// The data of a pod that is individual to it and not among its fields is seldom read, and there are many pods. So a
+// Pod stores it in the few bytes that appendOwn writes and ownReader reads:
 //
 //	flags, one byte
 //	resourceVersion of the object, a string, if it is not the pod's
@@ -15,8 +15,8 @@ import (
 //	created, a stamp from epoch
 //	deleted, a stamp from created, and grace, varint, if they are set
 //	times of the status: their number, and stamps from created
-//	counts of restarts: their number, and varints
-//	annotations: a mask of the form's usual ones that the pod has not, then the others
+//	restart counts: their number, and varints
+//	annotations: a mask of the form's usual ones that the pod does not have, then the others
 const (
 	ownVersion = 1 << iota
 	ownDeleted
@@ -26,7 +26,7 @@ const (
 // epoch is the start of 2020 in seconds since 1970: a time near it is short.
 const epoch = 1_577_836_800
 
-// appendOwn writes what is the own of a pod of form f with this resourceVersion.
+// appendOwn writes the individual data of a pod of form f with this resourceVersion.
 func (p *podParts) appendOwn(b []byte, f *form, rv uint64) []byte {
 	start := len(b)
 	b = append(b, 0)
@@ -83,8 +83,8 @@ func (f *form) usualIndex(entry []byte) int {
 	return -1
 }
 
-// appendStamp writes a stamp as its distance from a time: 0 for none, else one more than
-// the zigzag of the difference.
+// appendStamp writes a stamp as its distance from a time: 0 if it is not set, else one more than the zigzag
+// encoding of the difference.
 func appendStamp(b []byte, s stamp, from int64) []byte {
 	if !s.set {
 		return append(b, 0)
@@ -93,7 +93,7 @@ func appendStamp(b []byte, s stamp, from int64) []byte {
 	return binary.AppendUvarint(b, uint64(diff<<1)^uint64(diff>>63)+1)
 }
 
-// ownParts is what appendOwn wrote. Annotations are still in rest.
+// ownParts is what appendOwn wrote. The annotations are still encoded, in rest.
 type ownParts struct {
 	resourceVersion  string
 	generation       int64
@@ -104,8 +104,7 @@ type ownParts struct {
 	rest             ownReader
 }
 
-// readOwn reads all that is the pod's own, or stops after created, which is most of what is
-// asked for.
+// readOwn reads all of the pod's individual data, or stops after created, which is the most frequently read part.
 func (p *Pod) readOwn(all bool) ownParts {
 	if p.own == "" {
 		return ownParts{resourceVersion: strconv.FormatUint(p.ResourceVersion, 10)}
@@ -140,8 +139,8 @@ func (p *Pod) readOwn(all bool) ownParts {
 	return o
 }
 
-// ownReader reads the parts one after the other. They were written by this process, so that
-// there are no errors to report.
+// ownReader reads the parts one after the other. They were written by this process, so there are no errors to
+// report.
 type ownReader struct{ rest string }
 
 func (r *ownReader) uvarint() uint64 {
@@ -176,7 +175,7 @@ func (r *ownReader) stamp(from int64) stamp {
 	return stamp{seconds: unzigzag(v-1) + from, set: true}
 }
 
-// annotations reads the entries and hands name and value of each to visit.
+// annotations decodes the entries and passes the name and value of each to visit.
 func (r *ownReader) annotations(f *form, visit func(name, value string)) {
 	absent := r.uvarint()
 	for i, entry := range f.usual {
@@ -189,7 +188,7 @@ func (r *ownReader) annotations(f *form, visit func(name, value string)) {
 	}
 }
 
-// readEntry reads an entry of a map of strings: name is field 1, value field 2.
+// readEntry decodes an entry of a map of strings: name is field 1, value field 2.
 func readEntry(entry string) (name, value string) {
 	r := ownReader{entry}
 	for len(r.rest) > 0 {

@@ -8,12 +8,12 @@ import (
 	memdb "github.com/hashicorp/go-memdb"
 )
 
-// podIndex is a table of all pods in the order of a key, in pages of up to maxPage: a tree
-// of two levels, of which memdb is the upper one. A page is a row of the table; it holds the
-// pods up to its key, from that of the page before on: so the page of a key is the first from
-// there on, which memdb finds without an allocation per step that a search backwards costs. Pages
-// are replaced, never changed. They split when they are full and go when they are empty, but do not
-// merge: at worst there is a row per pod, which is what pages are there to avoid.
+// podIndex is a table of all pods in the order of a key, in pages of up to maxPage: a tree of two levels, of which
+// memdb is the upper one. A page is a row of the table. It holds the pods with keys after the previous page's key,
+// up to its own key. So the page of a key is the first row at or after the key; memdb finds it without the
+// allocation per step that a backward search costs. Pages are replaced, never changed. They are split when they are
+// full and deleted when they are empty, but not merged: in the worst case there is a row per pod, which is what
+// pages are meant to avoid.
 type podIndex struct {
 	table string
 	key   func(*Pod) podKey
@@ -22,7 +22,7 @@ type podIndex struct {
 // podKey is ordered by first and then second; either may be empty.
 type podKey struct{ first, second string }
 
-// String has the same order.
+// String returns text with the same order.
 func (k podKey) String() string {
 	if k.second == "" {
 		return k.first
@@ -42,19 +42,20 @@ var (
 	podsByName = podIndex{tableNames, func(p *Pod) podKey { return podKey{p.Namespace, p.Name} }}
 )
 
-// page is the pods with keys up to and with to, sorted, at least one. Immutable.
+// page holds the pods with keys up to and including to, sorted, at least one. It is immutable.
 type page struct {
 	to   podKey
 	pods []*Pod
 }
 
-// lastKey is that of the last page: no text sorts behind it, as it is none.
+// lastKey is the key of the last page: no valid text sorts after it, as it is not valid text itself.
 var lastKey = podKey{first: "\xff"}
 
-// maxPage keeps both small: what a change copies, and what a page costs each of its pods.
+// maxPage keeps both costs small: how much a change copies, and the share of a page's cost that each of its pods
+// bears.
 const maxPage = 64
 
-// pageOf returns the page that a key belongs to; nil when it is behind all.
+// pageOf returns the page that a key belongs to; nil when the key is after all pages.
 func (x podIndex) pageOf(txn *memdb.Txn, k podKey) (*page, error) {
 	rows, err := txn.LowerBound(x.table, indexID, k.String())
 	if err != nil {
@@ -81,13 +82,13 @@ func (x podIndex) on(p *page, k podKey) *Pod {
 	return nil
 }
 
-// podLookup is an index as it was before an application, which looks for the page of a key when the
-// fact comes in and again when it is written: a search costs more than the rest of a fact's way.
+// podLookup is an index as it was before an application. An application looks for the page of a key when it reads
+// the fact and again when it writes; it is cached because a search costs more than all other work on a fact.
 type podLookup struct {
 	podIndex
 	base  *memdb.Txn
 	pages map[podKey]*page
-	// last is the page found last. Pods of one owner have names beside each other, and so often the same page.
+	// last is the page found last. Pods of one owner have adjacent names, and so are often on the same page.
 	last *page
 }
 
@@ -109,8 +110,8 @@ func (l *podLookup) pageOf(k podKey) (*page, error) {
 	return p, err
 }
 
-// covers reports whether a key is between the first pod of a page and the page's end. Then it belongs to the page; a
-// key before the first pod may, too.
+// covers reports whether a key is between the first pod of a page and the page's end. Then it belongs to the page;
+// a key before the first pod may belong to it, too.
 func (x podIndex) covers(p *page, k podKey) bool {
 	return x.key(p.pods[0]).compare(k) <= 0 && k.compare(p.to) <= 0
 }
@@ -133,7 +134,7 @@ func (x podIndex) all(s *Snapshot) iter.Seq[*Pod] {
 	}
 }
 
-// from yields the pods from a key on, in the order of their keys, as long as they are wanted.
+// from yields the pods from a key on, in the order of their keys, as long as wanted returns true.
 func (x podIndex) from(s *Snapshot, k podKey, wanted func(*Pod) bool) iter.Seq[*Pod] {
 	return func(yield func(*Pod) bool) {
 		rows, err := s.read.LowerBound(x.table, indexID, k.String())
@@ -152,14 +153,14 @@ func (x podIndex) from(s *Snapshot, k podKey, wanted func(*Pod) bool) iter.Seq[*
 	}
 }
 
-// podEdit puts a pod at a key, or takes away the one that is there.
+// podEdit puts a pod at a key, or removes the pod that is there.
 type podEdit struct {
 	key podKey
-	pod *Pod // nil to take away
+	pod *Pod // nil to remove
 }
 
-// edits are what rows mean for the index, in the order of keys. Where a key changes hands,
-// it is taken away before it is given.
+// edits converts rows to edits of the index, in the order of keys. Where a key passes from one pod to another, the
+// removal comes first.
 func (x podIndex) edits(rows []*row[Pod]) []podEdit {
 	list := make([]podEdit, 0, len(rows))
 	for _, r := range rows {
@@ -176,7 +177,7 @@ func (x podIndex) edits(rows []*row[Pod]) []podEdit {
 	return list
 }
 
-// write brings rows into the table.
+// write writes rows to the table.
 func (l *podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
 	edits := l.edits(rows)
 	for len(edits) > 0 {
@@ -196,8 +197,8 @@ func (l *podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
 	return nil
 }
 
-// replace replaces a page by what edits make of it: no page, one or several. p is nil for
-// keys behind all pages.
+// replace replaces a page by the result of applying edits to it: no page, one or several. p is nil for keys after
+// all pages.
 func (x podIndex) replace(txn *memdb.Txn, p *page, edits []podEdit) error {
 	if p == nil {
 		p = &page{to: lastKey}
@@ -223,7 +224,7 @@ func (x podIndex) replace(txn *memdb.Txn, p *page, edits []podEdit) error {
 	return nil
 }
 
-// merge applies edits to sorted pods, into a list of its own.
+// merge applies edits to sorted pods, and returns a new list.
 func (x podIndex) merge(pods []*Pod, edits []podEdit) []*Pod {
 	merged := make([]*Pod, 0, len(pods)+len(edits))
 	for _, e := range edits {
@@ -239,7 +240,7 @@ func (x podIndex) merge(pods []*Pod, edits []podEdit) []*Pod {
 	return append(merged, pods...)
 }
 
-// search finds the place of a key among sorted pods.
+// search returns the position of a key among sorted pods.
 func (x podIndex) search(pods []*Pod, k podKey) (int, bool) {
 	return slices.BinarySearchFunc(pods, k, func(pod *Pod, k podKey) int { return x.key(pod).compare(k) })
 }

@@ -11,8 +11,8 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 )
 
-// What a container that names no request counts as when nodes are scored, so that pods
-// without requests do not all look free. Source: pkg/scheduler/util/pod_resources.go.
+// What a container without a request counts as when nodes are scored, so that pods without requests do not all look
+// free. Source: pkg/scheduler/util/pod_resources.go.
 const (
 	// DefaultMilliCPURequest is in milli-CPU.
 	DefaultMilliCPURequest int64 = 100
@@ -20,50 +20,47 @@ const (
 	DefaultMemoryRequest int64 = 200 << 20
 )
 
-// Pod is one pod as a fact described it. Immutable and shared: nobody may change it or
-// what it points to.
+// Pod is one pod as a fact described it. It is immutable and shared: neither it nor what it points to may be
+// changed.
 //
-// Pods are many and made from few templates. What a pod has in common with others is kept
-// once for all of them, and the whole object is put together when it is asked for.
-//
-//nolint:structsize // one flat value: decisions read its fields by the million, and pointers would cost more
+// There are many pods, made from few templates. Content that a pod has in common with others is kept once for all
+// of them, and the whole object is assembled on request.
 type Pod struct {
 	UID, Namespace, Name string
-	// NodeName is where the pod is bound, or empty.
+	// NodeName is the node to which the pod is bound, or empty.
 	NodeName string
 	// ResourceVersion is the object's own.
 	ResourceVersion uint64
 	Priority        int32
-	// Gated: spec.schedulingGates is not empty. Terminal: the phase is Succeeded or
-	// Failed. Deleting: a deletionTimestamp is set.
+	// Gated: spec.schedulingGates is not empty. Terminal: the phase is Succeeded or Failed. Deleting: a
+	// deletionTimestamp is set.
 	Gated, Terminal, Deleting bool
 	SchedulerName             string
-	// Requests is what the pod takes from a node: max(spec, allocated, actual) under
-	// in-place resize, overhead and sidecars included, and one pod.
+	// Requests is what the pod takes from a node: max(spec, allocated, actual) under in-place resize, including
+	// overhead, sidecars, and one pod.
 	Requests Resources
-	// NonZero is what the pod counts as for scoring: cpu and memory alone, with defaults
-	// for containers that name none.
+	// NonZero is what the pod counts as for scoring: only cpu and memory, with defaults for containers without
+	// requests.
 	NonZero Resources
 	// Ports are the host ports of regular and restartable init containers.
 	Ports []HostPort
-	// Terms are the inter-pod affinity terms, nil when there are none. Those of Kind, if the
-	// pod has one.
+	// Terms are the inter-pod affinity terms, nil when there are none. They are those of Kind, if the pod has one.
 	Terms *PodTerms
-	// Kind is what other pods' placement rules see of the pod, shared by all pods of which
-	// they see the same; nil for a pod that is not Described.
+	// Kind is what other pods' placement rules see of the pod, shared by all pods of which they see the same; nil
+	// for a pod that is not Described.
 	Kind *Kind
-	// Template is what the pod has in common with the pods of its template: namespace,
-	// generateName, labels, owners, finalizers and the spec without nodeName. All else in it
-	// is empty; Object has it. The same pointer means the same content, and the other way
-	// round for pods of this process whose facts are written as Kubernetes writes protobuf.
-	// nil only for a pod known by its reservation alone, and for a claim to room (see Selectable).
+	// Template is what the pod has in common with the pods of its template: namespace, generateName, labels,
+	// owners, finalizers and the spec without nodeName. Everything else in it is empty; Object has it. The same
+	// pointer means the same content; the reverse holds for pods of this process whose facts are encoded as
+	// Kubernetes encodes protobuf. It is nil only for a pod that is known by its reservation alone, and for a claim
+	// to room (see Selectable).
 	Template *corev1.Pod
 
 	form *form  // nil like Template
 	own  string // see appendOwn
 }
 
-// NewPod derives the values of a pod. It keeps nothing of obj.
+// NewPod derives the values of a pod. It keeps no reference to obj.
 func NewPod(obj *corev1.Pod) *Pod {
 	pod, err := (&podReader{}).read(marshalled(obj), 0)
 	if err != nil {
@@ -72,17 +69,17 @@ func NewPod(obj *corev1.Pod) *Pod {
 	return pod
 }
 
-// podReader makes pods of their protobuf. It keeps buffers from one to the next.
+// podReader builds pods from their protobuf. It reuses its buffers.
 type podReader struct {
 	parts podParts
 	buf   []byte
 }
 
-// read makes a pod. Its resourceVersion is the greater of rv and the object's.
+// read decodes a pod. Its resourceVersion is the greater of rv and the object's.
 func (r *podReader) read(data []byte, rv uint64) (*Pod, error) {
 	f, err := r.form(data)
 	if err != nil {
-		// Not as Kubernetes writes it, or not stripped, or no pod: its own decoder tells.
+		// Not encoded as Kubernetes does, or not stripped, or not a pod: the Kubernetes decoder decides.
 		obj := &corev1.Pod{}
 		if err := obj.Unmarshal(data); err != nil {
 			return nil, err
@@ -110,7 +107,7 @@ func (r *podReader) form(data []byte) (*form, error) {
 	return f, err
 }
 
-// pod makes the pod of the parts read last. One string holds all that is its own.
+// pod builds the pod from the parts read last. One string holds all of its individual data.
 func (r *podReader) pod(f *form, rv uint64) *Pod {
 	p := &r.parts
 	rv = max(parseResourceVersion(string(p.resourceVersion)), rv)
@@ -144,28 +141,28 @@ func (r *podReader) pod(f *form, rv uint64) *Pod {
 	return pod
 }
 
-// Occupies tells whether the pod takes resources of the node NodeName: it is bound and
-// not terminal. A pod that is being deleted still occupies until it is gone.
+// Occupies reports whether the pod takes resources of the node NodeName: it is bound and not terminal. A pod that
+// is being deleted still occupies the node until it is gone.
 func (p *Pod) Occupies() bool { return p.NodeName != "" && !p.Terminal }
 
-// Described tells whether a fact has described the pod. One that is known by its
-// reservation alone has requests and ports, but nobody knows its labels and terms.
+// Described reports whether a fact has described the pod. A pod that is known by its reservation alone has requests
+// and ports, but its labels and terms are not known.
 func (p *Pod) Described() bool { return p.Kind != nil }
 
-// Selectable tells whether a selector of labels can speak of the pod: its labels are known, and it
-// is no mere claim to room, which is Described (nothing about it is in doubt) and has none.
+// Selectable reports whether a label selector can apply to the pod: its labels are known, and it is not a mere
+// claim to room, which is Described (nothing about it is in doubt) and has no labels.
 func (p *Pod) Selectable() bool { return p.Kind != nil && p.Template != nil }
 
-// Key is "namespace/name".
+// Key returns "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// Created is metadata.creationTimestamp; the zero time if there is none.
+// Created returns metadata.creationTimestamp; the zero time if there is none.
 func (p *Pod) Created() metav1.Time { return p.readOwn(false).created.time() }
 
-// Generation is metadata.generation.
+// Generation returns metadata.generation.
 func (p *Pod) Generation() int64 { return p.readOwn(false).generation }
 
-// Annotation is the value of one annotation; empty if there is none.
+// Annotation returns the value of one annotation; empty if there is none.
 func (p *Pod) Annotation(name string) string {
 	found := ""
 	p.eachAnnotation(p.readOwn(true), func(n, value string) {
@@ -176,7 +173,7 @@ func (p *Pod) Annotation(name string) string {
 	return found
 }
 
-// Annotations are all annotations, in a map of the caller's; nil if there are none.
+// Annotations returns all annotations, in a new map; nil if there are none.
 func (p *Pod) Annotations() map[string]string { return p.annotations(p.readOwn(true)) }
 
 // EachAnnotation visits all annotations, in no particular order.
@@ -201,8 +198,8 @@ func (p *Pod) eachAnnotation(own ownParts, visit func(name, value string)) {
 	}
 }
 
-// Status is the pod's status without times, addresses and counts of restarts, shared and
-// read only. Object has all but the addresses. The pointer is an identity as Template is.
+// Status returns the pod's status without times, addresses and restart counts, shared and read-only. Object has all
+// of these except the addresses. The pointer is an identity in the same way as Template.
 func (p *Pod) Status() *corev1.PodStatus {
 	if p.form == nil {
 		return &corev1.PodStatus{}
@@ -210,15 +207,17 @@ func (p *Pod) Status() *corev1.PodStatus {
 	return &p.form.status.api
 }
 
-// Object is the whole object as far as Strip leaves it, put together for the caller. The
-// struct is the caller's; maps and lists in it are shared and must not be changed.
+// Object assembles the whole object, as far as Strip keeps it. The struct belongs to the caller; the maps and lists
+// in it are shared and must not be changed.
 func (p *Pod) Object() *corev1.Pod {
 	obj := &corev1.Pod{}
 	if p.Template != nil {
 		*obj = *p.Template
 	}
 	own := p.readOwn(true)
-	obj.UID, obj.Namespace, obj.Name = types.UID(p.UID), p.Namespace, p.Name
+	obj.UID = types.UID(p.UID)
+	obj.Namespace = p.Namespace
+	obj.Name = p.Name
 	obj.ResourceVersion, obj.Generation = own.resourceVersion, own.generation
 	obj.CreationTimestamp, obj.DeletionGracePeriodSeconds = own.created.time(), own.grace
 	if own.deleting {
@@ -251,8 +250,8 @@ func podRequests(obj *corev1.Pod, missing corev1.ResourceList) corev1.ResourceLi
 	})
 }
 
-// nonZeroRequests fills in defaults per container; for a resource that the pod asks for
-// as a whole it does not (getNonMissingContainerRequests in the same file).
+// nonZeroRequests fills in defaults per container, but not for a resource that the pod requests at pod level
+// (getNonMissingContainerRequests in the same file).
 func nonZeroRequests(obj *corev1.Pod, requests corev1.ResourceList) Resources {
 	missing := DefaultRequests()
 	if podresource.IsPodLevelRequestsSet(obj) {
@@ -269,10 +268,9 @@ func nonZeroRequests(obj *corev1.Pod, requests corev1.ResourceList) Resources {
 	return Resources{MilliCPU: cpu.MilliValue(), Memory: memory.Value()}
 }
 
-// namesAll tells whether every container requests something of every resource in missing, so
-// that nothing is filled in. What a container has been given counts beside what it requests,
-// but not while the kubelet cannot resize the pod: then it counts instead (component-helpers
-// determineEffectiveRequests).
+// namesAll reports whether every container requests some of every resource in missing, so that no default is filled
+// in. The resources allocated to a container count in addition to what it requests, but not while the kubelet
+// cannot resize the pod: then they count instead of it (component-helpers determineEffectiveRequests).
 func namesAll(obj *corev1.Pod, missing corev1.ResourceList) bool {
 	if podresource.IsPodResizeInfeasible(obj) {
 		return len(missing) == 0
@@ -288,7 +286,7 @@ func namesAll(obj *corev1.Pod, missing corev1.ResourceList) bool {
 	return !slices.ContainsFunc(obj.Spec.Containers, lacks) && !slices.ContainsFunc(obj.Spec.InitContainers, lacks)
 }
 
-// DefaultRequests is the request list of a container that names none, for scoring.
+// DefaultRequests returns the request list of a container without requests, for scoring.
 func DefaultRequests() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(DefaultMilliCPURequest, resource.DecimalSI),
@@ -296,8 +294,8 @@ func DefaultRequests() corev1.ResourceList {
 	}
 }
 
-// parseResourceVersion reads a resourceVersion as the number it is in etcd-backed API
-// servers (KEP-5504 makes that a promise); 0 when there is none.
+// parseResourceVersion parses a resourceVersion as a number, which it is in etcd-backed API servers (KEP-5504
+// guarantees that); 0 when there is none.
 func parseResourceVersion(s string) uint64 {
 	v, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// drawObject draws a pod from so little that templates and forms meet, with everything in
-// it that a pod keeps apart.
+// drawObject draws a pod from so few values that templates and forms coincide, with content in everything that a
+// pod stores separately.
 func drawObject(t *rapid.T, name string) *corev1.Pod {
 	d := objectDraw{t, name}
 	obj := statetest.Pod(d.word("namespace"), name, "cpu", d.of("cpu", "1", "100m", "0.1", "1e3"))
@@ -74,7 +74,7 @@ func (d objectDraw) number(what string) int64 {
 	return rapid.SampledFrom([]int64{0, 1, -1, 300, 1 << 40, -1 << 63}).Draw(d.T, d.name+" "+what)
 }
 
-// time draws whole seconds, all that the wire knows.
+// time draws whole seconds, the resolution of the wire form.
 func (d objectDraw) time(what string) metav1.Time {
 	at := rapid.SampledFrom([]int64{-1, 0, 1, 1_700_000_000, 1_700_000_007, 253402300799}).Draw(d.T, d.name+" "+what)
 	if at < 0 {
@@ -123,7 +123,7 @@ func (d objectDraw) state(what string) corev1.ContainerState {
 	}
 }
 
-// decoded is the object as its protobuf has it.
+// decoded returns the object as its protobuf has it.
 func decoded(t rapid.TB, obj *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	data, err := obj.Marshal()
@@ -137,8 +137,8 @@ func decoded(t rapid.TB, obj *corev1.Pod) *corev1.Pod {
 	return again
 }
 
-// TestPodIsItsObject: whatever of a pod is shared with others, its object comes back as it
-// was, and so does everything that can be asked without it.
+// TestPodIsItsObject: whatever a pod shares with others, its object is returned unchanged, and so is everything
+// that can be read without it.
 func TestPodIsItsObject(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []*state.Pod
@@ -183,7 +183,7 @@ func checkParts(t *rapid.T, pod *state.Pod, want *corev1.Pod) {
 	}
 }
 
-// sameTemplate compares what Template says it holds.
+// sameTemplate compares what Template is documented to hold.
 func sameTemplate(a, b *corev1.Pod) bool {
 	part := func(p *corev1.Pod) *corev1.Pod {
 		t := &corev1.Pod{Spec: p.Spec}
@@ -195,8 +195,8 @@ func sameTemplate(a, b *corev1.Pod) bool {
 	return cmp.Equal(part(a), part(b), cmpopts.EquateEmpty())
 }
 
-// TestObjectIsTheCallers: what one caller does to the struct, and to the times in it, no
-// other sees.
+// TestObjectIsTheCallers: changes that one caller makes to the struct, and to the times in it, are not visible to
+// others.
 func TestObjectIsTheCallers(t *testing.T) {
 	obj := statetest.Pod("default", "a")
 	at := metav1.NewTime(time.Unix(1_700_000_000, 0))
@@ -216,8 +216,8 @@ func TestObjectIsTheCallers(t *testing.T) {
 	}
 }
 
-// TestPodInAnotherForm: facts whose bytes are not as Kubernetes writes them are read all
-// the same: fields in another order, without the empty ones, or unknown.
+// TestPodInAnotherForm: facts whose bytes are not as Kubernetes writes them are read correctly: with fields in
+// another order, without the empty ones, or with unknown ones.
 func TestPodInAnotherForm(t *testing.T) {
 	obj := statetest.Pod("default", "a", "cpu", "1")
 	obj.Spec.NodeName = "n"
@@ -262,7 +262,7 @@ func appendField(b []byte, n protowire.Number, content []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), content)
 }
 
-// TestAddressesAreNotKept: not even of facts that were not stripped.
+// TestAddressesAreNotKept: not even those of facts that were not stripped.
 func TestAddressesAreNotKept(t *testing.T) {
 	obj := statetest.Pod("default", "a")
 	plain := state.NewPod(obj)
@@ -273,7 +273,7 @@ func TestAddressesAreNotKept(t *testing.T) {
 	}
 }
 
-// TestManyPods: a store with many pages answers as one that is looked through.
+// TestManyPods: a store with many pages gives the same answers as an exhaustive search.
 func TestManyPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h statetest.History
@@ -315,8 +315,8 @@ func TestManyPods(t *testing.T) {
 	})
 }
 
-// TestNodeIsItsObject: whatever of a node is shared with others, a store gives it back as it
-// was, images and times included.
+// TestNodeIsItsObject: whatever a node shares with others, a store returns it unchanged, including images and
+// times.
 func TestNodeIsItsObject(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h statetest.History
@@ -383,8 +383,8 @@ func checkNode(t *rapid.T, node *state.Node, want *corev1.Node) {
 	}
 }
 
-// TestStoresShare: stores that are filled at once share templates, kinds and images, while
-// others come and go. It finds races under -race.
+// TestStoresShare: stores that are filled at the same time share templates, kinds and images, while others are
+// created and dropped. It finds races under -race.
 func TestStoresShare(t *testing.T) {
 	const stores, pods = 4, 500
 	var batches [][]events.SequencedFact
@@ -415,7 +415,7 @@ func TestStoresShare(t *testing.T) {
 	}
 }
 
-// TestForgets: a store that nobody holds takes what only it needed along.
+// TestForgets: an unreferenced store is released together with everything that only it needed.
 func TestForgets(t *testing.T) {
 	const pods, collections = 2_000, 100
 	before := heap()
@@ -435,9 +435,9 @@ func TestForgets(t *testing.T) {
 	t.Errorf("%d of %d bytes are still there", left, full)
 }
 
-// TestPodsAreSmall guards what pods of Deployments cost to keep. Without sharing it is 15
-// kB each; with it some 650 bytes, of which the Pod is 256 and its UID, name, times and
-// annotations 130; the bound leaves room for another version of Go or Kubernetes.
+// TestPodsAreSmall guards the memory that pods of Deployments take. Without sharing a pod takes 15 kB; with it some
+// 650 bytes, of which the Pod is 256 and its UID, name, times and annotations 130. The bound leaves room for
+// another version of Go or Kubernetes.
 func TestPodsAreSmall(t *testing.T) {
 	const pods, bound = 10_000, 1000
 	store := state.New()
@@ -451,8 +451,8 @@ func TestPodsAreSmall(t *testing.T) {
 	t.Logf("%d bytes per pod", kept)
 }
 
-// FuzzPodFact: whatever bytes a fact has, a store reads them as Kubernetes does, or refuses
-// them as Kubernetes does.
+// FuzzPodFact: whatever bytes a fact has, a store reads them as Kubernetes does, or refuses them as Kubernetes
+// does.
 func FuzzPodFact(f *testing.F) {
 	fleet{pods: 2, perTemplate: 1}.each(func(facts []events.SequencedFact) {
 		for _, fact := range facts {

@@ -7,14 +7,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// podParts is the protobuf of one pod, taken apart without decoding it: what is the pod's
-// own, what it has in common with others of its template, and the skeleton of its status,
-// which is all but times and counts of restarts. Decoding is what reading a fact would cost
-// most, and nearly always its result would be thrown away for one that is there already.
+// podParts is the protobuf of one pod, split without decoding it: the pod's individual data, what it has in common
+// with others of its template, and the skeleton of its status, which is everything except times and restart counts.
+// Decoding would be the largest cost of reading a fact, and its result would nearly always be discarded in favour
+// of an existing one.
 //
-// Slices point into the message, or into buffers that the next read uses again. Field
-// numbers are those of generated.proto in k8s.io/api/core/v1 and
-// k8s.io/apimachinery/pkg/apis/meta/v1.
+// Slices point into the message, or into buffers that the next read reuses. Field numbers are those of
+// generated.proto in k8s.io/api/core/v1 and k8s.io/apimachinery/pkg/apis/meta/v1.
 type podParts struct {
 	name, uid, resourceVersion, nodeName []byte
 	generation                           int64
@@ -23,21 +22,21 @@ type podParts struct {
 	grace                                *int64
 	// annotations are the entries of the map, each a message of its own.
 	annotations [][]byte
-	// changing is what of the status stands in no skeleton.
+	// changing is the part of the status that is not in the skeleton.
 	changing changing
-	// metadata and spec are messages without what is the pod's own; status is the whole.
+	// metadata and spec are messages without the pod's individual data; status is complete.
 	metadata, spec, status, skeleton []byte
 }
 
-// changing is what a status says of one pod alone, in the order of its fields: times, and
-// counts of restarts.
+// changing is the part of a status that is individual to a pod, in the order of its fields: times, and restart
+// counts.
 type changing struct {
 	times  []stamp
 	counts []int32
 }
 
-// errUnusual says that a message is not written as the generated code of Kubernetes writes
-// it: fields ascend, and come twice only in lists.
+// errUnusual reports that a message is not encoded as Kubernetes' generated code does it: with ascending fields,
+// repeated only in lists.
 var errUnusual = errors.New("state: message in an unusual form")
 
 const (
@@ -46,8 +45,8 @@ const (
 	podStatus   = protowire.Number(3)
 )
 
-// read takes a pod apart. After an error the bytes must be decoded, which tells whether
-// they are a pod, and written again.
+// read splits a pod. After an error the bytes must be decoded, which shows whether they are a pod, and encoded
+// again.
 func (p *podParts) read(data []byte) error {
 	*p = podParts{
 		annotations: p.annotations[:0], changing: changing{p.changing.times[:0], p.changing.counts[:0]},
@@ -154,19 +153,19 @@ func checkEntry(data []byte) error {
 	return err
 }
 
-// shape says where in a message there is what is a pod's own.
+// shape describes where in a message there is individual data of a pod.
 type shape struct {
-	// fields by number; nil for those with nothing of the sort in them.
+	// fields by number; nil for those without such data.
 	fields [shapeFields]*shape
 	// lists are those of fields that may come several times.
 	lists []protowire.Number
 }
 
-// shapeFields is one more than the largest number that stands in a shape.
+// shapeFields is one more than the largest field number in a shape.
 const shapeFields = 17
 
-// The shapes of a pod's status. timeShape marks a time, countShape a count, addressShape an
-// address, which Strip removes.
+// The shapes of a pod's status. timeShape marks a time, countShape a count, addressShape an address, which Strip
+// removes.
 var (
 	timeShape, countShape, addressShape shape
 
@@ -184,8 +183,8 @@ var (
 	}
 )
 
-// hollow appends a message to the skeleton without what is the pod's own, and that to
-// changing, so that messages with the same skeleton differ in that at most.
+// hollow appends a message to the skeleton without the pod's individual data, and appends that data to changing, so
+// that messages with the same skeleton differ at most in that data.
 func (p *podParts) hollow(data []byte, s *shape) error {
 	last := protowire.Number(0)
 	return eachField(data, func(f field) error {
@@ -226,13 +225,13 @@ func (p *podParts) hollow(data []byte, s *shape) error {
 	})
 }
 
-// leaveOut marks in the skeleton where something was. Groups are not in use, so that their
-// tags can mean that.
+// leaveOut marks in the skeleton where data was left out. Groups are not in use, so their tags are available for
+// that.
 func (p *podParts) leaveOut(f field) {
 	p.skeleton = protowire.AppendTag(p.skeleton, f.number, protowire.StartGroupType)
 }
 
-// stamp is a metav1.Time as its protobuf has it, which knows whole seconds.
+// stamp is a metav1.Time in its protobuf form, which has whole seconds.
 type stamp struct {
 	seconds int64 // since 1970
 	set     bool  // false for the zero time

@@ -2,11 +2,11 @@ package state
 
 import corev1 "k8s.io/api/core/v1"
 
-// AnyIP is the host address that stands for all of a node's.
+// AnyIP is the host address that stands for all addresses of a node.
 const AnyIP = "0.0.0.0"
 
-// HostPort is one port of a node that a pod occupies, normalised: IP is AnyIP and
-// Protocol TCP where the pod left them empty. It converts to and from ledger.HostPort.
+// HostPort is one port of a node that a pod occupies, normalised: IP is AnyIP and Protocol TCP where the pod left
+// them empty. It converts to and from ledger.HostPort.
 type HostPort struct {
 	IP, Protocol string
 	Port         int32
@@ -23,15 +23,14 @@ func NormalizeHostPort(ip, protocol string, port int32) HostPort {
 	return HostPort{IP: ip, Protocol: protocol, Port: port}
 }
 
-// Conflicts tells whether both cannot be on one node: same port and protocol, and the same
-// address or either of them AnyIP. Source: kube-scheduler/framework HostPortInfo.
+// Conflicts reports whether both cannot be on one node: they have the same port and protocol, and the same address
+// or either of them AnyIP. Source: kube-scheduler/framework HostPortInfo.
 func (p HostPort) Conflicts(o HostPort) bool {
 	return p.Port == o.Port && p.Protocol == o.Protocol &&
 		(p.IP == o.IP || p.IP == AnyIP || o.IP == AnyIP)
 }
 
-// hostPorts lists the ports of containers that run for the whole life of the pod
-// (pkg/scheduler/util GetHostPorts).
+// hostPorts lists the ports of containers that run for the whole life of the pod (pkg/scheduler/util GetHostPorts).
 func hostPorts(obj *corev1.Pod) []HostPort {
 	var ports []HostPort
 	collect := func(c *corev1.Container) {

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Position is where in the log of facts a Store stands and what it may conclude from
-// there. A comparable value.
+// Position is the position of a Store in the log of facts, with what the store may conclude from it. It is a
+// comparable value.
 type Position struct {
 	// Sequence of the last fact applied; 0 before the first.
 	Sequence uint64
@@ -22,9 +22,9 @@ type Position struct {
 	progress [len(kinds)]uint64
 }
 
-// Progress returns the resourceVersion up to which every fact of kind k has been applied.
-// It is undefined (ok false), so that no node may be used, until the start barrier has
-// been applied, inside an epoch repair, behind a hole, and for a kind that has made no statement since.
+// Progress returns the resourceVersion up to which every fact of kind k has been applied. It is undefined (ok
+// false), so that no node may be used, until the start barrier has been applied, inside an epoch repair, after a
+// hole, and for a kind without a statement of progress since.
 func (p Position) Progress(k events.Kind) (rv uint64, ok bool) {
 	i, err := kindIndex(k)
 	if err != nil || p.repairing || p.hole != 0 || p.Sequence < p.barrier {
@@ -33,8 +33,8 @@ func (p Position) Progress(k events.Kind) (rv uint64, ok bool) {
 	return p.progress[i], p.progress[i] != 0
 }
 
-// Claimed returns a resourceVersion of kind k that Kubernetes has had, 0 if none is known. It says nothing about what
-// has been applied: that is Progress.
+// Claimed returns a resourceVersion of kind k that Kubernetes has had, 0 if none is known. It does not show what
+// has been applied: Progress does.
 func (p Position) Claimed(k events.Kind) uint64 {
 	i, err := kindIndex(k)
 	if err != nil {
@@ -43,11 +43,11 @@ func (p Position) Claimed(k events.Kind) uint64 {
 	return p.progress[i]
 }
 
-// Hole is the sequence of a fact that could not be read. Nothing behind it has been applied, since that
-// would make a wrong picture of the cluster; only facts that are told anew help.
+// Hole returns the sequence of a fact that could not be read. Nothing after it has been applied, since that would
+// give a wrong view of the cluster; the store recovers only when facts are published again from scratch.
 func (p Position) Hole() (sequence uint64, ok bool) { return p.hole, p.hole != 0 }
 
-// String is the line Describe starts with.
+// String returns the line with which Describe starts.
 func (p Position) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "sequence %d epoch %d", p.Sequence, p.Epoch)
@@ -69,10 +69,9 @@ func (p Position) String() string {
 	return b.String()
 }
 
-// next returns the position after fact f, which must be the one behind p. This is the rule
-// of section 4 of the architecture: progress comes from the facts' Progress field alone;
-// a new epoch forgets it all. Inside the repair a kind has progress from its marker on,
-// because the items before it still carry the value of the epoch before.
+// next returns the position after fact f, which must be the one after p. It implements the rule about progress:
+// progress comes only from the facts' Progress field, and a new epoch discards all of it. Inside the repair a kind
+// has progress from its marker on, because the items before it still carry the value of the previous epoch.
 func (p Position) next(f events.SequencedFact) (Position, error) {
 	if f.Sequence != p.Sequence+1 {
 		return p, &events.ErrGap{Stream: events.Facts, Want: p.Sequence + 1, Have: f.Sequence}
@@ -83,7 +82,7 @@ func (p Position) next(f events.SequencedFact) (Position, error) {
 	case f.Op == events.OpUnreadable:
 		return p.behindHole(), nil
 	case p.hole != 0:
-		p.Epoch = f.Epoch // for the one who writes behind it; who reads has looked whether it follows
+		p.Epoch = f.Epoch // for the writer that continues after it; a reader has checked whether the fact follows
 		return p, nil
 	case f.Op == events.OpEpochBegin:
 		if !first && !Follows(p.Epoch, f.Fact) {
@@ -111,7 +110,7 @@ func (p Position) next(f events.SequencedFact) (Position, error) {
 	return p, nil
 }
 
-// behindHole is the position of the fact just read if it cannot be.
+// behindHole returns the position at the fact just read if that fact cannot be read.
 func (p Position) behindHole() Position {
 	if p.hole == 0 {
 		p.hole = p.Sequence
@@ -119,10 +118,10 @@ func (p Position) behindHole() Position {
 	return p
 }
 
-// Follows tells whether a fact may stand right behind one of the given epoch: it is of the
-// same epoch, or it begins a later one that names this as the one before it (as far as the
-// writer tells, see events.OpEpochBegin). Otherwise what stood between them has been lost
-// and replaced. What begins anew follows from nothing but nothing (epoch 0).
+// Follows reports whether a fact may come right after one of the given epoch: it is of the same epoch, or it begins
+// a later one that names this as the previous one (if the writer names one, see events.OpEpochBegin). Otherwise the
+// facts between them have been lost and replaced. A fact that starts from scratch (Fact.Anew) follows only on
+// nothing (epoch 0).
 func Follows(epoch uint64, f events.Fact) bool {
 	if f.Anew() {
 		return epoch == 0
@@ -133,8 +132,8 @@ func Follows(epoch uint64, f events.Fact) bool {
 	return f.Epoch > epoch && (f.Progress == 0 || f.Progress == epoch)
 }
 
-// EpochError reports a fact of another epoch whose begin was not seen: the log lost a tail
-// that had been applied and was repaired since. The store must be built again.
+// EpochError reports a fact of another epoch whose begin was not seen: the log lost a tail that had been applied
+// and was repaired since. The store must be rebuilt.
 type EpochError struct {
 	Sequence, Have, Got uint64
 }

@@ -16,32 +16,34 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// TooLargeAnnotation is on an object that Reduce has reduced: how large it was, and what the limit is.
+// TooLargeAnnotation is on an object that Reduce has reduced: its value has the original size and the limit.
 const TooLargeAnnotation = "berth.dev/too-large"
 
-// ClosedAnnotation is on a node that Reduce has cordoned: what decides which pods may run there has been cut.
+// ClosedAnnotation is on a node that Reduce has cordoned, because data that decides which pods may run there has
+// been cut.
 const ClosedAnnotation = "berth.dev/closed"
 
-// usualText is the most bytes of a text that Reduce keeps without asking whether it has room. What decides is short.
+// usualText is the maximum number of bytes of a text that Reduce keeps without checking for room. Texts that
+// decisions use are short.
 const usualText = 1 << 10
 
-// ownPrefix begins the names of Berth's own annotations.
+// ownPrefix is the prefix of the names of Berth's own annotations.
 const ownPrefix = "berth.dev/"
 
-// Reduce makes, in place, of a stripped object of size bytes one of at most limit bytes, with the same identity, that
-// every reader can use without doing harm:
+// Reduce turns, in place, a stripped object of size bytes into one of at most limit bytes, with the same identity,
+// that every reader can use without causing harm:
 //
-//   - A pod keeps what counts on its node, see reducePod. It is never placed, and the descheduler leaves it
-//     where it is.
-//   - A node keeps what its pods take of it. If that costs it anything that decides which pods may run there, it is
+//   - A pod keeps what counts on its node, see reducePod. It is never placed, and the descheduler does not move it.
+//   - A node keeps what its pods take of it. If it loses anything that decides which pods may run there, it is
 //     closed: cordoned, with ClosedAnnotation. No pod is placed there, and none is moved away.
 //   - A budget allows no disruption, and covers its whole namespace if its selector has no room.
-//   - A claim to devices keeps what it has. It gets a deletion timestamp, so that no further pod uses it.
+//   - A claim to devices keeps its allocation. It gets a deletion timestamp, so that no further pod uses it.
 //   - A namespace keeps its budget.
-//   - Other objects lose what no decision reads: long annotations, texts, the labels of kinds that nobody selects.
+//   - Other objects lose what no decision reads: long annotations, texts, and the labels of kinds that no selector
+//     selects.
 //
-// Labels that decide go last, and LabelsCut says so. Reduce reports whether that was enough. An object that is still
-// too large must be left out: pods that name it wait for it.
+// Labels that affect decisions are cut last, and LabelsCut marks that. Reduce reports whether the object fits now.
+// An object that is still too large must be left out: pods that name it wait for it.
 func Reduce(obj APIObject, size, limit int) bool {
 	note := fmt.Sprintf("%d bytes; the log takes %d", size, limit)
 	switch o := obj.(type) {
@@ -63,8 +65,8 @@ func Reduce(obj APIObject, size, limit int) bool {
 	return fits(obj, limit)
 }
 
-// Reduced reports whether an object comes from Reduce. Of a pod its gate says so: the API server refuses gates on bound
-// pods, so the owner of a pod that counts for others cannot.
+// Reduced reports whether an object comes from Reduce. For a pod its gate shows that: the API server refuses gates
+// on bound pods, so the owner of a pod that counts for other pods cannot set it.
 func Reduced(obj metav1.Object) bool {
 	if pod, is := obj.(*corev1.Pod); is {
 		return slices.ContainsFunc(pod.Spec.SchedulingGates, isGate(events.TooLargeGate))
@@ -73,15 +75,16 @@ func Reduced(obj metav1.Object) bool {
 	return noted
 }
 
-// TooLarge says whether the facts have a reduced pod, see Reduce.
+// TooLarge reports whether the facts contain a reduced pod, see Reduce.
 func (p *Pod) TooLarge() bool {
 	return p.Gated && slices.ContainsFunc(p.Template.Spec.SchedulingGates, isGate(events.TooLargeGate))
 }
 
-// fits says whether an object has at most limit bytes. It costs a copy, which few objects are worth.
+// fits reports whether an object has at most limit bytes. It marshals the object, which is affordable because
+// reduction is rare.
 func fits(obj APIObject, limit int) bool { return len(marshalled(obj)) <= limit }
 
-// metaOf is the identity of an object.
+// metaOf returns the identity of an object.
 func metaOf(obj metav1.Object, note string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
@@ -93,9 +96,10 @@ func metaOf(obj metav1.Object, note string) metav1.ObjectMeta {
 }
 
 // reducePod returns what counts on the pod's node: node, phase, deletion and priority, and one container with the
-// effective requests. The rest follows as far as it has room, most important first. The gate keeps the pod from being
-// placed, also by members of earlier versions. The API server refuses gates on bound pods, so a tenant cannot use this
-// one against the descheduler. With the toleration no rule evicts the pod for what is left out of it.
+// effective requests. The rest is added as far as it has room, most important first. The gate keeps the pod from
+// being placed, also by members of earlier versions. The API server refuses gates on bound pods, so a tenant cannot
+// use this gate against the descheduler. The toleration keeps every rule from evicting the pod because of the data
+// that was left out.
 func reducePod(pod *corev1.Pod, note string, limit int) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metaOf(pod, note)}
 	out.Spec = corev1.PodSpec{
@@ -124,7 +128,7 @@ func reducePod(pod *corev1.Pod, note string, limit int) *corev1.Pod {
 // part copies a part of an object.
 type part[T any] func(to, from T)
 
-// withParts returns the object with those parts of another that it has room for, the first ones first.
+// withParts returns the object with those parts of another object for which it has room, the first ones first.
 func withParts[T interface {
 	APIObject
 	DeepCopy() T
@@ -138,8 +142,8 @@ func withParts[T interface {
 	return out
 }
 
-// partsThatCount are the parts of a pod that count on its node or bind other pods, the most important first. What may
-// have no room is followed by what stands for it.
+// partsThatCount are the parts of a pod that count on its node or restrict other pods, the most important first. A
+// part that may have no room comes after a smaller substitute for it.
 var partsThatCount = []part[*corev1.Pod]{
 	func(to, from *corev1.Pod) { to.Spec.Containers[0].Resources.Requests = native(podRequests(from, nil)) },
 	func(to, from *corev1.Pod) { to.Spec.Containers[0].Resources.Requests = taken(podRequests(from, nil)) },
@@ -152,7 +156,7 @@ var partsThatCount = []part[*corev1.Pod]{
 	func(to, from *corev1.Pod) { to.Spec.Affinity = required(from.Spec.Affinity) },
 }
 
-// partsOfPods are parts that count for less than the labels do.
+// partsOfPods are parts that matter less than the labels do.
 var partsOfPods = []part[*corev1.Pod]{
 	func(to, from *corev1.Pod) { to.Spec.Volumes = from.Spec.Volumes },
 	func(to, from *corev1.Pod) { to.OwnerReferences = controller(from) },
@@ -173,7 +177,7 @@ func isGate(name string) func(corev1.PodSchedulingGate) bool {
 	return func(g corev1.PodSchedulingGate) bool { return g.Name == name }
 }
 
-// native are the resources that Kubernetes itself defines.
+// native returns the resources that Kubernetes itself defines.
 func native(requests corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{
@@ -186,20 +190,20 @@ func native(requests corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// taken are the resources that a pod asks for any of.
+// taken returns the resources of which a pod requests more than zero.
 func taken(requests corev1.ResourceList) corev1.ResourceList {
 	maps.DeleteFunc(requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
 	return requests
 }
 
-// claimsOf are the volumes by which a pod uses claims.
+// claimsOf returns the volumes by which a pod uses claims.
 func claimsOf(pod *corev1.Pod) []corev1.Volume {
 	return slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim == nil && v.Ephemeral == nil
 	})
 }
 
-// required is the anti-affinity that binds other pods.
+// required returns the anti-affinity that restricts other pods.
 func required(a *corev1.Affinity) *corev1.Affinity {
 	if a == nil || a.PodAntiAffinity == nil {
 		return nil
@@ -209,8 +213,8 @@ func required(a *corev1.Affinity) *corev1.Affinity {
 	}}
 }
 
-// loosest is anti-affinity with the same domains, to all pods of the namespaces that it speaks of: those of the pod, or
-// all of them if a term speaks of others.
+// loosest returns anti-affinity with the same domains to all pods of the namespaces concerned: the pod's namespace,
+// or all namespaces if a term names others.
 func loosest(a *corev1.Affinity) *corev1.Affinity {
 	if a == nil {
 		return nil
@@ -235,7 +239,7 @@ func loosest(a *corev1.Affinity) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: all}}
 }
 
-// portsOf are the ports that a pod takes of its node.
+// portsOf returns the ports that a pod occupies on its node.
 func portsOf(pod *corev1.Pod) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, p := range hostPorts(pod) {
@@ -251,7 +255,7 @@ func controller(obj metav1.Object) []metav1.OwnerReference {
 	return nil
 }
 
-// shortened are conditions with reasons and messages of at most so many bytes.
+// shortened returns conditions with reasons and messages of at most that many bytes.
 func shortened(conditions []corev1.PodCondition, most int) []corev1.PodCondition {
 	out := slices.Clone(conditions)
 	for i := range out {
@@ -260,8 +264,8 @@ func shortened(conditions []corev1.PodCondition, most int) []corev1.PodCondition
 	return out
 }
 
-// keptLabels are as many labels as an object has room for, in the place of those that it has. Those that name domains
-// come first, then the short ones.
+// keptLabels returns as many labels as an object has room for, in place of its present ones. Labels that name
+// domains come first, then the shortest.
 func keptLabels(obj APIObject, all map[string]string, limit int) map[string]string {
 	const perLabel = 16 // more than the encoding adds to a label
 	obj.SetLabels(map[string]string{LabelsCut: ""})
@@ -280,7 +284,7 @@ func keptLabels(obj APIObject, all map[string]string, limit int) map[string]stri
 	return kept
 }
 
-// rank is 0 for labels that name the usual domains, else 1.
+// rank returns 0 for labels that name the usual domains, else 1.
 func rank(label string) int {
 	switch label {
 	case corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelMetadataName,
@@ -290,7 +294,7 @@ func rank(label string) int {
 	return 1
 }
 
-// keepAnnotations copies short annotations, and those that are Berth's own.
+// keepAnnotations copies short annotations, and Berth's own ones.
 func keepAnnotations(to, from metav1.Object) {
 	note := to.GetAnnotations()[TooLargeAnnotation]
 	kept := maps.Clone(from.GetAnnotations())

@@ -20,10 +20,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// limit is what reduced objects have room in.
+// limit is the maximum size of reduced objects.
 const limit = 100_000
 
-// reduce reduces an object to the limit, and says whether that was enough.
+// reduce reduces an object to the limit, and reports whether that was enough.
 func reduce(t *testing.T, obj state.APIObject) bool {
 	t.Helper()
 	ok := state.Reduce(obj, 2*limit, limit)
@@ -37,7 +37,7 @@ func reduce(t *testing.T, obj state.APIObject) bool {
 	return ok
 }
 
-// many are labels or annotations that have no room.
+// many returns labels or annotations for which there is no room.
 func many() map[string]string {
 	out := map[string]string{}
 	for i := range 3000 {
@@ -46,7 +46,7 @@ func many() map[string]string {
 	return out
 }
 
-// TestReducePod: whatever makes a pod too large, what counts on its node stays as it was.
+// TestReducePod: whatever makes a pod too large, what counts on its node stays the same.
 func TestReducePod(t *testing.T) {
 	for name, grow := range map[string]func(*corev1.Pod){
 		"tolerations": func(p *corev1.Pod) {
@@ -125,7 +125,7 @@ func TestReducePodKeepsWhatBindsOthers(t *testing.T) {
 	}
 }
 
-// TestReduceOthers: a budget allows nothing, and a claim keeps its devices and takes no further pod.
+// TestReduceOthers: a budget allows nothing, and a claim keeps its devices and accepts no further pod.
 func TestReduceOthers(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "a", Namespace: "default", UID: types.UID("uid"), ResourceVersion: "9"}
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: meta}
@@ -147,8 +147,8 @@ func TestReduceOthers(t *testing.T) {
 	}
 }
 
-// TestReduceNode: whatever makes a node too large, it stays in the facts with what its pods take, and is closed to new
-// ones if what decides about them has been cut.
+// TestReduceNode: whatever makes a node too large, it stays in the facts with what its pods take, and is closed to
+// new pods if data that decides about them has been cut.
 func TestReduceNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		grow   func(*corev1.Node)
@@ -206,7 +206,7 @@ func TestReduceNode(t *testing.T) {
 	}
 }
 
-// checkSameNode holds a reduced node to what decides about its pods.
+// checkSameNode checks that a reduced node has the same properties that decide about its pods.
 func checkSameNode(t *testing.T, before, after *state.Node) {
 	t.Helper()
 	if before.UID != after.UID || before.Name != after.Name || before.ResourceVersion != after.ResourceVersion {
@@ -229,7 +229,7 @@ func checkSameNode(t *testing.T, before, after *state.Node) {
 	}
 }
 
-// TestReducePodsLabels: labels go last, and a pod that has lost some says so.
+// TestReducePodsLabels: labels are cut last, and a pod that has lost some is marked.
 func TestReducePodsLabels(t *testing.T) {
 	pod := statetest.Pod("default", "a", "cpu", "1")
 	pod.Labels = many()
@@ -254,7 +254,7 @@ func TestReducePodsLabels(t *testing.T) {
 	}
 }
 
-// TestReducePodsRules: anti-affinity that has no room repels all pods of the namespaces that it speaks of.
+// TestReducePodsRules: anti-affinity that has no room repels all pods of the namespaces concerned.
 func TestReducePodsRules(t *testing.T) {
 	pod := statetest.Pod("default", "a", "cpu", "1")
 	anti := &corev1.PodAntiAffinity{}
@@ -278,7 +278,7 @@ func TestReducePodsRules(t *testing.T) {
 	}
 }
 
-// TestReducePodsRequests: resources of which a pod asks for nothing do not displace those that it takes.
+// TestReducePodsRequests: resources of which a pod requests zero do not displace those that it takes.
 func TestReducePodsRequests(t *testing.T) {
 	pod := statetest.Pod("default", "a", "cpu", "1", "example.com/gpu", "2")
 	for key := range many() {
@@ -292,7 +292,7 @@ func TestReducePodsRequests(t *testing.T) {
 	}
 }
 
-// TestReduceNamespace: a namespace keeps its budget, and says that it has lost labels.
+// TestReduceNamespace: a namespace keeps its budget, and is marked when it has lost labels.
 func TestReduceNamespace(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid", ResourceVersion: "9"}}
 	ns.Labels = many()

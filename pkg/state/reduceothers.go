@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// reduceNode takes from a node what no decision reads. If that is not enough, the node is closed, and keeps what its
-// pods take of it and where it is.
+// reduceNode removes from a node what no decision reads. If that is not enough, the node is closed, and keeps what
+// its pods take of it and the labels of its location.
 func reduceNode(n *corev1.Node, note string, limit int) {
 	all := n.DeepCopy()
 	if reduceOther(n, note); fits(n, limit) {
@@ -33,12 +33,12 @@ func reduceNode(n *corev1.Node, note string, limit int) {
 	*n = *withParts(out, all, limit, partsOfNodes)
 }
 
-// partsThatNodesShow count for more than the labels do.
+// partsThatNodesShow matter more than the labels do.
 var partsThatNodesShow = []part[*corev1.Node]{
 	func(to, from *corev1.Node) { to.Status.Allocatable = from.Status.Allocatable },
 }
 
-// partsOfNodes are parts of a node that count for less than the labels do, the most important first.
+// partsOfNodes are parts of a node that matter less than the labels do, the most important first.
 var partsOfNodes = []part[*corev1.Node]{
 	func(to, from *corev1.Node) { to.Spec.Taints = from.Spec.Taints },
 	func(to, from *corev1.Node) { to.Status.Conditions = from.Status.Conditions },
@@ -78,7 +78,7 @@ func reduceDeviceClaim(c *resourcev1.ResourceClaim, note string) {
 	}
 }
 
-// reduceOther takes out what no decision reads.
+// reduceOther removes what no decision reads.
 func reduceOther(obj APIObject, note string) {
 	kept := metav1.ObjectMeta{Annotations: map[string]string{TooLargeAnnotation: note}}
 	keepAnnotations(&kept, obj)
@@ -91,7 +91,7 @@ func reduceOther(obj APIObject, note string) {
 		for i := range o.Status.Conditions {
 			o.Status.Conditions[i].Message = cut(o.Status.Conditions[i].Message)
 		}
-	case *corev1.PersistentVolume: // its labels say in which zone it is
+	case *corev1.PersistentVolume: // its labels contain its zone
 	case *corev1.Namespace:
 		o.Status.Conditions = nil
 	case *corev1.Service:

@@ -6,18 +6,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the kubelet writes into the status of a pod that it does not admit. Source:
-// Kubelet.rejectPod in pkg/kubelet/kubelet.go, InsufficientResourcePrefix in
-// pkg/kubelet/lifecycle/predicate.go.
+// Text that the kubelet writes into the status of a pod that it does not admit. Source: Kubelet.rejectPod in
+// pkg/kubelet/kubelet.go, InsufficientResourcePrefix in pkg/kubelet/lifecycle/predicate.go.
 const (
 	rejectedMessage  = "Pod was rejected: "
 	insufficientWord = "OutOf"
 )
 
-// Rejection is what the kubelet says about a pod that it turned away after the bind: the
-// reason in one word ("OutOfcpu", "NodeAffinity", "TopologyAffinityError", …). Such a pod
-// never ran, and never will. ok is false for all others: a pod that failed after it was
-// admitted is no verdict about its node.
+// Rejection returns the kubelet's reason and message for a pod that it rejected after the bind; the reason is one
+// word ("OutOfcpu", "NodeAffinity", "TopologyAffinityError", …). Such a pod never ran, and never will. ok is false
+// for all other pods: a pod that failed after it was admitted says nothing about its node.
 func (p *Pod) Rejection() (reason, message string, ok bool) {
 	if !p.Terminal || p.NodeName == "" || p.form == nil {
 		return "", "", false
@@ -29,6 +27,6 @@ func (p *Pod) Rejection() (reason, message string, ok bool) {
 	return s.Reason, s.Message, true
 }
 
-// Insufficient tells a Rejection for want of a resource, which the kubelet counts otherwise
-// than the API shows it.
+// Insufficient reports whether a Rejection was for lack of a resource, which the kubelet counts differently from
+// what the API shows.
 func Insufficient(rejection string) bool { return strings.HasPrefix(rejection, insufficientWord) }

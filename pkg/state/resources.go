@@ -11,15 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Resources is an amount of everything a node has and a pod asks for, in the unit of the
-// scheduler's arithmetic: cpu in milli-CPU, memory and storage in bytes, all else in the
-// resource's own unit. It is a value: Add and Sub return a new one and leave both operands
-// alone. All arithmetic saturates at the ends of int64 instead of wrapping, so that an
-// absurd request can make a pod unplaceable but never make a node look empty.
+// Resources is an amount of every resource that a node has or a pod requests, in the scheduler's units: cpu in
+// milli-CPU, memory and storage in bytes, every other resource in its own unit. It is a value: Add and Sub return a
+// new one and leave both operands unchanged. All arithmetic saturates at the ends of int64 instead of wrapping, so
+// that an absurd request can make a pod unplaceable but never make a node look empty.
 //
-// Extended holds extended resources, huge pages, attachable volumes and other prefixed
-// names. It is nil when empty and never holds a zero, so that equal amounts are deeply
-// equal.
+// Extended holds extended resources, huge pages, attachable volumes and other prefixed names. It is nil when empty
+// and never holds a zero, so that equal amounts are deeply equal.
 type Resources struct {
 	MilliCPU, Memory, EphemeralStorage, Pods int64
 	Extended                                 map[string]int64
@@ -69,8 +67,8 @@ func ResourcesFromMap(m map[string]int64) Resources {
 	return r
 }
 
-// Map returns the amounts that are not zero, by Kubernetes resource name, for the ledger
-// and for messages. The map is the caller's.
+// Map returns the amounts that are not zero, by Kubernetes resource name, for the ledger and for messages. The map
+// belongs to the caller.
 func (r Resources) Map() map[string]int64 {
 	m := make(map[string]int64, 4+len(r.Extended))
 	for _, e := range []struct {
@@ -200,9 +198,9 @@ func subSaturating(a, b int64) int64 {
 	}
 }
 
-// IsAccountedResource tells whether the scheduler accounts for a resource besides the
-// built-in ones: extended resources, huge pages, attachable volumes and names under
-// kubernetes.io. Source: pkg/scheduler/util IsScalarResourceName.
+// IsAccountedResource reports whether the scheduler accounts for a resource in addition to the built-in ones:
+// extended resources, huge pages, attachable volumes and names under kubernetes.io. Source: pkg/scheduler/util
+// IsScalarResourceName.
 func IsAccountedResource(name string) bool {
 	return IsExtendedResource(name) ||
 		strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) ||
@@ -210,8 +208,8 @@ func IsAccountedResource(name string) bool {
 		isPrefixedNative(name)
 }
 
-// IsExtendedResource tells whether name is a fully qualified name outside kubernetes.io
-// that could also stand in a quota. Source: pkg/apis/core/v1/helper IsExtendedResourceName.
+// IsExtendedResource reports whether name is a fully qualified name outside kubernetes.io that could also occur in
+// a quota. Source: pkg/apis/core/v1/helper IsExtendedResourceName.
 func IsExtendedResource(name string) bool {
 	if !strings.Contains(name, "/") || isPrefixedNative(name) ||
 		strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
@@ -224,7 +222,7 @@ func isPrefixedNative(name string) bool {
 	return strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
 }
 
-// Equal tells whether both are the same amounts.
+// Equal reports whether both are the same amounts.
 func (r Resources) Equal(o Resources) bool {
 	return r.MilliCPU == o.MilliCPU && r.Memory == o.Memory &&
 		r.EphemeralStorage == o.EphemeralStorage && r.Pods == o.Pods && maps.Equal(r.Extended, o.Extended)

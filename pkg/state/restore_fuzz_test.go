@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// FuzzRestore: whatever a snapshot of the facts holds, reading it ends in a state or in an error,
-// and a state that is whole reads as the same again.
+// FuzzRestore: whatever a snapshot of the facts contains, restoring it returns a state or an error, and a complete
+// state restores to the same again.
 func FuzzRestore(f *testing.F) {
 	var h statetest.History
 	h.Upsert(events.KindPod, statetest.Pod("default", "a", "cpu", "1"))
@@ -46,8 +46,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// FuzzFacts: whatever bytes the fact of an object has, of any kind, applying it ends in a state or in
-// a hole that leaves everything else as it was.
+// FuzzFacts: whatever bytes the fact of an object has, of any kind, applying it leads to a state or to a hole that
+// leaves everything else unchanged.
 func FuzzFacts(f *testing.F) {
 	var h statetest.History
 	h.Upsert(events.KindNode, statetest.Node("n", "cpu", "4"))

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// StripFact returns the object of a fact without what Strip takes out of it. One that is stripped already comes
-// back byte for byte. The error says why the object cannot be decoded.
+// StripFact returns the object of a fact without what Strip removes. An object that is stripped already is returned
+// byte for byte. The error explains why the object cannot be decoded.
 func StripFact(f events.Fact) ([]byte, error) {
 	obj, err := decodeObject(f)
 	if err != nil {
@@ -23,8 +23,8 @@ func strippedBytes(obj APIObject) ([]byte, error) {
 	return obj.Marshal()
 }
 
-// StripSnapshot strips every object of what Marshal wrote. It refuses a snapshot that it cannot read whole: one
-// of a later version, or one that holds objects of a kind that this version does not know.
+// StripSnapshot strips every object of what Marshal wrote. It refuses a snapshot that it cannot read completely:
+// one of a later version, or one that holds objects of a kind that this version does not know.
 func StripSnapshot(data []byte) ([]byte, error) {
 	p, err := SnapshotPosition(data)
 	if err != nil || len(data) == 0 {
@@ -46,7 +46,7 @@ func StripSnapshot(data []byte) ([]byte, error) {
 	return b, err
 }
 
-// appendTo writes what a snapshot begins with.
+// appendTo writes the beginning of a snapshot.
 func (p *Position) appendTo(b []byte) []byte {
 	b = appendUint(b, fieldVersion, SnapshotVersion)
 	b = appendUint(b, fieldSequence, p.Sequence)

@@ -14,10 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// canary is a value that no stripped object holds.
+// canary is a value that no stripped object contains.
 const canary = "canary-4711"
 
-// whole is a pod as a queue with an extender tells of it: StripLess has been at it.
+// whole returns a pod as a queue with an extender publishes it: processed by StripLess.
 func whole(name string) *corev1.Pod {
 	pod := statetest.Pod("default", name, "cpu", "1")
 	env := []corev1.EnvVar{{Name: "PASSWORD", Value: canary}}
@@ -31,8 +31,8 @@ func whole(name string) *corev1.Pod {
 	return pod
 }
 
-// A fact that tells of a whole object is stripped as the queue would have stripped it, and one that is stripped stays
-// as it is, byte for byte.
+// A fact about a whole object is stripped as the queue would have stripped it, and a stripped one stays the same,
+// byte for byte.
 func TestStripFact(t *testing.T) {
 	pod := whole("a")
 	got, err := state.StripFact(factOf(t, events.KindPod, pod))
@@ -50,7 +50,7 @@ func TestStripFact(t *testing.T) {
 	}
 }
 
-// What StripFact cannot read it does not pass on.
+// StripFact does not pass on a fact that it cannot read.
 func TestStripFactRefuses(t *testing.T) {
 	for name, f := range map[string]events.Fact{
 		"no object of its kind": {Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Object: []byte{0xff}},
@@ -63,7 +63,7 @@ func TestStripFactRefuses(t *testing.T) {
 	}
 }
 
-// A stripped snapshot restores to the state that the stripped facts lead to.
+// A stripped snapshot restores to the state to which the stripped facts lead.
 func TestStripSnapshot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := statetest.Draw(t, 20)
@@ -94,7 +94,7 @@ func TestStripSnapshot(t *testing.T) {
 	})
 }
 
-// A snapshot that cannot be read whole is refused, and what is in the way is named.
+// A snapshot that cannot be read completely is refused, and the error names the obstacle.
 func TestStripSnapshotRefuses(t *testing.T) {
 	good := snapshotOf(t, []events.SequencedFact{{Sequence: 1, Fact: factOf(t, events.KindPod, whole("a"))}})
 	for name, c := range map[string]struct {

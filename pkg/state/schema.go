@@ -8,11 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Tables. A row costs some 400 bytes in each index of its table, more than a pod. Nodes and
-// other objects are rows, with two indexes at most, three for the kinds that are filed under
-// a key (see Snapshot.ObjectsOf). Pods are many: they stand in pages (see
-// podIndex), one table by UID and one by name, and in "placed" once more by the node they
-// are bound to, which has a row per node.
+// Tables. A row costs some 400 bytes in each index of its table, more than a pod. Nodes and other objects are rows,
+// with at most two indexes, or three for the kinds that are filed under a key (see Snapshot.ObjectsOf). Pods are
+// many, so they are stored in pages (see podIndex): in one table by UID and in one by name, and once more in
+// "placed" by the node they are bound to, with a row per node.
 const (
 	tablePods    = "pods"
 	tableNames   = "names"
@@ -59,8 +58,8 @@ func schema() *memdb.DBSchema {
 	}}
 }
 
-// separator cannot occur in Kubernetes names, so that compound keys are unambiguous and a
-// prefix lookup for one namespace does not find another.
+// separator cannot occur in Kubernetes names, so compound keys are unambiguous and a prefix lookup for one
+// namespace does not find another.
 const separator = "\x00"
 
 func objectKey(k events.Kind, uid string) string { return string(k) + separator + uid }
@@ -69,7 +68,7 @@ func objectNameKey(o *Object) string {
 	return string(o.Kind) + separator + o.Namespace + "/" + o.Name
 }
 
-// objectFileKey is empty for an object that is not filed.
+// objectFileKey returns the key under which an object is filed; empty for an object that is not filed.
 func objectFileKey(o *Object) string {
 	key, filed := FileOf(o.API)
 	if !filed {
@@ -107,8 +106,8 @@ func (x keyIndexer) PrefixFromArgs(args ...any) ([]byte, error) {
 	return []byte(s), err
 }
 
-// terminated ends a key with the smallest byte, so that no key is a prefix of another and
-// the order of keys is that of the strings.
+// terminated ends a key with the smallest byte, so that no key is a prefix of another and the order of keys is that
+// of the strings.
 func terminated(key string) []byte {
 	b := make([]byte, 0, len(key)+1)
 	return append(append(b, key...), 0)

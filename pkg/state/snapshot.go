@@ -10,26 +10,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Snapshot is the state at one Position. It never changes, costs nothing to hold on to and
-// may be read by any number of goroutines. It serves objects and operators' questions; a
-// scheduling cycle keeps its own NodeInfos and does not scan it.
+// Snapshot is the state at one Position. It never changes, costs nothing to hold and may be read by any number of
+// goroutines. It serves lookups of objects and operators' questions; a scheduling cycle keeps its own NodeInfos and
+// does not scan it.
 type Snapshot struct {
-	// read is a read-only transaction. Lookups do not change it, so that goroutines may share it.
+	// read is a read-only transaction. Lookups do not change it, so goroutines may share it.
 	read     *memdb.Txn
 	position Position
 	partial  bool
-	// unreadable says why the fact at the position's hole cannot be read.
+	// unreadable explains why the fact at the position's hole cannot be read.
 	unreadable error
 }
 
-// Position returns where in the log this state stands.
+// Position returns the position of this state in the log.
 func (s *Snapshot) Position() Position { return s.position }
 
-// Partial says that facts were left out because a later version knows their kinds and this one
-// does not. Such a state does for this version, and must not be marshalled for others.
+// Partial reports that facts were left out because only a later version knows their kinds. Such a state is
+// sufficient for this version, but must not be marshalled for others.
 func (s *Snapshot) Partial() bool { return s.partial }
 
-// Unreadable says why a fact could not be read, nil if all could: see Position.Hole.
+// Unreadable explains why a fact could not be read, nil if all could: see Position.Hole.
 func (s *Snapshot) Unreadable() error { return s.unreadable }
 
 // Pod finds a pod by UID.
@@ -51,7 +51,7 @@ func (s *Snapshot) pod(x podIndex, k podKey) (*Pod, bool) {
 // Pods yields all pods, sorted by namespace and name.
 func (s *Snapshot) Pods() iter.Seq[*Pod] { return podsByName.all(s) }
 
-// PodsIn yields the pods of one namespace, sorted by name. It costs what the namespace has.
+// PodsIn yields the pods of one namespace, sorted by name. Its cost is proportional to their number.
 func (s *Snapshot) PodsIn(namespace string) iter.Seq[*Pod] {
 	return podsByName.from(s, podKey{first: namespace}, func(p *Pod) bool { return p.Namespace == namespace })
 }
@@ -98,15 +98,15 @@ func (s *Snapshot) ObjectsIn(k events.Kind, namespace string) iter.Seq[*Object] 
 	return all[Object](s, tableObjects, indexName+"_prefix", string(k)+separator+namespace+"/")
 }
 
-// ObjectsOf yields the objects of one kind that are filed under a key, sorted by namespace and
-// name: PersistentVolumes and CSIStorageCapacities by their storage class, VolumeAttachments
-// by their node, ResourceClaims that have their devices under the empty key. No other kinds are
-// filed. It costs what there is under the key.
+// ObjectsOf yields the objects of one kind that are filed under a key, sorted by namespace and name:
+// PersistentVolumes and CSIStorageCapacities by their storage class, VolumeAttachments by their node, allocated
+// ResourceClaims under the empty key. No other kinds are filed. Its cost is proportional to the number of objects
+// under the key.
 func (s *Snapshot) ObjectsOf(k events.Kind, key string) iter.Seq[*Object] {
 	return all[Object](s, tableObjects, indexFile+"_prefix", filePrefix(k, key))
 }
 
-// one looks a key up.
+// one looks up a key.
 func one[T any](s *Snapshot, table, index, key string) (*T, bool) {
 	raw, err := s.read.First(table, index, key)
 	if err != nil {
@@ -130,9 +130,9 @@ func all[T any](s *Snapshot, table, index, prefix string) iter.Seq[*T] {
 	}
 }
 
-// impossible ends the process on an error that memdb gives only for tables, indexes and
-// argument types it does not know. They are constants of this package, so that no input
-// leads here, and an answer made up instead would be a wrong picture of the cluster.
+// impossible ends the process on an error that memdb returns only for tables, indexes and argument types it does
+// not know. They are constants of this package, so no input leads here, and a made-up answer would be a wrong view
+// of the cluster.
 func impossible(what string, err error) {
 	panic(fmt.Sprintf("state: %s: %v", what, err)) //nolint:panic // see above: an assertion
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/intern"
 )
 
-// status is the status of pods without addresses and what is each pod's own: times and
-// counts of restarts, which are zero. Immutable, one for equal content in this process.
+// status is the status of pods without addresses and without each pod's individual data: times and restart counts,
+// which are zero. It is immutable, and unique for its content in this process.
 type status struct {
 	api   corev1.PodStatus
 	lists []*resourceList // held, see shareRequirements
@@ -20,8 +20,8 @@ type status struct {
 
 var statuses intern.Table[status]
 
-// newStatus decodes the status and takes out of it again what is the pod's own. That must be
-// what stands in p, in the same order: only then can it be put back.
+// newStatus decodes the status and removes the pod's individual data from it again. That data must be the content
+// of p, in the same order: only then can it be put back.
 func (p *podParts) newStatus() (*status, error) {
 	s := &status{}
 	if err := s.api.Unmarshal(p.status); err != nil {
@@ -75,10 +75,10 @@ func eachTimeOf(s *corev1.ContainerState, visit func(*metav1.Time)) {
 	}
 }
 
-// timesPerCondition is how many times eachTime visits of a condition, before all others.
+// timesPerCondition is how many times eachTime visits for a condition; it visits conditions first.
 const timesPerCondition = 2
 
-// Started is status.startTime, in whole seconds; false while the kubelet has not set it.
+// Started returns status.startTime, in whole seconds; false while the kubelet has not set it.
 func (p *Pod) Started() (at time.Time, ok bool) {
 	if p.form == nil || p.form.status.api.StartTime == nil {
 		return time.Time{}, false
@@ -87,7 +87,7 @@ func (p *Pod) Started() (at time.Time, ok bool) {
 	return times[timesPerCondition*len(p.form.status.api.Conditions)].time().Time, true
 }
 
-// eachCount visits the counts of restarts, in the order of their protobuf fields.
+// eachCount visits the restart counts, in the order of their protobuf fields.
 func eachCount(s *corev1.PodStatus, visit func(*int32)) {
 	eachContainer(s, func(c *corev1.ContainerStatus) { visit(&c.RestartCount) })
 }
@@ -102,8 +102,7 @@ func eachContainer(s *corev1.PodStatus, visit func(*corev1.ContainerStatus)) {
 	}
 }
 
-// with returns a copy of the status with what was left out put into it. What has nothing of
-// the sort in it is shared.
+// with returns a copy of the status with the individual data put into it. Parts without such data are shared.
 func (s *status) with(own changing) corev1.PodStatus {
 	c := s.api
 	c.Conditions = slices.Clone(c.Conditions)
@@ -122,7 +121,7 @@ func (s *status) with(own changing) corev1.PodStatus {
 	return c
 }
 
-// ownTimes makes what has times in it the state's own.
+// ownTimes gives the state its own copies of the parts that contain times.
 func ownTimes(s *corev1.ContainerState) {
 	if s.Running != nil {
 		running := *s.Running
@@ -134,7 +133,7 @@ func ownTimes(s *corev1.ContainerState) {
 	}
 }
 
-// time is the metav1.Time that the stamp was read from, as Kubernetes decodes it.
+// time returns the metav1.Time from which the stamp was read, as Kubernetes decodes it.
 func (s stamp) time() metav1.Time {
 	if !s.set {
 		return metav1.Time{}

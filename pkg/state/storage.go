@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VolumeClass is the storage class of a volume; empty if it has none. The annotation of old
-// API versions comes first, as everywhere in Kubernetes.
+// VolumeClass returns the storage class of a volume; empty if it has none. The annotation of old API versions takes
+// precedence, as everywhere in Kubernetes.
 func VolumeClass(v *corev1.PersistentVolume) string {
 	if class, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
 		return class
@@ -19,7 +19,7 @@ func VolumeClass(v *corev1.PersistentVolume) string {
 	return v.Spec.StorageClassName
 }
 
-// ClaimClass is the storage class that a claim asks for; empty if it asks for none.
+// ClaimClass returns the storage class that a claim requests; empty if it requests none.
 func ClaimClass(c *corev1.PersistentVolumeClaim) string {
 	if class, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
 		return class
@@ -30,8 +30,8 @@ func ClaimClass(c *corev1.PersistentVolumeClaim) string {
 	return *c.Spec.StorageClassName
 }
 
-// FileOf is the key that an object is filed under, see Snapshot.ObjectsOf; false for one that
-// is not.
+// FileOf returns the key under which an object is filed, see Snapshot.ObjectsOf; false for an object that is not
+// filed.
 func FileOf(o APIObject) (key string, filed bool) {
 	switch obj := o.(type) {
 	case *corev1.PersistentVolume:
@@ -46,8 +46,8 @@ func FileOf(o APIObject) (key string, filed bool) {
 	return "", false
 }
 
-// stripStorage keeps of volumes and what provides them what tells where they can be used, by
-// whom, and how many of them a node can have.
+// stripStorage keeps, of volumes and of the objects that provide them, what shows where they can be used, by which
+// pods, and how many of them a node can have.
 func stripStorage(obj metav1.Object) {
 	switch o := obj.(type) {
 	case *corev1.PersistentVolume:
@@ -80,8 +80,8 @@ func stripStorage(obj metav1.Object) {
 	}
 }
 
-// stripDevices keeps of claims to devices, and of devices, what tells which device can be whose,
-// and whether it is ready. What drivers report about a device besides can be large.
+// stripDevices keeps, of claims to devices and of devices, what shows which device can be allocated to which pod,
+// and whether it is ready. The further data that drivers report about a device can be large.
 func stripDevices(obj metav1.Object) {
 	switch o := obj.(type) {
 	case *resourcev1.ResourceClaim:
@@ -94,8 +94,8 @@ func stripDevices(obj metav1.Object) {
 	}
 }
 
-// storageAnnotations are those with a meaning for Kubernetes: pv.kubernetes.io/...,
-// volume.kubernetes.io/... and their beta forms. Users' own can be large.
+// storageAnnotations returns those with a meaning for Kubernetes: pv.kubernetes.io/..., volume.kubernetes.io/...
+// and their beta forms. Users' own annotations can be large.
 func storageAnnotations(all map[string]string) map[string]string {
 	maps.DeleteFunc(all, func(name, _ string) bool {
 		domain, _, _ := strings.Cut(name, "/")

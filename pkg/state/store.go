@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Store is the state as of one Position. Apply and SetBarrier belong to one goroutine;
-// Snapshot and Position may be called by any at any time and never wait.
+// Store is the state at one Position. Apply and SetBarrier belong to one goroutine; Snapshot and Position may be
+// called by any goroutine at any time and never block.
 type Store struct {
 	db        *memdb.MemDB
 	published atomic.Pointer[Snapshot]
@@ -24,38 +24,36 @@ func New() *Store {
 	if err != nil {
 		impossible("schema", err)
 	}
-	// Writing to a snapshot does the same without waking watchers, of which there are none,
-	// and without remembering for whom.
+	// Writing to a snapshot is the same without waking watchers, of which there are none, and without the
+	// bookkeeping for them.
 	s := &Store{db: db.Snapshot()}
 	s.publish(Position{}, false, nil)
 	return s
 }
 
-// Snapshot returns the state after the last Apply, with the Position it belongs to. It
-// never changes.
+// Snapshot returns the state after the last Apply, with the Position it belongs to. It never changes.
 func (s *Store) Snapshot() *Snapshot { return s.published.Load() }
 
-// Position returns where the store stands.
+// Position returns the store's position.
 func (s *Store) Position() Position { return s.published.Load().position }
 
-// SetBarrier leaves progress undefined until the fact with this sequence has been applied:
-// the stream's last sequence as read at start. A barrier only ever moves forward.
+// SetBarrier leaves progress undefined until the fact with this sequence has been applied: the stream's last
+// sequence as read at start. A barrier only moves forward.
 func (s *Store) SetBarrier(sequence uint64) {
 	snapshot := *s.published.Load()
 	snapshot.position.barrier = max(snapshot.position.barrier, sequence)
 	s.published.Store(&snapshot)
 }
 
-// StartBehind puts an empty store that has applied nothing behind a sequence, so that the next
-// fact may be one that begins anew (events.Fact.Anew).
+// StartBehind positions an empty store that has applied nothing at a sequence, so that the next fact may be one
+// that starts from scratch (events.Fact.Anew).
 func (s *Store) StartBehind(sequence uint64) {
 	snapshot := *s.published.Load()
 	snapshot.position.Sequence = sequence
 	s.published.Store(&snapshot)
 }
 
-// Changes is what one Apply did, in the order of the facts. An object that changed twice
-// is listed twice.
+// Changes describes what one Apply did, in the order of the facts. An object that changed twice is listed twice.
 type Changes struct {
 	Pods     []PodChange
 	Nodes    []NodeChange
@@ -63,9 +61,8 @@ type Changes struct {
 	Position Position
 }
 
-// PodChange is one change of one pod: Before is nil for a new one, After for a deleted
-// one, and then DeletedRV is the resourceVersion of the deletion (or of the list that no
-// longer had the pod).
+// PodChange is one change of one pod. Before is nil for a new pod. After is nil for a deleted pod, and then
+// DeletedRV is the resourceVersion of the deletion (or of the list that no longer contained the pod).
 type PodChange struct {
 	Before, After *Pod
 	DeletedRV     uint64
@@ -80,13 +77,13 @@ type ObjectChange struct {
 	Before, After *Object
 }
 
-// Apply brings the store forward by facts, which must be in sequence order, in one step:
-// readers see all of them or none. Facts whose sequence has been applied are skipped (I7).
+// Apply applies facts, which must be in sequence order, in one step: readers see all of them or none. It skips
+// facts whose sequence has been applied (I7).
 //
-// On an error nothing changes: *events.ErrGap when a sequence is skipped, *EpochError when
-// an epoch changed unseen; both: build the store again. A fact that cannot be read is a hole: the
-// store counts on, stays as it was in front of it, and has no progress until it is built again from facts
-// behind it (Position.Hole). Facts of kinds that are not known are left out, see Snapshot.Partial.
+// On an error nothing changes: *events.ErrGap when a sequence is skipped, *EpochError when an epoch changed unseen;
+// after either, the store must be rebuilt. A fact that cannot be read is a hole: the store continues to count
+// sequences, keeps its content from before the hole, and has no progress until it is rebuilt from facts after it
+// (Position.Hole). Facts of unknown kinds are left out, see Snapshot.Partial.
 func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 	a := newApplication(s.db, s.Position())
 	for _, f := range facts {
@@ -114,7 +111,7 @@ func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 	return a.changes, nil
 }
 
-// applyAt applies a fact that leads to a position: nothing behind a hole.
+// applyAt applies a fact that leads to a position, but nothing after a hole.
 func (a *application) applyAt(p Position, f events.SequencedFact) error {
 	if hole, there := p.Hole(); there && hole != f.Sequence {
 		return nil

@@ -17,13 +17,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// historySteps bounds random histories: long enough for names to be reused and epochs to
-// be repaired several times.
+// historySteps bounds random histories: long enough for names to be reused and epochs to be repaired several times.
 const historySteps = 60
 
-// TestStoreAgreesWithTwin: whatever the history, and however it is cut into batches and
-// redelivered, the store holds what a map of the last facts would, and old snapshots do
-// not change.
+// TestStoreAgreesWithTwin: whatever the history, and however it is cut into batches and redelivered, the store has
+// the content of a map of the last facts, and old snapshots do not change.
 func TestStoreAgreesWithTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history := statetest.Draw(t, historySteps)
@@ -53,8 +51,8 @@ func TestStoreAgreesWithTwin(t *testing.T) {
 	})
 }
 
-// TestReplayEqualsRestore (I4): a store restored from a snapshot taken anywhere and brought
-// up to date equals the one that ran through.
+// TestReplayEqualsRestore (I4): a store restored from a snapshot taken at any position and brought up to date
+// equals one that applied all facts.
 func TestReplayEqualsRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		facts := statetest.Draw(t, historySteps).Facts
@@ -119,7 +117,7 @@ func equal(t rapid.TB, got, want *state.Store) {
 	}
 }
 
-// TestChangesTellEverything: whoever follows the changes alone knows the pods.
+// TestChangesTellEverything: a reader that follows only the changes knows all pods.
 func TestChangesTellEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		facts := statetest.Draw(t, historySteps).Facts
@@ -153,7 +151,7 @@ func TestChangesTellEverything(t *testing.T) {
 	})
 }
 
-// follow brings known forward by one change.
+// follow applies one change to known.
 func follow(t *rapid.T, known map[string]*state.Pod, c state.PodChange) {
 	if c.Before != nil && known[c.Before.UID] != c.Before {
 		t.Fatalf("a change starts from %v, which was not the last state of that pod", c.Before.Key())
@@ -202,8 +200,8 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-// A fact that cannot be read is a hole: what was before it stays, nothing of it or behind it comes in, and no
-// kind has progress.
+// A fact that cannot be read is a hole: the state before it stays, neither it nor any fact after it is applied, and
+// no kind has progress.
 func TestAFactThatCannotBeReadIsAHole(t *testing.T) {
 	var h statetest.History
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -243,7 +241,7 @@ func TestAFactThatCannotBeReadIsAHole(t *testing.T) {
 	}
 }
 
-// checkHole holds a state of eight facts to what is left of it if the fifth, about pod c, cannot be read.
+// checkHole checks the state of eight facts that is left if the fifth, about pod c, cannot be read.
 func checkHole(t *testing.T, name string, s *state.Snapshot) {
 	t.Helper()
 	at, hole := s.Position().Hole()
@@ -257,8 +255,8 @@ func checkHole(t *testing.T, name string, s *state.Snapshot) {
 	}
 }
 
-// A later version beside this one tells of kinds that this one does not know: they count as read
-// and change nothing but that the state is partial, also after it was marshalled by that version.
+// A later version that runs at the same time publishes kinds that this version does not know: they count as read
+// and change nothing except that the state is partial, also after that version has marshalled it.
 func TestKindsOfALaterVersionAreLeftOut(t *testing.T) {
 	var h statetest.History
 	h.Upsert(events.KindPod, statetest.Pod("default", "a"))
@@ -310,8 +308,8 @@ func TestApplyGapIsTyped(t *testing.T) {
 	}
 }
 
-// TestNamesake: a pod that comes back under its name before its deletion is told (or
-// without) replaces the old one, and the late deletion does not hurt the new one.
+// TestNamesake: a pod that is created again under its name before its deletion is reported (or without that)
+// replaces the old one, and the late deletion does not affect the new one.
 func TestNamesake(t *testing.T) {
 	var h statetest.History
 	first, second := statetest.Pod("default", "web"), statetest.Pod("default", "web")
@@ -337,7 +335,7 @@ func TestNamesake(t *testing.T) {
 	}
 }
 
-// TestUnchangedIsSilent: a repair repeats what is known; nobody hears of it again.
+// TestUnchangedIsSilent: a repair repeats known facts; no change is reported again.
 func TestUnchangedIsSilent(t *testing.T) {
 	var h statetest.History
 	h.Upsert(events.KindNode, statetest.Node("a", "cpu", "4"))
@@ -350,7 +348,7 @@ func TestUnchangedIsSilent(t *testing.T) {
 	}
 }
 
-// TestProgress walks through the life of a reader: start, list, repair.
+// TestProgress follows the life of a reader: start, list, repair.
 func TestProgress(t *testing.T) {
 	var h statetest.History
 	store := state.New()

@@ -9,16 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Strip removes, in place, what no decision and no explanation needs, so that facts and
-// snapshots stay small: managedFields, the last-applied annotation, commands, environment,
-// mounts, probes, projected volumes, addresses, pod templates, node system info and the
-// like. It keeps what scheduling, eviction and explaining read: owner references, labels,
-// all other annotations, conditions, phases, and of containers the image, ports, resources,
-// restart policy and status. Of volumes and what provides them it keeps what tells where
-// they can be used, of devices and claims to them what tells whose they are. Objects of other
-// types lose managedFields and the annotation only. A pod whose annotations have no room gets FullAnnotation.
+// Strip removes, in place, what no decision and no explanation needs, so that facts and snapshots stay small:
+// managedFields, the last-applied annotation, commands, environment, mounts, probes, projected volumes, addresses,
+// pod templates, node system info and the like. It keeps what scheduling, eviction and explaining read: owner
+// references, labels, all other annotations, conditions, phases, and of containers the image, ports, resources,
+// restart policy and status. Of volumes and the objects that provide them it keeps what shows where they can be
+// used, of devices and claims to them what shows their allocation. Objects of other types lose only managedFields
+// and the annotation. A pod whose annotations have no room gets FullAnnotation.
 //
-// The caller must own obj (a freshly decoded one). Stripping twice changes nothing more.
+// The caller must own obj (a freshly decoded one). Stripping twice has no further effect.
 func Strip(obj metav1.Object) {
 	stripMeta(obj)
 	switch o := obj.(type) {
@@ -58,9 +57,9 @@ func stripMeta(obj metav1.Object) {
 	}
 }
 
-// StripLess is Strip for who shows pods and nodes to others, that may look at anything in them: of a
-// pod it keeps the whole spec, of a node all but what only tells that it is alive. It costs memory
-// everywhere, and pods of one template that differ in what Strip would have removed are told apart.
+// StripLess is Strip for a service that shows pods and nodes to consumers that may read anything in them: of a pod
+// it keeps the whole spec, of a node everything except heartbeats. It costs memory in every process, and pods of
+// one template that differ in what Strip would have removed do not share a template.
 func StripLess(obj metav1.Object) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
@@ -90,8 +89,7 @@ func stripPodSpec(s *corev1.PodSpec) {
 	}
 }
 
-// stripContainers keeps by name, so that a field of a later API version is dropped rather
-// than carried.
+// stripContainers lists the fields to keep, so that a field of a later API version is dropped rather than kept.
 func stripContainers(containers []corev1.Container) {
 	for i, c := range containers {
 		containers[i] = corev1.Container{
@@ -106,10 +104,9 @@ func stripContainers(containers []corev1.Container) {
 	}
 }
 
-// stripVolume keeps of a volume that is only content (no node, no claim) just its kind:
-// local storage decides evictability, its items decide nothing. (Projected volumes go
-// altogether: the API server adds one to nearly every pod, under a random name, which would
-// make each pod one of its kind.)
+// stripVolume keeps only the kind of a volume that is mere content (no node, no claim): local storage decides
+// evictability, its items decide nothing. (Projected volumes are removed altogether: the API server adds one to
+// nearly every pod, under a random name, which would give each pod a kind of its own.)
 func stripVolume(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
@@ -124,8 +121,8 @@ func stripVolume(v *corev1.Volume) {
 func stripPodStatus(s *corev1.PodStatus) {
 	stripContainerStatuses(s.ContainerStatuses)
 	stripContainerStatuses(s.InitContainerStatuses)
-	// Of ephemeral containers the statuses alone: how they ended decides about evictions. Few
-	// pods have any.
+	// Of ephemeral containers only the statuses are kept: how they ended decides about evictions. Few pods have
+	// any.
 	stripContainerStatuses(s.EphemeralContainerStatuses)
 	stripAddresses(s)
 }
@@ -154,8 +151,8 @@ func stripContainerState(s *corev1.ContainerState) {
 	}
 }
 
-// stripNode also clears the conditions' heartbeat times: they move without meaning
-// anything, and would make two equal states of a node look different.
+// stripNode also clears the conditions' heartbeat times: they change without meaning anything, and would make two
+// equal states of a node look different.
 func stripNode(n *corev1.Node) {
 	s := &n.Status
 	s.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: s.NodeInfo.KubeletVersion}

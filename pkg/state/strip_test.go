@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// TestStripPod: what goes is gone, and the pod decides as before.
+// TestStripPod: stripped data is gone, and decisions about the pod are as before.
 func TestStripPod(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	pod := statetest.Pod("default", "a", "cpu", "1")
@@ -89,8 +89,8 @@ func TestStripOthers(t *testing.T) {
 	}
 }
 
-// TestStripLess: a pod keeps its whole spec and a node all but its heartbeats; of both goes what nobody
-// decides by and everybody would carry; other kinds are stripped as ever.
+// TestStripLess: a pod keeps its whole spec and a node everything except its heartbeats; both lose data that no
+// decision reads and every process would hold; other kinds are stripped as usual.
 func TestStripLess(t *testing.T) {
 	pod := statetest.Pod("default", "a", "cpu", "1")
 	pod.Annotations = map[string]string{"keep": "me", corev1.LastAppliedConfigAnnotation: "{}"}

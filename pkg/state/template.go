@@ -11,21 +11,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/intern"
 )
 
-// template is Pod.Template, with what keeps the parts that it shares with other templates
-// from being forgotten. Immutable, one for equal content in this process.
+// template is Pod.Template, with references that keep the parts it shares with other templates alive. It is
+// immutable, and unique for its content in this process.
 type template struct {
 	pod   corev1.Pod
 	parts []*specPart
 }
 
-// specPart is one field of a spec, which templates that differ elsewhere may share: the
-// pods of a StatefulSet have labels and hostnames of their own, and those of Jobs.
+// specPart is one field of a spec, which templates that differ elsewhere may share: the pods of a StatefulSet have
+// individual labels and hostnames, and so do those of Jobs.
 type specPart struct {
-	spec  corev1.PodSpec // all but the one field is empty
+	spec  corev1.PodSpec // everything but the one field is empty
 	lists []*resourceList
 }
 
-// The templates of all pods of this process, and what templates share.
+// The templates of all pods of this process, and the parts that templates share.
 var (
 	templates intern.Table[template]
 	specParts intern.Table[specPart]
@@ -71,7 +71,7 @@ func (p *podParts) newTemplate() (*template, error) {
 	return t, nil
 }
 
-// sharedFields are the fields that become parts: what is large and seldom a pod's own.
+// sharedFields are the fields that become parts: those that are large and seldom individual to a pod.
 var sharedFields = [...]struct {
 	number protowire.Number
 	take   func(to, from *corev1.PodSpec)
@@ -83,8 +83,8 @@ var sharedFields = [...]struct {
 	{specSpread, func(to, from *corev1.PodSpec) { to.TopologySpreadConstraints = from.TopologySpreadConstraints }},
 }
 
-// splitSpec divides the spec into the sharedFields, each a message, and the rest. Since
-// fields ascend, those of one number stand together.
+// splitSpec divides the spec into the sharedFields, each a message, and the rest. Since fields ascend, those with
+// one number are adjacent.
 func (p *podParts) splitSpec() (rest []byte, shared [len(sharedFields)][]byte, err error) {
 	rest = make([]byte, 0, len(p.spec))
 	at := 0
@@ -116,14 +116,14 @@ func newSpecPart(data []byte) (*specPart, error) {
 	return part, nil
 }
 
-// resourceList is a list that many containers have: a map of quantities takes more room than
-// anything else in a pod. Immutable.
+// resourceList is a list that many containers have: a map of quantities takes more memory than anything else in a
+// pod. It is immutable.
 type resourceList struct{ list corev1.ResourceList }
 
 var resourceLists intern.Table[resourceList]
 
-// shareRequirements puts shared lists in the place of those of r, and appends what must be
-// held for as long as r is.
+// shareRequirements replaces the lists of r by shared ones, and appends the references that must be held for as
+// long as r is.
 func shareRequirements(held []*resourceList, r *corev1.ResourceRequirements) []*resourceList {
 	if r == nil {
 		return held
@@ -140,9 +140,8 @@ func shareList(held []*resourceList, list *corev1.ResourceList) []*resourceList 
 	return append(held, shared)
 }
 
-// listKey writes a list so that equal bytes are the same names with equal quantities in the
-// same format. It does what marshalling would, for whole and milli units in a fraction of
-// the time.
+// listKey encodes a list so that equal bytes are the same names with equal quantities in the same format. It does
+// what marshalling would do, and for whole and milli units in a fraction of the time.
 func listKey(list corev1.ResourceList) []byte {
 	var room [usualResources]string
 	names := room[:0]

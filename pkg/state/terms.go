@@ -10,50 +10,49 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
-// PodTerms are a pod's inter-pod affinity and anti-affinity, parsed once: every decision
-// about another pod asks them. Immutable.
+// PodTerms are a pod's inter-pod affinity and anti-affinity, parsed once, because every decision about another pod
+// evaluates them. They are immutable.
 type PodTerms struct {
 	RequiredAffinity, RequiredAntiAffinity   []AffinityTerm
 	PreferredAffinity, PreferredAntiAffinity []AffinityTerm
-	// Err says which lists could not be parsed; those are empty, the others are good. (A
-	// pod that is placed keeps its good lists, one that waits is rejected: upstream's
-	// PodInfo.Update and its two callers.)
+	// Err names the lists that could not be parsed; those are empty, the others are valid. (A pod that is placed
+	// keeps its valid lists, one that waits is rejected: upstream's PodInfo.Update and its two callers.)
 	Err error
 }
 
-// AffinityTerm is one term: the pods it speaks of and the key of the domains it means.
-// What matchLabelKeys and mismatchLabelKeys ask for, the API server has put into the
-// selector.
+// AffinityTerm is one term: the pods it applies to and the key of its domains. The API server has already merged
+// matchLabelKeys and mismatchLabelKeys into the selector.
 type AffinityTerm struct {
 	TopologyKey string
 	Selector    labels.Selector
-	// Namespaces are named; NamespaceSelector adds those whose labels match. A term that
-	// says neither means the namespace of its pod. NamespaceSelector is never nil.
+	// Namespaces are given by name; NamespaceSelector adds those whose labels match. A term with neither applies to
+	// the namespace of its pod. NamespaceSelector is never nil.
 	Namespaces        []string
 	NamespaceSelector labels.Selector
 	// Weight of a preferred term, 1 to 100; 0 for a required one.
 	Weight int32
 }
 
-// Matches tells whether the term may speak of a pod with these labels in this namespace (see MayMatch),
-// whose own labels are namespaceLabels (none for one that is not known).
+// Matches reports whether the term may apply to a pod with these labels in this namespace (see MayMatch), whose own
+// labels are namespaceLabels (none for a namespace that is not known).
 func (t *AffinityTerm) Matches(namespace string, namespaceLabels, podLabels map[string]string) bool {
 	return t.MatchesNamespace(namespace, namespaceLabels) && MayMatch(t.Selector, podLabels)
 }
 
-// MatchesNamespace is the half of Matches about the namespace.
+// MatchesNamespace is the part of Matches about the namespace.
 func (t *AffinityTerm) MatchesNamespace(namespace string, namespaceLabels map[string]string) bool {
 	return slices.Contains(t.Namespaces, namespace) || MayMatch(t.NamespaceSelector, namespaceLabels)
 }
 
-// MustMatch tells whether the term speaks of a pod whatever labels it and its namespace have lost (see MustMatch).
+// MustMatch reports whether the term applies to a pod, whatever labels the pod and its namespace have lost (see
+// MustMatch).
 func (t *AffinityTerm) MustMatch(namespace string, namespaceLabels, podLabels map[string]string) bool {
 	named := slices.Contains(t.Namespaces, namespace) || MustMatch(t.NamespaceSelector, namespaceLabels)
 	return named && MustMatch(t.Selector, podLabels)
 }
 
-// newPodTerms parses the terms of a pod; nil when it has none. Source: pkg/scheduler/
-// framework/types.go PodInfo.Update.
+// newPodTerms parses the terms of a pod; nil when it has none. Source: pkg/scheduler/framework/types.go
+// PodInfo.Update.
 func newPodTerms(obj *corev1.Pod) *PodTerms {
 	a := obj.Spec.Affinity
 	if a == nil || a.PodAffinity == nil && a.PodAntiAffinity == nil {
@@ -96,7 +95,7 @@ func orEmpty[T any](p *T) *T {
 	return p
 }
 
-// parseTerms parses one list: all of it or, on an error, nothing.
+// parseTerms parses one list completely or, on an error, returns nothing.
 func parseTerms(namespace string, list []corev1.PodAffinityTerm) ([]AffinityTerm, error) {
 	if len(list) == 0 {
 		return nil, nil

@@ -13,13 +13,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// TestTermsMatch: whom a term speaks of, by namespace and labels.
+// TestTermsMatch: the pods to which a term applies, by namespace and labels.
 func TestTermsMatch(t *testing.T) {
 	web := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	prod := &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
 	tests := map[string]struct {
 		term corev1.PodAffinityTerm
-		// want are the namespaces in which a pod app=web is meant; "team" has env=prod.
+		// want are the namespaces in which a pod app=web is selected; "team" has env=prod.
 		want string
 	}{
 		"its own namespace": {corev1.PodAffinityTerm{LabelSelector: web}, "default"},
@@ -54,7 +54,7 @@ func TestTermsMatch(t *testing.T) {
 	}
 }
 
-// TestTermsThatCannotBeParsed: a list with one bad term is empty, the others are there.
+// TestTermsThatCannotBeParsed: a list with one invalid term is empty, the other lists are present.
 func TestTermsThatCannotBeParsed(t *testing.T) {
 	bad := corev1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Nonsense"}},
@@ -79,7 +79,7 @@ func TestTermsThatCannotBeParsed(t *testing.T) {
 	}
 }
 
-// TestObjectsIn: one namespace, not those whose names start with its name.
+// TestObjectsIn: it yields one namespace, not those whose names start with its name.
 func TestObjectsIn(t *testing.T) {
 	var h statetest.History
 	for _, key := range []string{"a/2", "a/1", "aa/3", "b/4"} {

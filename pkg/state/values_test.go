@@ -192,8 +192,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestNodeInfoSums: whatever is added and removed, the node's sums are those of the pods
-// on it, the generation has moved, and a clone taken before is untouched.
+// TestNodeInfoSums: whatever is added and removed, the node's sums are those of the pods on it, the generation has
+// changed, and a clone taken before is unchanged.
 func TestNodeInfoSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		info := state.NewNodeInfo(state.NewNode(statetest.Node("n", "cpu", "4")))

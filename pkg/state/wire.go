@@ -6,8 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// field is one field of a protobuf message: varint for numbers, bytes for the rest, raw with
-// its tag.
+// field is one field of a protobuf message: varint for numbers, bytes for the other types, raw including its tag.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -16,8 +15,8 @@ type field struct {
 	raw    []byte
 }
 
-// eachField visits the fields of a message in the order in which they stand there. A value
-// of a type that is neither varint nor bytes has raw alone.
+// eachField visits the fields of a message in message order. For a value of a type that is neither varint nor bytes
+// only raw is set.
 func eachField(data []byte, visit func(field) error) error {
 	for len(data) > 0 {
 		f := field{}

@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// Wish is a hash of what of the pod a decision may have looked at: two versions of a pod with
-// the same wish ask for the same place. metadata.generation stands for the spec; labels move
-// without it. Status, annotations and owners do not count. It is never 0, the same in every
-// process and release (it is written to the ledger), and of a kind that nobody can aim at: who
-// may change a pod must not be able to hide that.
+// Wish returns a hash of what a decision may have examined of the pod: two versions of a pod with the same wish
+// need the same placement. metadata.generation stands for the spec; labels change without it. Status, annotations
+// and owners do not count. It is never 0, and the same in every process and release (it is written to the ledger).
+// It uses a cryptographic hash: a user who may change a pod must not be able to hide the change.
 func (p *Pod) Wish() uint64 {
 	asked := binary.AppendVarint(nil, p.Generation())
 	if p.Template != nil {
@@ -24,7 +23,7 @@ func (p *Pod) Wish() uint64 {
 	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
-// appendText appends a text so that no two sequences of texts come out alike.
+// appendText appends a text so that no two sequences of texts have the same encoding.
 func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }

@@ -19,8 +19,8 @@ func TestWishIsOfSpecAndLabels(t *testing.T) {
 		return state.NewPod(p).Wish()
 	}
 	plain := wish(func(*corev1.Pod) {})
-	// It is in the ledger: another number would have every reservation fenced that members of
-	// two releases touch.
+	// It is in the ledger: with another number, every reservation that members of two releases handle would be
+	// fenced.
 	if want := uint64(0xd0033327f680eb4b); plain != want {
 		t.Errorf("the wish is %#x, want %#x", plain, want)
 	}

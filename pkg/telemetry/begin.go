@@ -6,12 +6,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// allServices is the name of a process that runs all of them (Config.Service).
+// allServices is the name of a process that runs all services (Config.Service).
 const allServices = "berth"
 
-// Values of labels of which every series is there from the start, at zero: an alert on a rate
-// of something that has not happened yet must find nothing wrong, not nothing. Those that depend
-// on the cluster (namespaces, members, plugins) come with the first of their kind.
+// Label values whose series all exist from the start, at zero: an alert on the rate of an event that has not
+// happened yet must evaluate to zero, not to no data. Series with labels that depend on the cluster (namespaces,
+// members, plugins) appear with their first event.
 var (
 	txnResults    = []string{"ok", "conflict", "unknown"}
 	shardTxns     = []string{"T1", "T2", "T3", "T4", "T8", "T11"}
@@ -35,7 +35,7 @@ var (
 	sizeResults = []string{ObjectReduced, ObjectLeftOut}
 )
 
-// begin makes the series of a service's metrics that are there from the start.
+// begin creates the series of a service's metrics that exist from the start.
 func begin(service, version string) {
 	for _, result := range exportResults {
 		spansExported.WithLabelValues(result).Add(0)
@@ -124,7 +124,7 @@ func beginTxns(kinds []string) {
 	}
 }
 
-// BeginProfile makes the series of a profile that are there from the start.
+// BeginProfile creates the series of a profile that exist from the start.
 func BeginProfile(name string) {
 	for _, result := range []string{ResultScheduled, ResultUnschedulable, ResultError} {
 		scheduleAttempts.WithLabelValues(result, name).Add(0)

@@ -11,14 +11,14 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// CertificateFile is a file with certificates (PEM) that the process was given.
+// CertificateFile is a file of certificates (PEM) that the process was given.
 type CertificateFile struct {
-	// Connection is what the file is for: etcd, nats or http.
+	// Connection is the connection that the file is for: etcd, nats or http.
 	Connection string
-	// Authority: the file has the authorities that certificates of the other side are verified with. Otherwise it has
-	// the certificate of the process.
+	// Authority reports that the file holds the authorities against which the peer's certificates are verified.
+	// Otherwise it holds the certificate of the process.
 	Authority bool
-	// Path of the file. Empty: the process was given none.
+	// Path of the file. Empty means that the process was given none.
 	Path string
 }
 
@@ -33,20 +33,21 @@ const certificateExpiry = "certificate_not_after_timestamp_seconds"
 
 var certificateLabels = []string{"connection", "kind"}
 
-// certificates is a collector: files are read for every scrape, so that the metric follows a renewal as the connections
-// do, without a restart and without a watch. There are six small files at most.
+// certificates is a collector: files are read for every scrape, so that the metric follows a renewal as the
+// connections do, without a restart and without a watch. There are six small files at most.
 type certificates struct {
 	metrics.BaseStableCollector
 	notAfter *metrics.Desc
 	mu       struct {
 		sync.Mutex
 		files []CertificateFile
-		// last is what was read last, by file: one that cannot be read any more keeps its series, and with it its alert.
+		// last is the last expiry read from each file: a file that can no longer be read keeps its series, and with
+		// it its alert.
 		last map[CertificateFile]time.Time
 	}
 }
 
-// processCertificates are those of this process.
+// processCertificates is the collector of this process.
 var processCertificates = func() *certificates {
 	declare(berthSubsystem, certificateExpiry, certificateLabels)
 	return newCertificates()
@@ -62,7 +63,7 @@ func newCertificates() *certificates {
 	return c
 }
 
-// watch has the collector read these files, and no others.
+// watch makes the collector read these files, and no others.
 func (c *certificates) watch(files []CertificateFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,8 +94,8 @@ func (c *certificates) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 }
 
-// expires is when the file is of no more use: a chain with its first certificate, authorities with the last of them. A
-// file that is being replaced may be half written, and counts as unreadable.
+// expires returns when the file becomes useless: a certificate chain with the first of its certificates to expire,
+// authorities with the last. A file that is being replaced may be half written, and counts as unreadable.
 func (f CertificateFile) expires() (at time.Time, ok bool) {
 	rest, err := os.ReadFile(f.Path)
 	if err != nil {

@@ -60,7 +60,7 @@ func expectExpiry(t *testing.T, registry metrics.KubeRegistry, want ...string) {
 	}
 }
 
-// TestCertificateExpiry: of every file, and of what is in it now.
+// TestCertificateExpiry checks that the metric covers every file, with its current content.
 func TestCertificateExpiry(t *testing.T) {
 	dir, day := t.TempDir(), time.Unix(1_800_000_000, 0)
 	own := certFile(t, filepath.Join(dir, "tls.crt"), day.Add(2*time.Second), day.Add(time.Second))

@@ -13,7 +13,7 @@ func TestLabels(t *testing.T) {
 	if got, known := labels["scheduler_preemption_victims"]; !known || len(got) != 0 {
 		t.Errorf("scheduler_preemption_victims: known %t, labels %v", known, got)
 	}
-	// One more is made by a collector: the expiry of certificates.
+	// One more metric comes from a collector: the expiry of certificates.
 	if all := len(schedulerMetrics) + len(deschedulerMetrics) + len(berthMetrics) + 1; len(labels) != all {
 		t.Errorf("%d metrics have labels or none, %d are registered", len(labels), all)
 	}

@@ -17,23 +17,23 @@ const (
 	FormatJSON = "json"
 )
 
-// klogDebug is klog's verbosity at debug level: what its libraries' authors mean for
-// debugging. At other levels it is klog's default, 0.
+// klogDebug is klog's verbosity at debug level: the one that klog's users mean for debugging. At other levels it is
+// klog's default, 0.
 const klogDebug = 4
 
-// level is that of the process's logger. It changes while the process runs: see SetLevel.
+// level is the level of the process's logger. It can change while the process runs: see SetLevel.
 var level slog.LevelVar
 
 // Keys that mean the same in every line of every service.
 const (
-	// KeyService and KeyMember say who wrote the line; every line of a service has them.
+	// KeyService and KeyMember name the service and member that wrote the line; every line of a service has them.
 	KeyService = "service"
 	KeyMember  = "member"
 	// KeyPod is namespace/name, KeyNode a name, KeyShard the id of a scheduler's member.
 	KeyPod   = "pod"
 	KeyNode  = "node"
 	KeyShard = "shard"
-	// KeyAttempt counts the attempts at a pod, KeyOutcome is what became of one.
+	// KeyAttempt is the number of the attempt at a pod, KeyOutcome the outcome of an attempt.
 	KeyAttempt = "attempt"
 	KeyOutcome = "outcome"
 	// KeyTook is a duration, KeyError the text of an error.
@@ -41,7 +41,7 @@ const (
 	KeyError = "error"
 )
 
-// ParseLevel reads debug, info, warn or error.
+// ParseLevel parses debug, info, warn or error.
 func ParseLevel(text string) (slog.Level, error) {
 	switch strings.ToLower(text) {
 	case "debug":
@@ -80,9 +80,8 @@ func Logger(format string, from slog.Level) (*slog.Logger, error) {
 	return logger, setLevel(from, verbosityAt(from))
 }
 
-// SetLevel changes the level of the process's logger while it runs. text is a level, as for
-// ParseLevel, or klog's verbosity, as kube-scheduler's /debug/flags/v takes it: from 4 on,
-// debug, below that info.
+// SetLevel changes the level of the process's logger while it runs. text is a level, as for ParseLevel, or a klog
+// verbosity, as kube-scheduler's /debug/flags/v accepts it: 4 or more is debug, less is info.
 func SetLevel(text string) error {
 	text = strings.TrimSpace(text)
 	if v, err := strconv.ParseInt(text, 10, 32); err == nil && v >= 0 {
@@ -99,7 +98,7 @@ func SetLevel(text string) error {
 	return setLevel(to, verbosityAt(to))
 }
 
-// Level is the level of the process's logger, in the words of ParseLevel.
+// Level returns the level of the process's logger in the form that ParseLevel accepts.
 func Level() string { return strings.ToLower(level.Level().String()) }
 
 func verbosityAt(l slog.Level) int {
@@ -115,6 +114,5 @@ func setLevel(to slog.Level, verbosity int) error {
 	return v.Set(strconv.Itoa(verbosity))
 }
 
-// RedirectKlog leads everything that is logged through klog into logger. Not safe while klog
-// is in use.
+// RedirectKlog redirects everything logged through klog to logger. It is not safe while klog is in use.
 func RedirectKlog(logger *slog.Logger) { klog.SetSlogLogger(logger) }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Subsystems, which are the prefixes of the names.
+// Subsystems, which are the prefixes of the metric names.
 const (
 	schedulerSubsystem   = "scheduler"
 	deschedulerSubsystem = "descheduler"
@@ -17,8 +17,7 @@ const (
 
 var registerOnce sync.Once
 
-// Register puts all metrics into the legacy registry, once; Setup calls it. Before that they
-// count nothing.
+// Register puts all metrics into the legacy registry, once; Setup calls it. Before that they count nothing.
 func Register() {
 	registerOnce.Do(func() {
 		for _, list := range [][]metrics.Registerable{schedulerMetrics, deschedulerMetrics, berthMetrics} {
@@ -28,16 +27,16 @@ func Register() {
 	})
 }
 
-// declared are the labels of the metrics that have some, by full name: filled in while this
-// package is initialised, and only read afterwards.
+// declared holds the labels of the metrics that have any, by full name: it is filled while this package is
+// initialised, and only read afterwards.
 var declared = map[string][]string{}
 
 func declare(subsystem, name string, labels []string) {
 	declared[metrics.BuildFQName("", subsystem, name)] = labels
 }
 
-// Labels are the labels of every metric of this package, by its full name, for whoever checks
-// queries. The map is the caller's.
+// Labels returns the labels of every metric of this package, by its full name, for tools that check queries. The
+// caller owns the map.
 func Labels() map[string][]string {
 	all := maps.Clone(declared)
 	for _, list := range [][]metrics.Registerable{schedulerMetrics, deschedulerMetrics, berthMetrics} {
@@ -50,7 +49,7 @@ func Labels() map[string][]string {
 	return all
 }
 
-// counter, gauge and histogram make the metrics of this package; they differ in little.
+// counter, gauge and histogram create the metrics of this package and declare their labels.
 func counter(o *metrics.CounterOpts, labels ...string) *metrics.CounterVec {
 	declare(o.Subsystem, o.Name, labels)
 	return metrics.NewCounterVec(o, labels)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Metrics of what only Berth has.
+// Metrics that only Berth has.
 var (
 	attemptsWithoutResult = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "attempts_without_result_total",
@@ -269,7 +269,7 @@ func DependencyUp(dependency string, up bool) {
 	dependencyUp.WithLabelValues(dependency).Set(oneIf(up))
 }
 
-// LedgerAuthenticationOff sets whether etcd leaves out checking who its clients are.
+// LedgerAuthenticationOff sets whether etcd does not authenticate its clients.
 func LedgerAuthenticationOff(off bool) { ledgerAuthenticationOff.WithLabelValues().Set(oneIf(off)) }
 
 func oneIf(b bool) float64 {
@@ -279,7 +279,7 @@ func oneIf(b bool) float64 {
 	return 0
 }
 
-// LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict, unknown or refused.
+// LedgerTxn counts one transaction of a kind (T1 to T14) with result ok, conflict, unknown or refused.
 func LedgerTxn(txn, result string, took time.Duration) {
 	ledgerTxns.WithLabelValues(txn, result).Inc()
 	ledgerTxnDuration.WithLabelValues(txn, result).Observe(took.Seconds())
@@ -296,7 +296,7 @@ func OffersOutstanding(shard string, offers int) {
 	offersOutstanding.WithLabelValues(shard).Set(float64(offers))
 }
 
-// OffersEnded counts offers that ended without an answer: run out, or given back untried.
+// OffersEnded counts offers that ended without an answer: expired, or returned untried.
 func OffersEnded(expired, returned int) {
 	offersEnded.WithLabelValues("expired").Add(float64(expired))
 	offersEnded.WithLabelValues("returned").Add(float64(returned))
@@ -305,7 +305,7 @@ func OffersEnded(expired, returned int) {
 // PodsQuarantined counts pods put into quarantine.
 func PodsQuarantined(pods int) { podsQuarantined.Add(float64(pods)) }
 
-// PartitionMoved counts one partition that should change hands for a reason.
+// PartitionMoved counts one partition that the queue assigns to another shard for a reason.
 func PartitionMoved(reason string) { partitionMoves.WithLabelValues(reason).Inc() }
 
 // FactLag sets how many records a member is behind the end of the log.
@@ -319,7 +319,7 @@ func NodesUnusable(member string, nodes int) {
 // Conflict counts one race that an attempt has lost.
 func Conflict(reason string) { conflicts.WithLabelValues(reason).Inc() }
 
-// Plan counts what has become of a plan; held is for how long it held a place, 0 if unknown.
+// Plan counts the outcome of a plan; held is how long the plan held a place, 0 if unknown.
 func Plan(what string, held time.Duration) {
 	plansEnded.WithLabelValues(what).Inc()
 	if held > 0 {
@@ -327,26 +327,26 @@ func Plan(what string, held time.Duration) {
 	}
 }
 
-// EventsWaiting says how many events a binder has still to write.
+// EventsWaiting sets how many events a binder has still to write.
 func EventsWaiting(member string, events int) {
 	eventsWaiting.WithLabelValues(member).Set(float64(events))
 }
 
-// PlacesHeld says for how many pods a shard holds a place.
+// PlacesHeld sets for how many pods a shard holds a place.
 func PlacesHeld(member string, places int) { placesHeld.WithLabelValues(member).Set(float64(places)) }
 
 // TurnGiven counts a turn at a node.
 func TurnGiven() { turnsGiven.Inc() }
 
-// NodeNotice counts something a shard has found out about a node.
+// NodeNotice counts one notice of a shard about a node.
 func NodeNotice(what string) { nodeNotices.WithLabelValues(what).Inc() }
 
-// NodesLeftAlone sets how many nodes a member does not use for now.
+// NodesLeftAlone sets how many nodes a member does not use at present.
 func NodesLeftAlone(member, reason string, nodes int) {
 	nodesLeftAlone.WithLabelValues(member, reason).Set(float64(nodes))
 }
 
-// ClaimCreated counts a claim that was made for extended resources of a pod, or was not.
+// ClaimCreated counts a claim for a pod's extended resources whose creation succeeded or failed.
 func ClaimCreated(ok bool) {
 	status := claimStatuses[1]
 	if ok {
@@ -355,8 +355,8 @@ func ClaimCreated(ok bool) {
 	claimsCreated.WithLabelValues(status).Inc()
 }
 
-// KubeletRejection counts a bound pod that its kubelet did not admit. Reasons that the
-// kubelet's own metric does not name either are counted as it counts them.
+// KubeletRejection counts a bound pod that its kubelet did not admit. Reasons that the kubelet's own metric does
+// not name either are counted as the kubelet counts them.
 func KubeletRejection(reason string) {
 	switch {
 	case namedRejections[reason]:
@@ -368,8 +368,8 @@ func KubeletRejection(reason string) {
 	kubeletRejections.WithLabelValues(reason).Inc()
 }
 
-// namedRejections bounds the label. Source: admissionRejectionReasons in
-// pkg/kubelet/kubelet.go, and the filters that pkg/kubelet/lifecycle/predicate.go runs again.
+// namedRejections bounds the label's values. Source: admissionRejectionReasons in pkg/kubelet/kubelet.go, and the
+// filters that pkg/kubelet/lifecycle/predicate.go runs again.
 var namedRejections = map[string]bool{
 	"OutOfcpu": true, "OutOfmemory": true, "OutOfephemeral-storage": true, "OutOfpods": true,
 	"NodeAffinity": true, "NodeName": true, "NodePorts": true, "TaintToleration": true,
@@ -383,7 +383,7 @@ func FencesRefused(member string, fences int) {
 	fencesRefused.WithLabelValues(member).Set(float64(fences))
 }
 
-// BatchSize observes how much was done at once: reservations, offers.
+// BatchSize observes the size of a batch: of reservations or offers.
 func BatchSize(what string, size int) { batchSize.WithLabelValues(what).Observe(float64(size)) }
 
 // LedgerEntries sets how many entries of a role and state there are, and the age of the oldest.
@@ -392,7 +392,7 @@ func LedgerEntries(role, state string, entries int, oldest time.Duration) {
 	promiseAge.WithLabelValues(role, state).Set(oldest.Seconds())
 }
 
-// BudgetClaims sets what is claimed from a disruption budget; 0 ends the series.
+// BudgetClaims sets the number of claims on a disruption budget; 0 deletes the series.
 func BudgetClaims(namespace, name string, claims int) {
 	if claims == 0 {
 		budgetClaims.DeleteLabelValues(namespace, name)
@@ -404,10 +404,10 @@ func BudgetClaims(namespace, name string, claims int) {
 // EvictionSent counts one call to evict a pod.
 func EvictionSent(cause, result string) { evictions.WithLabelValues(cause, result).Inc() }
 
-// LoopBroken counts things that were not done because they had come to nothing before.
+// LoopBroken counts actions that were not taken because they had failed before.
 func LoopBroken(what string, times int) { loopsBroken.WithLabelValues(what).Add(float64(times)) }
 
-// Leads sets whether this process has the replica of a service that leads.
+// Leads sets whether this process runs the leading replica of a service.
 func Leads(service string, yes bool) {
 	value := 0.0
 	if yes {
@@ -419,7 +419,7 @@ func Leads(service string, yes bool) {
 // LedgerRenewed counts a new generation of the ledger.
 func LedgerRenewed() { ledgerRenewed.Inc() }
 
-// LedgerClosed sets whether the ledger begins anew.
+// LedgerClosed sets whether the ledger is starting a new generation.
 func LedgerClosed(yes bool) {
 	value := 0.0
 	if yes {
@@ -428,17 +428,17 @@ func LedgerClosed(yes bool) {
 	ledgerClosed.Set(value)
 }
 
-// Unreadable counts something in a stream of the log that a service cannot read.
+// Unreadable counts one item in a stream of the log that a service cannot read.
 func Unreadable(service string, stream events.Stream) {
 	unreadable.WithLabelValues(service, string(stream)).Inc()
 }
 
-// Refused counts messages that the log does not take.
+// Refused counts messages that the log does not accept.
 func Refused(service string, stream events.Stream, messages int) {
 	refused.WithLabelValues(service, string(stream)).Add(float64(messages))
 }
 
-// What becomes of an object that is too large for the log.
+// Outcomes for an object that is too large for the log.
 const (
 	ObjectReduced = "reduced"
 	ObjectLeftOut = "left-out"
@@ -449,15 +449,15 @@ func ObjectTooLarge(kind events.Kind, result string) {
 	tooLarge.WithLabelValues(string(kind), result).Inc()
 }
 
-// Anomalies sets how much a rule has found.
+// Anomalies sets the number of findings of a rule.
 func Anomalies(rule string, found int) { anomalies.WithLabelValues(rule).Set(float64(found)) }
 
-// BusDropped counts messages of the bus that were dropped.
+// BusDropped counts bus messages that were dropped.
 func BusDropped(messages int) { busDropped.Add(float64(messages)) }
 
-// Eviction is one eviction as the descheduler's metric tells it.
+// Eviction is one eviction as the descheduler's metric reports it.
 type Eviction struct {
-	// Result is "success", "error", or the limit that was reached in the descheduler's words.
+	// Result is "success", "error", or the limit that was reached as the descheduler names it.
 	Result                             string
 	Strategy, Profile, Namespace, Node string
 }
@@ -467,7 +467,7 @@ func PodEvicted(e Eviction) {
 	podsEvicted.WithLabelValues(e.Result, e.Strategy, e.Profile, e.Namespace, e.Node).Inc()
 }
 
-// PodsKept counts pods that a strategy picked and that stay for a reason.
+// PodsKept counts pods that a strategy picked and that were not evicted for a reason.
 func PodsKept(strategy, profile, reason string, pods int) {
 	podsKept.WithLabelValues(strategy, profile, reason).Add(float64(pods))
 }

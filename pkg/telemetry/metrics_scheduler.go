@@ -7,19 +7,19 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Values of the label result of schedule_attempts_total, kube-scheduler's.
+// Values of the label result of schedule_attempts_total, as kube-scheduler names them.
 const (
 	ResultScheduled     = "scheduled"
 	ResultUnschedulable = "unschedulable"
 	ResultError         = "error"
 )
 
-// manyAttempts is from where pod_scheduling_sli_duration_seconds counts attempts as one
-// value, "15+", as kube-scheduler does.
+// manyAttempts is the number from which pod_scheduling_sli_duration_seconds counts attempts as one value, "15+", as
+// kube-scheduler does.
 const manyAttempts = 15
 
 // The metrics of kube-scheduler 1.36 with its names, labels, buckets and stability levels
-// (pkg/scheduler/metrics/metrics.go), so that dashboards and alerts made for it go on working.
+// (pkg/scheduler/metrics/metrics.go), so that dashboards and alerts made for it keep working.
 var (
 	scheduleAttempts = counter(&metrics.CounterOpts{
 		Subsystem: schedulerSubsystem, Name: "schedule_attempts_total",
@@ -126,8 +126,8 @@ var (
 	}
 )
 
-// ScheduleAttempt counts one attempt. Results that kube-scheduler does not have (an attempt
-// given up for a conflict, say) count in berth_attempts_without_result_total alone.
+// ScheduleAttempt counts one attempt. Results that kube-scheduler does not have (an attempt abandoned after a
+// conflict, for example) count in berth_attempts_without_result_total alone.
 func ScheduleAttempt(result, profile string, took time.Duration) {
 	switch result {
 	case ResultScheduled, ResultUnschedulable, ResultError:
@@ -138,27 +138,27 @@ func ScheduleAttempt(result, profile string, took time.Duration) {
 	}
 }
 
-// PreemptionAttempt counts a pod that was asked whether others could go for it.
+// PreemptionAttempt counts a pod for which preemption was tried.
 func PreemptionAttempt() { preemptionAttempts.Inc() }
 
-// PreemptionVictims observes how many pods have to go for one.
+// PreemptionVictims observes the number of victims of one preemption.
 func PreemptionVictims(pods int) { preemptionVictims.Observe(float64(pods)) }
 
 // SchedulingAlgorithm observes filtering and scoring for one pod.
 func SchedulingAlgorithm(took time.Duration) { algorithmDuration.Observe(took.Seconds()) }
 
-// ExtensionPoint observes all plugins of one extension point; point and status are
-// kube-scheduler's words (Filter, Score, …; Success, Unschedulable, …).
+// ExtensionPoint observes all plugins of one extension point; point and status are kube-scheduler's names (Filter,
+// Score, …; Success, Unschedulable, …).
 func ExtensionPoint(point, status, profile string, took time.Duration) {
 	extensionPointDuration.WithLabelValues(point, status, profile).Observe(took.Seconds())
 }
 
-// PluginExecution observes one plugin at one extension point; the words are ExtensionPoint's.
+// PluginExecution observes one plugin at one extension point; the names are those of ExtensionPoint.
 func PluginExecution(plugin, point, status string, took time.Duration) {
 	pluginExecutionDuration.WithLabelValues(plugin, point, status).Observe(took.Seconds())
 }
 
-// PluginEvaluations counts how often a plugin was asked.
+// PluginEvaluations counts calls of a plugin.
 func PluginEvaluations(plugin, point, profile string, calls uint64) {
 	pluginEvaluations.WithLabelValues(plugin, point, profile).Add(float64(calls))
 }
@@ -176,8 +176,8 @@ func QueueIncoming(queue, event string, pods int) {
 	queueIncoming.WithLabelValues(queue, event).Add(float64(pods))
 }
 
-// QueueingHints observes hints of one plugin about one event that gave the same answer, each
-// of which took so long.
+// QueueingHints observes hints of one plugin about one event that gave the same answer, each of which took the
+// duration each.
 func QueueingHints(plugin, event string, queue bool, hints int, each time.Duration) {
 	hint := "QueueSkip"
 	if queue {
@@ -189,12 +189,12 @@ func QueueingHints(plugin, event string, queue bool, hints int, each time.Durati
 	}
 }
 
-// PodScheduledAfterFlush counts pods that the sweep of the queue brought to a node, and no
-// event: each is a bug of a hint.
+// PodScheduledAfterFlush counts pods that were placed because of the queue's sweep and not of an event: each is a
+// bug of a hint.
 func PodScheduledAfterFlush(pods int) { podScheduledAfterFlush.Add(float64(pods)) }
 
-// PodScheduled observes a pod that was scheduled with its attempts-th attempt, the given time
-// after it could first have been.
+// PodScheduled observes a pod that was scheduled with its attempts-th attempt; waited is the time since it could
+// first have been scheduled.
 func PodScheduled(attempts int, waited time.Duration) {
 	podAttempts.Observe(float64(attempts))
 	label := strconv.Itoa(attempts)
@@ -209,7 +209,7 @@ func UnschedulablePods(plugin, profile string, change int) {
 	unschedulablePods.WithLabelValues(plugin, profile).Add(float64(change))
 }
 
-// CacheSize sets what the state holds of a type: nodes, pods, assumed_pods.
+// CacheSize sets the number of objects of a type in the state: nodes, pods, assumed_pods.
 func CacheSize(kind string, objects int) { cacheSize.WithLabelValues(kind).Set(float64(objects)) }
 
 // Goroutines adds change to the goroutines at work on an operation.

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// TestSchedulerMetrics: names, labels, types and values as kube-scheduler has them.
+// TestSchedulerMetrics compares names, labels, types and values with those of kube-scheduler.
 func TestSchedulerMetrics(t *testing.T) {
 	Register()
 	Register()
@@ -117,7 +117,8 @@ descheduler_pods_evicted_total{namespace="shop",node="n1",profile="p",result="su
 		"descheduler_pods_evicted_total")
 }
 
-// TestFirstOccurrenceIsAnIncrease: Prometheus sees no increase in a series that begins with 1.
+// TestFirstOccurrenceIsAnIncrease checks that series exist before the first event: Prometheus sees no increase in a
+// series that begins with 1.
 func TestFirstOccurrenceIsAnIncrease(t *testing.T) {
 	Register()
 	for _, reset := range []func(){unreadable.Reset, refused.Reset, tooLarge.Reset} {
@@ -143,7 +144,8 @@ func TestFirstOccurrenceIsAnIncrease(t *testing.T) {
 	}
 }
 
-// TestAuthenticationIsOffOnceEtcdSaysSo: there is no series while etcd has not answered, which is neither on nor off.
+// TestAuthenticationIsOffOnceEtcdSaysSo checks that there is no series until etcd has answered: until then,
+// authentication is neither on nor off.
 func TestAuthenticationIsOffOnceEtcdSaysSo(t *testing.T) {
 	Register()
 	ledgerAuthenticationOff.Reset()

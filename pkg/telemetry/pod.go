@@ -18,8 +18,8 @@ import (
 // rootSpanName is the name of the span that covers a pod's whole path.
 const rootSpanName = "pod"
 
-// TraceID returns the trace id of a pod's path: its UID. A UID that is not a UUID (the API
-// allows it) gives the first half of its SHA-256.
+// TraceID returns the trace id of a pod's path: its UID. For a UID that is not a UUID (the API allows that) it is
+// the first half of the UID's SHA-256.
 func TraceID(uid string) trace.TraceID {
 	var id trace.TraceID
 	digits := strings.ReplaceAll(uid, "-", "")
@@ -43,8 +43,8 @@ func RootSpanID(uid string) trace.SpanID {
 	return root
 }
 
-// PodContext returns a context in which new spans belong to the pod's path, directly below
-// its root span. Whether they are recorded is the same in every service.
+// PodContext returns a context in which new spans belong to the pod's path, directly below its root span. All
+// services agree on whether they are recorded.
 func PodContext(ctx context.Context, uid string) context.Context {
 	id := TraceID(uid)
 	config := trace.SpanContextConfig{TraceID: id, SpanID: RootSpanID(uid), Remote: true}
@@ -54,19 +54,19 @@ func PodContext(ctx context.Context, uid string) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(config))
 }
 
-// Tracing says whether any path is recorded: who has to do something for it need not, if not.
+// Tracing reports whether any path is recorded, so that callers can skip work done only for tracing.
 func Tracing() bool { return podSampler.Load() != nil }
 
-// TracesPod says whether a pod's path is recorded: who has to do something for a span of it need
-// not, if not. It costs a hash.
+// TracesPod reports whether a pod's path is recorded, so that callers can skip work done only for its spans. It
+// costs one hash.
 func TracesPod(uid string) bool {
 	return podSampler.Load() != nil && sampled(noParent, TraceID(uid))
 }
 
-// noParent is the context of a path that nobody has begun.
+// noParent is the context of a path without a parent span.
 var noParent = context.Background() //nolint:background // carries nothing: samplers ask it for a parent
 
-// PathLink is a link to the path of another pod, as the cause or the consequence of a span.
+// PathLink returns a link to the path of another pod, as the cause or the consequence of a span.
 func PathLink(ctx context.Context, uid, relation string) trace.Link {
 	return trace.Link{
 		SpanContext: trace.SpanContextFromContext(PodContext(ctx, uid)),
@@ -74,7 +74,7 @@ func PathLink(ctx context.Context, uid, relation string) trace.Link {
 	}
 }
 
-// sampled asks the sampler as for a root span.
+// sampled returns the sampler's decision, asked as for a root span.
 func sampled(ctx context.Context, id trace.TraceID) bool {
 	sampler := podSampler.Load()
 	if sampler == nil {
@@ -96,16 +96,16 @@ type PodSpan struct {
 	UID string
 	// Name of the step: queued, offer, attempt, filter, score, reserve, bind, …
 	Name string
-	// Start of the step; zero means now. A step may be written after the fact.
+	// Start of the step; zero means now. A step may be written after it has ended.
 	Start time.Time
-	// Attributes beside k8s.pod.uid, which every span gets.
+	// Attributes in addition to k8s.pod.uid, which every span gets.
 	Attributes []attribute.KeyValue
 	// Links to other paths; see PathLink.
 	Links []trace.Link
 }
 
-// StartPodSpan starts a span on the pod's path: below the span in ctx when that is on the
-// same path, else below the root. End it, with trace.WithTimestamp for an end in the past.
+// StartPodSpan starts a span on the pod's path: below the span in ctx if that is on the same path, else below the
+// root. The caller ends it, with trace.WithTimestamp for an end in the past.
 func StartPodSpan(ctx context.Context, tracer trace.Tracer, s PodSpan) (context.Context, trace.Span) {
 	if trace.SpanContextFromContext(ctx).TraceID() != TraceID(s.UID) {
 		ctx = PodContext(ctx, s.UID)
@@ -125,12 +125,11 @@ type Root struct {
 	UID, Namespace, Name string
 	// Start is when the pod was created, End when its path ended; both must be set.
 	Start, End time.Time
-	// Attributes beside the pod's identity: outcome, attempts.
+	// Attributes in addition to the pod's identity: outcome, attempts.
 	Attributes []attribute.KeyValue
 }
 
-// EmitRoot writes the root span that all spans of the path name as their parent. Call it
-// once per pod.
+// EmitRoot writes the root span that all spans of the path name as their parent. It must be called once per pod.
 func EmitRoot(ctx context.Context, tracer trace.Tracer, r Root) {
 	ctx = context.WithValue(ctx, fixedIDs{}, fixedIDs{trace: TraceID(r.UID), span: RootSpanID(r.UID)})
 	_, span := tracer.Start(ctx, rootSpanName,
@@ -141,14 +140,14 @@ func EmitRoot(ctx context.Context, tracer trace.Tracer, r Root) {
 	span.End(trace.WithTimestamp(r.End))
 }
 
-// fixedIDs are the ids the next root span must get. The context is the only way to the SDK's
+// fixedIDs are the ids that the next root span must get. The context is the only way to pass them to the SDK's
 // generator.
 type fixedIDs struct {
 	trace trace.TraceID
 	span  trace.SpanID
 }
 
-// idGenerator draws random ids, or takes those of EmitRoot.
+// idGenerator draws random ids, or uses those of EmitRoot.
 type idGenerator struct{}
 
 // NewIDs implements the SDK's IDGenerator.
@@ -182,8 +181,7 @@ func TraceParent(ctx context.Context) string {
 	return carrier[traceParentHeader]
 }
 
-// WithTraceParent returns ctx with the remote span that traceParent names; ctx itself when it
-// names none.
+// WithTraceParent returns ctx with the remote span that traceParent names; ctx itself if it names none.
 func WithTraceParent(ctx context.Context, traceParent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParentHeader: traceParent})
 }

@@ -31,9 +31,9 @@ const (
 	metricReference = "../../docs/metrics.md"
 	shippedAlerts   = "../../deploy/monitoring/alerts.yaml"
 	dashboard       = "../../deploy/monitoring/dashboard.json"
-	// recordedScrape is what a `berth up` has exposed; make monitoring-live RECORD=1 writes it.
+	// recordedScrape is a scrape of a `berth up`; make monitoring-live RECORD=1 writes it.
 	recordedScrape = "../../test/monitoring/testdata/berth.prom"
-	// lineLength is that of the page.
+	// lineLength is the line length of the page.
 	lineLength = 120
 )
 
@@ -68,7 +68,7 @@ var sections = []section{
 type described struct {
 	name, kind, stability, help string
 	labels                      []string
-	// bounds are a histogram's, without infinity.
+	// bounds are the bounds of a histogram, without infinity.
 	bounds []float64
 }
 
@@ -108,7 +108,7 @@ func TestMetricReferenceIsCurrent(t *testing.T) {
 	}
 }
 
-// TestReferenceHasWhatWasScraped: a real process has exposed nothing that the page leaves out.
+// TestReferenceHasWhatWasScraped checks that the page lists every metric that a real process has exposed.
 func TestReferenceHasWhatWasScraped(t *testing.T) {
 	page, err := os.ReadFile(metricReference)
 	if err != nil {
@@ -139,7 +139,7 @@ func ofTheRuntime(name string) bool {
 	return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
 }
 
-// gatherAll has registries gather one series of every metric, and takes the series back.
+// gatherAll gathers one series of every metric, and removes the series again.
 func gatherAll(t *testing.T) []described {
 	t.Helper()
 	registry, labels := metrics.NewKubeRegistry(), Labels()
@@ -175,7 +175,7 @@ func gatherAll(t *testing.T) []described {
 	return all
 }
 
-// touch makes the series that has these values of the labels. A metric without labels has its series anyway.
+// touch creates the series with these label values. A metric without labels always has its series.
 func touch(m metrics.Registerable, values []string) {
 	switch vector := m.(type) {
 	case *metrics.CounterVec:
@@ -195,7 +195,7 @@ func onePod() iter.Seq[PodResources] {
 	return func(yield func(PodResources) bool) { yield(PodResources{Name: "pod", Spec: spec}) }
 }
 
-// ofTheLibrary are the names that the registry of a process has besides.
+// ofTheLibrary returns the names of the other metrics in the registry of a process.
 func ofTheLibrary(t *testing.T, ours []described) (names []string) {
 	t.Helper()
 	Register()
@@ -236,7 +236,7 @@ func (m described) write(b *bytes.Buffer, u uses) {
 	}
 }
 
-// unit is what one is one of. Prometheus' convention puts it at the end of the name, before _total.
+// unit returns the unit of a metric. By Prometheus' convention it is at the end of the name, before _total.
 func (m described) unit() string {
 	switch name := strings.TrimSuffix(m.name, "_total"); {
 	case strings.HasPrefix(name, "kube_pod_resource_"):
@@ -252,7 +252,7 @@ func (m described) unit() string {
 // uses are the alerts and the panels that query a metric, in the order of their files.
 type uses struct{ alerts, panels []string }
 
-// identifier is the name of a metric in a query, or some other word.
+// identifier matches the names of metrics in a query, and other words.
 var identifier = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 
 // usesOf finds the uses of every metric by its name.
@@ -283,7 +283,7 @@ type named struct {
 	queries []string
 }
 
-// metrics are the metrics of the queries. A histogram is queried by names with a suffix.
+// metrics returns the metrics of the queries. A histogram is queried by names with a suffix.
 func (n named) metrics() map[string]bool {
 	known, found := Labels(), map[string]bool{}
 	for _, word := range identifier.FindAllString(strings.Join(n.queries, "\n"), -1) {
@@ -324,7 +324,7 @@ func alertQueries(t *testing.T) (list []named) {
 	return list
 }
 
-// panel is one of the dashboard, or a row of several.
+// panel is a panel of the dashboard, or a row of several.
 type panel struct {
 	Title   string
 	Targets []struct{ Expr string }
@@ -348,7 +348,7 @@ func panelQueries(t *testing.T) (list []named) {
 	return list
 }
 
-// below are the panels with queries that a panel or a dashboard has in it.
+// below returns the panels with queries inside a panel or a dashboard.
 func (p panel) below() (list []named) {
 	for _, inner := range p.Panels {
 		one := named{name: inner.Title}
@@ -363,7 +363,7 @@ func (p panel) below() (list []named) {
 	return list
 }
 
-// wrapped is a paragraph in lines that are no longer than the page's.
+// wrapped returns a paragraph in lines that are no longer than the page's.
 func wrapped(text string) string {
 	var p comment.Parser
 	printer := comment.Printer{TextWidth: lineLength - len("  ")}

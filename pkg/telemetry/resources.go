@@ -11,10 +11,10 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// PodResources is what the metrics of resources tell of one pod.
+// PodResources is the input of the resource metrics about one pod.
 type PodResources struct {
 	Namespace, Name, Node string
-	// Ended: the phase is Succeeded or Failed. A pod that has ended on a node is left out.
+	// Ended reports that the phase is Succeeded or Failed. A pod that has ended on a node is left out.
 	Ended bool
 	// Spec may lack nodeName.
 	Spec *corev1.PodSpec
@@ -23,16 +23,15 @@ type PodResources struct {
 // resourceLabels are upstream's (pkg/scheduler/metrics/resources/resources.go).
 var resourceLabels = []string{"namespace", "pod", "node", "scheduler", "priority", "resource", "unit"}
 
-// ResourcesHandler serves what pods request and are limited to, under kube-scheduler's names,
-// labels and stability, and nothing else. pods are asked for with each request, from any
-// goroutine.
+// ResourcesHandler serves the requests and limits of pods, under kube-scheduler's names, labels and stability, and
+// nothing else. It calls pods for each request, from any goroutine.
 func ResourcesHandler(pods func() iter.Seq[PodResources]) http.Handler {
 	registry := metrics.NewKubeRegistry()
 	registry.CustomMustRegister(newResources(pods))
 	return metrics.HandlerWithReset(registry, metrics.HandlerOpts{})
 }
 
-// resources is a collector: the values are made when they are asked for.
+// resources is a collector: the values are computed for each scrape.
 type resources struct {
 	metrics.BaseStableCollector
 	pods             func() iter.Seq[PodResources]
@@ -82,7 +81,7 @@ func tell(ch chan<- metrics.Metric, desc *metrics.Desc, p PodResources, list cor
 	}
 }
 
-// unitOf is what a resource is counted in; empty for what Kubernetes does not know.
+// unitOf returns the unit of a resource; empty for a resource that Kubernetes does not define.
 func unitOf(name corev1.ResourceName) string {
 	switch {
 	case name == corev1.ResourceCPU:

@@ -26,7 +26,7 @@ func TestResources(t *testing.T) {
 		}}},
 	}
 	pods := []PodResources{
-		{Namespace: "shop", Name: "waits", Spec: spec, Ended: true}, // nowhere: it counts
+		{Namespace: "shop", Name: "waits", Spec: spec, Ended: true}, // it has no node, so it counts
 		{Namespace: "shop", Name: "ended", Node: "n1", Spec: spec, Ended: true},
 	}
 	answer := httptest.NewRecorder()
@@ -68,8 +68,8 @@ func TestSetLevel(t *testing.T) {
 	}
 }
 
-// Whether a pod is traced is asked before anything is prepared for its spans: that is what the
-// spans then turn out to be.
+// TestTracesPod checks that TracesPod, which callers ask before they prepare spans for a pod, agrees with whether
+// the spans are recorded.
 func TestTracesPod(t *testing.T) {
 	if TracesPod("0f5d0f6e-5b5c-4a0e-9c0e-3b1a52bcbf10") {
 		t.Error("a pod is traced though nothing is")

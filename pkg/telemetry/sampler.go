@@ -17,17 +17,16 @@ const (
 	envSamplerArg = "OTEL_TRACES_SAMPLER_ARG"
 )
 
-// podSampler decides PodContext's sampled flag: that of the provider in use, nil when nothing
-// is recorded.
+// podSampler decides PodContext's sampled flag. It is the sampler of the provider in use, nil when nothing is
+// recorded.
 var podSampler atomic.Pointer[sdktrace.Sampler]
 
-// ratioSampler records a share of all traces, by a hash of the trace id. The SDK's own takes
-// the id's bits for uniform, but ours are UUIDs: some of their bits always are the same, and
-// of some generators most.
+// ratioSampler records a share of all traces, by a hash of the trace id. The SDK's own sampler assumes that the
+// id's bits are uniform, but these ids are UUIDs: some of their bits are constant, and with some generators most
+// are.
 type ratioSampler struct {
 	ratio float64
-	// limit is the hash below which a trace is recorded; all is set for ratio 1, which no
-	// limit can express.
+	// limit is the hash below which a trace is recorded; all is set for ratio 1, which no limit can express.
 	limit uint64
 	all   bool
 }
@@ -36,7 +35,7 @@ func newRatioSampler(ratio float64) ratioSampler {
 	if ratio >= 1 {
 		return ratioSampler{ratio: 1, all: true}
 	}
-	// Scaled in steps that float64 holds exactly.
+	// Scaled in steps that float64 represents exactly.
 	return ratioSampler{ratio: ratio, limit: uint64(ratio*(1<<53)) << (64 - 53)}
 }
 
@@ -57,8 +56,8 @@ func (s ratioSampler) Description() string {
 	return "TraceIDHashRatio{" + strconv.FormatFloat(s.ratio, 'g', -1, 64) + "}"
 }
 
-// samplerFromEnv maps the standard values; without any it records everything that is not
-// told otherwise by its parent, as the specification has it.
+// samplerFromEnv returns the sampler for the standard values; without any, every span is recorded unless its parent
+// decides otherwise, as the specification requires.
 func samplerFromEnv(env func(string) string) (sdktrace.Sampler, error) {
 	name := strings.ToLower(strings.TrimSpace(env(envSampler)))
 	root, parentBased := strings.CutPrefix(name, "parentbased_")

@@ -23,9 +23,8 @@ import (
 // shutdownTimeout bounds the last export.
 const shutdownTimeout = 5 * time.Second
 
-// Variables of the OpenTelemetry specification that decide whether and how to export. The
-// exporters read those for addresses, headers and certificates, the batch processor its own
-// (OTEL_BSP_*).
+// Variables of the OpenTelemetry specification that decide whether and how to export. The exporters read the
+// variables for addresses, headers and certificates themselves, the batch processor its own (OTEL_BSP_*).
 const (
 	envDisabled       = "OTEL_SDK_DISABLED"
 	envExporter       = "OTEL_TRACES_EXPORTER"
@@ -35,12 +34,12 @@ const (
 	envTracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
 )
 
-// Config names this process in what it reports.
+// Config names this process in its traces, metrics and logs.
 type Config struct {
-	// Service is "queue", "scheduler", "binder" or "descheduler", giving service.name
-	// berth-<service>, or "berth" for a process that runs them all.
+	// Service is "queue", "scheduler", "binder" or "descheduler", giving service.name berth-<service>, or "berth"
+	// for a process that runs all of them.
 	Service string
-	// Instance is the member id, or another name that no other process has.
+	// Instance is the member id, or another name that is unique among all processes.
 	Instance string
 	// Version of the binary; may be empty.
 	Version string
@@ -48,16 +47,16 @@ type Config struct {
 	Certificates []CertificateFile
 }
 
-// Telemetry is what Setup has set up.
+// Telemetry is the telemetry of this process, as set up by Setup.
 type Telemetry struct {
 	provider trace.TracerProvider
 	shutdown func(context.Context) error
 }
 
-// Setup registers the metrics and makes the tracer provider that the OTEL_* variables ask for
-// the global one. Without OTEL_TRACES_EXPORTER=otlp or an OTLP endpoint nothing is recorded.
-// It connects to nothing: a collector that is not there costs spans, not time. Call it once
-// per process, and Shutdown at its end.
+// Setup registers the metrics, and installs the tracer provider that the OTEL_* variables request as the global
+// one. Without OTEL_TRACES_EXPORTER=otlp or an OTLP endpoint nothing is recorded. It does not wait for a
+// connection: an unreachable collector costs spans, not time. It must be called once per process, with Shutdown at
+// the end.
 func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	Register()
 	processCertificates.watch(cfg.Certificates)
@@ -91,8 +90,8 @@ func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	}}, nil
 }
 
-// newProvider returns a provider with our sampler and ids, and makes the sampler that of
-// PodContext.
+// newProvider returns a provider with sampler and the ids of idGenerator, and makes sampler the one that PodContext
+// uses.
 func newProvider(
 	sampler sdktrace.Sampler, processor sdktrace.SpanProcessor, attributes *resource.Resource,
 ) *sdktrace.TracerProvider {
@@ -106,8 +105,7 @@ func newProvider(
 	)
 }
 
-// describe returns the attributes of this process; OTEL_SERVICE_NAME and
-// OTEL_RESOURCE_ATTRIBUTES have the last word.
+// describe returns the attributes of this process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
 func describe(ctx context.Context, cfg Config) (*resource.Resource, error) {
 	name := cfg.Service
 	if name != "berth" {
@@ -128,14 +126,14 @@ func describe(ctx context.Context, cfg Config) (*resource.Resource, error) {
 // Tracer returns the tracer of a package, named by its import path.
 func (t *Telemetry) Tracer(name string) trace.Tracer { return t.provider.Tracer(name) }
 
-// Shutdown exports what is waiting, for a few seconds at most, and ends.
+// Shutdown exports the spans that are waiting, for a few seconds at most, and stops.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	return t.shutdown(ctx)
 }
 
-// exporterFromEnv returns the exporter the variables ask for, nil for none.
+// exporterFromEnv returns the exporter that the variables request, nil for none.
 func exporterFromEnv(ctx context.Context, env func(string) string) (sdktrace.SpanExporter, error) {
 	value := func(names ...string) string {
 		for _, name := range names {
@@ -170,8 +168,8 @@ func exporterFromEnv(ctx context.Context, env func(string) string) (sdktrace.Spa
 	}
 }
 
-// countingProcessor and countingExporter make visible what the bounded queue between them
-// drops: spans that ended and were never exported.
+// countingProcessor and countingExporter make the drops of the bounded queue between them visible: spans that ended
+// and were never exported.
 type countingProcessor struct{}
 
 func (countingProcessor) OnStart(context.Context, sdktrace.ReadWriteSpan) {}

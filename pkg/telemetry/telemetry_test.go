@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const uid = "0b9e8c6a-5d3c-4f4e-9a55-0d4c6c0b2f11"
 
-// environment returns a lookup in pairs of names and values.
+// environment returns a lookup over pairs of names and values.
 func environment(pairs ...string) func(string) string {
 	values := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -75,7 +75,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestPath: steps written by anyone, in any order, and the root written last make one tree.
+// TestPath checks that steps written by any service, in any order, and the root written last make one tree.
 func TestPath(t *testing.T) {
 	tracer, exporter := record(t)
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -114,14 +114,14 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// TestSampling: which pods are recorded is a share of them, even when their UIDs are far
-// from uniform, and the same for steps and root.
+// TestSampling checks that the configured share of pods is recorded, even if their UIDs are far from uniform, and
+// that steps and root agree.
 func TestSampling(t *testing.T) {
 	for _, name := range []string{"traceidratio", "parentbased_traceidratio"} {
 		tracer, exporter := record(t, envSampler, name, envSamplerArg, "0.25")
 		const pods = 4000
 		for i := range pods {
-			uid := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i) // counts up: the worst of generators
+			uid := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i) // counts up: the worst kind of generator
 			_, span := StartPodSpan(t.Context(), tracer, PodSpan{UID: uid, Name: "step"})
 			span.End()
 			EmitRoot(t.Context(), tracer, Root{UID: uid, Start: time.Unix(1, 0), End: time.Unix(2, 0)})
@@ -235,7 +235,7 @@ func TestExporterFromEnv(t *testing.T) {
 	}
 }
 
-// receiver is an OTLP trace collector that passes on what it gets.
+// receiver is an OTLP trace collector that passes on the requests it receives.
 type receiver struct {
 	collector.UnimplementedTraceServiceServer
 	got chan *collector.ExportTraceServiceRequest
@@ -288,7 +288,7 @@ func TestExportHTTP(t *testing.T) {
 	checkExport(t, server.URL, r)
 }
 
-// checkExport sends one pod's path through everything, set up from the environment.
+// checkExport exports one pod's path through the whole pipeline, set up from the environment.
 func checkExport(t *testing.T, endpoint string, r receiver) {
 	t.Helper()
 	t.Setenv(envEndpoint, endpoint)
@@ -326,7 +326,7 @@ func checkExport(t *testing.T, endpoint string, r receiver) {
 	}
 }
 
-// TestSetupWithoutExporter: nothing is recorded, and nothing is in the way.
+// TestSetupWithoutExporter checks that without an exporter nothing is recorded, and every call works.
 func TestSetupWithoutExporter(t *testing.T) {
 	tel, err := Setup(t.Context(), Config{Service: "binder"})
 	if err != nil {
@@ -346,13 +346,13 @@ func TestSetupWithoutExporter(t *testing.T) {
 	}
 }
 
-// TestDeadCollector: Setup and spans do not wait for a collector that is not there.
+// TestDeadCollector checks that Setup and spans do not wait for an unreachable collector.
 func TestDeadCollector(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }() // accepts nothing, answers nothing
+	defer func() { _ = listener.Close() }() // accepts no connection and answers nothing
 	t.Setenv(envEndpoint, "http://"+listener.Addr().String())
 	t.Setenv(envProtocol, "grpc")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100") // milliseconds for one batch
@@ -369,7 +369,7 @@ func TestDeadCollector(t *testing.T) {
 		t.Errorf("10,000 spans took %v with a dead collector", took)
 	}
 	begin = time.Now()
-	_ = tel.Shutdown(t.Context()) // it may say that nothing was exported
+	_ = tel.Shutdown(t.Context()) // the error may report that nothing was exported
 	if took := time.Since(begin); took > 2*shutdownTimeout {
 		t.Errorf("shutdown took %v with a dead collector", took)
 	}

@@ -30,14 +30,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// apiServer is pods as the API server keeps them, behind a fake client: it enforces what
-// the real one does on binding, eviction and patches, and writes each change to the log of
-// facts, as the queue would.
+// apiServer keeps pods like the API server, behind a fake client. It enforces what the real one does on binding,
+// eviction and patches, and writes each change to the log of facts, as the queue would.
 type apiServer struct {
 	t   *testing.T
 	log *memlog.Log
-	// before, if set, looks at a call first; an error is the answer. carriedOut tells
-	// whether the call is to happen all the same.
+	// before, if set, is called before a call; an error is the answer. carriedOut reports whether the call happens
+	// all the same.
 	before func(verb, subresource string, pod string) (carriedOut bool, err error)
 	mu     struct {
 		sync.Mutex
@@ -58,7 +57,7 @@ func newAPIServer(t *testing.T, log *memlog.Log) (*apiServer, *fake.Clientset) {
 	return s, client
 }
 
-// change writes a pod, and its fact, under the lock.
+// change writes a pod and its fact, with the lock held.
 func (s *apiServer) change(p *corev1.Pod) *corev1.Pod {
 	s.mu.rv++
 	p.ResourceVersion = strconv.FormatUint(s.mu.rv, 10)
@@ -117,7 +116,7 @@ func (s *apiServer) addPod(name string) *corev1.Pod {
 	}})
 }
 
-// run has a pod run on a node.
+// run makes a pod run on a node.
 func (s *apiServer) run(name, node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +126,7 @@ func (s *apiServer) run(name, node string) {
 	s.change(p)
 }
 
-// touch is a foreign write that bears on nothing.
+// touch is another client's write that changes nothing of importance.
 func (s *apiServer) touch(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +135,7 @@ func (s *apiServer) touch(name string) {
 	s.change(p)
 }
 
-// bound maps each bound pod to its node; it fails the test if one was bound twice.
+// bound maps each bound pod to its node. It fails the test if a pod was bound twice.
 func (s *apiServer) bound() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,8 +258,8 @@ func (s *apiServer) evict(p *corev1.Pod, e *policyv1.Eviction) error {
 	return nil
 }
 
-// patch carries a patch out as the API server does: of the status it leaves the spec alone, and what comes out is
-// valid, or nothing has happened.
+// patch applies a patch as the API server does: a patch of the status does not change the spec, and an invalid result
+// changes nothing.
 func (s *apiServer) patch(old *corev1.Pod, a clienttesting.PatchActionImpl) (runtime.Object, error) {
 	before, err := json.Marshal(old)
 	if err != nil {
@@ -285,7 +284,7 @@ func (s *apiServer) patch(old *corev1.Pod, a clienttesting.PatchActionImpl) (run
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, p.Name, invalid)
 	}
 	if equality.Semantic.DeepEqual(p, old) {
-		return old.DeepCopy(), nil // no resourceVersion moves
+		return old.DeepCopy(), nil // the resourceVersion does not move
 	}
 	return s.change(p), nil
 }

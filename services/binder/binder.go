@@ -25,60 +25,58 @@ import (
 )
 
 const (
-	// DefaultWorkers is how many binds one binder has on their way at once. The more an API server and
-	// its etcd are asked at once, the less processor time each bind takes of them: two processors that
-	// they share with all of Berth bind a quarter more pods a second with 128 than with 16.
+	// DefaultWorkers is how many binds one binder has in flight at once. The more requests an API server and its etcd
+	// get at once, the less CPU time each bind costs them: two processors shared with all of Berth bind a quarter
+	// more pods per second with 128 than with 16.
 	DefaultWorkers = 128
-	// maxWorkers bounds Config.Workers: the streams an API server allows per connection.
+	// maxWorkers bounds Config.Workers by the number of streams that an API server allows per connection.
 	maxWorkers = 250
-	// DefaultKeepPlace and DefaultCollectAfter are used where Config says 0.
+	// DefaultKeepPlace and DefaultCollectAfter are the defaults of the corresponding fields of Config.
 	DefaultKeepPlace    = decide.DefaultKeepPlace
 	DefaultCollectAfter = decide.DefaultCollect
 	// maxKeepPlace is Leftovers.Overdue: after that every hold is given up. maxCollectAfter is a day.
 	maxKeepPlace    = 10 * time.Minute
 	maxCollectAfter = 24 * time.Hour
-	// looksWhileWaiting is how many times a binder looks at an empty document before it collects it.
+	// looksWhileWaiting is how many times a binder checks an empty document before it collects it.
 	looksWhileWaiting = 10
-	// bindsPerWorker is how many binds the core gives out per worker: one in hand, one to take next.
+	// bindsPerWorker is how many binds the core emits per worker: one in progress and one to take next.
 	bindsPerWorker = 2
-	// tick is how often deadlines are looked at; they are seconds.
+	// tick is how often deadlines are checked; they are in the order of seconds.
 	tick = 200 * time.Millisecond
 	// inputBuffer is how many inputs may wait for the core.
 	inputBuffer = 64
-	// maxPending is how many effects may wait for a worker before the core takes no more
-	// input but answers.
+	// maxPending is how many effects may wait for a worker before the core accepts no more input except answers.
 	maxPending = 1024
-	// drainTimeout bounds how long a stopping binder waits for calls under way: longer than
-	// any one of them may take. leaveTimeout bounds what comes after: the last decisions,
-	// and the removal of the member key.
+	// drainTimeout bounds how long a stopping binder waits for calls in flight; it is longer than any one of them may
+	// take. leaveTimeout bounds what follows: appending the last decisions, and removing the member key.
 	drainTimeout = 15 * time.Second
 	leaveTimeout = 5 * time.Second
 )
 
-// Config of a binder.
+// Config configures a binder.
 type Config struct {
 	// ID is the member id, unique for every start of every binder ("binder-0-k3x9").
 	ID string
-	// Workers is how many binds may be on their way at once, 1 to 250; 0 means
-	// DefaultWorkers. Half as many serve other changes of Kubernetes.
+	// Workers is how many binds may be in flight at once, 1 to 250; 0 means DefaultWorkers. Half as many workers make
+	// room (evictions, fences), and a quarter as many write other changes.
 	Workers int
-	// QPS limits requests per second to the API server, and Burst how many may come at
-	// once; each apart for events and for everything else. QPS 0 means no limit on this
-	// side, and Burst is then not looked at; with a limit Burst must be at least 1.
+	// QPS limits the requests per second to the API server, and Burst how many may be sent at once; both apply
+	// separately to events and to everything else. QPS 0 means no client-side limit, and Burst is then ignored; with
+	// a limit, Burst must be at least 1.
 	QPS   float32
 	Burst int
-	// Profiles are those the shards place by. What a profile does not look at is not
-	// rechecked before the bind; pods of other scheduler names are held to every rule.
+	// Profiles are the shards' profiles. A rule that a profile does not have is not rechecked before the bind; pods
+	// of other scheduler names are held to every rule.
 	Profiles []placement.ProfileConfig
-	// KeepPlace is how long the place of an evicted pod is kept for its replacement, from 1 s to 10 min;
-	// 0 means DefaultKeepPlace.
+	// KeepPlace is how long the place of an evicted pod is kept for its replacement, from 1 s to 10 min; 0 means
+	// DefaultKeepPlace.
 	KeepPlace time.Duration
-	// CollectAfter is how long the empty document of an object that is gone stays in the ledger, from 1 s to
-	// 24 h; 0 means DefaultCollectAfter.
+	// CollectAfter is how long the empty document of an object that is gone stays in the ledger, from 1 s to 24 h; 0
+	// means DefaultCollectAfter.
 	CollectAfter time.Duration
 }
 
-// enforces reads the profiles for the recheck before a bind.
+// enforces derives from the profiles which rules the recheck before a bind applies.
 func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 	rules := map[string]map[string]bool{}
 	for _, p := range profiles {
@@ -95,7 +93,7 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 	}
 }
 
-// limits are the core's, with how long the profiles wait for volumes and devices.
+// limits returns the core's limits, including the profiles' timeouts for volumes and devices.
 func (c Config) limits() decide.Limits {
 	l := decide.DefaultLimits()
 	l.Binds = bindsPerWorker * c.Workers
@@ -118,18 +116,18 @@ func (c Config) limits() decide.Limits {
 	return l
 }
 
-// Deps are the outside worlds of a binder. All are required.
+// Deps holds the external systems of a binder. All are required.
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
 	Ledger    ledger.Store
-	// RestConfig reaches the API server; it is copied. Its limits are replaced by Config's.
+	// RestConfig reaches the API server. It is copied, and its rate limits are replaced by Config's.
 	RestConfig *rest.Config
 	Logger     *slog.Logger
 	Clock      clock.WithTicker
 }
 
-// Binder is one replica.
+// Binder is one replica of the service.
 type Binder struct {
 	cfg    Config
 	deps   Deps
@@ -140,7 +138,7 @@ type Binder struct {
 	ready  atomic.Bool
 }
 
-// New checks the configuration and builds a binder; nothing runs and nothing is called yet.
+// New checks the configuration and builds a binder. It starts nothing and makes no request yet.
 func New(cfg Config, deps Deps) (*Binder, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -178,10 +176,10 @@ func (c Config) validate() error {
 	return nil
 }
 
-// ValidKeepPlace returns an error if Config.KeepPlace may not be d.
+// ValidKeepPlace returns an error if d is not a valid Config.KeepPlace.
 func ValidKeepPlace(d time.Duration) error { return within(d, maxKeepPlace) }
 
-// ValidCollectAfter returns an error if Config.CollectAfter may not be d.
+// ValidCollectAfter returns an error if d is not a valid Config.CollectAfter.
 func ValidCollectAfter(d time.Duration) error { return within(d, maxCollectAfter) }
 
 func within(d, most time.Duration) error {
@@ -203,7 +201,7 @@ func (d Deps) validate() error {
 	return nil
 }
 
-// build connects the rooms.
+// build connects intake, core and commit.
 func build(cfg Config, deps Deps, api commit.API) (*Binder, error) {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
@@ -227,7 +225,7 @@ func build(cfg Config, deps Deps, api commit.API) (*Binder, error) {
 	return b, nil
 }
 
-// extendersOf makes the clients of the extenders that bind, by scheduler name.
+// extendersOf returns the clients of the extenders that bind, by scheduler name.
 func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[string]*extender.Set, error) {
 	sets := map[string]*extender.Set{}
 	for _, p := range profiles {
@@ -242,7 +240,7 @@ func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[s
 	return sets, nil
 }
 
-// Ready reports nil once the binder knows the facts and holds partitions.
+// Ready returns nil once the binder knows the facts and the ledger and holds partitions.
 func (b *Binder) Ready() error {
 	if !b.ready.Load() {
 		return errors.New("binder: facts, ledger or partitions not known yet")
@@ -250,16 +248,14 @@ func (b *Binder) Ready() error {
 	return nil
 }
 
-// Run works until ctx ends, then drains: nothing new is started, calls under way are waited
-// for within drainTimeout, the last decisions are appended, and the member key is removed,
-// so that the other binders take the partitions over at once. It returns nil then, and an
-// error when the binder cannot go on.
+// Run serves until ctx ends, then drains: it starts nothing new, waits up to drainTimeout for calls in flight,
+// appends the last decisions, and removes the member key, so that the other binders take the partitions over at once.
+// Then it returns nil. It returns an error when the binder cannot continue.
 //
-// A binder that is killed leaves: binds that nobody heard the answer of (the next holder
-// finds the pod bound, or binds it), fences in Fencing (the next holder repeats the
-// change), and its member key until the lease runs out.
+// A binder that is killed leaves binds whose answer it did not receive (the next holder finds the pod bound, or binds
+// it), fences in state Fencing (the next holder repeats the change), and its member key until the lease expires.
 func (b *Binder) Run(ctx context.Context) error {
-	// The rooms outlive ctx by the drain.
+	// Intake and commit outlive ctx until the drain has ended.
 	rooms, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, rooms := errgroup.WithContext(rooms)

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// site is the binders and their worlds, in memory. Tests run it in a synctest bubble, so
-// that its seconds cost nothing.
+// site is a set of binders and their environment, in memory. Tests run it in a synctest bubble, so that its seconds
+// cost nothing.
 type site struct {
 	t      *testing.T
 	log    *memlog.Log
@@ -52,7 +52,7 @@ func newSite(t *testing.T, nodes, pods int) *site {
 	return s
 }
 
-// start runs a binder; the function it returns drains it and returns what Run did.
+// start runs a binder; the returned function drains it and returns Run's result.
 func (s *site) start(id string) (stop func() error) {
 	b, err := build(Config{ID: id, Workers: 4}, Deps{
 		Log: s.log, Snapshots: s.log, Ledger: s.ledger, Clock: clock.RealClock{},
@@ -81,7 +81,7 @@ func (s *site) end() {
 	s.log.Close()
 }
 
-// reserve commits an entry for the pod, as a shard would, and hints it.
+// reserve commits an entry for the pod, as a shard would, and publishes its hint.
 func (s *site) reserve(pod *corev1.Pod, node string, token ledger.Token) {
 	s.t.Helper()
 	rv := uint64(0)
@@ -143,7 +143,7 @@ func (s *site) decide(d events.Decision) {
 	}
 }
 
-// told is every decision of that kind in the log, by pod name; the last one counts.
+// told returns the decisions of a kind in the log, by pod name; the last one counts.
 func (s *site) told(kind events.DecisionKind) map[string]events.Decision {
 	s.t.Helper()
 	out := map[string]events.Decision{}
@@ -175,7 +175,7 @@ func (s *site) told(kind events.DecisionKind) map[string]events.Decision {
 	return out
 }
 
-// notes are the notes of the Kubernetes events of that reason.
+// notes returns the notes of the Kubernetes events with a reason.
 func (s *site) notes(reason string) []string {
 	var out []string
 	for _, a := range s.client.Actions() {
@@ -193,7 +193,7 @@ func (s *site) notes(reason string) []string {
 	return out
 }
 
-// settle lets d of the bubble's time pass and everything that is due then happen.
+// settle advances the bubble's time by d and lets everything that is due happen.
 func settle(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -233,8 +233,8 @@ func TestTwoBindersBindEveryPodOnceAndCleanUp(t *testing.T) {
 	})
 }
 
-// TestFaultsOnTheWay: calls that fail, succeed without an answer, or meet a pod that has
-// moved. In the end every pod is bound where it was reserved or released, and no reservation is left.
+// TestFaultsOnTheWay covers calls that fail, succeed without an answer, or meet a pod that has changed. In the end
+// every pod is bound where it was reserved or its reservation is released, and no reservation is left.
 func TestFaultsOnTheWay(t *testing.T) {
 	seed := seedtest.First(t, 0)
 	synctest.Test(t, func(t *testing.T) {
@@ -430,7 +430,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A binder whose picture of the ledger cannot be brought forward does not go on with a hole in it.
+// A binder whose view of the ledger cannot be advanced does not continue with a gap in it.
 func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1, 0)

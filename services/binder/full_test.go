@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// fill gives a pod as large annotations as the API server takes, in the one that facts do not show.
+// fill gives a pod annotations as large as the API server accepts, in an annotation that facts do not show.
 func (s *apiServer) fill(name string) *corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,8 +26,8 @@ func (s *apiServer) fill(name string) *corev1.Pod {
 	return s.change(p)
 }
 
-// A pod whose annotations are full is bound, and stays one whose status the kubelet can write and that can be evicted:
-// the API server looks at the annotations on every later write, and not on the bind.
+// A pod whose annotations are full is bound, and the kubelet can still write its status and it can be evicted: the
+// API server validates the annotations on every later write, and not on the bind.
 func TestFullAnnotationsAreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1, 1)

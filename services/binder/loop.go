@@ -9,17 +9,16 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// loop is one run of the core: the only goroutine that steps it. Effects wait in order,
-// one line per lane, until a worker takes them; answers are always taken, and input only
-// while the lines are short.
+// loop is one run of the core, and the only goroutine that steps it. Effects wait in order, one line per lane, until
+// a worker takes them. Answers are always received; other input only while the lines are short.
 type loop struct {
 	*Binder
 	lines   [commit.Lanes][]decide.Effect
 	pending int
-	// started counts effects that a worker has and has not answered.
+	// started counts effects that a worker has taken and not answered.
 	started int
 	drainBy <-chan time.Time
-	// failed is why the binder cannot go on.
+	// failed is the reason why the binder cannot continue.
 	failed error
 }
 
@@ -77,7 +76,7 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 	}
 }
 
-// step runs the core and lines its effects up.
+// step runs the core and queues its effects.
 func (l *loop) step(in decide.Input) {
 	for _, e := range l.core.Step(in, l.deps.Clock.Now()) {
 		if stop, is := e.(decide.Stop); is {
@@ -95,7 +94,7 @@ func (l *loop) step(in decide.Input) {
 	l.ready.Store(l.core.Ready() && l.drainBy == nil)
 }
 
-// dropMoot takes from the head of a line what has become moot while it waited.
+// dropMoot drops effects from the head of a line that have become moot while they waited.
 func (l *loop) dropMoot(n commit.Lane) {
 	for len(l.lines[n]) > 0 {
 		op, moot := l.core.Moot(l.head(n))
@@ -108,7 +107,7 @@ func (l *loop) dropMoot(n commit.Lane) {
 	}
 }
 
-// lane is where the head of a line goes; nil, which a select passes over, without one.
+// lane returns the channel for the head of a line, or nil, which a select skips, if the line is empty.
 func (l *loop) lane(n commit.Lane) chan<- decide.Effect {
 	if len(l.lines[n]) == 0 {
 		return nil
@@ -132,8 +131,8 @@ func (l *loop) taken(n commit.Lane) {
 	}
 }
 
-// drain stops the core from starting anything and drops what no worker has taken: to the
-// cluster and the ledger that is the same as a crash just before it.
+// drain stops the core from starting anything and drops what no worker has taken: for the cluster and the ledger that
+// is equivalent to a crash just before it.
 func (l *loop) drain() {
 	l.drainBy = l.deps.Clock.After(drainTimeout)
 	l.step(decide.Drain{})
@@ -146,8 +145,7 @@ func (l *loop) drain() {
 	l.deps.Logger.Info("draining", "calls", l.started)
 }
 
-// leave appends what is still to be told. Whoever runs the loop then stops the rooms, and
-// with them the membership.
+// leave flushes the last decisions to the log. The caller then stops intake and commit, and with them the membership.
 func (l *loop) leave(rooms context.Context) error {
 	ctx, cancel := context.WithTimeout(rooms, leaveTimeout)
 	defer cancel()

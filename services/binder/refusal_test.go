@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// refuse has the API server refuse calls, named "verb/subresource".
+// refuse makes the API server refuse calls, named "verb/subresource".
 func (s *site) refuse(calls ...string) {
 	s.server.before = func(verb, subresource, pod string) (bool, error) {
 		for _, c := range calls {
@@ -28,8 +28,8 @@ func (s *site) refuse(calls ...string) {
 	}
 }
 
-// A policy that denies every change of pods, and binds, keeps no reservation from being taken back: the fence changes
-// the pod's status. The pod's owner sees why it is not bound.
+// A policy that denies every change of pods, and binds, does not keep a reservation from being taken back: the fence
+// changes the pod's status. The pod's owner sees why it is not bound.
 func TestFenceChangesNoPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1, 1)
@@ -55,7 +55,8 @@ func TestFenceChangesNoPod(t *testing.T) {
 	})
 }
 
-// A fence that is refused is an event of the pod, a decision in the log and a metric, until it is refused no more.
+// A refused fence is reported in an event of the pod, a decision in the log and a metric, until it is no longer
+// refused.
 func TestRefusedFenceIsReported(t *testing.T) {
 	telemetry.Register()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestRefusedFenceIsReported(t *testing.T) {
 	})
 }
 
-// refusedFences is the metric of a binder.
+// refusedFences returns the metric of a binder.
 func refusedFences(t *testing.T, binder string) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

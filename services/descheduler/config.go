@@ -17,48 +17,47 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler/internal/usage"
 )
 
-// DefaultInterval is the usual time between the starts of two cycles (upstream's packaging
-// uses the same).
+// DefaultInterval is the usual time between the starts of two cycles (the same as in upstream's packaging).
 const DefaultInterval = 5 * time.Minute
 
-// Config of a replica.
+// Config configures a replica.
 type Config struct {
 	// ID is the member id, unique for every start of every replica ("descheduler-k3x9").
 	ID string
-	// Policy says what to evict; see package policy.
+	// Policy determines what to evict; see package policy.
 	Policy *policy.Policy
-	// Reload, if set, is asked before every cycle for a policy to go by from then on; nil goes on
-	// with the one before, and so does an error, which is logged.
+	// Reload, if set, is called before every cycle and may return a new policy to use from then on. If it returns
+	// nil, or an error, which is logged, the previous policy stays in force.
 	Reload func() (*policy.Policy, error)
-	// Interval is the time between the starts of two cycles; a cycle that takes longer
-	// delays the next. 0 runs one cycle and ends.
+	// Interval is the time between the starts of two cycles. A cycle that takes longer delays the next. 0 runs one
+	// cycle and ends.
 	Interval time.Duration
-	// Profiles are the rules by which nodeFit looks for another place, chosen by the pod's
-	// scheduler name; pods of other schedulers go by the default profile. May be empty.
+	// Profiles are the rules by which nodeFit looks for another place, chosen by the pod's scheduler name. Pods of
+	// other schedulers use the default profile. It may be empty.
 	Profiles []placement.ProfileConfig
-	// DryRun logs what would be asked for and asks nothing. It needs no leadership.
+	// DryRun logs the evictions that would be requested and requests none. It needs no leadership.
 	DryRun bool
-	// Prometheus says how the server is reached that the policy names, if it names one.
+	// Prometheus configures the connection to the server that the policy names, if it names one.
 	Prometheus Prometheus
-	// Report, if set, is called with every plan, before anything of it is done. It must not block.
+	// Report, if set, is called with every plan before any of it is carried out. It must not block.
 	Report func(plan.Report)
 }
 
-// Prometheus is how a Prometheus server is reached.
+// Prometheus configures the connection to a Prometheus server.
 type Prometheus = usage.Config
 
-// Ledger is what a replica needs of the ledger: leadership, what is promised to whom, to keep places
-// itself, and the stop switch.
+// Ledger is what a replica needs of the ledger: leadership, the promises of other members, its own places for
+// replacements, and the stop switch.
 type Ledger interface {
 	ledger.Store
 	ledger.Elections
 }
 
-// Deps are the outside worlds of a replica.
+// Deps holds the external systems of a replica.
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
-	// Ledger may be nil in a dry run, which knows nothing of what is promised then.
+	// Ledger may be nil in a dry run, which then does not know what is promised.
 	Ledger Ledger
 	Logger *slog.Logger
 	Clock  clock.Clock
@@ -96,7 +95,7 @@ func (d Deps) validate(dryRun bool) error {
 	return errors.Join(missing...)
 }
 
-// placementBy makes the profiles ready and returns the choice between them.
+// placementBy builds the profiles and returns a function that selects one by scheduler name.
 func placementBy(configs []placement.ProfileConfig) (func(string) *placement.Profile, error) {
 	fallback, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
 	if err != nil {

@@ -25,18 +25,17 @@ import (
 )
 
 const (
-	// election is the name replicas campaign under.
+	// election is the name under which replicas campaign.
 	election = "descheduler"
-	// sessionTTL is how long a leader that has gone silent keeps others waiting. Cycles are
-	// minutes apart, so there is no hurry.
+	// sessionTTL is how long a silent leader keeps others waiting. Cycles are minutes apart, so a short TTL is not
+	// needed.
 	sessionTTL = 15 * time.Second
-	// closeTimeout bounds giving the leadership back at the end; the lease would run out
-	// anyway.
+	// closeTimeout bounds resigning at the end; the lease would expire anyway.
 	closeTimeout = 3 * time.Second
-	// retryPause is the pause after a cycle, or a campaign, that failed.
+	// retryPause is the pause after a cycle or a campaign that failed.
 	retryPause = 5 * time.Second
-	// viewTimeout bounds waiting for facts and decisions before a cycle begins anew: what
-	// was waited for may have been lost from the log. Longer than a start takes.
+	// viewTimeout bounds the wait for facts and decisions before a cycle is started again: what it waits for may have
+	// been lost from the log. It is longer than a start takes.
 	viewTimeout = 30 * time.Second
 )
 
@@ -48,13 +47,13 @@ type Descheduler struct {
 	intake    *intake.Room
 	commit    *commit.Room
 	leading   atomic.Bool
-	// term is the last that this replica led: a revision of the ledger.
+	// term is the last term in which this replica led; it is a revision of the ledger.
 	term   atomic.Int64
 	policy atomic.Pointer[policy.Policy]
 	paused pauseSwitch
 }
 
-// New checks the configuration and builds a replica; nothing runs yet.
+// New checks the configuration and builds a replica. Nothing runs yet.
 func New(cfg Config, deps Deps) (*Descheduler, error) {
 	if err := errors.Join(cfg.validate(), deps.validate(cfg.DryRun)); err != nil {
 		return nil, err
@@ -76,14 +75,14 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 	return d, nil
 }
 
-// Ready reports nil once a cycle could run: the facts that the policy looks at are known.
+// Ready returns nil once a cycle could run, because the facts that the policy needs are known.
 func (d *Descheduler) Ready() error { return d.intake.Ready(d.policy.Load().Kinds()) }
 
 // Leading reports whether this replica runs the cycles.
 func (d *Descheduler) Leading() bool { return d.leading.Load() }
 
-// Run works until ctx ends, or until one cycle is done when Interval is 0. It returns nil
-// then, and an error when the facts cannot be read.
+// Run serves until ctx ends, or until one cycle is done if Interval is 0, and then returns nil. It returns an error
+// if the facts cannot be read.
 func (d *Descheduler) Run(ctx context.Context) error {
 	d.warn()
 	ctx, stop := context.WithCancel(ctx)
@@ -111,11 +110,11 @@ func (d *Descheduler) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// campaign leads whenever it can, until ctx ends or a single cycle was asked for and done.
+// campaign leads whenever possible, until ctx ends or a requested single cycle is done.
 func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
 	for ctx.Err() == nil {
 		if d.cfg.Interval == 0 && errors.Is(d.refusePaused(ctx), errPaused) {
-			return // it need not wait for its turn to hear that
+			return // it need not wait for its turn to learn that
 		}
 		done, err := d.lead(ctx, g)
 		if done {
@@ -128,8 +127,7 @@ func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// lead runs one session from campaign to loss. It reports whether all there was to do is
-// done.
+// lead runs one session from campaign to loss. It reports whether all work is done.
 func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, err error) {
 	session, err := d.deps.Ledger.OpenSession(ctx, sessionTTL)
 	if err != nil {
@@ -161,14 +159,14 @@ func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, e
 	return false, errors.New("descheduler: the session was lost")
 }
 
-// tellWaiting tells who runs a single cycle that it has to wait for its turn, and for whom.
+// tellWaiting logs, for a single cycle, that it has to wait for its turn, and for which leader.
 func (d *Descheduler) tellWaiting(ctx context.Context) {
 	if d.cfg.Interval > 0 {
 		return
 	}
 	candidates, _, err := d.deps.Ledger.List(ctx, ledger.PrefixElection+election+"/")
 	if err != nil || len(candidates) == 0 {
-		return // what is wrong with the ledger, the campaign tells
+		return // the campaign reports what is wrong with the ledger
 	}
 	first := slices.MinFunc(candidates, func(a, b ledger.KV) int {
 		return cmp.Compare(a.CreateRevision, b.CreateRevision)
@@ -176,7 +174,7 @@ func (d *Descheduler) tellWaiting(ctx context.Context) {
 	d.deps.Logger.Warn("another descheduler runs; this cycle waits until it ends", "leader", string(first.Value))
 }
 
-// giveBack closes the session, which gives the leadership up at once.
+// giveBack closes the session, which ends the leadership at once.
 func (d *Descheduler) giveBack(ctx context.Context, s ledger.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -185,8 +183,7 @@ func (d *Descheduler) giveBack(ctx context.Context, s ledger.Session) {
 	}
 }
 
-// cycles runs one cycle after another until ctx ends. It reports true when one was all that
-// was wanted.
+// cycles runs one cycle after another until ctx ends. It reports true if a single cycle was requested and is done.
 func (d *Descheduler) cycles(ctx context.Context) (done bool) {
 	for ctx.Err() == nil {
 		began := d.deps.Clock.Now()
@@ -211,14 +208,14 @@ func (d *Descheduler) cycles(ctx context.Context) (done bool) {
 	return false
 }
 
-// warn logs what is doubtful about the policy.
+// warn logs the policy's warnings.
 func (d *Descheduler) warn() {
 	for _, w := range d.policy.Load().Warnings {
 		d.deps.Logger.Warn("policy", "warning", w)
 	}
 }
 
-// reload takes a new policy if there is one.
+// reload adopts a new policy if there is one.
 func (d *Descheduler) reload() {
 	if d.cfg.Reload == nil {
 		return
@@ -234,7 +231,7 @@ func (d *Descheduler) reload() {
 	}
 }
 
-// cycle is one cycle that a pause ends.
+// cycle runs one cycle, which a pause stops.
 func (d *Descheduler) cycle(ctx context.Context) error {
 	ctx, done := d.paused.running(ctx)
 	defer done()
@@ -249,7 +246,7 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 	return err
 }
 
-// work is described in the package documentation.
+// work does what the package documentation describes as a cycle.
 func (d *Descheduler) work(ctx context.Context) error {
 	d.reload()
 	p := d.policy.Load()
@@ -295,7 +292,7 @@ func (d *Descheduler) work(ctx context.Context) error {
 	return err
 }
 
-// report hands a plan to who wants it.
+// report passes a plan to Config.Report.
 func (d *Descheduler) report(ctx context.Context, r *plan.Report) error {
 	if d.cfg.Report == nil {
 		return nil
@@ -309,8 +306,8 @@ func (d *Descheduler) report(ctx context.Context, r *plan.Report) error {
 	return nil
 }
 
-// carryOut gives up places that nobody asked for, keeps those of the plan and asks for its
-// evictions. What the ledger refuses is added to what the cycle has kept.
+// carryOut gives up places for which no eviction was requested, keeps the places of the plan and requests its
+// evictions. What the ledger refuses is added to the outcome's refusals.
 func (d *Descheduler) carryOut(
 	ctx context.Context, h *plan.History, p *decide.Promises, out *decide.Outcome,
 ) (written int, err error) {
@@ -338,7 +335,7 @@ func (d *Descheduler) carryOut(
 	return written, err
 }
 
-// tellReturned tells of pods that came back, in all ways there are.
+// tellReturned reports pods that came back: in the process's log, in metrics, and in the decisions log.
 func (d *Descheduler) tellReturned(ctx context.Context, returned []events.Decision) error {
 	for i := range returned {
 		r := &returned[i]

@@ -45,7 +45,7 @@ type world struct {
 	// written is how many of facts are in the log.
 	written int
 	output  output
-	// ledgers are what some replicas have instead of ledger, by id.
+	// ledgers holds the ledgers that some replicas have instead of ledger, by id.
 	ledgers map[string]Ledger
 }
 
@@ -120,7 +120,7 @@ func tolerant(p *corev1.Pod) {
 
 func daemon(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
 
-// twoNodes: a and b with three pods on a, one tolerant, one of a DaemonSet.
+// twoNodes has nodes a and b with three pods on a, one of them tolerant, one of a DaemonSet.
 func (w *world) twoNodes() {
 	w.node("a")
 	w.node("b")
@@ -171,7 +171,7 @@ func (w *world) start(id string, change ...func(*Config)) *replica {
 	return r
 }
 
-// asks lists the asks in the log, "name#attempt by actor".
+// asks lists the requests in the log, as "name#attempt by actor".
 func (w *world) asks() []string {
 	w.t.Helper()
 	var out []string
@@ -213,7 +213,7 @@ func (w *world) decisionsFrom(first uint64) []events.SequencedDecision {
 	return out
 }
 
-// answer writes an outcome of the newest ask, as a binder does.
+// answer writes an outcome of the newest request, as a binder does.
 func (w *world) answer(kind events.DecisionKind) {
 	w.t.Helper()
 	all := w.decisions()
@@ -226,7 +226,7 @@ func (w *world) answer(kind events.DecisionKind) {
 	synctest.Wait()
 }
 
-// after lets time pass.
+// after advances the time.
 func after(d time.Duration) {
 	<-time.After(d) // the bubble's time
 	synctest.Wait()
@@ -239,7 +239,7 @@ func (w *world) wantAsks(want ...string) {
 	}
 }
 
-// TestTaintAdded: the story from a taint to the pod's end.
+// TestTaintAdded covers the scenario from a taint to the pod's end.
 func TestTaintAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -250,7 +250,7 @@ func TestTaintAdded(t *testing.T) {
 			t.Fatalf("ready: %v, leading: %t", err, r.Leading())
 		}
 		after(time.Minute)
-		w.wantAsks() // no taint, no asks
+		w.wantAsks() // no taint, no requests
 
 		w.taintA()
 		after(time.Minute)
@@ -258,7 +258,7 @@ func TestTaintAdded(t *testing.T) {
 		if want := `"kept.owned by a DaemonSet"=1`; !strings.Contains(w.output.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, w.output.String())
 		}
-		after(3 * time.Minute) // under way: nobody answers
+		after(3 * time.Minute) // in progress: there is no answer
 		w.wantAsks("plain#1 by d1")
 
 		w.answer(events.DecisionEvicted)
@@ -269,7 +269,7 @@ func TestTaintAdded(t *testing.T) {
 	})
 }
 
-// TestRefusedCoolsDown: a refused eviction is asked for again, later, as another attempt.
+// TestRefusedCoolsDown: a refused eviction is requested again, later, as another attempt.
 func TestRefusedCoolsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -283,7 +283,7 @@ func TestRefusedCoolsDown(t *testing.T) {
 		w.wantAsks("plain#1 by d1")
 		after(time.Minute + time.Second)
 		w.wantAsks("plain#1 by d1", "plain#2 by d1")
-		// Nobody answers the second: it is lost, and asked for once more.
+		// The second gets no answer: it is lost, and requested once more.
 		after(plan.InFlight - 2*time.Minute)
 		w.wantAsks("plain#1 by d1", "plain#2 by d1")
 		after(2 * time.Minute)
@@ -291,7 +291,7 @@ func TestRefusedCoolsDown(t *testing.T) {
 	})
 }
 
-// TestOnlyTheLeaderAsks, and a new leader knows what the old one asked for.
+// TestOnlyTheLeaderAsks also checks that a new leader knows what the old one requested.
 func TestOnlyTheLeaderAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -305,7 +305,7 @@ func TestOnlyTheLeaderAsks(t *testing.T) {
 			t.Fatalf("leading: first %t, second %t", first.Leading(), second.Leading())
 		}
 
-		// The lease of the first runs out. It notices and stops; later it stands in line.
+		// The lease of the first replica expires. It notices and stops; later it campaigns again.
 		if !w.ledger.Expire(1) {
 			t.Fatal("the first replica's lease is not 1")
 		}
@@ -318,7 +318,7 @@ func TestOnlyTheLeaderAsks(t *testing.T) {
 		after(2 * time.Minute)
 		w.wantAsks("plain#1 by d1", "late#1 by d2")
 
-		// The second ends; the first leads again and asks nothing again.
+		// The second ends; the first leads again and requests nothing again.
 		second.stop()
 		after(10 * time.Second)
 		if !first.Leading() {
@@ -330,7 +330,7 @@ func TestOnlyTheLeaderAsks(t *testing.T) {
 	})
 }
 
-// TestRestart: a replica that starts over asks nothing again.
+// TestRestart: a replica that restarts requests nothing again.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -339,7 +339,7 @@ func TestRestart(t *testing.T) {
 		w.start("d1").stop()
 		w.wantAsks("plain#1 by d1")
 		for range 3 {
-			w.answer(events.DecisionPlaced) // other people's decisions
+			w.answer(events.DecisionPlaced) // decisions of other services
 		}
 		r := w.start("d2")
 		after(2 * time.Minute)
@@ -348,8 +348,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestTrimmedDecisions: a replica that starts behind the retention edge begins at what is
-// kept.
+// TestTrimmedDecisions: a replica that starts behind the retention edge begins at the oldest kept record.
 func TestTrimmedDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -358,7 +357,7 @@ func TestTrimmedDecisions(t *testing.T) {
 		w.start("d1").stop()
 		w.pod("late", "a")
 		w.publish()
-		w.start("d2").stop() // asks for late at sequence 2
+		w.start("d2").stop() // requests late at sequence 2
 		w.answer(events.DecisionPlaced)
 		w.log.Trim(events.Decisions, 2)
 		r := w.start("d3")
@@ -375,7 +374,7 @@ func TestTrimmedDecisions(t *testing.T) {
 	})
 }
 
-// TestLostDecisions: reading goes on, and what was known stays known.
+// TestLostDecisions: reading continues, and what was known stays known.
 func TestLostDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -394,7 +393,7 @@ func TestLostDecisions(t *testing.T) {
 	})
 }
 
-// TestLostAnswer: the ask is written again under the same token.
+// TestLostAnswer: the request is written again under the same token.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -411,8 +410,7 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// TestWaitsForProgress: without bookmarks nobody knows what is missing, and nothing is
-// decided.
+// TestWaitsForProgress: without bookmarks it is not known what is missing, and nothing is decided.
 func TestWaitsForProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -454,7 +452,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// TestOnceWaits: a single cycle beside a descheduler that runs says for whom it waits.
+// TestOnceWaits: a single cycle next to a running descheduler logs for which leader it waits.
 func TestOnceWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -475,7 +473,7 @@ func TestOnceWaits(t *testing.T) {
 	})
 }
 
-// TestDryRun: shows, asks nothing, needs no ledger.
+// TestDryRun: it shows, requests nothing, and needs no ledger.
 func TestDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -489,7 +487,7 @@ func TestDryRun(t *testing.T) {
 	})
 }
 
-// TestMetrics: the outcome of our own ask is counted, once.
+// TestMetrics: the outcome of this process's request is counted, once.
 func TestMetrics(t *testing.T) {
 	telemetry.Register()
 	// A series exists from its first count on.
@@ -506,7 +504,7 @@ func TestMetrics(t *testing.T) {
 		r := w.start("d1")
 		defer r.stop()
 		w.answer(events.DecisionEvicted)
-		w.answer(events.DecisionEvicted) // delivered again
+		w.answer(events.DecisionEvicted) // redelivered
 	})
 	if got := evictionsCounted(t); got != before+1 {
 		t.Errorf("counted %v evictions, want %v", got, before+1)
@@ -542,8 +540,8 @@ descheduler: Clock: nil: want one`
 	}
 }
 
-// TestDryRunIsThePlan: a dry run asks nothing; the real run that follows asks for exactly what
-// it showed, in that order and with those landing places.
+// TestDryRunIsThePlan: a dry run requests nothing; the real run that follows requests exactly what it showed, in that
+// order and with those landing places.
 func TestDryRunIsThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -591,8 +589,8 @@ func TestDryRunIsThePlan(t *testing.T) {
 	})
 }
 
-// TestPausesSurvive: a replica that starts knows how long ago an owner's pods were evicted,
-// and leaves it alone for the rest of its pause, no longer.
+// TestPausesSurvive: a replica that starts knows how long ago an owner's pods were evicted, and leaves the owner
+// alone for the rest of its pause, no longer.
 func TestPausesSurvive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -622,7 +620,7 @@ func TestPausesSurvive(t *testing.T) {
 	})
 }
 
-// TestReload: a new policy holds from the next cycle on; one with mistakes never does.
+// TestReload: a new policy is in force from the next cycle on; one with mistakes never is.
 func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// deposing ends the session that has the lease when it has carried out so many transactions, and
-// answers the last of them when the one who asked for it knows that.
+// deposing ends the session with the lease after a number of transactions, and answers the last of them once the
+// member that sent it knows that.
 type deposing struct {
 	*mem.Store
 	after int
@@ -34,7 +34,7 @@ func (d *deposing) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, 
 	return r, err
 }
 
-// promises are the ledger's places and victims, by name of the pod that goes, sorted.
+// promises returns the ledger's places and victims, by name of the pod to evict, sorted.
 func (w *world) promises() (out []string) {
 	w.t.Helper()
 	kvs, _, err := w.ledger.List(w.t.Context(), ledger.PrefixNode)
@@ -54,7 +54,7 @@ func (w *world) promises() (out []string) {
 	return out
 }
 
-// A place is kept before the eviction is asked for, and the ask says so.
+// A place is kept before the eviction is requested, and the request says so.
 func TestPlaceIsKeptBeforeTheAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -79,8 +79,8 @@ func TestPlaceIsKeptBeforeTheAsk(t *testing.T) {
 	})
 }
 
-// A leader that loses its lease in the middle of a cycle does nothing more; the next one gives up
-// the place for which nothing was asked, and every pod is asked for once.
+// A leader that loses its lease in the middle of a cycle does nothing more; the next one gives up the place without a
+// request, and every eviction is requested once.
 func TestLostLeaseStopsTheCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -115,7 +115,7 @@ func TestLostLeaseStopsTheCycle(t *testing.T) {
 	})
 }
 
-// A pod that stands where the one before it was moved away from is told of once, whoever leads.
+// A pod that is where the pod before it was moved away from is reported once, whichever replica leads.
 func TestReturnIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

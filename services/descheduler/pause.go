@@ -10,22 +10,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// errPaused ends a cycle that runs while the descheduler is paused.
+// errPaused ends a cycle while the descheduler is paused.
 var errPaused = errors.New("descheduling is paused")
 
-// pauseSwitch is the stop switch of all replicas, as the ledger has it. A cycle asks the ledger
-// before it begins; while it runs, whoever follows the ledger ends it.
+// pauseSwitch is the stop switch of all replicas, which is stored in the ledger. A cycle reads the ledger before it
+// begins; while it runs, the goroutine that follows the ledger stops it.
 type pauseSwitch struct {
 	mu struct {
 		sync.Mutex
-		// stop ends the running cycle; nil when none runs.
+		// stop stops the running cycle; nil when none runs.
 		stop context.CancelCauseFunc
-		// told: the log has been told of the pause that is in force.
+		// told means that the pause that is in force has been logged.
 		told bool
 	}
 }
 
-// running makes the context of one cycle, which a pause ends.
+// running returns the context of one cycle, which a pause ends.
 func (s *pauseSwitch) running(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (s *pauseSwitch) thrown() {
 	}
 }
 
-// news reports whether the log has to be told that the switch stands so.
+// news reports whether the present state of the switch has yet to be logged.
 func (s *pauseSwitch) news(paused bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *pauseSwitch) news(paused bool) bool {
 	return changed
 }
 
-// followPause ends cycles when the switch is thrown, until ctx ends.
+// followPause stops cycles when the switch is set, until ctx ends.
 func (d *Descheduler) followPause(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := d.watchPause(ctx); err != nil && ctx.Err() == nil {
@@ -85,7 +85,7 @@ func (d *Descheduler) watchPause(ctx context.Context) error {
 	return watch.Err()
 }
 
-// pausedNow asks the ledger, and tells the log once.
+// pausedNow reads the switch from the ledger, and logs a change once.
 func (d *Descheduler) pausedNow(ctx context.Context) (*ledger.Pause, error) {
 	p, _, err := ledger.DeschedulingPause(ctx, d.deps.Ledger)
 	if err != nil {
@@ -100,8 +100,8 @@ func (d *Descheduler) pausedNow(ctx context.Context) (*ledger.Pause, error) {
 	return p, nil
 }
 
-// pausedForReal is what a dry run says of a switch that is thrown: nothing stops it, but what it
-// shows would not be done. Empty if it is not, or there is no ledger to ask.
+// pausedForReal returns a note for the report of a dry run while the switch is set: the dry run itself is not
+// stopped, but its evictions would not happen. It is empty if the switch is not set or there is no ledger to read.
 func (d *Descheduler) pausedForReal(ctx context.Context) (string, error) {
 	if !d.cfg.DryRun || d.deps.Ledger == nil {
 		return "", nil
@@ -113,7 +113,7 @@ func (d *Descheduler) pausedForReal(ctx context.Context) (string, error) {
 	return errPaused.Error() + " " + p.String(), nil
 }
 
-// refusePaused is errPaused, told to whoever reads the report, while the switch is thrown.
+// refusePaused returns errPaused while the switch is set, and puts it into the report.
 func (d *Descheduler) refusePaused(ctx context.Context) error {
 	if d.cfg.DryRun {
 		return nil

@@ -18,8 +18,8 @@ func (w *world) throwPause() {
 	}
 }
 
-// TestPause: while the switch is thrown no replica asks, nor one that is started meanwhile; a cycle
-// by hand says why, though another replica leads; and afterwards the work goes on.
+// TestPause: while the switch is set no replica requests evictions, nor one that is started in the meantime; a single
+// cycle started by hand explains why, even if another replica leads; and after a resume the work continues.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -65,7 +65,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestPauseStopsARunningCycle: one that has its plan does nothing of it.
+// TestPauseStopsARunningCycle: a cycle that has its plan carries out none of it.
 func TestPauseStopsARunningCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -76,7 +76,7 @@ func TestPauseStopsARunningCycle(t *testing.T) {
 			c.Report = func(r plan.Report) {
 				if planned += len(r.Evict); len(r.Evict) > 0 {
 					w.throwPause()
-					<-time.After(time.Second) // of the bubble: the replica hears of it
+					<-time.After(time.Second) // of the bubble: the replica notices
 				}
 			}
 		})

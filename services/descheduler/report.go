@@ -12,15 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
-// Results of an eviction as the descheduler's metric names them; a limit that kept a pod is
-// a result too, in its own words.
+// These are the results of an eviction in the descheduler's metric. A limit that kept a pod is a result too, under
+// its own reason.
 const (
 	resultSuccess = "success"
 	resultError   = "error"
 )
 
-// observeSettled counts the end of an eviction that this process asked for. So an eviction
-// counts once, whoever leads when its outcome comes.
+// observeSettled counts the outcome of an eviction that this process requested. So an eviction counts once, whichever
+// replica leads when its outcome arrives.
 func observeSettled(profile string, outcome events.Decision) {
 	result := resultError
 	if outcome.Kind == events.DecisionEvicted {
@@ -32,7 +32,7 @@ func observeSettled(profile string, outcome events.Decision) {
 	})
 }
 
-// observeCycle leaves dry runs out: what they decide does not happen.
+// observeCycle updates the metrics of a cycle. It skips dry runs, because what they decide does not happen.
 func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	if dryRun {
 		return
@@ -52,7 +52,7 @@ func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	}
 }
 
-// timed observes how long strategies take; nil in a dry run.
+// timed returns a function that observes how long strategies take; nil in a dry run.
 func (d *Descheduler) timed() func(profile, strategy string) (ended func()) {
 	if d.cfg.DryRun {
 		return nil
@@ -63,12 +63,12 @@ func (d *Descheduler) timed() func(profile, strategy string) (ended func()) {
 	}
 }
 
-// summary is what one line says about one cycle.
+// summary is the content of the log line about one cycle.
 type summary struct {
 	out     decide.Outcome
 	written int
 	took    time.Duration
-	// facts is the sequence the cycle was decided at.
+	// facts is the sequence of the facts on which the cycle was decided.
 	facts uint64
 }
 
@@ -86,7 +86,7 @@ func (d *Descheduler) summarise(s summary) {
 	d.deps.Logger.Info("cycle", attrs...)
 }
 
-// refusals sums up who was kept, by reason, sorted.
+// refusals counts the pods that were kept, by reason, sorted.
 func refusals(out decide.Outcome) slog.Attr {
 	byReason := map[string]int{}
 	for r, n := range out.Refused {

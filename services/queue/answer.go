@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// answer is what this replica has to say to a question, if it leads.
+// answer returns this replica's answer to a question. It reports false if this replica does not lead, or if ctx ended
+// first.
 func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.QueueAnswer, bool) {
 	if question.Status {
 		return q.statusAnswer(ctx)
@@ -42,7 +43,7 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 	return a, true
 }
 
-// statusAnswer is about all there is.
+// statusAnswer returns the status of the queue and of the ledger as a whole.
 func (q *Queue) statusAnswer(ctx context.Context) (explain.QueueAnswer, bool) {
 	var a explain.QueueAnswer
 	leads := false
@@ -74,8 +75,8 @@ func whereIs(p *state.Pod) explain.Where {
 	}
 }
 
-// siblings are the pods of a controller that were created at some time or later, oldest first. It
-// looks at all pods: nobody knows any more in which namespace a pod was that is gone.
+// siblings returns the pods of a controller that were created at question.Since or later, oldest first. It looks at
+// all pods, because the namespace of a pod that is gone is no longer known.
 func siblings(s *state.Snapshot, question explain.Question, self *state.Pod) []explain.Where {
 	var list []explain.Where
 	for p := range s.Pods() {

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// applied is how far the deciding goroutine has applied the log, for those who wait for
-// it. Safe for concurrent use.
+// applied holds the newest state that the deciding goroutine has applied from the log, for goroutines that wait for
+// it. It is safe for concurrent use.
 type applied struct {
 	mu struct {
 		sync.Mutex
@@ -32,14 +32,14 @@ func (a *applied) publish(s *state.Snapshot) {
 	a.mu.changed = make(chan struct{})
 }
 
-// snapshot returns the newest state and a channel that closes when there is a newer one.
+// snapshot returns the newest state and a channel that is closed when there is a newer one.
 func (a *applied) snapshot() (*state.Snapshot, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.mu.snapshot, a.mu.changed
 }
 
-// await waits for a state that is as wanted.
+// await waits until the newest state satisfies wanted, and returns that state.
 func (a *applied) await(ctx context.Context, wanted func(*state.Snapshot) bool) (*state.Snapshot, error) {
 	for {
 		s, changed := a.snapshot()

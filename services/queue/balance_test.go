@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
-// TestAnIdleShardIsWanted: while one shard has a backlog and another nothing to do, the ledger
-// says which partitions the other should hold; and that, and why, the queue tells whoever asks.
+// TestAnIdleShardIsWanted checks that, while one shard has a backlog and another is idle, the ledger requests
+// partitions of the first for the second, and that the queue reports this and the reason when asked.
 func TestAnIdleShardIsWanted(t *testing.T) {
 	w := newWorld(t)
 	w.takePartitions()

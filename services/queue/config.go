@@ -17,28 +17,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Defaults of Config.
+// These are the defaults of Config.
 const (
-	// DefaultPodInitialBackoff and DefaultPodMaxBackoff are kube-scheduler's
-	// (podInitialBackoffSeconds, podMaxBackoffSeconds).
+	// DefaultPodInitialBackoff and DefaultPodMaxBackoff are kube-scheduler's defaults (podInitialBackoffSeconds,
+	// podMaxBackoffSeconds).
 	DefaultPodInitialBackoff = time.Second
 	DefaultPodMaxBackoff     = 10 * time.Second
-	// DefaultOfferLease is many heartbeats of a shard, and short enough that a lost offer
-	// is not noticed.
+	// DefaultOfferLease is many heartbeats of a shard, and short enough that losing an offer goes unnoticed.
 	DefaultOfferLease = 10 * time.Second
-	// DefaultDeliveryLimit is two offers beside other pods and three alone.
+	// DefaultDeliveryLimit allows two offers together with other pods and three offers alone.
 	DefaultDeliveryLimit = 5
-	// DefaultFlushAfter is kube-scheduler's --pod-max-in-unschedulable-pods-duration.
+	// DefaultFlushAfter is the default of kube-scheduler's --pod-max-in-unschedulable-pods-duration.
 	DefaultFlushAfter = 5 * time.Minute
-	// DefaultSessionTTL bounds how long a dead leader is missed. With the second or two that a
-	// take-over needs, pods wait for less than five seconds. A leader that is missed by
-	// mistake costs a list; etcd itself prolongs leases when its own leader changes.
+	// DefaultSessionTTL bounds how long the absence of a dead leader goes unnoticed. Together with the second or two
+	// that a takeover needs, pods wait for less than five seconds. Taking a live leader for dead costs one list; etcd
+	// itself extends leases when its own leader changes.
 	DefaultSessionTTL = 3 * time.Second
-	// DefaultSnapshotEvery and DefaultSnapshotInterval bound what a new reader must read.
+	// DefaultSnapshotEvery and DefaultSnapshotInterval bound how much of the log a new reader must read.
 	DefaultSnapshotEvery    = 50_000
 	DefaultSnapshotInterval = 5 * time.Minute
-	// DefaultStartTimeout is the patience with an API server that cannot be reached at
-	// start.
+	// DefaultStartTimeout is how long Run waits at start for an API server that cannot be reached.
 	DefaultStartTimeout = 30 * time.Second
 )
 
@@ -46,75 +44,68 @@ const (
 const tracerName = "github.com/berth-scheduler/berth/services/queue"
 
 const (
-	// minSessionTTL is the least an etcd lease can be.
+	// minSessionTTL is the shortest lease that etcd grants.
 	minSessionTTL = 2 * time.Second
-	// minMetricsInterval is far more often than samples are taken (metrics-server: every 15 s).
+	// minMetricsInterval is far shorter than the sampling interval (metrics-server: every 15 s).
 	minMetricsInterval = time.Second
-	// minDeliveryLimit lets a pod be offered alone at least once.
+	// minDeliveryLimit lets a pod be offered alone at least once before its quarantine.
 	minDeliveryLimit = 3
 )
 
-// Config of one replica. Zero values mean the defaults named.
+// Config configures one replica. A zero value means the default named at the field.
 type Config struct {
-	// ID is this replica's member id, unique per life of a process ("queue-…"). Required.
+	// ID is this replica's member id, unique per life of a process ("queue-…"). It is required.
 	ID string
-	// Profiles are those of the shards: their pods are queued, and their rules say what wakes
-	// a pod that fits nowhere. At least one, scheduler names unique.
+	// Profiles are the shards' profiles: their pods are queued, and their rules determine which changes wake a pod
+	// that fits nowhere. At least one is required, and scheduler names must be unique.
 	Profiles []placement.ProfileConfig
-	// PodInitialBackoff (default 1 s) doubles with each failed attempt up to PodMaxBackoff
-	// (default 10 s).
+	// PodInitialBackoff (default 1 s) doubles with each failed attempt, up to PodMaxBackoff (default 10 s).
 	PodInitialBackoff, PodMaxBackoff time.Duration
-	// NoBackoff switches the backoff off (podMaxBackoffSeconds: 0 of kube-scheduler's
-	// configuration).
+	// NoBackoff disables the backoff (podMaxBackoffSeconds: 0 in kube-scheduler's configuration).
 	NoBackoff bool
 	// OfferLease is how long a shard may work on an offer without renewing it (default
 	// 10 s). It must be several times the shards' heartbeat.
 	OfferLease time.Duration
-	// DeliveryLimit is how many offers of one pod in a row may end without an answer before
-	// the pod is put into quarantine (default 5, at least 3).
+	// DeliveryLimit is how many offers of one pod in a row may end without an answer before the pod is quarantined
+	// (default 5, at least 3).
 	DeliveryLimit int
-	// FlushAfter is how long a pod waits for an event at most (default 5 min).
+	// FlushAfter is the longest time a pod waits for an event (default 5 min).
 	FlushAfter time.Duration
-	// SessionTTL is how long after the leader's death another replica leads (default 3 s,
-	// at least 2 s, whole seconds).
+	// SessionTTL is how long after the leader's death another replica leads (default 3 s, at least 2 s, in whole
+	// seconds).
 	SessionTTL time.Duration
-	// SnapshotEvery is in facts (default 50,000), SnapshotInterval in time (default 5 min):
-	// whichever comes first makes the leader store a snapshot of the state.
+	// SnapshotEvery counts facts (default 50,000) and SnapshotInterval is a time (default 5 min). The leader stores a
+	// snapshot of the state when either is reached.
 	SnapshotEvery    uint64
 	SnapshotInterval time.Duration
-	// StartTimeout bounds the wait for the API server at start (default 30 s). Later
-	// outages are ridden out.
+	// StartTimeout bounds the wait for the API server at start (default 30 s). Later outages are waited out.
 	StartTimeout time.Duration
-	// MetricsInterval is the time between two polls of metrics.k8s.io, for whoever goes by actual
-	// use (default 0: nobody does; else at least 1 s). Readers of the log older than this field
-	// stop at such facts.
+	// MetricsInterval is the time between two polls of metrics.k8s.io, for services that use actual usage (default 0:
+	// no polls; otherwise at least 1 s). Readers of the log that are older than this field stop at facts of usage.
 	MetricsInterval time.Duration
-	// Address (host:port of HTTP, or empty) and Version are shown to people in the list of
-	// members.
+	// Address (host:port of HTTP, or empty) and Version are shown to people in the list of members.
 	Address, Version string
 }
 
-// Deps are the outside worlds of one replica. All but Tracer, Logger and Clock are
-// required.
+// Deps holds the external systems of one replica. All but Hints, Tracer, Logger and Clock are required.
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
 	Bus       events.Bus
 	Ledger    ledger.Store
 	Elections ledger.Elections
-	// RestConfig reaches the API server; its identity must be allowed to get, list and
-	// watch pods, nodes, namespaces, priority classes, disruption budgets, services,
-	// replication controllers, replica sets and stateful sets; with MetricsInterval also to list
-	// nodes and pods of metrics.k8s.io.
+	// RestConfig reaches the API server. Its identity must be allowed to get, list and watch pods, nodes, namespaces,
+	// priority classes, disruption budgets, services, replication controllers, replica sets and stateful sets; with
+	// MetricsInterval also to list nodes and pods of metrics.k8s.io.
 	RestConfig *rest.Config
-	// Hints are what custom plugins say of changes, by the scheduler name of their profile. For a profile without,
-	// any change wakes the pods that its custom plugins have turned down.
+	// Hints holds the queueing hints of custom plugins, by the scheduler name of their profile. Without an entry for
+	// a profile, any change wakes the pods that its custom plugins have rejected.
 	Hints map[string]placement.Hints
-	// Tracer takes the root spans of the pods' paths; defaults to the global provider's.
+	// Tracer starts the root spans of the pods' traces. It defaults to one of the global provider.
 	Tracer trace.Tracer
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
-	// Clock defaults to the real one. Only differences of its times are used.
+	// Clock defaults to the real one. Only differences between its times are used.
 	Clock clock.WithTicker
 }
 
@@ -186,7 +177,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// profiles makes the profiles ready, with what custom plugins say of changes.
+// profiles builds the profiles, together with the hints of their custom plugins.
 func (c Config) profiles(hints map[string]placement.Hints) (map[string]*placement.Profile, error) {
 	if len(c.Profiles) == 0 {
 		return nil, errors.New("queue: Config.Profiles is empty, want at least one")

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// graceToNotice is for members to notice that a generation is closed (5 s, ledger/etcd), for the answer to a slow
-	// request of theirs (10 s), and some to spare.
+	// graceToNotice gives members time to notice that a generation is closed (5 s, ledger/etcd) and to receive the
+	// answer to a slow request (10 s), with some time to spare.
 	graceToNotice = 20 * time.Second
-	// binderBind is how long a bind of a binder may be on its way (its bindTimeout), pluginBind one of a plugin: as
-	// long as binders wait before they take the place back.
+	// binderBind is how long a binder's bind may be in flight (the binder's bindTimeout). pluginBind is the same for
+	// a plugin's bind: as long as binders wait before they take the place back.
 	binderBind = 10 * time.Second
 	pluginBind = ledger.DelegatedFor + ledger.DelegatedFor/2
 )
 
-// grace is how long a generation of the ledger stays closed after it was cleared: until the last bind that was
-// sent before has arrived or never will. A member that stands still for longer, with a bind that was decided and
-// not sent, is not waited for.
+// grace returns how long a generation of the ledger stays closed after it was cleared: until the last bind sent
+// before that has either arrived or can no longer arrive. It does not cover a member that is paused for longer
+// between deciding on a bind and sending it.
 func grace(profiles []placement.ProfileConfig) time.Duration {
 	longest := binderBind
 	for _, p := range profiles {
@@ -45,26 +45,27 @@ func grace(profiles []placement.ProfileConfig) time.Duration {
 	return graceToNotice + longest
 }
 
-// pictureCheck is how often the picture of the ledger is looked at, and pictureWait how long, until it shows
-// what was read.
+// pictureCheck is how often the view of the ledger is checked, and pictureWait for how long, until it shows what was
+// read from the store.
 const (
 	pictureCheck = 50 * time.Millisecond
 	pictureWait  = 5 * time.Second
 )
 
-// errOvertaken: somebody else has changed the generation meanwhile.
+// errOvertaken means that another process has changed the generation concurrently.
 var errOvertaken = errors.New("queue: the ledger's generation has changed meanwhile")
 
-// checked is what the leader knows once the ledger matches Kubernetes and the log of facts.
+// checked is what the leader knows once the ledger is consistent with Kubernetes and the log of facts.
 type checked struct {
 	// factsAfter is the FactsAfter of the ledger's generation.
 	factsAfter uint64
-	// reached are the resourceVersions that the API server had reached during the check, by kind.
+	// reached holds the resourceVersions that the API server had reached during the check, by kind.
 	reached map[events.Kind]uint64
 }
 
-// sound makes sure that the ledger is what members have relied upon, and else begins its next generation.
-// It tries until it has succeeded or ctx ends. unused is an epoch of facts that is later than any that was used.
+// sound makes sure that the ledger still holds what members have relied upon, and otherwise begins its next
+// generation. It retries until it succeeds, ctx ends, or the store turns out to be another one than this member has
+// worked with (*ledger.AnewError). unused is an epoch of facts that is later than any used before.
 func (q *Queue) sound(ctx context.Context, from beginning, unused uint64) (checked, error) {
 	for {
 		on, err := q.soundOnce(ctx, from, unused)
@@ -101,7 +102,7 @@ func (q *Queue) soundOnce(ctx context.Context, from beginning, unused uint64) (c
 	return on, err
 }
 
-// seen gathers what the generation is judged by, but for whether Kubernetes went back.
+// seen gathers the input of decide.JudgeGeneration, except whether Kubernetes went back.
 func (q *Queue) seen(
 	ctx context.Context, from beginning,
 ) (seen decide.LedgerSeen, floor ledger.Floor, err error) {
@@ -127,14 +128,15 @@ func (q *Queue) seen(
 	return seen, floor, nil
 }
 
-// known are the resourceVersions that Kubernetes must have reached: by the log of facts, and by the ledger's
-// high-waters and reservations.
+// known holds the resourceVersions that Kubernetes must have reached: those in the log of facts, and those of the
+// ledger's high-waters and reservations.
 type known struct {
 	told    intake.Told
 	counted map[events.Kind]uint64
 }
 
-// knows waits for a picture of the ledger that shows generation and floor as they were read.
+// knows waits for a view of the ledger that is at least as new as the revisions of generation and floor that were
+// read.
 func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, error) {
 	k := known{counted: map[events.Kind]uint64{}}
 	err := wait.PollUntilContextTimeout(ctx, pictureCheck, pictureWait, true, func(ctx context.Context) (bool, error) {
@@ -156,7 +158,8 @@ func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, erro
 }
 
 // compare reads the resourceVersions that the API server has reached, by kind. wentBack describes a kind for which
-// the log of facts or the ledger has a later one, so that Kubernetes was restored from a backup; empty for none.
+// the log of facts or the ledger has a later version, which means that Kubernetes was restored from a backup; it is
+// empty if there is none.
 func (q *Queue) compare(
 	ctx context.Context, g ledger.Generation, floor ledger.Floor,
 ) (now map[events.Kind]uint64, wentBack string, err error) {
@@ -164,11 +167,12 @@ func (q *Queue) compare(
 	if err != nil {
 		return nil, "", err
 	}
-	// Read last: another leader may still publish facts, and later ones would look like a restore.
+	// The API server is read last: another leader may still publish facts, and a later fact would look like a
+	// restore.
 	if now, err = q.cluster.Versions(ctx); err != nil {
 		return nil, "", err
 	}
-	// Facts up to FactsAfter were published before a restore that the queue has noticed.
+	// Facts up to FactsAfter were published before a restore that the queue has already noticed.
 	ofNow := been.told.Epoch > g.FactsAfter
 	for _, kind := range intake.VersionedKinds {
 		at, listed := now[kind]
@@ -185,8 +189,8 @@ func (q *Queue) compare(
 	return now, wentBack, nil
 }
 
-// readGeneration reads generation and floor, and the revision that they were read at. A value that cannot
-// be read is none that a member can act on: the next one takes its place.
+// readGeneration reads the generation and the floor, and the revision at which they were read. A member cannot act on
+// a value that it cannot decode, so such a value is returned as one that the next generation replaces.
 func (q *Queue) readGeneration(ctx context.Context) (g ledger.Generation, f ledger.Floor, revision int64, err error) {
 	kv, _, err := q.readKey(ctx, ledger.KeyGeneration)
 	if err != nil {
@@ -208,7 +212,7 @@ func (q *Queue) readGeneration(ctx context.Context) (g ledger.Generation, f ledg
 	return g, f, revision, nil
 }
 
-// readKey reads one key, whose ModRevision is 0 if there is none, and the revision it was read at.
+// readKey reads one key and the revision it was read at. The key's ModRevision is 0 if it does not exist.
 func (q *Queue) readKey(ctx context.Context, key string) (kv ledger.KV, revision int64, err error) {
 	kvs, revision, err := q.deps.Ledger.List(ctx, key)
 	if err != nil {
@@ -222,7 +226,7 @@ func (q *Queue) readKey(ctx context.Context, key string) (kv ledger.KV, revision
 	return kv, revision, nil
 }
 
-// first gives a ledger of before generations, or a new one, its first.
+// first writes the first generation of a ledger that is new or predates generations.
 func (q *Queue) first(ctx context.Context, seen decide.LedgerSeen) error {
 	txn, err := ledger.FirstGeneration(seen.Store)
 	if err != nil {
@@ -232,7 +236,8 @@ func (q *Queue) first(ctx context.Context, seen decide.LedgerSeen) error {
 	return err
 }
 
-// carryOut commits a transaction that nobody else should get in the way of, and returns its revision.
+// carryOut commits a transaction with which no other process should conflict, and returns its revision. If one does,
+// it returns errOvertaken.
 func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
 	r, err := q.deps.Ledger.Commit(ctx, txn)
 	switch {
@@ -244,7 +249,7 @@ func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
 	return r.Revision, nil
 }
 
-// renew begins the next generation, as ledger.Generation says.
+// renew begins the next generation, by the protocol that ledger.Generation describes.
 func (q *Queue) renew(
 	ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string, factsAfter uint64,
 ) (on checked, err error) {
@@ -265,7 +270,7 @@ func (q *Queue) renew(
 	if err := q.sleep(ctx, grace(q.cfg.Profiles)); err != nil {
 		return on, err
 	}
-	if err := q.clear(ctx, next); err != nil { // what was on its way when it was closed
+	if err := q.clear(ctx, next); err != nil { // what was in flight when it was closed
 		return on, err
 	}
 	if on.reached, err = q.cluster.Versions(ctx); err != nil {
@@ -286,7 +291,7 @@ func (q *Queue) renew(
 	return on, nil
 }
 
-// clear deletes all that a closed generation promises.
+// clear deletes all promises of a closed generation.
 func (q *Queue) clear(ctx context.Context, g ledger.Generation) error {
 	kvs, _, err := q.deps.Ledger.List(ctx, "")
 	if err != nil {

@@ -22,8 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
-// hasty is a clock on which long waits are short: nothing is under way in these tests that a generation
-// has to wait for.
+// hasty is a clock that shortens long waits: nothing is in flight in these tests that a generation has to wait for.
 type hasty struct{ clock.RealClock }
 
 func (hasty) NewTimer(d time.Duration) clock.Timer {
@@ -58,10 +57,10 @@ func (w *world) picture() *ledger.View {
 	return v
 }
 
-// promise puts a reservation into the ledger, whose node has a high-water.
+// promise puts a reservation into the ledger, in a document with a high-water.
 func (w *world) promise(hw uint64) { w.reserve(hw, 1) }
 
-// reserve writes a document with a high-water of pods, in which a pod of a resourceVersion has a reservation.
+// reserve writes a document with a pod high-water, in which a pod at a resourceVersion has a reservation.
 func (w *world) reserve(hw, podRV uint64) {
 	w.t.Helper()
 	doc := ledger.NodeDoc{NodeUID: "n-uid", NodeName: "n", HW: map[string]uint64{ledger.KindPod: hw}}
@@ -80,7 +79,7 @@ func (w *world) reserve(hw, podRV uint64) {
 	}
 }
 
-// generation waits until one of a number is open.
+// generation waits until the generation with a number is open.
 func (w *world) generation(number uint64) *ledger.View {
 	w.t.Helper()
 	w.eventually("the generation is open", func() bool {
@@ -90,8 +89,8 @@ func (w *world) generation(number uint64) *ledger.View {
 	return w.picture()
 }
 
-// A new installation, and one of an earlier version, get a first generation at once, with all that is in
-// the ledger.
+// A new installation, and one of an earlier version, get a first generation at once, with everything that is in the
+// ledger.
 func TestFirstGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.promise(7)
@@ -103,8 +102,8 @@ func TestFirstGeneration(t *testing.T) {
 	}
 }
 
-// etcd is lost while nothing runs. Whoever leads next begins a generation, on which nothing is decided
-// before facts that show what has happened since.
+// etcd is lost while nothing runs. The next leader begins a generation, in which nothing is decided before there are
+// facts from after that.
 func TestLostLedgerBeginsAnew(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
@@ -126,7 +125,7 @@ func TestLostLedgerBeginsAnew(t *testing.T) {
 	}
 }
 
-// etcd is restored from a backup in which a reservation stands that is over.
+// etcd is restored from a backup with a reservation that has since ended.
 func TestRestoredLedgerBeginsAnew(t *testing.T) {
 	for name, another := range map[string]bool{"as itself": false, "as another cluster": true} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +161,7 @@ func (w *world) take(t *testing.T) {
 	}
 }
 
-// A replica that runs while the store is replaced ends: what it knows of the ledger is void.
+// A replica that runs while the store is replaced ends: its knowledge of the ledger is void.
 func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
 	w := newWorld(t)
 	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())
@@ -184,7 +183,8 @@ func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
 	}
 }
 
-// leading is a world with a queue that leads. Facts and a reservation have got to the resourceVersion.
+// leading returns a world with a queue that leads. The facts and a reservation have reached the returned
+// resourceVersion.
 func leading(t *testing.T) (w *world, late uint64) {
 	w = newWorld(t)
 	w.api.Set(pod("a", 0))
@@ -201,8 +201,8 @@ func leading(t *testing.T) (w *world, late uint64) {
 	return w, late
 }
 
-// Kubernetes is restored from a backup: its resourceVersions go back, and no high-water of before may keep
-// a node from being used.
+// Kubernetes is restored from a backup: its resourceVersions go back, and no earlier high-water may keep a node from
+// being used.
 func TestKubernetesThatWentBack(t *testing.T) {
 	w, late := leading(t)
 	before := w.epoch()
@@ -225,8 +225,8 @@ func TestKubernetesThatWentBack(t *testing.T) {
 	}
 }
 
-// The same, and the leader that has begun the next generation dies before it has told any facts. By the time that
-// another one leads, Kubernetes has come further than it was: only the generation says that the facts are void.
+// The same, but the leader that has begun the next generation dies before it has published any facts. When another
+// replica leads, Kubernetes has passed its earlier version: only the generation shows that the facts are void.
 func TestKubernetesThatWentBackUnderALeaderThatDied(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
@@ -254,7 +254,7 @@ func TestKubernetesThatWentBackUnderALeaderThatDied(t *testing.T) {
 	}
 }
 
-// The same, and by the time that anybody asks, Kubernetes has come further than it was before.
+// The same, but when Kubernetes is next read, it has passed its earlier version.
 func TestKubernetesThatWentBackAndOn(t *testing.T) {
 	w, late := leading(t)
 	w.api.Restore(late-40, late+100)
@@ -264,10 +264,11 @@ func TestKubernetesThatWentBackAndOn(t *testing.T) {
 	}
 	again := w.api.Set(pod("c", 0))
 	w.eventually("facts are told again", func() bool { return w.progress() >= again })
-	w.generation(2) // and it stays at that
+	w.generation(2) // and it stays at that generation
 }
 
-// The same, and the log has lost its facts as well: what the ledger counts on tells, or what was reserved.
+// The same, but the log has lost its facts as well: what the ledger rests on, or what was reserved, shows the
+// restore.
 func TestKubernetesThatWentBackWithoutFacts(t *testing.T) {
 	for name, promise := range map[string]func(w *world, late uint64){
 		"high-water":  func(w *world, late uint64) { w.promise(late) },
@@ -332,7 +333,7 @@ func TestKubernetesThatGoesBackAsARoundBegins(t *testing.T) {
 	deps.RestConfig.Wrap(func(to http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			answer, err := to.RoundTrip(r)
-			if strings.HasSuffix(r.URL.Path, "/resourceclaims") && r.URL.Query().Get("limit") == "1" { // asked last
+			if strings.HasSuffix(r.URL.Path, "/resourceclaims") && r.URL.Query().Get("limit") == "1" { // the last one
 				once.Do(func() { w.api.GoBack(late - 40) })
 			}
 			return answer, err
@@ -346,8 +347,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// told starts a queue that leads, and waits until its log of facts has reached resourceVersion late. No object has that
-// resourceVersion, and the ledger has no high-water.
+// told starts a queue that leads, and waits until its log of facts has reached resourceVersion late. No object has
+// that resourceVersion, and the ledger has no high-water.
 func told(t *testing.T) (w *world, late uint64, stop func() error) {
 	w = newWorld(t)
 	w.api.Set(pod("a", 0))
@@ -360,7 +361,7 @@ func told(t *testing.T) (w *world, late uint64, stop func() error) {
 	return w, late, stop
 }
 
-// etcd is restored from a backup while nothing runs, and another tenant of it brings it further than it was.
+// etcd is restored from a backup while nothing runs, and another tenant then advances it beyond its earlier revision.
 func TestRestoredLedgerThatWentOnBeginsAnew(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
@@ -387,8 +388,8 @@ func TestRestoredLedgerThatWentOnBeginsAnew(t *testing.T) {
 	w.generation(2)
 }
 
-// A member closes the ledger while a leader leads that has noticed nothing itself: it begins the next
-// generation, and nothing stays closed.
+// A member closes the ledger under a leader that has noticed nothing itself: the leader begins the next generation,
+// and nothing stays closed.
 func TestDoubtBeginsTheNextGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))

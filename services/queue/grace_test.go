@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// A generation stays closed for longer than any bind that was sent before may take.
+// A generation stays closed for longer than any bind that was sent before can take.
 func TestGraceIsLongerThanAnyBind(t *testing.T) {
 	binds := func(d time.Duration) placement.ProfileConfig {
 		return placement.ProfileConfig{Extenders: []configv1.Extender{{
@@ -40,9 +40,9 @@ func TestGraceIsLongerThanAnyBind(t *testing.T) {
 	}
 }
 
-// A generation stays closed for longer than a binder that is cut off from the ledger evicts for a mark of before.
+// A generation stays closed for longer than a binder that is cut off from the ledger evicts for an earlier mark.
 func TestGraceIsLongerThanAnyEviction(t *testing.T) {
-	const carriedOut = 5 * time.Second // by the API server, which may still be at it when the call has ended
+	const carriedOut = 5 * time.Second // by the API server, which may still work on it when the call has ended
 	if got := grace(nil); got < ledger.EvictFor+carriedOut {
 		t.Errorf("%s, want %s at least", got, ledger.EvictFor+carriedOut)
 	}

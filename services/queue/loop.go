@@ -18,15 +18,13 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
 
-// idleTick is how long the loop waits for the first thing to happen; the core asks for its
-// own ticks from then on.
+// idleTick is how long the loop waits for the first input. From then on the core requests its own ticks.
 const idleTick = time.Minute
 
-// gaugeInterval is how old the gauges may be: to set them after every step would cost more
-// than many steps do.
+// gaugeInterval is the greatest age of the gauges: setting them after every step would cost more than many steps do.
 const gaugeInterval = 250 * time.Millisecond
 
-// feeds are what the deciding goroutine listens to.
+// feeds are the inputs of the deciding goroutine.
 type feeds struct {
 	facts     chan follow.Batch
 	ledger    chan ledger.ViewBatch
@@ -34,7 +32,7 @@ type feeds struct {
 	requests  <-chan events.WorkRequest
 }
 
-// loop is the one goroutine that owns core, store and ledger picture.
+// loop is the one goroutine that owns the core, the store and the view of the ledger.
 type loop struct {
 	queue *Queue
 	in    feeds
@@ -46,7 +44,7 @@ type loop struct {
 	timer clock.Timer
 	vigil *vigil
 	leads bool
-	// caughtUp: the decisions that were there at the start have been read.
+	// caughtUp means that the decisions that were in the log at the start have been read.
 	caughtUp bool
 }
 
@@ -74,8 +72,8 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// remember stores what is known of attempts, and who was let go through the quota gate, for the next start of any
-// replica. Without it a start costs an attempt at each parked pod, and reads more of the decisions log.
+// remember stores the known state of attempts, and the pods that were let go through the quota gate, for the next
+// start of any replica. Without it a start costs one attempt at each parked pod and reads more of the decisions log.
 func (l *loop) remember(ctx context.Context) {
 	if !l.facts.Ready() || !l.caughtUp {
 		return
@@ -88,8 +86,9 @@ func (l *loop) remember(ctx context.Context) {
 	}
 }
 
-// recall tells a new core what an earlier life of some replica has stored, and returns the
-// record of the decisions log that it stands for, none if those before it must be read all the same.
+// recall gives a new core the memory that an earlier life of some replica has stored. It returns the record of the
+// decisions log from which reading continues, or the zero value if the decisions from before the memory must be read
+// as well.
 func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
 	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, events.Decisions)
 	if err != nil || !ok {
@@ -114,7 +113,7 @@ func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
 	return intake.Begin{After: sequence, Stored: memory.Stored()}
 }
 
-// ticks ask for the gauges, and for a look at what should not be.
+// ticks are the timers for the gauges and for the search for anomalies.
 type ticks struct{ gauges, vigils <-chan time.Time }
 
 func (l *loop) next(ctx context.Context, t ticks) error {
@@ -158,7 +157,7 @@ func (l *loop) next(ctx context.Context, t ticks) error {
 	return nil
 }
 
-// applyFacts brings the state forward and tells the core, once the state has caught up.
+// applyFacts applies a batch to the state and passes the resulting inputs to the core once the state has caught up.
 func (l *loop) applyFacts(b follow.Batch) error {
 	ins, err := l.facts.Fold(b)
 	if err != nil {
@@ -175,7 +174,7 @@ func (l *loop) applyFacts(b follow.Batch) error {
 	return nil
 }
 
-// step decides and carries the effects out.
+// step runs one input through the core and carries out the effects.
 func (l *loop) step(in decide.Input) {
 	now := l.queue.deps.Clock.Now()
 	effects := l.core.Step(in, now)
@@ -192,7 +191,7 @@ func (l *loop) step(in decide.Input) {
 	}
 }
 
-// gauge reports what stands in the pools, if this replica leads.
+// gauge reports the sizes of the pools, if this replica leads, and whether the ledger is closed.
 func (l *loop) gauge() {
 	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.position().Epoch))
 	if l.leads {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
-// put appends a record to a stream, as who has the right to could.
+// put appends a record to a stream, as any client with the permission could.
 func (w *world) put(s events.Stream, m events.Message) uint64 {
 	w.t.Helper()
 	last, err := w.log.Append(w.t.Context(), s, events.AnySequence, []events.Message{m})
@@ -26,13 +26,13 @@ func (w *world) put(s events.Stream, m events.Message) uint64 {
 	return last
 }
 
-// reader is one who reads the facts, beside the queues.
+// reader is a reader of the facts other than the queues.
 type reader struct {
 	mu    sync.Mutex
 	store *state.Store
 }
 
-// read starts a reader, which goes on to the end of the test.
+// read starts a reader, which runs to the end of the test.
 func (w *world) read() *reader {
 	r := &reader{store: state.New()}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,7 +72,7 @@ func (r *reader) apply(b follow.Batch) (err error) {
 	return err
 }
 
-// sees says whether the reader has a whole picture, with a pod in it.
+// sees reports whether the reader has complete state, with a given pod in it.
 func (r *reader) sees(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *reader) sees(name string) bool {
 	return known && there && !poison
 }
 
-// told waits until a pod that is made now is offered, and seen by readers.
+// told waits until a newly created pod is offered, and seen by readers.
 func (w *world) told(name string, readers ...*reader) {
 	w.t.Helper()
 	w.api.Set(pod(name, 0))
@@ -110,7 +110,7 @@ func (w *world) offered(name string) {
 	})
 }
 
-// A decision that nobody can read ends no queue, neither one that runs nor one that starts with it in the log.
+// An undecodable decision ends no queue, neither one that runs nor one that starts with it in the log.
 func TestDecisionsThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
@@ -128,8 +128,8 @@ func TestDecisionsThatCannotBeRead(t *testing.T) {
 	w.told("c")
 }
 
-// A fact that nobody can read makes the queue that leads tell the facts anew, whether it runs meanwhile or
-// starts with the fact in the log; and the log stays usable for everybody who starts later.
+// An undecodable fact makes the leading queue republish the facts, whether it runs at that time or starts with the
+// fact in the log; and the log stays usable for all readers that start later.
 func TestFactsThatCannotBeRead(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		for name, running := range map[string]bool{"running": true, "on restart": false} {
@@ -174,7 +174,7 @@ func poisonsFacts(t *testing.T, poison events.Message, running bool) {
 	}
 }
 
-// The log loses its end, and a fact that nobody can read takes the place of one that a snapshot stands for: who
+// The log loses its tail, and an undecodable fact takes the place of one that a snapshot stands for: a reader that
 // begins from the snapshot has nothing behind it to read.
 func TestFactThatCannotBeReadAtTheEndOfASnapshot(t *testing.T) {
 	w := newWorld(t)
@@ -200,7 +200,7 @@ func TestFactThatCannotBeReadAtTheEndOfASnapshot(t *testing.T) {
 	w.told("b", w.read())
 }
 
-// toldAnewBehind says whether a fact behind a sequence begins anew.
+// toldAnewBehind reports whether a fact behind a sequence republishes everything.
 func (w *world) toldAnewBehind(sequence uint64) bool {
 	w.t.Helper()
 	last, err := w.log.Last(w.t.Context(), events.Facts)
@@ -227,7 +227,7 @@ func (w *world) toldAnewBehind(sequence uint64) bool {
 	return false
 }
 
-// A record of the ledger's history that nobody can read does not keep a queue from leading.
+// An undecodable record of the ledger's history does not keep a queue from leading.
 func TestHistoryOfTheLedgerThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
@@ -244,7 +244,7 @@ func TestHistoryOfTheLedgerThatCannotBeRead(t *testing.T) {
 	w.told("c")
 }
 
-// Snapshots that nobody can read are none.
+// Undecodable snapshots count as none.
 func TestSnapshotsThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")

@@ -27,36 +27,35 @@ import (
 )
 
 const (
-	// batchBuffer is how many batches of facts, of the ledger and of decisions may wait for
-	// the deciding goroutine. Each is bounded; a full buffer holds up the reading.
+	// batchBuffer is how many batches of facts, of the ledger and of decisions may wait for the deciding goroutine.
+	// Each batch is bounded; a full buffer blocks the reader.
 	batchBuffer = 16
 	// shardTimeout is how long a shard's window counts after its last request.
 	shardTimeout = 10 * time.Second
-	// conditionWait bounds the wait for the condition of the last verdict to show in the
-	// facts. A lost message costs this much; the first backoff is one second anyway.
+	// conditionWait bounds the wait for the condition of the last verdict to show in the facts. A lost message delays
+	// the pod by this much; the first backoff is one second anyway.
 	conditionWait = 5 * time.Second
-	// maxOffers is the most offers in one message to a shard: some 50 kB.
+	// maxOffers is the largest number of offers in one message to a shard, about 50 kB.
 	maxOffers = 256
 )
 
-// Queue is one replica of the service. Run it once.
+// Queue is one replica of the service. Run may be called once.
 type Queue struct {
 	cfg     Config
 	deps    Deps
 	logger  *slog.Logger
 	cluster *intake.Cluster
 	applied *applied
-	// inputs carries Lead and StepDown to the deciding goroutine, queries what others want
-	// to know of it.
+	// inputs carries Lead and StepDown to the deciding goroutine; queries carries questions that run on it.
 	inputs  chan decide.Input
 	queries chan func(*loop)
-	// leads is true while the deciding goroutine gives pods out.
+	// leads is true while the deciding goroutine offers pods.
 	leads    atomic.Bool
 	profiles map[string]*placement.Profile
 	seed     uint64
 }
 
-// New checks configuration and dependencies. It talks to nobody yet.
+// New checks the configuration and the dependencies. It makes no request yet.
 func New(cfg Config, deps Deps) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -84,10 +83,9 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	}, nil
 }
 
-// Run serves until ctx ends and then returns nil: it stops offering, stores a last
-// snapshot if it leads, and resigns. It returns an error if the API server cannot be
-// reached at start, if the ledger belongs to another cluster
-// (*ledger.ClusterMismatchError), or if log or ledger hold something that cannot be read.
+// Run serves until ctx ends and then returns nil, after it has stopped offering, stored a last snapshot if it leads,
+// and resigned. It returns an error if the API server cannot be reached at start, if the ledger belongs to another
+// cluster (*ledger.ClusterMismatchError), or if the log or the ledger holds something that cannot be read.
 func (q *Queue) Run(ctx context.Context) error {
 	uid, err := q.cluster.Identify(ctx, q.cfg.StartTimeout)
 	if err != nil {
@@ -127,7 +125,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		return l.run(ctx)
 	})
 	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, events.SubjectAskQueue, q.answer) })
-	// The membership outlives the leadership that stands on its session.
+	// The membership outlives the leadership, which depends on the membership's session.
 	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return member.Run(stay) })
 	group.Go(func() error {
@@ -137,8 +135,8 @@ func (q *Queue) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Ready reports nil once this replica has applied the log and knows how far that reaches:
-// it leads, or could take over at once.
+// Ready returns nil once this replica has applied the log and knows how far the log's progress reaches: it leads, or
+// could take over at once.
 func (q *Queue) Ready() error {
 	snapshot, _ := q.applied.snapshot()
 	if _, ok := snapshot.Position().Progress(events.KindPod); !ok {
@@ -164,15 +162,15 @@ func (q *Queue) coreConfig() decide.Config {
 	}
 }
 
-// Describe prints every pool and its pods, sorted. It fails only when ctx ends first, as
-// when the replica does not run.
+// Describe prints every pool and its pods, sorted. It fails only if ctx ends first, for instance because the replica
+// does not run.
 func (q *Queue) Describe(ctx context.Context) (string, error) {
 	var text string
 	err := q.ask(ctx, func(l *loop) { text = l.core.Describe() })
 	return text, err
 }
 
-// Where says in which pool a pod is ("" for none) and why, in words for people.
+// Where returns the pool of a pod ("" for none) and a reason in words for people.
 func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, err error) {
 	err = q.ask(ctx, func(l *loop) {
 		p, why := l.core.Where(podUID)
@@ -181,8 +179,8 @@ func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, 
 	return pool, reason, err
 }
 
-// Explain answers people: about one pod, given by UID or as namespace/name, or, without one,
-// about the queue as a whole. It fails only when ctx ends first.
+// Explain answers people about one pod, given by UID or as namespace/name, or about the queue as a whole if pod is
+// empty. It fails only if ctx ends first.
 func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	if pod == "" {
 		var text string
@@ -205,7 +203,7 @@ func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	return fmt.Sprintf("%s: %s: %s\n", pod, or(pool, "in no pool"), reason), nil
 }
 
-// ask runs a question on the deciding goroutine and waits for its end.
+// ask runs question on the deciding goroutine and waits until it has returned.
 func (q *Queue) ask(ctx context.Context, question func(*loop)) error {
 	answered := make(chan struct{})
 	run := func(l *loop) {

@@ -41,7 +41,7 @@ func profiles() []placement.ProfileConfig {
 	return []placement.ProfileConfig{placement.DefaultProfile(corev1.DefaultSchedulerName)}
 }
 
-// world is everything a queue stands in, but for the queue.
+// world is the environment of a queue, without the queue.
 type world struct {
 	t      *testing.T
 	api    *apitest.Server
@@ -146,7 +146,7 @@ func (w *world) ask(window int32) {
 	}
 }
 
-// receive waits for n offers, asking again and again as a shard does.
+// receive waits for n offers, repeating the request as a shard does.
 func (w *world) receive(n int) []events.Offer {
 	w.t.Helper()
 	var got []events.Offer
@@ -185,7 +185,7 @@ func (w *world) pool(q *queue.Queue, uid string) string {
 	return pool
 }
 
-// replay builds the state that the log stands for, from its first record.
+// replay builds the state from the log, starting with its first record.
 func (w *world) replay() (*state.Store, []events.SequencedFact) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -257,7 +257,7 @@ func TestPodsAreOfferedInOrder(t *testing.T) {
 	if got, want := podNames(offers), []string{"p1", "p3", "p0", "p2"}; !slices.Equal(got, want) {
 		t.Fatalf("offers %v, want %v", got, want)
 	}
-	// A watch's pod is offered without another request, as long as there is room.
+	// A pod from the watch is offered without another request, while there is room.
 	w.ask(5)
 	w.api.Set(pod("late", 0))
 	select {
@@ -312,7 +312,7 @@ func TestTheLogStandsForTheCluster(t *testing.T) {
 	if replayed, _, err := store.Marshal(); err != nil || !slices.Equal(replayed, data) {
 		t.Fatalf("I4: the last snapshot is not what the log says (%v)", err)
 	}
-	// While nobody watches: b changes, c comes, n1 goes. The next leader says only that.
+	// While no queue watches, b changes, c is created and n1 is deleted. The next leader publishes only that.
 	changed := pod("b", 0)
 	changed.Labels = map[string]string{"k": "v"}
 	w.api.Set(changed)
@@ -384,7 +384,7 @@ func TestALostTailIsRepaired(t *testing.T) {
 	lost := w.api.Set(pod("lost", 0))
 	w.eventually("the pod is a fact", func() bool { return w.progress() >= lost })
 	w.log.LoseTail(events.Facts, kept)
-	// Whatever the writer says next finds out.
+	// The writer's next fact reveals the loss.
 	last := w.api.Set(pod("next", 0))
 	w.eventually("the repair has ended", func() bool { return w.epoch() >= 2 && w.progress() >= last })
 	store, _ := w.replay()
@@ -477,8 +477,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// reject tells the log that an offer's pod fits nowhere, as a shard does that is ahead of
-// everybody.
+// reject appends the rejection of an offer's pod to the log, as a shard does that is ahead of all others.
 func (w *world) reject(o events.Offer, plugin string) {
 	w.t.Helper()
 	last, err := w.log.Last(w.t.Context(), events.Facts)
@@ -499,8 +498,8 @@ func (w *world) tell(d events.Decision) {
 	}
 }
 
-// TestARestartForgetsNothing: attempts, what parked pods wait for, and that nothing has
-// happened since; then what does happen wakes whom it helps.
+// TestARestartForgetsNothing covers attempts, what parked pods wait for, and that nothing has happened since; then an
+// event wakes the pods that it helps.
 func TestARestartForgetsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.takePartitions()
@@ -547,7 +546,7 @@ func TestARestartForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestAPodNobodyAnswersFor is put into quarantine, which the log tells.
+// TestAPodNobodyAnswersFor checks that the pod is quarantined, and that the log records it.
 func TestAPodNobodyAnswersFor(t *testing.T) {
 	w := newWorld(t)
 	w.takePartitions()

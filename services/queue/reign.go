@@ -26,18 +26,17 @@ import (
 const (
 	// Election is the name under which replicas elect their leader.
 	Election = "queue"
-	// factWindow is how many facts may wait for the log: four batches.
+	// factWindow is how many facts may wait to be written to the log: four batches.
 	factWindow = 4 * events.MaxBatch
 	// retryPause is the wait before another candidacy, round or claim after an error.
 	retryPause = time.Second
-	// farewell bounds each thing a leader still does after it was told to stop (the last
-	// snapshot, resigning), and the question whether it still leads.
+	// farewell bounds each step that a leader still takes after it was asked to stop (the last snapshot, resigning),
+	// and the request that confirms that it still leads.
 	farewell = 5 * time.Second
 )
 
-// holePauses space the rounds that end because of a fact that cannot be read, from 1 s to 1 min: to tell
-// everything anew again and again is much work for everybody, and whoever wrote the last such fact may
-// write another one.
+// holePauses spaces the rounds that end because of an undecodable fact, from 1 s to 1 min: republishing everything
+// again and again is much work for every reader, and the process that wrote the last such fact may write another one.
 var holePauses = wait.Backoff{Duration: retryPause, Factor: 2, Steps: 20, Cap: time.Minute}
 
 var (
@@ -45,8 +44,8 @@ var (
 	errDeposed     = errors.New("queue: another replica leads")
 )
 
-// compete runs for leadership, leads, and runs again, until ctx ends. Only a ledger that
-// belongs to another cluster makes it give up.
+// compete campaigns for leadership, leads, and campaigns again, until ctx ends. It gives up only if the ledger
+// belongs to another cluster.
 func (q *Queue) compete(ctx context.Context, member *membership.Member, clusterUID string) error {
 	for ctx.Err() == nil {
 		err := q.candidacy(ctx, member, clusterUID)
@@ -63,7 +62,7 @@ func (q *Queue) compete(ctx context.Context, member *membership.Member, clusterU
 	return nil
 }
 
-// candidacy is one session: it waits to lead, leads, and leaves in good order.
+// candidacy runs one session: it waits for leadership, leads, and resigns in order.
 func (q *Queue) candidacy(life context.Context, member *membership.Member, clusterUID string) error {
 	session, err := member.Alive(life)
 	if err != nil {
@@ -93,7 +92,7 @@ func (q *Queue) candidacy(life context.Context, member *membership.Member, clust
 	return group.Wait()
 }
 
-// resign gives the leadership up, so that the next leader need not wait.
+// resign gives up the leadership, so that the next leader need not wait for the session to expire.
 func (q *Queue) resign(ctx context.Context, session ledger.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
@@ -102,7 +101,7 @@ func (q *Queue) resign(ctx context.Context, session ledger.Session) {
 	}
 }
 
-// reign is one leadership: rounds, each of which makes the log true and then keeps it so.
+// reign runs one leadership as a series of rounds, each of which repairs the log and then keeps it current.
 func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, clusterUID string) error {
 	claimed, err := q.claim(ctx, clusterUID)
 	if err != nil {
@@ -118,7 +117,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 	recorders.Go(func() error { return q.recorder().Run(recording) })
 	defer func() {
 		stop()
-		_ = recorders.Wait() // it has no error but the end of its context
+		_ = recorders.Wait() // its only error is the end of its context
 	}()
 	led, holes := false, holePauses
 	from := beginning{cause: intake.CauseList, claimed: claimed, recorded: recorded}
@@ -146,8 +145,8 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 	}
 }
 
-// lead tells the core that it leads under a term, and where the decisions of those before it end. It fails when ctx
-// ends.
+// lead puts the core into the lead under a term, with the end of the decisions of earlier leaders. It reports false
+// if ctx ended first.
 func (q *Queue) lead(ctx context.Context, term int64) bool {
 	decided, err := insist(ctx, q, "asking for the end of the decisions log", func() (uint64, error) {
 		return q.deps.Log.Last(ctx, events.Decisions)
@@ -155,14 +154,13 @@ func (q *Queue) lead(ctx context.Context, term int64) bool {
 	return err == nil && q.send(ctx, decide.Lead{Term: term, Decided: decided})
 }
 
-// recorder writes the ledger's history, which is the leader's to do because one must.
+// recorder returns the writer of the ledger's history. The leader runs it, because exactly one process must.
 func (q *Queue) recorder() *history.Recorder {
 	return &history.Recorder{Log: q.deps.Log, Ledger: q.deps.Ledger, Logger: q.logger, Clock: q.deps.Clock}
 }
 
-// confirm asks the ledger whether this replica still leads under a term. A leader may
-// campaign again under its session: the answer is the same term, at once; anything else
-// means that the term is over.
+// confirm checks with the ledger that this replica still leads under a term. A leader may campaign again under its
+// session and gets the same term at once; any other result means that the term has ended.
 func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64) error {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
@@ -176,8 +174,8 @@ func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64)
 	return nil
 }
 
-// claim ties the ledger to the cluster, or finds that it belongs to another. before: it belonged to the
-// cluster already.
+// claim ties the ledger to the cluster, or fails if the ledger belongs to another. before reports whether the ledger
+// belonged to this cluster already.
 func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err error) {
 	var refused error
 	before, err = insist(ctx, q, "claiming the ledger", func() (bool, error) {
@@ -191,7 +189,7 @@ func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err 
 	return before, errors.Join(refused, err)
 }
 
-// insist asks until there is an answer. Its only error is the end of ctx.
+// insist calls ask until it succeeds. It returns an error only when ctx ends.
 func insist[T any](ctx context.Context, q *Queue, what string, ask func() (T, error)) (T, error) {
 	for {
 		answer, err := ask()
@@ -206,15 +204,15 @@ func insist[T any](ctx context.Context, q *Queue, what string, ask func() (T, er
 	}
 }
 
-// beginning is what a round knows of how it came about.
+// beginning describes how a round came about.
 type beginning struct {
-	// cause is that of the facts that are told first.
+	// cause is the cause of the facts that are published first.
 	cause string
-	// claimed: the ledger belonged to the cluster before this leader led.
+	// claimed means that the ledger belonged to the cluster before this leader led.
 	claimed bool
-	// recorded is how the ledger's history in the log ended then.
+	// recorded is the end of the ledger's history in the log at that time.
 	recorded history.Ending
-	// wentBack says what the round before has seen that Kubernetes has lost; empty for nothing.
+	// wentBack describes which changes the previous round found Kubernetes to have lost; empty for none.
 	wentBack string
 }
 
@@ -225,13 +223,12 @@ func (q *Queue) recorded(ctx context.Context) (history.Ending, error) {
 	})
 }
 
-// round makes the log true from its end on: under a new epoch, it publishes how the
-// cluster differs from what the log says, then what the watches tell. synced is called
-// when the log's readers have progress again. It ends when the log is not what the writer made
-// it, or cannot be followed.
+// round repairs the log from its end on: under a new epoch, it publishes how the cluster differs from the log and
+// then what the watches deliver. synced is called when the log's readers have progress again. The round ends when the
+// log contains something that the writer did not write, or cannot be followed.
 //
-// What a crash leaves behind: before the epoch opens, nothing; inside it, an open epoch,
-// in which no reader has progress until the next leader's round opens and ends another.
+// A crash before the epoch opens leaves nothing behind. A crash inside it leaves an open epoch, in which no reader
+// has progress until the next leader's round opens and ends another.
 func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synced func(context.Context)) error {
 	picture, base, err := q.settle(ctx)
 	if err != nil {
@@ -243,7 +240,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 		return err
 	}
 	if on.factsAfter > 0 && base.Epoch <= on.factsAfter {
-		// What was told may be anything now, also under the same resourceVersions.
+		// The facts in the log may no longer be true, even under the same resourceVersions.
 		picture, base.Anew = state.New().Snapshot(), true
 	}
 	n.Begun = q.deps.Clock.Now()
@@ -262,7 +259,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 		}, facts)
 	})
 	group.Go(func() error {
-		// An error here is the end of ctx, which ends the round in its own way.
+		// An error here means that ctx has ended, which ends the round in its own way.
 		if _, err := q.applied.await(ctx, func(s *state.Snapshot) bool { return open(s, epoch) }); err == nil {
 			synced(ctx)
 			q.keepSnapshots(ctx, epoch)
@@ -272,13 +269,13 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 	return group.Wait()
 }
 
-// open says whether a state has progress in an epoch: the epoch's end is applied.
+// open reports whether a state has progress in an epoch, which means that the end of the epoch's list is applied.
 func open(s *state.Snapshot, epoch uint64) bool {
 	_, ok := s.Position().Progress(events.KindPod)
 	return ok && s.Position().Epoch == epoch
 }
 
-// send hands an input to the deciding goroutine; false if ctx ended first.
+// send hands an input to the deciding goroutine. It reports false if ctx ended first.
 func (q *Queue) send(ctx context.Context, in decide.Input) bool {
 	select {
 	case q.inputs <- in:

@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// Resources are the pods for the metrics of what is requested; none while this replica does not
-// lead, so that each counts once. Safe for concurrent use.
+// Resources returns the pods for the metrics of requested resources. It yields none while this replica does not lead,
+// so that each pod counts once. It is safe for concurrent use.
 func (q *Queue) Resources() iter.Seq[telemetry.PodResources] {
 	return func(yield func(telemetry.PodResources) bool) {
 		if !q.leads.Load() {

@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// settleCheck is how often the log is asked for its end while the picture of it does
-	// not match.
+	// settleCheck is how long to wait for the state to reach the end of the log before the log is asked for its end
+	// again.
 	settleCheck = 500 * time.Millisecond
-	// stallLimit is how long a picture that is not at the end of the log may stay as it is
-	// before a leader takes the log for one that cannot be followed. A follower that can read
-	// moves far more often, and looks every five seconds whether what it has read still stands.
+	// stallLimit is how long a state that is not at the end of the log may stay unchanged before the leader concludes
+	// that the log cannot be followed. A follower that can read advances far more often, and checks every five
+	// seconds whether what it has read is still in the log.
 	stallLimit = 30 * time.Second
-	// stallCheck is how often that is looked at while a round runs.
+	// stallCheck is how often a running round checks for a stall.
 	stallCheck = 5 * time.Second
 )
 
 var (
 	errNotFollowed = errors.New("queue: the log of facts cannot be followed to its end")
-	// errClosed: a member doubts that the ledger is what it has been. The next round begins it anew.
+	// errClosed means that a member doubts the ledger and has closed it. The next round begins a new generation.
 	errClosed = errors.New("queue: the ledger was closed")
-	// errHole: a fact of the log cannot be read, so that no reader has a whole picture of what is behind it.
+	// errHole means that a fact of the log cannot be read, so that no reader has complete state behind it.
 	errHole = errors.New("queue: a fact cannot be read")
 )
 
-// stall is how long a picture has not moved. The zero value has seen none.
+// stall measures for how long the state has not advanced. The zero value has seen no state yet.
 type stall struct {
 	at    uint64
 	since time.Time
 }
 
-// lasts looks once more where the picture is. What only starts again from the same place has
-// not moved.
+// lasts records the current position and returns for how long it has not changed. A follower that only restarts from
+// the same position has not advanced.
 func (s *stall) lasts(p state.Position, now time.Time) time.Duration {
 	if s.since.IsZero() || p.Sequence != s.at {
 		s.at, s.since = p.Sequence, now
@@ -47,11 +47,11 @@ func (s *stall) lasts(p state.Position, now time.Time) time.Duration {
 	return now.Sub(s.since)
 }
 
-// settle returns the state at the very end of the log, and what a round behind it builds on.
-// While the picture is ahead of the log, or of another history (a tail was lost), it waits until
-// the follower has found that out and started anew. If the follower does not get there, because
-// retention has cut the log and the snapshot stands for facts that are lost, it returns an
-// empty state: the round then tells of everything. So it does when there is a fact that cannot be read.
+// settle returns the state at the very end of the log, and the base that the next round builds on. While the state is
+// ahead of the log, or belongs to another history because a tail was lost, settle waits until the follower has
+// noticed and started again. If the follower does not get there, because retention has cut the log and the snapshot
+// stands for facts that are lost, settle returns an empty state, and the round publishes everything. The same happens
+// if a fact cannot be read.
 func (q *Queue) settle(ctx context.Context) (*state.Snapshot, commit.Base, error) {
 	var still stall
 	for ctx.Err() == nil {
@@ -67,7 +67,7 @@ func (q *Queue) settle(ctx context.Context) (*state.Snapshot, commit.Base, error
 		case errors.Is(err, errHole) || still.lasts(q.position(), q.deps.Clock.Now()) >= stallLimit:
 			q.logger.Error("the log of facts cannot be followed to its end, telling everything anew", "error", err)
 			if base, err = commit.Anew(ctx, q.deps.Log); err == nil {
-				base.Epoch = max(base.Epoch, q.position().Epoch) // what stands there need not have one
+				base.Epoch = max(base.Epoch, q.position().Epoch) // the record at the end need not have an epoch
 				return state.New().Snapshot(), base, nil
 			}
 		}
@@ -76,8 +76,8 @@ func (q *Queue) settle(ctx context.Context) (*state.Snapshot, commit.Base, error
 	return nil, commit.Base{}, ctx.Err()
 }
 
-// followed returns errNotFollowed when the picture has long stood still somewhere else than at
-// the end of the log, errClosed when somebody has closed the ledger, and nil when ctx ends.
+// followed returns errNotFollowed when the state has stalled somewhere other than at the end of the log, errClosed
+// when a member has closed the ledger, and nil when ctx ends.
 func (q *Queue) followed(ctx context.Context) error {
 	ticker := q.deps.Clock.NewTicker(stallCheck)
 	defer ticker.Stop()
@@ -109,9 +109,9 @@ func (q *Queue) position() state.Position {
 	return s.Position()
 }
 
-// atTheEnd waits a little for the picture to stand at the end of the log. *commit.DivergedError
-// says that it does not, or that it is a picture of another history, errHole that it lacks a fact
-// or that what stands at the end is none.
+// atTheEnd waits briefly for the state to reach the end of the log. It returns *commit.DivergedError if the state
+// does not reach it or belongs to another history, and errHole if the state lacks a fact or the record at the end is
+// not a fact.
 func (q *Queue) atTheEnd(ctx context.Context) (*state.Snapshot, commit.Base, error) {
 	last, err := q.deps.Log.Last(ctx, events.Facts)
 	if err != nil {
@@ -128,13 +128,13 @@ func (q *Queue) atTheEnd(ctx context.Context) (*state.Snapshot, commit.Base, err
 	}
 	base, err := commit.Behind(ctx, q.deps.Log, picture.Position())
 	var undecodable *events.DecodeError
-	if errors.As(err, &undecodable) { // the picture stands for another fact there, or begins behind it
+	if errors.As(err, &undecodable) { // the state has another fact there, or begins behind it
 		err = fmt.Errorf("%w: %w", errHole, err)
 	}
 	return picture, base, err
 }
 
-// holeIn is errHole, with what is wrong, for a picture that lacks a fact.
+// holeIn returns errHole, wrapped with the details, for a state that lacks a fact, and nil for any other.
 func holeIn(picture *state.Snapshot) error {
 	if _, there := picture.Position().Hole(); !there {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
-// A log that cannot be followed to its end stops nobody for ever. The story:
+// A log that cannot be followed to its end does not block the queue forever. The scenario:
 //
 //  1. A leader stores a snapshot, and retention cuts the log up to there.
 //  2. A power loss takes the facts that the snapshot stands for: no reader can begin.
-//  3. Another leader waits in vain for a picture, and then tells of everything anew.
+//  3. Another leader waits in vain for its state, and then republishes everything.
 func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -57,7 +57,7 @@ func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 	}
 }
 
-// toldAnew says whether a fact begins anew.
+// toldAnew reports whether a fact republishes everything.
 func (w *world) toldAnew(sequence uint64) bool {
 	w.t.Helper()
 	if last, err := w.log.Last(w.t.Context(), events.Facts); err != nil || last < sequence {

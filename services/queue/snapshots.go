@@ -10,13 +10,12 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 )
 
-// snapshotCheck is how often the leader looks whether a snapshot is due.
+// snapshotCheck is how often the leader checks whether a snapshot is due.
 const snapshotCheck = time.Second
 
-// keepSnapshots stores the state of an epoch now, whenever enough has happened since, and
-// once more when ctx ends. The one now replaces any that stands for facts the log lost. A
-// snapshot that cannot be stored is tried again at the next look: readers then start from
-// an older one.
+// keepSnapshots stores the state of an epoch at once, again whenever SnapshotEvery or SnapshotInterval has been
+// reached, and once more when ctx ends. The first one replaces any snapshot that stands for facts the log has lost.
+// If a snapshot cannot be stored, the next check tries again; meanwhile readers start from an older one.
 func (q *Queue) keepSnapshots(ctx context.Context, epoch uint64) {
 	ticker := q.deps.Clock.NewTicker(snapshotCheck)
 	defer ticker.Stop()
@@ -40,7 +39,7 @@ func (q *Queue) keepSnapshots(ctx context.Context, epoch uint64) {
 	}
 }
 
-// lastSnapshot stores what has been applied since the last one, for a quick start.
+// lastSnapshot stores what has been applied since the last snapshot, for a quick start.
 func (q *Queue) lastSnapshot(ctx context.Context, epoch, stored uint64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
@@ -49,10 +48,10 @@ func (q *Queue) lastSnapshot(ctx context.Context, epoch, stored uint64) {
 	}
 }
 
-// store puts one snapshot, unless the log has lost what it stands for.
+// store stores one snapshot, unless the log has lost the facts that it stands for.
 func (q *Queue) store(ctx context.Context, s *state.Snapshot) bool {
 	if s.Partial() {
-		return false // a queue of a later version makes snapshots with everything in them
+		return false // a queue of a later version makes complete snapshots
 	}
 	data, sequence, err := s.Marshal()
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// A pod that the API server takes and the log does not holds up no other pod, neither while the queue runs nor at the
-// next start. It is not offered, and its owner is told why.
+// A pod that the API server accepts and the log does not delays no other pod, neither while the queue runs nor at the
+// next start. It is not offered, and its owner is informed of the reason.
 func TestAPodThatIsTooLargeHoldsUpNobody(t *testing.T) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
@@ -38,7 +38,7 @@ func TestAPodThatIsTooLargeHoldsUpNobody(t *testing.T) {
 	w.told("c", reader)
 }
 
-// toldOf is the message of the last decision about a pod, or empty.
+// toldOf returns the message of the last decision about a pod, or "".
 func (w *world) toldOf(uid string) (message string) {
 	w.t.Helper()
 	last, err := w.log.Last(w.t.Context(), events.Decisions)

@@ -15,22 +15,23 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
 
-// vigilInterval is how often the ledger and the pods are looked over for what should not be. It
-// takes milliseconds in a large cluster, and the rules speak of minutes.
+// vigilInterval is how often the ledger and the pods are searched for anomalies. A search takes milliseconds in a
+// large cluster, and the rules' limits are minutes.
 const vigilInterval = 5 * time.Second
 
-// vigil keeps an eye on what should not be. For the deciding goroutine.
+// vigil searches for anomalies. Only the deciding goroutine uses it.
 type vigil struct {
 	watch *anomaly.Watch
 	// since is when each entry of the ledger was first seen.
 	since map[entryKey]time.Time
-	// shown are the series that stand: entries by role and state, budgets.
+	// entries and budgets are the series that are currently exported: ledger entries by role and state, and
+	// disruption budgets by namespace and name.
 	entries map[[2]string]bool
 	budgets map[[2]string]bool
 	status  explain.QueueStatus
 }
 
-// entryKey tells entries apart, and the states that one goes through.
+// entryKey identifies an entry in one of its states, so that each state has its own start time.
 type entryKey struct {
 	token ledger.Token
 	pod   string
@@ -47,7 +48,7 @@ func newVigil() *vigil {
 	}
 }
 
-// decided takes in decisions of the log.
+// decided records decisions of the log.
 func (v *vigil) decided(b intake.DecisionBatch, facts *state.Snapshot) {
 	if b.Shortened != nil {
 		v.watch.Anew()
@@ -58,7 +59,7 @@ func (v *vigil) decided(b intake.DecisionBatch, facts *state.Snapshot) {
 	}
 }
 
-// workloadOf is the zero value for a pod that the facts do not show (any more).
+// workloadOf returns the workload of a pod, or the zero value if the facts do not show the pod (any more).
 func workloadOf(facts *state.Snapshot, uid string) anomaly.Workload {
 	pod, known := facts.Pod(uid)
 	if !known || pod.Template == nil {
@@ -71,7 +72,7 @@ func workloadOf(facts *state.Snapshot, uid string) anomaly.Workload {
 	return w
 }
 
-// look judges what there is. With lead false it only remembers since when entries stand.
+// look evaluates the rules. Without lead it only records since when entries exist.
 func (v *vigil) look(ledgerView *ledger.View, core *decide.Core, now time.Time, lead bool) {
 	var waiting []anomaly.Waiting
 	since := make(map[entryKey]time.Time, len(v.since))
@@ -101,7 +102,7 @@ func (v *vigil) look(ledgerView *ledger.View, core *decide.Core, now time.Time, 
 	v.show(s)
 }
 
-// show sets the gauges, and ends those of what is not there any more.
+// show sets the gauges, and zeroes those of series that no longer exist.
 func (v *vigil) show(s explain.QueueStatus) {
 	v.status = s
 	entries, budgets := map[[2]string]bool{}, map[[2]string]bool{}

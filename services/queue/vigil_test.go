@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
 
-// TestVigilOfALogThatIsReadAgain: a log that has lost records is read once more, and no release counts twice. What the
-// sweep has found does not stand in the log.
+// TestVigilOfALogThatIsReadAgain checks that a log that has lost records is read once more, and no release counts
+// twice. What the flush has found is not in the log.
 func TestVigilOfALogThatIsReadAgain(t *testing.T) {
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	v, facts, last := newVigil(), state.New(), uint64(2)
@@ -40,8 +40,8 @@ func TestVigilOfALogThatIsReadAgain(t *testing.T) {
 	}
 }
 
-// An entry of the ledger grows old from when it was first seen, also where this replica does not
-// lead; who leads tells of it, and of pods that are evicted again and again.
+// The age of a ledger entry counts from when it was first seen, even if this replica does not lead; the leader
+// reports it, and pods that are evicted again and again.
 func TestVigil(t *testing.T) {
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	view := ledger.NewView()

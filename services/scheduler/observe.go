@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
@@ -87,10 +88,10 @@ func (s *Scheduler) log(ctx context.Context, a decide.Attempt, end time.Time) {
 }
 
 // tell logs and counts what people should hear of a node.
-func (s *Scheduler) tell(n decide.Notice) {
+func (s *Scheduler) tell(n avoid.Notice) {
 	telemetry.NodeNotice(string(n.What))
 	log := s.deps.Logger.Info
-	if n.What == decide.Quarantined || n.What == decide.Spared {
+	if n.What == avoid.Quarantined || n.What == avoid.Spared {
 		log = s.deps.Logger.Warn
 	}
 	log("node "+string(n.What), "node", n.Node, "detail", n.Detail)

@@ -256,7 +256,9 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 	tick := s.deps.Clock.NewTicker(heartbeat)
 	defer tick.Stop()
 	var drainBy <-chan time.Time
-	live, draining, more := ctx, false, false
+	live := ctx
+	draining := false
+	more := false
 	wake := intake.Wake{Beat: tick.C(), Asked: s.asked}
 	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice(), Performed: s.commit.Performed()}
 	if s.deps.Plugins != nil {
@@ -268,7 +270,10 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 			return nil
 		}
 		if err != nil && !draining {
-			in.Drain, in.Beat, draining, live = true, true, true, rooms
+			in.Drain = true
+			in.Beat = true
+			draining = true
+			live = rooms
 			drainBy = s.deps.Clock.After(drainTimeout)
 		}
 		begin := s.deps.Clock.Now()

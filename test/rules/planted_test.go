@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -165,7 +166,8 @@ var plantedSizes = []planted{
 	},
 	{
 		name: "wide struct", path: "pkg/events/x.go", rule: "structsize", line: 3,
-		source: "package x\n\ntype wide struct {\n\ta, b, c, d, e, f, g, h int\n\ti, j, k, l, m, n, o, p int\n}\n",
+		source: "package x\n\ntype wide struct {\n\ta, b, c, d, e, f, g, h, i, j int\n" +
+			"\tk, l, m, n, o, p, q, r, s, t, u int\n}\n",
 	},
 	{
 		name: "many parameters", path: "pkg/events/x.go", rule: "paramcount", line: 3,
@@ -182,9 +184,34 @@ var plantedSizes = []planted{
 			"\t\t\t\tif true {\n\t\t\t\t}\n\t\t\t}\n\t\t}\n\t}\n}\n",
 	},
 	{
+		name: "many methods", path: "pkg/events/x.go", rule: "methodcount", line: 5,
+		source: "package x\n\ntype x int\n\n" + numbered("func (x) m%d() {}\n\n", 41),
+	},
+	{
+		name: "large package", path: "pkg/events/doc.go", rule: "pkgsize", line: 1,
+		source: "//nolint:filesize // one table\n\n// Package x is planted.\npackage x\n" + strings.Repeat("\n", 3999),
+	},
+	{
+		name: "many exports", path: "pkg/state/x.go", rule: "exports", line: 1,
+		source: "package x\n\n" + numbered("// V%[1]d is planted.\nvar V%[1]d int\n\n", 101),
+	},
+	{
+		name: "wide assignment", path: "pkg/events/x.go", rule: "wideassign", line: 6,
+		source: "package x\n\nfunc f() {\n\ta, b := 1, 2\n\tb, a = a, b\n\ta, b, c := 1, 2, 3\n\tg(a, b, c)\n}\n",
+	},
+	{
 		name: "long line", path: "pkg/events/x.go", rule: "lll", line: 3,
 		source: "package x\n\n// " + strings.Repeat("x", 118) + "\n",
 	},
+}
+
+// numbered repeats a text with a number in it.
+func numbered(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
 }
 
 var plantedCalls = []planted{

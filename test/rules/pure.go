@@ -34,11 +34,18 @@ type pureRoom struct {
 	may []string
 }
 
+// decisionRooms are the services' rooms that decide.
+var decisionRooms = []string{"decide", "avoid", "claims", "answer"}
+
 // pureRooms are the decision cores. Test files may do anything.
 var pureRooms = []pureRoom{
 	{
 		name: "decide",
-		has:  func(f *GoFile) bool { return strings.Contains(f.Dir+"/", "/internal/decide/") },
+		has: func(f *GoFile) bool {
+			return slices.ContainsFunc(decisionRooms, func(room string) bool {
+				return strings.Contains(f.Dir+"/", "/internal/"+room+"/")
+			})
+		},
 	},
 	{
 		name: "pkg/placement",

@@ -43,7 +43,9 @@ type Report struct {
 
 // All lists every rule in the order they are explained in CONTRIBUTING.md.
 func All() []Rule {
-	return slices.Concat(edgeRules(), pureRules(), sizeRules(), callRules(), shapeRules(), wordRules(), releaseRules())
+	return slices.Concat(
+		edgeRules(), pureRules(), sizeRules(), roomRules(), callRules(), shapeRules(), wordRules(), releaseRules(),
+	)
 }
 
 // Run checks a checkout against rules. Waivers without a reason, and waivers of a house rule

@@ -14,7 +14,7 @@ const (
 	maxFileLines        = 500
 	maxTestFileLines    = 800
 	maxInterfaceMethods = 5
-	maxStructFields     = 15
+	maxStructFields     = 20
 	maxParameters       = 5
 	maxNesting          = 3
 	maxLineLength       = 120

@@ -22,11 +22,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// defaultHistoryMiB bounds a recording that nobody has given a bound: an hour or so of a busy
-// cluster.
+// defaultHistoryMiB is the default bound of a recording: about an hour of a busy cluster.
 const defaultHistoryMiB = 1024
 
-// newAuditCommand makes `berth audit`: exit 0 without violations, 1 with.
+// newAuditCommand returns the command `berth audit`, which exits with 0 without violations and with 1 otherwise.
 func newAuditCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -66,7 +65,7 @@ func newAuditCommand() *cobra.Command {
 	return cmd
 }
 
-// newRecordCommand makes `berth audit record`.
+// newRecordCommand returns the command `berth audit record`.
 func newRecordCommand() *cobra.Command {
 	o := &options{}
 	var out string
@@ -98,7 +97,7 @@ func (o *options) addLedger(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
 }
 
-// addEtcd adds the flags that lead to the ledger.
+// addEtcd adds the flags that locate the ledger.
 func (o *options) addEtcd(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", etcd.DefaultPrefix, "key prefix of this Berth in etcd")
@@ -107,7 +106,7 @@ func (o *options) addEtcd(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
 }
 
-// openLedger connects to the ledger that the flags name; nil when they name none.
+// openLedger connects to the ledger that the flags name; nil if they name none.
 func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	if err := o.tls.validate(); err != nil {
 		return nil, err
@@ -141,7 +140,7 @@ func (o *options) client() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.QPS = -1 // a list a page, and two small reads a second: nothing to be limited
+	cfg.QPS = -1 // one list request per page, and two small reads per second: no limit is needed
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
@@ -195,7 +194,7 @@ func checkOutput(output string) error {
 	return nil
 }
 
-// writeStructured writes v as JSON or YAML, and says whether format asked for that.
+// writeStructured writes v as JSON or YAML, and reports whether format requested one of them.
 func writeStructured(w io.Writer, v any, format string) (done bool, err error) {
 	var raw []byte
 	switch format {

@@ -12,10 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
 
-// Option is what a main says of the program that it is.
+// Option configures the program in its main function.
 type Option func() error
 
-// WithVersion is what `berth version` says.
+// WithVersion sets the version that `berth version` prints.
 func WithVersion(v string) Option {
 	return func() error {
 		version = v
@@ -23,8 +23,8 @@ func WithVersion(v string) Option {
 	}
 }
 
-// WithPlugin compiles a plugin in, so that profiles can enable it by its name. Source:
-// app.WithPlugin in cmd/kube-scheduler.
+// WithPlugin compiles a plugin in, so that profiles can enable it by its name. Source: app.WithPlugin in
+// cmd/kube-scheduler.
 func WithPlugin(name string, factory plugins.Factory) Option {
 	return func() error {
 		switch {
@@ -40,8 +40,8 @@ func WithPlugin(name string, factory plugins.Factory) Option {
 	}
 }
 
-// WithPodsToActivate is for programs whose plugins leave pods under upstream's framework.PodsToActivateKey: want its
-// framework.NewPodsToActivate, of k8s.io/kubernetes/pkg/scheduler/framework.
+// WithPodsToActivate is for programs whose plugins store pods under upstream's framework.PodsToActivateKey. create
+// must be framework.NewPodsToActivate of k8s.io/kubernetes/pkg/scheduler/framework.
 func WithPodsToActivate[T framework.StateData](create func() T) Option {
 	return func() (err error) {
 		if create == nil {
@@ -55,15 +55,15 @@ func WithPodsToActivate[T framework.StateData](create func() T) Option {
 	}
 }
 
-// toActivate is nil unless the program says so; written before the command runs.
+// toActivate is nil unless WithPodsToActivate was given. It is written before the command runs.
 var toActivate *plugins.PodsToActivate
 
-// compiledIn are the plugins of this program; written before the command runs.
+// compiledIn are the plugins of this program. It is written before the command runs.
 var compiledIn = map[string]plugins.Factory{}
 
 func pluginNames() []string { return slices.Sorted(maps.Keys(compiledIn)) }
 
-// apply returns all that is wrong with the options.
+// apply applies the options and returns all their errors.
 func apply(options []Option) error {
 	var errs []error
 	for _, o := range options {

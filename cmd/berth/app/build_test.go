@@ -9,7 +9,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// kept is like upstream's framework.PodsToActivate, notKept is not.
+// kept is like upstream's framework.PodsToActivate; notKept is not.
 type kept struct {
 	sync.Mutex
 	Map map[string]*corev1.Pod

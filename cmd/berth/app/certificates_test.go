@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// TestEveryCertificateIsWatched: whatever certificate file a flag names, its expiry is exported.
+// TestEveryCertificateIsWatched: the expiry of every certificate file that a flag names is exported.
 func TestEveryCertificateIsWatched(t *testing.T) {
 	o := &options{}
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)

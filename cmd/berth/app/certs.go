@@ -10,10 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/cmd/berth/internal/pki"
 )
 
-// defaultValidity is long enough to be renewed once a quarter with time to spare.
+// defaultValidity leaves ample time when certificates are renewed once a quarter.
 const defaultValidity = 365 * 24 * time.Hour
 
-// newCertsCommand makes `berth certs`.
+// newCertsCommand returns the command `berth certs`.
 func newCertsCommand() *cobra.Command {
 	var i pki.Installation
 	cmd := &cobra.Command{

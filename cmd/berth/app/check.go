@@ -17,10 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// checkPage bounds one answer to a list.
+// checkPage is the page size of lists.
 const checkPage = 2000
 
-// newCheckCommand makes `berth check`: exit 0 without violations, 1 with.
+// newCheckCommand returns the command `berth check`, which exits with 0 without violations and with 1 otherwise.
 func newCheckCommand() *cobra.Command {
 	o := &options{}
 	var output string
@@ -101,8 +101,8 @@ func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
 	return all, nil
 }
 
-// listCluster lists claims before pods and pods before nodes and volumes, so that a claim's pods and a
-// pod's node are in the answer.
+// listCluster lists claims before pods, and pods before nodes and volumes, so that a claim's pods and a pod's node
+// are in the result.
 func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
 	if err := listClaims(ctx, client, in); err != nil {
 		return err
@@ -124,7 +124,7 @@ func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Sta
 	return err
 }
 
-// listClaims lists claims to volumes and to devices; of these there are none where the API is absent.
+// listClaims lists claims to volumes and to devices. There are no claims to devices where their API is absent.
 func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
 	var err error
 	claims := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)
@@ -156,7 +156,7 @@ func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Stan
 	return err
 }
 
-// listPlaces lists pods and what they stand on and under.
+// listPlaces lists pods, nodes, namespaces and disruption budgets.
 func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
 	var err error
 	in.Pods, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {

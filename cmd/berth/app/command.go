@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main runs the command of the process's arguments, until it is done or the process is told to end, and returns
-// what the process should exit with.
+// Main runs the command that the process's arguments name, until it is done or the process gets SIGINT or SIGTERM,
+// and returns the exit code.
 func Main(options ...Option) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -45,12 +45,12 @@ func newRootCommand() *cobra.Command {
 		newExportCommand(), newReplayCommand(), newSimulateCommand(),
 		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(),
 		newSecureLedgerCommand(), newDrainShardCommand(), newVersionCommand())
-	// Cobra adds this one when the root is executed, which is too late for the reference of the commands.
+	// Cobra adds this command when the root is executed, which is too late for the reference of the commands.
 	root.InitDefaultCompletionCmd()
 	return root
 }
 
-// isPlugin says whether the program was started by kubectl, which finds it as kubectl-berth.
+// isPlugin reports whether the program was started by kubectl, which finds it as kubectl-berth.
 func isPlugin(program string) bool {
 	return strings.TrimSuffix(filepath.Base(program), ".exe") == "kubectl-berth"
 }

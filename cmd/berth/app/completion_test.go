@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestSubcommandsAreCompleted asks as the scripts of `berth completion` do, and deploy/krew/kubectl_complete-berth.
+// TestSubcommandsAreCompleted calls the command as the scripts of `berth completion` and
+// deploy/krew/kubectl_complete-berth do.
 func TestSubcommandsAreCompleted(t *testing.T) {
 	var out strings.Builder
 	root := newRootCommand()

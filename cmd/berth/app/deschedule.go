@@ -19,17 +19,17 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// once is one cycle by hand.
+// once is a single cycle, started by hand.
 type once struct {
 	options
-	// run asks the binders for the evictions; dryRun shows the plan only.
+	// run requests the evictions from the binders; dryRun only shows the plan.
 	run, dryRun bool
 	output      string
 	// write prints the plan.
 	write func(w io.Writer, r *plan.Report, format string) error
 }
 
-// newDescheduleCommand makes `berth deschedule`.
+// newDescheduleCommand returns the command `berth deschedule`.
 func newDescheduleCommand() *cobra.Command {
 	o := &once{write: writePlan}
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	o.shards, o.binders = 1, 1 // not asked for, but validated
+	o.shards, o.binders = 1, 1 // not used here, but validated
 	in, err := o.read([]service{deschedulerService})
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	switch {
 	case err != nil:
 		return err
-	case store != nil: // else a dry run knows nothing of what is promised
+	case store != nil: // without a ledger, a dry run does not know the promises
 		defer func() { _ = store.Close() }() // only the connection
 		deps.Ledger = store
 	case o.run:
@@ -161,7 +161,9 @@ func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log
 		if running.NATS == "" {
 			return nil, fmt.Errorf("--data-dir: %s: that berth keeps its log elsewhere: give --nats-url", o.dataDir)
 		}
-		cfg.URLs, cfg.User, cfg.Password = []string{running.NATS}, running.NATSUser, running.NATSPass
+		cfg.URLs = []string{running.NATS}
+		cfg.User = running.NATSUser
+		cfg.Password = running.NATSPass
 	}
 	log, err := jetstream.Open(ctx, cfg)
 	return log, o.explainStore("--nats-url", err)

@@ -2,9 +2,9 @@
 //
 //	func main() { os.Exit(app.Main(app.WithPlugin("Licences", licences.New))) }
 //
-// It only wires: it reads flags and files, opens the stores, builds each service's Config and
-// Deps, and runs them under one errgroup. Everything that can be wrong with the command line
-// is found before anything is started.
+// It only connects components: it reads flags and files, opens the stores, builds each service's Config and Deps, and
+// runs the services under one errgroup. Every mistake in the command line that can be detected is reported before
+// anything is started.
 //
-// Start reading at Main and newRootCommand, then run.
+// Start reading at Main and newRootCommand, then options.run.
 package app

@@ -12,12 +12,12 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// documented finds a line of a document that begins with a command of ours, as somebody would type
-// it. Output that begins with the name goes on with a colon.
+// documented matches a line of a document that begins with a berth command, as a user would type it. Output that
+// begins with the name continues with a colon.
 var documented = regexp.MustCompile(`^\s*(?:\$ )?((?:[A-Z_]+=\S+ |kubectl )*(?:[^\s:]*/)?berth [a-z][a-z-]*(?: .*)?)$`)
 
-// TestDocumentedCommandsAreUnderstood: every command that a document shows, in a block of code, is
-// one with these flags and as many arguments. Most of them are run besides, by the labs.
+// TestDocumentedCommandsAreUnderstood: every command that a document shows in a code block exists with these flags
+// and accepts as many arguments. The labs also run most of them.
 func TestDocumentedCommandsAreUnderstood(t *testing.T) {
 	seen := 0
 	for _, line := range documentedLines(t, os.DirFS("../../..")) {
@@ -46,8 +46,8 @@ func TestUnknownFlagsInDocumentsAreFound(t *testing.T) {
 	}
 }
 
-// understand parses a command as main would, and does not run it. One that is only named may leave its
-// arguments out, all of them.
+// understand parses a command as main would, without running it. A command that is only named may omit its arguments,
+// all of them.
 func understand(args []string, named bool) error {
 	cmd, rest, err := newRootCommand().Find(args)
 	if err != nil {
@@ -63,7 +63,7 @@ func understand(args []string, named bool) error {
 	return cmd.ValidateArgs(given)
 }
 
-// documentedLine is a command, or in a sentence the name of one.
+// documentedLine is a command, or the name of one in a sentence.
 type documentedLine struct {
 	at, text string
 	named    bool
@@ -77,7 +77,7 @@ func documentedLines(t *testing.T, top fs.FS) (lines []documentedLine) {
 			return err
 		case entry.IsDir() && slices.Contains([]string{".build", ".git", "decisions"}, entry.Name()):
 			return fs.SkipDir
-		case filepath.Ext(name) != ".md" || name == "docs/commands.md": // that one is made from the commands
+		case filepath.Ext(name) != ".md" || name == "docs/commands.md": // it is generated from the commands
 			return nil
 		}
 		data, err := fs.ReadFile(top, name)
@@ -90,11 +90,11 @@ func documentedLines(t *testing.T, top fs.FS) (lines []documentedLine) {
 	return lines
 }
 
-// inline finds a command of ours in the middle of a sentence.
+// inline matches a berth command in the middle of a sentence.
 var inline = regexp.MustCompile("`(berth [a-z][^`]*)`")
 
-// commandsIn are the commands in a document's blocks of code, and in its sentences. A line that ends in a backslash
-// goes on in the next. What has no prompt is output where others have one, and in blocks of text.
+// commandsIn returns the commands in a document's code blocks, and in its sentences. A line that ends in a backslash
+// continues in the next. A line without a prompt is output where other lines have one, and in text blocks.
 func commandsIn(name, text string) (found []documentedLine) {
 	block, prompt, begun := false, false, ""
 	for line := range strings.Lines(text) {
@@ -122,8 +122,8 @@ func commandsIn(name, text string) (found []documentedLine) {
 	return found
 }
 
-// calls are the calls of berth in a line that a shell would read: the words of each, without the
-// program's own name. What a shell would work out is one word.
+// calls returns the calls of berth in a line that a shell would read: the words of each, without the program's own
+// name. A word that a shell would expand counts as one word.
 func calls(line string) (list [][]string, err error) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(line), "")
 	if err != nil {
@@ -151,7 +151,7 @@ func calls(line string) (list [][]string, err error) {
 	return list, nil
 }
 
-// several tells a variable that stands for flags: one of those that `make ha-up` sets.
+// several reports whether a word is a variable that stands for flags: one of those that `make ha-up` sets.
 func several(w *syntax.Word) bool {
 	if len(w.Parts) != 1 {
 		return false
@@ -160,7 +160,7 @@ func several(w *syntax.Word) bool {
 	return ok && strings.HasPrefix(variable.Param.Value, "BERTH_")
 }
 
-// word is a word without its quotes.
+// word returns a word without its quotes.
 func word(w *syntax.Word) string {
 	if literal := w.Lit(); literal != "" {
 		return literal

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// drainTimeout is how long a hand-over may take by default; it takes moments.
+	// drainTimeout is the default bound of a hand-over, which usually takes moments.
 	drainTimeout = time.Minute
-	// drainPoll is how often the ledger is looked at meanwhile.
+	// drainPoll is how often the ledger is checked during the hand-over.
 	drainPoll = 200 * time.Millisecond
-	// drainBatch is how many partitions one transaction asks for: etcd takes 128 operations.
+	// drainBatch is how many partitions one transaction requests: etcd accepts 128 operations.
 	drainBatch = 100
 )
 
-// newDrainShardCommand makes `berth drain-shard`.
+// newDrainShardCommand returns the command `berth drain-shard`.
 func newDrainShardCommand() *cobra.Command {
 	o := &options{}
 	var timeout time.Duration
@@ -92,7 +92,7 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 	return err
 }
 
-// partitionsByShard reads who holds what; live shards without a partition are there too.
+// partitionsByShard returns the partitions of each shard; live shards without a partition are included.
 func partitionsByShard(ctx context.Context, store *etcd.Store) (map[string][]int32, error) {
 	owned := map[string][]int32{}
 	members, _, err := store.List(ctx, ledger.PrefixMember+"scheduler/")
@@ -117,7 +117,7 @@ func partitionsByShard(ctx context.Context, store *etcd.Store) (map[string][]int
 	return owned, nil
 }
 
-// drainMoves gives each partition of a shard to whichever other has the fewest by then.
+// drainMoves assigns each partition of a shard to the other shard that then has the fewest.
 func drainMoves(owned map[string][]int32, id string) (map[int32]string, error) {
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(owned)), func(other string) bool { return other == id })
 	if _, ok := owned[id]; !ok {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDrainGivesToWhoHasLeast, and says why where it cannot.
+// TestDrainGivesToWhoHasLeast also checks the error when there is no other shard.
 func TestDrainGivesToWhoHasLeast(t *testing.T) {
 	owned := map[string][]int32{"a": {0, 1, 2, 3, 4, 5}, "b": {10, 11, 12}, "c": nil}
 	moves, err := drainMoves(owned, "a")

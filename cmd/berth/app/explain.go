@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newExplainCommand makes `berth explain`.
+// newExplainCommand returns the command `berth explain`.
 func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 )
 
-// newExplainDescheduleCommand makes `berth explain deschedule`.
+// newExplainDescheduleCommand returns the command `berth explain deschedule`.
 func newExplainDescheduleCommand() *cobra.Command {
 	o := &once{dryRun: true, write: writeExplanation}
 	cmd := &cobra.Command{
@@ -34,8 +34,8 @@ func newExplainDescheduleCommand() *cobra.Command {
 	return cmd
 }
 
-// writeExplanation prints what a plan comes to: a paragraph for each strategy, a line for each
-// node that has something to say.
+// writeExplanation prints a summary of a plan: a paragraph for each strategy, and a line for each node that the plan
+// affects.
 func writeExplanation(w io.Writer, r *plan.Report, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err
@@ -85,7 +85,7 @@ func counted(because map[string]int) []string {
 	return reasons
 }
 
-// traffic is what a plan does to a node.
+// traffic is the effect of a plan on a node.
 type traffic struct {
 	leave, arrive int
 	because       map[string]int

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 )
 
-// newExplainPodCommand makes `berth explain pod`.
+// newExplainPodCommand returns the command `berth explain pod`.
 func newExplainPodCommand() *cobra.Command {
 	r := &reading{}
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ func newExplainPodCommand() *cobra.Command {
 	return cmd
 }
 
-// newExplainNodeCommand makes `berth explain node`.
+// newExplainNodeCommand returns the command `berth explain node`.
 func newExplainNodeCommand() *cobra.Command {
 	r := &reading{}
 	cmd := &cobra.Command{
@@ -68,7 +68,7 @@ func newExplainNodeCommand() *cobra.Command {
 	return cmd
 }
 
-// reading is a command that reads the log, and asks.
+// reading is a command that reads the log and asks the services.
 type reading struct {
 	once
 	namespace string
@@ -82,7 +82,7 @@ func (r *reading) addFlags(cmd *cobra.Command) {
 	r.addLog(f)
 }
 
-// about resolves the name of a pod and asks.
+// about resolves the name of a pod and calls ask with it.
 func (r *reading) about(
 	ctx context.Context, pod string, ask func(context.Context, *inquire.Inquiry, string) error,
 ) error {
@@ -97,7 +97,7 @@ func (r *reading) about(
 	return r.ask(ctx, func(ctx context.Context, i *inquire.Inquiry) error { return ask(ctx, i, name) })
 }
 
-// ask opens the log.
+// ask opens the log and calls ask with an inquiry on it.
 func (r *reading) ask(ctx context.Context, ask func(context.Context, *inquire.Inquiry) error) error {
 	if err := r.checkOutput(); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (r *reading) openRunning(ctx context.Context) (*jetstream.Log, error) {
 	return r.openLog(ctx, logger)
 }
 
-// write writes an answer as text, or as it is.
+// write writes an answer as text, or structured if requested.
 func (r *reading) write(w io.Writer, answer any, text func(w io.Writer, wide bool) error) error {
 	if done, err := writeStructured(w, answer, r.output); done {
 		return err

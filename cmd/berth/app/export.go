@@ -17,13 +17,13 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// exporting is `berth export`.
+// exporting is the command `berth export`.
 type exporting struct {
 	reading
 	file string
 }
 
-// newExportCommand makes `berth export`.
+// newExportCommand returns the command `berth export`.
 func newExportCommand() *cobra.Command {
 	e := &exporting{}
 	cmd := &cobra.Command{
@@ -72,7 +72,7 @@ func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
 	})
 }
 
-// files reads the configuration, and refuses what cannot be one.
+// files reads the configuration and the policy, and refuses invalid ones.
 func (e *exporting) files() (config, policyFile []byte, err error) {
 	if _, err := e.readFiles(); err != nil {
 		return nil, nil, err
@@ -90,7 +90,7 @@ func (e *exporting) files() (config, policyFile []byte, err error) {
 	return config, policyFile, nil
 }
 
-// write leaves no half of a bundle behind.
+// write writes the bundle, and removes it if it is incomplete.
 func (e *exporting) write(
 	ctx context.Context, src rerun.Source, c past.Contents,
 ) (m past.Manifest, size int64, err error) {
@@ -101,7 +101,7 @@ func (e *exporting) write(
 	}
 	defer func() {
 		if err = errors.Join(err, file.Close()); err != nil {
-			_ = os.Remove(e.file) // the first error is the one to tell
+			_ = os.Remove(e.file) // the first error is the one to report
 		}
 	}()
 	buffered := bufio.NewWriter(file)

@@ -33,7 +33,7 @@ func (o *options) addInstallation(f *pflag.FlagSet, absent string) {
 		"first part of that installation's names, as in the manifests")
 }
 
-// locate chooses the Berth that a command is about when no flag names one: that of `berth up` in the working directory
+// locate chooses the Berth that a command addresses if no flag names one: that of `berth up` in the working directory
 // if one runs there, else the installation in the kubeconfig's cluster.
 func (o *options) locate() error {
 	named := len(o.nats.urls)+len(o.etcdEndpoints) > 0 || o.dataDir != ""
@@ -53,7 +53,7 @@ func (o *options) locate() error {
 	return nil
 }
 
-// endpoint forwards a port of a store of the installation.
+// endpoint forwards a port to a store of the installation.
 func (o *options) endpoint(ctx context.Context, s reach.Store) (reach.Endpoint, error) {
 	if o.installation.cluster == nil {
 		cfg, err := o.restConfig()
@@ -85,14 +85,14 @@ func (o *options) openInstalledLedger(ctx context.Context) (*etcd.Store, error) 
 	return store, o.explainStore("--etcd-endpoints", err)
 }
 
-// leave ends the connection to the installation.
+// leave closes the connection to the installation.
 func (o *options) leave() {
 	if o.installation.cluster != nil {
 		o.installation.cluster.Close()
 	}
 }
 
-// explainStore adds to the error of a store what is known of the installation it belongs to.
+// explainStore adds to a store's error what is known about its installation.
 func (o *options) explainStore(flag string, err error) error {
 	switch {
 	case err == nil:

@@ -17,7 +17,7 @@ import (
 // levelTimeout bounds the whole exchange with a process.
 const levelTimeout = 10 * time.Second
 
-// newLogLevelCommand makes `berth log-level`.
+// newLogLevelCommand returns the command `berth log-level`.
 func newLogLevelCommand() *cobra.Command {
 	var address string
 	var tls rest.TLSClientConfig

@@ -32,13 +32,13 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
 	tuneCollector()
-	// 512 MiB by 200 MiB and what else the test holds.
+	// This is 512 MiB divided by 200 MiB and the test's other data.
 	waitForPercent(t, make([]byte, 200<<20), leastGCPercent+1, 156)
-	// The large slice is gone: a second collection and later ones are followed too.
+	// The large slice is gone: a second collection and later ones are followed as well.
 	waitForPercent(t, nil, mostGCPercent, mostGCPercent)
 }
 
-// waitForPercent collects, with held in use, until GOGC is in these bounds.
+// waitForPercent collects garbage, with held in use, until GOGC is within these bounds.
 func waitForPercent(t *testing.T, held []byte, least, most uint64) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -61,7 +61,7 @@ func TestOperatorsGOGCStays(t *testing.T) {
 	}
 }
 
-// gogc is GOGC as it is in force.
+// gogc returns the GOGC that is in force.
 func gogc() uint64 {
 	percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 	metrics.Read(percent)

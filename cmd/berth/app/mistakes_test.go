@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// wrongFiles are a configuration and a policy with two mistakes each, of which the first is an unknown field.
+// wrongFiles returns a configuration and a policy with two mistakes each, of which the first is an unknown field.
 func wrongFiles(t *testing.T) (config, policy string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ var inFiles = []string{
 	"policy.yaml: berth.maxPerCycle: -1: want",
 }
 
-// Whatever is wrong with a command's flags and files is said at once.
+// All mistakes in a command's flags and files are reported at once.
 func TestAllMistakesAtOnce(t *testing.T) {
 	config, policy := wrongFiles(t)
 	files := []string{"--config", config, "--policy", policy}
@@ -77,7 +77,7 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	}
 }
 
-// A kubeconfig that only the configuration names is not missed when the configuration cannot be read.
+// A kubeconfig that only the configuration names is not reported as missing when the configuration cannot be read.
 func TestKubeconfigOfAConfigurationThatCannotBeRead(t *testing.T) {
 	config, _ := wrongFiles(t)
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))

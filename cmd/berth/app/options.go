@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// options are the flags shared by `berth up` and `berth run`.
+// options are the flags shared by `berth up` and `berth run`, and by other commands in parts.
 type options struct {
 	kubeconfig string
 	config     string
@@ -40,7 +40,7 @@ type options struct {
 	installation  installation
 
 	replicas
-	// metricsInterval is how often actual use is polled; 0 is never.
+	// metricsInterval is how often actual usage is polled; 0 is never.
 	metricsInterval time.Duration
 	leftovers       leftovers
 	descheduling    descheduling
@@ -51,13 +51,13 @@ type leftovers struct {
 	keepPlace, collectAfter time.Duration
 }
 
-// descheduling is what the descheduler is told.
+// descheduling are the flags of the descheduler.
 type descheduling struct {
 	policy string
-	// strict takes what a policy is only warned about for a mistake.
+	// strict treats warnings about a policy as errors.
 	strict   bool
 	interval time.Duration
-	// prometheus says how the server of the policy is reached.
+	// prometheus configures the connection to the policy's server.
 	prometheus descheduler.Prometheus
 }
 
@@ -69,9 +69,9 @@ func (d descheduling) load() (*policy.Policy, error) {
 	return policy.Load(d.policy)
 }
 
-// reload returns what reads the file again when it has changed since the last time.
+// reload returns a function that reads the file again if it has changed since the last time.
 func (d descheduling) reload() func() (*policy.Policy, error) {
-	last, _ := os.ReadFile(d.policy) // it was read a moment ago; if it is gone, that shows next time
+	last, _ := os.ReadFile(d.policy) // it was read a moment ago; if it is gone, the next read fails
 	return func() (*policy.Policy, error) {
 		now, err := os.ReadFile(d.policy)
 		if err != nil || bytes.Equal(now, last) {
@@ -85,26 +85,26 @@ func (d descheduling) reload() func() (*policy.Policy, error) {
 	}
 }
 
-// natsFlags say which NATS keeps the log, and how often.
+// natsFlags locate the NATS servers that keep the log, and set its number of replicas.
 type natsFlags struct {
 	urls []string
-	// replicas of each stream; 0 leaves streams as they are.
+	// replicas is the number of replicas of each stream; 0 leaves streams as they are.
 	replicas int
-	// inboxPrefix begins the subjects on which the servers answer this process.
+	// inboxPrefix is the prefix of the subjects on which the servers answer this process.
 	inboxPrefix string
 }
 
 const (
-	// defaultInboxPrefix is the NATS client's own.
+	// defaultInboxPrefix is the NATS client's own default.
 	defaultInboxPrefix = "_INBOX"
 	inboxPrefixHelp    = "beginning of the subjects on which NATS answers; its user needs the right to subscribe to them"
 )
 
-// replicas are how many of a service one process runs, and how they share the work.
+// replicas are how many instances of a service one process runs, and how they share the work.
 type replicas struct {
 	shards, binders int
 	wholeCluster    bool
-	// noEvidence leaves what attempts weighed out of the log.
+	// noEvidence leaves the evidence of attempts (what they weighed) out of the log.
 	noEvidence bool
 }
 
@@ -113,8 +113,7 @@ type tlsFiles struct {
 	etcdCA, etcdCert, etcdKey            string
 }
 
-// maxReplicas bounds --shards and --binders: more than this many in one process only
-// contend for its processors.
+// maxReplicas bounds --shards and --binders: more in one process would only contend for its processors.
 const maxReplicas = 64
 
 // maxNATSReplicas is JetStream's own bound.
@@ -192,7 +191,7 @@ func (o *options) addDescheduler(f *pflag.FlagSet) {
 		"time between two descheduling cycles, e.g. 30s or 5m")
 }
 
-// addPrometheus adds the flags for strategies that go by actual use.
+// addPrometheus adds the flags for strategies that use actual usage.
 func (d *descheduling) addPrometheus(f *pflag.FlagSet) {
 	f.StringVar(&d.prometheus.TokenFile, "prometheus-token-file", "",
 		"file with the bearer token for the policy's Prometheus; read for every cycle")
@@ -200,7 +199,7 @@ func (d *descheduling) addPrometheus(f *pflag.FlagSet) {
 		"CA certificates (PEM) for the policy's Prometheus; default: the system's")
 }
 
-// validate checks what flags alone can tell, and names all that is wrong.
+// validate checks everything that the flags alone show, and reports all mistakes.
 func (o *options) validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -277,7 +276,7 @@ func (o *options) certificates() []telemetry.CertificateFile {
 	}
 }
 
-// kubectlNamespace is the namespace that kubectl would use: no kubeconfig is needed for it.
+// kubectlNamespace returns the namespace that kubectl would use. It works without a kubeconfig.
 func (o *options) kubectlNamespace() string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
@@ -288,7 +287,7 @@ func (o *options) kubectlNamespace() string {
 	return namespace
 }
 
-// restConfig reads the kubeconfig. It does not talk to the cluster.
+// restConfig reads the kubeconfig. It makes no request to the cluster.
 func (o *options) restConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if o.kubeconfig != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// newPauseCommand makes `berth deschedule pause`.
+// newPauseCommand returns the command `berth deschedule pause`.
 func newPauseCommand() *cobra.Command {
 	o := &options{}
 	var by, reason string
@@ -43,7 +43,7 @@ func newPauseCommand() *cobra.Command {
 	return cmd
 }
 
-// newResumeCommand makes `berth deschedule resume`.
+// newResumeCommand returns the command `berth deschedule resume`.
 func newResumeCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
@@ -65,7 +65,7 @@ func newResumeCommand() *cobra.Command {
 	return cmd
 }
 
-// addSwitch adds the flags that lead to the ledger; Kubernetes is not asked.
+// addSwitch adds the flags that locate the ledger; Kubernetes is not needed.
 func (o *options) addSwitch(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", etcd.DefaultPrefix, "key prefix of this Berth in etcd")
@@ -87,7 +87,7 @@ func (o *options) onSwitch(ctx context.Context, do func(context.Context, *etcd.S
 	return do(ctx, store)
 }
 
-// switchLine reports, for `berth status`, whether descheduling is paused.
+// switchLine describes, for `berth status`, whether descheduling is paused.
 func switchLine(ctx context.Context, store ledger.Store) (string, error) {
 	p, _, err := ledger.DeschedulingPause(ctx, store)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the reference of the commands instead of comparing it")
 
-// commandReference is the document that has to say what the commands say of themselves.
+// commandReference is the document that must contain the help of the commands.
 const commandReference = "../../../docs/commands.md"
 
 const referenceHead = `<!-- Written by "make generate" from the commands: what is changed here by hand is lost. -->
@@ -68,7 +68,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	}
 }
 
-// describe writes a command and those below it, as far as help shows them.
+// describe writes a command and its subcommands, as help shows them.
 func describe(b *bytes.Buffer, c *cobra.Command) error {
 	c.DisableAutoGenTag = true
 	c.InitDefaultHelpFlag()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPolicyIsReadAgain when it has changed, and only then; mistakes are reported once.
+// TestPolicyIsReadAgain: it is read again when it has changed, and only then; mistakes are reported once.
 func TestPolicyIsReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	const good = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n"

@@ -25,10 +25,10 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// replayListed is how many decisions of a kind are printed unless -o wide, json or yaml is asked for.
+// replayListed is how many decisions are printed unless -o wide, json or yaml is given.
 const replayListed = 20
 
-// replaying is `berth replay`.
+// replaying is the command `berth replay`.
 type replaying struct {
 	reading
 	bundle, pod, at string
@@ -37,7 +37,7 @@ type replaying struct {
 	seed            uint64
 }
 
-// newReplayCommand makes `berth replay`.
+// newReplayCommand returns the command `berth replay`.
 func newReplayCommand() *cobra.Command {
 	r := &replaying{}
 	cmd := &cobra.Command{
@@ -113,7 +113,7 @@ func (r *reading) openPast(
 	return use(src, cfg.Profiles)
 }
 
-// profilesOf is the configuration of --config, else that of a bundle, else the default.
+// profilesOf returns the configuration of --config, else that of a bundle, else the default.
 func (r *reading) profilesOf(bundled []byte) (*config.Configuration, error) {
 	switch {
 	case r.config != "":
@@ -162,7 +162,7 @@ func (r *replaying) replay(
 	return result.verdict()
 }
 
-// selection says which records are wanted; nil is all.
+// selection returns a filter for the requested records; nil selects all.
 func (r *replaying) selection(
 	ctx context.Context, src rerun.Source,
 ) (func(events.Record, *events.Decision) bool, error) {
@@ -194,7 +194,7 @@ func (r *replaying) selection(
 	return nil, nil
 }
 
-// mix chooses records: which ones does not depend on what is in them.
+// mix hashes a sequence, so that records are sampled independently of their content.
 func mix(sequence, seed uint64) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, seed, " ", sequence) // a hash never fails
@@ -222,16 +222,16 @@ func (r *replaying) firstFrom() (func(events.Record, *events.Decision) bool, err
 	return first(func(rec events.Record) bool { return !rec.Time.Before(at) }), nil
 }
 
-// replayResult is what -o json and yaml write.
+// replayResult is the output of -o json and yaml.
 type replayResult struct {
-	// Decisions that were wanted: the same, otherwise though explained, otherwise, and those that
-	// cannot be made again.
+	// Decisions counts the requested decisions. Of these, Same came out the same, Explained differed for a known
+	// reason, Different differed without one, and Missing could not be made again.
 	Decisions, Same, Explained, Different, Missing int
-	// Unreadable records of decisions were left out.
+	// Unreadable counts the records of decisions that were left out.
 	Unreadable int `json:",omitempty"`
 	// Why counts the reasons of Missing.
 	Why map[string]int `json:",omitempty"`
-	// List has those that are not the same; all, if only some were asked for by name.
+	// List holds the decisions that are not the same; all of them if only specific ones were requested.
 	List []replayed `json:",omitempty"`
 
 	listed int
@@ -288,7 +288,7 @@ func (r *replayResult) add(v rerun.Verdict) error {
 	return nil
 }
 
-// verdict is an error if something came out otherwise for no known reason.
+// verdict returns an error if a decision came out differently for no known reason.
 func (r *replayResult) verdict() error {
 	if r.Different > 0 {
 		return fmt.Errorf("%d of %d decisions came out otherwise", r.Different, r.Decisions)

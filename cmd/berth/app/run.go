@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// service names one of the four, as in `berth run <service>`.
+// service names one of the four services, as in `berth run <service>`.
 type service string
 
 const (
@@ -14,11 +14,10 @@ const (
 	deschedulerService service = "descheduler"
 )
 
-// defaultDataDir is where the embedded stores are, below the working directory.
+// defaultDataDir is the default directory of the embedded stores, in the working directory.
 const defaultDataDir = "berth-data"
 
-// httpPorts are the default ports of the services run alone, so that one of each fits on
-// a host.
+// httpPorts are the default addresses of services that run alone, so that one of each fits on a host.
 var httpPorts = map[service]string{
 	queueService: "127.0.0.1:10352", schedulerService: "127.0.0.1:10353",
 	binderService: "127.0.0.1:10354", deschedulerService: "127.0.0.1:10355",

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// roles is the file of `berth secure-ledger`.
+// roles is the format of the file of `berth secure-ledger`.
 type roles struct {
 	Users []role `json:"users"`
 }
@@ -21,7 +21,7 @@ type role struct {
 	Writes []string `json:"writes"`
 }
 
-// newSecureLedgerCommand makes `berth secure-ledger`.
+// newSecureLedgerCommand returns the command `berth secure-ledger`.
 func newSecureLedgerCommand() *cobra.Command {
 	o := &options{}
 	var file string
@@ -67,7 +67,7 @@ func readRoles(file string) ([]etcd.Access, error) {
 	return parseRoles(file, raw)
 }
 
-// parseRoles reads the content of a file.
+// parseRoles parses the content of a file.
 func parseRoles(file string, raw []byte) ([]etcd.Access, error) {
 	var r roles
 	if err := yaml.UnmarshalStrict(raw, &r); err != nil {

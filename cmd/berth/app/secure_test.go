@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzRoles: whatever a file of roles holds, it is users or an error.
+// FuzzRoles: whatever a file of roles contains, the result is users or an error.
 func FuzzRoles(f *testing.F) {
 	raw, err := os.ReadFile("../../../deploy/helm/berth/files/etcd-roles.yaml")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// simulating is `berth simulate`.
+// simulating is the command `berth simulate`.
 type simulating struct {
 	reading
 	bundle, at string
@@ -27,7 +27,7 @@ type simulating struct {
 	changes    simulate.Changes
 }
 
-// newSimulateCommand makes `berth simulate`.
+// newSimulateCommand returns the command `berth simulate`.
 func newSimulateCommand() *cobra.Command {
 	s := &simulating{}
 	cmd := &cobra.Command{
@@ -84,7 +84,9 @@ func (s *simulating) run(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		in.Facts, in.Ledger, in.Profiles = picture.Facts, picture.Ledger, profiles
+		in.Facts = picture.Facts
+		in.Ledger = picture.Ledger
+		in.Profiles = profiles
 		if !picture.Time.IsZero() && (s.at != "" || s.bundle != "") {
 			in.Now = picture.Time
 		}

@@ -22,22 +22,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/priorities"
 )
 
-// watchEvery is how often `berth status --watch` looks.
+// watchEvery is the default interval of `berth status --watch`.
 const watchEvery = 2 * time.Second
 
-// clearScreen moves a terminal's cursor home and empties the screen (ECMA-48).
+// clearScreen moves a terminal's cursor home and clears the screen (ECMA-48).
 const clearScreen = "\x1b[H\x1b[2J"
 
-// status is `berth status`.
+// status is the command `berth status`.
 type status struct {
 	once
 	watch bool
 	every time.Duration
-	// unasked is why the services were not asked.
+	// unasked is the reason why the services were not asked.
 	unasked error
 }
 
-// newStatusCommand makes `berth status`.
+// newStatusCommand returns the command `berth status`.
 func newStatusCommand() *cobra.Command {
 	o := &status{}
 	cmd := &cobra.Command{
@@ -79,7 +79,7 @@ func (o *status) run(ctx context.Context, w io.Writer) error {
 	if err != nil && (named || o.installation.Namespace == "") {
 		return err
 	}
-	if err != nil { // perhaps the cluster has none where it is looked for without a flag
+	if err != nil { // the cluster may have no installation in the default namespace
 		o.unasked, o.installation.Namespace = err, ""
 	} else {
 		defer closeAll()
@@ -90,7 +90,7 @@ func (o *status) run(ctx context.Context, w io.Writer) error {
 			return err
 		}
 		if o.watch && o.output == "" {
-			_, _ = io.WriteString(w, clearScreen) // the next write tells
+			_, _ = io.WriteString(w, clearScreen) // an error shows in the next write
 		}
 		if err := writeStatus(w, report, o.output); err != nil || !o.watch {
 			return err
@@ -103,10 +103,10 @@ func (o *status) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// asking asks the services; nil when nothing says where they are.
+// asking asks the services; nil if it is not known where they are.
 type asking func(context.Context) (*explain.Overview, error)
 
-// services connects to the log, over which services are asked, and if it is named to the ledger.
+// services connects to the log, through which services are asked. The ledger is opened with each report.
 func (o *status) services(ctx context.Context) (asking, func(), error) {
 	if o.dataDir == "" && len(o.nats.urls) == 0 && o.installation.Namespace == "" {
 		return nil, func() {}, nil
@@ -129,7 +129,7 @@ func (o *status) services(ctx context.Context) (asking, func(), error) {
 	}, log.Close, nil
 }
 
-// descheduler is the one that leads, by the ledger; empty for none, or where no ledger was named.
+// descheduler returns the leading descheduler, by the ledger; empty if there is none, or no ledger was named.
 func (o *status) descheduler(ctx context.Context) (string, error) {
 	store, err := o.openLedger(ctx)
 	if store == nil || err != nil {
@@ -149,7 +149,7 @@ func (o *status) descheduler(ctx context.Context) (string, error) {
 	return leader, nil
 }
 
-// report asks everybody who can be asked.
+// report collects all available answers.
 func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
 	var r statusReport
 	var err error
@@ -173,7 +173,7 @@ func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
 	return r, o.ofLedger(ctx, &r)
 }
 
-// ofLedger adds what the ledger says; nothing where none was named.
+// ofLedger adds the state of the ledger, if one was named.
 func (o *status) ofLedger(ctx context.Context, r *statusReport) error {
 	store, err := o.openLedger(ctx)
 	if store == nil || err != nil {
@@ -193,11 +193,11 @@ func (o *status) ofLedger(ctx context.Context, r *statusReport) error {
 	return err
 }
 
-// ledgerOpen is the warning about an etcd that does not check who its clients are.
+// ledgerOpen is the warning about an etcd that does not authenticate its clients.
 const ledgerOpen = "authentication of etcd is off: any client that etcd accepts may change the ledger " +
 	"(alert BerthLedgerOpen of the runbook)"
 
-// errNoCluster: there is no kubeconfig, so that the cluster is not asked.
+// errNoCluster means that there is no kubeconfig, so the cluster is not asked.
 var errNoCluster = errors.New("no kubeconfig")
 
 func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
@@ -228,7 +228,7 @@ func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 	return priorities.Of(pods, quotas), err
 }
 
-// hasKubeconfig says whether one is given, or found where kubectl looks.
+// hasKubeconfig reports whether a kubeconfig is given, or found where kubectl looks.
 func (o *options) hasKubeconfig() bool {
 	if o.kubeconfig != "" {
 		return true
@@ -241,12 +241,12 @@ func (o *options) hasKubeconfig() bool {
 	return false
 }
 
-// statusReport is what `berth status` says.
+// statusReport is the output of `berth status`.
 type statusReport struct {
-	// Services is what the services say; nil when nothing says where they are.
+	// Services holds the answers of the services; nil if it is not known where they are.
 	Services *explain.Overview `json:"services,omitempty"`
 	priorities.Report
-	// Descheduling is the stop switch in words; empty when no ledger was named.
+	// Descheduling describes the stop switch; empty if no ledger was named.
 	Descheduling string `json:"descheduling,omitempty"`
 }
 

@@ -19,8 +19,7 @@ type stores struct {
 	embedded *embedded.Stores
 }
 
-// openStores connects to the external stores and starts the others in --data-dir. On
-// error nothing is left running.
+// openStores connects to the external stores and starts the others in --data-dir. On error nothing is left running.
 func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores, error) {
 	s := &stores{}
 	which := embedded.Which{Etcd: len(o.etcdEndpoints) == 0, NATS: len(o.nats.urls) == 0}
@@ -78,7 +77,7 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 	return nil
 }
 
-// close ends the connections, then the embedded stores.
+// close closes the connections, then stops the embedded stores.
 func (s *stores) close() {
 	if s.log != nil {
 		s.log.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/explain"
 )
 
-// newTraceCommand makes `berth trace`.
+// newTraceCommand returns the command `berth trace`.
 func newTraceCommand() *cobra.Command {
 	r := &reading{}
 	pod := &cobra.Command{
@@ -50,7 +50,7 @@ func newTraceCommand() *cobra.Command {
 	return cmd
 }
 
-// path is what -o json and yaml write.
+// path is the output of -o json and yaml.
 type path struct {
 	UID, Namespace, Name string
 	Steps                []explain.Step

@@ -26,21 +26,20 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
 
-// runner is what every service's facade offers.
+// runner is the interface of every service.
 type runner interface {
 	Run(ctx context.Context) error
 	Ready() error
 }
 
-// inputs is everything the command line names, read and checked.
+// inputs holds everything that the command line names, read and checked.
 type inputs struct {
 	config *config.Configuration
 	policy *policy.Policy
 	rest   *rest.Config
 }
 
-// run checks everything, then starts the stores, then the services, and ends them all when
-// ctx ends or one fails.
+// run checks everything, then starts the stores and the services, and stops them all when ctx ends or one fails.
 func (o *options) run(ctx context.Context, services []service) error {
 	in, err := o.read(services)
 	if err != nil {
@@ -88,7 +87,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	return err
 }
 
-// warnings are about what works, and not as it may be meant.
+// warnings returns warnings about settings that work but may not be intended.
 func (o *options) warnings(in inputs) []string {
 	list := slices.Clone(in.config.Warnings)
 	if o.http.TLS.Unadministered() {
@@ -110,7 +109,7 @@ func (o *options) logger() (*slog.Logger, error) {
 	return logger, nil
 }
 
-// read checks the flags and reads every file they name, before anything is started. The error names all that is wrong.
+// read checks the flags and reads every file they name, before anything is started. The error names all mistakes.
 func (o *options) read(services []service) (inputs, error) {
 	errs := []error{o.validate()}
 	in, err := o.readFiles()
@@ -134,7 +133,7 @@ func (o *options) read(services []service) (inputs, error) {
 	return in, errors.Join(errs...)
 }
 
-// readFiles reads the configuration and the policy. What cannot be read is nil.
+// readFiles reads the configuration and the policy. A file that cannot be read yields nil.
 func (o *options) readFiles() (in inputs, err error) {
 	var configErr, policyErr error
 	in.config = config.Default()
@@ -158,8 +157,8 @@ func (in inputs) host() string {
 	return in.rest.Host
 }
 
-// runAll runs every service, the watches of what they need, and the web server with the
-// readiness of all of them, until the first error or the end of ctx.
+// runAll runs every service, the watches of their dependencies, and the web server with the readiness of all of them,
+// until the first error or the end of ctx.
 func runAll(ctx context.Context, runners map[string]runner, watches watches, web *serve.Server) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range watches.dependencies {
@@ -195,7 +194,7 @@ func runAll(ctx context.Context, runners map[string]runner, watches watches, web
 	return g.Wait()
 }
 
-// build makes the services of this process; nothing of theirs runs yet.
+// build creates the services of this process; none of them runs yet.
 func (o *options) build(
 	ctx context.Context, services []service, in inputs, st *stores, logger *slog.Logger,
 ) (map[string]runner, error) {
@@ -225,7 +224,7 @@ type builder struct {
 	clock   clock.WithTicker
 	logger  *slog.Logger
 	runners map[string]runner
-	// custom are the plugins that profiles enable, made for the first service that asks them.
+	// custom are the plugins that profiles enable, created for the first service that needs them.
 	custom *plugins.Runtime
 }
 
@@ -282,7 +281,7 @@ func (b *builder) shards(ctx context.Context, o *options) error {
 	return nil
 }
 
-// plugins makes those that the profiles enable; nil if there are none.
+// plugins returns the plugins that the profiles enable; nil if there are none.
 func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, error) {
 	with := func(p placement.ProfileConfig) bool { return p.Custom != nil }
 	if b.custom != nil || !slices.ContainsFunc(b.in.config.Profiles, with) {
@@ -336,7 +335,7 @@ func (b *builder) descheduler(o *options) error {
 	return b.add(id, d, err)
 }
 
-// serviceName is what traces call this process: the binary's own name when it runs more than one.
+// serviceName is the name of this process in traces: the binary's own name if it runs more than one service.
 func serviceName(services []service) string {
 	if len(services) > 1 {
 		return "berth"
@@ -344,10 +343,10 @@ func serviceName(services []service) string {
 	return string(services[0])
 }
 
-// idLetters is how much of a random text makes a member id unique among its namesakes.
+// idLetters is the number of random letters that make a member id unique.
 const idLetters = 8
 
-// instanceID names one start of one replica; it is never used again.
+// instanceID returns the id of one start of one replica; it is never used again.
 func instanceID(s service, n ...int) string {
 	id := string(s)
 	for _, i := range n {

@@ -10,10 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// version is what WithVersion says.
+// version is the version set by WithVersion.
 var version = ""
 
-// kubernetesVersion is the release whose scheduling rules this build has.
+// kubernetesVersion is the release whose scheduling rules this build implements.
 var kubernetesVersion = fmt.Sprintf("1.%d", placement.RulesMinor)
 
 func berthVersion() string {

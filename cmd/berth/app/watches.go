@@ -15,14 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// watches are the checks that a process runs beside its services.
+// watches are the checks that a process runs in addition to its services.
 type watches struct {
 	dependencies []*depend.Watch
-	// authentication is nil where etcd is not shown a certificate: an embedded etcd, or one without TLS.
+	// authentication is nil if no certificate is shown to etcd: for an embedded etcd, or one without TLS.
 	authentication *depend.Authentication
 }
 
-// watches are those of a process with these services.
+// watches returns the checks of a process with these services.
 func (o *options) watches(services []service, in inputs, st *stores, logger *slog.Logger) (watches, error) {
 	w := watches{dependencies: []*depend.Watch{
 		watch("ledger (etcd)", "etcd", logger, func(ctx context.Context) error {
@@ -51,7 +51,7 @@ func (o *options) watches(services []service, in inputs, st *stores, logger *slo
 	return w, nil
 }
 
-// watch watches a dependency under a name for people and the one of its metric.
+// watch returns the watch of a dependency. name is for people, metric is the label of its metric.
 func watch(name, metric string, logger *slog.Logger, probe depend.Probe) *depend.Watch {
 	return depend.New(depend.Dependency{
 		Name: name, Probe: probe, Report: func(up bool) { telemetry.DependencyUp(metric, up) },

@@ -17,7 +17,7 @@ import (
 // startWithin bounds the start of an etcd in this process; it takes about a second.
 const startWithin = time.Minute
 
-// startEtcd starts an etcd that asks clients for a certificate, as the manifests do, and returns its endpoint.
+// startEtcd starts an etcd that requires a certificate from clients, as the manifests do, and returns its endpoint.
 func startEtcd(t *testing.T, certs string) (endpoint string) {
 	t.Helper()
 	cfg := embed.NewConfig()
@@ -44,7 +44,8 @@ func startEtcd(t *testing.T, certs string) (endpoint string) {
 	return "https://" + e.Clients[0].Addr().String()
 }
 
-// TestStatusWarnsOfAnOpenLedger: until the roles are set, as when the Job that sets them has not run.
+// TestStatusWarnsOfAnOpenLedger: it warns until the roles are set, for instance when the Job that sets them has not
+// run.
 func TestStatusWarnsOfAnOpenLedger(t *testing.T) {
 	dir := t.TempDir()
 	err := pki.Issue(pki.Installation{

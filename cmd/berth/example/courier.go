@@ -9,7 +9,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// courier is a plugin that binds pods with the label "courier" itself, and says so on them. Others it leaves.
+// courier is a plugin that itself binds pods with the label "courier", and marks them. It skips other pods.
 type courier struct{ handle framework.Handle }
 
 const (

@@ -24,16 +24,16 @@ func main() {
 	))
 }
 
-// name is what a configuration calls the plugin.
+// name is the plugin's name in a configuration.
 const name = "Licences"
 
 // wanted is the label of pods that need a licence.
 const wanted = "licence"
 
-// numberOf is the annotation of pods that says which licence they have.
+// numberOf is the annotation that holds the number of a pod's licence.
 const numberOf = "example.com/licence-number"
 
-// licences is the plugin. Its argument is the label of nodes that says how many licences there are.
+// licences is the plugin. Its argument is the label of nodes that holds the number of their licences.
 type licences struct {
 	Label string `json:"label"`
 
@@ -41,7 +41,7 @@ type licences struct {
 	given  atomic.Int64
 }
 
-// wantedLater is the value of the label of pods that will need one, and are not to be placed before.
+// wantedLater is the value of the label of pods that will need a licence later and must not be placed before.
 const wantedLater = "later"
 
 var (
@@ -70,8 +70,8 @@ func newLicences(_ context.Context, args runtime.Object, h framework.Handle) (fr
 
 func (l *licences) Name() string { return name }
 
-// EventsToRegister are what can help a pod that has found no licence, or that needed none yet: another label of
-// its own, a node that has licences, and one that is given back.
+// EventsToRegister returns the events that can help a pod that has found no licence, or that needed none yet: a
+// change of its own labels, a node that has licences, and a licence that is given back.
 func (l *licences) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
 	return []framework.ClusterEventWithHint{
 		{Event: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.UpdatePodLabel | framework.Delete},
@@ -80,7 +80,7 @@ func (l *licences) EventsToRegister(context.Context) ([]framework.ClusterEventWi
 	}, nil
 }
 
-// givesBack tells whether a pod had a licence that another can have now, or is the waiting pod itself.
+// givesBack reports whether a pod had a licence that another pod can have now, or is the waiting pod itself.
 func (l *licences) givesBack(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.QueueingHint, error) {
 	was, ok := before.(*corev1.Pod)
 	if !ok {
@@ -94,7 +94,7 @@ func (l *licences) givesBack(_ klog.Logger, pod *corev1.Pod, before, after any) 
 	return framework.QueueSkip, nil
 }
 
-// PreEnqueue holds pods back that will need a licence later.
+// PreEnqueue holds back pods that will need a licence later.
 func (l *licences) PreEnqueue(_ context.Context, pod *corev1.Pod) *framework.Status {
 	if pod.Labels[wanted] == wantedLater {
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, "needs no licence yet")
@@ -102,7 +102,7 @@ func (l *licences) PreEnqueue(_ context.Context, pod *corev1.Pod) *framework.Sta
 	return nil
 }
 
-// PreFilter leaves pods alone that need none.
+// PreFilter skips pods that need no licence.
 func (l *licences) PreFilter(
 	_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo,
 ) (*framework.PreFilterResult, *framework.Status) {
@@ -123,7 +123,7 @@ func (l *licences) Filter(
 	return nil
 }
 
-// Score is how many licences are left, at most framework.MaxScore.
+// Score returns how many licences are left, at most framework.MaxScore.
 func (l *licences) Score(
 	_ context.Context, _ framework.CycleState, _ *corev1.Pod, node framework.NodeInfo,
 ) (int64, *framework.Status) {
@@ -132,7 +132,7 @@ func (l *licences) Score(
 
 func (l *licences) ScoreExtensions() framework.ScoreExtensions { return nil }
 
-// PreBindPreFlight has pods that need no licence bound as they are.
+// PreBindPreFlight skips PreBind for pods that need no licence.
 func (l *licences) PreBindPreFlight(
 	_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string,
 ) (*framework.PreBindPreFlightResult, *framework.Status) {
@@ -142,7 +142,7 @@ func (l *licences) PreBindPreFlight(
 	return nil, nil
 }
 
-// PreBind writes the number of its licence on the pod: of those this process has given.
+// PreBind writes the number of the pod's licence on the pod, counted over the licences that this process has given.
 func (l *licences) PreBind(
 	ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string,
 ) *framework.Status {
@@ -153,7 +153,7 @@ func (l *licences) PreBind(
 	return framework.AsStatus(err)
 }
 
-// left is how many licences of a node are not taken by the pods on it, those that are about to be bound included.
+// left returns how many licences of a node are not taken by the pods on it, including those about to be bound.
 func (l *licences) left(node framework.NodeInfo) int64 {
 	left, err := strconv.ParseInt(node.Node().Labels[l.Label], 10, 64)
 	if err != nil {

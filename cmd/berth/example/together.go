@@ -12,14 +12,14 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// together is a plugin that has the pods of a group wait for each other: those with the same label "group", of which
-// each says by its annotation how many there have to be.
+// together is a plugin that makes the pods of a group wait for each other: those with the same label "group", each of
+// which states in an annotation how many there must be.
 type together struct{ handle framework.Handle }
 
 const (
 	togetherName = "Together"
 	groupLabel   = "group"
-	// sizeOf is the annotation.
+	// sizeOf is that annotation.
 	sizeOf = "example.com/together"
 	// patience is how long a pod waits for the others with its place held; then all are tried again.
 	patience = 30 * time.Second
@@ -36,7 +36,7 @@ func newTogether(_ context.Context, _ runtime.Object, h framework.Handle) (frame
 
 func (t *together) Name() string { return togetherName }
 
-// Permit lets all go on when the last of a group has its place.
+// Permit allows all pods of a group when the last one has its place.
 func (t *together) Permit(
 	_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string,
 ) (*framework.Status, time.Duration) {
@@ -74,19 +74,19 @@ func (t *together) Permit(
 	return nil, 0
 }
 
-// Reserve has nothing to do: there is no Unreserve without.
+// Reserve does nothing; the interface requires it in addition to Unreserve.
 func (t *together) Reserve(context.Context, framework.CycleState, *corev1.Pod, string) *framework.Status {
 	return nil
 }
 
-// Unreserve lets no pod wait for one that has given up.
+// Unreserve rejects the pods that wait for one that has given up.
 func (t *together) Unreserve(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) {
 	for _, w := range t.waiting(pod) {
 		w.Reject(togetherName, "another pod of the group has lost its place")
 	}
 }
 
-// waiting are the pods of a pod's group that wait.
+// waiting returns the waiting pods of a pod's group.
 func (t *together) waiting(pod *corev1.Pod) (list []framework.WaitingPod) {
 	t.handle.IterateOverWaitingPods(func(w framework.WaitingPod) {
 		if sameGroup(w.GetPod(), pod) {

@@ -1,9 +1,9 @@
-// Package deschedulingtest is a cluster in a closed loop, for tests and measurements: pods
-// are evicted, what owns them creates them again, and the placement rules put them somewhere.
+// Package deschedulingtest provides a cluster in a closed loop, for tests and measurements: pods are evicted, their
+// owners create them again, and the placement rules place them.
 //
-// Start reading at Unbalanced, which draws a cluster that has been through something, then
-// World.Evict, which is one turn of the loop.
+// Start reading at Unbalanced, which draws a cluster with a history, then World.Evict, which is one round of the
+// loop.
 //
-// A victim terminates while its replacement is placed, as with ReplicaSets: it still takes up
-// what it takes up, and spread rules count it no more. Everything follows from the seed.
+// A victim terminates while its replacement is placed, as with ReplicaSets: it still uses its resources, but spread
+// rules no longer count it. Everything is derived from the seed.
 package deschedulingtest

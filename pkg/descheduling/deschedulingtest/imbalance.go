@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Imbalance says how much of what the world's strategy is against there is: 0 is none.
+// Imbalance returns how much there is of what the world's strategy removes: 0 is none.
 func (w *World) Imbalance() float64 {
 	switch w.Strategy {
 	case Low:
@@ -19,13 +19,13 @@ func (w *World) Imbalance() float64 {
 	case Spread:
 		return w.skew()
 	default:
-		// Points of a percent count less than pods.
+		// Percentage points count less than pods.
 		return w.crowding() + w.skew() + w.overload()/100
 	}
 }
 
-// overload is the sum, over nodes and resources, of the percents above the target, as long as
-// some node has room.
+// overload returns the sum, over nodes and resources, of the percentage points above the target, as long as some
+// node has room.
 func (w *World) overload() float64 {
 	sum, roomy := 0.0, false
 	for _, n := range w.Nodes {
@@ -52,8 +52,7 @@ func (w *World) percent(n *corev1.Node, name corev1.ResourceName) float64 {
 	return 100 * used / q.AsApproximateFloat64()
 }
 
-// crowding is how many pods are beyond an even share of their owner's pods per node that may
-// have some.
+// crowding returns how many pods exceed an even share of their owner's pods per eligible node.
 func (w *World) crowding() float64 {
 	sum := 0
 	for _, s := range w.Sets {
@@ -80,7 +79,7 @@ func (w *World) crowding() float64 {
 	return float64(sum)
 }
 
-// skew is by how much the hard constraints are exceeded.
+// skew returns by how much the hard constraints are exceeded.
 func (w *World) skew() float64 {
 	sum := 0
 	for _, s := range w.Sets {

@@ -18,7 +18,7 @@ const (
 	namespaces  = 50
 )
 
-// Strategies are the names of the ten, in the order in which LargePolicy runs them.
+// Strategies holds the names of the ten strategies, in the order in which LargePolicy runs them.
 var Strategies = append(slices.Clone(deschedules), balances...)
 
 var (
@@ -31,7 +31,7 @@ var (
 	}
 )
 
-// LargePolicy runs the strategies that are named; evictor is the arguments of DefaultEvictor.
+// LargePolicy runs the named strategies; evictor holds the arguments of DefaultEvictor.
 func LargePolicy(evictor string, strategies ...string) string {
 	enabled := func(of []string) string {
 		others := func(name string) bool { return !slices.Contains(strategies, name) }
@@ -65,9 +65,9 @@ profiles:
 `, evictor, enabled(deschedules), enabled(balances))
 }
 
-// Large is a cluster at a time, of which strategies pick nearly every pod: most pods are old, a
-// tenth of the nodes have most of what they can hold, a twentieth have a taint that nothing
-// tolerates, and owners have all sorts of rules.
+// Large returns a cluster at a time, of which the strategies select nearly every pod: most pods are old, a tenth of
+// the nodes have most of what they can hold, a twentieth have a taint that no pod tolerates, and owners have many
+// kinds of rules.
 func Large(now time.Time, nodes, pods int) (ns []*corev1.Node, ps []*corev1.Pod) {
 	for i := range nodes {
 		n := statetest.Node(fmt.Sprintf("n%05d", i), "cpu", "64", "memory", "128Gi", "pods", "150")
@@ -83,8 +83,8 @@ func Large(now time.Time, nodes, pods int) (ns []*corev1.Node, ps []*corev1.Pod)
 	return ns, ps
 }
 
-// largePod is one of the pods of its owner; every fifth owner has anti-affinity, every fifth a
-// spread constraint, every tenth a node affinity.
+// largePod returns one of the pods of its owner; every fifth owner has anti-affinity, every fifth a spread
+// constraint, every tenth a node affinity.
 func largePod(now time.Time, i, nodes int) *corev1.Pod {
 	owner := i / podsOfOwner
 	app := fmt.Sprint("app", owner)

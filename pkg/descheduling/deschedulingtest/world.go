@@ -18,27 +18,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// Began is when every world begins.
+// Began is the time at which every world begins.
 var Began = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// World is a cluster whose pods are created again when they are evicted. For one goroutine.
+// World is a cluster whose pods are created again when they are evicted. It is not safe for concurrent use.
 type World struct {
 	Nodes []*corev1.Node
 	Pods  []*corev1.Pod
 	Sets  []*appsv1.ReplicaSet
-	// Now is when pods are created, at first Began.
+	// Now is the creation time of new pods, initially Began.
 	Now time.Time
-	// Strategy is what the cluster suffers from, as a policy's plugin name, or All.
+	// Strategy is the strategy for which the cluster is unbalanced, as a policy's plugin name, or All.
 	Strategy string
 
 	profile *placement.Profile
 	seed    uint64
 	serial  int
-	// lives counts the evictions of each pod and of those it replaces, by its name.
+	// lives counts the evictions of each pod and of the pods it replaces, by its name.
 	lives map[string]int
 }
 
-// Strategies that worlds are drawn for. All is the three together.
+// Strategies that worlds are drawn for. All stands for the three together.
 const (
 	Low        = "LowNodeUtilization"
 	Duplicates = "RemoveDuplicates"
@@ -52,8 +52,8 @@ const (
 	over  = 60
 )
 
-// Policy is the file for the world's strategy, with an extra line of the top level and extra
-// arguments of the evictor.
+// Policy returns the file for the world's strategy, with an extra line at the top level and extra arguments of the
+// evictor.
 func (w *World) Policy(top, evictor string) string {
 	args := map[string]string{
 		Low: fmt.Sprintf("{thresholds: {cpu: %d, memory: %d}, targetThresholds: {cpu: %d, memory: %d}}",
@@ -76,7 +76,7 @@ profiles: [{name: p, pluginConfig: [{name: DefaultEvictor, args: {%s}}, %s], plu
 		top, evictor, strings.Join(configs, ", "), strings.Join(names, ", "))
 }
 
-// Unbalanced draws a cluster that was filled while some of its nodes were away.
+// Unbalanced draws a cluster that was filled while some of its nodes were unavailable.
 func Unbalanced(seed uint64) (*World, error) {
 	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
 	if err != nil {
@@ -102,7 +102,7 @@ func Unbalanced(seed uint64) (*World, error) {
 	return w, nil
 }
 
-// forgetHomeless: what fits nowhere is not this story's, and nobody wants it.
+// forgetHomeless removes pods that fit nowhere, and lowers the replicas of their owners accordingly.
 func (w *World) forgetHomeless() {
 	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	for _, s := range w.Sets {
@@ -116,7 +116,7 @@ func (w *World) forgetHomeless() {
 	}
 }
 
-// drawNodes returns the indexes of those that are away at first.
+// drawNodes returns the indexes of the nodes that are unavailable at first.
 func (w *World) drawNodes(r *rand.Rand) (away []int) {
 	n := 4 + r.IntN(8)
 	for i := range n {
@@ -153,7 +153,7 @@ func (w *World) drawSet(r *rand.Rand, i int) {
 	}
 }
 
-// drawRules gives some templates a wish about where their pods are.
+// drawRules gives some templates a rule about where their pods are placed.
 func (w *World) drawRules(r *rand.Rand, template *corev1.Pod) {
 	selector := &metav1.LabelSelector{MatchLabels: template.Labels}
 	spread := func(key string, when corev1.UnsatisfiableConstraintAction) {
@@ -181,7 +181,7 @@ func (w *World) drawRules(r *rand.Rand, template *corev1.Pod) {
 	}
 }
 
-// create adds a pod of a template that waits for a place.
+// create adds a pod of a template that waits for placement.
 func (w *World) create(template *corev1.Pod, lives int) {
 	p := template.DeepCopy()
 	w.serial++
@@ -198,15 +198,15 @@ func (w *World) create(template *corev1.Pod, lives int) {
 	w.Pods = append(w.Pods, p)
 }
 
-// Lives is how often a pod and those that it replaces have been evicted since Recount.
+// Lives returns how often a pod and the pods it replaces have been evicted since Recount.
 func (w *World) Lives(name string) int { return w.lives[name] }
 
-// Recount begins to count lives anew.
+// Recount resets the counts of Lives.
 func (w *World) Recount() { clear(w.lives) }
 
-// Evict ends pods by name, and places what replaces them: on the node that is kept for the
-// replacement of a name, if there is one. What finds no room while they terminate is tried
-// again when they are gone.
+// Evict deletes pods by name, and places their replacements: on the node that is kept for the replacement of a
+// name, if there is one. Replacements that find no room while the victims terminate are tried again when the
+// victims are gone.
 func (w *World) Evict(names []string, kept map[string]string) error {
 	for _, name := range names {
 		i := slices.IndexFunc(w.Pods, func(p *corev1.Pod) bool { return p.Name == name })
@@ -224,7 +224,7 @@ func (w *World) Evict(names []string, kept map[string]string) error {
 	return w.placeAll()
 }
 
-// Homeless are the pods without a node.
+// Homeless returns the number of pods without a node.
 func (w *World) Homeless() (n int) {
 	for _, p := range w.Pods {
 		if p.Spec.NodeName == "" {
@@ -234,7 +234,7 @@ func (w *World) Homeless() (n int) {
 	return n
 }
 
-// placeAll places what waits, in order. What fits nowhere goes on waiting.
+// placeAll places the waiting pods, in order. Pods that fit nowhere continue to wait.
 func (w *World) placeAll() error {
 	cluster, err := w.Snapshot()
 	if err != nil {
@@ -271,7 +271,7 @@ func nodesOf(cluster *state.Snapshot) []*state.NodeInfo {
 	return all
 }
 
-// Snapshot is the cluster as it is.
+// Snapshot returns the current cluster.
 func (w *World) Snapshot() (*state.Snapshot, error) {
 	var h statetest.History
 	for _, n := range w.Nodes {

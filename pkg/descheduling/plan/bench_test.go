@@ -23,9 +23,9 @@ const (
 	benchPods  = 150_000
 )
 
-// BenchmarkCycle is a cycle of all ten strategies over 5,000 nodes and 150,000 pods, of which
-// they pick nearly all: as Berth plans it, and without landing places and what else upstream
-// does not know. Reported is processor time, and the most memory that the process held.
+// BenchmarkCycle measures a cycle of all ten strategies over 5,000 nodes and 150,000 pods, nearly all of which they
+// pick: as Berth plans it, and without landing places and the other things that upstream does not have. It reports
+// processor time, and the peak memory of the process.
 func BenchmarkCycle(b *testing.B) {
 	cluster := largeCluster(b)
 	runtime.GC()

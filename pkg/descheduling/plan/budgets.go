@@ -8,11 +8,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// budgets are the disruption budgets with what the plan takes from them.
+// budgets holds the disruption budgets with what the plan takes from them.
 type budgets struct {
 	*placement.Budgets
 	taken map[string]int32
-	// spare is Input.Spare, limits what it said.
+	// spare is Input.Spare; limits caches its results.
 	spare  func(uid string) int
 	limits map[string]int
 }
@@ -24,8 +24,8 @@ func newBudgets(in *Input) *budgets {
 	}
 }
 
-// refuse returns the budgets that the eviction of a pod takes from, or why it would be
-// refused: the eviction API serves no pod that more than one budget covers.
+// refuse returns the budgets that an eviction of the pod is charged to, or why it would be refused: the eviction
+// API does not evict a pod that more than one budget covers.
 func (b *budgets) refuse(pod *state.Pod) (uids []string, r descheduling.Refusal) {
 	charged := b.Charged(pod)
 	if len(charged) > 1 {
@@ -40,7 +40,7 @@ func (b *budgets) refuse(pod *state.Pod) (uids []string, r descheduling.Refusal)
 	return uids, ""
 }
 
-// limit is how much may be taken in all by what the facts say of pods.
+// limit returns how much may be taken in total according to the pods in the facts.
 func (b *budgets) limit(uid string) int {
 	if b.spare == nil {
 		return math.MaxInt

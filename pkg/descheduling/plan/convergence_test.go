@@ -17,11 +17,11 @@ var (
 	seed   = flag.Uint64("seed", 0, "seed of the first cluster; 0: TEST_SEED")
 )
 
-// patience is within how many cycles a cluster must come to rest.
+// patience is the number of cycles within which a cluster must come to rest.
 const patience = 40
 
-// TestConvergence: repeated cycles reach one in which nothing is moved, and nothing moves more
-// than once after the first. Replacements land where a place is kept for them.
+// TestConvergence checks that repeated cycles reach one in which nothing is moved, and that nothing moves more than
+// once after the first. Replacements land where a place is kept for them.
 func TestConvergence(t *testing.T) {
 	first := seedtest.First(t, *seed)
 	profile, err := placement.NewProfile(placement.DefaultProfile("default-scheduler"))

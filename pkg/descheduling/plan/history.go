@@ -11,37 +11,36 @@ import (
 )
 
 const (
-	// InFlight is how long an ask without an outcome stands. A binder settles one in
-	// seconds; after this long the ask, or its outcome, is taken for lost.
+	// InFlight is how long an ask without an outcome is valid. A binder settles an ask in seconds; after this time
+	// the ask, or its outcome, is considered lost.
 	InFlight = 10 * time.Minute
-	// Standing is how long binders may begin the eviction of an ask after it was decided. The rest of InFlight is for
-	// the clocks of two machines that differ, and for a call on its way: what is asked for instead of a lost ask is
-	// not carried out beside it.
+	// Standing is how long after the decision binders may start the eviction of an ask. The rest of InFlight allows
+	// for the difference of the clocks of two machines, and for a call in progress: an ask that replaces a lost one
+	// is then not carried out concurrently with it.
 	Standing = InFlight / 2
-	// Cooldown is how long a pod is left alone after an outcome, the first of its kind: a budget that refused
-	// needs time to recover (a failed eviction can hold it for two minutes), and a pod that
-	// was evicted needs time to go. At least as long as the usual interval between cycles,
-	// so that it bridges one.
+	// Cooldown is how long a pod is left alone after an outcome, or the first refusal in a row: a budget that
+	// refused needs time to recover (a failed eviction can hold it for two minutes), and a pod that was evicted
+	// needs time to terminate. It is at least as long as the usual interval between cycles, so that it bridges one.
 	Cooldown = 5 * time.Minute
 
-	// maxRest is where Cooldown ends to double, with each refusal in a row; after twice this time in peace it starts over.
+	// maxRest is the bound up to which Cooldown doubles with each refusal in a row; after twice this time without
+	// one it starts over.
 	maxRest = time.Hour
-	// ownerMemory is how long an owner's past is kept; its pauses are shorter
-	// (policy.MaxCooldownLimit).
+	// ownerMemory is how long an owner's past is kept; its pauses are shorter (policy.MaxCooldownLimit).
 	ownerMemory = 24 * time.Hour
 	// maxStays is how many nodes are kept that an owner's pods have left or landed on.
 	maxStays = 256
-	// oneStay is how long after one eviction others from (or to) the same node are as good as one.
+	// oneStay is the time after an eviction within which others from (or to) the same node count as the same stay.
 	oneStay = time.Minute
-	// comebackSlack is by how much the API server's clock may be behind, and what it cuts off, so
-	// that a pod that replaces another one seems to be the older. It is for asks that do not tell
-	// of the youngest pod they knew.
+	// comebackSlack is by how much the API server's clock may be behind, plus the fraction of a second that it
+	// truncates, so that a replacement seems to be older than the pod it replaces. It is for asks that do not
+	// report the youngest pod of their owner.
 	comebackSlack = 5 * time.Second
-	// maxRounds is how many of an owner's last rounds are kept: more double no pause.
+	// maxRounds is how many of an owner's last rounds are kept: more do not double the pause further.
 	maxRounds = 16
 )
 
-// stage is how far an eviction has come.
+// stage is the progress of an eviction.
 type stage uint8
 
 const (
@@ -50,45 +49,44 @@ const (
 	refused
 )
 
-// ask is the newest eviction asked for one pod.
+// ask is the newest eviction that was requested for one pod.
 type ask struct {
 	attempt int32
 	stage   stage
-	// owner of the pod, and facts, the sequence that the ask was decided at: asks of one
-	// cycle have the same. The pod was to go from a node to another, which may be empty.
+	// owner is the owner of the pod. facts is the fact sequence at which the ask was decided: asks of one cycle
+	// have the same. The pod was to move from the node from to the node to, which may be empty.
 	owner    ownerID
 	facts    uint64
 	from, to string
-	// youngest is when the youngest pod of the owner was made that the ask knew of; zero: not told.
+	// youngest is the creation time of the youngest pod of the owner that the ask knew of; zero means not reported.
 	youngest time.Time
-	// since is when this process first saw the stage, by its own clock; at is when it came about, as far as the log shows
-	// (see Recall).
+	// since is when this process first saw the stage, by its own clock; at is when the stage was reached, as far as
+	// the log shows (see Recall).
 	since, at time.Time
 	// refusals is how often in a row evictions of the pod were refused.
 	refusals int
 }
 
-// unkept is a pod for whose replacement the ledger could keep no place, how often in a row, and when last, by the
-// clock of this process.
+// unkept is a pod for whose replacement the ledger could not keep a place: how often in a row, and when last, by
+// the clock of this process.
 type unkept struct {
 	times int
 	since time.Time
 }
 
-// past is what has been done to an owner: the rounds in which pods of it were evicted, the nodes
-// that those have left, and those where their replacements were to land. Immutable.
+// past is an owner's record of evictions: the rounds in which pods of it were evicted, the nodes that those have
+// left, and the nodes where their replacements were to land. Immutable.
 type past struct {
 	rounds       []round
 	left, landed []stay
-	// refused is the last round in which evictions were refused, refusals how many such rounds there were since one
-	// in which pods were evicted.
+	// refused is the last round in which evictions were refused; refusals is the number of such rounds since the
+	// last one in which pods were evicted.
 	refused  round
 	refusals int
 }
 
-// stay is a node and when something was about it for the first and, not long after, the last time.
-// What replaces whom that concerned was made later than after, by the API server's clock; zero:
-// not told.
+// stay is a node, and the times of the first and, not long after, the last eviction that concerned it. Replacements
+// of those pods were created later than after, by the API server's clock; zero means not reported.
 type stay struct {
 	node            string
 	at, last, after time.Time
@@ -99,17 +97,16 @@ type round struct {
 	at    time.Time
 }
 
-// History holds the newest ask of each pod, and what has been done to each owner. It is
-// derived from the decisions in the log and may be thrown away and read again. For one
-// goroutine; the zero value is not usable.
+// History holds the newest ask of each pod, and what has been done to each owner. It is derived from the decisions
+// in the log, and can be discarded and read again. It is not safe for concurrent use; the zero value is not usable.
 type History struct {
 	asks   map[string]ask
 	owners map[ownerID]past
-	// ofOwner are the pods of asks, by owner.
+	// ofOwner holds the pods with asks, by owner.
 	ofOwner map[ownerID]map[string]bool
-	// told are the pods of which it has been told that they came back.
+	// told holds the pods that have been reported to have come back.
 	told map[string]bool
-	// unkept are noted by this process alone: what the ledger refuses is in no log.
+	// unkept is recorded only by this process: refusals by the ledger are in no log.
 	unkept map[string]unkept
 }
 
@@ -121,7 +118,7 @@ func NewHistory() *History {
 	}
 }
 
-// Clone returns a history that shares nothing that changes with h.
+// Clone returns a history that shares no mutable state with h.
 func (h *History) Clone() *History {
 	c := &History{
 		asks: maps.Clone(h.asks), owners: maps.Clone(h.owners), ofOwner: maps.Clone(h.ofOwner), told: maps.Clone(h.told),
@@ -133,23 +130,22 @@ func (h *History) Clone() *History {
 	return c
 }
 
-// Knows reports whether anything is remembered about a pod.
+// Knows reports whether an ask is known for a pod.
 func (h *History) Knows(uid string) bool {
 	_, known := h.asks[uid]
 	return known
 }
 
-// Observe takes in one decision, new or delivered again, and reports whether it changed
-// anything. An ask and its outcome belong together by Attempt; one that is older than what is
-// known says nothing.
+// Observe applies one decision, new or redelivered, and reports whether it changed anything. An ask and its outcome
+// are matched by Attempt; a decision that is older than what is known is ignored.
 func (h *History) Observe(d events.Decision, now time.Time) (changed bool) {
 	return h.Recall(d, now, 0)
 }
 
-// Recall is Observe for a decision that may have been in the log for a while. Pauses of pods and owners
-// are counted from when it was made, so that a restart does not begin all of them anew: age may
-// come from the clocks of two machines, whose error is an eviction that is early or late.
-// Whether an eviction is under way is never told by such an age, but from now.
+// Recall is Observe for a decision that may have been in the log for a while. Pauses of pods and owners count from
+// when it was made, so that a restart does not start all of them again. age may come from the clocks of two
+// machines; their error makes an eviction early or late. Whether an eviction is in progress is never determined by
+// age, but counted from now.
 func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (changed bool) {
 	if d.Kind == events.DecisionReturned {
 		h.told[d.Pod.UID] = true
@@ -165,7 +161,9 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	a.attempt, a.since = d.Attempt, now
 	if s == asked {
 		a.owner, a.facts = ownerIn(d.Pod.Namespace, d.Owner), d.FactSequence
-		a.from, a.to, a.youngest = d.NodeName, d.Landing, d.Youngest
+		a.from = d.NodeName
+		a.to = d.Landing
+		a.youngest = d.Youngest
 	}
 	h.asks[d.Pod.UID] = a
 	if a.owner == (ownerID{}) {
@@ -184,7 +182,7 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	return true
 }
 
-// next is an ask at a new stage, which came about at a time.
+// next returns an ask at a new stage, which was reached at the given time.
 func (a ask) next(s stage, at time.Time) ask {
 	switch {
 	case s == refused:
@@ -196,8 +194,8 @@ func (a ask) next(s stage, at time.Time) ask {
 	return a
 }
 
-// Unkept notes that the ledger can keep no place for the replacement of a pod, by UID: it rests as after an eviction
-// that was refused.
+// Unkept records that the ledger cannot keep a place for the replacement of a pod, by UID: the pod rests as after a
+// refused eviction.
 func (h *History) Unkept(uid string, now time.Time) {
 	u := h.unkept[uid]
 	if now.Sub(u.since) >= 2*maxRest {
@@ -206,7 +204,7 @@ func (h *History) Unkept(uid string, now time.Time) {
 	h.unkept[uid] = unkept{u.times + 1, now}
 }
 
-// rest is how long to leave alone what was refused so often in a row.
+// rest returns how long to leave a pod or an owner alone after this many refusals in a row.
 func rest(refusals int) time.Duration {
 	pause := Cooldown
 	for ; refusals > 1 && pause < maxRest; refusals-- {
@@ -243,8 +241,8 @@ func (p past) with(a ask, at time.Time) past {
 	}
 }
 
-// without adds an eviction that was refused: to the round of its cycle if that is the last one. One whose round has
-// evicted other pods says nothing of the owner.
+// without adds a refused eviction: to the round of its cycle if that is the last one. A refusal in a round that has
+// evicted other pods says nothing about the owner.
 func (p past) without(a ask, at time.Time) past {
 	if n := len(p.rounds); n > 0 && p.rounds[n-1].facts == a.facts {
 		return p
@@ -259,13 +257,13 @@ func (p past) without(a ask, at time.Time) past {
 	return p
 }
 
-// refusing: whatever pod of the owner is asked for, its eviction is refused.
+// refusing reports whether evictions are currently refused for every pod of the owner.
 func (p past) refusing(now time.Time) bool {
 	return p.refusals > 1 && now.Sub(p.refused.at) < rest(p.refusals-1)
 }
 
-// withStay is a list with one more, or with one that stands for it prolonged, and without the
-// oldest of too many.
+// withStay returns a list with one more stay, or with an existing one that covers it prolonged, and without the
+// oldest if there are too many.
 func withStay(list []stay, s stay) []stay {
 	if s.node == "" {
 		return list
@@ -282,9 +280,9 @@ func withStay(list []stay, s stay) []stay {
 	return append(list, s)[max(0, len(list)+1-maxStays):]
 }
 
-// moved says whether a pod on a node, made at a time, is the replacement of one that was moved
-// there; cameBack whether it stands where the one that it replaces had left, and where none has
-// been moved to since. Times of pods are the API server's, and in seconds.
+// moved reports whether a pod on a node, created at a time, is the replacement of a pod that was moved there.
+// cameBack reports whether it is on the node that the pod it replaces had left, and no pod has been moved to that
+// node since. Creation times of pods are the API server's, in seconds.
 func (p past) moved(node string, made time.Time) bool {
 	return slices.ContainsFunc(p.landed, func(s stay) bool { return s.replaced(node, made) })
 }
@@ -297,12 +295,13 @@ func (p past) cameBack(node string, made time.Time) bool {
 	})
 }
 
-// replaced: a pod made then, on that node, may replace one that the stay is about.
+// replaced reports whether a pod created then, on that node, may replace a pod of the stay.
 func (s stay) replaced(node string, made time.Time) bool {
 	return s.mayHaveReplaced(node, made) && !made.Equal(s.after)
 }
 
-// mayHaveReplaced is replaced, of a pod made in the same second as the youngest of those before it, too.
+// mayHaveReplaced is replaced that also accepts a pod created in the same second as the youngest of the earlier
+// pods.
 func (s stay) mayHaveReplaced(node string, made time.Time) bool {
 	later := made.Sub(s.at) >= -comebackSlack
 	if !s.after.IsZero() {
@@ -311,9 +310,8 @@ func (s stay) mayHaveReplaced(node string, made time.Time) bool {
 	return s.node == node && later && made.Sub(s.at) <= InFlight
 }
 
-// Forget drops pods that no longer exist once nothing about them can be under way, and owners
-// that nothing has been done to for long. Pods that exist stay: their next ask continues the
-// count.
+// Forget drops pods that no longer exist once no eviction of them can be in progress, and owners of which no pod
+// was evicted for long. Pods that exist stay: their next ask continues the count.
 func (h *History) Forget(exists func(uid string) bool, now time.Time) {
 	for uid, a := range h.asks {
 		if now.Sub(a.since) < InFlight || exists(uid) {
@@ -332,7 +330,7 @@ func (h *History) Forget(exists func(uid string) bool, now time.Time) {
 	})
 }
 
-// refuse says why a pod must not be asked for now.
+// refuse returns why an eviction of the pod must not be requested now.
 func (h *History) refuse(uid string, now time.Time) descheduling.Refusal {
 	a, known := h.asks[uid]
 	u := h.unkept[uid]
@@ -348,7 +346,7 @@ func (h *History) refuse(uid string, now time.Time) descheduling.Refusal {
 	}
 }
 
-// underWay counts the pods of an owner that are going and still there.
+// underWay counts the pods of an owner that are being evicted and still exist.
 func (h *History) underWay(owner ownerID, now time.Time, exists func(uid string) bool) int {
 	n := 0
 	for uid := range h.ofOwner[owner] {
@@ -360,7 +358,7 @@ func (h *History) underWay(owner ownerID, now time.Time, exists func(uid string)
 	return n
 }
 
-// asking: evictions of an owner's pods have been asked for, and nobody knows yet what came of them.
+// asking reports whether evictions of an owner's pods have been requested whose outcome is not known yet.
 func (h *History) asking(owner ownerID, now time.Time) bool {
 	for uid := range h.ofOwner[owner] {
 		if a := h.asks[uid]; a.stage == asked && now.Sub(a.since) < InFlight {
@@ -370,19 +368,19 @@ func (h *History) asking(owner ownerID, now time.Time) bool {
 	return false
 }
 
-// Stands says whether an ask may still have its pod evicted, or has had it evicted not long ago.
+// Stands reports whether an ask may still lead to the eviction of its pod, or has led to it not long ago.
 func (h *History) Stands(uid string, attempt int32, now time.Time) bool {
 	a, known := h.asks[uid]
 	return known && a.attempt == attempt && a.stage != refused && now.Sub(a.since) < InFlight
 }
 
-// Told says whether it has been told that a pod came back (DecisionReturned).
+// Told reports whether it has been recorded that a pod came back (DecisionReturned).
 func (h *History) Told(podUID string) bool { return h.told[podUID] }
 
-// Next numbers the next ask for a pod, from 1.
+// Next returns the number of the next ask for a pod, from 1.
 func (h *History) Next(uid string) int32 { return h.asks[uid].attempt + 1 }
 
-// last is the time of the last eviction; zero if there was none.
+// last returns the time of the last eviction; zero if there was none.
 func (p past) last() time.Time {
 	if len(p.rounds) == 0 {
 		return time.Time{}
@@ -390,8 +388,8 @@ func (p past) last() time.Time {
 	return p.rounds[len(p.rounds)-1].at
 }
 
-// pause is how long an owner is left alone after its last round: twice as long for every
-// round before it, back to the first that came long after another.
+// pause returns how long an owner is left alone after its last round: twice as long for every round before it, back
+// to the first that came long after the one before.
 func (p past) pause(b *policy.Berth) time.Duration {
 	pause := b.Cooldown
 	for i := len(p.rounds) - 1; i > 0 && pause < b.MaxCooldown; i-- {
@@ -407,8 +405,8 @@ func (p past) resting(b *policy.Berth, now time.Time) bool {
 	return len(p.rounds) > 0 && now.Sub(p.last()) < p.pause(b)
 }
 
-// recent: replacements of the last round may still be on their way. After the longest pause
-// they are not waited for any more: something else is wrong with them.
+// recent reports whether replacements of the last round may still be pending. After the longest pause they are no
+// longer waited for: something else is wrong with them.
 func (p past) recent(b *policy.Berth, now time.Time) bool {
 	return len(p.rounds) > 0 && now.Sub(p.last()) < max(b.MaxCooldown, InFlight)
 }

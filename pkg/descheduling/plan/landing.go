@@ -12,24 +12,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// ground is the cluster as the scheduler will see it when the replacements of the plan's
-// moves arrive.
+// ground is the cluster as the scheduler will see it when the replacements of the plan's moves arrive.
 type ground struct {
 	*Input
 	engine *placement.Engine
 	byName map[string]*state.NodeInfo
-	// casts are made once per template.
+	// casts are created once per template.
 	casts map[*corev1.Pod]*cast
-	// changes counts what was planned; hopeless is when a pod of a template was last found to
-	// fit nowhere. Until the next change that is so for all of them.
+	// changes counts what was planned; hopeless is the value of changes at which a pod of a template was last found
+	// to fit nowhere. Until the next change that is true for all pods of the template.
 	changes  int
 	hopeless map[*corev1.Pod]int
 }
 
-// cast is how pods of one template look in other roles; copied for each.
+// cast holds how pods of one template look in other roles; it is copied for each pod.
 type cast struct {
-	// replacement is the pod as its owner would create it again: not bound, nothing known of
-	// how it runs. leaving is the pod while it terminates.
+	// replacement is the pod as its owner would create it again: not bound, without a status. leaving is the pod
+	// while it terminates.
 	replacement, leaving *state.Pod
 }
 
@@ -50,7 +49,7 @@ func newGround(in *Input) *ground {
 	return g
 }
 
-// nodesOf are the nodes of a cluster with the pods that it shows there.
+// nodesOf returns the nodes of a cluster with the pods that the snapshot shows there.
 func nodesOf(cluster *state.Snapshot) []*state.NodeInfo {
 	var all []*state.NodeInfo
 	for n := range cluster.Nodes() {
@@ -65,7 +64,7 @@ func nodesOf(cluster *state.Snapshot) []*state.NodeInfo {
 	return all
 }
 
-// land finds the place of a candidate's replacement and takes it.
+// land finds the place of a candidate's replacement and occupies it.
 func (g *ground) land(
 	c *descheduling.Candidate, e *policy.Evictor,
 ) (*state.Node, *state.Pod, descheduling.Refusal) {
@@ -98,28 +97,28 @@ func (g *ground) land(
 	return to.Node, replacement, ""
 }
 
-// keeps says whether a place is kept for the replacement of a pod.
+// keeps reports whether a place is kept for the replacement of a pod.
 func (g *ground) keeps(pod *state.Pod) bool {
 	_, replaced := view.ReplacementOf(pod)
 	return g.Pinned && replaced
 }
 
-// grade is how good a node is that takes a replacement.
+// grade rates a node that can take a replacement.
 type grade uint8
 
 const (
-	// unfit: it is the node to leave, or no target of the profile.
+	// unfit: the node is the one to leave, or not a target of the profile.
 	unfit grade = iota
 	// fit: the strategy that picked the pod gains nothing.
 	fit
-	// better for that strategy, and best for the others too.
+	// better: the node is better for that strategy; best: it is acceptable for the others too.
 	better
 	best
 )
 
-// choose picks the landing place of a replacement: the first in the scheduler's ranking that is
-// best, or else better. The scheduler goes by its ranking alone: unless it is free to choose, for
-// the place is kept or anywhere will do, all nodes that share the first rank must be best.
+// choose selects the landing place of a replacement: the first in the scheduler's ranking that is best, or else
+// better. The scheduler follows only its ranking: unless the choice is free, because the place is kept or any node
+// is acceptable, all nodes that share the first rank must be best.
 func (g *ground) choose(
 	profile *placement.Profile, replacement *state.Pod, judge func(*state.Node) grade, free bool,
 ) (*state.NodeInfo, descheduling.Refusal) {
@@ -154,15 +153,15 @@ func (g *ground) choose(
 	return to, ""
 }
 
-// despair: until something is planned, no pod of the template fits anywhere; unless it minds
-// which domain it leaves.
+// despair records that no pod of the template fits anywhere until something is planned; not for a template with
+// spread constraints, for which it matters which domain a pod leaves.
 func (g *ground) despair(replacement *state.Pod) {
 	if len(replacement.Template.Spec.TopologySpreadConstraints) == 0 {
 		g.hopeless[replacement.Template] = g.changes
 	}
 }
 
-// first is the node that comes first of those of the highest grade.
+// first returns the first node of those with the highest grade.
 func first(ranked []placement.Scored, judge func(*state.Node) grade) (to *state.NodeInfo, highest grade) {
 	for _, s := range ranked {
 		if is := judge(s.Node.Node); to == nil || is > highest {
@@ -175,7 +174,7 @@ func first(ranked []placement.Scored, judge func(*state.Node) grade) (to *state.
 	return to, highest
 }
 
-// leave puts the terminating pod in the place of a pod, where it counts.
+// leave replaces a pod, where it counts, by its terminating version.
 func (g *ground) leave(n *state.NodeInfo, pod *state.Pod) (leaving *state.Pod) {
 	if n == nil || !pod.Occupies() || !n.RemovePod(pod.UID) {
 		return nil
@@ -187,7 +186,7 @@ func (g *ground) leave(n *state.NodeInfo, pod *state.Pod) (leaving *state.Pod) {
 	return leaving
 }
 
-// stay takes leave back.
+// stay undoes leave.
 func (g *ground) stay(n *state.NodeInfo, pod, leaving *state.Pod) {
 	if leaving == nil {
 		return
@@ -217,10 +216,14 @@ func (g *ground) replacementOf(pod *state.Pod) *state.Pod {
 	return &p
 }
 
-// leavingOf still takes what the pod takes, which may have been resized.
+// leavingOf returns the terminating pod; it still uses what the pod uses, which may have been resized.
 func (g *ground) leavingOf(pod *state.Pod) *state.Pod {
 	p := *g.castOf(pod).leaving
-	p.UID, p.Name, p.NodeName = pod.UID, pod.Name, pod.NodeName
-	p.Requests, p.NonZero, p.Ports = pod.Requests, pod.NonZero, pod.Ports
+	p.UID = pod.UID
+	p.Name = pod.Name
+	p.NodeName = pod.NodeName
+	p.Requests = pod.Requests
+	p.NonZero = pod.NonZero
+	p.Ports = pod.Ports
 	return &p
 }

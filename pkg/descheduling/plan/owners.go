@@ -13,27 +13,29 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// owners guards what owns the pods: how many of them go, and when.
+// owners protects the owners of pods: it limits how many of an owner's pods are evicted, and when.
 type owners struct {
 	*Input
-	// crowds are the pods of each owner, made when first needed; going how many of an owner's
-	// the plan and earlier ones take; rolling says what is known of rollouts.
+	// crowds holds the pods of each owner, built when first needed; going is how many of an owner's pods this plan
+	// and earlier ones evict; rolling caches whether an owner is rolling out.
 	crowds  map[ownerID]*crowd
 	going   map[ownerID]int
 	rolling map[ownerID]bool
-	// back is when a replacement was made last that came back, by owner.
+	// back is the creation time of the last replacement that came back, by owner.
 	back map[ownerID]time.Time
-	// active are the controllers of ReplicaSets that want pods, by how many want some.
+	// active is, by controller, the number of its ReplicaSets that want pods.
 	active map[ownerID]int
 }
 
-// ownerID names an owner of pods: an object of their namespace. The UID alone would not do: the maker of a pod
-// writes its references and may copy the UID of another namespace's object.
+// ownerID identifies an owner of pods: an object in their namespace. The UID alone would not be enough: the creator
+// of a pod writes its references and may copy the UID of an object in another namespace.
 type ownerID struct{ namespace, uid string }
 
-// crowd is the pods of one owner that have not ended, and when the youngest was made, ended or not.
+// crowd counts the pods of one owner that have not ended, and holds the creation time of the youngest, ended or
+// not.
 type crowd struct {
-	// pods are those that have not ended, staying those of them that do not terminate either.
+	// pods is the number of those that have not ended; staying is the number of those that are not terminating
+	// either.
 	pods, staying, unready int
 	youngest               time.Time
 }
@@ -42,10 +44,10 @@ func newOwners(in *Input) *owners {
 	return &owners{Input: in, going: map[ownerID]int{}, rolling: map[ownerID]bool{}}
 }
 
-// ownerOf is a pod's controller; the zero value if it has none.
+// ownerOf returns a pod's controller; the zero value if it has none.
 func ownerOf(pod *state.Pod) ownerID { return ownerIn(pod.Namespace, view.OwnerOf(pod)) }
 
-// ownerIn is the owner with a UID in a namespace; the zero value without a UID.
+// ownerIn returns the owner with a UID in a namespace; the zero value without a UID.
 func ownerIn(namespace, uid string) ownerID {
 	if uid == "" {
 		return ownerID{}
@@ -53,8 +55,8 @@ func ownerIn(namespace, uid string) ownerID {
 	return ownerID{namespace, uid}
 }
 
-// refuse says why no pod of an owner may go now. A pod without one has only its namespace
-// against it.
+// refuse returns why no pod of an owner may be evicted now. For a pod without an owner only its namespace is
+// checked.
 func (o *owners) refuse(pod *state.Pod, owner ownerID) descheduling.Refusal {
 	b := &o.Policy.Berth
 	if slices.Contains(b.ExcludeNamespaces, pod.Namespace) {
@@ -86,8 +88,8 @@ func (o *owners) refuse(pod *state.Pod, owner ownerID) descheduling.Refusal {
 	}
 }
 
-// returns are the pods that came back, and notes their owners. It costs a look at all pods if
-// any were evicted not long ago.
+// returns returns the pods that came back, and records their owners. It costs a look at all pods if any pod was
+// evicted not long ago.
 func (o *owners) returns() (back []*state.Pod) {
 	o.back = map[ownerID]time.Time{}
 	if len(o.History.owners) == 0 {
@@ -116,8 +118,8 @@ func (o *owners) take(owner ownerID) {
 	}
 }
 
-// underWay is how many pods of an owner are going: those of the plan, and those asked for
-// before that still are there.
+// underWay returns how many pods of an owner are being evicted: those of the plan, and those requested before that
+// still exist.
 func (o *owners) underWay(owner ownerID) int {
 	n, known := o.going[owner]
 	if !known {
@@ -168,8 +170,9 @@ func (o *owners) count(p *state.Pod) {
 	}
 }
 
-// rollingOut: of a Deployment, more than one ReplicaSet wants pods, or the only one has not got
-// all of its pods yet; a StatefulSet's pods are of two revisions. Of other owners nothing is known.
+// rollingOut reports whether an owner is rolling out: a Deployment of which more than one ReplicaSet wants pods, or
+// whose only one does not have all of its pods yet; a StatefulSet whose pods are of two revisions. For other owners
+// it is unknown, and false.
 func (o *owners) rollingOut(owner ownerID) bool {
 	is, known := o.rolling[owner]
 	if known {
@@ -186,14 +189,14 @@ func (o *owners) rollingOut(owner ownerID) bool {
 	return is
 }
 
-// surplus: a ReplicaSet or StatefulSet is to have fewer pods than it has, or is deleted. What is evicted of it is not
-// made anew.
+// surplus reports whether a ReplicaSet or StatefulSet should have fewer pods than it has, or is deleted. Its
+// evicted pods are not created again.
 func (o *owners) surplus(owner ownerID) bool {
 	wanted, known := o.wanted(owner)
 	return known && o.crowdOf(owner).staying > wanted
 }
 
-// wanted is how many pods an owner is to have, if it says so.
+// wanted returns how many pods an owner should have, if that is specified.
 func (o *owners) wanted(owner ownerID) (pods int, known bool) {
 	for _, k := range []events.Kind{events.KindReplicaSet, events.KindStatefulSet} {
 		object := o.object(k, owner)
@@ -217,7 +220,7 @@ func (o *owners) wanted(owner ownerID) (pods int, known bool) {
 	return 0, false
 }
 
-// object is the owner itself; nil if it is of another kind, not known, or not in the namespace of its pods.
+// object returns the owner itself; nil if it has another kind, is unknown, or is not in the namespace of its pods.
 func (o *owners) object(k events.Kind, owner ownerID) *state.Object {
 	object, ok := o.Cluster.Object(k, owner.uid)
 	if !ok || object.Namespace != owner.namespace {
@@ -226,7 +229,7 @@ func (o *owners) object(k events.Kind, owner ownerID) *state.Object {
 	return object
 }
 
-// siblings is how many ReplicaSets of the same controller want pods, or have some.
+// siblings returns how many ReplicaSets of the same controller want pods, or have some.
 func (o *owners) siblings(set *appsv1.ReplicaSet) int {
 	if o.active == nil {
 		o.active = map[ownerID]int{}
@@ -244,7 +247,8 @@ func (o *owners) siblings(set *appsv1.ReplicaSet) int {
 	return o.active[ownerID{set.Namespace, string(ref.UID)}]
 }
 
-// lacking: pods of the set are still to be created. Of one that cannot create them none should go.
+// lacking reports whether pods of the set are still to be created. If the set cannot create them, none should be
+// evicted.
 func (o *owners) lacking(set *appsv1.ReplicaSet) bool {
 	return set.Spec.Replicas != nil && o.crowdOf(ownerID{set.Namespace, string(set.UID)}).pods < int(*set.Spec.Replicas)
 }

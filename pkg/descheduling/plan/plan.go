@@ -12,59 +12,60 @@ import (
 // Input is everything a plan depends on.
 type Input struct {
 	Cluster *state.Snapshot
-	// Nodes are all nodes with what counts on them, promises included. The plan changes them.
-	// Nil: those of Cluster, with the pods that it shows.
+	// Nodes holds all nodes with everything that counts on them, promises included. The plan modifies them. nil
+	// means those of Cluster, with the pods in the snapshot.
 	Nodes  []*state.NodeInfo
 	Policy *policy.Policy
-	// Usage is the actual utilisation, for strategies that ask for it.
+	// Usage is the actual utilisation, for strategies that need it.
 	Usage descheduling.Usage
-	// Placement finds the rules by which a pod of this scheduler would be placed.
+	// Placement returns the profile with which a pod of this scheduler would be placed.
 	Placement func(schedulerName string) *placement.Profile
-	// History of earlier cycles; read only.
+	// History is that of earlier cycles; it is only read.
 	History *History
-	// Claimed is how many disruptions of a budget, by UID, have been promised and do not show
-	// in its status; nil for none.
+	// Claimed returns how many disruptions of a budget, by UID, have been promised and do not show in its status;
+	// nil means none.
 	Claimed func(budgetUID string) int32
-	// Spare is how many pods of a budget, by UID, are healthy and need not stay, promised ones
-	// aside: the ledger allows no more once something has been claimed from it, whatever the status
-	// says. It is asked for budgets from which the plan takes more than once. nil: for no limit.
+	// Spare returns how many pods of a budget, by UID, are healthy and not needed, without promised ones: once a
+	// disruption has been claimed, the ledger allows no more than that, whatever the status is. It is called for
+	// budgets from which the plan takes more than one disruption. nil means no limit.
 	Spare func(budgetUID string) int
-	// Promised says whether somebody counts on a pod, by UID: as a victim, or as one that stays.
-	// nil: nobody does.
+	// Promised reports whether a plan or a placement relies on a pod, by UID: as a victim, or as a pod that stays.
+	// nil means that none does.
 	Promised func(podUID string) bool
-	// Pinned: landing places are kept for the replacements, as far as it can be told which pods
-	// those are (view.ReplacementOf).
+	// Pinned means that landing places are kept for the replacements, where it can be determined which pods those
+	// are (view.ReplacementOf).
 	Pinned bool
 	// Now is compared with the times in History, and with those of pods.
 	Now time.Time
-	// Kept, if set, is told of every candidate that stays, and why.
+	// Kept, if set, is called for every candidate that stays, with the reason.
 	Kept func(descheduling.Candidate, descheduling.Refusal)
-	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	// Timed, if set, is called when a strategy begins; the function that it returns is called when the strategy has
+	// ended.
 	Timed func(profile, strategy string) (ended func())
 }
 
 // Move is one pod to evict.
 type Move struct {
 	descheduling.Candidate
-	// To is the landing place; nil if the policy does not ask for one. Replacement is the pod
-	// as it is expected there.
+	// To is the landing place; nil if the policy does not require one. Replacement is the pod as it is expected
+	// there.
 	To          *state.Node
 	Replacement *state.Pod
 	// Owner is the UID of the pod's controller, empty if it has none.
 	Owner string
-	// Youngest is when the youngest of the owner's pods was made; zero without an owner.
+	// Youngest is the creation time of the youngest of the owner's pods; zero without an owner.
 	Youngest time.Time
-	// Budgets are the UIDs of the disruption budgets that the eviction takes from.
+	// Budgets holds the UIDs of the disruption budgets that the eviction is charged to.
 	Budgets []string
 }
 
-// Plan is what a cycle came to.
+// Plan is the result of a cycle.
 type Plan struct {
 	descheduling.Outcome
-	// Moves in the order in which to make them.
+	// Moves holds the moves in the order in which to make them.
 	Moves []Move
-	// Returned are the pods that stand where those that they replace had left, by namespace and
-	// name. Their owners' pods stay for MaxCooldown.
+	// Returned holds the pods that are on the node that the pod they replace had left, by namespace and name. The
+	// other pods of their owners stay for MaxCooldown.
 	Returned []*state.Pod
 }
 
@@ -84,21 +85,21 @@ func Make(in Input) Plan {
 	return Plan{Outcome: out, Moves: p.moves, Returned: back}
 }
 
-// planner is one Make under way.
+// planner is one Make in progress.
 type planner struct {
 	Input
 	moves   []Move
 	limits  *descheduling.Limits
 	budgets *budgets
 	owners  *owners
-	// ground, turns and tenants are made when first needed.
+	// ground, turns and tenants are created when first needed.
 	ground  *ground
 	turns   map[turn]int
 	tenants *tenants
 }
 
-// offer plans the move of one pod unless something stands against it. What is cheap to know
-// comes first; a landing place is looked for, and taken, last.
+// offer plans the move of one pod unless a check refuses it. Cheap checks come first; a landing place is searched
+// for, and occupied, last.
 func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string, descheduling.Refusal) {
 	if c.Pod.Terminal {
 		return "", p.remove(c)
@@ -137,7 +138,7 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	return m.To.Name, ""
 }
 
-// restrained: the pod's past, or a limit of the cycle, is against it.
+// restrained returns a refusal that follows from the pod's past, or from a limit of the cycle.
 func (p *planner) restrained(c descheduling.Candidate) descheduling.Refusal {
 	if r := p.History.refuse(c.Pod.UID, p.Now); r != "" {
 		return r
@@ -164,9 +165,9 @@ func (p *planner) take(pod *state.Pod) {
 	p.tenants.take(pod)
 }
 
-// kept is how much of a cycle's limit is kept for the strategies that run after this one, so that
-// one which always finds work leaves some to them: a twentieth for each, half of it at most. What
-// they do not use stays unused until the next cycle.
+// kept returns how much of a cycle's limit is reserved for the strategies that run after this one, so that a
+// strategy which always finds work leaves some to them: a twentieth for each, half of it at most. What they do not
+// use stays unused until the next cycle.
 func (p *planner) kept(profile, strategy string) int {
 	const share, half = 20, 2
 	if p.turns == nil {
@@ -179,7 +180,7 @@ func (p *planner) kept(profile, strategy string) int {
 // turn is one strategy of a profile.
 type turn struct{ profile, strategy string }
 
-// turnsOf tells how many strategies run after each.
+// turnsOf returns how many strategies run after each.
 func turnsOf(p *policy.Policy) map[turn]int {
 	var order []turn
 	for _, profile := range p.Profiles {
@@ -199,8 +200,8 @@ func turnsOf(p *policy.Policy) map[turn]int {
 	return after
 }
 
-// remove plans the end of a pod that has ended itself. Whoever owns it has replaced it already,
-// and no budget counts it: it needs no place, and its owner loses nothing.
+// remove plans the deletion of a pod that has ended. Its owner has replaced it already, and no budget counts it: it
+// needs no place, and its owner loses nothing.
 func (p *planner) remove(c descheduling.Candidate) descheduling.Refusal {
 	if r := p.restrained(c); r != "" {
 		return r

@@ -21,13 +21,13 @@ const (
 	empty       = "balance/HighNodeUtilization: {thresholds: {cpu: 20}}"
 )
 
-// ownerX is the ReplicaSet x of pod.
+// ownerX is the ReplicaSet x that owns pods made by pod.
 var ownerX = ownerID{"default", "uid-x"}
 
-// podRef names a pod of the namespace of pod.
+// podRef names a pod in the namespace that pod uses.
 func podRef(uid string) events.PodRef { return events.PodRef{UID: uid, Namespace: "default"} }
 
-// many are pods of one owner on a node.
+// many returns pods of one owner on a node.
 func many(n int, on, app string, change ...func(*corev1.Pod)) []state.APIObject {
 	var all []state.APIObject
 	for i := range n {
@@ -45,7 +45,7 @@ func spread(key string) func(*corev1.Pod) {
 	}
 }
 
-// TestLanding: where replacements go, and who has to stay.
+// TestLanding checks where replacements are placed, and which pods have to stay.
 func TestLanding(t *testing.T) {
 	objects := func(groups ...[]state.APIObject) (all []state.APIObject) {
 		for _, g := range groups {
@@ -118,7 +118,7 @@ func TestLanding(t *testing.T) {
 	}
 }
 
-// TestBudgets: a plan takes no more than is left, whatever claims it.
+// TestBudgets checks that a plan takes no more than is left, whatever else is claimed.
 func TestBudgets(t *testing.T) {
 	budget := func(name string, allowed int32) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{
@@ -152,7 +152,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestOwners: an owner is treated gently.
+// TestOwners checks the limits on the evictions of an owner's pods.
 func TestOwners(t *testing.T) {
 	set := func(name string, replicas int32) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{
@@ -202,7 +202,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestSystemNamespace is excluded unless the policy says otherwise.
+// TestSystemNamespace checks that the namespace is excluded unless the policy says otherwise.
 func TestSystemNamespace(t *testing.T) {
 	system := pod("dns", "a", "dns", func(p *corev1.Pod) { p.Namespace = metav1.NamespaceSystem })
 	objects := []state.APIObject{node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), system}
@@ -210,7 +210,7 @@ func TestSystemNamespace(t *testing.T) {
 	expect(t, input(t, policyOf(t, "berth: {excludeNamespaces: []},", "", leaveTaints), objects...), "dns from a to b\n")
 }
 
-// story is what has happened to pods of owner x before the cycle, and how long ago.
+// story lists the decisions about pods of owner x before the cycle, and their ages.
 type story []struct {
 	pod   string
 	kind  events.DecisionKind
@@ -228,8 +228,7 @@ func (s story) history() *History {
 	return h
 }
 
-// TestPauses: an owner rests after its pods were moved, longer every time; and waits for
-// replacements.
+// TestPauses checks that an owner rests after its pods were moved, longer every time, and waits for replacements.
 func TestPauses(t *testing.T) {
 	evictions := func(ago ...time.Duration) (s story) {
 		for i, a := range ago {
@@ -279,7 +278,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// moved is the history of one pod of owner x that was moved from a to b.
+// moved returns the history of one pod of owner x that was moved from a to b.
 func moved(ago time.Duration) *History {
 	h := NewHistory()
 	for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
@@ -290,8 +289,8 @@ func moved(ago time.Duration) *History {
 	return h
 }
 
-// TestYoungestTellsOldFromNew: a pod as old as the youngest that the ask knew is no replacement, not
-// even one that was made a second before the eviction; one that is younger is, whatever the clocks say.
+// TestYoungestTellsOldFromNew checks that a pod as old as the youngest that the ask knew is not a replacement, not
+// even one created a second before the eviction; and that a younger one is, whatever the clocks are.
 func TestYoungestTellsOldFromNew(t *testing.T) {
 	const since = 20 * time.Minute
 	for _, tt := range []struct {
@@ -321,8 +320,8 @@ func TestYoungestTellsOldFromNew(t *testing.T) {
 	}
 }
 
-// TestMovedThereAndBack: what is moved to a node that the owner had been moved away from has not
-// come back by itself; what comes to it after it has been left once more has.
+// TestMovedThereAndBack checks that a pod moved to a node that the owner had been moved away from has not come back
+// by itself, and that one that appears there after the node has been left once more has.
 func TestMovedThereAndBack(t *testing.T) {
 	h := NewHistory()
 	began := now.Add(-20 * time.Minute)
@@ -349,8 +348,8 @@ func TestMovedThereAndBack(t *testing.T) {
 	}
 }
 
-// TestMovedThereAndBackWithinASecond: times of pods are whole seconds, so that a pod which was moved back is as old as
-// the one that it replaces. It has not come back by itself.
+// TestMovedThereAndBackWithinASecond checks that, as creation times are whole seconds, a pod that was moved back is
+// as old as the one that it replaces, and has not come back by itself.
 func TestMovedThereAndBackWithinASecond(t *testing.T) {
 	h := NewHistory()
 	began := now.Add(-20 * time.Minute)
@@ -372,7 +371,8 @@ func TestMovedThereAndBackWithinASecond(t *testing.T) {
 	}
 }
 
-// TestMovesTellTheYoungest of the owner, for those that will have to tell replacements.
+// TestMovesTellTheYoungest checks that moves report the youngest pod of the owner, from which replacements are
+// recognised later.
 func TestMovesTellTheYoungest(t *testing.T) {
 	made := now.Add(-time.Hour)
 	in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
@@ -383,8 +383,8 @@ func TestMovesTellTheYoungest(t *testing.T) {
 	}
 }
 
-// TestCameBack: a pod on the node that the one before it was moved away from is told of, and its
-// owner is left alone for as long as owners ever are.
+// TestCameBack checks that a pod on the node that the pod before it was moved away from is reported, and that its
+// owner is left alone for the longest pause.
 func TestCameBack(t *testing.T) {
 	const back = "kept 1: a replacement of its owner came back to the node it had left\n"
 	const goes = "x-a-0 from a to b\n"
@@ -427,8 +427,8 @@ func TestCameBack(t *testing.T) {
 	}
 }
 
-// TestMovedLately: what was moved to a node is not moved on for balance's sake soon, only when it
-// must not be there.
+// TestMovedLately checks that a pod that was moved to a node is not soon moved on for balance, but only if it must
+// not be there.
 func TestMovedLately(t *testing.T) {
 	for _, tt := range []struct {
 		name, strategy string

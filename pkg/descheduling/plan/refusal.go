@@ -2,7 +2,7 @@ package plan
 
 import "github.com/berth-scheduler/berth/pkg/descheduling"
 
-// Why a pod that a strategy picked, and no protection holds back, is not moved.
+// The reasons why a pod that a strategy picked, and no protection covers, is not moved.
 const (
 	UnderWay                                = descheduling.UnderWay
 	CoolingDown        descheduling.Refusal = "cooling down"

@@ -18,8 +18,8 @@ import (
 // cycleEvery is the usual time between two cycles.
 const cycleEvery = 5 * time.Minute
 
-// asksOf runs cycles for a time, whose evictions are all refused, and returns the moments at which some were asked for.
-// objects are the cluster of each cycle.
+// asksOf runs cycles for a time, whose evictions are all refused, and returns the times at which some were
+// requested. objects returns the cluster of each cycle.
 func asksOf(t *testing.T, length time.Duration, objects func(cycle int) []state.APIObject) (at []time.Duration) {
 	t.Helper()
 	p := policyOf(t, "", "", leaveTaints)
@@ -44,8 +44,8 @@ func asksOf(t *testing.T, length time.Duration, objects func(cycle int) []state.
 	return at
 }
 
-// TestRefusedEvictionsBecomeRare: what the API server refuses is asked for half as often each time, although the
-// budget, which is deleted and made again before every cycle, seems to allow it.
+// TestRefusedEvictionsBecomeRare checks that refused evictions are requested half as often each time, although the
+// budget, which is deleted and created again before every cycle, seems to allow them.
 func TestRefusedEvictionsBecomeRare(t *testing.T) {
 	budget := func(cycle int) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{
@@ -58,7 +58,7 @@ func TestRefusedEvictionsBecomeRare(t *testing.T) {
 	}
 	for pods, want := range map[int]string{
 		1: "[0s 5m0s 15m0s 35m0s 1h15m0s 2h15m0s 3h15m0s]",
-		// In the third cycle another one is asked for, and from then on the owner rests.
+		// In the third cycle another pod is asked for, and from then on the owner rests.
 		30: "[0s 5m0s 10m0s 20m0s 40m0s 1h20m0s 2h20m0s 3h20m0s]",
 	} {
 		got := asksOf(t, 4*time.Hour, func(cycle int) []state.APIObject {
@@ -71,8 +71,8 @@ func TestRefusedEvictionsBecomeRare(t *testing.T) {
 	}
 }
 
-// TestAnotherEvictionEndsTheRestOfARefusedOne: an owner does not rest for refusals in a cycle in which another pod of
-// it was evicted, and no longer once one has been.
+// TestAnotherEvictionEndsTheRestOfARefusedOne checks that an owner does not rest because of refusals in a cycle in
+// which another pod of it was evicted, and no longer rests once one has been.
 func TestAnotherEvictionEndsTheRestOfARefusedOne(t *testing.T) {
 	h := NewHistory()
 	tell := func(pod string, outcome events.DecisionKind, cycle uint64, ago time.Duration) {
@@ -102,8 +102,8 @@ func TestAnotherEvictionEndsTheRestOfARefusedOne(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreReadAgain: after a restart a pod rests as it did before. Refusals long after one another do not add
-// up, and a rest counts from the last of them.
+// TestRefusalsAreReadAgain checks that after a restart a pod rests as it did before, that refusals long after one
+// another do not add up, and that a rest counts from the last of them.
 func TestRefusalsAreReadAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name                string
@@ -136,7 +136,8 @@ func TestRefusalsAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestUnkeptPlacesBecomeRare: a pod for whose replacement the ledger has no room is not planned to move in every cycle.
+// TestUnkeptPlacesBecomeRare checks that a pod for whose replacement the ledger has no room is not planned to move
+// in every cycle.
 func TestUnkeptPlacesBecomeRare(t *testing.T) {
 	h := NewHistory()
 	var at []time.Duration
@@ -158,7 +159,7 @@ func TestUnkeptPlacesBecomeRare(t *testing.T) {
 	}
 }
 
-// TestSurplusStays: a pod whose owner would make no other is not moved.
+// TestSurplusStays checks that a pod whose owner would not create another one is not moved.
 func TestSurplusStays(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "uid-x"}
 	deleted := meta

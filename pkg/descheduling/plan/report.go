@@ -7,23 +7,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 )
 
-// Report is a plan for people and programs: who would go and where to, and who stays and why.
+// Report is a plan for people and programs: which pods would be moved and where to, and which pods stay and why.
 type Report struct {
-	// Facts is the sequence in the log that the plan was made at: the same facts and the same
-	// history give the same plan.
+	// Facts is the sequence in the log at which the plan was made: the same facts and the same history give the
+	// same plan.
 	Facts uint64 `json:"facts"`
-	// Nodes were looked at; Picked is how many pods strategies picked.
+	// Nodes is how many nodes were considered; Picked is how many pods strategies picked.
 	Nodes  int `json:"nodes"`
 	Picked int `json:"picked"`
-	// Skipped says why there is no plan.
+	// Skipped explains why there is no plan.
 	Skipped string `json:"skipped,omitempty"`
-	// Paused says that the stop switch is thrown: a dry run shows what would be done without.
+	// Paused reports that descheduling is paused: a dry run then shows what would be done otherwise.
 	Paused string `json:"paused,omitempty"`
-	// Evict in the order in which to do it; Kept by pod, then strategy.
+	// Evict is in the order of execution; Kept is sorted by pod, then strategy.
 	Evict  []Going   `json:"evict"`
 	Kept   []Staying `json:"kept"`
 	Failed []Failed  `json:"failed,omitempty"`
-	// Strategies in the order in which they ran, with what they say for themselves.
+	// Strategies holds the strategies in the order in which they ran, with their explanations.
 	Strategies []descheduling.Told `json:"strategies"`
 }
 
@@ -31,8 +31,8 @@ type Report struct {
 type Going struct {
 	// Pod is "namespace/name".
 	Pod string `json:"pod"`
-	// Node it leaves, and Landing, the node where its replacement is expected; empty if the
-	// policy does not ask for one.
+	// Node is the node that it leaves. Landing is the node where its replacement is expected; empty if the policy
+	// does not require one.
 	Node     string `json:"node"`
 	Landing  string `json:"landing,omitempty"`
 	Profile  string `json:"profile"`
@@ -40,14 +40,14 @@ type Going struct {
 	Reason   string `json:"reason"`
 }
 
-// Staying is a pod that a strategy picked and that stays.
+// Staying is a pod that a strategy picked but that stays.
 type Staying struct {
 	Pod      string `json:"pod"`
 	Node     string `json:"node"`
 	Profile  string `json:"profile"`
 	Strategy string `json:"strategy"`
 	Reason   string `json:"reason"`
-	// Because is what stands against it.
+	// Because is the reason why it stays.
 	Because descheduling.Refusal `json:"because"`
 }
 
@@ -58,9 +58,9 @@ type Failed struct {
 	Error    string `json:"error"`
 }
 
-// Explain makes the plan with a report of it. It costs an entry for every pod that stays.
+// Explain makes the plan and a report of it. It costs an entry for every pod that stays.
 func Explain(in Input) (Plan, Report) {
-	r := Report{Evict: []Going{}, Kept: []Staying{}} // empty lists, not none, for programs
+	r := Report{Evict: []Going{}, Kept: []Staying{}} // empty lists rather than null, for programs
 	in.Kept = func(c descheduling.Candidate, against descheduling.Refusal) {
 		r.Kept = append(r.Kept, Staying{
 			Pod: c.Pod.Key(), Node: c.Pod.NodeName, Profile: c.Profile, Strategy: c.Strategy, Reason: c.Reason, Because: against,
@@ -70,7 +70,10 @@ func Explain(in Input) (Plan, Report) {
 	slices.SortStableFunc(r.Kept, func(a, b Staying) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Strategy, b.Strategy))
 	})
-	r.Facts, r.Nodes, r.Picked, r.Skipped = in.Cluster.Position().Sequence, p.Nodes, p.Picked, p.Skipped
+	r.Facts = in.Cluster.Position().Sequence
+	r.Nodes = p.Nodes
+	r.Picked = p.Picked
+	r.Skipped = p.Skipped
 	r.Strategies = p.Told
 	for i := range p.Moves {
 		m := &p.Moves[i]

@@ -7,14 +7,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// tenants share what a cycle may evict: a namespace whose pods always are to move leaves some of each limit to the
-// others that have pods. What they do not use stays unused until the next cycle.
+// tenants shares a cycle's evictions among namespaces: a namespace that always has pods to move leaves some of each
+// limit to the other namespaces with pods. What they do not use stays unused until the next cycle.
 type tenants struct {
 	*Input
-	// others is how many namespaces have pods that may go, beside one, in the cluster and on each node.
+	// others is how many other namespaces have pods that may be evicted in the cluster; onNode is the number of
+	// namespaces with such pods on each node.
 	others int
 	onNode map[string]int
-	// taken by a namespace in all, and from each node.
+	// taken counts the evictions of a namespace in total, and takenFrom those from each node.
 	taken     map[string]int
 	takenFrom map[nodeOf]int
 }
@@ -37,17 +38,17 @@ func newTenants(in *Input) *tenants {
 	return t
 }
 
-// share is how much of a limit one namespace may take: all but a twentieth for each other one, rounded up so that small
-// limits are shared as well, and half of it at least.
+// share returns how much of a limit one namespace may take: all but a twentieth for each other namespace, rounded
+// up so that small limits are shared as well, and at least half of it.
 func share(limit, others int) int {
 	const part, half = 20, 2
 	return limit - min((max(others, 0)*limit+part-1)/part, limit/half)
 }
 
-// refuse says whether the namespace of a pod has its share of a limit of the cycle, which is at most most pods; 0 is no
-// limit.
+// refuse reports whether the namespace of a pod has used its share of a limit of the cycle. most is the largest
+// number of pods in the cycle; 0 means no limit.
 func (t *tenants) refuse(pod *state.Pod, most int) descheduling.Refusal {
-	const enough = 1 << 30 // no cycle evicts as many
+	const enough = 1 << 30 // more than any cycle evicts
 	reached := func(limit *uint, others, taken int) bool {
 		return limit != nil && taken >= share(int(min(*limit, enough)), others)
 	}

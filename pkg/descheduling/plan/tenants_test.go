@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// in moves a pod of the test's default namespace to another one. Its owner keeps its UID.
+// in moves a pod from the test's default namespace to another one. Its owner keeps its UID.
 func in(namespace string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Namespace = namespace
@@ -23,8 +23,8 @@ func in(namespace string) func(*corev1.Pod) {
 	}
 }
 
-// TestOwnersOfAnotherNamespaceDoNotCount: a pod that names the UID of another namespace's owner changes nothing for the
-// pods of that owner.
+// TestOwnersOfAnotherNamespaceDoNotCount checks that a pod that names the UID of an owner in another namespace
+// changes nothing for the pods of that owner.
 func TestOwnersOfAnotherNamespaceDoNotCount(t *testing.T) {
 	unready := func(p *corev1.Pod) { p.Status.Conditions = nil }
 	set := func(namespace, name, uid string, replicas int32) *appsv1.ReplicaSet {
@@ -77,8 +77,8 @@ func TestOwnersOfAnotherNamespaceDoNotCount(t *testing.T) {
 	}
 }
 
-// TestPodOfAnotherNamespaceHasNotComeBack: a pod that names the owner of another namespace's pods, made where one of
-// those was moved away from, is no replacement of theirs.
+// TestPodOfAnotherNamespaceHasNotComeBack checks that a pod that names the owner of another namespace's pods,
+// created where one of those was moved away from, is not one of their replacements.
 func TestPodOfAnotherNamespaceHasNotComeBack(t *testing.T) {
 	const ago = 20 * time.Minute
 	posing := pod("new", "a", "x", in("evil"), func(p *corev1.Pod) {
@@ -92,7 +92,7 @@ func TestPodOfAnotherNamespaceHasNotComeBack(t *testing.T) {
 	}
 }
 
-// TestMovesTellNothingOfAnotherNamespace: the youngest pod of an owner is one of its namespace.
+// TestMovesTellNothingOfAnotherNamespace checks that the youngest pod of an owner is one in its namespace.
 func TestMovesTellNothingOfAnotherNamespace(t *testing.T) {
 	in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
 		pod("x-a-0", "a", "x"), pod("new", "b", "x", in("evil"), func(p *corev1.Pod) {
@@ -103,7 +103,8 @@ func TestMovesTellNothingOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// TestNamespacesShareACycle: a namespace whose pods are always picked first leaves some of a cycle's limits to others.
+// TestNamespacesShareACycle checks that a namespace whose pods are always picked first leaves some of a cycle's
+// limits to others.
 func TestNamespacesShareACycle(t *testing.T) {
 	const old = "deschedule/PodLifeTime: {maxPodLifeTimeSeconds: 60}"
 	greedy := func(p *corev1.Pod) {

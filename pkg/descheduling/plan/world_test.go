@@ -18,10 +18,10 @@ import (
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// gentle lets owners be treated as upstream would.
+// gentle disables the limits on owners, as upstream has none.
 const gentle = "{cooldown: 0s, maxPerOwner: 100%, pauseDuringRollout: false, waitForReady: false}"
 
-// policyOf is a policy with one profile; strategies are "point/Name: {args}".
+// policyOf returns a policy with one profile; strategies are "point/Name: {args}".
 func policyOf(t statetest.Fataler, top, evictor string, strategies ...string) *policy.Policy {
 	t.Helper()
 	var configs []string
@@ -77,7 +77,7 @@ func sized(cpu string) func(*corev1.Node) {
 	}
 }
 
-// pod runs on a node and is ready; its owner is the ReplicaSet app of its namespace.
+// pod returns a pod that runs on a node and is ready; its owner is the ReplicaSet app of its namespace.
 func pod(name, on, app string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := statetest.Pod("default", name, "cpu", "1", "memory", "1Gi")
 	p.UID = types.UID("uid-" + name)
@@ -94,7 +94,7 @@ func pod(name, on, app string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// picture prints a plan, one thing a line, in order.
+// picture prints a plan, one item a line, in order.
 func picture(p Plan) string {
 	var b strings.Builder
 	for _, m := range p.Moves {

@@ -22,20 +22,20 @@ const (
 	PluginTopologySpread       = "RemovePodsViolatingTopologySpreadConstraint"
 )
 
-// MetricResource is the name under which thresholds speak of a Prometheus query's result.
+// MetricResource is the resource name under which thresholds refer to the result of a Prometheus query.
 const MetricResource = "MetricResource"
 
-// Args are the arguments of one strategy: one of the pointer types below, never nil.
+// Args holds the arguments of one strategy: one of the pointer types below, never nil.
 type Args interface{ plugin() string }
 
-// Pods selects the pods that a strategy looks at.
+// Pods selects the pods that a strategy considers.
 type Pods struct {
 	Namespaces Namespaces
 	// Labels is never nil.
 	Labels labels.Selector
 }
 
-// Has reports whether a pod with these labels in this namespace is meant.
+// Has reports whether a pod with these labels in this namespace is selected.
 func (p *Pods) Has(namespace string, podLabels map[string]string) bool {
 	return p.Namespaces.Has(namespace) && p.Labels.Matches(labels.Set(podLabels))
 }
@@ -45,7 +45,7 @@ type Namespaces struct {
 	Include, Exclude []string
 }
 
-// Has reports whether pods of namespace ns are meant.
+// Has reports whether pods of namespace ns are selected.
 func (n Namespaces) Has(ns string) bool {
 	if len(n.Include) > 0 {
 		return slices.Contains(n.Include, ns)
@@ -53,75 +53,74 @@ func (n Namespaces) Has(ns string) bool {
 	return !slices.Contains(n.Exclude, ns)
 }
 
-// TooManyRestarts are the arguments of RemovePodsHavingTooManyRestarts.
+// TooManyRestarts holds the arguments of RemovePodsHavingTooManyRestarts.
 type TooManyRestarts struct {
 	Pods
-	// Threshold is the sum of restarts from which on a pod goes; at least 1.
+	// Threshold is the sum of restarts from which on a pod is evicted; at least 1.
 	Threshold int32
-	// InitContainers counts theirs as well, and looks for States in them.
+	// InitContainers also counts the restarts of init containers, and looks for States in them.
 	InitContainers bool
-	// States are phases and reasons of waiting, one of which the pod must be in; empty is
-	// any.
+	// States holds phases and waiting reasons, of which the pod must have one; empty means any.
 	States []string
 }
 
-// PodLifeTime are the arguments of PodLifeTime. Criteria that are given must all hold; of the
-// entries of one, any.
+// PodLifeTime holds the arguments of PodLifeTime. All given criteria must hold; within one criterion, one of its
+// entries is enough.
 type PodLifeTime struct {
 	Pods
-	// OwnerKinds limits by the kinds of the pod's owners.
+	// OwnerKinds restricts the kinds of the pod's owners.
 	OwnerKinds OwnerKinds
-	// MaxSeconds since creation; older pods go. Nil is no limit.
+	// MaxSeconds is the largest age since creation; older pods are evicted. nil means no limit.
 	MaxSeconds *uint
-	// States are phases and reasons of pod and containers.
+	// States holds phases and reasons of pods and containers.
 	States     []string
 	Conditions []PodCondition
 	ExitCodes  []int32
-	// InitContainers and EphemeralContainers are looked at beside the others. Exit codes of
-	// ephemeral ones are not.
+	// InitContainers and EphemeralContainers are considered in addition to the regular ones. Exit codes of
+	// ephemeral containers are not.
 	InitContainers, EphemeralContainers bool
 }
 
-// OwnerKinds limits pods by the kinds of their owners; at most one list has entries.
+// OwnerKinds restricts pods by the kinds of their owners; at most one list has entries.
 type OwnerKinds struct {
 	Include, Exclude []string
 }
 
-// PodCondition describes a condition of a pod: every field that is set must agree.
+// PodCondition describes a condition of a pod: every field that is set must match.
 type PodCondition struct {
 	Type, Status, Reason string
-	// MinSeconds since the last transition; nil does not look at it.
+	// MinSeconds is the time since the last transition; nil ignores it.
 	MinSeconds *uint
 }
 
-// FailedPods are the arguments of RemoveFailedPods.
+// FailedPods holds the arguments of RemoveFailedPods.
 type FailedPods struct {
 	Pods
-	// ExcludeOwnerKinds keeps pods with an owner of these kinds.
+	// ExcludeOwnerKinds keeps pods with an owner of one of these kinds.
 	ExcludeOwnerKinds []string
-	// MinSeconds since creation; an hour unless the file says otherwise.
+	// MinSeconds is the smallest age since creation; an hour unless the file says otherwise.
 	MinSeconds uint
-	// Reasons and ExitCodes, one of which must agree if there are any.
+	// Reasons and ExitCodes: if a list has entries, one of them must match.
 	Reasons   []string
 	ExitCodes []int32
-	// InitContainers are looked at beside the others.
+	// InitContainers are considered in addition to the regular ones.
 	InitContainers bool
 }
 
-// Duplicates are the arguments of RemoveDuplicates.
+// Duplicates holds the arguments of RemoveDuplicates.
 type Duplicates struct {
 	Namespaces        Namespaces
 	ExcludeOwnerKinds []string
 }
 
-// NodeTaints are the arguments of RemovePodsViolatingNodeTaints: pods on a node with a
-// taint they do not tolerate.
+// NodeTaints holds the arguments of RemovePodsViolatingNodeTaints: it evicts pods on a node with a taint that they
+// do not tolerate.
 type NodeTaints struct {
 	Pods
-	// PreferNoSchedule looks at taints of that effect beside NoSchedule.
+	// PreferNoSchedule considers taints with that effect in addition to NoSchedule.
 	PreferNoSchedule bool
-	// Excluded and Included name taints as "key" or "key=value"; at most one list has
-	// entries. Included nil means all.
+	// Excluded and Included name taints as "key" or "key=value"; at most one list has entries. Included nil means
+	// all.
 	Excluded, Included []string
 }
 
@@ -131,59 +130,62 @@ const (
 	PreferredNodeAffinity = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-// NodeAffinity are the arguments of RemovePodsViolatingNodeAffinity.
+// NodeAffinity holds the arguments of RemovePodsViolatingNodeAffinity.
 type NodeAffinity struct {
 	Pods
-	// Types are RequiredNodeAffinity and PreferredNodeAffinity, in the order in which to
-	// look; not empty. Others mean nothing.
+	// Types holds RequiredNodeAffinity and PreferredNodeAffinity, in the order of evaluation; not empty. Other
+	// values are ignored.
 	Types []string
 }
 
-// InterPodAntiAffinity are the arguments of RemovePodsViolatingInterPodAntiAffinity.
+// InterPodAntiAffinity holds the arguments of RemovePodsViolatingInterPodAntiAffinity.
 type InterPodAntiAffinity struct {
 	Pods
 }
 
-// TopologySpread are the arguments of RemovePodsViolatingTopologySpreadConstraint.
+// TopologySpread holds the arguments of RemovePodsViolatingTopologySpreadConstraint.
 type TopologySpread struct {
 	Pods
-	// Constraints are the kinds to balance; not empty.
+	// Constraints holds the kinds of constraints to balance; not empty.
 	Constraints []corev1.UnsatisfiableConstraintAction
-	// NodeFit moves only pods that fit a node of a domain that wants more.
+	// NodeFit moves only pods that fit a node of a domain that has too few.
 	NodeFit bool
 }
 
 // Thresholds are percentages by resource name, each in [0, 100]; not empty.
 type Thresholds map[string]float64
 
-// LowUtilization are the arguments of LowNodeUtilization.
+// LowUtilization holds the arguments of LowNodeUtilization.
 type LowUtilization struct {
-	// Thresholds is where a node stops to be under, Targets from where on it is over; both
-	// name the same resources.
+	// Thresholds is the utilisation up to which a node is underutilised, Targets that above which it is
+	// overutilised; both name the same resources.
 	Thresholds, Targets Thresholds
 	// Deviation makes both distances from the mean.
 	Deviation bool
-	// NumberOfNodes that must be under, and one more, before anything is done.
+	// NumberOfNodes is how many nodes may be underutilised without any eviction; only with more does the strategy
+	// act.
 	NumberOfNodes int
 	// Source is empty for requests.
 	Source MetricsSource
-	// Query for Prometheus: a vector of values in [0, 1] with the node's name as instance.
+	// Query is the query for Prometheus: a vector of values in [0, 1] with the node's name as instance.
 	Query string
-	// ExcludeNamespaces are not evicted from, but count.
+	// ExcludeNamespaces are namespaces whose pods are not evicted, but count.
 	ExcludeNamespaces []string
-	// NodeLimit is the most this strategy takes from one node in one cycle; nil is no limit.
+	// NodeLimit is the largest number of pods that this strategy evicts from one node in one cycle; nil means no
+	// limit.
 	NodeLimit *uint
 }
 
-// HighUtilization are the arguments of HighNodeUtilization.
+// HighUtilization holds the arguments of HighNodeUtilization.
 type HighUtilization struct {
-	// Thresholds up to which a node is to be emptied.
+	// Thresholds is the utilisation up to which a node should be emptied.
 	Thresholds Thresholds
-	// NumberOfNodes that must be under, and one more, before anything is done.
+	// NumberOfNodes is how many nodes may be underutilised without any eviction; only with more does the strategy
+	// act.
 	NumberOfNodes int
-	// OnlyThresholdResources takes only pods that request one of the resources of Thresholds.
+	// OnlyThresholdResources evicts only pods that request one of the resources of Thresholds.
 	OnlyThresholdResources bool
-	// ExcludeNamespaces are not evicted from, but count.
+	// ExcludeNamespaces are namespaces whose pods are not evicted, but count.
 	ExcludeNamespaces []string
 }
 

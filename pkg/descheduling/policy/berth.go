@@ -14,48 +14,47 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// What holds when the berth block does not say otherwise.
+// Defaults and limits of the berth block.
 const (
 	DefaultCooldown    = time.Minute
 	DefaultMaxCooldown = time.Hour
-	// DefaultMaxPerOwner is a share of the owner's pods, as a Deployment's own maxUnavailable.
+	// DefaultMaxPerOwner is a share of the owner's pods, like a Deployment's own maxUnavailable.
 	DefaultMaxPerOwner = "25%"
-	// DefaultMaxPerCycle is what binders carry out in about the time between two cycles.
+	// DefaultMaxPerCycle is about as many evictions as binders carry out between two cycles.
 	DefaultMaxPerCycle = 1000
 	// MaxCooldownLimit bounds maxCooldown: history is kept for twice as long.
 	MaxCooldownLimit = 12 * time.Hour
-	// MaxUsageHalfLife bounds usageHalfLife: what takes longer than a change of load is none.
+	// MaxUsageHalfLife bounds usageHalfLife: a longer smoothing would hide changes of load.
 	MaxUsageHalfLife = time.Hour
 )
 
-// defaultExcluded are the namespaces whose pods stay, unless the file names others.
+// defaultExcluded holds the namespaces whose pods stay, unless the file names others.
 var defaultExcluded = []string{metav1.NamespaceSystem}
 
-// Berth is the block of that name at the top of a policy, which upstream does not know: how
-// gently what owns the pods is treated. Owner is a pod's controller, such as a ReplicaSet.
+// Berth is the block with that name at the top of a policy, which upstream does not know. It limits how strongly
+// the owners of pods are affected. An owner is a pod's controller, such as a ReplicaSet.
 type Berth struct {
-	// Cooldown is how long an owner is left alone after pods of it were evicted. It doubles
-	// with every further time, up to MaxCooldown, until the owner was left alone for twice
-	// that. 0 is no pause.
+	// Cooldown is how long an owner is left alone after pods of it were evicted. It doubles with every further
+	// time, up to MaxCooldown, until the owner was left alone for twice that. 0 means no pause.
 	Cooldown, MaxCooldown time.Duration
-	// MaxPerOwner is how many pods of an owner may go at once: a number, or percents of its
-	// pods, rounded up.
+	// MaxPerOwner is how many pods of an owner may be evicted at once: a number, or a percentage of its pods,
+	// rounded up.
 	MaxPerOwner intstr.IntOrString
-	// MaxPerCycle is how many pods a cycle evicts at most, on top of the limits of upstream; 0 is
+	// MaxPerCycle is the largest number of pods that a cycle evicts, in addition to the limits of upstream; 0 means
 	// no limit.
 	MaxPerCycle int
 	// PauseDuringRollout keeps the pods of Deployments and StatefulSets that are rolling out.
 	PauseDuringRollout bool
 	// WaitForReady keeps an owner's pods until the replacements of those evicted last are ready.
 	WaitForReady bool
-	// ExcludeNamespaces are namespaces all of whose pods stay.
+	// ExcludeNamespaces holds the namespaces all of whose pods stay.
 	ExcludeNamespaces []string
-	// UsageHalfLife smooths use that is told by metrics.k8s.io: it is after how long a sample
-	// counts half. 0: the last one alone counts.
+	// UsageHalfLife smooths the usage reported by metrics.k8s.io: it is the time after which a sample counts half.
+	// 0 means that only the last sample counts.
 	UsageHalfLife time.Duration
 }
 
-// AtOnce is how many of an owner's pods may go at once, at least 1.
+// AtOnce returns how many of an owner's pods may be evicted at once, at least 1.
 func (b *Berth) AtOnce(pods int) int {
 	most, err := intstr.GetScaledValueFromIntOrPercent(&b.MaxPerOwner, pods, true)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// CriticalPriority is the least priority of a system-critical pod, and so the highest
-// threshold that means anything (k8s.io/kubernetes/pkg/apis/scheduling).
+// CriticalPriority is the lowest priority of a system-critical pod, and so the highest meaningful threshold
+// (k8s.io/kubernetes/pkg/apis/scheduling).
 const CriticalPriority int32 = 2_000_000_000
 
 const (
@@ -19,7 +19,7 @@ const (
 	noEvictionMandatory = "Mandatory"
 )
 
-// protection is one name that podProtections knows, and the switch it stands for.
+// protection is one name that podProtections accepts, and the switch it stands for.
 type protection struct {
 	name string
 	at   func(*Protections) *bool
@@ -78,8 +78,8 @@ func (r *resolver) minPodAge(in *evictorArgs, path *field.Path) *time.Duration {
 	return &in.MinPodAge.Duration
 }
 
-// priorityThreshold means nothing when critical pods may be evicted: upstream skips it
-// together with their protection.
+// priorityThreshold has no effect when critical pods may be evicted: upstream skips it together with their
+// protection.
 func (r *resolver) priorityThreshold(in *priorityThreshold, out *Evictor, path *field.Path) {
 	if in == nil {
 		return
@@ -125,7 +125,7 @@ func fromSwitches(s evictorSwitches) Protections {
 	}
 }
 
-// flip turns the switch of every name given. list is upstream's name of the field.
+// flip inverts the switch of every given name. list is upstream's name of the field.
 func (r *resolver) flip(given []string, known []protection, out *Protections, path *field.Path, list string) {
 	for i, name := range given {
 		k := slices.IndexFunc(known, func(p protection) bool { return p.name == name })

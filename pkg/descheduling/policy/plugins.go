@@ -13,7 +13,7 @@ import (
 // failedPodsMinSeconds is upstream's default of minPodLifetimeSeconds.
 const failedPodsMinSeconds = 3600
 
-// What arguments may name; sorted.
+// The accepted values of arguments; sorted.
 var (
 	restartStates = []string{"CrashLoopBackOff", "Running"}
 	lifeStates    = []string{
@@ -136,8 +136,8 @@ func (r *resolver) nodeTaints(c located) Args {
 	}
 }
 
-// taintNames warns of what could never match a taint: entries are compared with the key and
-// with key=value.
+// taintNames warns about entries that could never match a taint: entries are compared with the key and with
+// key=value.
 func (r *resolver) taintNames(names []string, path *field.Path) {
 	for i, name := range names {
 		key, value, _ := strings.Cut(name, "=")

@@ -14,25 +14,25 @@ import (
 
 // Policy is a complete and checked DeschedulerPolicy. Immutable.
 type Policy struct {
-	// Nodes selects the nodes whose pods are looked at; never nil.
+	// Nodes selects the nodes whose pods are considered; never nil.
 	Nodes labels.Selector
-	// Limits bound what one cycle may ask for.
+	// Limits bounds the evictions of one cycle.
 	Limits Limits
-	// GracePeriodSeconds overrides every evicted pod's own; nil leaves it, 0 kills at once.
+	// GracePeriodSeconds overrides the grace period of every evicted pod; nil leaves it, 0 kills at once.
 	GracePeriodSeconds *int64
-	// FailureEvents asks for a Kubernetes event for every eviction that failed.
+	// FailureEvents requests a Kubernetes event for every eviction that failed.
 	FailureEvents bool
 	// Metrics are the sources of actual utilisation, each at most once.
 	Metrics []MetricsProvider
 	// Profiles run in order.
 	Profiles []Profile
-	// Berth is what upstream's policy cannot say.
+	// Berth holds the settings that upstream's policy does not have.
 	Berth Berth
-	// Warnings are lines about parts of the file that mean nothing.
+	// Warnings holds one line for each part of the file that has no effect.
 	Warnings []string
 }
 
-// MetricsSource names where actual utilisation comes from.
+// MetricsSource identifies a source of actual utilisation.
 type MetricsSource string
 
 // The sources, by their upstream names.
@@ -46,10 +46,10 @@ const (
 // MetricsProvider is one source of actual utilisation.
 type MetricsProvider struct {
 	Source MetricsSource
-	// URL of the Prometheus server; empty for other sources.
+	// URL is that of the Prometheus server; empty for other sources.
 	URL string
-	// TokenSecret is the namespace and name of the secret with the server's token; nil
-	// uses the token of the process's own service account.
+	// TokenSecret is the namespace and name of the secret with the server's token; nil uses the token of the
+	// process's own service account.
 	TokenSecret *SecretName
 }
 
@@ -77,42 +77,42 @@ type Strategy struct {
 	Args Args
 }
 
-// Evictor are the arguments of DefaultEvictor: which pods must not be evicted.
+// Evictor holds the arguments of DefaultEvictor: which pods must not be evicted.
 type Evictor struct {
-	// TargetNodes selects the nodes that NodeFit may find; never nil.
+	// TargetNodes selects the nodes that NodeFit may consider; never nil.
 	TargetNodes labels.Selector
 	// Labels selects pods, NamespaceLabels their namespaces; never nil.
 	Labels, NamespaceLabels labels.Selector
-	// PriorityThreshold and PriorityClass: pods of at least that priority are protected, on
-	// top of the critical ones. At most one is set.
+	// PriorityThreshold and PriorityClass protect pods with at least that priority, in addition to the critical
+	// ones. At most one is set.
 	PriorityThreshold *int32
 	PriorityClass     string
-	// NodeFit evicts only what fits another node. Nil is what the file leaves open: true
-	// for Berth (see WantsNodeFit), false for upstream.
+	// NodeFit evicts only pods that fit another node. nil means that the file does not set it: true for Berth (see
+	// WantsNodeFit), false for upstream.
 	NodeFit *bool
 	// MinReplicas protects pods whose only owner has fewer; below 2 it protects none.
 	MinReplicas uint
-	// MinPodAge protects pods that started less than this ago, or not yet; nil is off.
+	// MinPodAge protects pods that started more recently than this, or not yet; nil disables it.
 	MinPodAge *time.Duration
 	// MandatoryNoEviction makes the annotation prefer-no-eviction binding.
 	MandatoryNoEviction bool
 	Protect             Protections
-	// StorageClasses narrows Protect.PVC to claims of these classes; empty means all.
+	// StorageClasses restricts Protect.PVC to claims of these classes; empty means all.
 	StorageClasses []string
 }
 
-// WantsNodeFit reports whether a pod must have another place before it is evicted. Only an
-// explicit false lifts that.
+// WantsNodeFit reports whether a pod must have another place before it is evicted. Only an explicit false disables
+// that.
 func (e *Evictor) WantsNodeFit() bool { return e.NodeFit == nil || *e.NodeFit }
 
-// Protections says which groups of pods are protected.
+// Protections defines which groups of pods are protected.
 type Protections struct {
 	LocalStorage, DaemonSet, SystemCritical, FailedBare bool // on unless disabled
 	PVC, WithoutPDB, ResourceClaims                     bool // off unless enabled
 }
 
-// Kinds lists the kinds of facts the policy decides on: each must have arrived completely
-// before a cycle may run. Sorted; pods, nodes and disruption budgets always.
+// Kinds lists the kinds of facts that the policy depends on: each must have arrived completely before a cycle may
+// run. Sorted; pods, nodes and disruption budgets are always included.
 func (p *Policy) Kinds() []events.Kind {
 	kinds := []events.Kind{events.KindPod, events.KindNode, events.KindDisruptionBudget}
 	if p.Berth.PauseDuringRollout {
@@ -137,7 +137,7 @@ func (p *Policy) Kinds() []events.Kind {
 	return slices.Compact(kinds)
 }
 
-// WantsMetrics reports whether a strategy goes by what metrics.k8s.io says of use.
+// WantsMetrics reports whether a strategy uses the usage that metrics.k8s.io reports.
 func (p *Policy) WantsMetrics() bool {
 	return slices.ContainsFunc(p.Profiles, func(profile Profile) bool {
 		return slices.ContainsFunc(profile.Balance, func(s Strategy) bool {
@@ -147,7 +147,8 @@ func (p *Policy) WantsMetrics() bool {
 	})
 }
 
-// seesNamespaceLabels: terms of inter-pod anti-affinity may select namespaces.
+// seesNamespaceLabels reports whether a strategy reads namespace labels: terms of inter-pod anti-affinity may
+// select namespaces.
 func seesNamespaceLabels(s Strategy) bool { return s.Name == PluginInterPodAntiAffinity }
 
 // Load reads the file at path. The error lists every mistake, one line each.
@@ -164,7 +165,7 @@ func load(path string, strict bool) (*Policy, error) {
 	return parse(path, data, strict)
 }
 
-// Parse reads a policy from memory; file is what errors call it.
+// Parse reads a policy from memory; file is the name used in errors.
 func Parse(file string, data []byte) (*Policy, error) { return parse(file, data, false) }
 
 // ParseStrict is Parse for which every warning is a mistake.

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml/strictyamltest"
 )
 
-// TestRefused holds the wording of every mistake: one line each, all of them at once.
+// TestRefused checks the wording of every mistake: one line each, all of them at once.
 func TestRefused(t *testing.T) {
 	for _, file := range strictyamltest.Files(t, "refused") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestAccepted shows what each file means.
+// TestAccepted checks what each file means.
 func TestAccepted(t *testing.T) {
 	for _, file := range strictyamltest.Files(t, "accepted") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestStrict: what is a warning otherwise is a mistake, in the same words.
+// TestStrict checks that what is a warning otherwise is a mistake, in the same words.
 func TestStrict(t *testing.T) {
 	for _, file := range strictyamltest.Files(t, "accepted") {
 		p, err := Load(file)
@@ -73,7 +73,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestOldVersionTranslates: the v1alpha2 document that the error shows is one.
+// TestOldVersionTranslates checks that the v1alpha2 document that the error shows is valid.
 func TestOldVersionTranslates(t *testing.T) {
 	_, err := Load("testdata/refused/v1alpha1.yaml")
 	old, ok := errors.AsType[*OldVersion](err)
@@ -93,8 +93,8 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// FuzzParse: no bytes make the loader panic, and a refusal is always made of lines that
-// name the file.
+// FuzzParse checks that no bytes make the loader panic, and that a refusal always consists of lines that name the
+// file.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"refused", "accepted"} {
 		for _, file := range strictyamltest.Files(f, dir) {
@@ -125,7 +125,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// picture prints a policy, one thing a line.
+// picture prints a policy, one item a line.
 func picture(p *Policy) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "nodes %q\nlimits per node %s, per namespace %s, total %s\ngrace period %s\nkinds %v\n",
@@ -160,7 +160,7 @@ func picture(p *Policy) string {
 	return b.String()
 }
 
-// selected shows the label selector of a strategy, which is no JSON.
+// selected prints the label selector of a strategy, which has no JSON form.
 func selected(args Args) string {
 	field := reflect.ValueOf(args).Elem().FieldByName("Labels")
 	if !field.IsValid() {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// The strategies that act at each extension point, and how their arguments are read.
+// The strategies at each extension point, and the functions that read their arguments.
 var (
 	descheduling = map[string]func(*resolver, located) Args{
 		PluginPodLifeTime:          (*resolver).podLifeTime,
@@ -36,8 +36,8 @@ func Supported() []string {
 	return slices.Sorted(slices.Values(slices.AppendSeq(names, maps.Keys(balancing))))
 }
 
-// located is the configuration of one plugin with its place in the file; its zero value is
-// that of a plugin with no configuration.
+// located is the configuration of one plugin with its position in the file; the zero value stands for a plugin
+// without configuration.
 type located struct {
 	raw  []byte
 	path *field.Path
@@ -50,8 +50,8 @@ func (r *resolver) decode(c located, args any) {
 	}
 }
 
-// Balances says whether a strategy is one that balances: what it picks may be anywhere, and is
-// picked for what else there is.
+// Balances reports whether a strategy is one that balances: the pods that it picks are not wrong where they are,
+// but are picked because of the other pods there.
 func Balances(strategy string) bool {
 	_, is := balancing[strategy]
 	return is
@@ -81,7 +81,7 @@ func (r *resolver) profile(in *profile, path *field.Path) Profile {
 		for _, i := range known {
 			s := Strategy{Name: set.given.Enabled[i]}
 			if s.Name == PluginDefaultEvictor {
-				continue // it acts whether it is named or not
+				continue // it is active whether or not it is named
 			}
 			var configured bool
 			if s.Args, configured = args[s.Name]; !configured {
@@ -98,8 +98,8 @@ func (r *resolver) profile(in *profile, path *field.Path) Profile {
 	return out
 }
 
-// pluginConfigs reads the arguments of every plugin named, used or not. Of several entries
-// for one plugin the first counts. Those of the evictor go to out.
+// pluginConfigs reads the arguments of every named plugin, used or not. If there are several entries for one
+// plugin, the first counts. Those of the evictor are stored in out.
 func (r *resolver) pluginConfigs(in []pluginConfig, out *Profile, path *field.Path) map[string]Args {
 	args := make(map[string]Args, len(in))
 	evictor := false
@@ -132,8 +132,7 @@ func (r *resolver) pluginConfigs(in []pluginConfig, out *Profile, path *field.Pa
 	return args
 }
 
-// enabled checks the names at one extension point and returns the indexes of those that
-// count.
+// enabled checks the names at one extension point and returns the indexes of the valid ones.
 func (r *resolver) enabled(point string, names, known []string, path *field.Path) []int {
 	var good []int
 	for i, name := range names {
@@ -150,7 +149,7 @@ func (r *resolver) enabled(point string, names, known []string, path *field.Path
 	return good
 }
 
-// ignored handles the extension points that upstream, too, parses and never runs.
+// ignored handles the extension points that upstream also parses but never runs.
 func (r *resolver) ignored(point string, set pluginSet, path *field.Path) {
 	if len(set.Enabled) > 0 || len(set.Disabled) > 0 {
 		r.warn(path.Child(point), "nothing is sorted by plugins")

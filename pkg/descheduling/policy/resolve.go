@@ -19,7 +19,7 @@ const (
 	kind          = "DeschedulerPolicy"
 )
 
-// resolver builds a Policy and collects what is wrong with the file and what means nothing.
+// resolver builds a Policy and collects the mistakes in the file and the parts of it that have no effect.
 type resolver struct {
 	*strictyaml.Report
 	// strict makes every warning a mistake.
@@ -27,7 +27,7 @@ type resolver struct {
 	warnings []string
 }
 
-// checkType is asked before the document is decoded: another version has other fields. An error ends the reading.
+// checkType is called before the document is decoded: another version has other fields. An error ends the reading.
 func (r *resolver) checkType(raw []byte) error {
 	var meta metav1.TypeMeta
 	if err := json.Unmarshal(raw, &meta); err != nil {
@@ -49,8 +49,8 @@ func (r *resolver) checkType(raw []byte) error {
 	return nil
 }
 
-// decodeEnvelope reads all but the plugins' arguments. Unknown keys in it mean nothing to
-// upstream, which is why they are only warned of.
+// decodeEnvelope reads everything but the plugins' arguments. Upstream ignores unknown keys in it, so they only
+// cause warnings.
 func (r *resolver) decodeEnvelope(raw []byte, in *document) {
 	envelope := &strictyaml.Report{}
 	strictyaml.Decode(raw, in, nil, envelope)
@@ -63,8 +63,7 @@ func (r *resolver) decodeEnvelope(raw []byte, in *document) {
 	}
 }
 
-// policy records what cannot be accepted and builds the result, which is usable only when
-// nothing was recorded.
+// policy records what is not acceptable and builds the result, which is valid only if nothing was recorded.
 func (r *resolver) policy(in *document) *Policy {
 	out := &Policy{
 		Nodes: r.nodeSelector(orZero(in.NodeSelector), field.NewPath("nodeSelector")),
@@ -94,7 +93,7 @@ func (r *resolver) policy(in *document) *Policy {
 	return out
 }
 
-// warn says that a part of the file does nothing.
+// warn records that a part of the file has no effect.
 func (r *resolver) warn(path *field.Path, what string) {
 	if r.strict {
 		r.Add(path, strictyaml.Words("no effect"), what)
@@ -103,7 +102,7 @@ func (r *resolver) warn(path *field.Path, what string) {
 	r.warnings = append(r.warnings, fmt.Sprintf("%s: %s: no effect: %s", r.File, path, what))
 }
 
-// metrics reads the providers; the older metricsCollector is one of KubernetesMetrics.
+// metrics reads the providers; the older metricsCollector stands for KubernetesMetrics.
 func (r *resolver) metrics(in *document) []MetricsProvider {
 	var out []MetricsProvider
 	at := field.NewPath("metricsProviders")
@@ -162,8 +161,7 @@ func (r *resolver) provider(in *metricsProvider, path *field.Path) MetricsProvid
 	return out
 }
 
-// checkSources warns of a strategy whose source of utilisation is not configured: it cannot
-// run.
+// checkSources warns about a strategy whose source of utilisation is not configured: it cannot run.
 func (r *resolver) checkSources(p *Profile, providers []MetricsProvider, path *field.Path) {
 	for i, s := range p.Balance {
 		low, ok := s.Args.(*LowUtilization)
@@ -187,7 +185,7 @@ func (r *resolver) nodeSelector(s string, path *field.Path) labels.Selector {
 	return selector
 }
 
-// labelSelector accepts none as everything.
+// labelSelector treats a missing selector as everything.
 func (r *resolver) labelSelector(in *metav1.LabelSelector, path *field.Path) labels.Selector {
 	if in == nil {
 		return labels.Everything()

@@ -58,8 +58,8 @@ func (r *resolver) thresholds(in Thresholds, prefix string, path *field.Path) {
 	}
 }
 
-// compareThresholds looks at two sets that are good on their own. Upstream stops at the first thing it finds, in the
-// order of a map; all of them are said here.
+// compareThresholds checks two sets that are valid on their own. Upstream stops at the first mistake, in the random
+// order of a map; here all of them are reported.
 func (r *resolver) compareThresholds(in *lowUtilizationArgs, path *field.Path) {
 	if len(in.Thresholds) == 0 || len(in.TargetThresholds) == 0 {
 		return
@@ -90,8 +90,7 @@ func (r *resolver) evictableNamespaces(in *namespaces, path *field.Path) []strin
 	return in.Exclude
 }
 
-// source reads where usage comes from. metricsServer is the older way to say
-// KubernetesMetrics.
+// source reads the source of usage. metricsServer is the older spelling of KubernetesMetrics.
 func (r *resolver) source(in *metricsUtilization, out *LowUtilization, path *field.Path) {
 	out.Source = in.Source
 	at := path.Child("source")
@@ -123,7 +122,7 @@ func (r *resolver) source(in *metricsUtilization, out *LowUtilization, path *fie
 			r.Add(at, string(in.Source), "unrecognized metrics source; want KubernetesMetrics or Prometheus")
 		}
 	}
-	// Upstream asks for metricsServer before it looks at the source.
+	// Upstream evaluates metricsServer before the source.
 	if in.MetricsServer {
 		out.Source = KubernetesMetrics
 	}

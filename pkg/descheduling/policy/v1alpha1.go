@@ -13,8 +13,8 @@ import (
 // OldVersion is the error for a file of descheduler/v1alpha1, which upstream removed in v0.31.
 type OldVersion struct {
 	File string
-	// Equivalent is the same policy as a descheduler/v1alpha2 document in YAML; empty if the
-	// file cannot be read as v1alpha1 either, and then Err says why.
+	// Equivalent is the same policy as a descheduler/v1alpha2 document in YAML. It is empty if the file cannot be
+	// read as v1alpha1 either; Err then explains why.
 	Equivalent string
 	Err        error
 }
@@ -31,8 +31,8 @@ func (e *OldVersion) Error() string {
 // Unwrap returns why the file could not be translated.
 func (e *OldVersion) Unwrap() error { return e.Err }
 
-// oldDocument is the file as descheduler/v1alpha1 defined it. Values that v1alpha2 has
-// unchanged are passed on as they are.
+// oldDocument is the file as descheduler/v1alpha1 defined it. Values that v1alpha2 has unchanged are passed on
+// unmodified.
 type oldDocument struct {
 	Strategies                     map[string]oldStrategy `json:"strategies"`
 	NodeSelector                   any                    `json:"nodeSelector"`
@@ -55,8 +55,7 @@ type oldStrategy struct {
 	Params  map[string]any `json:"params"`
 }
 
-// Parameters of v1alpha1 that the evictor has in v1alpha2, and those that hold the arguments
-// of one strategy.
+// Parameters of v1alpha1 that belong to the evictor in v1alpha2, and those that hold the arguments of one strategy.
 const (
 	oldNodeFit       = "nodeFit"
 	oldPriority      = "thresholdPriority"
@@ -78,8 +77,8 @@ func newOldVersion(file string, raw []byte) *OldVersion {
 	return &OldVersion{File: file, Equivalent: string(out), Err: err}
 }
 
-// translate gives every enabled strategy a profile of its own, because each had its own
-// protections. (Upstream's conversion, v0.26 to v0.30, did the same.)
+// translate gives every enabled strategy a profile of its own, because each had its own protections. (Upstream's
+// conversion, v0.26 to v0.30, did the same.)
 func (d *oldDocument) translate() map[string]any {
 	out := map[string]any{"apiVersion": apiVersion, "kind": kind}
 	put(out, "nodeSelector", d.NodeSelector)

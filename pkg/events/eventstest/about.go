@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// sameBucket is a record about another pod whose subject is that of m.
+// sameBucket returns a record about another pod whose subject is that of m.
 func sameBucket(t *testing.T, m events.Message) []events.Message {
 	for i := range 1 << 20 {
 		uid := fmt.Sprintf("namesake-%d", i)

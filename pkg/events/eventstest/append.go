@@ -117,13 +117,12 @@ func testFenceBatch(t *testing.T, target Target) {
 	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 20), 1, msgs)
 }
 
-// behind is the tail that a writer of msgs expects once it has stored all of them.
+// behind returns the tail that a writer of msgs expects once it has stored all of them.
 func behind(sequence uint64, msgs []events.Message) events.Tail {
 	return events.Tail{Sequence: sequence, Subject: msgs[len(msgs)-1].Subject}
 }
 
-// testFenceSubject: with a subject the expectation is of that very record, in a single message
-// and in a batch.
+// testFenceSubject: with a subject, the expectation refers to that very record, in a single message and in a batch.
 func testFenceSubject(t *testing.T, target Target) {
 	msgs := messages(1, 20)
 	mustAppend(t, target.Log, events.Facts, 0, msgs[:3])
@@ -134,10 +133,10 @@ func testFenceSubject(t *testing.T, target Target) {
 			wantWrongSequence(t, err, expect.Sequence, 3)
 		}
 	}
-	refused(behind(3, msgs[:2]))                                     // another's subject
-	refused(behind(3, msgs[3:4]))                                    // one that never was
+	refused(behind(3, msgs[:2]))                                     // another record's subject
+	refused(behind(3, msgs[3:4]))                                    // a subject that was never stored
 	refused(events.Tail{Sequence: 3, Subject: "facts.pod.uid-3.99"}) // the same object in another epoch
-	refused(behind(2, msgs[:2]))                                     // it stands there, and is not the last
+	refused(behind(2, msgs[:2]))                                     // it exists, and is not the last
 	refused(behind(4, msgs[:3]))
 	for _, n := range []int{1, 4} {
 		last := mustLast(t, target.Log, events.Facts)
@@ -146,23 +145,22 @@ func testFenceSubject(t *testing.T, target Target) {
 			t.Fatalf("append %d behind the record that is the last: %d, %v", n, end, err)
 		}
 	}
-	// The same subject again: its newest record is meant.
+	// The same subject again: the expectation refers to its newest record.
 	mustAppend(t, target.Log, events.Facts, 8, msgs[:1])
 	_, err := target.Log.Append(within(t), events.Facts, behind(1, msgs[:1]), messages(100, 1))
 	wantWrongSequence(t, err, 1, 9)
 	if _, err := target.Log.Append(within(t), events.Facts, behind(9, msgs[:1]), msgs[8:]); err != nil {
 		t.Fatal(err)
 	}
-	// What retention has taken cannot be the last record any more.
+	// A record that retention has deleted cannot be the last record any more.
 	target.Trim(t, events.Facts, 22)
 	_, err = target.Log.Append(within(t), events.Facts, behind(21, msgs), messages(100, 1))
 	wantWrongSequence(t, err, 21, 21)
 	mustAppend(t, target.Log, events.Facts, 21, messages(21, 1))
 }
 
-// testFenceRefilled: a log that has lost its tail and has been filled by another writer to the
-// same length looks the same to a fence of sequences alone, and not to one of records. Nor
-// does time or a restart blunt it.
+// testFenceRefilled: a log that has lost its tail and has been refilled by another writer to the same length looks
+// unchanged to a fence on sequences alone, but not to a fence on records. Neither time nor a restart weakens that.
 func testFenceRefilled(t *testing.T, target Target) {
 	written := func(epoch uint64, from, n int) []events.Message {
 		msgs := make([]events.Message, n)
@@ -199,15 +197,15 @@ func testStreamsIndependent(t *testing.T, target Target) {
 	checkRecords(t, take(t, mustRead(t, target.Log, events.Decisions, 1), 2), 1, decisions)
 }
 
-// Sizes of the concurrent tests: enough to make callers meet.
+// Sizes of the concurrent tests: large enough for callers to interleave.
 const (
 	writers          = 8
 	appendsPerWriter = 40
 	fencedPerWriter  = 4
 )
 
-// testConcurrentAppends: of concurrent callers without a fence, each gets the sequence of its
-// own last message, and each one's messages are in its order. Every tenth append is long.
+// testConcurrentAppends: each of several concurrent callers without a fence gets the sequence of its own last
+// message, and its messages are stored in its order. Every tenth append is long.
 func testConcurrentAppends(t *testing.T, target Target) {
 	size := func(w, i int) int { return 1 + (w+i)%3 + (w+i)%10/9*200 }
 	var mu sync.Mutex
@@ -259,8 +257,8 @@ func testConcurrentAppends(t *testing.T, target Target) {
 	}
 }
 
-// testContendingWriters: of writers that use the fence as compare-and-set, each append was
-// made by exactly one who knew everything before it.
+// testContendingWriters: when writers use the fence as compare-and-set, each append was made by exactly one writer
+// that knew everything before it.
 func testContendingWriters(t *testing.T, target Target) {
 	var group sync.WaitGroup
 	for w := range writers {
@@ -272,7 +270,7 @@ func testContendingWriters(t *testing.T, target Target) {
 					t.Errorf("writer %d: %v", w, err)
 					return
 				}
-				// The message tells what its writer expected, the record where it ended up.
+				// The message records what its writer expected, the record where it was stored.
 				_, err = target.Log.Append(ctx, events.Facts, events.Tail{Sequence: last}, messages(int(last)+1, 1+w%2))
 				var wrong *events.ErrWrongSequence
 				switch {

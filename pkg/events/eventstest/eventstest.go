@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// patience bounds every wait of the suite: far longer than anything takes, so that only a
-// hang reaches it.
+// patience bounds every wait of the suite. It is far longer than any operation takes, so that only a hang reaches
+// it.
 const patience = 30 * time.Second
 
 // Target is one implementation under test, freshly opened and empty.
@@ -26,13 +26,13 @@ type Target struct {
 	Close func()
 	// Trim removes the records of the stream before first, as retention would.
 	Trim func(t *testing.T, s events.Stream, first uint64)
-	// Checkpoint returns a function that takes the log back to what it holds now, as a power
-	// loss does, and returns when the log answers again.
+	// Checkpoint returns a function that takes the log back to its present content, as a power loss does, and
+	// returns when the log answers again.
 	Checkpoint func(t *testing.T) (restore func())
 }
 
-// Run checks that what open returns keeps the contract. open is called once per test and
-// registers its own clean-up.
+// Run checks that the targets that open returns fulfil the contract. open is called once per test and registers its
+// own clean-up.
 func Run(t *testing.T, open func(t *testing.T) Target) {
 	for name, test := range map[string]func(t *testing.T, target Target){
 		"empty":                   testEmpty,
@@ -70,14 +70,14 @@ func Run(t *testing.T, open func(t *testing.T) Target) {
 	}
 }
 
-// within returns a context that ends the test's patience.
+// within returns a context that ends after patience.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// messages returns n facts whose content is told by from, from+1 and so on.
+// messages returns n facts whose content is numbered from, from+1 and so on.
 func messages(from, n int) []events.Message {
 	msgs := make([]events.Message, n)
 	for i := range msgs {
@@ -110,8 +110,8 @@ func mustAppend(t testing.TB, log events.Log, s events.Stream, expect uint64, ms
 	return last
 }
 
-// appendThrough appends behind expect, however often the outcome stays unknown: the way the
-// contract of events.Log describes.
+// appendThrough appends after expect, however often the outcome stays unknown, in the way that the contract of
+// events.Log describes.
 func appendThrough(t testing.TB, log events.Log, s events.Stream, expect uint64, msgs []events.Message) {
 	t.Helper()
 	ctx := within(t)
@@ -132,7 +132,7 @@ func appendThrough(t testing.TB, log events.Log, s events.Stream, expect uint64,
 	t.Fatalf("append to %s behind %d: %v", s, expect, err)
 }
 
-// anywhere is what mustAppend calls events.AnySequence.
+// anywhere is mustAppend's value for events.AnySequence.
 var anywhere = events.AnySequence.Sequence
 
 func mustLast(t testing.TB, log events.Log, s events.Stream) uint64 {
@@ -192,7 +192,7 @@ func checkRecords(t testing.TB, records []events.Record, first uint64, msgs []ev
 	}
 }
 
-// wholeData compares payloads at once: some are too large to be compared byte by byte.
+// wholeData compares payloads as a whole: some are too large to be compared byte by byte.
 var wholeData = cmp.FilterValues(func(a, b []byte) bool { return len(a)+len(b) > 0 }, cmp.Comparer(bytes.Equal))
 
 func wantGap(t testing.TB, err error, s events.Stream, want uint64) {

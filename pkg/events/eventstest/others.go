@@ -44,7 +44,7 @@ func testSnapshots(t *testing.T, target Target) {
 	}
 }
 
-// largeSnapshot is several times what one message may carry.
+// largeSnapshot is several times the size that one message may have.
 const largeSnapshot = 5<<20 + 17
 
 func testLargeSnapshot(t *testing.T, target Target) {
@@ -69,8 +69,7 @@ func subscribe(t *testing.T, bus events.Bus, subject string, handle func([]byte)
 	return stop
 }
 
-// testBus: every subscriber of the very subject gets the messages of one publisher in order
-// and once.
+// testBus: every subscriber of exactly that subject gets the messages of one publisher in order and once.
 func testBus(t *testing.T, target Target) {
 	const count = 200
 	first, second := make(chan string, 2*count), make(chan string, 2*count)
@@ -101,12 +100,12 @@ func testBus(t *testing.T, target Target) {
 	}
 }
 
-// testBusNotStored: a subscriber hears nothing from before.
+// testBusNotStored: a subscriber receives no earlier messages.
 func testBusNotStored(t *testing.T, target Target) {
 	if err := target.Bus.Publish("work.request", []byte("before")); err != nil {
 		t.Fatal(err)
 	}
-	// Another subscription proves that the message is through before the one under test.
+	// Another subscription proves that the message has passed before the subscription under test.
 	heard := make(chan string, 10)
 	subscribe(t, target.Bus, "work.request", func(data []byte) { heard <- string(data) })
 	if err := target.Bus.Publish("work.request", []byte("after")); err != nil {
@@ -117,7 +116,7 @@ func testBusNotStored(t *testing.T, target Target) {
 	}
 }
 
-// testBusAnswers: a handler may publish, also to who publishes to it.
+// testBusAnswers: a handler may publish, also to the publisher of the message it handles.
 func testBusAnswers(t *testing.T, target Target) {
 	const rounds = 50
 	done := make(chan struct{})

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// PoisonDecisions are records of the decisions that nobody can read, by what is wrong with them.
+// PoisonDecisions returns records of decisions that no reader can decode, by what is wrong with them.
 func PoisonDecisions() map[string]events.Message {
 	with := func(change func(*events.Message)) events.Message {
 		m := events.EncodeDecision(events.Decision{

@@ -40,7 +40,7 @@ func testReadGap(t *testing.T, target Target) {
 	checkRecords(t, take(t, r, 1), 11, messages(11, 1))
 }
 
-// testReadAhead: who asks for more than the next sequence has seen what the log has lost.
+// testReadAhead: a reader that asks for more than the next sequence has seen records that the log has lost.
 func testReadAhead(t *testing.T, target Target) {
 	_, err := target.Log.Read(within(t), events.Facts, 2)
 	wantGap(t, err, events.Facts, 2)
@@ -73,7 +73,7 @@ func testBlockedReader(t *testing.T, target Target) {
 	}
 }
 
-// testInterruptedReader: a Next that gives up loses nothing.
+// testInterruptedReader: an interrupted Next loses nothing.
 func testInterruptedReader(t *testing.T, target Target) {
 	r := mustRead(t, target.Log, events.Facts, 1)
 	for n := range uint64(20) {
@@ -162,8 +162,8 @@ func testLostTail(t *testing.T, target Target) {
 	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 10), 1, messages(1, 10))
 }
 
-// testLostTailRefilled: a reader notices also when other records have taken the lost ones'
-// sequences, and more, before it looks.
+// testLostTailRefilled: a reader also notices when other records have taken the sequences of the lost ones, and
+// further ones, before it looks.
 func testLostTailRefilled(t *testing.T, target Target) {
 	mustAppend(t, target.Log, events.Facts, 0, messages(1, 10))
 	restore := target.Checkpoint(t)
@@ -181,15 +181,14 @@ func testLostTailRefilled(t *testing.T, target Target) {
 	checkRecords(t, take(t, fresh, 20), 11, messages(100, 20))
 }
 
-// testLostTailUnread: a reader that has not returned the lost records yet goes on without
-// them, or returns them (they may have been under way) and then notices, without anything
-// more being written.
+// testLostTailUnread: a reader that has not returned the lost records yet either continues without them, or returns
+// them (they may have been in flight) and then notices, without any further write.
 func testLostTailUnread(t *testing.T, target Target) {
 	mustAppend(t, target.Log, events.Facts, 0, messages(1, 10))
 	restore := target.Checkpoint(t)
 	r := mustRead(t, target.Log, events.Facts, 11)
 	mustAppend(t, target.Log, events.Facts, 10, messages(11, 5))
-	// A round trip later the records have been delivered to a reader that is sent them.
+	// After a round trip the records have been delivered to a reader to which they are pushed.
 	if last := mustLast(t, target.Log, events.Facts); last != 15 {
 		t.Fatalf("last is %d", last)
 	}
@@ -212,9 +211,8 @@ func testLostTailUnread(t *testing.T, target Target) {
 	wantGap(t, err, events.Facts, 10+uint64(len(records)))
 }
 
-// RunRestart checks, for implementations with a server, that what was stored stays and that
-// readers, writers and subscribers go on when it ends in good order and starts again, which
-// is what restart does.
+// RunRestart checks, for implementations with a server, that stored data persists and that readers, writers and
+// subscribers continue when the server shuts down in an orderly way and starts again, which restart does.
 func RunRestart(t *testing.T, target Target, restart func(t *testing.T)) {
 	mustAppend(t, target.Log, events.Facts, 0, messages(1, 10))
 	if err := target.Snapshots.Put(within(t), events.Facts, 7, []byte("snapshot")); err != nil {

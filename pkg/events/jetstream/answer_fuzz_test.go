@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// FuzzReadAnswer: whatever a server answers to a batch, it is a sequence, an error or no answer yet.
+// FuzzReadAnswer: whatever a server answers to a batch is read as a sequence, an error or no answer yet.
 func FuzzReadAnswer(f *testing.F) {
 	f.Add("", []byte(`{"stream":"FACTS","seq":7}`))
 	f.Add("", []byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"}}`))

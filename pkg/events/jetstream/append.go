@@ -18,27 +18,27 @@ import (
 // Headers of JetStream's publish protocol (ADR-50 for those of batches).
 const (
 	headerExpectedLast = "Nats-Expected-Last-Sequence"
-	// The last record of a subject; docs/decisions/0013 says why not the last message's id.
+	// The last record of a subject; docs/decisions/0013 explains why not the last message's id.
 	headerExpectedOfSubject = "Nats-Expected-Last-Subject-Sequence"
 	headerExpectedSubject   = "Nats-Expected-Last-Subject-Sequence-Subject"
 	headerBatchID           = "Nats-Batch-Id"
 	headerBatchSequence     = "Nats-Batch-Sequence"
 	headerBatchCommit       = "Nats-Batch-Commit"
 	headerStatus            = "Status"
-	// headerOfRecord has the subject of the record that the server answers a request with (ADR-31).
+	// headerOfRecord contains the subject of the record with which the server answers a request (ADR-31).
 	headerOfRecord = "Nats-Subject"
-	// statusNoResponders is what the server answers when no stream listens.
+	// statusNoResponders is the server's answer when no stream listens.
 	statusNoResponders = "503"
 	// protocolPrefix marks headers that belong to the protocol, not to the message.
 	protocolPrefix = "Nats-"
 )
 
-// codeTooManyBatches is the server's error for more open batches than it allows, which the
-// client does not name.
+// codeTooManyBatches is the server's error code for more open batches than it allows; the client has no name for
+// it.
 const codeTooManyBatches jetstream.ErrorCode = 10210
 
-// Errors of the server that the client does not name: for a message over the stream's max_msg_size, and for a batch of
-// which the server has taken a part only.
+// Error codes of the server for which the client has no names: for a message over the stream's max_msg_size, and
+// for a batch of which the server has received only a part.
 const (
 	codeMessageTooLarge jetstream.ErrorCode = 10054
 	codeBatchIncomplete jetstream.ErrorCode = 10176
@@ -47,26 +47,24 @@ const (
 const (
 	// answerTimeout bounds the wait for the server's answer when the caller sets no deadline.
 	answerTimeout = 5 * time.Second
-	// firstPatience is how long the answer to an append is waited for at first. A server takes
-	// milliseconds; but what is on its way to a stream's leader while that hands over to another, as a
-	// server does that is stopped, is not answered at all. Whoever appends looks at the log, or appends
-	// again.
+	// firstPatience is how long an append waits for an answer at first. A server takes milliseconds. But a request
+	// that is on its way to a stream's leader while that hands over to another one, as a server that is being
+	// stopped does, is not answered at all. The caller then looks at the log, or appends again.
 	firstPatience = 2 * time.Second
 )
 
-// repeatBackoff spaces the repetitions of an append that was surely not stored: a stream
-// between two leaders has no one who listens, a busy one too many open batches. About a
-// second in all.
+// repeatBackoff spaces the repetitions of an append that was certainly not stored: a stream between two leaders has
+// no responder, and a busy one has too many open batches. It adds up to about a second.
 var repeatBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 6}
 
-// batchFrom is from how many messages an unfenced append goes out as an atomic batch. The
-// server keeps a batch in files of its own until it is complete: 9 ms each where 63 messages
-// sent on their own take 0.6 ms together, or 11 ms on a server that syncs each (BenchmarkLog).
-// So a batch pays from about 50 messages on with the latter, from many hundred with the former.
+// batchFrom is the number of messages from which on an unfenced append is sent as an atomic batch. The server keeps
+// a batch in separate files until it is complete: that takes 9 ms per batch, where 63 messages sent individually
+// take 0.6 ms together, or 11 ms on a server that syncs each (BenchmarkLog). So a batch pays off from about 50
+// messages on with the latter, from many hundred with the former.
 const batchFrom = 64
 
-// Append implements events.Log. A fenced append is one atomic batch; an unfenced one goes out
-// message by message, without waiting in between, unless it is long.
+// Append implements events.Log. A fenced append is one atomic batch. An unfenced one is sent message by message,
+// without waiting in between, unless it is long.
 func (l *Log) Append(
 	ctx context.Context, name events.Stream, expect events.Tail, msgs []events.Message,
 ) (uint64, error) {
@@ -98,15 +96,15 @@ func (l *Log) Append(
 	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
 }
 
-// tooLarge says whether the server or the client refuses a message for its size. Of a fenced append, nothing is stored
-// then: it is one message, or one atomic batch.
+// tooLarge reports whether the server or the client refuses a message for its size. Then nothing of a fenced append
+// is stored, because it is one message, or one atomic batch.
 func tooLarge(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge
 }
 
-// keptOut says whether a batch is incomplete because the stream's max_msg_size is below one of its messages: the server
-// says so to none but the first, which asks for an answer.
+// keptOut reports whether a batch is incomplete because the stream's max_msg_size is below the size of one of its
+// messages: the server reports that only for the first message, which asks for an answer.
 func (l *Log) keptOut(ctx context.Context, name events.Stream, msgs []events.Message, err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) || api.ErrorCode != codeBatchIncomplete {
@@ -120,7 +118,7 @@ func (l *Log) keptOut(ctx context.Context, name events.Stream, msgs []events.Mes
 	return limit > 0 && msgs[largest(msgs)].Size() > limit
 }
 
-// largest returns the index of the largest message. The server does not say which one is too large.
+// largest returns the index of the largest message. The server does not report which one is too large.
 func largest(msgs []events.Message) int {
 	at := 0
 	for i := range msgs {
@@ -134,10 +132,10 @@ func largest(msgs []events.Message) int {
 // headerOverhead is an upper bound for what the protocol adds to a message's header.
 const headerOverhead = 512
 
-// minPayload is what max_payload of a server must be at least.
+// minPayload is the minimum max_payload of a server.
 const minPayload = events.MaxMessage + headerOverhead
 
-// checkPayload returns an error when the server does not take every message that events.MaxMessage allows.
+// checkPayload returns an error when the server does not accept every message that events.MaxMessage allows.
 func checkPayload(limit int64) error {
 	if limit >= minPayload {
 		return nil
@@ -146,8 +144,8 @@ func checkPayload(limit int64) error {
 		"whose default of 1MB does", limit, minPayload)
 }
 
-// checkSizes refuses what this server would, when its limit has been lowered since Open: it closes the connection on
-// such a message.
+// checkSizes refuses messages that this server would refuse, in case its limit has been lowered since Open: it
+// closes the connection on such a message.
 func (l *Log) checkSizes(name events.Stream, msgs []events.Message) error {
 	limit := l.connection.MaxPayload()
 	for i := range msgs {
@@ -159,8 +157,7 @@ func (l *Log) checkSizes(name events.Stream, msgs []events.Message) error {
 	return nil
 }
 
-// publish sends wire and returns the sequence of its last message. It repeats only what was
-// surely not stored.
+// publish sends wire and returns the sequence of its last message. It repeats only what was certainly not stored.
 func (l *Log) publish(ctx context.Context, wire []*nats.Msg, atomic bool) (last uint64, err error) {
 	limit := l.patience.Limit()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -176,13 +173,12 @@ func (l *Log) publish(ctx context.Context, wire []*nats.Msg, atomic bool) (last 
 		return false, nil
 	})
 	if refused != nil {
-		return 0, refused // says more than that the repetitions ran out
+		return 0, refused // more informative than that the repetitions ran out
 	}
 	return last, err
 }
 
-// publishOnce sends wire, as one atomic batch or each message for itself, and waits for the
-// answers.
+// publishOnce sends wire, as one atomic batch or as individual messages, and waits for the answers.
 func (l *Log) publishOnce(ctx context.Context, wire []*nats.Msg, atomic bool) (uint64, error) {
 	if atomic {
 		return l.publishBatch(ctx, wire)
@@ -190,8 +186,8 @@ func (l *Log) publishOnce(ctx context.Context, wire []*nats.Msg, atomic bool) (u
 	return l.publishEach(ctx, wire)
 }
 
-// publishEach sends without waiting in between. A server that refuses a message is not asked again
-// here: what follows the message has been sent.
+// publishEach sends without waiting in between. It does not repeat a message that the server refuses, because later
+// messages have been sent already.
 func (l *Log) publishEach(ctx context.Context, wire []*nats.Msg) (uint64, error) {
 	disconnected := l.disconnected()
 	answers := make([]jetstream.PubAckFuture, len(wire))
@@ -222,8 +218,8 @@ func (l *Log) publishEach(ctx context.Context, wire []*nats.Msg) (uint64, error)
 	return count.result()
 }
 
-// publishBatch sends one atomic batch. The first message asks for an answer too: the server reports
-// there why it refused the batch; at the end it would only say that it knows of none.
+// publishBatch sends one atomic batch. The first message asks for an answer too, because the server reports there
+// why it refused the batch; at the end it would only report that it does not know the batch.
 func (l *Log) publishBatch(ctx context.Context, wire []*nats.Msg) (uint64, error) {
 	inbox := l.connection.NewRespInbox()
 	answers := make(chan *nats.Msg, len(wire))
@@ -256,11 +252,11 @@ func (l *Log) publishBatch(ctx context.Context, wire []*nats.Msg) (uint64, error
 	}
 }
 
-// errConnectionLost ends the wait for an answer that has no way to come any more.
+// errConnectionLost ends the wait for an answer that cannot arrive any more.
 var errConnectionLost = errors.New("connection lost before the answer, the outcome is unknown")
 
-// tally gathers the answers to one append. The messages of a connection are stored in the
-// order they were sent, so the last one has the highest sequence.
+// tally gathers the answers to one append. The messages of a connection are stored in the order they were sent, so
+// the last one has the highest sequence.
 type tally struct {
 	stored int
 	last   uint64
@@ -269,7 +265,7 @@ type tally struct {
 
 func (c *tally) add(sequence uint64, err error) {
 	if err != nil {
-		if !tooLarge(c.err) { // which says most
+		if !tooLarge(c.err) { // the most informative error
 			c.err = err
 		}
 		return
@@ -280,15 +276,15 @@ func (c *tally) add(sequence uint64, err error) {
 
 func (c *tally) result() (uint64, error) {
 	if c.err != nil && c.stored > 0 && !tooLarge(c.err) {
-		// Not wrapped: taken for a refusal, the whole append would be sent again.
+		// Not wrapped: if it were mistaken for a refusal, the whole append would be sent again.
 		//nolint:errorlint // on purpose, see above
 		return 0, fmt.Errorf("%d messages were stored, others not: %v", c.stored, c.err)
 	}
 	return c.last, c.err
 }
 
-// stampFence says what must stand at the end of the stream. The server checks both: which
-// sequence is the stream's last, and which is the last of that record's subject.
+// stampFence sets which record must be at the end of the stream. The server checks both: which sequence is the
+// stream's last, and which is the last of that record's subject.
 func stampFence(header nats.Header, expect events.Tail) {
 	sequence := []string{strconv.FormatUint(expect.Sequence, 10)}
 	header[headerExpectedLast] = sequence
@@ -307,8 +303,8 @@ func stampBatch(wire []*nats.Msg, id string) {
 	wire[len(wire)-1].Header[headerBatchCommit] = []string{"1"}
 }
 
-// readAnswer reads one answer of the server; final is false for the empty one that says that
-// a batch was opened.
+// readAnswer reads one answer of the server; final is false for the empty answer which confirms that a batch was
+// opened.
 func readAnswer(m *nats.Msg) (sequence uint64, final bool, err error) {
 	if len(m.Data) == 0 {
 		if m.Header.Get(headerStatus) == statusNoResponders {
@@ -332,16 +328,17 @@ func readAnswer(m *nats.Msg) (sequence uint64, final bool, err error) {
 	return answer.Sequence, true, nil
 }
 
-// isAnswer reports whether a stored message was made by the server, as the answer to a request for a record that was
-// to go to a subject of a stream. What it says is what its first author wrote, who may have had no right to that
-// subject. It is one when it has more of the server's headers than the way it was read adds.
+// isAnswer reports whether a stored message was made by the server, as the answer to a request for a record that
+// was addressed to a subject of a stream. Its content is that of its original author, who may have had no
+// permission for that subject. It is such an answer if it has more of the server's headers than the way it was read
+// adds.
 func isAnswer(h nats.Header, own int) bool { return len(h[headerOfRecord]) > own }
 
-// batchHeaders is how many headers most messages of a batch get besides their own: the batch's ID and their sequence in
-// it. The first and the last message get more; room for those in every map would double its size.
+// batchHeaders is how many headers most messages of a batch get in addition to their own: the batch's ID and their
+// sequence in it. The first and the last message get more; room for those in every map would double its size.
 const batchHeaders = 2
 
-// encodeAll returns the messages for the wire.
+// encodeAll returns the messages in wire form.
 func encodeAll(msgs []events.Message) []*nats.Msg {
 	wire := make([]*nats.Msg, len(msgs))
 	for i := range msgs {
@@ -356,17 +353,16 @@ func encodeAll(msgs []events.Message) []*nats.Msg {
 	return wire
 }
 
-// surelyNotStored tells the errors after which nothing was stored and trying again makes
-// sense.
+// surelyNotStored reports whether an error means that nothing was stored and a retry makes sense.
 func surelyNotStored(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.As(err, &api) && api.ErrorCode == codeTooManyBatches
 }
 
-// wrongSequence returns the fence's refusal, or nil when err is something else. The server
-// has two codes for it; that of replicated streams does not tell the actual sequence, and
-// with a subject it is not told which of the two the sequence is of.
+// wrongSequence returns the fence's refusal, or nil when err is another error. The server has two codes for it. The
+// one for replicated streams does not contain the actual sequence, and with a subject the answer does not show
+// which of the two compares the sequence belongs to.
 func wrongSequence(name events.Stream, expect events.Tail, err error) error {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
@@ -376,7 +372,7 @@ func wrongSequence(name events.Stream, expect events.Tail, err error) error {
 	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 		wrong := &events.ErrWrongSequence{Stream: name, Expected: expect.Sequence, Subject: expect.Subject}
 		if _, text, found := strings.Cut(api.Description, ": "); found && expect.Subject == "" {
-			// Stays 0, "not told", when the server words it in another way.
+			// Stays 0, "not known", when the server words it differently.
 			wrong.Actual, _ = strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 		}
 		return wrong

@@ -8,13 +8,12 @@ import (
 )
 
 const (
-	// busBufferMessages and busBufferBytes bound what waits for a slow handler.
+	// busBufferMessages and busBufferBytes bound the messages that wait for a slow handler.
 	busBufferMessages = 4096
 	busBufferBytes    = 16 << 20
 )
 
-// Publish implements events.Bus. While there is no connection a bounded buffer takes the
-// message.
+// Publish implements events.Bus. While there is no connection, a bounded buffer stores the message.
 func (l *Log) Publish(subject string, data []byte) error {
 	if err := events.CheckSubject(subject); err != nil {
 		return err
@@ -25,8 +24,8 @@ func (l *Log) Publish(subject string, data []byte) error {
 	return nil
 }
 
-// Subscribe implements events.Bus. It returns once the server knows of the subscription, so
-// that a message published afterwards, on whatever connection, arrives.
+// Subscribe implements events.Bus. It returns once the server knows of the subscription, so that a message
+// published afterwards, on any connection, arrives.
 func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), err error) {
 	if err := events.CheckSubject(subject); err != nil {
 		return nil, err
@@ -51,15 +50,15 @@ func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), 
 	return func() { _ = subscription.Unsubscribe() }, nil // likewise
 }
 
-// published reports whether a message came by Publish. JetStream delivers a stored record under the record's own
-// subject, and its answers with headers; a client that may read a stream can have either sent to any subject.
+// published reports whether a message was sent by Publish. JetStream delivers a stored record under the record's
+// own subject, and its answers with headers; a client that may read a stream can direct either to any subject.
 func published(m *nats.Msg, subject string) bool { return m.Subject == subject && len(m.Header) == 0 }
 
-// Dropped returns how many messages of the bus overflowed a subscription's buffer, as far as
-// their subscriptions have noticed: at the next message they handle.
+// Dropped returns how many messages of the bus overflowed a subscription's buffer, as far as the subscriptions have
+// noticed, which they do at the next message they handle.
 func (l *Log) Dropped() uint64 { return l.dropped.Load() }
 
-// dropCounter adds what one subscription lost. For the goroutine of its handler.
+// dropCounter adds up what one subscription lost. It is used only by the goroutine of its handler.
 type dropCounter struct {
 	log  *Log
 	seen int

@@ -15,28 +15,29 @@ import (
 
 // Defaults of the streams' limits, used when a stream is created.
 const (
-	// DefaultMaxAge is how long records are kept: what a restarted shard, a replay and the
-	// explanation of a decision may look back on.
+	// DefaultMaxAge is how long records are kept: how far a restarted shard, a replay and the explanation of a
+	// decision can look back.
 	DefaultMaxAge = 72 * time.Hour
-	// DefaultMaxBytes bounds each stream. The server reserves it, so it must fit the disk.
+	// DefaultMaxBytes bounds each stream. The server reserves it, so it must fit on the disk.
 	DefaultMaxBytes = 4 << 30
 	// DefaultLedgerBytes is the same for the history of the ledger, which is compressed.
 	DefaultLedgerBytes = 1 << 30
-	// DefaultReplicas is a single server's.
+	// DefaultReplicas is for a single server.
 	DefaultReplicas = 1
 )
 
 const (
 	// connectTimeout bounds the dial of one server.
 	connectTimeout = 5 * time.Second
-	// reconnectWait and reconnectJitter space the attempts to connect again, which never end.
+	// reconnectWait and reconnectJitter space the attempts to reconnect, which continue indefinitely.
 	reconnectWait   = 250 * time.Millisecond
 	reconnectJitter = 250 * time.Millisecond
-	// reconnectBuffer bounds what is written while there is no connection. What does not fit
-	// fails at once; what fits is sent late, or never when the process ends before.
+	// reconnectBuffer bounds what is written while there is no connection. A message that does not fit fails at
+	// once; one that fits is sent late, or never if the process ends first.
 	reconnectBuffer = 1 << 20
-	// pingInterval times one more than pingsOutstanding is how long a dead connection goes unnoticed at
-	// most: less than servers take to elect another leader for what a server that hangs had led.
+	// pingInterval multiplied by pingsOutstanding plus one is the longest time for which a dead connection goes
+	// unnoticed. It is shorter than servers take to elect another leader for the streams that a hanging server had
+	// led.
 	pingInterval     = time.Second
 	pingsOutstanding = 2
 )
@@ -53,7 +54,7 @@ type Retention struct {
 	MaxBytes int64
 }
 
-// Config says where the server is and what the streams keep.
+// Config describes how to reach the server and what the streams keep.
 type Config struct {
 	// URLs of the servers, nats://, tls:// or ws://, one or more. Unused with InProcess.
 	URLs []string
@@ -61,20 +62,20 @@ type Config struct {
 	InProcess InProcessServer
 	// Name of the connection in the server's monitoring; default "berth".
 	Name string
-	// InboxPrefix, when set, begins the subjects on which the server answers this client, such as _INBOX.berth-queue.
-	// A client that may subscribe to no other's prefix cannot read the answers to others.
+	// InboxPrefix, when set, is the prefix of the subjects on which the server answers this client, such as
+	// _INBOX.berth-queue. A client that may subscribe only to its own prefix cannot read the answers to others.
 	InboxPrefix string
-	// Logger hears of lost connections and dropped messages; nil means slog.Default().
+	// Logger receives lost connections and dropped messages; nil means slog.Default().
 	Logger *slog.Logger
-	// OnDropped, when set, is told how many messages of the bus a subscription has lost
-	// because its handler was too slow. It is called beside handlers and must not block.
+	// OnDropped, when set, is called with the number of bus messages that a subscription has lost because its
+	// handler was too slow. It is called concurrently with handlers and must not block.
 	OnDropped func(messages int)
 	// User and Password, or CredsFile (a JWT with its key), or neither.
 	User, Password string
 	CredsFile      string
-	// CAFile verifies the server; CertFile and KeyFile (both or none) identify the client.
+	// CAFile verifies the server; CertFile and KeyFile (both or neither) identify the client.
 	CAFile, CertFile, KeyFile string
-	// TLS, when set, is what verifies the server and identifies the client instead of these files.
+	// TLS, when set, verifies the server and identifies the client in place of these files.
 	TLS *tls.Config
 	Retention
 	// Replicas of each stream, 1 to 5. 0 leaves an existing stream as it is and creates a
@@ -140,7 +141,7 @@ func redact(u string) string {
 	return parsed.Redacted()
 }
 
-// connectOptions translates the config. Handlers that need the Log are added by Open.
+// connectOptions translates the config. Open adds the handlers that need the Log.
 func (c Config) connectOptions() []nats.Option {
 	name := c.Name
 	if name == "" {

@@ -16,10 +16,10 @@ var _ events.History = (*Log)(nil)
 // fewSubjects bounds the subjects that are read one by one.
 const fewSubjects = 32
 
-// About implements events.History. The server knows of each subject how many records it has, and
-// where the first and the last of them are; those in between, and the next one of a filter with
-// wildcards, it looks for through all that was written meanwhile. So subjects are read one by one,
-// and their ends first; what many subjects match is read as it was written.
+// About implements events.History. For each subject the server knows how many records it has, and where the first
+// and the last of them are. To find those in between, and the next one of a filter with wildcards, it searches
+// through everything that was written in between. So About reads subjects one by one, their ends first; if many
+// subjects match, it reads the records in stream order.
 func (l *Log) About(ctx context.Context, name events.Stream, q events.Query, limit int) ([]events.Record, error) {
 	if err := l.check(name); err != nil {
 		return nil, err
@@ -50,15 +50,15 @@ func (l *Log) about(ctx context.Context, name events.Stream, filter string) ([]e
 	for subject := range subjects {
 		m, err := l.streams[name].GetLastMsgForSubject(ctx, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue // gone since
+			continue // deleted since
 		}
 		if err != nil {
 			return nil, err
 		}
 		lasts = append(lasts, l.toRecord(name, m))
 	}
-	// Counted again after that, for records that came meanwhile: too many are left out, too few would
-	// leave a gap.
+	// Counted again after that, because of records that arrived in between: too many are left out below, too few
+	// would leave a gap.
 	if subjects, err = l.subjects(ctx, name, filter); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (l *Log) about(ctx context.Context, name events.Stream, filter string) ([]e
 	return found, nil
 }
 
-// subjects are those that match a filter, with the number of their records.
+// subjects returns those that match a filter, with the number of their records.
 func (l *Log) subjects(ctx context.Context, name events.Stream, filter string) (map[string]uint64, error) {
 	info, err := l.streams[name].Info(ctx, jetstream.WithSubjectFilter(filter))
 	if err != nil {
@@ -87,7 +87,7 @@ func (l *Log) subjects(ctx context.Context, name events.Stream, filter string) (
 	return info.State.Subjects, nil
 }
 
-// following reads what matches a filter from a sequence on, so many records at most if that is positive.
+// following reads what matches a filter from a sequence on, at most that many records if most is positive.
 func (l *Log) following(
 	ctx context.Context, name events.Stream, filter string, from uint64, most int,
 ) (found []events.Record, err error) {
@@ -105,8 +105,8 @@ func (l *Log) following(
 	return found, nil
 }
 
-// toRecord is a message without what belongs to the server's protocol, and without all that an answer of the server has
-// which it has stored.
+// toRecord returns a message without the headers of the server's protocol. Of an answer of the server that was
+// stored, it keeps neither header nor data.
 func (l *Log) toRecord(name events.Stream, m *jetstream.RawStreamMsg) events.Record {
 	record := events.Record{
 		Message:  events.Message{Subject: m.Subject, Header: events.Header{}},
@@ -114,7 +114,7 @@ func (l *Log) toRecord(name events.Stream, m *jetstream.RawStreamMsg) events.Rec
 	}
 	own := 0
 	if l.streams[name].CachedInfo().Config.AllowDirect {
-		own = 1 // this one is such an answer, too
+		own = 1 // this message is such an answer, too
 	}
 	if isAnswer(m.Header, own) {
 		return record

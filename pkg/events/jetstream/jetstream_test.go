@@ -20,19 +20,18 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Storing an object starts a goroutine in nats.go (1.55.0, newAsyncReply) that reads the
-// channel it is to wait on only once it runs. If the publisher is cleaned up before that,
-// the channel is nil and the goroutine stays. It holds nothing but itself, and there is one
-// in some snapshots, minutes apart.
+// Storing an object starts a goroutine in nats.go (1.55.0, newAsyncReply) that reads the channel on which it will
+// wait only once it runs. If the publisher is cleaned up before that, the channel is nil and the goroutine never
+// ends. It holds nothing but itself, and there is one for some of the snapshots, minutes apart.
 var leftByTheClient = goleak.IgnoreTopFunction(
 	"github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect")
 
-// clientPatience is how many looks for leaks, about half a second each, it may take until
-// there are none: a consumer that was looking for its server when its reader was closed
-// ends with its next attempt, which is up to 10 s away.
+// clientPatience is how many leak checks, of about half a second each, may pass until there are no leaks: a
+// consumer that was looking for its server when its reader was closed ends with its next attempt, which is up to 10
+// s away.
 const clientPatience = 40
 
-// tests waits, before the leak check, for what ends by itself.
+// tests waits, before the leak check, for goroutines that end by themselves.
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {
@@ -47,7 +46,7 @@ func (t tests) Run() int {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}, leftByTheClient) }
 
-// quiet drops what the tests provoke.
+// quiet discards the log output that the tests provoke.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func TestContract(t *testing.T) {
@@ -97,7 +96,7 @@ func TestContractThroughAccounts(t *testing.T) {
 	})
 }
 
-// TestRestartThroughAccounts: readers and writers go on.
+// TestRestartThroughAccounts: readers and writers continue.
 func TestRestartThroughAccounts(t *testing.T) {
 	n := newServerApart(t)
 	l := open(t, member(n))
@@ -107,7 +106,7 @@ func TestRestartThroughAccounts(t *testing.T) {
 	})
 }
 
-// checkpoint is the server's, and waits for the log to be connected again.
+// checkpoint is the server's checkpoint, and waits for the log to be connected again.
 func checkpoint(t *testing.T, n *natsServer, l *jetstream.Log) func() {
 	restore := n.checkpoint(t)
 	awaitAnswer(t, l)
@@ -117,8 +116,7 @@ func checkpoint(t *testing.T, n *natsServer, l *jetstream.Log) func() {
 	}
 }
 
-// answerTimeout bounds one question: the answer to one that was asked while the connection
-// broke never comes.
+// answerTimeout bounds one request: the answer to a request that was sent while the connection broke never arrives.
 const answerTimeout = 200 * time.Millisecond
 
 func awaitAnswer(t *testing.T, l *jetstream.Log) {
@@ -136,7 +134,7 @@ func awaitAnswer(t *testing.T, l *jetstream.Log) {
 	}
 }
 
-// provider dials whichever server runs now.
+// provider dials the server that is currently running.
 type provider struct{ server *natsServer }
 
 func (p provider) InProcessConn() (net.Conn, error) {
@@ -146,7 +144,7 @@ func (p provider) InProcessConn() (net.Conn, error) {
 	return nil, errors.New("no server")
 }
 
-// raw returns a connection of the test's own.
+// raw returns a separate connection for the test.
 func raw(t *testing.T, n *natsServer) client.JetStream {
 	t.Helper()
 	var options []nats.Option
@@ -165,7 +163,7 @@ func raw(t *testing.T, n *natsServer) client.JetStream {
 	return js
 }
 
-// trim has the stream keep less for a moment. It cannot be purged.
+// trim makes the stream keep less for a moment, because the stream cannot be purged.
 func trim(t *testing.T, n *natsServer, s events.Stream, first uint64) {
 	t.Helper()
 	js := raw(t, n)
@@ -240,8 +238,8 @@ func TestOpenUserRefused(t *testing.T) {
 	open(t, jetstream.Config{URLs: []string{n.url()}, User: "berth", Password: "right"})
 }
 
-// TestServerWithALowLimit: a server that would not take every message of the log is refused at the start, with a text
-// that says what to set. One with NATS's default limit is not.
+// TestServerWithALowLimit: a server that would not accept every message of the log is refused at the start, with a
+// text that names the setting. A server with NATS's default limit is accepted.
 func TestServerWithALowLimit(t *testing.T) {
 	low := newServer(t, func(o *server.Options) { o.MaxPayload = 512 << 10 })
 	_, err := jetstream.Open(t.Context(), jetstream.Config{URLs: []string{low.url()}})
@@ -258,9 +256,8 @@ func TestServerWithALowLimit(t *testing.T) {
 	}
 }
 
-// TestStreamWithALowLimit: max_msg_size of a stream does not stand in the way of what the log promises to
-// take. If it is
-// set while the log is open, the message is named that is never taken.
+// TestStreamWithALowLimit: max_msg_size of a stream does not restrict what the log promises to accept. If it is set
+// while the log is open, the error names the message that is never accepted.
 func TestStreamWithALowLimit(t *testing.T) {
 	n := newServer(t, nil)
 	limit := func() {
@@ -298,7 +295,7 @@ func TestStreamWithALowLimit(t *testing.T) {
 	}
 }
 
-// TestLimits: a stream gets the limits asked for; an Open that asks for none leaves them.
+// TestLimits: a stream gets the requested limits; an Open that requests none leaves them.
 func TestLimits(t *testing.T) {
 	n := newServer(t, nil)
 	check := func(cfg jetstream.Config, age time.Duration, most int64) {
@@ -326,7 +323,7 @@ func TestLimits(t *testing.T) {
 	check(jetstream.Config{Retention: jetstream.Retention{MaxAge: 2 * time.Hour}}, 2*time.Hour, 1<<20)
 }
 
-// TestOverrunReader: a reader that retention has overtaken is told so.
+// TestOverrunReader: a reader that retention has overtaken gets an error.
 func TestOverrunReader(t *testing.T) {
 	n := newServer(t, nil)
 	bounded := jetstream.Retention{MaxBytes: 1 << 20}
@@ -352,7 +349,7 @@ func TestOverrunReader(t *testing.T) {
 	}
 	defer r.Close()
 	for range 10 {
-		fill() // far more than the reader asks for ahead
+		fill() // far more than the reader requests in advance
 	}
 	next := first
 	for {
@@ -379,7 +376,7 @@ func TestOverrunReader(t *testing.T) {
 	}
 }
 
-// TestSnapshotReplacedWhileItIsRead: its parts are gone. The reader gets the one that took its place.
+// TestSnapshotReplacedWhileItIsRead: its parts are gone. The reader gets the one that replaced it.
 func TestSnapshotReplacedWhileItIsRead(t *testing.T) {
 	n := newServer(t, nil)
 	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
@@ -394,7 +391,7 @@ func TestSnapshotReplacedWhileItIsRead(t *testing.T) {
 	if err := stream.Purge(t.Context(), client.WithPurgeSubject("$O.berth-snapshots.C.>")); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := js.Conn().SubscribeSync("$JS.API.DIRECT.GET.OBJ_berth-snapshots") // for parts, by their subject
+	asked, err := js.Conn().SubscribeSync("$JS.API.DIRECT.GET.OBJ_berth-snapshots") // requests for parts, by their subject
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +407,7 @@ func TestSnapshotReplacedWhileItIsRead(t *testing.T) {
 		_, data, _, err := l.Latest(t.Context(), events.Facts)
 		got <- result{data, err}
 	}()
-	if _, err := asked.NextMsg(startTimeout); err != nil { // the reader wants a part
+	if _, err := asked.NextMsg(startTimeout); err != nil { // the reader requests a part
 		t.Fatal(err)
 	}
 	if err := l.Put(t.Context(), events.Facts, 0, []byte("after")); err != nil {
@@ -421,7 +418,7 @@ func TestSnapshotReplacedWhileItIsRead(t *testing.T) {
 	}
 }
 
-// TestSlowHandler: what overflows is dropped and counted, and the bus goes on.
+// TestSlowHandler: overflow is dropped and counted, and the bus continues.
 func TestSlowHandler(t *testing.T) {
 	n := newServer(t, nil)
 	reported := 0
@@ -444,7 +441,7 @@ func TestSlowHandler(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A subscription made after the messages shows that all of them are through.
+	// A subscription made after the messages shows that all of them have been processed.
 	if _, err := l.Subscribe("other", func([]byte) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +453,7 @@ func TestSlowHandler(t *testing.T) {
 		select {
 		case <-last:
 			done = true
-		case <-time.After(10 * time.Millisecond): // it was dropped too: again
+		case <-time.After(10 * time.Millisecond): // it was dropped too: try again
 		}
 	}
 	if dropped := l.Dropped(); dropped == 0 || dropped >= sent {
@@ -464,8 +461,8 @@ func TestSlowHandler(t *testing.T) {
 	}
 }
 
-// TestTheBusTakesWhatIsPublished: a client that may only read a stream asks for a record of it, and names a subject of
-// the bus for the answer. NATS does not check where answers go; no handler may take one for a message.
+// TestTheBusTakesWhatIsPublished: a client that may only read a stream requests a record of it, and names a subject
+// of the bus for the answer. NATS does not check where answers are sent; no handler may mistake one for a message.
 func TestTheBusTakesWhatIsPublished(t *testing.T) {
 	n := newServer(t, nil)
 	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
@@ -517,9 +514,9 @@ func TestTheBusTakesWhatIsPublished(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatIsStoredIsNotRead: an administrator, or anybody on a server whose users share one account, has the
-// server answer a request for a record under a subject of a stream, which stores the answer. Readers and queries get
-// none of its contents.
+// TestAnAnswerThatIsStoredIsNotRead: an administrator, or any user of a server whose users share one account, makes
+// the server answer a request for a record under a subject of a stream, which stores the answer. Readers and
+// queries get none of its contents.
 func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		t.Run(fmt.Sprintf("direct=%t", direct), func(t *testing.T) {

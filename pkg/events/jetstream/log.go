@@ -17,15 +17,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Log implements events.Log, events.Snapshots and events.Bus over one connection. Safe for
-// concurrent use.
+// Log implements events.Log, events.Snapshots and events.Bus over one connection. It is safe for concurrent use.
 type Log struct {
 	connection *nats.Conn
 	js         jetstream.JetStream
 	logger     *slog.Logger
 	streams    map[events.Stream]jetstream.Stream
 	snapshots  jetstream.ObjectStore
-	objects    jetstream.Stream // that keeps the snapshots
+	objects    jetstream.Stream // the stream that stores the snapshots
 	dropped    atomic.Uint64
 	onDropped  func(messages int)
 	patience   *patience.Patience
@@ -35,8 +34,8 @@ type Log struct {
 
 	mu struct {
 		sync.Mutex
-		// lost is closed and replaced whenever the connection is lost, restored whenever there
-		// is one again.
+		// lost is closed and replaced whenever the connection is lost, restored whenever there is a connection
+		// again.
 		lost, restored chan struct{}
 	}
 }
@@ -47,9 +46,9 @@ var (
 	_ events.Bus       = (*Log)(nil)
 )
 
-// Open connects and creates what is missing: the streams and the snapshot store. It fails at
-// once, naming the server, when that cannot be reached, is older than OldestServer or has no JetStream; later the
-// connection is taken up again for ever. Close the Log after use.
+// Open connects and creates what is missing: the streams and the snapshot store. It fails at once, naming the
+// server, when the server cannot be reached, is older than OldestServer or has no JetStream; later it reconnects
+// indefinitely. Close the Log after use.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -78,13 +77,13 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// checkServer refuses a server that is too old, or takes smaller messages than the log promises to.
+// checkServer refuses a server that is too old, or whose message size limit is below what the log promises.
 func (l *Log) checkServer() error {
 	err := checkVersion(l.connection.ConnectedUrlRedacted(), l.connection.ConnectedServerVersion())
 	return errors.Join(err, checkPayload(l.connection.MaxPayload()))
 }
 
-// handlers report what happens to the connection.
+// handlers returns the options that report changes of the connection.
 func (l *Log) handlers() []nats.Option {
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -110,7 +109,7 @@ func (l *Log) handlers() []nats.Option {
 	}
 }
 
-// asyncError hears of errors that no call can return: refused permissions, full buffers.
+// asyncError logs errors that no call can return: refused permissions, full buffers.
 func (l *Log) asyncError(_ *nats.Conn, subscription *nats.Subscription, err error) {
 	attributes := []any{"error", err}
 	if subscription != nil {
@@ -136,11 +135,10 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 	return explainSetup("object store "+snapshotBucket, l.ensureSnapshots(ctx, cfg))
 }
 
-// ensureStream creates the stream, or brings what there is to what Berth relies on and cfg
-// asks for, leaving alone what else an operator has set. Nothing is asked of the server where
-// nothing changes.
+// ensureStream creates the stream, or updates an existing one to what Berth relies on and cfg requests, leaving the
+// operator's other settings alone. It sends no request to the server if nothing changes.
 func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) (jetstream.Stream, error) {
-	// DenyPurge is not asked of a stream that exists: services that may not change streams open it too.
+	// DenyPurge is not required of a stream that exists: services that may not change streams open it too.
 	want := jetstream.StreamConfig{
 		MaxAge: DefaultMaxAge, MaxBytes: DefaultMaxBytes, Replicas: DefaultReplicas, DenyPurge: true,
 	}
@@ -177,7 +175,7 @@ func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) 
 		want.Replicas = cfg.Replicas
 	}
 	if existing != nil && reflect.DeepEqual(want, existing.CachedInfo().Config) {
-		return existing, nil // which a user without the right to change streams may do
+		return existing, nil // a user without the permission to change streams can do this
 	}
 	stream, err := l.js.CreateOrUpdateStream(ctx, want)
 	if err != nil {
@@ -186,8 +184,8 @@ func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) 
 	return stream, checkKept(stream.CachedInfo().Config)
 }
 
-// checkKept returns an error when the server has left out what it does not know. A server without atomic batches
-// would store the messages of a batch one by one, and a fence would hold for the first of them only.
+// checkKept returns an error when the server has dropped a setting that it does not know. A server without atomic
+// batches would store the messages of a batch one by one, and a fence would hold for the first of them only.
 func checkKept(have jetstream.StreamConfig) error {
 	if have.AllowAtomicPublish {
 		return nil
@@ -195,7 +193,7 @@ func checkKept(have jetstream.StreamConfig) error {
 	return errors.New("the server does not know allow_atomic, which NATS 2.12 and later have")
 }
 
-// explainSetup says in words what the server's refusal means.
+// explainSetup explains the server's refusal in words.
 func explainSetup(what string, err error) error {
 	switch {
 	case err == nil:
@@ -208,7 +206,7 @@ func explainSetup(what string, err error) error {
 	}
 }
 
-// Close ends the connection. Everything that waits on the Log returns events.ErrClosed.
+// Close ends the connection. Every operation that waits on the Log returns events.ErrClosed.
 func (l *Log) Close() {
 	l.closeOnce.Do(func() {
 		close(l.closed)
@@ -222,7 +220,7 @@ func (l *Log) Last(ctx context.Context, name events.Stream) (uint64, error) {
 	return state.LastSeq, err
 }
 
-// state asks the server what the stream holds.
+// state asks the server for the state of the stream.
 func (l *Log) state(ctx context.Context, name events.Stream) (jetstream.StreamState, error) {
 	if err := l.check(name); err != nil {
 		return jetstream.StreamState{}, err
@@ -234,8 +232,8 @@ func (l *Log) state(ctx context.Context, name events.Stream) (jetstream.StreamSt
 	return info.State, nil
 }
 
-// askAgain is how long one question about a stream may stay open. While it has no leader nobody hears
-// it, so that it has to be asked again.
+// askAgain is how long one request about a stream may stay open. While the stream has no leader no server receives
+// the request, so it has to be repeated.
 const askAgain = time.Second
 
 func (l *Log) info(ctx context.Context, name events.Stream) (info *jetstream.StreamInfo, err error) {
@@ -264,7 +262,7 @@ func (l *Log) check(name events.Stream) error {
 	}
 }
 
-// explain turns what an operation returned because the Log was closed into ErrClosed.
+// explain replaces an error that an operation returned because the Log was closed by ErrClosed.
 func (l *Log) explain(err error) error {
 	if err == nil {
 		return nil
@@ -277,7 +275,7 @@ func (l *Log) explain(err error) error {
 	}
 }
 
-// connections counts the connections there have been after the first.
+// connections returns how many connections there have been after the first.
 func (l *Log) connections() uint64 { return l.connection.Stats().Reconnects }
 
 // disconnected returns a channel that is closed when the connection is lost the next time.
@@ -287,7 +285,7 @@ func (l *Log) disconnected() <-chan struct{} {
 	return l.mu.lost
 }
 
-// reconnected returns a channel that is closed when a lost connection is there again.
+// reconnected returns a channel that is closed when a lost connection is restored.
 func (l *Log) reconnected() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

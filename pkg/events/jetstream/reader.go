@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	// readBatch is the most records one Next returns.
+	// readBatch is the maximum number of records that one Next returns.
 	readBatch = 1024
-	// readBuffer is how many records wait between the connection and Next. The same number is
-	// asked of the server ahead, so a slow reader holds at most twice that.
+	// readBuffer is how many records wait between the connection and Next. The same number is requested from the
+	// server in advance, so a slow reader holds at most twice that.
 	readBuffer = 1024
-	// readHeartbeat is how often the server says that it is still there when there is nothing
-	// to deliver; twice that without a word, and the consumer is created anew.
+	// readHeartbeat is how often the server sends a heartbeat when there is nothing to deliver; after twice that
+	// without a message, the consumer is recreated.
 	readHeartbeat = time.Second
 	// readExpiry is how long one request for records stays open at the server.
 	readExpiry = 30 * time.Second
 	// consumerTTL is how long the server keeps the consumer of a reader that is gone.
 	consumerTTL = time.Minute
-	// resetAttempts is how often a new incarnation of a consumer is asked for under the same
-	// name. In a cluster a consumer lives on one server, which may be one that was lost and is
-	// not yet known to be: asking for it again gets no answer for as long as that server is
-	// away. After a failure there is another incarnation, on a server chosen anew.
+	// resetAttempts is how often a new incarnation of a consumer is requested under the same name. In a cluster a
+	// consumer lives on one server, which may have been lost without the others knowing it yet: requesting it again
+	// gets no answer for as long as that server is away. After a failure another incarnation is created, on a newly
+	// chosen server.
 	resetAttempts = 1
-	// openTimeout bounds an attempt to have a consumer, openAttempts is how many Read makes: a consumer
-	// that was put onto a server which was lost, and is not known to be, never comes. When one falls
-	// silent the client asks for another by itself, but waits 10 s each time; facts would stand still for
-	// so long.
+	// openTimeout bounds an attempt to create a consumer, openAttempts is how many attempts Read makes: a consumer
+	// that was assigned to a server which was lost, without the cluster knowing it, is never created. When a
+	// consumer falls silent the client requests another one by itself, but waits 10 s each time; facts would stall
+	// for that long.
 	openTimeout  = 2 * time.Second
 	openAttempts = 3
 	// verifyInterval spaces attempts to verify the position while the server does not answer,
@@ -45,18 +45,18 @@ const (
 	verifyTimeout  = 2 * time.Second
 )
 
-// reader implements events.Reader on an ordered consumer, and on another one when that is silent.
-// All but the last six fields belong to the goroutine that calls Next.
+// reader implements events.Reader on an ordered consumer, and on another one when that is silent. All but the last
+// six fields belong to the goroutine that calls Next.
 type reader struct {
 	log  *Log
 	name events.Stream
-	// next is the sequence of the record to return next; previous is when the log stored the
-	// record before it, zero when there is none.
+	// next is the sequence of the record to return next; previous is when the log stored the record before it, zero
+	// when there is none.
 	next     uint64
 	previous time.Time
 	// verify is set when the record before next may no longer be the one that was returned.
 	verify bool
-	// held is an arrival whose check was interrupted; it comes before those in arrived.
+	// held is an arrival whose check was interrupted; it precedes those in arrived.
 	held *arrival
 	// failed is the error that ended the reader.
 	failed      error
@@ -65,7 +65,7 @@ type reader struct {
 	// arrived is filled by the consumer's callback.
 	arrived chan arrival
 	births  births
-	// silent holds a word of the consumer's that it hears nothing from its server.
+	// silent holds a notification that the consumer receives nothing from its server.
 	silent    chan struct{}
 	closed    chan struct{}
 	closeOnce sync.Once
@@ -79,9 +79,9 @@ type reader struct {
 // arrival is a record as the consumer delivered it.
 type arrival struct {
 	record events.Record
-	// first marks the first record of an incarnation of the consumer, and connection tells on
-	// which connection that began. What was under way when a connection broke arrives late,
-	// and may be lost since.
+	// first marks the first record of an incarnation of the consumer, and connection identifies the connection on
+	// which that incarnation began. Records that were in flight when a connection broke arrive late, and may have
+	// been lost since.
 	first      bool
 	connection uint64
 	// err is set instead when the delivery could not be read.
@@ -116,7 +116,7 @@ func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events
 	return r, nil
 }
 
-// open has a new consumer deliver from next on.
+// open creates a new consumer that delivers from next on.
 func (r *reader) open(ctx context.Context) (jetstream.ConsumeContext, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -134,9 +134,9 @@ func (r *reader) open(ctx context.Context) (jetstream.ConsumeContext, error) {
 		jetstream.PullHeartbeat(readHeartbeat), jetstream.ConsumeErrHandler(r.consumeError))
 }
 
-// reopen has another consumer take over from one that is silent. Both may deliver for a moment, each
-// without gaps and none from beyond next: what comes twice is dropped. When it fails it is tried
-// again, while the client goes on trying with the consumer there is.
+// reopen replaces a silent consumer by another one. Both may deliver for a moment, each without gaps and none from
+// beyond next: duplicates are dropped. When it fails it is retried, while the client continues trying with the
+// existing consumer.
 func (r *reader) reopen(ctx context.Context) {
 	consume, err := r.open(ctx)
 	if err != nil {
@@ -149,13 +149,13 @@ func (r *reader) reopen(ctx context.Context) {
 	r.mu.Unlock()
 	go consume.Stop() //nolint:goroutine // see Close
 	select {
-	case <-r.closed: // meanwhile; Close may have stopped the one before
+	case <-r.closed: // closed in the meantime; Close may have stopped the previous one
 		go r.stop() //nolint:goroutine // see Close
 	default:
 	}
 }
 
-// complain says that the consumer is silent. It does not block.
+// complain reports that the consumer is silent. It does not block.
 func (r *reader) complain() {
 	select {
 	case r.silent <- struct{}{}:
@@ -172,7 +172,7 @@ func (l *Log) storedAt(
 	}
 	stored, err := l.streams[name].GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return time.Time{}, nil // retention took it since
+		return time.Time{}, nil // retention has deleted it since
 	}
 	if err != nil {
 		return time.Time{}, l.explain(fmt.Errorf("jetstream: record %d of stream %s: %w", sequence, name, err))
@@ -202,11 +202,11 @@ func (r *reader) receive(m jetstream.Msg) {
 	}
 }
 
-// maxBirths bounds births: only the last few incarnations can still have something under way.
+// maxBirths bounds births: only the last few incarnations can still have records in flight.
 const maxBirths = 8
 
-// births remembers on which connection each incarnation of a consumer, by its name, has
-// delivered first. Callbacks of two incarnations may overlap.
+// births records on which connection each incarnation of a consumer, by its name, has delivered first. Callbacks of
+// two incarnations may overlap.
 type births struct {
 	mu struct {
 		sync.Mutex
@@ -236,7 +236,7 @@ func (b *births) of(consumer string, present func() uint64) uint64 {
 	return connection
 }
 
-// consumeError hears of what the consumer recovers from by itself.
+// consumeError logs errors from which the consumer recovers by itself.
 func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
 	r.log.logger.Debug("reader of the log recovers", "stream", string(r.name), "error", err)
 	if errors.Is(err, jetstream.ErrNoHeartbeat) {
@@ -244,7 +244,7 @@ func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
 	}
 }
 
-// decodeRecord leaves out the headers of the protocol, and all that an answer of the server has.
+// decodeRecord leaves out the headers of the protocol, and both header and data of an answer of the server.
 func decodeRecord(m jetstream.Msg, meta *jetstream.MsgMetadata) events.Record {
 	headers := m.Headers()
 	if isAnswer(headers, 0) {
@@ -299,7 +299,7 @@ func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
 		case <-r.reconnected:
 			r.reconnected = r.log.reconnected()
 			r.verify = true
-			r.complain() // the client asks for its consumer anew, and may wait for it
+			r.complain() // the client requests its consumer again, and may wait for it
 		case <-r.silent:
 			r.reopen(ctx)
 		case <-r.closed:
@@ -309,7 +309,7 @@ func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
 	}
 }
 
-// ended returns the error that Next has to return at once, if any.
+// ended returns the error that Next must return at once, if any.
 func (r *reader) ended(ctx context.Context) error {
 	select {
 	case <-r.closed:
@@ -324,8 +324,8 @@ func (r *reader) ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// drain accepts a and whatever else has arrived. After an error the records that were
-// accepted before it are returned first; the error comes with the next call.
+// drain accepts a and the other records that have arrived. After an error the records that were accepted before it
+// are returned first; the error is returned by the next call.
 func (r *reader) drain(ctx context.Context, a arrival) ([]events.Record, error) {
 	var records []events.Record
 	for connection := r.log.connections(); ; {
@@ -354,7 +354,7 @@ func (r *reader) drain(ctx context.Context, a arrival) ([]events.Record, error) 
 	}
 }
 
-// keep makes err final, unless it only says that the caller gave up.
+// keep makes err final, unless it only reports that the caller's context ended.
 func (r *reader) keep(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err
@@ -384,16 +384,15 @@ func (r *reader) accept(ctx context.Context, a arrival) (bool, error) {
 	return true, nil
 }
 
-// verifyPosition checks that the last record returned is still in the log, by the time the
-// log stored it: after a lost tail its sequence is free, or taken by another record. It waits
-// for the server to answer.
+// verifyPosition checks that the last record returned is still in the log, by the time at which the log stored it:
+// after a lost tail its sequence is free, or taken by another record. It waits for the server to answer.
 func (r *reader) verifyPosition(ctx context.Context) error {
 	r.verify = true
 	var result error
 	err := wait.PollUntilContextCancel(ctx, verifyInterval, true, func(ctx context.Context) (bool, error) {
 		same, err := r.sameAsBefore(ctx)
 		if err != nil {
-			return false, r.ended(ctx) // no answer: go on, unless closed
+			return false, r.ended(ctx) // no answer: try again, unless closed
 		}
 		if !same {
 			result = &events.ErrGap{Stream: r.name, Want: r.next - 1, Have: r.next}
@@ -422,13 +421,13 @@ func (r *reader) sameAsBefore(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// Zero: nothing was there to compare with, or retention has taken it; if that took more,
-	// a jump shows at the next record.
+	// Zero: there was nothing to compare with, or retention has deleted it; if retention deleted more, the next
+	// record shows a jump.
 	return stored.IsZero() || r.previous.IsZero() || stored.Equal(r.previous), nil
 }
 
-// Close implements events.Reader. The consumer is stopped beside it: while there is no
-// connection the client makes that wait for its next attempt to get one.
+// Close implements events.Reader. The consumer is stopped concurrently: while there is no connection, the client
+// makes the stop wait for its next attempt to connect.
 func (r *reader) Close() {
 	r.closeOnce.Do(func() {
 		close(r.closed)

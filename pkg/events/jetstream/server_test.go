@@ -13,8 +13,7 @@ import (
 // startTimeout bounds the start of a server.
 const startTimeout = 20 * time.Second
 
-// natsServer is a NATS server of the test's own, with real files, that can be stopped and
-// started again on the same port.
+// natsServer is a NATS server of the test, with real files, that can be stopped and started again on the same port.
 type natsServer struct {
 	options server.Options
 	// config is read at each start, in the form of a configuration file.
@@ -22,8 +21,8 @@ type natsServer struct {
 	running *server.Server
 }
 
-// apart is a server's configuration with the streams in an account of their own, as the manifests have it. A client
-// that does not say who it is administers the streams.
+// apart is a server's configuration with the streams in a separate account, as in the manifests. A client that does
+// not identify itself administers the streams.
 const apart = `
 no_auth_user: administrator
 accounts {
@@ -57,7 +56,7 @@ accounts {
   }
 }`
 
-// member is a client whose account is not that of the streams.
+// member returns the config of a client whose account is not that of the streams.
 func member(n *natsServer) jetstream.Config {
 	return jetstream.Config{URLs: []string{n.url()}, User: "member", Password: "x", Logger: quiet}
 }
@@ -109,7 +108,7 @@ func (n *natsServer) start(t testing.TB) {
 	}
 	n.running = s
 	if !n.options.DontListen {
-		n.options.Port = options.Port // the one the system chose, for the next start
+		n.options.Port = options.Port // the port that the system chose, for the next start
 	}
 }
 
@@ -121,8 +120,8 @@ func (n *natsServer) stop() {
 	}
 }
 
-// checkpoint copies the store of the stopped server, starts it, and returns what takes the
-// server back there.
+// checkpoint copies the store of the stopped server, starts the server, and returns a function that takes it back
+// to that state.
 func (n *natsServer) checkpoint(t testing.TB) (restore func()) {
 	t.Helper()
 	saved := filepath.Join(t.TempDir(), "saved")

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// snapshotBucket is the object store of all streams' snapshots; objects have the names of
-	// the streams.
+	// snapshotBucket is the object store of all streams' snapshots; objects have the names of the streams.
 	snapshotBucket = "berth-snapshots"
 	// snapshotSequence is the key of an object's metadata that holds the sequence.
 	snapshotSequence = "sequence"
@@ -29,8 +28,8 @@ const (
 	snapshotParts  = "$O." + snapshotBucket + ".C."
 )
 
-// snapshotBackoff spaces the attempts to read a snapshot that was replaced meanwhile: its
-// parts vanish under the reader, or a replica that answers does not have them yet. About six seconds in all.
+// snapshotBackoff spaces the attempts to read a snapshot that was replaced in the meantime: its parts vanish while
+// they are read, or a replica that answers does not have them yet. It adds up to about six seconds.
 var snapshotBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 8}
 
 // ensureSnapshots creates or updates the object store.
@@ -110,9 +109,9 @@ func (l *Log) getSnapshot(ctx context.Context, name events.Stream) (sequence uin
 	return sequence, data, err
 }
 
-// parts asks for the parts of an object one by one. The client's own Get has the server push them to a subject. That
-// subject is in the account of the streams, and a service whose account is another does not hear it: whoever could,
-// could name any subject of that account.
+// parts requests the parts of an object one by one. The client's own Get makes the server push them to a subject.
+// That subject is in the account of the streams, and a service in another account does not receive it; a service
+// that could receive it could name any subject of that account.
 func (l *Log) parts(ctx context.Context, info *jetstream.ObjectInfo) ([]byte, error) {
 	want, err := jetstream.DecodeObjectDigest(info.Digest)
 	if err != nil {

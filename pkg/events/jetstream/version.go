@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// OldestServer is the first version of NATS that is accepted: the first with atomic batches (ADR-50). The server that
-// this client is connected to is checked by its version, and the one that makes the streams by what it has kept of
-// their configuration (checkKept).
+// OldestServer is the oldest version of NATS that is accepted: the first with atomic batches (ADR-50). The server
+// that this client is connected to is checked by its version, and the server that creates the streams by what it
+// has kept of their configuration (checkKept).
 const OldestServer = "2.12.0"
 
 // checkVersion returns an error for a version before OldestServer. A pre-release counts as its release. A version that

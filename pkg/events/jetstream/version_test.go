@@ -24,8 +24,8 @@ func TestVersionsOfServers(t *testing.T) {
 	}
 }
 
-// TestOldServerIsRefused: the error names the server, its version and what is accepted. The server here speaks as
-// much of the protocol as a client needs to connect.
+// TestOldServerIsRefused: the error names the server, its version and what is accepted. The server here implements
+// as much of the protocol as a client needs to connect.
 func TestOldServerIsRefused(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestOldServerIsRefused(t *testing.T) {
 	}
 }
 
-// greet welcomes one client, answers its pings, and returns when it goes.
+// greet welcomes one client, answers its pings, and returns when it disconnects.
 func greet(listener net.Listener, version string) error {
 	conn, err := listener.Accept()
 	if err != nil {

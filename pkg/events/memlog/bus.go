@@ -11,10 +11,10 @@ import (
 // defaultBusBuffer is how many messages a subscription may have waiting.
 const defaultBusBuffer = 1024
 
-// bus hands messages to subscriptions on the goroutine that publishes. A subscription that is
-// being served, by another publisher or further up the same stack, queues the message
-// instead; whoever serves it then goes on until the queue is empty. So handlers run one at a
-// time per subscription, may publish themselves, and no goroutine is needed.
+// bus delivers messages to subscriptions on the goroutine that publishes. If a subscription is being served
+// already, by another publisher or further up the same stack, the publisher queues the message; the goroutine that
+// serves the subscription continues until the queue is empty. So handlers run one at a time per subscription, may
+// publish themselves, and no goroutine is needed.
 type bus struct {
 	buffer int
 
@@ -34,8 +34,7 @@ type subscription struct {
 	stopped bool
 }
 
-// Publish implements events.Bus. It returns when every idle subscription has handled the
-// message.
+// Publish implements events.Bus. It returns when every idle subscription has handled the message.
 func (l *Log) Publish(subject string, data []byte) error {
 	if err := events.CheckSubject(subject); err != nil {
 		return err
@@ -47,7 +46,7 @@ func (l *Log) Publish(subject string, data []byte) error {
 	return err
 }
 
-// enqueue gives every subscription its copy and returns those that nobody serves yet.
+// enqueue gives every subscription its copy and returns those that no goroutine serves yet.
 func (b *bus) enqueue(subject string, data []byte) ([]*subscription, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +68,7 @@ func (b *bus) enqueue(subject string, data []byte) ([]*subscription, error) {
 	return toServe, nil
 }
 
-// serve handles what waits for s until nothing does.
+// serve handles the messages that wait for s until none is left.
 func (b *bus) serve(s *subscription) {
 	for {
 		data, ok := b.dequeue(s)
@@ -91,8 +90,8 @@ func (b *bus) dequeue(s *subscription) (data []byte, ok bool) {
 	return data, true
 }
 
-// Subscribe implements events.Bus. After stop returns no further message is handed over; one
-// that is being handled may still be.
+// Subscribe implements events.Bus. After stop returns, no further message is delivered; one that is being handled
+// may still be.
 func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), err error) {
 	if err := events.CheckSubject(subject); err != nil {
 		return nil, err

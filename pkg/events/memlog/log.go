@@ -12,20 +12,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// defaultReadBatch bounds what one Next returns: enough to make a batched apply worth it,
-// few enough to keep a reader responsive.
+// defaultReadBatch bounds what one Next returns: large enough for a batched apply to pay off, small enough to keep
+// a reader responsive.
 const defaultReadBatch = 1024
 
-// ErrAnswerLost is what Append returns when LoseNextAnswer told it to: the messages are
-// stored, the caller cannot know.
+// ErrAnswerLost is returned by Append after LoseNextAnswer: the messages are stored, and the caller cannot know
+// that.
 var ErrAnswerLost = errors.New("memlog: answer lost")
 
 // Options of a Log. The zero value keeps everything.
 type Options struct {
-	// Keep is how many records each stream keeps; older ones fall off at the next append.
-	// 0 keeps all.
+	// Keep is how many records each stream keeps; older ones are deleted at the next append. 0 keeps all.
 	Keep int
-	// ReadBatch is the most records one Next returns; 0 means 1024.
+	// ReadBatch is the maximum number of records that one Next returns; 0 means 1024.
 	ReadBatch int
 	// BusBuffer is how many messages one subscription may have waiting; 0 means 1024.
 	BusBuffer int
@@ -42,7 +41,7 @@ type Log struct {
 		closed    bool
 		streams   map[events.Stream]*stream
 		snapshots map[events.Stream]snapshot
-		// most is how large a message may be, 0 for events.MaxMessage.
+		// most is the maximum size of a message, 0 for events.MaxMessage.
 		most int
 	}
 	bus bus
@@ -56,15 +55,15 @@ var (
 
 // stream is one ordered log; guarded by Log.mu.
 type stream struct {
-	// records are those kept, with consecutive sequences up to last.
+	// records are those that are kept, with consecutive sequences up to last.
 	records []events.Record
 	last    uint64
-	// losses lists, for every lost tail in order, the last sequence that survived it: a reader
-	// that stood past one holds records that are gone.
+	// losses lists, for every lost tail in order, the last sequence that survived it: a reader that had passed it
+	// holds records that are gone.
 	losses []uint64
-	// changed is closed and replaced whenever a reader may have something to do.
+	// changed is closed and replaced whenever a reader may have work to do.
 	changed chan struct{}
-	// loseAnswers counts appends still to be answered with ErrAnswerLost.
+	// loseAnswers counts appends that are still to be answered with ErrAnswerLost.
 	loseAnswers int
 }
 
@@ -140,7 +139,7 @@ func (l *Log) Append(
 	return s.last, nil
 }
 
-// endsWith says whether the stream ends as a writer expects.
+// endsWith reports whether the stream ends as a writer expects.
 func (s *stream) endsWith(t events.Tail) bool {
 	if t.Sequence != s.last || t.Subject == "" {
 		return t.Sequence == s.last
@@ -148,7 +147,7 @@ func (s *stream) endsWith(t events.Tail) bool {
 	return len(s.records) > 0 && s.records[len(s.records)-1].Subject == t.Subject
 }
 
-// append stores copies: the caller may reuse what it passed.
+// append stores copies: the caller may reuse its slices.
 func (s *stream) append(msgs []events.Message, now time.Time, keep int) {
 	for _, m := range msgs {
 		s.last++
@@ -178,8 +177,8 @@ func (l *Log) Last(ctx context.Context, name events.Stream) (uint64, error) {
 	return l.mu.streams[name].last, nil
 }
 
-// LoseTail drops every record of the stream after the given sequence, as a power loss does
-// to what was acknowledged but not yet on disk. Readers that had seen more get ErrGap.
+// LoseTail drops every record of the stream after the given sequence, as a power loss drops records that were
+// acknowledged but not yet on disk. Readers that had seen more get ErrGap.
 func (l *Log) LoseTail(name events.Stream, after uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +212,7 @@ func (l *Log) LoseNextAnswer(name events.Stream) {
 	}
 }
 
-// RefuseAbove makes Append refuse messages of more bytes, as a server does whose limit was lowered.
+// RefuseAbove makes Append refuse messages of more bytes, like a server whose limit was lowered.
 func (l *Log) RefuseAbove(bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +224,7 @@ func (s *stream) wake() {
 	s.changed = make(chan struct{})
 }
 
-// first returns the oldest sequence kept, or the next to come when nothing is.
+// first returns the oldest sequence kept, or the next sequence when none is kept.
 func (s *stream) first() uint64 { return s.last + 1 - uint64(len(s.records)) }
 
 // Put implements events.Snapshots.

@@ -100,7 +100,7 @@ func TestLoseNextAnswer(t *testing.T) {
 	}
 }
 
-// TestStoredCopy: neither the writer nor the one who put a snapshot can change what is stored.
+// TestStoredCopy: neither a writer nor the caller that put a snapshot can change what is stored.
 func TestStoredCopy(t *testing.T) {
 	l := memlog.New(memlog.Options{})
 	m := events.Message{Subject: "facts.pod.a", Header: events.Header{{Key: "uid", Value: "a"}}, Data: []byte("data")}

@@ -11,28 +11,28 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is the dumb twin: a slice of messages and the number of those trimmed.
+// model is the simple counterpart: a slice of messages and the number of those trimmed.
 type model struct {
 	subjects []string // of sequences 1, 2, …
 	trimmed  int
 }
 
-// reading is one reader and what the model knows of it.
+// reading is one reader and the model's knowledge of it.
 type reading struct {
 	reader events.Reader
 	seen   []string // subjects of sequences from..from+len-1 as the reader returned them
 	from   int
 }
 
-// stands reports whether everything the reader has returned is still what the log holds, and
-// what it must read next has not been trimmed.
+// stands reports whether the log still holds everything that the reader has returned, and the record that it must
+// read next has not been trimmed.
 func (m *model) stands(r *reading) bool {
 	next := r.from + len(r.seen)
 	return next > m.trimmed && next <= len(m.subjects)+1
 }
 
-// TestModel: under any sequence of appends, fenced or not, trims and lost tails the log holds
-// what the model holds, and a reader returns exactly that or reports a gap.
+// TestModel: under any sequence of appends, fenced or not, trims and lost tails, the log has the content of the
+// model, and a reader returns exactly that or reports a gap.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.WithoutCancel(t.Context())

@@ -13,8 +13,8 @@ import (
 type reader struct {
 	log  *Log
 	name events.Stream
-	// next is the sequence of the record to return next; losses is how many lost tails the
-	// reader has looked at. Both belong to the reading goroutine.
+	// next is the sequence of the record to return next; losses is how many lost tails the reader has taken into
+	// account. Both belong to the reading goroutine.
 	next   uint64
 	losses int
 	gap    error
@@ -40,8 +40,8 @@ func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events
 	return &reader{log: l, name: name, next: from, losses: len(s.losses), closed: make(chan struct{})}, nil
 }
 
-// Next implements events.Reader. The records share their headers and data with every other
-// reader: they are to be read only.
+// Next implements events.Reader. The records share their headers and data with every other reader and must only be
+// read.
 func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -59,7 +59,7 @@ func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
 	}
 }
 
-// take returns what is at hand, or else what to wait for.
+// take returns the available records, or else the channel to wait for.
 func (r *reader) take() ([]events.Record, <-chan struct{}, error) {
 	select {
 	case <-r.closed:

@@ -14,12 +14,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// noticeWithin bounds how long a store that began anew may go unnoticed: the pause between two
-// questions of a watch, and as much again for a busy machine to reconnect in.
+// noticeWithin bounds how long a replaced store may go unnoticed: the interval between two checks of a watch, and
+// the same again for a busy machine to reconnect.
 const noticeWithin = 30 * time.Second
 
-// A member that goes on while etcd is replaced beneath it notices, whether etcd comes back empty, from a
-// backup, or as another cluster; and it leaves a mark for those who start later.
+// A running member notices when etcd is replaced, whether etcd comes back empty, from a backup, or as another
+// cluster; and it leaves a mark for members that start later.
 func TestStoreThatBeganAnew(t *testing.T) {
 	for name, replace := range map[string]func(t *testing.T, dir string) (token string){
 		"wiped": func(t *testing.T, dir string) string {
@@ -65,7 +65,7 @@ func TestStoreThatBeganAnew(t *testing.T) {
 	}
 }
 
-// goesOn restores the backup of an etcd, and has somebody write to it before the tests' own members can.
+// goesOn restores the backup of an etcd, and makes another client write to it before the tests' own members can.
 func goesOn(t *testing.T, dir string, write func(*clientv3.Client)) {
 	t.Helper()
 	elsewhere := t.TempDir()
@@ -127,7 +127,7 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, han
 		t.Fatal(err)
 	}
 	server = launch(t, dir, "", true)
-	for range 20 { // what is done after the backup, and before: enough to be seen from an empty store
+	for range 20 { // writes after the backup, and before: enough to be distinguishable from an empty store
 		write("later")
 	}
 	followed := make(chan error, 1)
@@ -135,14 +135,14 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, han
 	go func() { followed <- ledger.Follow(t.Context(), store, batches) }()
 	<-batches
 	write("seen")
-	for b := range batches { // the watch is there, and has told of it
+	for b := range batches { // the watch has started, and has delivered this
 		if len(b.Events.Events) > 0 {
 			break
 		}
 	}
 	go func() {
 		for range batches {
-			continue // a member takes what it is sent
+			continue // a member reads what it is sent
 		}
 	}()
 	server.Close()
@@ -185,7 +185,7 @@ func connect(t *testing.T, endpoint string) *etcd.Store {
 	return store
 }
 
-// leavesAMark checks that the generation is closed, and why, unless a later one has begun.
+// leavesAMark checks that the generation is closed, with the reason, unless a later one has begun.
 func leavesAMark(t *testing.T, store *etcd.Store, handled bool) {
 	t.Helper()
 	kvs, _, err := store.List(t.Context(), ledger.KeyGeneration)
@@ -198,7 +198,7 @@ func leavesAMark(t *testing.T, store *etcd.Store, handled bool) {
 	}
 }
 
-// An interruption is none of that.
+// A mere interruption is not mistaken for a replaced store.
 func TestStoreThatWasAway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

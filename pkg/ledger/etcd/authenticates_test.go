@@ -4,14 +4,14 @@ import (
 	"testing"
 )
 
-// TestAuthenticationIsSeen: by a client that was connected before it was switched on.
+// TestAuthenticationIsSeen: a client notices authentication that was switched on after it had connected.
 func TestAuthenticationIsSeen(t *testing.T) {
 	server := start(t, true)
 	store := server.open(t)
 	if on, err := store.Authenticates(t.Context()); on || err != nil {
 		t.Errorf("before: %t, %v; want off", on, err)
 	}
-	// etcd wants a root with the role before it switches authentication on.
+	// etcd requires a root user with the root role before it switches authentication on.
 	if _, err := server.client.UserAdd(t.Context(), "root", "secret"); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// BenchmarkPlaceBatch is T1 against a real server that syncs its log: every iteration is
-// one transaction of each client, on nodes of its own. Reported per document.
+// BenchmarkPlaceBatch is T1 against a real server that syncs its log. Every iteration is one transaction of each
+// client, on nodes of its own. It reports per document.
 func BenchmarkPlaceBatch(b *testing.B) {
 	s := start(b, false)
 	for _, c := range []struct{ docs, clients, guards int }{
@@ -56,8 +56,7 @@ func BenchmarkPlaceBatch(b *testing.B) {
 	}
 }
 
-// placer is a shard that places one pod per document over and over; the pod before it has
-// been handed over by then.
+// placer is a shard that repeatedly places one pod per document; the previous pod has been handed over by then.
 type placer struct {
 	name      string
 	partition int32
@@ -65,12 +64,12 @@ type placer struct {
 	podUIDs   []string
 	docs      []ledger.NodeDoc
 	token     ledger.Token
-	// guards are the revisions of the carriers' guards of one term, in as many domains: the
-	// first pods of every batch are spread over them.
+	// guards are the revisions of the carriers' guards of one term, in as many domains: the first pods of every
+	// batch are spread over them.
 	guards []int64
 }
 
-// needs is what the i-th pod of a batch needs as a carrier.
+// needs returns the needs of the i-th pod of a batch as a carrier.
 func (p *placer) needs(i int) ledger.Needs {
 	key := func(part ledger.Part) string {
 		return ledger.KeyGuard(ledger.TermID("term-of-"+p.name), fmt.Sprintf("zone-%d", i), part)

@@ -11,19 +11,19 @@ import (
 	"go.uber.org/zap"
 )
 
-// DefaultPrefix and DefaultDialTimeout are what an empty Config means.
+// DefaultPrefix and DefaultDialTimeout replace empty fields of a Config.
 const (
 	DefaultPrefix      = "/berth/"
 	DefaultDialTimeout = 10 * time.Second
-	// MaxPrefix bounds the prefix, which stands before every key of a request: ledger.MaxTxnBytes leaves
-	// that much room for it.
+	// MaxPrefix bounds the prefix, which precedes every key of a request: ledger.MaxTxnBytes leaves that much room
+	// for it.
 	MaxPrefix = 256
 )
 
 // KV is the part of etcd's client that sends transactions and reads.
 type KV = clientv3.KV
 
-// Config says where the ledger is.
+// Config describes how to reach the ledger.
 type Config struct {
 	// Endpoints are the etcd servers: http://, https:// or unix:// URLs, or host:port. At
 	// least one.
@@ -31,27 +31,27 @@ type Config struct {
 	// Prefix of all keys, one per Berth cluster; a missing slash at its end is added. Empty
 	// means DefaultPrefix. It must not be /registry, which is Kubernetes' own.
 	Prefix string
-	// CAFile, CertFile and KeyFile are PEM files. CAFile alone verifies the server; CertFile
-	// and KeyFile (both or none) also identify the client, and are read again when they
-	// change. All empty means no TLS.
+	// CAFile, CertFile and KeyFile are PEM files. CAFile alone verifies the server. CertFile and KeyFile (both or
+	// neither) also identify the client, and are read again when they change. If all are empty, TLS is not used.
 	CAFile, CertFile, KeyFile string
-	// TLS, when set, is what verifies the server and identifies the client instead of these files.
+	// TLS, when set, verifies the server and identifies the client in place of these files.
 	TLS *tls.Config
 	// DialTimeout bounds how long Open waits for the servers to answer; 0 means
 	// DefaultDialTimeout.
 	DialTimeout time.Duration
-	// Logger takes the etcd client's own log; nil is silence.
+	// Logger receives the etcd client's own log; nil discards it.
 	Logger *zap.Logger
-	// KV, when set, is a server in this process: transactions and reads go to it, and not through a socket,
-	// which takes half a millisecond for each. Watches and leases go to Endpoints all the same, which are that server's.
+	// KV, when set, is a server in this process: transactions and reads go to it directly and not through a socket,
+	// which would take half a millisecond for each. Watches and leases still go to Endpoints, which must be that
+	// server's.
 	KV KV
-	// OnSilence, when set, is told of a server that does not answer while others do, and is not used any
-	// more, and of one that answers again. It is called beside requests, for several servers at a time
-	// perhaps, and must not block.
+	// OnSilence, when set, is called with a server that does not answer while others do and is not used any more,
+	// and again when it answers. It is called concurrently with requests, possibly for several servers at a time,
+	// and must not block.
 	OnSilence func(server string, silent bool)
 }
 
-// Validate names the first field that is wrong.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	if len(c.Endpoints) == 0 {
 		return fmt.Errorf("etcd: Endpoints is empty, want at least one URL or host:port")
@@ -79,7 +79,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// withDefaults is c with every empty field filled in.
+// withDefaults returns c with every empty field filled in.
 func (c Config) withDefaults() Config {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix

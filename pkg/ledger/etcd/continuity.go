@@ -17,35 +17,35 @@ import (
 )
 
 const (
-	// verifyEvery is how often a running watch asks whether the store is still what it was. A watch
-	// by itself would wait for ever for revisions that the store had before it was restored.
+	// verifyEvery is how often a running watch checks that the store is still the same. A watch by itself would
+	// wait forever for revisions that the store had before it was restored.
 	verifyEvery = 5 * time.Second
-	// doubtTimeout bounds the attempt to tell the others.
+	// doubtTimeout bounds the attempt to inform the other members.
 	doubtTimeout = 5 * time.Second
 )
 
-// continuity notices that the client is connected to another store, or to one that went back. Safe for
+// continuity detects that the client is connected to another store, or to one that went back. It is safe for
 // concurrent use.
 type continuity struct {
 	mu struct {
 		sync.Mutex
-		// id is the cluster's, 0 until the first answer; seen is the highest revision that a
-		// linearizable answer has had.
+		// id is the etcd cluster's, 0 until the first answer; seen is the highest revision that a linearizable
+		// answer has had.
 		id   uint64
 		seen int64
 		anew *ledger.AnewError
-		// generation is the number of the ledger's when the store was last found to be what it had been, 0
-		// for none.
+		// generation is the number of the ledger's generation when the store was last found unchanged, 0 if there
+		// is none.
 		generation uint64
-		// witness is a value that a listing or a watch has told of; its ModRevision is 0 for none. A store
-		// that was restored may have come beyond seen again before anybody asks, but what it had at this
-		// revision is something else then. next is the newest such value. It becomes the witness once the
-		// store has been found to know the one before: until then it may be of another store.
+		// witness is a value that a listing or a watch has delivered; its ModRevision is 0 if there is none. A
+		// store that was restored may have passed seen again before the next check, but then it has another value
+		// at the revision of the witness. next is the newest such value. It becomes the witness once the store has
+		// been found to know the previous witness: until then it may come from another store.
 		witness, next ledger.KV
 	}
 }
 
-// told takes in what the store has told of its own accord.
+// told records what a watch has delivered.
 func (c *continuity) told(b ledger.EventBatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *continuity) told(b ledger.EventBatch) {
 	}
 }
 
-// listed takes in a listing.
+// listed records a listing.
 func (c *continuity) listed(kvs []ledger.KV, revision int64) {
 	if len(kvs) == 0 {
 		return
@@ -73,7 +73,7 @@ func (c *continuity) listed(kvs []ledger.KV, revision int64) {
 	}
 }
 
-// witnesses are the one to ask for, and the one that takes its place if it is known.
+// witnesses returns the witness to verify, and the value that replaces it if the store knows it.
 func (c *continuity) witnesses() (witness, next ledger.KV) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *continuity) known(next ledger.KV) {
 	c.mu.witness = next
 }
 
-// found notes the ledger's generation as it was read from a store that is what it had been.
+// found records the ledger's generation as it was read from an unchanged store.
 func (c *continuity) found(kv ledger.KV) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,15 +96,15 @@ func (c *continuity) found(kv ledger.KV) {
 	}
 }
 
-// begun is the number of the generation that this member has worked in.
+// begun returns the number of the generation that this member has worked in.
 func (c *continuity) begun() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.generation
 }
 
-// compare holds what the store says it had at the revision of a witness against it: nil if that is nothing.
-// first is true for the answer that gives the store away.
+// compare compares a witness with the value that the store reports for its revision; nil means no value. first is
+// true for the answer that first reveals a difference.
 func (c *continuity) compare(witness ledger.KV, had *ledger.KV) (first bool, err error) {
 	if had != nil && had.ModRevision == witness.ModRevision && bytes.Equal(had.Value, witness.Value) {
 		return false, nil
@@ -118,8 +118,8 @@ func (c *continuity) compare(witness ledger.KV, had *ledger.KV) (first bool, err
 	return true, c.mu.anew
 }
 
-// reached is what every linearizable request that begins now must find; an error once the store is
-// known to have begun anew.
+// reached returns the revision that every linearizable request that begins now must find; an error once the store
+// is known to have been replaced or gone back.
 func (c *continuity) reached() (seen int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +129,8 @@ func (c *continuity) reached() (seen int64, err error) {
 	return c.mu.seen, nil
 }
 
-// check looks at the header of the answer to a request that began when seen had been reached. first is
-// true for the answer that gives the store away.
+// check examines the header of the answer to a request that began when seen had been reached. first is true for the
+// answer that first reveals a difference.
 func (c *continuity) check(h *pb.ResponseHeader, seen int64) (first bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +154,7 @@ func (c *continuity) id() uint64 {
 	return c.mu.id
 }
 
-// continues checks an answer, and tells the others if it is the first that gives the store away.
+// continues checks an answer, and informs the other members if it is the first that reveals a difference.
 func (s *Store) continues(h *pb.ResponseHeader, seen int64) error {
 	first, err := s.continuity.check(h, seen)
 	if first {
@@ -163,9 +163,9 @@ func (s *Store) continues(h *pb.ResponseHeader, seen int64) error {
 	return err
 }
 
-// doubt closes the ledger's generation. Members that start later cannot tell that the store went back;
-// without the mark they would take it for what it was. It is an attempt: if it fails, the next member
-// that notices makes it.
+// doubt closes the ledger's generation. Members that start later cannot detect that the store went back; without
+// the mark they would consider it unchanged. It is only an attempt: if it fails, the next member that notices
+// repeats it.
 func (s *Store) doubt(cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), doubtTimeout) //nolint:background // no caller waits for it
 	defer cancel()
@@ -180,13 +180,13 @@ func (s *Store) doubt(cause error) {
 		}
 	}
 	if known := s.continuity.begun(); now.Revision != 0 && (!now.Open || known > 0 && now.Number > known) {
-		return // another member has noticed before, and it is closed, or a later one has begun
+		return // another member has noticed before, and has closed it, or a later generation has begun
 	}
 	txn, err := now.Doubt(cause.Error())
 	if err != nil {
 		return
 	}
-	// Whoever was faster has closed it, or opened the next one.
+	// If the transaction fails, another member has closed the generation already, or opened the next one.
 	_, _ = s.client.Txn(ctx).If(compares(txn)...).Then(writes(txn)...).Commit()
 }
 
@@ -201,8 +201,8 @@ func (s *Store) ID(ctx context.Context) (uint64, error) {
 	return s.continuity.id(), nil
 }
 
-// verify asks the store for how far it is, and whether it still knows the witness. An error that is not
-// *ledger.AnewError says nothing.
+// verify asks the store how far it has come, and whether it still knows the witness. An error other than
+// *ledger.AnewError proves nothing.
 func (s *Store) verify(ctx context.Context) error {
 	generation, err := s.page(ctx, ledger.KeyGeneration, nil)
 	if err != nil {
@@ -219,14 +219,14 @@ func (s *Store) verify(ctx context.Context) error {
 	return nil
 }
 
-// recognise asks whether the store still knows a witness.
+// recognise checks whether the store still knows a witness.
 func (s *Store) recognise(ctx context.Context, witness ledger.KV) error {
 	if witness.ModRevision == 0 {
 		return nil
 	}
 	resp, err := s.page(ctx, witness.Key, []clientv3.OpOption{clientv3.WithRev(witness.ModRevision)})
 	if errors.Is(err, rpctypes.ErrCompacted) {
-		return nil // it has forgotten, and a newer one will be told
+		return nil // the revision is compacted, and the watch will deliver a newer value
 	}
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (s *Store) recognise(ctx context.Context, witness ledger.KV) error {
 	return err
 }
 
-// vouch verifies again and again until ctx ends, or the store has begun anew: then it stops what runs
+// vouch verifies repeatedly until ctx ends, or the store has been replaced or gone back: then it stops what runs
 // under ctx.
 func (s *Store) vouch(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(verifyEvery)

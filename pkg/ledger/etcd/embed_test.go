@@ -21,7 +21,7 @@ import (
 // startTimeout bounds the start of the embedded server; it takes about a second.
 const startTimeout = time.Minute
 
-// server is an etcd in this process, on unix sockets in a folder of the test's.
+// server is an etcd in this process, on unix sockets in a folder of the test.
 type server struct {
 	endpoint string
 	kv       clientv3.KV // without a socket
@@ -52,14 +52,13 @@ func startWith(tb testing.TB, noFsync bool, set func(*embed.Config)) *server {
 	return s
 }
 
-// launch starts an etcd with its data and sockets in a folder; a token makes it another cluster than
-// one without.
+// launch starts an etcd with its data and sockets in a folder; with a token it is another cluster than without one.
 func launch(tb testing.TB, dir, token string, noFsync bool) *embed.Etcd {
 	tb.Helper()
 	return launchWith(tb, dir, token, noFsync, func(*embed.Config) {})
 }
 
-// launchWith is launch of one with settings of its own.
+// launchWith is launch with additional settings.
 func launchWith(tb testing.TB, dir, token string, noFsync bool, set func(*embed.Config)) *embed.Etcd {
 	tb.Helper()
 	cfg := embed.NewConfig()
@@ -89,7 +88,7 @@ func launchWith(tb testing.TB, dir, token string, noFsync bool, set func(*embed.
 	return e
 }
 
-// open is a store with keys of its own.
+// open returns a store with keys of its own.
 func (s *server) open(tb testing.TB) *etcd.Store {
 	tb.Helper()
 	return s.openWith(tb, nil)
@@ -115,7 +114,7 @@ func (s *server) openWith(tb testing.TB, kv clientv3.KV) *etcd.Store {
 
 func (s *server) harness(t *testing.T) ledgertest.Harness { return s.harnessOf(s.open(t)) }
 
-// localHarness is one whose requests need no socket.
+// localHarness returns a harness whose requests need no socket.
 func (s *server) localHarness(t *testing.T) ledgertest.Harness {
 	return s.harnessOf(s.openWith(t, s.kv))
 }
@@ -129,7 +128,7 @@ func (s *server) harnessOf(store *etcd.Store) ledgertest.Harness {
 				t.Fatal(err)
 			}
 		},
-		// A revoked lease ends exactly as one that ran out, without the wait.
+		// A revoked lease ends exactly like an expired one, without the wait.
 		Expire: func(t *testing.T, lease int64) {
 			if _, err := s.client.Revoke(t.Context(), clientv3.LeaseID(lease)); err != nil {
 				t.Fatal(err)

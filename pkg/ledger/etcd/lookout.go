@@ -16,38 +16,39 @@ import (
 )
 
 const (
-	// askEvery spaces the questions to a server, answerWithin is how long an answer may take at first.
-	// Together with the half second after which the client opens a broken stream anew they are less than
-	// what is left of a session that was kept alive by a server that hangs: two thirds of 4 s.
+	// askEvery spaces the probes of a server, answerWithin is how long an answer may take at first. Together with
+	// the half second after which the client reopens a broken stream, they are less than the remaining time of a
+	// session that a hanging server kept alive: two thirds of 4 s.
 	askEvery     = 500 * time.Millisecond
 	answerWithin = time.Second
-	// A server that was left and answers again within falseAlarm was busy rather than gone: its answers may
-	// take twice as long from then on, up to maxDoubling times answerWithin, until calmFor without that.
+	// A server that was left and answers again within falseAlarm was busy rather than gone. From then on its
+	// answers may take twice as long, up to maxDoubling times answerWithin, until calmFor has passed without
+	// another false alarm.
 	falseAlarm  = time.Minute
 	maxDoubling = 8
 	calmFor     = 5 * time.Minute
-	// promptly is the part of answerWithin in which a server answers that is not busy, and by which this
-	// process may be late itself: when it is busy, silence says nothing about others.
+	// promptly is the divisor of answerWithin within which a server that is not busy answers. It also bounds by how
+	// much this process may be late itself: when this process is busy, silence proves nothing about a server.
 	promptly = 4
 	// maxVersion bounds what is read of an answer, in bytes; etcd's has some 50.
 	maxVersion = 4096
 )
 
-// lookout finds servers that hang, or whose network delivers nothing, and takes the client off them.
-// gRPC does so after 13 s at the earliest: it does not ask more often than every 10 s, and servers refuse
-// to be asked more often than every 5 s. Until then watches would be silent, and sessions would run out.
+// lookout finds servers that hang, or whose network delivers nothing, and disconnects the client from them. gRPC
+// does so after 13 s at the earliest: it does not ping more often than every 10 s, and servers refuse pings more
+// often than every 5 s. Until then watches would be silent, and sessions would expire.
 //
-// A server is silent when it does not answer in time and another one, asked later, does so promptly: where
-// nobody answers, or all are slow, there is nobody better to turn to. Its connections are closed then, and
-// new ones refused until it answers again. A refusal is an answer: the client itself sees to servers that
-// are gone. Asked is for the version, which every server tells without looking anything up. Leaving a
-// server that is merely busy costs a reconnection, so who does that once is more patient with it.
+// A server is silent when it does not answer in time and another one, asked later, does so promptly: where no
+// server answers, or all are slow, there is no better server to use. The connections of a silent server are closed,
+// and new ones refused until it answers again. A refusal counts as an answer: the client itself handles servers
+// that are gone. The probe asks for the version, which every server returns without a lookup. Leaving a server that
+// is merely busy costs a reconnection, so after one such mistake the lookout is more patient with that server.
 //
-// Safe for concurrent use.
+// It is safe for concurrent use.
 type lookout struct {
 	servers []*server
 	http    *http.Client
-	// tell hears of servers that fall silent, and that answer again; back is called for the latter.
+	// tell is called for servers that fall silent, and that answer again; back is called for the latter only.
 	tell                   func(server string, silent bool)
 	back                   func()
 	askEvery, answerWithin time.Duration
@@ -57,24 +58,24 @@ type lookout struct {
 
 // server is one endpoint.
 type server struct {
-	// address is what is dialled, url what is asked.
+	// address is what is dialled, url what is probed.
 	address, url string
 	mu           struct {
 		sync.Mutex
 		conns  map[*watchedConn]struct{}
 		silent bool
-		// prompt is when it last answered promptly, left when it was last left, alarmed when that last
-		// turned out to be a false alarm; within is how long its answers may take.
+		// prompt is when it last answered promptly, left when it was last left, alarmed when leaving it last turned
+		// out to be a false alarm; within is how long its answers may take.
 		prompt, left, alarmed time.Time
 		within                time.Duration
 	}
 }
 
-// errSilent is why a server is not dialled.
+// errSilent explains why a server is not dialled.
 var errSilent = errors.New("the server does not answer")
 
-// newLookout is nil where there is nobody else to turn to: a single endpoint, or one in this machine's
-// file system.
+// newLookout returns nil where there is no other server to use: with a single endpoint, or with one in this
+// machine's file system.
 func newLookout(endpoints []string, config *tls.Config, tell func(string, bool)) *lookout {
 	if tell == nil {
 		tell = func(string, bool) {}
@@ -105,7 +106,7 @@ func newLookout(endpoints []string, config *tls.Config, tell func(string, bool))
 	return l
 }
 
-// run asks until stop; back is called each time that a server answers again.
+// run probes until stop; back is called each time that a server answers again.
 func (l *lookout) run(ctx context.Context, back func()) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.back, l.group = back, &errgroup.Group{}
@@ -114,7 +115,7 @@ func (l *lookout) run(ctx context.Context, back func()) {
 	}
 }
 
-// stop ends all questions. Connections stay as they are.
+// stop ends all probes. Connections stay as they are.
 func (l *lookout) stop() error {
 	l.cancel()
 	err := l.group.Wait()
@@ -122,7 +123,7 @@ func (l *lookout) stop() error {
 	return err
 }
 
-// ask asks one server again and again.
+// ask probes one server repeatedly.
 func (l *lookout) ask(ctx context.Context, s *server) error {
 	tick := time.NewTicker(l.askEvery)
 	defer tick.Stop()
@@ -148,24 +149,24 @@ func (l *lookout) ask(ctx context.Context, s *server) error {
 	}
 }
 
-// answers asks once. Only silence is no answer.
+// answers probes once. Only silence counts as no answer.
 func (l *lookout) answers(ctx context.Context, s *server, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {
-		return true // not an address that can be asked; the client says so
+		return true // not an address that can be probed; the client reports it
 	}
 	resp, err := l.http.Do(req)
 	if err == nil {
-		// That there is one is all; it is read so that the connection stays.
+		// Only the fact that there is an answer matters; the body is read so that the connection can be reused.
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxVersion))
 		_ = resp.Body.Close()
 	}
 	return err == nil || ctx.Err() == nil
 }
 
-// another tells whether a server has answered promptly since.
+// another reports whether another server has answered promptly since.
 func (l *lookout) another(than *server, since time.Time) bool {
 	for _, s := range l.servers {
 		if s != than && s.promptSince(since) {
@@ -181,7 +182,7 @@ func (s *server) promptSince(t time.Time) bool {
 	return s.mu.prompt.After(t)
 }
 
-// patience is how long an answer may take.
+// patience returns how long an answer may take.
 func (s *server) patience(first time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +192,7 @@ func (s *server) patience(first time.Duration) time.Duration {
 	return s.mu.within
 }
 
-// hear takes in an answer to a question, and tells whether the server was silent before.
+// hear records an answer to a probe, and reports whether the server was silent before.
 func (s *server) hear(asked time.Time, took, first time.Duration) (wasSilent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +207,7 @@ func (s *server) hear(asked time.Time, took, first time.Duration) (wasSilent boo
 	return wasSilent
 }
 
-// leave closes every connection to a server, and tells whether it answered before.
+// leave closes every connection to a server, and reports whether it answered before.
 func (s *server) leave() (answered bool) {
 	s.mu.Lock()
 	if answered = !s.mu.silent; answered {
@@ -216,12 +217,12 @@ func (s *server) leave() (answered bool) {
 	s.mu.conns = map[*watchedConn]struct{}{}
 	s.mu.Unlock()
 	for conn := range conns {
-		_ = conn.Conn.Close() // its reader is told
+		_ = conn.Conn.Close() // its reader gets an error
 	}
 	return answered
 }
 
-// dial connects the client to a server that is not silent.
+// dial connects the client to a server, unless that server is silent.
 func (l *lookout) dial(ctx context.Context, address string) (net.Conn, error) {
 	var s *server
 	for _, one := range l.servers {
@@ -249,7 +250,7 @@ func (s *server) speaks() bool {
 	return !s.mu.silent
 }
 
-// watchedConn is a connection that its server knows of.
+// watchedConn is a connection that is listed with its server.
 type watchedConn struct {
 	net.Conn
 	server *server

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// hanging is a server that answers, or does not.
+// hanging is a server that answers or hangs, as set.
 type hanging struct {
 	*httptest.Server
 	hangs atomic.Bool
@@ -36,14 +36,14 @@ func newHanging(t *testing.T) *hanging {
 
 func (h *hanging) address() string { return strings.TrimPrefix(h.URL, "http://") }
 
-// dialled is a connection to a server, and a word when it is closed on this side or the other.
+// dialled opens a connection to a server; closed reports when it is closed on either side.
 func dialled(t *testing.T, l *lookout, address string) (closed <-chan error) {
 	t.Helper()
 	conn, err := l.dial(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() }) // closed twice by now, perhaps
+	t.Cleanup(func() { _ = conn.Close() }) // possibly closed twice by then
 	ended := make(chan error, 1)
 	go func() {
 		_, err := conn.Read(make([]byte, 1))
@@ -102,7 +102,7 @@ func TestNobodyIsLeftWhereAllAreSilent(t *testing.T) {
 	b.hangs.Store(true)
 	l, _ := startLookout(t, a, b)
 	toA, toB := dialled(t, l, a.address()), dialled(t, l, b.address())
-	for range 3 { // whoever is asked a third time has not answered twice
+	for range 3 { // a server that is asked a third time has left two questions unanswered
 		<-a.asked
 		<-b.asked
 	}
@@ -115,7 +115,7 @@ func TestNobodyIsLeftWhereAllAreSilent(t *testing.T) {
 	}
 }
 
-// Who refuses is gone, and not silent: the client sees to it.
+// A server that refuses connections is gone, and not silent: the client handles that.
 func TestRefusalsAreAnswers(t *testing.T) {
 	good, gone := newHanging(t), newHanging(t)
 	gone.Close()

@@ -11,22 +11,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// administrator is the user and the role that etcd itself knows by this name: only it may
-// change users and roles once authentication is on.
+// administrator is the user and the role that etcd itself defines under this name: only it may change users and
+// roles once authentication is on.
 const administrator = "root"
 
-// Access is what one user may do with a ledger: read all of it, and write some.
+// Access defines what one user may do with a ledger: read all of it, and write some keys.
 type Access struct {
 	// User is the common name of the client's certificate.
 	User string
-	// Writes are keys below the ledger's prefix; one that ends in a slash stands for
-	// everything below it.
+	// Writes are keys below the ledger's prefix; one that ends in a slash stands for everything below it.
 	Writes []string
 }
 
-// Secure makes these users and a role for each, takes rights from such a role that are not
-// listed, and switches authentication on; other users and roles stay as they are. It may be
-// repeated. The client's certificate has to have the common name root.
+// Secure creates these users and a role for each, removes from such a role rights that are not listed, and switches
+// authentication on; other users and roles stay as they are. It may be repeated. The client's certificate must have
+// the common name root.
 func Secure(ctx context.Context, cfg Config, access []Access) error {
 	for i, a := range access {
 		if a.User == "" || a.User == administrator || slices.Contains(a.Writes, "") {
@@ -71,8 +70,8 @@ func (s securing) run(ctx context.Context, access []Access) error {
 	return nil
 }
 
-// user makes a user without a password, so that only a certificate can be it, and a role of
-// the same name for it.
+// user creates a user without a password, so that only a certificate can authenticate as it, and a role with the
+// same name for it.
 func (s securing) user(ctx context.Context, name string) error {
 	_, err := s.auth.UserAddWithOptions(ctx, name, "", &clientv3.UserAddOptions{NoPassword: true})
 	if err != nil && !errors.Is(err, rpctypes.ErrUserAlreadyExist) {
@@ -87,7 +86,7 @@ func (s securing) user(ctx context.Context, name string) error {
 	return nil
 }
 
-// keyRange is a permission of etcd's: one key, or those from start until before end.
+// keyRange is the range of an etcd permission: one key, or those from start until before end.
 type keyRange struct{ start, end string }
 
 func (s securing) rangeOf(key string) keyRange {
@@ -98,8 +97,8 @@ func (s securing) rangeOf(key string) keyRange {
 	return r
 }
 
-// grant gives the role its rights, then takes the others: at no time does a running service
-// lack one that it has before and after.
+// grant adds the role's rights first and then revokes the others, so that a running service never lacks a right
+// that it has both before and after.
 func (s securing) grant(ctx context.Context, a Access) error {
 	want := map[keyRange]clientv3.PermissionType{s.rangeOf(""): clientv3.PermissionType(clientv3.PermRead)}
 	for _, key := range a.Writes {

@@ -17,10 +17,9 @@ type session struct {
 	*concurrency.Session
 }
 
-// OpenSession implements ledger.Store. ctx bounds the opening alone; the session lives
-// until Close, until its lease is lost, or until the store is closed. Done also closes when
-// no keep-alive was answered for a whole ttl: the server may keep the lease a little
-// longer, which is the safe way round.
+// OpenSession implements ledger.Store. ctx bounds only the opening; the session lives until Close, until its lease
+// is lost, or until the store is closed. Done also closes when no keep-alive was answered for a whole ttl: the
+// server may keep the lease a little longer, which is the safe direction.
 func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (ledger.Session, error) {
 	if err := ledger.CheckTTL(ttl); err != nil {
 		return nil, err
@@ -44,8 +43,7 @@ func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (ledger.Sess
 
 func (n *session) Lease() int64 { return int64(n.Session.Lease()) }
 
-// Close stops keeping the lease alive and revokes it. If revoking fails the lease still
-// runs out by itself.
+// Close stops keeping the lease alive and revokes it. If revoking fails, the lease still expires by itself.
 func (n *session) Close(ctx context.Context) error {
 	n.Orphan()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -57,7 +55,7 @@ func (n *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// errLost: the session ended, so its candidacies have too.
+// errLost reports that the session has ended, and so have its candidacies.
 var errLost = errors.New("the session is lost")
 
 // Campaign implements ledger.Elections. The term is the create revision of the candidate's
@@ -80,16 +78,15 @@ func (s *Store) Campaign(ctx context.Context, n ledger.Session, name, candidate 
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		// The library cleans up if it is interrupted while it waits, and does not say whether
-		// that went well.
+		// The library cleans up if it is interrupted while it waits, and does not report whether that succeeded.
 		err = errors.Join(err, s.Resign(context.WithoutCancel(ctx), n, name))
 		return 0, fmt.Errorf("etcd: campaign for %s: %w", name, err)
 	}
 	return election.Rev(), nil
 }
 
-// confirm reads the candidate's key again. The library waits for older keys to go, and
-// would report victory even if its own went meanwhile, with its lease.
+// confirm reads the candidate's key again. The library waits for older keys to be deleted, and would report victory
+// even if its own key was deleted in the meantime, with its lease.
 func (s *Store) confirm(ctx context.Context, e *concurrency.Election) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -23,23 +23,22 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request whose caller set no deadline. The server answers or
-	// gives up within 5 s and two election timeouts; what comes later is lost anyway.
+	// requestTimeout bounds one request whose caller set no deadline. The server answers or gives up within 5 s and
+	// two election timeouts; a later answer is lost anyway.
 	requestTimeout = 10 * time.Second
-	// firstPatience is how long an answer is waited for at first. A server takes milliseconds; but a
-	// request that was on its way to a leader that died, or to a server that hangs, is not answered at
-	// all, and etcd gives up on it only after 5 s and two elections. A new leader is there after one or
-	// two seconds, and would have answered long since.
+	// firstPatience is how long a request waits for an answer at first. A server takes milliseconds. But a request
+	// that was on its way to a leader that died, or to a server that hangs, is not answered at all, and etcd gives
+	// up on it only after 5 s and two elections. A new leader is elected after one or two seconds, and would have
+	// answered by then.
 	firstPatience = 2500 * time.Millisecond
-	// keepAliveTime and keepAliveTimeout find a dead connection, where lookout does not; a server refuses
-	// pings more often than every 5 s, and the client does not send them more often than every 10 s. The
-	// second is also how long the kernel waits for the other side to confirm what was sent.
+	// keepAliveTime and keepAliveTimeout find a dead connection where lookout does not. A server refuses pings more
+	// often than every 5 s, and the client does not send them more often than every 10 s. keepAliveTimeout is also
+	// how long the kernel waits for the peer to acknowledge what was sent.
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 3 * time.Second
 	// probeInterval spaces Open's attempts to get an answer.
 	probeInterval = 200 * time.Millisecond
-	// listPage is how many keys one page of a List holds, to keep single answers of a server
-	// that others share to a few MiB.
+	// listPage is how many keys one page of a List holds, to limit single answers of a shared server to a few MiB.
 	listPage = 5000
 )
 
@@ -47,10 +46,10 @@ const (
 type Store struct {
 	client   *clientv3.Client
 	patience *patience.Patience
-	// lookout is nil where there is one server.
+	// lookout is nil where there is only one server.
 	lookout    *lookout
 	continuity continuity
-	// identified: the client shows the server a certificate.
+	// identified reports whether the client presents a certificate to the server.
 	identified bool
 }
 
@@ -59,8 +58,8 @@ var (
 	_ ledger.Elections = (*Store)(nil)
 )
 
-// Open connects, and returns once a server has answered a linearizable read. An error names
-// the field that is wrong, the endpoints that did not answer, or the server that is older than OldestServer.
+// Open connects, and returns once a server has answered a linearizable read. An error names the invalid field, the
+// endpoints that did not answer, or the server that is older than OldestServer.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -95,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	client.Lease = namespace.NewLease(client.Lease, cfg.Prefix)
 	s := &Store{client: client, lookout: lookout, patience: patience.New(firstPatience, requestTimeout)}
 	s.identified = tlsConfig != nil && (len(tlsConfig.Certificates) > 0 || tlsConfig.GetClientCertificate != nil)
-	if lookout != nil { // until Close, which the caller's context does not stand for
+	if lookout != nil { // until Close, and independent of the caller's context
 		lookout.run(context.WithoutCancel(ctx), client.ActiveConnection().ResetConnectBackoff)
 	}
 	err = s.probe(ctx, cfg)
@@ -108,8 +107,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// traced keeps the streams that live as long as the process out of the traces: their spans
-// would never end.
+// traced keeps the streams that live as long as the process out of the traces: their spans would never end.
 func traced(info *stats.RPCTagInfo) bool {
 	return !strings.HasSuffix(info.FullMethodName, "/Watch") &&
 		!strings.HasSuffix(info.FullMethodName, "/LeaseKeepAlive")
@@ -145,8 +143,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Commit implements ledger.Store. The else-branch reads every compared key, so that one
-// round trip tells who lost.
+// Commit implements ledger.Store. The else-branch reads every compared key, so that one round trip shows which
+// compares lost.
 func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error) {
 	if err := t.Validate(); err != nil {
 		return ledger.TxnResult{}, err
@@ -210,17 +208,18 @@ func reads(t ledger.Txn) []clientv3.Op {
 	return out
 }
 
-// refused are the answers that a server gives before it changes anything. All else may
-// have happened: a proposal can commit after its waiter was sent away.
+// refused are the errors that a server returns before it changes anything. With any other error the transaction may
+// have been applied: a proposal can commit after its waiter was sent away.
 var refused = []error{
 	rpctypes.ErrEmptyKey, rpctypes.ErrDuplicateKey,
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty,
 }
 
-// isTooLarge reports whether a request was refused for its size: by a server that is set up to take less
-// than ledger.MaxTxnBytes (--max-request-bytes, --max-txn-ops), which has not looked at it then; by a
-// server that does not even read it, because it is more than 512 KiB beyond that; or by the client, which
-// has not sent it. (gRPC has no type for the latter two, and the client bounds no answer.)
+// isTooLarge reports whether a request was refused for its size. One of three may refuse it: a server that is
+// configured to accept less than ledger.MaxTxnBytes (--max-request-bytes, --max-txn-ops), which then has not
+// examined it; a server that does not even read it, because it exceeds that by more than 512 KiB; or the client,
+// which has not sent it. (gRPC has no error type for the latter two, and the client does not limit the size of
+// answers.)
 func isTooLarge(err error) bool {
 	if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrTooManyOps) {
 		return true
@@ -240,8 +239,8 @@ func commitError(err error) error {
 	return fmt.Errorf("etcd: commit, outcome unknown: %w", err)
 }
 
-// List implements ledger.Store: pages of one revision, which the first, linearizable, page
-// fixes.
+// List implements ledger.Store. It reads pages at one revision, which the first page, a linearizable read,
+// determines.
 func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, error) {
 	var out []ledger.KV
 	var revision int64
@@ -282,7 +281,7 @@ func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) 
 	return resp, s.continues(resp.Header, seen)
 }
 
-// rangeEnd is the end of all keys under prefix; the empty prefix has all keys there are.
+// rangeEnd returns the end of all keys under prefix; the empty prefix covers all existing keys.
 func rangeEnd(prefix string) string {
 	if prefix == "" {
 		return "\x00"

@@ -19,7 +19,7 @@ func TestContract(t *testing.T) { ledgertest.Run(t, start(t, true).harness) }
 
 func TestProtocol(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).harness) }
 
-// The same without a socket, as the all-in-one process has it.
+// The same contract without a socket, as in the all-in-one process.
 func TestContractLocal(t *testing.T) { ledgertest.Run(t, start(t, true).localHarness) }
 
 func TestProtocolLocal(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).localHarness) }
@@ -39,7 +39,7 @@ func TestStoresOfDifferentPrefixesDoNotMeet(t *testing.T) {
 	}
 }
 
-// A lease that nobody keeps alive runs out by the server's clock.
+// A lease that is not kept alive expires by the server's clock.
 func TestSessionEndsWithItsStore(t *testing.T) {
 	s := start(t, true)
 	cfg := etcd.Config{Endpoints: []string{s.endpoint}, Prefix: "/shared"}

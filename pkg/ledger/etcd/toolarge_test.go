@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// sized is a transaction with as many operations as it may have, that takes so many bytes.
+// sized returns a transaction with the maximum number of operations and the given number of bytes.
 func sized(bytes int) ledger.Txn {
 	var txn ledger.Txn
 	for i := range ledger.MaxTxnOps {
@@ -41,8 +41,8 @@ func wantTooLarge(t *testing.T, what string, err error) {
 	}
 }
 
-// A server that is set up to take less refuses for certain: by looking at the request, or, if that is much
-// larger, without reading it. It may have a bound for operations, too.
+// A server that is configured to accept less refuses with certainty: after examining the request, or, if that is
+// much larger, without reading it. It may have a limit for operations, too.
 func TestServerThatTakesLess(t *testing.T) {
 	const most = 64 << 10
 	s := startWith(t, true, func(cfg *embed.Config) { cfg.MaxRequestBytes, cfg.MaxTxnOps = most, 64 })
@@ -65,7 +65,7 @@ func TestServerThatTakesLess(t *testing.T) {
 	}
 }
 
-// With the longest prefix a transaction at the limit fits the server's default.
+// With the longest prefix, a transaction at the limit still fits the server's default.
 func TestLargestTransactionFitsWithTheLongestPrefix(t *testing.T) {
 	s := start(t, true)
 	prefix := "/" + fmt.Sprintf("%0*d", etcd.MaxPrefix-1, 7)
@@ -86,7 +86,7 @@ func TestLargestTransactionFitsWithTheLongestPrefix(t *testing.T) {
 	}
 }
 
-// Txn.Bytes is no less than what is sent, but for the prefix.
+// Txn.Bytes is not less than what is sent, except for the prefix.
 func TestBytesAreNoLessThanWhatIsSent(t *testing.T) {
 	for _, txn := range []ledger.Txn{
 		sized(16 << 10), sized(1 << 20),
@@ -118,7 +118,7 @@ func TestBytesAreNoLessThanWhatIsSent(t *testing.T) {
 	}
 }
 
-// refusing is a client that does not send, or a server that does not read, what is too large.
+// refusing is a client that does not send, or a server that does not read, a request that is too large.
 type refusing struct {
 	clientv3.KV
 	err error
@@ -137,7 +137,8 @@ func (r refusingTxn) Else(...clientv3.Op) clientv3.Txn { return r }
 
 func (r refusingTxn) Commit() (*clientv3.TxnResponse, error) { return nil, r.err }
 
-// What the client does not send has not happened. Another answer of the same code says nothing of that kind.
+// A request that the client does not send has not been carried out. Another answer with the same code proves
+// nothing of the kind.
 func TestClientThatSendsLess(t *testing.T) {
 	s := start(t, true)
 	put := ledger.Txn{Puts: []ledger.Put{{Key: "k"}}}

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// OldestServer is the first version of etcd that is accepted. The client library is 3.7 and supports servers
+	// OldestServer is the oldest version of etcd that is accepted. The client library is 3.7 and supports servers
 	// from the minor version before its own (minSupportedVersion in its client.go).
 	OldestServer = "3.6.0"
-	// versionWithin bounds the question for the version. A server that runs answers within milliseconds; one
-	// that hangs holds up the start of a service for that long.
+	// versionWithin bounds the version request. A running server answers within milliseconds; one that hangs delays
+	// the start of a service for that long.
 	versionWithin = time.Second
 )
 
-// checkVersions returns an error for every server that says that it is too old. A server that does not answer is left
-// out: the others do the work.
+// checkVersions returns an error for every server that reports a version that is too old. It ignores a server that
+// does not answer: the others do the work.
 func (s *Store) checkVersions(ctx context.Context, endpoints []string) error {
 	ctx, cancel := context.WithTimeout(ctx, versionWithin)
 	defer cancel()
@@ -34,9 +34,9 @@ func (s *Store) checkVersions(ctx context.Context, endpoints []string) error {
 	return errors.Join(errs...)
 }
 
-// version asks one server; empty for no answer. HTTP's /version is no alternative: a server may have it on another
-// port (--listen-client-http-urls). With authentication on, every user may ask (authMaintenanceServer in etcd's
-// maintenance.go). Client.Status would ask a server that is down again and again until ctx ends.
+// version asks one server; it returns an empty string if there is no answer. HTTP's /version is no alternative: a
+// server may serve it on another port (--listen-client-http-urls). With authentication on, every user may ask
+// (authMaintenanceServer in etcd's maintenance.go). Client.Status would retry a server that is down until ctx ends.
 func (s *Store) version(ctx context.Context, endpoint string) string {
 	conn, err := s.client.Dial(endpoint)
 	if err != nil {

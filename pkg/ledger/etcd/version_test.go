@@ -41,7 +41,7 @@ func TestVersionsOfServers(t *testing.T) {
 	}
 }
 
-// versioned is a server that answers reads, and the question for its version, if it has one.
+// versioned is a server that answers reads, and the version request if it has a version.
 type versioned struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer
@@ -80,8 +80,8 @@ func (v versioned) serve(t *testing.T) (endpoint string) {
 	return "http://" + listener.Addr().String()
 }
 
-// TestOldServersAreRefused: one server of several that is too old is enough. One that does not say its version is
-// accepted.
+// TestOldServersAreRefused: one server of several that is too old is enough for a refusal. A server that does not
+// report its version is accepted.
 func TestOldServersAreRefused(t *testing.T) {
 	now, silent := versioned{version: "3.7.3"}.serve(t), versioned{}.serve(t)
 	old := versioned{version: "3.5.21"}.serve(t)

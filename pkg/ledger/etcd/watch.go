@@ -20,8 +20,8 @@ func (w *watch) Batches() <-chan ledger.EventBatch { return w.batches }
 
 func (w *watch) Err() error { return w.err }
 
-// Watch implements ledger.Store. The client reconnects by itself while a leader can be
-// found; it buffers without bound what a slow reader has not taken.
+// Watch implements ledger.Store. The client reconnects by itself while a leader can be found; it buffers without
+// bound what a slow reader has not received.
 func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Watch {
 	w := &watch{batches: make(chan ledger.EventBatch)}
 	go w.run(ctx, s, prefix, from) //nolint:goroutine // ends with ctx, which closes Batches: the contract
@@ -40,7 +40,7 @@ func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 		}
 		return
 	}
-	// The client's watch must end with this function, whatever ends it.
+	// The client's watch must end with this function, however the function ends.
 	inner, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	var vouching sync.WaitGroup
 	defer vouching.Wait()
@@ -74,7 +74,8 @@ func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 	}
 }
 
-// anewOr is what a watch has ended with: that the store has begun anew, if that is why, else err.
+// anewOr returns the error with which a watch has ended: *ledger.AnewError if the store was replaced or went back,
+// else err.
 func anewOr(ctx context.Context, err error) error {
 	var anew *ledger.AnewError
 	if errors.As(context.Cause(ctx), &anew) {
@@ -83,8 +84,8 @@ func anewOr(ctx context.Context, err error) error {
 	return err
 }
 
-// follows demands that the store has come to where a watch is to begin: one that is asked for revisions
-// to come says nothing until they have.
+// follows checks that the store has reached the revision at which a watch begins: a watch of future revisions
+// delivers nothing until the store reaches them.
 func (s *Store) follows(ctx context.Context, from int64) error {
 	seen, err := s.continuity.reached()
 	if err != nil {
@@ -103,9 +104,9 @@ func (s *Store) follows(ctx context.Context, from int64) error {
 	return nil
 }
 
-// toBatch is one response; Revision 0 when it says nothing. A response with events is
-// complete up to its last event only: the header's revision may be ahead of what a watch
-// that is catching up has been sent. (Fragments are put together by the client.)
+// toBatch converts one response; Revision is 0 when it contains nothing. A response with events is complete only up
+// to its last event: the header's revision may be ahead of what a watch that is catching up has been sent. (The
+// client reassembles fragments.)
 func toBatch(resp clientv3.WatchResponse) ledger.EventBatch {
 	if resp.IsProgressNotify() {
 		return ledger.EventBatch{Revision: resp.Header.GetRevision()}

@@ -10,19 +10,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Namespace is what is known of a pod's namespace.
+// Namespace holds what is known of a pod's namespace.
 type Namespace struct {
 	Labels map[string]string
 	Known  bool
 }
 
-// Concern is everything that concerns one pod's placement beyond its node: the rules it
-// carries and the registered ones that select it. A value of one decision.
+// Concern is everything that concerns one pod's placement beyond its node: the rules it carries and the registered
+// rules that select it. It is a value of one decision.
 type Concern struct {
 	carried []carried
 	matched []*indexed
-	// Uncertain: whether a term selects the pod depends on the labels of its namespace,
-	// which are not known yet. It must wait.
+	// Uncertain: whether a term selects the pod depends on the labels of its namespace, which are not known yet.
+	// The pod must wait.
 	Uncertain bool
 }
 
@@ -30,11 +30,11 @@ type Concern struct {
 type carried struct {
 	id   ledger.TermID
 	term ledger.Term
-	// known: the term is registered; usable: and not retiring.
+	// known: the term is registered; usable: it is registered and not retiring.
 	known, usable bool
 }
 
-// Of gathers what concerns a pod. It must be described.
+// Of gathers what concerns a pod. The pod must be described.
 func (x *Index) Of(pod *state.Pod, rules []placement.CrossRule, ns Namespace) Concern {
 	var c Concern
 	for _, r := range rules {
@@ -50,21 +50,21 @@ func (x *Index) Of(pod *state.Pod, rules []placement.CrossRule, ns Namespace) Co
 	return c
 }
 
-// None says that nothing concerns the pod: its node's document is all it needs.
+// None reports whether nothing concerns the pod, so that it needs only its node's document.
 func (c *Concern) None() bool { return len(c.carried) == 0 && len(c.matched) == 0 && !c.Uncertain }
 
-// CountsBatch says whether a pod that was counted elsewhere may have made room for this one:
-// see ledger.Needs.
+// CountsBatch reports whether a pod that was counted elsewhere may have made this placement possible: see
+// ledger.Needs.
 func (c *Concern) CountsBatch() bool {
 	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == ledger.TermSpread })
 }
 
-// Together is whether the pod has required affinity.
+// Together reports whether the pod has required affinity.
 func (c *Concern) Together() bool {
 	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == ledger.TermTogether })
 }
 
-// IDs are the terms that the pod carries, and those that select it.
+// IDs returns the terms that the pod carries, and those that select it.
 func (c *Concern) IDs() []ledger.TermID {
 	ids := make([]ledger.TermID, 0, len(c.carried)+len(c.matched))
 	for _, r := range c.carried {
@@ -76,8 +76,8 @@ func (c *Concern) IDs() []ledger.TermID {
 	return ids
 }
 
-// Keys are the topology keys in whose domains every pod must have been counted before the
-// pod may be placed there, each once.
+// Keys returns the topology keys in whose domains every pod must have been counted before the pod may be placed
+// there, each once.
 func (c *Concern) Keys() []string {
 	var keys []string
 	add := func(kind ledger.TermKind, key string) {
@@ -96,7 +96,7 @@ func (c *Concern) Keys() []string {
 	return keys
 }
 
-// Choice is where the pod is to go.
+// Choice is a place considered for the pod.
 type Choice struct {
 	// Labels of the node.
 	Labels map[string]string
@@ -107,18 +107,18 @@ type Choice struct {
 	SharedHost bool
 }
 
-// Demand is what a pod needs to go somewhere.
+// Demand is what the placement of a pod requires.
 type Demand struct {
-	// Uses are those of guards, without the revisions that are compared. Terms that are missing are
-	// among them as they will be.
+	// Uses are the guard uses, without the revisions that are compared. Those of missing terms are included, as
+	// they will be once the terms are registered.
 	Uses []ledger.GuardUse
 	// Missing are the terms that must be registered first.
 	Missing []ledger.Term
-	// Carried is how many terms of its own need guards.
+	// Carried is how many of the pod's own terms need guards.
 	Carried int
 }
 
-// At is what the pod needs to go there.
+// At returns what the pod's placement at this choice requires.
 func (c *Concern) At(to Choice) Demand {
 	a := answer{to: to}
 	if len(c.carried) > 0 {
@@ -135,12 +135,12 @@ func (c *Concern) At(to Choice) Demand {
 	return Demand{Uses: a.uses, Missing: a.missing, Carried: len(a.carries)}
 }
 
-// answer is At under way.
+// answer is the state of a call of At.
 type answer struct {
 	to      Choice
 	uses    []ledger.GuardUse
 	missing []ledger.Term
-	// carries are the terms whose carriers' part is settled.
+	// carries are the terms for which the guard uses of a carrier are settled.
 	carries map[ledger.TermID]struct{}
 }
 
@@ -157,8 +157,8 @@ func (a *answer) carry(r *carried) {
 		return
 	}
 	domain, in := a.to.Labels[r.term.TopologyKey]
-	// The document of a node stands for its hostname, unless it shares that with another
-	// (or a term is registered because somebody has seen that it does).
+	// The document of a node stands for its hostname, unless it shares that with another node (or the term is
+	// registered because another shard has seen that it does).
 	byDocument := r.term.TopologyKey == corev1.LabelHostname && !a.to.SharedHost
 	if !in || !r.known && byDocument {
 		return
@@ -168,7 +168,7 @@ func (a *answer) carry(r *carried) {
 	a.use(r.id, domain, ledger.Matchers, true, false)
 }
 
-// settle notes that the pod carries a term with guards.
+// settle records that the pod carries a term with guards.
 func (a *answer) settle(r *carried) {
 	a.carries[r.id] = struct{}{}
 	if !r.usable {
@@ -176,8 +176,8 @@ func (a *answer) settle(r *carried) {
 	}
 }
 
-// follow is carry for required affinity. A pod that follows others needs no guard: they are
-// bound, and whoever might take itself for the first will find them.
+// follow is carry for required affinity. A pod that follows others needs no guard: those pods are bound, and a pod
+// that might consider itself the first will find them.
 func (a *answer) follow(r *carried) {
 	if a.to.First {
 		a.settle(r)

@@ -91,7 +91,7 @@ func termsOf(t rapid.TB, p *state.Pod) []ledger.Term {
 	return terms
 }
 
-// indexOf has the terms of some pods registered.
+// indexOf returns an index in which the terms of some pods are registered.
 func indexOf(t rapid.TB, pods ...*state.Pod) *guard.Index {
 	t.Helper()
 	x := guard.NewIndex()
@@ -105,7 +105,7 @@ func indexOf(t rapid.TB, pods ...*state.Pod) *guard.Index {
 	return x
 }
 
-// story writes uses without the hashes: "compare c zone-a, put m *".
+// story formats uses without the hashes: "compare c zone-a, put m *".
 func story(uses []ledger.GuardUse) string {
 	var words []string
 	for _, u := range uses {
@@ -124,7 +124,7 @@ func story(uses []ledger.GuardUse) string {
 
 const zone, host = corev1.LabelTopologyZone, corev1.LabelHostname
 
-// What a pod needs, by what it carries, what is registered, and where it goes.
+// What a pod needs, by what it carries, what is registered, and where it is placed.
 func TestAt(t *testing.T) {
 	inZone := guard.Choice{Labels: map[string]string{zone: "z", host: "h"}}
 	shared, first := inZone, inZone
@@ -202,7 +202,7 @@ func TestConcern(t *testing.T) {
 	}
 }
 
-// Constraints that count the same pods share guards, whatever else they say.
+// Constraints that count the same pods share guards, whatever their other fields are.
 func TestTermsAreShared(t *testing.T) {
 	id := func(p *state.Pod) ledger.TermID { return termsOf(t, p)[0].ID() }
 	if id(newPod(nil, spread(zone, "a", 1))) != id(newPod(app("x"), spread(zone, "a", 5))) {
@@ -277,7 +277,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// Whatever is registered and dropped, the index finds what asking every term would.
+// Whatever is registered and dropped, the index finds the same as a check of every term.
 func TestIndexFindsWhatMatches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SampledFrom([]string{"a", "b", "c"})
@@ -336,7 +336,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 	})
 }
 
-// BenchmarkOf is what it costs to find out what concerns a pod, in a registry that is full.
+// BenchmarkOf measures the cost of finding what concerns a pod, in a registry that is full.
 func BenchmarkOf(b *testing.B) {
 	x := guard.NewIndex()
 	for i := range ledger.MaxTerms {

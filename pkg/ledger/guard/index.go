@@ -12,24 +12,24 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Index finds the registered terms that select a pod. For one goroutine.
+// Index finds the registered terms that select a pod. It is for use by one goroutine.
 type Index struct {
 	terms map[ledger.TermID]*indexed
-	// byLabel lists terms that select only pods with that value of a label, rest the others.
+	// byLabel lists terms that select only pods with that value of a label, rest the other terms.
 	byLabel map[label][]*indexed
 	rest    []*indexed
 }
 
 type label struct{ key, value string }
 
-// indexed is a registered term made ready to match.
+// indexed is a registered term prepared for matching.
 type indexed struct {
 	id       ledger.TermID
 	kind     ledger.TermKind
 	key      string
 	retiring bool
 	parts    []state.AffinityTerm
-	labels   []label // where it stands in byLabel; none if in rest
+	labels   []label // where it is listed in byLabel; none if in rest
 }
 
 // NewIndex returns an index without terms.
@@ -37,8 +37,8 @@ func NewIndex() *Index {
 	return &Index{terms: map[ledger.TermID]*indexed{}, byLabel: map[label][]*indexed{}}
 }
 
-// Set adds or replaces a term. An error means a selector that this version cannot evaluate:
-// whoever went on without it might break the term.
+// Set adds or replaces a term. It returns an error for a selector that this version cannot evaluate: a caller that
+// continued without the term might violate it.
 func (x *Index) Set(id ledger.TermID, t ledger.RegisteredTerm) error {
 	x.Drop(id)
 	n := &indexed{id: id, kind: t.Kind, key: t.TopologyKey, retiring: t.Retiring}
@@ -78,14 +78,14 @@ func (x *Index) Drop(id ledger.TermID) {
 	x.rest = without(x.rest)
 }
 
-// Knows says whether a term is registered, and whether carriers of it may be placed.
+// Knows reports whether a term is registered, and whether carriers of it may be placed.
 func (x *Index) Knows(id ledger.TermID) (known, usable bool) {
 	n, ok := x.terms[id]
 	return ok, ok && !n.retiring
 }
 
-// matching lists the terms that select a pod, sorted by id. uncertain: one would, if it
-// selected the pod's namespace, of which nothing is known.
+// matching lists the terms that select a pod, sorted by id. uncertain: a term would select the pod if it selected
+// the pod's namespace, of which nothing is known.
 func (x *Index) matching(pod *state.Kind, ns Namespace) (found []*indexed, uncertain bool) {
 	look := func(list []*indexed) {
 		for _, n := range list {
@@ -104,7 +104,7 @@ func (x *Index) matching(pod *state.Kind, ns Namespace) (found []*indexed, uncer
 	return found, uncertain
 }
 
-// selectsAll says whether all parts select a pod, and whether that is not certain.
+// selectsAll reports whether all parts select a pod, and whether that is not certain.
 func selectsAll(parts []state.AffinityTerm, pod *state.Kind, ns Namespace) (selects, uncertain bool) {
 	selects = true
 	for i := range parts {
@@ -120,8 +120,8 @@ func selectsAll(parts []state.AffinityTerm, pod *state.Kind, ns Namespace) (sele
 	return selects, uncertain
 }
 
-// labelsOf are values of one label of which a selected pod has one; none if it need not.
-// All of a pod's matches by one label's value are then found at its own value.
+// labelsOf returns values of one label of which every selected pod has one; none if a selected pod need not have
+// one. A pod's matching terms can then be looked up by the pod's own label values.
 func labelsOf(parts []ledger.TermPart) []label {
 	for _, p := range parts {
 		for _, r := range p.Selector {

@@ -14,10 +14,9 @@ var kinds = map[placement.CrossKind]ledger.TermKind{
 	placement.CrossTogether: ledger.TermTogether,
 }
 
-// TermOf is a rule as the registry knows it: with what decides whom it concerns, and nothing
-// else. Constraints that differ in their maxSkew alone are one term; so are required
-// affinities that differ in their topology keys, because who is the first of a kind does
-// not depend on them.
+// TermOf returns a rule in the form of the registry: reduced to what determines the pods it concerns. Constraints
+// that differ only in their maxSkew are one term. So are required affinities that differ in their topology keys,
+// because which pod is the first of its kind does not depend on them.
 func TermOf(r placement.CrossRule) ledger.Term {
 	t := ledger.Term{Kind: kinds[r.Kind], TopologyKey: r.TopologyKey}
 	for _, a := range r.Terms {
@@ -38,7 +37,7 @@ func requirementsOf(s labels.Selector) []ledger.Requirement {
 	return requirementsFrom(requirements)
 }
 
-// requirementsFrom writes the operators that mean the same in one way.
+// requirementsFrom normalises operators that have the same meaning.
 func requirementsFrom(list labels.Requirements) []ledger.Requirement {
 	var out []ledger.Requirement
 	for _, r := range list {
@@ -54,8 +53,7 @@ func requirementsFrom(list labels.Requirements) []ledger.Requirement {
 	return out
 }
 
-// selectsNothing says whether a term can select no pod: its carriers repel nobody, and
-// nobody is drawn to them.
+// selectsNothing reports whether a term can select no pod: then its carriers repel no pod and attract none.
 func selectsNothing(terms []state.AffinityTerm) bool {
 	for i := range terms {
 		if _, selects := terms[i].Selector.Requirements(); !selects {

@@ -14,13 +14,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Records yields the records of the stream, oldest first, and io.EOF behind the last.
+// Records yields the records of the stream, oldest first, and io.EOF after the last one.
 type Records interface {
 	Next(ctx context.Context) (events.Record, error)
 }
 
-// GapError says that the history does not tell the ledger between two revisions: after From, and
-// before To. From 0 is the beginning; To 0 is that nothing follows.
+// GapError reports that the history lacks the ledger's changes between two revisions: after From, and before To.
+// From is 0 at the beginning; To is 0 if nothing follows.
 type GapError struct{ From, To int64 }
 
 func (e *GapError) Error() string {
@@ -33,20 +33,20 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("the ledger's history lacks the revisions after %d and before %d", e.From, e.To)
 }
 
-// Cursor reads the history forward. For one goroutine.
+// Cursor reads the history forward. It is for use by one goroutine.
 type Cursor struct {
 	records  Records
 	unpacker *zstd.Decoder
-	// at is the revision that has been handed out; through is up to where buffer goes.
+	// at is the revision that has been returned; through is the revision up to which buffer is complete.
 	at, through int64
 	buffer      []ledger.Event
-	// reset is a picture to be handed out before the buffer.
+	// reset is a picture that must be returned before the buffer.
 	reset *picture
-	// partial is a picture of which parts have been read.
+	// partial is a picture of which only some parts have been read.
 	partial *picture
-	// broken: something is missing behind through.
+	// broken: changes are missing after through.
 	broken, ended bool
-	// back: the picture of which parts have been read is of a ledger that went back; began counts those.
+	// back: the picture whose parts are being read is of a ledger that went back; began counts those pictures.
 	back  bool
 	began int
 }
@@ -55,11 +55,11 @@ type picture struct {
 	revision int64
 	next     int32
 	kvs      []ledger.KV
-	// anew: the ledger went back to it.
+	// anew: the ledger went back to this picture.
 	anew bool
 }
 
-// NewCursor returns a cursor before the beginning; Close it after use.
+// NewCursor returns a cursor at the beginning; Close it after use.
 func NewCursor(r Records) (*Cursor, error) {
 	unpacker, err := newUnpacker()
 	if err != nil {
@@ -68,15 +68,15 @@ func NewCursor(r Records) (*Cursor, error) {
 	return &Cursor{records: r, unpacker: unpacker}, nil
 }
 
-// Close frees what reading needs.
+// Close frees the decoder.
 func (c *Cursor) Close() { c.unpacker.Close() }
 
-// To returns what brings a ledger.View from where the last call left it to a revision, exactly:
-// nothing behind it is told. Revisions get smaller from call to call only where the ledger itself went back:
-// then a picture that is told later counts. *GapError (errors.As) for one that the history does not tell; a
-// later one may be asked for after that.
+// To returns the batches that bring a ledger.View from the revision of the last call exactly to the given one, and
+// no further. The revision decreases from call to call only where the ledger itself went back: then a picture that
+// is recorded later applies. It returns *GapError (errors.As) for a revision that the history does not cover; the
+// caller may then ask for a later one.
 func (c *Cursor) To(ctx context.Context, revision int64) ([]ledger.ViewBatch, error) {
-	for revision < c.at { // it is one of a ledger that has begun anew since
+	for revision < c.at { // it belongs to a ledger that was replaced or went back since
 		if err := c.leap(ctx); err != nil {
 			return nil, err
 		}
@@ -103,8 +103,8 @@ func (c *Cursor) To(ctx context.Context, revision int64) ([]ledger.ViewBatch, er
 	return out, nil
 }
 
-// Put returns what a revision put under a key, under all keys if that is empty. It looks ahead of
-// To, which tells it again later; what To has told already is not found.
+// Put returns what a revision put under a key, or under all keys if key is empty. It looks ahead of To, which
+// returns it again later; it does not find what To has already returned.
 func (c *Cursor) Put(ctx context.Context, revision int64, key string) ([]ledger.KV, error) {
 	if err := c.reach(ctx, revision); err != nil {
 		return nil, err
@@ -118,12 +118,12 @@ func (c *Cursor) Put(ctx context.Context, revision int64, key string) ([]ledger.
 	return out, nil
 }
 
-// upTo is how many of the buffer belong to revisions up to one.
+// upTo returns how many events of the buffer belong to revisions up to the given one.
 func (c *Cursor) upTo(revision int64) int {
 	return sort.Search(len(c.buffer), func(i int) bool { return c.buffer[i].ModRevision > revision })
 }
 
-// leap reads until a ledger that went back begins.
+// leap reads until the point where a ledger that went back begins.
 func (c *Cursor) leap(ctx context.Context) error {
 	for from := c.began; c.began == from; {
 		if err := c.read(ctx); err != nil {
@@ -133,7 +133,7 @@ func (c *Cursor) leap(ctx context.Context) error {
 	return nil
 }
 
-// reach reads until everything up to a revision is there.
+// reach reads until the buffer is complete up to a revision.
 func (c *Cursor) reach(ctx context.Context, revision int64) error {
 	for c.through < revision {
 		if err := c.read(ctx); err != nil {
@@ -143,7 +143,7 @@ func (c *Cursor) reach(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// read takes in one record. *GapError says that there is none.
+// read reads one record. It returns *GapError if there is none.
 func (c *Cursor) read(ctx context.Context) error {
 	if c.ended {
 		return &GapError{From: c.through}
@@ -159,7 +159,7 @@ func (c *Cursor) read(ctx context.Context) error {
 	p, err := decode(c.unpacker, r)
 	switch {
 	case err != nil:
-		c.broken, c.partial = true, nil // what it told is missing, up to the next picture
+		c.broken, c.partial = true, nil // its changes are missing, up to the next picture
 	case p.picture:
 		c.see(p)
 	default:
@@ -168,12 +168,11 @@ func (c *Cursor) read(ctx context.Context) error {
 	return nil
 }
 
-// see takes in a part of a picture, which only matters where there is nothing yet or something
-// is missing.
+// see records a part of a picture, which only matters where nothing has been read yet or something is missing.
 func (c *Cursor) see(p part) {
 	if p.number == 0 && (c.partial == nil || c.partial.revision != p.through) {
 		c.partial = &picture{revision: p.through}
-		// A recorder that goes on begins where the one before it ended.
+		// A recorder that continues begins where the previous one ended.
 		c.back = p.after < c.through
 	}
 	if c.partial == nil || c.partial.revision != p.through || p.number != c.partial.next && p.number+1 != c.partial.next {
@@ -189,10 +188,16 @@ func (c *Cursor) see(p part) {
 		return
 	}
 	if c.back {
-		c.began, c.at, c.partial.anew = c.began+1, 0, true
+		c.began++
+		c.at = 0
+		c.partial.anew = true
 	}
 	if c.through == 0 || c.broken || c.back {
-		c.reset, c.buffer, c.through, c.broken, c.back = c.partial, nil, c.partial.revision, false, false
+		c.reset = c.partial
+		c.buffer = nil
+		c.through = c.partial.revision
+		c.broken = false
+		c.back = false
 	}
 	c.partial = nil
 }
@@ -210,7 +215,7 @@ func (c *Cursor) append(p part) {
 		known = max(known, c.buffer[n-1].ModRevision)
 	}
 	for _, ev := range p.changes {
-		// One revision may be spread over parts: what follows on the newest belongs to it.
+		// One revision may be spread over parts: changes that follow at the newest revision belong to it.
 		if ev.ModRevision > c.through && ev.ModRevision >= known {
 			c.buffer = append(c.buffer, ev)
 		}
@@ -218,8 +223,8 @@ func (c *Cursor) append(p part) {
 	c.through = max(c.through, p.through)
 }
 
-// End hands out everything to the last revision that the history tells, step by step, and returns
-// that revision. What is missing in between is skipped: a Reset follows it.
+// End returns everything up to the last revision that the history covers, step by step, and then that revision. It
+// skips gaps: a Reset follows each of them.
 func (c *Cursor) End(ctx context.Context, visit func(ledger.ViewBatch) error) (int64, error) {
 	for {
 		err := c.reach(ctx, c.through+1)

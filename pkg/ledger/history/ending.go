@@ -13,31 +13,31 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// lookBack is how many records before the end are searched for a change: most records of a quiet ledger
-// only say that nothing has changed.
+// lookBack is how many records before the end are searched for a change: most records of a quiet ledger only report
+// that nothing has changed.
 const lookBack = 64
 
-// Ending is what the log says last of the ledger's history.
+// Ending is the end of the ledger's history as recorded in the log.
 type Ending struct {
-	// Through is the revision that the history goes up to; 0 for none.
+	// Through is the revision up to which the history is complete; 0 if there is none.
 	Through int64
 	// Last is a change of the newest revision that has one; its ModRevision is 0 if none was found.
 	Last ledger.Event
 }
 
-// Contradicts says whether what a key holds now cannot follow on the ending: kv is that of Last's key, with
-// ModRevision 0 if there is none.
+// Contradicts reports whether the current value of a key is incompatible with the ending: kv is that of Last's key,
+// with ModRevision 0 if it does not exist.
 func (e Ending) Contradicts(kv ledger.KV) bool {
 	switch {
 	case e.Last.ModRevision == 0 || kv.ModRevision == 0 || kv.ModRevision > e.Through:
 		return false // not known, or changed since
 	case e.Last.Deleted:
-		return true // it was not there any more
+		return true // the key had been deleted
 	}
 	return kv.ModRevision != e.Last.ModRevision || string(kv.Value) != string(e.Last.Value)
 }
 
-// Recorded is how the history in the log ends. Records that cannot be read are none.
+// Recorded returns the end of the history in the log. Records that cannot be read are ignored.
 func Recorded(ctx context.Context, log events.Log) (Ending, error) {
 	e, err := recorded(ctx, log)
 	if err != nil {
@@ -56,7 +56,7 @@ func recorded(ctx context.Context, log events.Log) (e Ending, err error) {
 	var gap *events.ErrGap
 	if errors.As(err, &gap) {
 		if gap.Have > last {
-			return e, nil // retention has taken all there was
+			return e, nil // retention has deleted all records
 		}
 		reader, err = log.Read(ctx, events.Ledger, max(gap.Have, 1))
 	}

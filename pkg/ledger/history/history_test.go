@@ -63,7 +63,7 @@ func (a *all) Next(ctx context.Context) (events.Record, error) {
 	return r, nil
 }
 
-// world is a ledger whose history is recorded; states are what it held at each revision.
+// world is a ledger whose history is recorded; states holds its content at each revision.
 type world struct {
 	store  *mem.Store
 	log    *memlog.Log
@@ -116,7 +116,7 @@ func (w *world) cursor(t *testing.T) *history.Cursor {
 	return c
 }
 
-// fold is what a reader of batches knows.
+// fold returns the content that a reader of batches has.
 func fold(known map[string]string, batches []ledger.ViewBatch) map[string]string {
 	for _, b := range batches {
 		if b.Reset {
@@ -136,8 +136,8 @@ func fold(known map[string]string, batches []ledger.ViewBatch) map[string]string
 	return known
 }
 
-// Recorders come and go; whoever reads finds the ledger as it was at every revision since the
-// first of them listed it.
+// Recorders start and stop; a reader finds the ledger as it was at every revision since the first recorder listed
+// it.
 func TestEveryRevisionComesBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rounds := rapid.IntRange(1, 4).Draw(rt, "recorders")
@@ -164,7 +164,7 @@ func TestEveryRevisionComesBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// What the last recorder had not written, the next one takes from the ledger.
+			// Changes that the last recorder had not written are taken from the ledger by the next one.
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- w.recorder().Run(ctx) }()
@@ -194,7 +194,7 @@ func (w *world) check(t *testing.T, first int64, revisions []int64) {
 	}
 }
 
-// What nobody recorded, because it was compacted meanwhile, is missing and said to be.
+// Changes that were never recorded, because they were compacted first, are missing and reported as missing.
 func TestGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -235,7 +235,7 @@ func TestGap(t *testing.T) {
 	})
 }
 
-// Put looks ahead and takes nothing away.
+// Put looks ahead and removes nothing.
 func TestPutLooksAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

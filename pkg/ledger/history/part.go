@@ -14,8 +14,8 @@ import (
 // version of HistoryPart that is written; later ones are refused.
 const version = 1
 
-// maxPartBytes bounds what one record holds once it is unpacked: a reader must not be made to
-// fill its memory by a record that is small on the wire.
+// maxPartBytes bounds the content of one record after decompression, so that a record that is small on the wire
+// cannot exhaust a reader's memory.
 const maxPartBytes = 64 << 20
 
 // part is one record of the history; see ledgerpb.HistoryPart.
@@ -27,7 +27,8 @@ type part struct {
 	changes        []ledger.Event
 }
 
-// newPacker compresses; the level costs some 5 ms a megabyte and makes documents a tenth of their size.
+// newPacker returns a compressor; at this level a megabyte takes some 5 ms, and documents shrink to a tenth of
+// their size.
 func newPacker() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// A record that is small on the wire does not fill the memory of who reads it.
+// A record that is small on the wire cannot exhaust a reader's memory.
 func TestPartsAreBounded(t *testing.T) {
 	packer, err := newPacker()
 	if err != nil {
@@ -27,8 +27,8 @@ func TestPartsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzDecodePart: whatever a record of the ledger's history holds, reading it ends in a part or in
-// an error. Packed and not: the fuzzer does not find out how to pack.
+// FuzzDecodePart: whatever a record of the ledger's history contains, decoding it returns a part or an error.
+// Records are tried packed and unpacked, because the fuzzer does not discover the packing.
 func FuzzDecodePart(f *testing.F) {
 	packer, err := newPacker()
 	if err != nil {

@@ -32,7 +32,7 @@ func (w *world) poison(t *testing.T) {
 	}
 }
 
-// is checks what a cursor tells of a revision.
+// is checks what a cursor returns for a revision.
 func (w *world) is(t *testing.T, cursor *history.Cursor, known map[string]string, revision int64) map[string]string {
 	t.Helper()
 	batches, err := cursor.To(t.Context(), revision)
@@ -46,8 +46,8 @@ func (w *world) is(t *testing.T, cursor *history.Cursor, known map[string]string
 	return known
 }
 
-// A record that cannot be read, at the end or in the middle, is passed over: whoever records begins with a
-// picture behind it, and whoever reads goes on there.
+// A record that cannot be read, at the end or in the middle, is skipped: a recorder begins with a picture after it,
+// and a reader continues there.
 func TestRecordThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -74,7 +74,7 @@ func TestRecordThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// The ledger goes back: what is told of it before and after are different things under the same revisions.
+// The ledger goes back: the records before and after that describe different contents under the same revisions.
 func TestHistoryOfALedgerThatWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -17,26 +17,25 @@ import (
 )
 
 const (
-	// linger is how long changes wait for more: larger records compress better, and nobody waits
-	// for them.
+	// linger is how long changes wait for more: larger records compress better, and no reader is waiting for them.
 	linger = 250 * time.Millisecond
-	// progressEvery is how often it is told that nothing has changed up to some revision.
+	// progressEvery is how often the recorder writes that nothing has changed up to some revision.
 	progressEvery = 10 * time.Second
-	// partBytes is how much one record holds before it is compressed; far below events.MaxMessage
-	// even where nothing can be compressed.
+	// partBytes is how much one record holds before it is compressed; it is far below events.MaxMessage even for
+	// data that does not compress.
 	partBytes = 512 << 10
-	// pictureEvery and pictureBytes say when the next picture is due, by time and by the changes
-	// since, whichever comes first and if there are any: what a reader must read at most before
-	// it knows the ledger, and what retention may cut off.
+	// pictureEvery and pictureBytes determine when the next picture is due, by time and by the size of the changes
+	// since, whichever comes first, provided there are changes. They bound how much a reader must read before it
+	// knows the ledger, and how much of the stream retention may delete.
 	pictureEvery = 10 * time.Minute
 	pictureBytes = 256 << 20
-	// firstPause and longestPause space the attempts after an error.
+	// firstPause and longestPause bound the delay between attempts after an error.
 	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
 	pauseSteps               = 8
 )
 
-// Recorder writes the history. One runs at a time, in whoever leads; a second one is fenced by the
-// log and takes turns with the first, which costs both, and breaks nothing.
+// Recorder writes the history. One runs at a time, in the leader. The log fences a second one; the two then
+// alternate, which costs both some work, and breaks nothing.
 type Recorder struct {
 	Log    events.Log
 	Ledger ledger.Store
@@ -44,9 +43,9 @@ type Recorder struct {
 	Clock  clock.WithTicker
 }
 
-// Run records until ctx ends, and then returns nil. Whatever fails is tried again: what was not
-// written meanwhile is taken from the ledger's own memory, or, if that does not reach back far
-// enough, is missing, and a picture follows.
+// Run records until ctx ends, and then returns nil. It retries whatever fails. Changes that were not written in the
+// meantime are taken from the ledger store's own history; if that does not reach back far enough, they are missing,
+// and a picture follows.
 func (r *Recorder) Run(ctx context.Context) error {
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.2, Steps: pauseSteps, Cap: longestPause}
 	delay := pause.DelayWithReset(r.Clock, longestPause*2)
@@ -64,14 +63,14 @@ func (r *Recorder) Run(ctx context.Context) error {
 type run struct {
 	*Recorder
 	packer *zstd.Encoder
-	// last is the sequence of the stream's end, through the revision told there.
+	// last is the sequence of the stream's end, through the revision recorded there.
 	last    uint64
 	through int64
-	// pending changes, complete through the revision of reached.
+	// pending changes, complete through the revision reached.
 	pending []ledger.Event
 	size    int
 	reached int64
-	// since is how much has been told since the last picture, which was at pictured.
+	// since is the size of the changes since the last picture, which was written at the time pictured.
 	since             int
 	pictured, written time.Time
 }
@@ -107,7 +106,7 @@ func (r *Recorder) record(ctx context.Context) error {
 	return err
 }
 
-// resume reads where the stream ends. A picture that was not completed is as good as nothing.
+// resume reads where the stream ends. A picture that was not completed counts as none.
 func (r *run) resume(ctx context.Context) error {
 	last, err := r.Log.Last(ctx, events.Ledger)
 	if err != nil || last == 0 {
@@ -117,7 +116,7 @@ func (r *run) resume(ctx context.Context) error {
 	reader, err := r.Log.Read(ctx, events.Ledger, last)
 	var gap *events.ErrGap
 	if errors.As(err, &gap) {
-		return nil // retention has taken all there was
+		return nil // retention has deleted all records
 	}
 	if err != nil {
 		return err
@@ -137,7 +136,7 @@ func (r *run) resume(ctx context.Context) error {
 	p, err := decode(unpacker, end)
 	switch {
 	case err != nil:
-		// It is nothing to go on behind: a picture follows.
+		// Recording cannot continue after it: a picture follows.
 		r.unreadable().Record(end, err)
 	case !p.picture:
 		r.through = p.through
@@ -148,12 +147,12 @@ func (r *run) resume(ctx context.Context) error {
 	return nil
 }
 
-// unreadable are notes about records of the history.
+// unreadable returns notes about records of the history.
 func (r *Recorder) unreadable() *aside.Notes {
 	return aside.New("queue", events.Ledger, r.Logger, r.Clock.Now)
 }
 
-// follow writes what the ledger's watch tells.
+// follow writes what the ledger's watch delivers.
 func (r *run) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -187,7 +186,7 @@ func (r *run) take(ctx context.Context, b ledger.EventBatch) error {
 	for _, ev := range b.Events {
 		r.pending = append(r.pending, ev)
 		if r.size += sizeOf(ev); r.size >= partBytes {
-			// The revision of the last one may not be complete.
+			// The revision of the last event may not be complete.
 			if err := r.write(ctx, r.reached); err != nil {
 				return err
 			}
@@ -202,7 +201,7 @@ func sizeOf(ev ledger.Event) int {
 	return len(ev.Key) + len(ev.Value) + numbers
 }
 
-// flush writes what is pending. Progress alone is worth a record now and then.
+// flush writes what is pending. Progress alone is written only every progressEvery.
 func (r *run) flush(ctx context.Context) error {
 	moved := r.reached > r.through && r.Clock.Since(r.written) >= progressEvery
 	if len(r.pending) == 0 && !moved {
@@ -219,13 +218,14 @@ func (r *run) write(ctx context.Context, through int64) error {
 	}
 	r.since += r.size
 	r.written = r.Clock.Now()
-	r.pending, r.size, r.through = nil, 0, through
+	r.pending = nil
+	r.size = 0
+	r.through = through
 	return nil
 }
 
-// picture lists the ledger and writes it down, in parts. What the watch has not told yet may be
-// in it already, and is told nevertheless: a reader that has come this far does not need the
-// picture.
+// picture lists the ledger and writes it, in parts. Changes that the watch has not delivered yet may be in it
+// already, and are written again later all the same: a reader that has come this far does not need the picture.
 func (r *run) picture(ctx context.Context) error {
 	kvs, revision, err := r.Ledger.List(ctx, "")
 	if err != nil {
@@ -242,7 +242,9 @@ func (r *run) picture(ctx context.Context) error {
 			if err := r.append(ctx, p); err != nil {
 				return err
 			}
-			p.number, p.changes, size = p.number+1, nil, sizeOf(ev)
+			p.number++
+			p.changes = nil
+			size = sizeOf(ev)
 		}
 		p.changes = append(p.changes, ev)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// api is what a view of the API shows of pods, claimed ones included, and how far it has got.
+// api is a view of the API: what it shows of pods, claimed ones included, and how far it has got.
 type api struct {
 	facts
 	// leaving are pods whose deletion is under way, by the resourceVersion that shows it.
@@ -29,7 +29,7 @@ func (a api) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
 
 func (a api) BudgetProgress() uint64 { return a.budgets }
 
-// running is a view at progress with these pods bound at resourceVersion 50.
+// running returns a view at progress with these pods bound at resourceVersion 50.
 func running(progress uint64, pods ...string) api {
 	a := api{facts: facts{pods: map[string]uint64{}, progress: progress}, leaving: map[string]uint64{}, budgets: progress}
 	for _, uid := range pods {
@@ -38,7 +38,7 @@ func running(progress uint64, pods ...string) api {
 	return a
 }
 
-// leave is the view in which one more pod is being deleted since rv.
+// leave returns the view in which one more pod is being deleted since rv.
 func (a api) leave(uid string, rv uint64) api {
 	leaving := map[string]uint64{uid: rv}
 	for k, v := range a.leaving {
@@ -57,11 +57,13 @@ func victim(nodeUID, podUID string, budgets ...string) ledger.NodeEntry {
 }
 
 func room(b ledger.BudgetDoc, allowed int32) ledger.BudgetRoom {
-	b.UID, b.Namespace, b.Name = budgetUID, "ns", "pdb"
+	b.UID = budgetUID
+	b.Namespace = "ns"
+	b.Name = "pdb"
 	return ledger.BudgetRoom{Doc: b, Allowed: allowed}
 }
 
-// nomination of a new pod for node a, with these victims on their nodes.
+// nomination returns the nomination of a new pod for node a, with these victims on their nodes.
 func (s *shard) nomination(f api, docs []ledger.NodeDoc, victims ...ledger.NodeEntry) ledger.Nomination {
 	e := s.entry("preemptor-" + s.token.String())
 	e.Priority = 100
@@ -79,7 +81,7 @@ func (s *shard) mandate(entries ...ledger.Entry) ledger.Mandate {
 	return m
 }
 
-// built demands that a builder did not refuse.
+// built requires that a builder did not refuse.
 func built(t *testing.T, c ledger.Change, err error) ledger.Change {
 	t.Helper()
 	if err != nil {
@@ -97,7 +99,7 @@ func changeTxn(t *testing.T, c ledger.Change) ledger.Txn {
 	return txn
 }
 
-// carry commits a change and checks what it did to every document.
+// carry commits a change and checks its effect on every document.
 func carry(t *testing.T, h Harness, c ledger.Change) int64 {
 	t.Helper()
 	before := ledgerOf(t, h)
@@ -142,8 +144,8 @@ func loses(t *testing.T, h Harness, c ledger.Change) ledger.Lost {
 	return lost
 }
 
-// rivals commits two changes that were made on the same picture, in both orders of a fresh
-// store each: the second must fail and be told of a document.
+// rivals commits two changes that were made on the same view, the first before the second: the second must fail and
+// report a document that changed.
 func rivals(t *testing.T, h Harness, first, second ledger.Change) ledger.Lost {
 	t.Helper()
 	carry(t, h, first)
@@ -177,8 +179,8 @@ func refused(t *testing.T, what string, err error) {
 	}
 }
 
-// nominated is a store in which one plan clears node a: its victims v on a and w on b, w of a
-// budget that allows one.
+// nominated returns a store in which one plan clears node a: its victims are v on a and w on b, and w is covered by
+// a budget that allows one disruption.
 func nominated(t *testing.T, h Harness) (*shard, ledger.Nomination) {
 	t.Helper()
 	s := newShard(t, h, "s")
@@ -191,7 +193,7 @@ func nominated(t *testing.T, h Harness) (*shard, ledger.Nomination) {
 	return s, n
 }
 
-// promotion of the nomination, as the view shows it.
+// promotion returns the promotion of the nomination, as the view shows it.
 func promotion(t *testing.T, h Harness, n ledger.Nomination, f api) ledger.Promotion {
 	t.Helper()
 	v := ledgerOf(t, h)
@@ -221,7 +223,7 @@ func mark(t *testing.T, h Harness, plan string, victims ...string) (ledger.Chang
 	return ledger.MarkEvicting(e)
 }
 
-// abortion is T8 of a plan as the view shows it.
+// abortion returns T8 of a plan as the view shows it.
 func abortion(t *testing.T, h Harness, plan string) ledger.Abort {
 	t.Helper()
 	v := ledgerOf(t, h)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// ignoreRefusals drops the errors that say "not now": the step did not happen.
+// ignoreRefusals drops the errors that mean "not now": the step did not happen.
 func ignoreRefusals(err error) error {
 	var refused *ledger.RefusedError
 	var claimed *ledger.ClaimedError
@@ -25,7 +25,7 @@ func ignoreRefusals(err error) error {
 	return err
 }
 
-// room is the budget as a member sees it.
+// room returns the budget as a member sees it.
 func (m *member) room(r rules) ([]ledger.BudgetRoom, ledger.ClaimFacts) {
 	b := ledger.BudgetRoom{Doc: m.view.Budget(worldPDB), Allowed: m.allowed}
 	if r.noBudgetCount {
@@ -34,7 +34,7 @@ func (m *member) room(r rules) ([]ledger.BudgetRoom, ledger.ClaimFacts) {
 	return []ledger.BudgetRoom{b}, m
 }
 
-// impatient takes every eviction for one that the budget's status shows.
+// impatient treats every eviction as one that the budget's status shows.
 type impatient struct{ *member }
 
 func (impatient) BudgetProgress() uint64 { return math.MaxUint64 }
@@ -43,8 +43,8 @@ func victimOf(p apiPod) ledger.NodeEntry {
 	return ledger.NodeEntry{NodeUID: p.node, Entry: ledger.Entry{PodUID: p.uid, PodRV: p.rv, Budgets: budgetsOf(p.uid)}}
 }
 
-// victims are who a pod would have to evict to get a node, by a member's views; a random one
-// too many at times.
+// victims returns the pods that a pod would have to evict to get a node, by a member's views; at times with a
+// random surplus victim.
 func (w *world) victims(m *member, uid, node string) (out []ledger.NodeEntry, ok bool) {
 	var could []string
 	for other, p := range m.pods {
@@ -116,7 +116,7 @@ func (w *world) nominate(ctx context.Context) error {
 	return err
 }
 
-// docsOf are the documents of a node and of victims, as the member knows them.
+// docsOf returns the documents of a node and of victims, as the member knows them.
 func (m *member) docsOf(node string, victims []ledger.NodeEntry) []ledger.NodeDoc {
 	uids := []string{node}
 	for _, v := range victims {
@@ -132,8 +132,7 @@ func (m *member) docsOf(node string, victims []ledger.NodeEntry) []ledger.NodeDo
 	return out
 }
 
-// unchecked is Nominate, blind to what an ablation takes away: the entries are hidden from it
-// and put back.
+// unchecked is Nominate without the checks that an ablation removes: the entries are hidden from it and put back.
 func (w *world) unchecked(n ledger.Nomination) (ledger.Change, error) {
 	hide := func(e ledger.Entry) bool {
 		return w.rules.noClaimCheck && e.Role == ledger.RoleVictim || w.rules.noPinCheck && e.Role == ledger.RoleKeeper
@@ -211,7 +210,7 @@ func (w *world) growPlan(ctx context.Context) error {
 	return err
 }
 
-// plans are those that have something in a picture.
+// plans returns those that have entries in a view.
 func plans(v *ledger.View) []string {
 	seen := map[string]bool{}
 	for d := range v.Docs() {
@@ -254,8 +253,8 @@ func (w *world) mark(ctx context.Context) error {
 	return err
 }
 
-// sendEviction is a binder that sees a victim Evicting in its watch of the ledger. The
-// eviction arrives whenever it does.
+// sendEviction is a binder that sees a victim Evicting in its watch of the ledger. The eviction may arrive at any
+// time.
 func (w *world) sendEviction(context.Context) error {
 	var due []string
 	for d := range w.truth.Docs() {
@@ -272,8 +271,8 @@ func (w *world) sendEviction(context.Context) error {
 	return nil
 }
 
-// evict arrives at the API server: it takes from the budget in one write, and deletes the pod
-// in another. S5, S9: whoever runs and is evicted is claimed and marked.
+// evict is the arrival of an eviction at the API server: it takes from the budget in one write, and deletes the pod
+// in another. S5, S9: a running pod that is evicted is claimed and marked.
 func (w *world) evict(ctx context.Context) error {
 	if len(w.evictions) == 0 {
 		return nil
@@ -331,7 +330,7 @@ func (w *world) evictionFailed(ctx context.Context, uid string) error {
 	return err
 }
 
-// held are the holds in a member's picture, with the nodes they are on.
+// held returns the holds in a member's view, with their nodes.
 func (m *member) held() []ledger.NodeEntry {
 	var out []ledger.NodeEntry
 	for d := range m.view.Docs() {
@@ -345,7 +344,7 @@ func (m *member) held() []ledger.NodeEntry {
 	return out
 }
 
-// others are the documents of a plan but for one node's, and its record.
+// others returns the documents of a plan except one node's, and its record.
 func (m *member) others(plan, node string) (docs []ledger.NodeDoc, record *ledger.PlanRecord) {
 	for _, d := range m.view.PlanDocs(plan) {
 		if d.NodeUID != node {
@@ -442,7 +441,7 @@ func (w *world) displace(ctx context.Context) error {
 	return err
 }
 
-// abort is T8 by anybody.
+// abort is T8 by any member.
 func (w *world) abort(ctx context.Context) error {
 	m := w.member()
 	plan, ok := pick(w, "plan", plans(m.view))

@@ -1,5 +1,5 @@
-// Package ledgertest is the contract of the ledger, as tests that every store must pass:
-// Run checks ledger.Store and ledger.Elections, RunProtocol the transactions on top.
+// Package ledgertest is the contract of the ledger, in the form of tests that every store must pass: Run checks
+// ledger.Store and ledger.Elections, RunProtocol the transactions built on them.
 //
-// Start reading at Harness: what an adapter has to bring along.
+// Start reading at Harness, which an adapter must provide.
 package ledgertest

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// zoneTerm is an anti-affinity term over zones; the app tells terms apart.
+// zoneTerm returns an anti-affinity term over zones; the app distinguishes terms.
 func zoneTerm(app string) ledger.Term {
 	return ledger.Term{Kind: ledger.TermApart, TopologyKey: "zone", Parts: []ledger.TermPart{{
 		Namespaces: []string{"ns"},
@@ -18,7 +18,7 @@ func zoneTerm(app string) ledger.Term {
 	}}}
 }
 
-// unowned are terms that count against no namespace's share.
+// unowned returns terms that count against no namespace's share.
 func unowned(terms []ledger.Term) []ledger.RegisteredTerm {
 	all := make([]ledger.RegisteredTerm, len(terms))
 	for i, t := range terms {
@@ -46,7 +46,7 @@ func matchers(term ledger.Term, zone string) string {
 	return ledger.KeyGuard(term.ID(), zone, ledger.Matchers)
 }
 
-// carrier is what a pod that carries a term needs, decided with guards at these revisions.
+// carrier returns the needs of a pod that carries a term, decided with guards at these revisions.
 func carrier(term ledger.Term, zone string, c, m int64) ledger.Needs {
 	return ledger.Needs{Guards: []ledger.GuardUse{
 		{Key: carriers(term, zone), Compare: true, Revision: c, Put: true},
@@ -92,7 +92,7 @@ func placeGuarded(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	x := zoneTerm("x")
 	r := registered(t, h, ledger.Registry{}, x)
-	// Two shards have decided on the same picture, for two nodes of one zone.
+	// Two shards have decided on the same view, for two nodes of one zone.
 	for _, pair := range []struct {
 		name, zone    string
 		first, second ledger.Needs
@@ -124,7 +124,7 @@ func placeMatchers(t *testing.T, h Harness) {
 	for _, uid := range numbered("n%d", 3) {
 		mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(x, "z", 0), node(uid))))
 	}
-	// One transaction holds several; its guard moves once.
+	// One transaction contains several placements; its guard moves once.
 	b := s.guarded(t, r, matcher(x, "z", 0), node("a"), node("b"))
 	if txn := txnOf(t, b); b.Ops() != len(txn.Compares) {
 		t.Errorf("%d operations foretold, %d compares made", b.Ops(), len(txn.Compares))
@@ -166,7 +166,7 @@ func placePinned(t *testing.T, h Harness) {
 	b.Docs = append(b.Docs, pinned)
 	b.Needs = map[ledger.Token]ledger.Needs{relies.Token: {Pins: []string{"home"}}}
 
-	// Somebody claims the keeper first: the placement that relies on it must not stand.
+	// The keeper is claimed first: the placement that relies on it must fail.
 	claim, err := ledger.Place(node("home"), ledger.Entry{PodUID: "keeper", Role: ledger.RoleVictim, Plan: "p"})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func learnGuards(t *testing.T, h Harness) {
 		}
 		return res.Revision
 	}
-	// A carrier's put follows on what it compared, and the next one on that.
+	// A carrier's put follows on the revision it compared, and the next put on that one.
 	for i, uid := range numbered("n%d", 3) {
 		c, ok := at(carriers(x, "z"))
 		if !ok {
@@ -265,7 +265,7 @@ func learnGuards(t *testing.T, h Harness) {
 			t.Fatalf("round %d: guard at %d, %v, want the own put at %d", i, c, ok, put)
 		}
 	}
-	// A matcher's put follows on nothing: others may have put before it.
+	// A matcher's put follows on no compare: other shards may have put before it.
 	mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(x, "y", 0), node("foreign"))))
 	put := own(s.guarded(t, r, matcher(x, "y", 0), node("own")))
 	if m, ok := at(matchers(x, "y")); ok {

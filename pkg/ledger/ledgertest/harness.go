@@ -13,20 +13,20 @@ import (
 // patience bounds every wait of the suite; a correct store needs a fraction of it.
 const patience = 30 * time.Second
 
-// sessionTTL is what the suite asks of sessions.
+// sessionTTL is the ttl of the suite's sessions.
 const sessionTTL = 2 * time.Second
 
-// Harness is an empty store, and the two things only its maker can do to it.
+// Harness is an empty store, and the two operations on it that only its adapter can provide.
 type Harness struct {
 	Store     ledger.Store
 	Elections ledger.Elections
-	// Compact forgets the history before revision.
+	// Compact discards the history before revision.
 	Compact func(t *testing.T, revision int64)
 	// Expire ends a lease as the passing of time would.
 	Expire func(t *testing.T, lease int64)
 }
 
-// Open makes a Harness whose keys are empty; it cleans up by itself.
+// Open returns a Harness whose keys are empty; it cleans up by itself.
 type Open func(t *testing.T) Harness
 
 type contract struct {
@@ -57,7 +57,7 @@ func commit(t *testing.T, s ledger.Store, txn ledger.Txn) ledger.TxnResult {
 	return r
 }
 
-// mustCommit demands success and returns the revision.
+// mustCommit requires success and returns the revision.
 func mustCommit(t *testing.T, s ledger.Store, txn ledger.Txn) int64 {
 	t.Helper()
 	r := commit(t, s, txn)
@@ -80,7 +80,7 @@ func list(t *testing.T, s ledger.Store, prefix string) ([]ledger.KV, int64) {
 	return kvs, revision
 }
 
-// get is one key as stored.
+// get returns one key as stored.
 func get(t *testing.T, s ledger.Store, key string) (ledger.KV, bool) {
 	t.Helper()
 	kvs, _ := list(t, s, key)
@@ -117,7 +117,7 @@ func waitDone(t *testing.T, session ledger.Session) {
 	}
 }
 
-// watchFor collects events until enough says so.
+// watchFor collects events until enough reports true.
 func watchFor(t *testing.T, w ledger.Watch, enough func([]ledger.EventBatch) bool) []ledger.EventBatch {
 	t.Helper()
 	var got []ledger.EventBatch
@@ -136,7 +136,7 @@ func watchFor(t *testing.T, w ledger.Watch, enough func([]ledger.EventBatch) boo
 	return got
 }
 
-// upTo is enough once the watch has delivered revision.
+// upTo returns a predicate that is true once the watch has delivered revision.
 func upTo(revision int64) func([]ledger.EventBatch) bool {
 	return func(got []ledger.EventBatch) bool {
 		return len(got) > 0 && got[len(got)-1].Revision >= revision

@@ -49,7 +49,7 @@ func promote(t *testing.T, h Harness) {
 	}
 }
 
-// displacement of the hold of a nomination by a pod of that priority.
+// displacement displaces the hold of a nomination by a pod of that priority.
 func (s *shard) displacement(t *testing.T, h Harness, n ledger.Nomination, priority int32) ledger.Displacement {
 	t.Helper()
 	p := promotion(t, h, n, n.Facts.(api))
@@ -83,7 +83,7 @@ func displace(t *testing.T, h Harness) {
 	if lost := loses(t, h, c); !lost.Applied || lost.AppliedAt != at {
 		t.Errorf("resubmitted: %+v, want applied at %d", lost, at)
 	}
-	// The plan goes on for whoever holds the place, after its evictions have begun too.
+	// The plan continues for the new holder of the place, also after its evictions have begun.
 	c, err = mark(t, h, n.Plan(), "v", "w")
 	carry(t, h, built(t, c, err))
 	plan := n.Plan()
@@ -103,7 +103,7 @@ func displace(t *testing.T, h Harness) {
 	}
 }
 
-// split is the document of a node, and the others.
+// split returns the document of a node, and the others.
 func split(docs []ledger.NodeDoc, nodeUID string) (target ledger.NodeDoc, rest []ledger.NodeDoc) {
 	for _, d := range docs {
 		if d.NodeUID == nodeUID {
@@ -234,7 +234,7 @@ func budgets(t *testing.T, h Harness) {
 	budgetsTakenBack(t, h, b, f)
 }
 
-// budgetsTakenBack is a claim whose eviction the API server refuses.
+// budgetsTakenBack tests a claim whose eviction the API server refuses.
 func budgetsTakenBack(t *testing.T, h Harness, b ledger.BudgetDoc, f api) {
 	t.Helper()
 	s := newShard(t, h, "s")
@@ -392,7 +392,7 @@ func placeExclusive(t *testing.T, h Harness) {
 	}
 	mustCommit(t, h.Store, txnOf(t, place(pool, []string{"d2"}, node("f"))))
 
-	// The pod on a is bound: its document says so first, the volume's follows.
+	// The pod on a is bound: its node's document is handed over first, the volume's follows.
 	held := ledgerOf(t, h).Exclusive(volume.Key)
 	if _, changed := ledger.FinishHolders(held, ledgerOf(t, h)); changed {
 		t.Error("a holder with a reservation was dropped")

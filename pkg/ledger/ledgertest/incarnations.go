@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// incarnations are the contracts of T15 and T16: node names that stand for one node after the other,
-// and documents that are collected.
+// incarnations returns the contracts of T15 and T16: node names that stand for one node after the other, and
+// documents that are collected.
 func incarnations() []contract {
 	return []contract{
 		{"the first document of a name wins", firstOfAName},
@@ -27,12 +27,12 @@ func incarnations() []contract {
 	}
 }
 
-// named is a first document of a node called "name".
+// named returns a first document of a node with the name "name".
 func named(uid string, rv uint64) ledger.NodeDoc {
 	return ledger.NodeDoc{NodeUID: uid, NodeName: "name", HW: map[string]uint64{ledger.KindNode: rv}}
 }
 
-// pictureOf is the ledger as a member knows it that has read all of it.
+// pictureOf returns the view of a member that has read the whole ledger.
 func pictureOf(t *testing.T, s ledger.Store) *ledger.View {
 	t.Helper()
 	kvs, revision := list(t, s, "")
@@ -58,7 +58,7 @@ func admit(t *testing.T, v *ledger.View, uid string, rv uint64) ledger.Txn {
 	return txn
 }
 
-// emptied is a document from which everything has left, at a high-water.
+// emptied returns a document that has lost all entries, at a high-water.
 func emptied(d ledger.NodeDoc, hw uint64) ledger.NodeDoc {
 	d.Entries = nil
 	return ledger.Cover(d, ledger.KindPod, hw)
@@ -171,7 +171,7 @@ func olderIsRefused(t *testing.T, h Harness) {
 	if _, err := older.Admit(); err == nil {
 		t.Error("an older node was admitted")
 	}
-	older.Known = ledger.Incarnation{NodeName: "name"} // a member before incarnations made the document
+	older.Known = ledger.Incarnation{NodeName: "name"} // a member of a version before incarnations made the document
 	if _, err := older.Admit(); err == nil {
 		t.Error("a node was admitted that is older than a document of its name")
 	}
@@ -238,8 +238,8 @@ func collected(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, first)))
 }
 
-// absentBefore: a document comes and goes while somebody looks away, who must not take it for one
-// that has never been.
+// absentBefore: a document is created and deleted while a member does not look. The member must not consider it one
+// that has never existed.
 func absentBefore(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	before := pictureOf(t, h.Store)
@@ -295,8 +295,8 @@ func supersededIsCollected(t *testing.T, h Harness) {
 	wantAdmission(t, pictureOf(t, h.Store), "c", 30, ledger.Admitted)
 }
 
-// admittedFromTheFloor: a node's document is collected while one of a node before is left, and a member
-// that takes the node to be there admits it again.
+// admittedFromTheFloor: a node's document is collected while that of an earlier node is left, and a member that
+// believes the node to exist admits it again.
 func admittedFromTheFloor(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
@@ -337,8 +337,8 @@ func occupiedIsKept(t *testing.T, h Harness) {
 	}
 }
 
-// Without its incarnation, a name would seem to be new to a member that has not seen the documents of the
-// nodes before.
+// incarnationIsKept: without its incarnation, a name would seem new to a member that has not seen the documents of
+// the earlier nodes.
 func incarnationIsKept(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))

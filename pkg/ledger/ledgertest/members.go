@@ -48,8 +48,8 @@ func own(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, take("b", b))
 }
 
-// wantMembers: what is said of partitions is seen by all, outlives who is named and who holds
-// them, and grants nothing.
+// wantMembers: wanted partitions are visible to all members, outlive both the wanted member and the current holder,
+// and grant nothing.
 func wantMembers(t *testing.T, h Harness) {
 	want := func(members map[int32]string) int64 {
 		txn, err := ledger.WantPartitions(members)
@@ -86,8 +86,7 @@ func wantMembers(t *testing.T, h Harness) {
 	check(map[int32]string{})
 }
 
-// follow compares a picture fed by Follow (and, ahead of it, by Learn) with one made from
-// a listing.
+// follow compares a view fed by Follow (and, ahead of it, by Learn) with one made from a listing.
 func follow(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := make(chan ledger.ViewBatch)

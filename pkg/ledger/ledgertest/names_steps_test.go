@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// steps is everything that can happen next.
+// steps returns everything that can happen next.
 func (w *namesWorld) steps() []func(context.Context) error {
 	return []func(context.Context) error{
 		w.createPod, w.createPod, w.createPod, w.deletePod, w.registerAgain, w.take, w.take, w.expire,
@@ -58,7 +58,7 @@ func (w *namesWorld) deletePod(context.Context) error {
 	return w.check()
 }
 
-// registerAgain is a node that is deleted and comes back under its name. What is bound to the name stays.
+// registerAgain deletes a node that then comes back under its name. Pods bound to the name stay.
 func (w *namesWorld) registerAgain(context.Context) error {
 	if w.choose("register", 3) == 0 {
 		w.register(nodeUID(w.choose("node", namesCount)))
@@ -78,7 +78,7 @@ func (w *namesWorld) take(ctx context.Context) error {
 	return err
 }
 
-// expire takes a member's lease away; it learns that from the ledger.
+// expire ends a member's lease; the member learns that from the ledger.
 func (w *namesWorld) expire(ctx context.Context) error {
 	m := w.member()
 	if w.choose("expire", 3) != 0 {
@@ -109,7 +109,7 @@ func (w *namesWorld) learnLedger(context.Context) error {
 	return m.learnLedger(w, w.some("ledger", len(w.log)-m.folded))
 }
 
-// holds is the epoch in which a member may decide about a pod; 0 for none.
+// holds returns the epoch in which a member may decide about a pod; 0 if there is none.
 func (m *namesMember) holds(uid string) int64 {
 	owner, epoch, ok := m.view.Owner(ledger.PartitionOf(uid))
 	if !ok || owner.Member != m.id || epoch > m.view.Revision() || !m.view.IsOpen() {
@@ -145,15 +145,15 @@ func (w *namesWorld) stage(context.Context) error {
 	return nil
 }
 
-// usable reports whether a node's name stands for it, and a member's facts have reached what the
-// document demands.
+// usable reports whether a node's name stands for the node, and whether a member's facts have reached the
+// document's high-waters.
 func (w *namesWorld) usable(m *namesMember, node nodeFact, name string) bool {
 	d := m.view.Open(node.uid, name, node.rv)
 	return m.view.Admission(node.uid, name, node.rv) == ledger.Admitted &&
 		(m.progress >= d.HighWater(ledger.KindPod) || w.rules.noFloor && d.Revision == 0)
 }
 
-// used is what counts on a name: what is bound to it, what documents reserve, and what is staged.
+// used returns what counts on a name: pods bound to it, reservations in documents, and staged pods.
 func (m *namesMember) used(name string) int {
 	n := 0
 	for _, p := range m.pods {
@@ -177,7 +177,7 @@ func (m *namesMember) used(name string) int {
 	return n
 }
 
-// submit is T1 of what was staged first, whatever has become of its partition meanwhile.
+// submit is T1 of the pod that was staged first, whatever has happened to its partition since.
 func (w *namesWorld) submit(ctx context.Context) error {
 	m := w.member()
 	if len(m.staged) == 0 {
@@ -268,7 +268,7 @@ func (w *namesWorld) admit(ctx context.Context) error {
 	return err
 }
 
-// entries are those of a state, in whichever documents.
+// entries returns the entries of a state, in all documents.
 func (w *namesWorld) entries(s ledger.State) (out []bindRequest) {
 	for d := range w.truth.Docs() {
 		for _, e := range d.Entries {
@@ -281,7 +281,7 @@ func (w *namesWorld) entries(s ledger.State) (out []bindRequest) {
 	return out
 }
 
-// sendBind is a binder that has seen an entry in its watch, and looks at no node.
+// sendBind is a binder that has seen an entry in its watch, and does not check the node.
 func (w *namesWorld) sendBind(context.Context) error {
 	if b, ok := oneOf(w, "entry", w.entries(ledger.Committed)); ok && w.truth.IsOpen() {
 		w.sent = append(w.sent, b)
@@ -289,7 +289,7 @@ func (w *namesWorld) sendBind(context.Context) error {
 	return nil
 }
 
-// bind arrives at the API server, which binds by name.
+// bind is the arrival of a bind at the API server, which binds by name.
 func (w *namesWorld) bind(context.Context) error {
 	b, ok := oneOf(w, "bind", w.sent)
 	if !ok {
@@ -414,12 +414,12 @@ func (w *namesWorld) collect(ctx context.Context) error {
 	return err
 }
 
-// laterFields are fields that this version does not know.
+// laterFields returns fields that this version does not know.
 func laterFields(n int) string {
 	return string(protowire.AppendBytes(protowire.AppendTag(nil, 9000, protowire.BytesType), make([]byte, n)))
 }
 
-// laterVersion is a member of a later version that writes a document again.
+// laterVersion is a member of a later version that rewrites a document.
 func (w *namesWorld) laterVersion(ctx context.Context) error {
 	m := w.member()
 	d, ok := oneOf(w, "document", m.docs())
@@ -437,7 +437,7 @@ func (w *namesWorld) laterVersion(ctx context.Context) error {
 	return w.replaceUnchecked(ctx, d)
 }
 
-// replaceUnchecked writes a document whose entries may change what only a later version may.
+// replaceUnchecked writes a document whose entries may change in ways that only a later version may use.
 func (w *namesWorld) replaceUnchecked(ctx context.Context, d ledger.NodeDoc) error {
 	txn, err := ledger.Replace(d)
 	var large *ledger.DocTooLargeError
@@ -459,8 +459,8 @@ func (w *namesWorld) backUp(context.Context) error {
 	return nil
 }
 
-// restore has the ledger go back. Every member begins anew, and the leader of the queues begins the next
-// generation (ledger.Generation): close, clear, wait for what is on its way, clear, open.
+// restore makes the ledger go back. Every member starts from scratch, and the leader of the queues begins the next
+// generation (ledger.Generation): close, clear, wait for what is in flight, clear, open.
 func (w *namesWorld) restore(ctx context.Context) error {
 	if w.choose("restore", 40) != 0 {
 		return nil
@@ -501,7 +501,7 @@ func (w *namesWorld) restore(ctx context.Context) error {
 	return err
 }
 
-// land is the end of what is on its way: it arrives, or it never will.
+// land ends what is in flight: it arrives, or it never will.
 func (w *namesWorld) land() error {
 	for _, b := range w.sent {
 		if w.choose("arrives", 2) == 1 {

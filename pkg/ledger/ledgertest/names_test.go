@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// namesSteps is how much happens in one history, namesSeeds how many there are, and namesAblated how
-	// many may pass before a missing rule is found out.
+	// namesSteps is the number of steps in one history, namesSeeds the number of histories, and namesAblated how
+	// many may pass before a missing rule is detected.
 	namesSteps   = 400
 	namesSeeds   = 1000
 	namesAblated = 4000
@@ -36,7 +36,7 @@ func namesHistory(ctx context.Context, r namesRules, choose func(string, int) in
 	return w, nil
 }
 
-// namesSeeded plays histories from seeds, LEDGER_SEED and LEDGER_SEEDS as above.
+// namesSeeded plays histories from seeds, with LEDGER_SEED and LEDGER_SEEDS as above.
 func namesSeeded(t *testing.T, n int, r namesRules) (counts map[string]int, found error) {
 	t.Helper()
 	first, last := uint64(1), uint64(n)
@@ -59,9 +59,9 @@ func namesSeeded(t *testing.T, n int, r namesRules) (counts map[string]int, foun
 	return counts, nil
 }
 
-// Nodes register again, partitions go and come back while decisions wait, documents are collected, the
-// ledger is restored, and a later version writes: S1 by name, S2 to S4, S11, S12 and S16 hold in every
-// history, and nothing of the later version is lost.
+// Nodes register again, partitions change owners while decisions wait, documents are collected, the ledger is
+// restored, and a later version writes: S1 by name, S2 to S4, S11, S12 and S16 hold in every history, and nothing
+// of the later version is lost.
 func TestNamesHoldAtEverySeed(t *testing.T) {
 	counts, err := namesSeeded(t, namesSeeds, namesRules{})
 	if err != nil {
@@ -78,8 +78,8 @@ func TestNamesHoldAtEverySeed(t *testing.T) {
 	t.Log(counts)
 }
 
-// namesNeeded are the rules, with the invariant that breaks first without them. What takes a rarer meeting
-// than chance brings about is found by test/model/names.
+// namesNeeded are the rules, with the invariant that breaks first without each. Violations that need a rarer
+// coincidence than chance produces are found by test/model/names.
 var namesNeeded = map[string]struct {
 	rules namesRules
 	found string

@@ -11,16 +11,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// namesRules are the parts of the protocol about names, epochs and generations that an ablation can take
-// away.
+// namesRules are the parts of the protocol about names, epochs and generations that an ablation can remove.
 type namesRules struct {
 	// uncompared is the prefix of keys whose compares are left out.
 	uncompared string
 	// noFloor: first documents start from nothing.
 	noFloor bool
-	// noEpoch: what was staged is sent in the epoch of the day, without a look for a reservation.
+	// noEpoch: a staged decision is sent in the current epoch, without a check for a reservation.
 	noEpoch bool
-	// noGrace: a generation is opened while binds of the one before are on their way.
+	// noGrace: a generation is opened while binds of the previous one are in flight.
 	noGrace bool
 }
 
@@ -29,11 +28,11 @@ const (
 	namesPods     = 7
 	namesMembers  = 3
 	namesCapacity = 2
-	// largeLater is how much a large reservation has of fields of a later version: one fits in a document.
+	// largeLater is how many bytes of later-version fields a large reservation has: one fits in a document.
 	largeLater = 40 << 10
 )
 
-// nodeFact is a node as the API server has it: the one that a name stands for.
+// nodeFact is a node as the API server has it: the node that a name stands for.
 type nodeFact struct {
 	uid string
 	rv  uint64
@@ -46,7 +45,7 @@ type namesChange struct {
 	node nodeFact
 }
 
-// staged is a decision that waits: for the transaction before it, or for a plugin.
+// staged is a decision that waits: for the previous transaction, or for a plugin.
 type staged struct {
 	uid, node, name string
 	rv, nodeRV      uint64
@@ -55,8 +54,7 @@ type staged struct {
 	large           bool
 }
 
-// namesMember is a shard of which everything lags on its own: the facts about pods, those about nodes,
-// and the ledger.
+// namesMember is a shard whose inputs lag independently: the facts about pods, those about nodes, and the ledger.
 type namesMember struct {
 	id             string
 	session        ledger.Session
@@ -77,8 +75,8 @@ func (m *namesMember) PodFact(uid string) (uint64, bool, bool) {
 // PodProgress implements ledger.PodFacts.
 func (m *namesMember) PodProgress() uint64 { return m.progress }
 
-// namesWorld is nodes that are deleted and register again, partitions that go and come back, documents
-// that are collected, and a ledger that is restored.
+// namesWorld contains nodes that are deleted and register again, partitions that change owners, documents that are
+// collected, and a ledger that is restored.
 type namesWorld struct {
 	rules  namesRules
 	choose func(what string, n int) int
@@ -97,7 +95,7 @@ type namesWorld struct {
 	counts  map[string]int
 }
 
-// namesCluster is what the API server has.
+// namesCluster is the content of the API server.
 type namesCluster struct {
 	history []namesChange // at index rv-1
 	pods    map[string]apiPod
@@ -119,7 +117,7 @@ func newNamesWorld(ctx context.Context, r namesRules, choose func(string, int) i
 	return w, w.begin(ctx)
 }
 
-// begin has everybody start on the ledger as it is, with what the API server has.
+// begin starts every member on the ledger as it is, with the content of the API server.
 func (w *namesWorld) begin(ctx context.Context) error {
 	if w.stop != nil {
 		w.stop()
@@ -179,7 +177,7 @@ func hasPrefix(key, prefix string) bool {
 	return len(key) >= len(prefix) && key[:len(prefix)] == prefix
 }
 
-// sync takes in what the ledger did, and checks it.
+// sync applies the changes of the ledger, and checks them.
 func (w *namesWorld) sync(ctx context.Context) error {
 	_, revision, err := w.store.List(ctx, ledger.KeyCluster)
 	if err != nil {
@@ -199,7 +197,7 @@ func (w *namesWorld) sync(ctx context.Context) error {
 	return w.check()
 }
 
-// stored are the documents of a picture, by node UID.
+// stored returns the documents of a view, by node UID.
 func stored(v *ledger.View) map[string]ledger.NodeDoc {
 	out := map[string]ledger.NodeDoc{}
 	for d := range v.Docs() {
@@ -208,8 +206,8 @@ func stored(v *ledger.View) map[string]ledger.NodeDoc {
 	return out
 }
 
-// succeeds holds documents against those before: S4, S12 and S16, and that nothing a later version wrote
-// was dropped. A closed generation is cleared.
+// succeeds compares documents with the previous ones: S4, S12 and S16, and that nothing a later version wrote was
+// dropped. A closed generation is cleared.
 func (w *namesWorld) succeeds(before map[string]ledger.NodeDoc) error {
 	now := stored(w.truth)
 	for _, uid := range slices.Sorted(maps.Keys(before)) {
@@ -256,8 +254,8 @@ func (w *namesWorld) gone(d ledger.NodeDoc) error {
 	return nil
 }
 
-// check is S1 by name, and S3, counting each document by itself. While the ledger is closed nothing that
-// it promises holds.
+// check is S1 by name, and S3, counting each document by itself. While the ledger is closed none of its promises is
+// valid.
 func (w *namesWorld) check() error {
 	used, at := map[string][]string{}, map[string]string{}
 	for _, p := range w.pods {

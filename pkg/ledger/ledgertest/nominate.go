@@ -46,7 +46,7 @@ func nominateTwice(t *testing.T, h Harness) {
 	}
 }
 
-// promoted is T3 of a nomination whose victims are gone.
+// promoted returns T3 of a nomination whose victims are gone.
 func promoted(t *testing.T, h Harness, n ledger.Nomination) (*testing.T, ledger.Change, error) {
 	t.Helper()
 	c, err := ledger.Promote(promotion(t, h, n, running(200)))
@@ -138,7 +138,7 @@ func nominateRefuses(t *testing.T, h Harness) {
 	}
 }
 
-// large is a nomination with a hundred victims on a hundred nodes, in three transactions.
+// large returns a nomination with a hundred victims on a hundred nodes, in three transactions.
 func large(t *testing.T, h Harness) (s *shard, n ledger.Nomination, chunks [][]ledger.NodeEntry) {
 	t.Helper()
 	s = newShard(t, h, "s")
@@ -212,8 +212,8 @@ func nominateLarge(t *testing.T, h Harness) {
 	largePromoted(t, h, n)
 }
 
-// largePromoted ends a large plan: the hold is promoted, the rest is handed over, the record
-// goes when nothing refers to it.
+// largePromoted ends a large plan: the hold is promoted, the rest is handed over, and the record is dropped when
+// nothing refers to it.
 func largePromoted(t *testing.T, h Harness, n ledger.Nomination) {
 	t.Helper()
 	plan := n.RecordedPlan()

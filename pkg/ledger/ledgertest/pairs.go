@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// pairs are transactions that are made on one picture and must not both commit.
+// pairs are transactions that are made on one view and must not both commit.
 var pairs = map[string]func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change){
 	"T3 and T4": func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change) {
 		a, err := ledger.Promote(promotion(t, h, n, running(200)))
@@ -68,8 +68,8 @@ var pairs = map[string]func(t *testing.T, h Harness, s *shard, n ledger.Nominati
 	},
 }
 
-// either carries each pair out in both orders: the second loses, and nothing of it happens.
-// What the pair is about is nominated anew for each.
+// either commits each pair in both orders: the second transaction loses, and nothing of it is applied. Each run
+// nominates its own plan and victims.
 func either(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	for name, pair := range pairs {
@@ -106,7 +106,7 @@ func freshPlan(t *testing.T, h Harness, s *shard) ledger.Nomination {
 	return n
 }
 
-// abaClaims: every kind of document comes back to the value it had; whoever read it before loses.
+// abaClaims: every kind of document returns to an earlier value; a transaction that read it before loses.
 func abaClaims(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
 	old := ledgerOf(t, h)

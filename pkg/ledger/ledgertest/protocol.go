@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// RunProtocol checks the transactions of the reservation protocol against a real store:
-// what they demand, what they leave, and what their losers learn.
+// RunProtocol checks the transactions of the reservation protocol against a real store: their preconditions, their
+// effects, and what their losers are told.
 func RunProtocol(t *testing.T, open Open) {
 	t.Helper()
 	runAll(t, open, []contract{
@@ -93,7 +93,7 @@ func newShard(t *testing.T, h Harness, name string) *shard {
 	return s
 }
 
-// entry is a committed reservation with a token of its own.
+// entry returns a committed reservation with a token of its own.
 func (s *shard) entry(podUID string) ledger.Entry {
 	s.token++
 	return ledger.Entry{
@@ -282,8 +282,7 @@ func placeAtTheBounds(t *testing.T, h Harness) {
 	}
 }
 
-// facts is what a view of the API knows: bound pods with their resourceVersion, unbound
-// ones with 0; other pods are unknown.
+// facts is a view of the API: bound pods with their resourceVersion, unbound ones with 0; other pods are unknown.
 type facts struct {
 	pods     map[string]uint64
 	progress uint64

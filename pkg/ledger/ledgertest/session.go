@@ -75,8 +75,7 @@ func outcome(t *testing.T, c <-chan victory) victory {
 	}
 }
 
-// candidates waits until n keys stand in the election, so that a blocked candidate is
-// known to be in line.
+// candidates waits until the election has n keys, so that a blocked candidate is known to be in line.
 func candidates(t *testing.T, h Harness, n int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -91,7 +90,9 @@ func candidates(t *testing.T, h Harness, n int) {
 
 func elections(t *testing.T, h Harness) {
 	ctx := within(t)
-	a, b, c := openSession(t, h.Store), openSession(t, h.Store), openSession(t, h.Store)
+	a := openSession(t, h.Store)
+	b := openSession(t, h.Store)
+	c := openSession(t, h.Store)
 	first := outcome(t, campaign(ctx, h, a, "a"))
 	if first.err != nil || first.term <= 0 {
 		t.Fatalf("first candidate: %+v", first)
@@ -134,7 +135,9 @@ func elections(t *testing.T, h Harness) {
 }
 
 func campaignEnds(t *testing.T, h Harness) {
-	a, b, c := openSession(t, h.Store), openSession(t, h.Store), openSession(t, h.Store)
+	a := openSession(t, h.Store)
+	b := openSession(t, h.Store)
+	c := openSession(t, h.Store)
 	if v := outcome(t, campaign(within(t), h, a, "a")); v.err != nil {
 		t.Fatal(v.err)
 	}

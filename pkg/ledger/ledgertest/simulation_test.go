@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// worldSteps is how much happens in one history.
+// worldSteps is the number of steps in one history.
 const worldSteps = 600
 
 func history(ctx context.Context, r rules, choose func(string, int) int) (*world, error) {
@@ -39,8 +39,8 @@ func history(ctx context.Context, r rules, choose func(string, int) int) (*world
 	return w, nil
 }
 
-// Shards with views that lag, crash and lose answers, binders whose binds arrive late and
-// twice, fences that stop half-way: S1 to S4, S11 and S12 hold in every history.
+// Shards with views that lag, crash and lose answers, binders whose binds arrive late and twice, fences that stop
+// half-way: S1 to S4, S11 and S12 hold in every history.
 func TestProtocolHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, err := history(context.Background(), rules{fashion: anyFashion}, func(what string, n int) int {
@@ -52,11 +52,11 @@ func TestProtocolHolds(t *testing.T) {
 	})
 }
 
-// seeds of the tests below: many short histories find what one long does not. Set
-// LEDGER_SEED to replay one, LEDGER_SEEDS to run so many instead.
+// seeds of the tests below: many short histories find what one long history does not. Set LEDGER_SEED to replay
+// one, LEDGER_SEEDS to run that many instead.
 const seeds = 1000
 
-// ablatedSeeds is how many histories may pass before a missing rule is found out.
+// ablatedSeeds is how many histories may pass before a missing rule is detected.
 const ablatedSeeds = 4000
 
 func seeded(t *testing.T, n int, r rules) (counts map[string]int, found error) {
@@ -81,7 +81,7 @@ func seeded(t *testing.T, n int, r rules) (counts map[string]int, found error) {
 	return counts, nil
 }
 
-// fromEnv is a number from the environment, 0 for none.
+// fromEnv returns a number from the environment, 0 if there is none.
 func fromEnv(t *testing.T, name string) uint64 {
 	t.Helper()
 	s := os.Getenv(name)
@@ -120,7 +120,7 @@ func TestProtocolHoldsAtEverySeed(t *testing.T) {
 	t.Log(counts)
 }
 
-// needed are the rules, with the invariant that breaks first without them.
+// needed are the rules, with the invariant that breaks first without each.
 var needed = map[string]struct {
 	rules rules
 	found string
@@ -145,10 +145,10 @@ var needed = map[string]struct {
 	"the volume's high-water":  {without("v", claimRules{noHoldRaise: true}), "S7"},
 }
 
-// without is a protocol with parts taken away, in histories of the fashion that shows it.
+// without returns a protocol with parts removed, in histories of the fashion that reveals it.
 func without(fashion string, r claimRules) rules { return rules{claimRules: r, fashion: fashion} }
 
-// A checker that finds nothing when a rule is missing would find nothing at all.
+// A checker that finds nothing when a rule is missing would never find anything.
 func TestEachRuleIsNeeded(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		counts, err := seeded(t, ablatedSeeds, needed[name].rules)
@@ -163,10 +163,10 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// Two rules are belt and braces: the other half of each pair is enough. A budget may be
-// settled before its status shows the eviction, because the high-water it leaves keeps
-// everybody away until it does. A record's compare is doubled by that of the hold's document,
-// which every abort and displacement changes.
+// Two rules are redundant on purpose: the other half of each pair is enough. A budget may be settled before its
+// status shows the eviction, because the high-water it leaves keeps every member from using it until the status
+// does. The compare of a record is doubled by that of the hold's document, which every abort and displacement
+// changes.
 func TestDoubledRules(t *testing.T) {
 	for name, r := range map[string]rules{
 		"waiting for the status": without("c", claimRules{noSettleWait: true}),

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// place is T1 of a shard that knows what its views tell it, with the hand-over of the same
-// document riding along. A pod of a controller takes a placeholder over where there is one.
+// place is T1 of a shard that knows what its views show, together with the hand-over of the same document. A pod of
+// a controller takes a placeholder over where there is one.
 func (w *world) place(ctx context.Context) error {
 	m := w.member()
 	p, epoch, ok := w.candidate(m)
@@ -77,7 +77,7 @@ func (m *member) reservation(p apiPod, token ledger.Token, s ledger.State) ledge
 	}
 }
 
-// placed puts an entry into a document, if there is room for it in the future too.
+// placed puts an entry into a document, if it also has room there in the future test.
 func (m *member) placed(w *world, d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, bool, error) {
 	if has(e.PodUID, "m") {
 		next, err := ledger.TakeOver(d, replacementOf(), 0, e)
@@ -90,7 +90,7 @@ func (m *member) placed(w *world, d ledger.NodeDoc, e ledger.Entry) (ledger.Node
 	return next, m.fits(e.PodUID, d.NodeUID, future, nil), err
 }
 
-// placeholder is what the first placeholder of a document counts as.
+// placeholder returns what the first placeholder of a document counts as.
 func placeholder(d ledger.NodeDoc) string {
 	for _, e := range d.Entries {
 		if e.Role == ledger.RoleMove {
@@ -100,7 +100,7 @@ func placeholder(d ledger.NodeDoc) string {
 	return ""
 }
 
-// follow pins some bound pod that the entry's relies on.
+// follow pins a bound pod that the entry's pod relies on.
 func (w *world) follow(m *member, docs []ledger.NodeDoc, e ledger.Entry) ([]ledger.NodeDoc, []string, bool) {
 	var bound []string
 	for uid, p := range m.pods {
@@ -130,7 +130,7 @@ func (w *world) follow(m *member, docs []ledger.NodeDoc, e ledger.Entry) ([]ledg
 	return append(docs, next), []string{home.NodeUID}, true
 }
 
-// candidate is a pod the member owns, and by its views neither bound, nor reserved, nor of
+// candidate returns a pod that the member owns, and that by its views is neither bound, nor reserved, nor of
 // unknown outcome.
 func (w *world) candidate(m *member) (p apiPod, epoch int64, ok bool) {
 	var uids []string
@@ -155,16 +155,16 @@ func (m *member) undecided(uid string) bool {
 	return slices.ContainsFunc(m.pending, func(a attempt) bool { return a.uid == uid })
 }
 
-// question is which of the two is asked.
+// question is which of the two questions is asked.
 type question uint8
 
 const (
 	now    question = iota // with victims that are still there, without holds
-	future                 // of each plan what is more, what is held or who goes for it
+	future                 // of each plan the larger side: the hold or its victims
 )
 
-// standing is the counting rule: what counts where, now or, if every plan is given up or
-// carried out as is worse, in the future.
+// standing is the counting rule: what counts where, now, or in the future, where each plan may be given up or
+// carried out, whichever is worse.
 func (m *member) standing(t question, without map[string]bool) map[string][]string {
 	out := map[string][]string{}
 	plans := ledgerPlans{}
@@ -209,7 +209,7 @@ func (m *member) standing(t question, without map[string]bool) map[string][]stri
 	return out
 }
 
-// ledgerPlans is what plans have on nodes: what is held, and who goes.
+// ledgerPlans holds what plans have on nodes: the held pods, and the victims.
 type ledgerPlans map[[2]string]*struct{ held, going []string }
 
 func (p ledgerPlans) add(node, plan, what string, held bool) {
@@ -225,8 +225,8 @@ func (p ledgerPlans) add(node, plan, what string, held bool) {
 	}
 }
 
-// larger adds to each node what is more of each plan: the plan may be given up, and who was to
-// go stays, or be carried out.
+// larger adds to each node the larger side of each plan: the plan may be given up, and then its victims stay, or be
+// carried out.
 func (p ledgerPlans) larger(out map[string][]string) {
 	for key, at := range p {
 		more := at.held
@@ -259,7 +259,7 @@ func (m *member) fits(uid, node string, t question, without map[string]bool) boo
 	return true
 }
 
-// guards is what a carrier needs; false while its zone is not counted to the end.
+// guards returns what a carrier needs; false while its zone is not fully counted.
 func (m *member) guards(uid, node string) ([]ledger.GuardUse, bool) {
 	if !has(uid, "x") {
 		return nil, true
@@ -282,8 +282,8 @@ func (m *member) guards(uid, node string) ([]ledger.GuardUse, bool) {
 	return uses, true
 }
 
-// volume is the volume's document with the entry's pod as its holder, if it uses it, and
-// without the reservation of another token; false if it cannot have it.
+// volume returns the volume's document with the entry's pod as its holder, if the pod uses the volume, and without
+// the reservation of another token; false if the pod cannot have it.
 func (m *member) volume(e ledger.Entry, node string, without ledger.Token) ([]ledger.ExclusiveDoc, bool) {
 	x, freed := ledger.LetGo(m.view.Exclusive(worldVolume), without)
 	if has(e.PodUID, "v") {
@@ -300,7 +300,7 @@ func (m *member) volume(e ledger.Entry, node string, without ledger.Token) ([]le
 	return []ledger.ExclusiveDoc{x}, true
 }
 
-// submit commits a transaction, with an answer that may be lost before or after the fact.
+// submit commits a transaction whose answer may be lost before or after it is carried out.
 func (w *world) submit(ctx context.Context, m *member, a attempt) error {
 	switch w.choose("fault", 10) {
 	case 0:
@@ -383,7 +383,7 @@ func onlyViolations(err error) error {
 	return nil
 }
 
-// checkEpochs is S11: what has just committed was decided under the current epochs.
+// checkEpochs is S11: the transaction that has just committed was decided under the current epochs.
 func (w *world) checkEpochs(epochs map[int32]int64) error {
 	for p, epoch := range epochs {
 		if _, now, ok := w.truth.Owner(p); !ok || now != epoch {
@@ -404,8 +404,8 @@ func (w *world) resolve(ctx context.Context) error {
 	return w.submit(ctx, m, a)
 }
 
-// checkHint is a binder that looks at its ledger watch, which has reached the hint, and
-// sends the bind. The bind itself happens whenever it arrives.
+// checkHint is a binder that looks at its ledger watch, which has reached the hint, and sends the bind. The bind
+// itself happens whenever it arrives.
 func (w *world) checkHint(context.Context) error {
 	h, ok := pick(w, "hint", w.hints)
 	if !ok {
@@ -418,7 +418,7 @@ func (w *world) checkHint(context.Context) error {
 	return nil
 }
 
-// bind arrives at the API server. S2: no bind succeeds after its entry was released.
+// bind is the arrival of a bind at the API server. S2: no bind succeeds after its entry was released.
 func (w *world) bind(context.Context) error {
 	h, ok := pick(w, "bind", w.sent)
 	if !ok {
@@ -438,7 +438,7 @@ func (w *world) bind(context.Context) error {
 	return w.check()
 }
 
-// handOver is T5 by anybody, on whatever its views show.
+// handOver is T5 by any member, on whatever its views show.
 func (w *world) handOver(ctx context.Context) error {
 	m := w.member()
 	d, ok := m.view.Doc(nodeUID(w.choose("node", worldNodes)))
@@ -462,7 +462,7 @@ func (w *world) replace(ctx context.Context, d ledger.NodeDoc) error {
 	return err
 }
 
-// entries of a state, as a binder that watches the ledger closely sees them.
+// entries returns the entries of a state, as a binder that follows the ledger closely sees them.
 func (w *world) entries(s ledger.State) []bindRequest {
 	var out []bindRequest
 	for i := range worldNodes {
@@ -489,8 +489,8 @@ func (w *world) fenceMark(ctx context.Context) error {
 	return w.replace(ctx, d)
 }
 
-// fencePatch changes a pod whose entry is Fencing. A crash afterwards forgets the answer;
-// the next one repeats the change.
+// fencePatch changes a pod whose entry is Fencing. After a crash the answer is lost; the next binder repeats the
+// change.
 func (w *world) fencePatch(context.Context) error {
 	e, ok := pick(w, "patch", w.entries(ledger.Fencing))
 	if !ok {

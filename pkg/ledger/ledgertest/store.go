@@ -150,7 +150,7 @@ func malformed(t *testing.T, h Harness) {
 	}
 }
 
-// tooLarge: a transaction at the limits is carried out, one beyond is refused for certain, as too large.
+// tooLarge: a transaction at the limits is carried out; one beyond them is certainly refused, as too large.
 func tooLarge(t *testing.T, h Harness) {
 	sized := func(bytes int) ledger.Txn {
 		var txn ledger.Txn
@@ -239,7 +239,7 @@ func listing(t *testing.T, h Harness) {
 	}
 }
 
-// contention has 16 writers count in one document; a lost update loses a count.
+// contention: 16 writers increment a counter in one document; a lost update loses a count.
 func contention(t *testing.T, h Harness) {
 	const writers, rounds = 16, 20
 	var g errgroup.Group

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// write makes a small history under k/ (and noise beside it) and returns the events a
-// watch of k/ must see.
+// write makes a small history under k/ (and noise next to it) and returns the events that a watch of k/ must
+// deliver.
 func write(t *testing.T, s ledger.Store) []ledger.Event {
 	t.Helper()
 	var want []ledger.Event
@@ -40,7 +40,7 @@ func write(t *testing.T, s ledger.Store) []ledger.Event {
 	return want
 }
 
-// check compares what a watch delivered with want, and demands whole revisions in order.
+// check compares what a watch delivered with want, and requires whole revisions in order.
 func check(t *testing.T, want []ledger.Event, got []ledger.EventBatch) {
 	t.Helper()
 	var events []ledger.Event
@@ -95,7 +95,7 @@ func watchResume(t *testing.T, h Harness) {
 	}
 }
 
-// watchBeyond is last: the store of its harness is of no use afterwards.
+// watchBeyond runs last: the store of its harness is unusable afterwards.
 func watchBeyond(t *testing.T, h Harness) {
 	want := write(t, h.Store)
 	var anew *ledger.AnewError
@@ -140,7 +140,7 @@ func watchEnds(t *testing.T, h Harness) {
 	}
 }
 
-// ended drains a watch until it ends, and returns why.
+// ended drains a watch until it ends, and returns its error.
 func ended(t *testing.T, w ledger.Watch) error {
 	t.Helper()
 	timeout := time.After(patience)

@@ -12,13 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// rules are the parts of the protocol that an ablation can take away.
+// rules are the parts of the protocol that an ablation can remove.
 type rules struct {
-	noHighWater    bool // shards use nodes their facts are too old for
+	noHighWater    bool // shards use nodes for which their facts are too old
 	noPrecondition bool // binds do not carry the pod's resourceVersion
 	noFencePatch   bool // a fence does not change the pod
 	claimRules
-	// fashion of the histories, anyFashion to draw one.
+	// fashion of the histories; anyFashion to draw one.
 	fashion string
 }
 
@@ -28,17 +28,17 @@ const anyFashion = "any"
 type claimRules struct {
 	// uncompared is the prefix of keys whose compares are left out.
 	uncompared string
-	// noClaimCheck: victims of other plans are claimed, noPinCheck: and those relied upon.
+	// noClaimCheck: victims of other plans are claimed; noPinCheck: also pods that placements rely on.
 	noClaimCheck, noPinCheck bool
-	// noBudgetCount: a victim that is leaving counts as reflected at once. noSettleRaise: the
-	// high-water stays when a budget is settled. noSettleWait: it is settled at once.
+	// noBudgetCount: a victim that is leaving counts as reflected at once. noSettleRaise: the high-water is not
+	// raised when a budget is settled. noSettleWait: it is settled at once.
 	noBudgetCount, noSettleRaise, noSettleWait bool
 	noNowTest                                  bool // a hold is promoted once its victims are gone
-	noLarger                                   bool // all claimed victims are taken for gone, whoever claims them
-	noPriority                                 bool // anybody displaces anybody
+	noLarger                                   bool // all claimed victims count as gone, whichever plan claims them
+	noPriority                                 bool // any pod displaces any other
 	noMark                                     bool // victims are evicted as soon as they are claimed
-	noHoldRaise                                bool // a volume's high-water stays when a holder goes
-	noOwner                                    bool // a plan's record becomes Ready whatever became of its hold
+	noHoldRaise                                bool // a volume's high-water is not raised when a holder leaves
+	noOwner                                    bool // a plan's record becomes Ready whatever happened to its hold
 }
 
 const (
@@ -46,8 +46,8 @@ const (
 	worldPods     = 8
 	worldShards   = 3
 	worldCapacity = 2
-	// worldPartitions is how few partitions all pods belong to, so that every shard that
-	// owns one has something to do.
+	// worldPartitions is the small number of partitions to which all pods belong, so that every shard that owns one
+	// has work to do.
 	worldPartitions = 3
 	// worldDesired is how many of the covered pods should run.
 	worldDesired = 2
@@ -59,7 +59,7 @@ const (
 // worldTerm is the one rule beyond nodes: its carriers keep apart by zone.
 var worldTerm = zoneTerm("x")
 
-// zone of a node: the first two share one.
+// zone returns the zone of a node: the first two nodes share one.
 func zone(nodeUID string) string {
 	if nodeUID == "n2" {
 		return "z1"
@@ -67,9 +67,9 @@ func zone(nodeUID string) string {
 	return "z0"
 }
 
-// What is special about a pod is written in its UID: x carries worldTerm, v uses worldVolume,
-// c is covered by worldPDB, f relies on some bound pod, m is made by a controller, o is bound
-// by somebody else. Its digit is its priority.
+// The special traits of a pod are part of its UID: x carries worldTerm, v uses worldVolume, c is covered by
+// worldPDB, f relies on a bound pod, m is created by a controller, o is bound by another scheduler. Its digit is
+// its priority.
 func traits(uid string) string          { return strings.Split(uid, "-")[2] }
 func has(uid string, trait string) bool { return strings.Contains(traits(uid), trait) }
 func priority(uid string) int32         { return int32(traits(uid)[0] - '0') }
@@ -84,7 +84,7 @@ func budgetsOf(uid string) (out []string) {
 	return out
 }
 
-// podUID is the n-th pod's, in the n-th of worldPartitions.
+// podUID returns the n-th pod's UID, in the n-th of worldPartitions.
 func podUID(n int, traits string) string {
 	for salt := 0; ; salt++ {
 		uid := fmt.Sprintf("pod-%d-%s-%d", n, traits, salt)
@@ -108,7 +108,7 @@ type apiChange struct {
 	allowed int32
 }
 
-// bindRequest is a bind on its way: it may arrive at any time, any number of times.
+// bindRequest is a bind in flight: it may arrive at any time, any number of times.
 type bindRequest struct {
 	node, uid string
 	rv        uint64
@@ -131,11 +131,11 @@ type attempt struct {
 	epochs map[int32]int64
 	txn    ledger.Txn
 	losers func(ledger.TxnResult) (ledger.Lost, error)
-	// hint is what is to be bound when it has committed.
+	// hint is the bind that follows when the transaction has committed.
 	hint *bindRequest
 }
 
-// member is a simulated shard: views that lag behind each in their own way.
+// member is a simulated shard, with views that lag behind independently.
 type member struct {
 	id       string
 	session  ledger.Session
@@ -177,8 +177,8 @@ func (m *member) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
 type world struct {
 	rules  rules
 	choose func(what string, n int) int
-	// fashion is the trait that most pods of this history have, if any: what takes many
-	// pods of a kind comes about in few enough histories then.
+	// fashion is the trait that most pods of this history have, if any, so that events that need many pods of one
+	// kind occur within few enough histories.
 	fashion string
 
 	store *mem.Store
@@ -193,16 +193,16 @@ type world struct {
 	counts  map[string]int
 }
 
-// cluster is what the API server has.
+// cluster is the content of the API server.
 type cluster struct {
 	history []apiChange // every version of everything, at index rv-1
 	pods    map[string]apiPod
 	allowed int32
-	// spent are the pods an eviction of which has taken from the budget.
+	// spent are the pods of which an eviction has taken from the budget.
 	spent map[string]bool
 }
 
-// flight is what is on its way, and what the documents looked like before.
+// flight is what is in flight, and the previous state of the documents.
 type flight struct {
 	hints     []bindRequest
 	sent      []bindRequest
@@ -249,8 +249,8 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 	return w, w.begin(ctx)
 }
 
-// begin is a cluster that runs already: every shard has a partition, some pods are bound, and
-// everybody knows it.
+// begin sets up a cluster that is running already: every shard has a partition, some pods are bound, and every
+// member knows it.
 func (w *world) begin(ctx context.Context) error {
 	for i, m := range w.members {
 		txn, err := ledger.TakePartition(int32(i%worldPartitions), ledger.Owner{Member: m.id}, m.session.Lease())
@@ -291,7 +291,7 @@ func (w *world) commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	return r, errors.Join(err, w.sync(ctx))
 }
 
-// sync waits until the watch has told everything the ledger did, and checks it.
+// sync waits until the watch has delivered all changes of the ledger, and checks them.
 func (w *world) sync(ctx context.Context) error {
 	_, revision, err := w.store.List(ctx, ledger.KeyCluster)
 	if err != nil {
@@ -311,7 +311,7 @@ func (w *world) sync(ctx context.Context) error {
 	return w.check()
 }
 
-// violations are those of one revision's changes, document by document.
+// violations returns those of one revision's changes, document by document.
 func (w *world) violations(changes ledger.ViewChanges) []ledger.Violation {
 	var out []ledger.Violation
 	for _, c := range changes.Docs {
@@ -331,8 +331,8 @@ func (w *world) violations(changes ledger.ViewChanges) []ledger.Violation {
 	return append(out, ledger.CheckUnique(w.truth.Docs())...)
 }
 
-// check is S1, in its strict form, S6 and S7. What others have bound, past the ledger, is not
-// ours to answer for.
+// check is S1, in its strict form, S6 and S7. Pods that other schedulers have bound, bypassing the ledger, are not
+// Berth's responsibility.
 func (w *world) check() error {
 	used := map[string][]string{}
 	for uid, p := range w.pods {
@@ -376,7 +376,7 @@ func (w *world) check() error {
 	return w.checkBudget()
 }
 
-// checkRoom is S1 for what is promised: however plans end, everybody on a node has room.
+// checkRoom is S1 for promises: however plans end, every pod on a node has room.
 func (w *world) checkRoom() error {
 	all := map[string][]string{}
 	plans := ledgerPlans{}
@@ -401,7 +401,7 @@ func (w *world) checkRoom() error {
 		for _, e := range d.Entries {
 			p, alive := w.pods[e.PodUID]
 			if r, _ := w.truth.Record(e.Plan); ledger.IsRecorded(e.Plan) && r.State != ledger.PlanReady {
-				continue // nothing is promised yet, or any more
+				continue // nothing is promised yet, or nothing is promised any more
 			}
 			if e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && alive && p.node == "" {
 				add(d.NodeUID, e.Plan, e.Token.String(), true)
@@ -418,8 +418,8 @@ func (w *world) checkRoom() error {
 	return nil
 }
 
-// checkBudget is S6 with nobody else spending: what is claimed and has not been taken from
-// the budget yet can be.
+// checkBudget is S6 when no other client uses the budget: what is claimed and has not been taken from the budget
+// yet can be taken.
 func (w *world) checkBudget() error {
 	var open []string
 	for _, c := range w.truth.Budget(worldPDB).Claims {
@@ -433,7 +433,7 @@ func (w *world) checkBudget() error {
 	return nil
 }
 
-// change is a write of the API server.
+// change is a write to the API server.
 func (w *world) change(p apiPod) apiPod {
 	p.rv = uint64(len(w.history) + 1)
 	w.history = append(w.history, apiChange{apiPod: p, allowed: w.allowed})
@@ -463,7 +463,7 @@ func (w *world) pod() (apiPod, bool) {
 	return w.pods[uid], ok
 }
 
-// steps is everything that can happen next, what fits the fashion more often. Each returns a
+// steps returns everything that can happen next; steps that suit the fashion occur more often. Each returns a
 // violation, or nil.
 func (w *world) steps() []func(context.Context) error {
 	all := []func(context.Context) error{
@@ -506,7 +506,7 @@ func (w *world) createPod(context.Context) error {
 	return nil
 }
 
-// foreign is a pod that somebody else binds, past the ledger.
+// foreign is a pod that another scheduler binds, bypassing the ledger.
 func (w *world) foreign(context.Context) error {
 	if len(w.pods) < worldPods && w.choose("foreign", 3) == 0 {
 		w.change(apiPod{uid: podUID(len(w.history), "0o"), node: nodeUID(w.choose("node", worldNodes))})
@@ -521,8 +521,8 @@ func (w *world) touchPod(context.Context) error {
 	return nil
 }
 
-// deletePod is a foreign hand. It leaves covered pods that run alone: who takes them away
-// past the eviction API may take more than a budget allows.
+// deletePod is a deletion by another client. It spares covered pods that run alone: a client that deletes them
+// without the eviction API may take more than a budget allows.
 func (w *world) deletePod(context.Context) error {
 	if p, ok := w.pod(); ok && w.choose("delete", 6) == 0 && (p.node == "" || !has(p.uid, "c")) {
 		p.deleted = true
@@ -573,7 +573,7 @@ func (w *world) learnFacts(context.Context) error {
 	return nil
 }
 
-// some is how many of n are learned now: all of them half of the time.
+// some returns how many of n are learned now: all of them half of the time.
 func (w *world) some(what string, n int) int {
 	if w.choose(what+" all", 2) == 0 {
 		return n
@@ -628,7 +628,7 @@ func (w *world) take(ctx context.Context) error {
 	return err
 }
 
-// expire takes a member's lease away; it does not notice before its next decision fails.
+// expire ends a member's lease; the member does not notice before its next decision fails.
 func (w *world) expire(ctx context.Context) error {
 	m := w.member()
 	if w.choose("expire", 8) != 0 {

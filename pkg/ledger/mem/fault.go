@@ -9,16 +9,16 @@ import (
 // faults are the switches; guarded by the store's lock.
 type faults struct {
 	failTxns, loseAnswers, failLists int
-	// most is how large a transaction may be, 0 for no bound of its own.
+	// most is the largest transaction that is accepted, 0 for no additional bound.
 	most int
-	// heldAt is the revision watches may see up to while held, 0 when they run freely.
+	// heldAt is the revision up to which watches may deliver while they are held, 0 when they run freely.
 	heldAt int64
 	// breaks counts BreakWatches; a watch started before the last one ends with broken.
 	breaks int
 	broken error
 }
 
-// take uses up one of n, if any is left.
+// take decrements n, and reports whether it was above 0.
 func take(n *int) bool {
 	if *n == 0 {
 		return false
@@ -42,8 +42,8 @@ func (s *Store) LoseAnswers(n int) {
 	s.mu.faults.loseAnswers = n
 }
 
-// RefuseAbove makes it a store that takes no transaction of more than so many bytes, as an etcd whose
-// --max-request-bytes is low; 0 for one that takes all.
+// RefuseAbove makes the store refuse transactions of more than the given number of bytes, like an etcd whose
+// --max-request-bytes is low; 0 makes it accept all.
 func (s *Store) RefuseAbove(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Store) FailLists(n int) {
 	s.mu.faults.failLists = n
 }
 
-// HoldWatches delays what watches deliver: nothing later than now until ReleaseWatches.
+// HoldWatches holds watches back: they deliver nothing later than the current revision until ReleaseWatches.
 func (s *Store) HoldWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (s *Store) Compact(revision int64) error {
 	return nil
 }
 
-// Expire ends a lease as if its time had run out: its keys go at one revision, its session
-// is Done. False when there is no such lease.
+// Expire ends a lease as if its time had run out: its keys are deleted at one revision, its session is Done. It
+// returns false when there is no such lease.
 func (s *Store) Expire(lease int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,22 +8,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Backup is what a store held at a revision.
+// Backup is the content of a store at a revision.
 type Backup struct {
 	keys     map[string]ledger.KV
 	revision int64
 }
 
-// Backup copies what the store holds. (Values are never changed in place.)
+// Backup copies the content of the store. (Values are never changed in place.)
 func (s *Store) Backup() Backup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Backup{keys: maps.Clone(s.mu.keys), revision: s.mu.revision}
 }
 
-// Restore replaces the store by one that holds what the backup does, without its leases and what hung
-// on them; the zero Backup is of an empty one. another gives it another identity, as some ways to restore
-// etcd do. Whoever holds the old Store finds that it began anew: it fails every call from then on.
+// Restore replaces the store by one with the content of the backup, without its leases and the keys attached to
+// them; the zero Backup yields an empty store. another gives it another identity, as some ways of restoring etcd
+// do. The old Store fails every call from then on with *ledger.AnewError.
 func (s *Store) Restore(b Backup, another bool) *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Store) ID(ctx context.Context) (uint64, error) {
 	return s.mu.id, nil
 }
 
-// come demands that the store has come to a revision.
+// come checks that the store has reached a revision.
 func (s *Store) come(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

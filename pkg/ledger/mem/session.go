@@ -17,7 +17,7 @@ type session struct {
 	done  chan struct{}
 }
 
-// OpenSession implements ledger.Store. ttl is checked, but no clock runs.
+// OpenSession implements ledger.Store. It validates ttl, but no clock runs.
 func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (ledger.Session, error) {
 	if err := ledger.CheckTTL(ttl); err != nil {
 		return nil, err
@@ -64,8 +64,8 @@ func (s *Store) revoke(lease int64) bool {
 
 var errLost = errors.New("mem: the session is lost")
 
-// Campaign implements ledger.Elections: candidates queue by the create revision of their
-// keys, the oldest leads.
+// Campaign implements ledger.Elections: candidates queue by the create revision of their keys, and the oldest
+// leads.
 func (s *Store) Campaign(ctx context.Context, n ledger.Session, name, candidate string) (int64, error) {
 	key := electionKey(n, name)
 	if err := s.enter(key, candidate, n.Lease()); err != nil {
@@ -93,7 +93,7 @@ func (s *Store) Campaign(ctx context.Context, n ledger.Session, name, candidate 
 	}
 }
 
-// enter puts the candidate's key, keeping its age if it is there already.
+// enter puts the candidate's key, and keeps its create revision if it exists already.
 func (s *Store) enter(key, candidate string, lease int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

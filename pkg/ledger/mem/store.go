@@ -11,34 +11,34 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// ErrInjected is what a call returns when a fault switch made it fail.
+// ErrInjected is returned by a call that a fault switch made fail.
 var ErrInjected = errors.New("mem: injected fault, the outcome is unknown")
 
 // Store implements ledger.Store and ledger.Elections. Safe for concurrent use.
 type Store struct {
 	mu struct {
 		sync.Mutex
-		// revision of the last change; an empty store is at 1, as etcd's is.
+		// revision is that of the last change; an empty store is at 1, like etcd.
 		revision int64
 		keys     map[string]ledger.KV
 		// history[i] are the events of revision first+i; every revision has some.
 		history [][]ledger.Event
 		first   int64
-		// compacted: watches must start at or after it.
+		// compacted is the revision at or after which watches must start.
 		compacted int64
 		leases    map[int64]*session
 		lastLease int64
-		// changed is closed and replaced whenever something a waiter looks at has moved.
+		// changed is closed and replaced whenever something changes that a waiter may be waiting for.
 		changed chan struct{}
 		faults  faults
 		id      uint64
-		// anew: what this Store was connected to has been replaced.
+		// anew is set once the store behind this Store has been replaced.
 		anew *ledger.AnewError
 	}
 }
 
-// firstRevision is that of an empty store, as in etcd; firstID is the identity of one that was not
-// restored as another.
+// firstRevision is that of an empty store, as in etcd; firstID is the identity of a store that was not restored
+// under another one.
 const (
 	firstRevision = 1
 	firstID       = 1
@@ -150,7 +150,7 @@ func (s *Store) write(puts []ledger.Put, deletes []string) {
 	s.wake()
 }
 
-// wake lets every waiter look again; the caller holds the lock.
+// wake makes every waiter check again; the caller holds the lock.
 func (s *Store) wake() {
 	close(s.mu.changed)
 	s.mu.changed = make(chan struct{})

@@ -9,8 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// maxBatchRevisions bounds one EventBatch, as etcd bounds what it sends to a watch that is
-// catching up.
+// maxBatchRevisions bounds one EventBatch, as etcd bounds what it sends to a watch that is catching up.
 const maxBatchRevisions = 1000
 
 type watch struct {
@@ -68,8 +67,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// collect is what the watch may deliver now; Revision 0 when that is nothing, and then
-// changed closes when it is worth looking again.
+// collect returns what the watch may deliver now. Revision is 0 when that is nothing; changed then closes when it
+// is worth checking again.
 func (w *watch) collect() (batch ledger.EventBatch, changed <-chan struct{}, err error) {
 	s := w.store
 	s.mu.Lock()
@@ -88,8 +87,7 @@ func (w *watch) collect() (batch ledger.EventBatch, changed <-chan struct{}, err
 	return batch, s.mu.changed, err
 }
 
-// between is what happened under prefix at revisions from next to last; the caller holds the
-// lock.
+// between returns what happened under prefix at revisions from next to last; the caller holds the lock.
 func (s *Store) between(prefix string, next, last int64) (batch ledger.EventBatch, err error) {
 	if next < s.mu.compacted {
 		return ledger.EventBatch{}, ledger.ErrCompacted
@@ -106,17 +104,16 @@ func (s *Store) between(prefix string, next, last int64) (batch ledger.EventBatc
 	return batch, nil
 }
 
-// Changes is what a watch of everything from revision next on would deliver up to revision
-// last, for a driver that steps its readers by hand: Revision 0 when that is nothing,
-// ledger.ErrCompacted when the history does not reach back to next any more. The switches
-// for watches do not concern it.
+// Changes returns what a watch of everything from revision next on would deliver up to revision last, for a driver
+// that steps its readers by hand. Revision is 0 when that is nothing; the error is ledger.ErrCompacted when the
+// history does not reach back to next any more. The fault switches for watches do not affect it.
 func (s *Store) Changes(next, last int64) (ledger.EventBatch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.between("", next, min(last, s.mu.revision))
 }
 
-// Revision is that of the last change.
+// Revision returns the revision of the last change.
 func (s *Store) Revision() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

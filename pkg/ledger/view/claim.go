@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// ClaimFact is what a state says of a claim to devices.
+// ClaimFact returns what a snapshot shows of a claim to devices.
 func ClaimFact(s *state.Snapshot, namespace, name string) ledger.ClaimFact {
 	o, claim := claimOf(s, namespace, name)
 	if claim == nil {
@@ -22,7 +22,7 @@ func ClaimFact(s *state.Snapshot, namespace, name string) ledger.ClaimFact {
 	}
 }
 
-// Claim is a claim to devices as a state has it, to be read only; nil if it has none.
+// Claim returns a claim to devices from a snapshot, for reading only; nil if there is none.
 func Claim(s *state.Snapshot, namespace, name string) *resourcev1.ResourceClaim {
 	_, claim := claimOf(s, namespace, name)
 	return claim

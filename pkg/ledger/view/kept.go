@@ -18,7 +18,7 @@ type keptPlaces struct {
 	// byOwner are their tokens, by the owner of the pods they are for.
 	byOwner map[string][]ledger.Token
 	owners  map[ledger.Token]string
-	// taken are those that a staged pod stands in the place of.
+	// taken are those whose place a staged pod takes.
 	taken map[ledger.Token]bool
 }
 
@@ -35,14 +35,14 @@ type Kept struct {
 	Entry ledger.Entry
 }
 
-// PlaceholderUID is the UID under which a placeholder counts.
+// PlaceholderUID returns the UID under which a placeholder counts.
 func PlaceholderUID(token ledger.Token) string { return placeholderPrefix + token.String() }
 
-// KeptFor are the places that a pod could take over, those of its namespace, without those that a staged pod has taken:
-// first those of pods that have left or are leaving, as it replaces one of them, then those of pods
-// that stay as yet and would not be evicted any more. Beside that the order differs from pod to
-// pod: the replacements of one owner should not all want the same. It costs next to nothing
-// while nothing is kept.
+// KeptFor returns the places that a pod could take over: those for its owner and template, in its namespace,
+// without those that a staged pod has taken. The places of pods that have left or are leaving come first, as the
+// pod replaces one of those, then the places of pods that still stay and would not be evicted any more. Apart from
+// that the order differs from pod to pod, so that the replacements of one owner do not all try the same place. The
+// cost is negligible while no place is kept.
 func (v *View) KeptFor(p *state.Pod) []Kept {
 	if len(v.kept.byOwner) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (v *View) KeptFor(p *state.Pod) []Kept {
 	return out
 }
 
-// stays is 1 for the place of a pod that shows no sign of leaving yet, else 0.
+// stays returns 1 for the place of a pod that shows no sign of leaving yet, else 0.
 func (v *View) stays(k Kept) int {
 	doc, victim, claimed := v.ledger.Victim(k.Entry.PodUID)
 	if !claimed || doc.NodeUID == "" {
@@ -80,8 +80,8 @@ func (v *View) stays(k Kept) int {
 	return 0
 }
 
-// KeptOn are the placeholders on a node, for pods less important than a priority: what such a
-// pod could oust. Those that a staged pod has taken are not among them.
+// KeptOn returns the placeholders on a node for pods of lower priority than the given one, which a pod of that
+// priority could oust. It omits those that a staged pod has taken.
 func (v *View) KeptOn(nodeUID string, priority int32) []ledger.Entry {
 	d, _ := v.ledger.Doc(nodeUID)
 	var out []ledger.Entry
@@ -93,8 +93,8 @@ func (v *View) KeptOn(nodeUID string, priority int32) []ledger.Entry {
 	return out
 }
 
-// StageInstead is Stage for a pod that takes a placeholder's room, which does not count
-// meanwhile.
+// StageInstead is Stage for a pod that takes a placeholder's room; the placeholder does not count while the pod is
+// staged.
 func (v *View) StageInstead(p *state.Pod, nodeName string, token ledger.Token) {
 	v.kept.taken[token] = true
 	v.recount(PlaceholderUID(token))
@@ -102,7 +102,7 @@ func (v *View) StageInstead(p *state.Pod, nodeName string, token ledger.Token) {
 	v.recount(p.UID)
 }
 
-// giveBack lets a placeholder count again, if it is still there.
+// giveBack makes a placeholder count again, if it still exists.
 func (v *View) giveBack(token ledger.Token) {
 	if token != 0 {
 		delete(v.kept.taken, token)
@@ -110,7 +110,7 @@ func (v *View) giveBack(token ledger.Token) {
 	}
 }
 
-// noteKept keeps the index of what counts under a placeholder's UID.
+// noteKept updates the index of placeholders for what counts under a placeholder's UID.
 func (v *View) noteKept(uid, node string, pod *state.Pod) {
 	text, is := strings.CutPrefix(uid, placeholderPrefix)
 	if !is {
@@ -136,8 +136,9 @@ func (v *View) noteKept(uid, node string, pod *state.Pod) {
 	v.kept.byOwner[owner] = append(v.kept.byOwner[owner], token)
 }
 
-// OwnerOf is the UID of what makes a pod anew when it goes: its controller or, as there are controllers that do not say
-// that they are, its only owner. Empty if there is none. It is as good as the namespace: the pod's maker writes it.
+// OwnerOf returns the UID of the object that recreates a pod when it is deleted: its controller or, as some
+// controllers do not mark themselves as such, its only owner. It is empty if there is none. It is only as
+// trustworthy as the namespace, because the pod's author writes it.
 func OwnerOf(p *state.Pod) string {
 	if p.Template == nil {
 		return ""
@@ -151,13 +152,13 @@ func OwnerOf(p *state.Pod) string {
 	return ""
 }
 
-// revisionLabels name the template that a pod was made from, within its owner: Deployments set
-// the first, StatefulSets and DaemonSets the second.
+// revisionLabels name the template that a pod was created from, within its owner: Deployments set the first,
+// StatefulSets and DaemonSets the second.
 var revisionLabels = []string{appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey}
 
-// ReplacementOf says which pods may replace this one: those of its owner and its template. Of an
-// owner that does not name templates, it is the pods that run the same. (Whether one fits in the
-// place is asked when it takes it over.) False if nothing makes it anew.
+// ReplacementOf describes the pods that may replace this one: those of its owner and its template. If the owner
+// does not name templates, they are the pods that run the same containers. (Whether a pod fits in the place is
+// checked when it takes the place over.) It returns false if no owner recreates the pod.
 func ReplacementOf(p *state.Pod) (ledger.Replacement, bool) {
 	owner := OwnerOf(p)
 	if owner == "" {

@@ -9,27 +9,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Question is one of the two a placement must pass on a node where pods are held for or
-// claimed. Where none are, both are asked of the same NodeInfo.
+// Question is one of the two tests that a placement must pass on a node with holds or claims. On a node without
+// any, both use the same NodeInfo.
 type Question uint8
 
 const (
-	// Now: does it fit with what is there? Victims that have not gone count, holds and
-	// placeholders do not. Who passes may be bound.
+	// Now: does the pod fit with what is on the node? Victims that have not left count, holds and placeholders do
+	// not. A pod that passes may be bound.
 	Now Question = iota + 1
-	// Future: does it fit however plans end? A plan may be carried out, then what it holds
-	// comes and its victims go, or given up, then they stay. So of each plan the larger
-	// counts, resource by resource. Who does not pass takes what is promised.
+	// Future: does the pod fit however plans end? A plan may be carried out, then the pod of its hold arrives and
+	// its victims leave; or it is given up, then they stay. So of each plan the larger side counts, resource by
+	// resource. A pod that does not pass would take room that is promised.
 	Future
 )
 
-// placeholderPrefix begins the UIDs under which placeholders count. No object has such.
+// placeholderPrefix is the prefix of the UIDs under which placeholders count. No object has such a UID.
 const placeholderPrefix = "placeholder "
 
-// placeholderKind is what a placeholder is to the rules about other pods: nothing they select.
+// placeholderKind is how rules about other pods see a placeholder: as something that no rule selects.
 var placeholderKind = &state.Kind{}
 
-// Promised says whether the two questions differ on a node.
+// Promised reports whether the two questions differ on a node.
 func (v *View) Promised(nodeUID string) bool {
 	d, _ := v.ledger.Doc(nodeUID)
 	for i := range d.Entries {
@@ -44,13 +44,13 @@ func (v *View) differs(e ledger.Entry) bool {
 	return e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && e.State == ledger.Held || v.ledger.Going(e)
 }
 
-// Ask is a node as one question sees it, for one plan, and without some pods (by UID): those
-// that the decision itself would evict or displace. Of the plan, empty for none, neither the
-// hold nor the victims count in the future: it is what the decision is about. Of other plans
-// both are there with their ports and labels, and Requested has the larger of the two.
+// Ask returns a node as one question sees it, for one plan, and without some pods (by UID), which the decision
+// itself would evict or displace. Neither the hold nor the victims of that plan (empty for none) count in the
+// future, as the decision is about them. Of other plans, both hold and victims are included with their ports and
+// labels, and Requested includes the larger of the two.
 //
-// It is the NodeInfo of Nodes if nothing is different, else a copy. Nodes itself counts victims
-// and holds both, which is at least as strict as the two questions together.
+// It returns the NodeInfo of Nodes if there is no difference, else a copy. Nodes itself counts both victims and
+// holds, which is at least as strict as the two questions together.
 func (v *View) Ask(q Question, nodeUID, plan string, without ...string) (*state.NodeInfo, bool) {
 	s, ok := v.byUID[nodeUID]
 	if !ok {
@@ -75,8 +75,8 @@ func (v *View) Ask(q Question, nodeUID, plan string, without ...string) (*state.
 	return a.info, true
 }
 
-// promised is the UID under which something of a plan counts, empty if it is none, and whether
-// it is held; else it goes.
+// promised returns the UID under which an entry of a plan counts, empty if it belongs to none, and whether it is
+// held; if not, it is a victim.
 func (v *View) promised(e ledger.Entry) (uid string, held bool) {
 	switch {
 	case e.Role == ledger.RoleMove:
@@ -97,7 +97,7 @@ type answer struct {
 	plans  map[string]*sides
 }
 
-// sides are what a plan holds on the node, and what goes for it.
+// sides are the amounts that a plan holds on the node, and those of its victims there.
 type sides struct{ held, going amounts }
 
 type amounts struct{ requested, nonZero state.Resources }
@@ -119,7 +119,7 @@ func (a *answer) remove(v *View, uid string) {
 	}
 }
 
-// note remembers one side of a plan, if it counts here.
+// note records one side of a plan, if it counts on this node.
 func (a *answer) note(v *View, plan, uid string, held bool) {
 	c, ok := v.tally.counted[uid]
 	if !ok || c.slot != a.slot {
@@ -138,8 +138,8 @@ func (a *answer) note(v *View, plan, uid string, held bool) {
 	}
 }
 
-// larger takes the smaller side of each plan off the sums. They are sums: the order of plans
-// does not matter.
+// larger subtracts the smaller side of each plan from the sums. As they are sums, the order of plans does not
+// matter.
 func (a *answer) larger() {
 	for _, s := range a.plans {
 		a.own()
@@ -149,7 +149,7 @@ func (a *answer) larger() {
 	}
 }
 
-// smaller is the smaller amount of each resource.
+// smaller returns the smaller amount of each resource.
 func smaller(a, b state.Resources) state.Resources {
 	both := a.Map()
 	for name, amount := range both {
@@ -158,8 +158,8 @@ func smaller(a, b state.Resources) state.Resources {
 	return state.ResourcesFromMap(both)
 }
 
-// Displaceable are the holds on a node that a pod of this priority could displace (T4): those
-// of strictly lower priority. Their room is taken as long as nobody does.
+// Displaceable returns the holds on a node that a pod of this priority could displace (T4): those of strictly lower
+// priority. Until they are displaced, their room is taken.
 func (v *View) Displaceable(nodeUID string, priority int32) []ledger.Entry {
 	var out []ledger.Entry
 	d, _ := v.ledger.Doc(nodeUID)
@@ -171,8 +171,8 @@ func (v *View) Displaceable(nodeUID string, priority int32) []ledger.Entry {
 	return out
 }
 
-// placeholder is where a placeholder counts, by the UID it counts under. It takes room, and
-// no rule about other pods sees it: it is not the pod it stands for.
+// placeholder returns where a placeholder counts, by the UID under which it counts. It takes room, but no rule
+// about other pods sees it, because it is not the pod that it stands for.
 func (v *View) placeholder(uid string) (string, *state.Pod) {
 	token, err := ledger.ParseToken(strings.TrimPrefix(uid, placeholderPrefix))
 	if err != nil {
@@ -183,11 +183,13 @@ func (v *View) placeholder(uid string) (string, *state.Pod) {
 		return "", nil
 	}
 	p := podOfEntry(e)
-	p.UID, p.Name, p.Kind = uid, "", placeholderKind
+	p.UID = uid
+	p.Name = ""
+	p.Kind = placeholderKind
 	return d.NodeName, p
 }
 
-// placeholdersOf are the UIDs under which a document's placeholders count.
+// placeholdersOf returns the UIDs under which a document's placeholders count.
 func placeholdersOf(d ledger.NodeDoc) []string {
 	var out []string
 	for i := range d.Entries {
@@ -198,15 +200,15 @@ func placeholdersOf(d ledger.NodeDoc) []string {
 	return out
 }
 
-// keptFates bounds the memory of when claimed pods were first missed. One that is forgotten is
-// missed again at a later resourceVersion, which delays the settling of its budget.
+// keptFates bounds the memory of when claimed pods were first missed. A pod that is forgotten is missed again at a
+// later resourceVersion, which delays the settling of its budget.
 const keptFates = 4096
 
-// replayedFates is the same after KeepFates.
+// replayedFates is the same bound after KeepFates.
 const replayedFates = 1 << 18
 
-// VictimFate answers ledger.ClaimFacts: what the API view says of a claimed pod. A pod that has
-// ended is as good as gone.
+// VictimFate implements ledger.ClaimFacts: it returns what the API view shows of a claimed pod. A pod that has
+// ended counts as gone.
 func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
 	p, known := v.snapshot.Pod(podUID)
 	switch {
@@ -224,14 +226,14 @@ func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
 	return ledger.Left, v.PodProgress()
 }
 
-// fates is when claimed pods were first missed, by resourceVersion; of every pod, if that is asked.
+// fates records, by resourceVersion, when claimed pods were first missed; with every, it records this for all pods.
 type fates struct {
 	left  map[string]uint64
 	every bool
 }
 
-// KeepFates has the view remember when every pod left. A member learns of a claim and of the end of
-// the claimed pod in one order, and who looks at both later (a replay) perhaps in the other.
+// KeepFates makes the view remember when every pod left. A member observes a claim and the end of the claimed pod
+// in one order; a reader that looks at both later (a replay) may see them in the other.
 func (v *View) KeepFates() { v.fates.every = true }
 
 func (v *View) miss(podUID string, rv uint64) {
@@ -245,8 +247,7 @@ func (v *View) miss(podUID string, rv uint64) {
 	v.fates.left[podUID] = rv
 }
 
-// BudgetProgress answers ledger.ClaimFacts: the applied progress of disruption budgets, 0
-// while undefined.
+// BudgetProgress implements ledger.ClaimFacts: the applied progress of disruption budgets, 0 while undefined.
 func (v *View) BudgetProgress() uint64 {
 	rv, ok := v.store.Position().Progress(events.KindDisruptionBudget)
 	if !ok {

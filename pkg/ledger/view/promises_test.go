@@ -18,7 +18,7 @@ import (
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
-// promise puts a node's document with exactly these entries, and a plan's record if given.
+// promise stores a node's document with exactly these entries, and a plan's record if given.
 func (w *world) promise(node string, record *ledger.PlanRecord, entries ...ledger.Entry) {
 	w.t.Helper()
 	w.revision++
@@ -40,8 +40,8 @@ func (w *world) promise(node string, record *ledger.PlanRecord, entries ...ledge
 	w.view.ApplyLedger(changes)
 }
 
-// asked is who counts on a node, by one question asked for a plan, and how many hundreds of
-// milli-CPU they count for.
+// asked returns which pods count on a node, by one question asked for a plan, and how many hundreds of milli-CPU
+// they count for.
 func (w *world) asked(q view.Question, node, plan string, without ...string) (names []string, sum int) {
 	w.t.Helper()
 	n, ok := w.view.Ask(q, uidOf(node), plan, without...)
@@ -83,7 +83,7 @@ func claim(pod, plan string) ledger.Entry {
 	return ledger.Entry{PodUID: uidOf(pod), Name: pod, Role: ledger.RoleVictim, Plan: plan, PodRV: 1}
 }
 
-// place is a placeholder; it has no name to count under.
+// place returns a placeholder; it has no name under which it counts.
 func place(token ledger.Token) ledger.Entry {
 	return ledger.Entry{
 		PodUID: uidOf("pod-z"), Role: ledger.RoleMove, Token: token, Plan: ledger.PlanID(token, false),
@@ -240,8 +240,8 @@ func TestRoomCounts(t *testing.T) {
 	}
 }
 
-// What is claimed from a budget counts against another that covers the same pod, as when one is deleted and made
-// again (kubectl replace --force), or its selector is changed: the eviction takes from that.
+// A claim from one budget counts against another budget that covers the same pod, as when a budget is deleted and
+// created again (kubectl replace --force), or its selector is changed: the eviction takes from that one.
 func TestRoomBesideClaimsFromAnotherBudget(t *testing.T) {
 	w := newWorld(t)
 	covered := map[string]string{"a": "b"}
@@ -286,7 +286,7 @@ func TestRoomBesideClaimsFromAnotherBudget(t *testing.T) {
 	check("the claim is over", 2, 2)
 }
 
-// readyPod tells of a pod that runs.
+// readyPod delivers a fact about a running pod.
 func (w *world) readyPod(name, namespace string, ready bool, podLabels map[string]string) {
 	w.rv++
 	p := &corev1.Pod{
@@ -306,7 +306,7 @@ func (w *world) readyPod(name, namespace string, ready bool, podLabels map[strin
 	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, Namespace: namespace, Name: name, Object: raw})
 }
 
-// Both questions, told again from scratch, after any promises.
+// Both questions, computed independently from scratch, after any promises.
 func TestAskIsTheRule(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
@@ -331,7 +331,7 @@ func TestAskIsTheRule(t *testing.T) {
 				case 1:
 					entries = append(entries, hold(name, 1, plan, w.rv))
 					isFuture, sum = append(isFuture, name), sum+1
-				case 2: // one comes, one goes
+				case 2: // one arrives, one leaves
 					entries = append(entries, hold(name, 1, plan, w.rv), claim(bound[i], plan))
 					isFuture = append(isFuture, name)
 				}

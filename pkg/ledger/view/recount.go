@@ -4,17 +4,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// tally is where pods count at present.
+// tally records where pods currently count.
 type tally struct {
-	// counted is where each pod UID counts, and as what.
+	// counted records where each pod UID counts, and as what.
 	counted map[string]count
-	// again is where pods count besides: those with more than one reservation.
+	// again records where pods count in addition: those with more than one reservation.
 	again map[string][]count
-	// reserved is how many of the counted pods are not bound in the API view, undescribed how many
-	// no fact has described.
+	// reserved is how many of the counted pods are not bound in the API view, undescribed how many no fact has
+	// described.
 	reserved, undescribed int
-	// onUnknownNodes are bound pods on nodes that are not there, and since when they are bound: see
-	// HasPodsOnUnknownNodes.
+	// onUnknownNodes are bound pods on nodes that the facts do not show, with the version at which they were bound:
+	// see HasPodsOnUnknownNodes.
 	onUnknownNodes map[string]uint64
 }
 
@@ -23,8 +23,8 @@ type count struct {
 	pod  *state.Pod
 	// since is the resourceVersion at which the pod was first seen bound to the node.
 	since uint64
-	// fact reports whether pod is the snapshot's. ApplyFacts recounts each pod that changes there, so that other recounts
-	// need no lookup, which costs more than the rest of them.
+	// fact reports whether pod is the snapshot's. ApplyFacts recounts each pod that changes there, so other
+	// recounts need no lookup, which would cost more than the rest of the recount.
 	fact bool
 }
 
@@ -32,7 +32,7 @@ func newTally() tally {
 	return tally{counted: map[string]count{}, again: map[string][]count{}, onUnknownNodes: map[string]uint64{}}
 }
 
-// recount puts one pod where the counting rule says, and nowhere else.
+// recount counts one pod where the counting rule requires, and nowhere else.
 func (v *View) recount(uid string) {
 	if c, counted := v.tally.counted[uid]; counted && c.fact {
 		v.recountAs(uid, c.pod)
@@ -55,7 +55,7 @@ func (v *View) recountAs(uid string, fact *state.Pod) {
 	v.countAgain(uid, node, pod)
 }
 
-// countOn makes a pod count on one node; nil makes it count nowhere.
+// countOn counts a pod on one node; with nil the pod counts nowhere.
 func (v *View) countOn(uid, node string, pod *state.Pod) {
 	now, was := v.tally.counted[uid]
 	if was && pod != nil && now.slot.name == node && now.pod == pod {
@@ -76,8 +76,8 @@ func (v *View) countOn(uid, node string, pod *state.Pod) {
 	v.noteUnknownNode(uid, next)
 }
 
-// countAgain counts every further reservation of a pod that is not bound on the node of its own
-// document: as long as it stands, a bind may follow it.
+// countAgain counts every further reservation of an unbound pod on the node of that reservation's document: as long
+// as the reservation exists, a bind may follow it.
 func (v *View) countAgain(uid, node string, pod *state.Pod) {
 	if pod == nil || pod.NodeName != "" {
 		return

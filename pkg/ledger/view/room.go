@@ -10,9 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Room is a disruption budget as a claim on this View rests on it: what the status allows, if it is about the
-// present spec, what has been claimed, and which pods are healthy. The pods are counted whether or not anything was
-// ever claimed: the status may be older than the end of some of them. It costs as much as the namespace has pods.
+// Room returns a disruption budget as a claim on this View uses it: what the status allows, if it is up to date
+// with the spec, what has been claimed, and which pods are healthy. It counts the pods whether or not anything was
+// ever claimed: the status may be older than the end of some of them. Its cost is proportional to the number of
+// pods in the namespace.
 func (v *View) Room(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 	return RoomIn(v.snapshot, v.ledger, pdb)
 }
@@ -24,11 +25,11 @@ func RoomIn(facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisru
 	return r
 }
 
-// Estimate is Room for a search that looks at all budgets: pods are counted only where something is or was claimed.
-// It may find more room than a claim will.
+// Estimate is Room for a search over all budgets: it counts pods only where something is or was claimed. It may
+// find more room than a claim will.
 func (v *View) Estimate(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 	r := roomByStatus(v.ledger, pdb)
-	// Claimed from, or perhaps before it was collected, or from another that covered the same pods.
+	// Claimed from, possibly before it was collected, or from another budget that covered the same pods.
 	if r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || v.ledger.HasVictimsIn(pdb.Namespace) {
 		countPods(&r, v.snapshot, v.ledger, pdb)
 	}
@@ -37,22 +38,24 @@ func (v *View) Estimate(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 
 func roomByStatus(promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 	r := ledger.BudgetRoom{Doc: promises.Budget(string(pdb.UID)), Allowed: state.DisruptionsAllowed(pdb)}
-	r.Doc.UID, r.Doc.Namespace, r.Doc.Name = string(pdb.UID), pdb.Namespace, pdb.Name
+	r.Doc.UID = string(pdb.UID)
+	r.Doc.Namespace = pdb.Namespace
+	r.Doc.Name = pdb.Name
 	r.Shared, r.Ahead = promises.SharedBudgets(pdb.Namespace)
 	return r
 }
 
-// Spare is how many of a budget's pods are healthy, not claimed, and need not stay, whether or not
-// anything was ever claimed from it: what Room goes by after the next claim. It costs as much as
-// the namespace has pods.
+// Spare returns how many of a budget's pods are healthy, not claimed, and not needed, whether or not anything was
+// ever claimed from it: Room uses this number after the next claim. Its cost is proportional to the number of pods
+// in the namespace.
 func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
 	r := ledger.BudgetRoom{Doc: v.ledger.Budget(string(pdb.UID))}
 	countPods(&r, v.snapshot, v.ledger, pdb)
 	return r.Spare()
 }
 
-// countPods looks at the pods of a budget: those that the disruption controller would count as healthy, and those
-// that are claimed as victims, though not from this budget. A selector that cannot be read covers none, as in
+// countPods examines the pods of a budget: those that the disruption controller would count as healthy, and those
+// that are claimed as victims, though not from this budget. A selector that cannot be parsed covers no pod, as in
 // placement.NewBudgets.
 func countPods(r *ledger.BudgetRoom, facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) {
 	r.Count = &ledger.BudgetCount{Desired: pdb.Status.DesiredHealthy}

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// claimant is a member that evicts pods within budgets, with a picture of its own of one ledger.
+// claimant is a member that evicts pods within budgets, with its own view of one ledger.
 type claimant struct {
 	*world
 	store *mem.Store
@@ -28,7 +28,7 @@ func newClaimant(t *testing.T, store *mem.Store) *claimant {
 	return c
 }
 
-// facts is a number of changes of other budgets, which bring the facts about budgets further.
+// facts applies a number of changes of other budgets, which advance the progress of budgets.
 func (c *claimant) facts(n int) {
 	for range n {
 		c.rv++
@@ -71,7 +71,7 @@ func (c *claimant) evict(pod, node, budget string) (ledger.TxnResult, error) {
 	return res, nil
 }
 
-// watch brings the picture of the ledger up to now.
+// watch brings the view of the ledger up to date.
 func (c *claimant) watch() {
 	kvs, revision, err := c.store.List(c.t.(*testing.T).Context(), "")
 	if err != nil {
@@ -88,9 +88,10 @@ func (c *claimant) watch() {
 	c.view.ApplyLedger(changes)
 }
 
-// Two members claim pods of one namespace from different budgets, as when one is deleted and made again, or a second
-// one covers the same pods: the later claim loses, whichever member has read further, and its member claims again
-// only when it has read what it has lost to, and of the budgets as much as the earlier claim rests on.
+// Two members claim pods of one namespace from different budgets, as when one is deleted and created again, or a
+// second one covers the same pods. The later claim loses, whichever member has read further. Its member claims
+// again only when it has read the change it lost to, and has read as much about budgets as the earlier claim rests
+// on.
 func TestClaimsFromTwoBudgetsMeet(t *testing.T) {
 	for _, first := range []string{"old", "new"} {
 		t.Run(first+" budget first", func(t *testing.T) {
@@ -124,7 +125,7 @@ func TestClaimsFromTwoBudgetsMeet(t *testing.T) {
 	}
 }
 
-// A claim rests on the pods as they are known, not on a status that was written before some of them went.
+// A claim rests on the pods as they are known, not on a status that was written before some of them left.
 func TestRoomOfAStatusThatIsOld(t *testing.T) {
 	c := newClaimant(t, mem.New())
 	c.dropPod("pod-c")

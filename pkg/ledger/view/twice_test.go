@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Two documents that reserve for one pod both take their room, until a fact says where it is.
+// Two documents that reserve for one pod both count its room, until a fact shows where it is.
 func TestEveryReservationCountsOnItsNode(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")

@@ -62,7 +62,7 @@ func TestUncountedUntilTheFactsAreThere(t *testing.T) {
 	w.uncounted("it is", false)
 }
 
-// A pod that changed before it was reserved must not be taken for what it was.
+// A pod that changed before it was reserved must not be mistaken for its earlier version.
 func TestOlderVersionOfAReservedPodDescribesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")
@@ -87,7 +87,7 @@ func (w *world) onUnknownNodes(what string, want bool) {
 	}
 }
 
-// late delivers what happened to a node at an earlier resourceVersion.
+// late delivers a change of a node at an earlier resourceVersion.
 func (w *world) late(rv uint64, f events.Fact) {
 	now := w.rv
 	w.rv = rv
@@ -95,8 +95,8 @@ func (w *world) late(rv uint64, f events.Fact) {
 	w.rv = now
 }
 
-// A node was deleted and registered again before a pod was bound to it. Who reads of the bind first, and then
-// of the deletion, does not take the pod for one that has no node.
+// A node was deleted and registered again before a pod was bound to it. A member that reads first of the bind, and
+// then of the deletion, must not conclude that the pod has no node.
 func TestPodsOnUnknownNodes(t *testing.T) {
 	for _, promised := range []string{"still", "handed over"} {
 		t.Run(promised, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestPodsOnUnknownNodes(t *testing.T) {
 	}
 }
 
-// A terminal pod is not counted as one on an unknown node, nor is a pod without a promise in the ledger.
+// A terminal pod does not count as one on an unknown node, nor does a pod without a promise in the ledger.
 func TestPodsNotOnUnknownNodes(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")

@@ -7,15 +7,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// HasPodsOnUnknownNodes reports whether a pod that the ledger has promised is bound to a node that the facts do
-// not show, while the facts about nodes are older than the bind. The node may exist: it was deleted and has
-// registered again, and this View has applied the pod's bind and the node's deletion, not yet its registration.
-// Such a pod counts in no domain, so counts over the whole cluster are wrong. A node that is gone for good is shown
-// as gone by facts that are later than every bind to it.
+// HasPodsOnUnknownNodes reports whether a pod that the ledger has promised is bound to a node that the facts do not
+// show, while the facts about nodes are older than the bind. The node may exist: it was deleted and has registered
+// again, and this View has applied the pod's bind and the node's deletion, but not yet its registration. Such a pod
+// counts in no domain, so counts over the whole cluster are wrong. Facts that are later than every bind to a node
+// prove that a missing node is gone for good.
 //
-// Pods without a promise in the ledger are left out: otherwise anybody who may create pods with a nodeName
-// could defer the pods of everybody else. The set is almost always empty, and then this costs nothing. While
-// the progress of nodes is undefined every promised pod on a missing node is one.
+// Pods without a promise in the ledger are ignored: otherwise any user who may create pods with a nodeName could
+// defer the pods of all other users. The set is almost always empty, and then the check costs nothing. While the
+// progress of nodes is undefined, every promised pod on a missing node counts as one.
 func (v *View) HasPodsOnUnknownNodes() bool {
 	seen, _ := v.store.Position().Progress(events.KindNode)
 	for uid, since := range v.tally.onUnknownNodes {
@@ -31,7 +31,7 @@ func (v *View) HasPodsOnUnknownNodes() bool {
 	return false
 }
 
-// vouched reports whether a document of the name that a pod is bound to has promised the pod, or may have.
+// vouched reports whether a document of the node name that a pod is bound to has promised the pod, or may have.
 func (v *View) vouched(uid string, c count) bool {
 	return slices.ContainsFunc(v.ledger.Named(c.slot.name), func(d ledger.NodeDoc) bool {
 		return d.HW[ledger.KindPod] >= c.since || slices.ContainsFunc(d.Entries, func(e ledger.Entry) bool {
@@ -40,7 +40,7 @@ func (v *View) vouched(uid string, c count) bool {
 	})
 }
 
-// noteUnknownNode keeps a pod that counts on a node which is not there, if it is bound.
+// noteUnknownNode records a bound pod that counts on a node which the facts do not show.
 func (v *View) noteUnknownNode(uid string, c count) {
 	if !c.slot.placed && c.pod.NodeName != "" {
 		v.tally.onUnknownNodes[uid] = c.since

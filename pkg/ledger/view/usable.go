@@ -9,14 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Follower is told of every change to the nodes that exist, after it and in order;
-// *placement.Engine is one. Pods on a node that is not there (yet) come with SetNode.
+// Follower observes every change to the nodes that exist, after the change and in order; *placement.Engine is one.
+// Pods on a node that does not exist (yet) are delivered with SetNode.
 type Follower interface {
 	SetNode(n *state.NodeInfo)
 	DropNode(n *state.NodeInfo)
 	AddPod(n *state.NodeInfo, pod *state.Pod)
 	RemovePod(n *state.NodeInfo, pod *state.Pod)
-	// SetUsable says whether a node may take a placement now. A new one may until then.
+	// SetUsable reports whether a node may accept a placement now. A new node may until SetUsable is called for it.
 	SetUsable(n *state.NodeInfo, usable bool)
 }
 
@@ -28,11 +28,10 @@ func (nobody) AddPod(*state.NodeInfo, *state.Pod)    {}
 func (nobody) RemovePod(*state.NodeInfo, *state.Pod) {}
 func (nobody) SetUsable(*state.NodeInfo, bool)       {}
 
-// usability keeps track of which nodes may take a placement.
+// usability keeps track of which nodes may accept a placement.
 type usability struct {
 	follower Follower
-	// doubtful are the slots that have changed since Settle, and those that were not usable
-	// then.
+	// doubtful are the slots that have changed since Settle, and those that were not usable then.
 	doubtful map[*slot]struct{}
 	// unadmitted are the slots of nodes that have to be admitted before they can be used.
 	unadmitted map[*slot]struct{}
@@ -44,12 +43,12 @@ func newUsability(f Follower) usability {
 
 func (u *usability) doubt(s *slot) { u.doubtful[s] = struct{}{} }
 
-// Settle finds out which nodes may take a placement now and tells the follower. Those may:
-// their high-water is reached, the facts describe every pod that is reserved there (an
-// unknown pod could repel or be repelled by anything), their name stands for them, and their
-// document has room. It returns how many may not because the facts are behind: a pod that fits no other may yet
-// fit one of those. While the progress is undefined that is all of them, and the follower
-// is told nothing. It costs what changed, not the cluster.
+// Settle determines which nodes may accept a placement now and reports that to the follower. Four conditions must
+// hold: the node's high-water is reached, the facts describe every pod that is reserved there (an unknown pod could
+// repel or be repelled by any pod), the node's name stands for the node, and its document has room. Settle returns
+// how many nodes may not because the facts are behind: a pod that fits no other node may yet fit one of those.
+// While the progress is undefined that is every node, and Settle reports nothing to the follower. Its cost depends
+// on what changed, not on the size of the cluster.
 func (v *View) Settle() (behind int) {
 	progress, ok := v.store.Position().Progress(events.KindPod)
 	if !ok {
@@ -82,8 +81,8 @@ func (v *View) Settle() (behind int) {
 	return behind
 }
 
-// admitted reports whether the name of a slot's node stands for that node, and notes it if the
-// node has to be admitted first.
+// admitted reports whether the name of a slot's node stands for that node, and records it if the node has to be
+// admitted first.
 func (v *View) admitted(s *slot) bool {
 	n := s.info.Node
 	admission := v.ledger.Admission(n.UID, n.Name, n.ResourceVersion)
@@ -95,7 +94,7 @@ func (v *View) admitted(s *slot) bool {
 	return admission == ledger.Admitted
 }
 
-// Unadmitted are up to limit of the nodes that Settle has found not to be admitted, by name.
+// Unadmitted returns, by name, up to limit of the nodes that Settle has found not to be admitted.
 func (v *View) Unadmitted(limit int) []*state.Node {
 	if len(v.unadmitted) == 0 {
 		return nil

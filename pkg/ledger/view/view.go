@@ -11,13 +11,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Facts is the API view: a *state.Store that goes on, or Frozen.
+// Facts is the API view: a *state.Store that keeps changing, or Frozen.
 type Facts interface {
 	Snapshot() *state.Snapshot
 	Position() state.Position
 }
 
-// Frozen are the facts as a snapshot has them.
+// Frozen holds the facts of one snapshot.
 type Frozen struct{ At *state.Snapshot }
 
 // Snapshot implements Facts.
@@ -26,8 +26,8 @@ func (f Frozen) Snapshot() *state.Snapshot { return f.At }
 // Position implements Facts.
 func (f Frozen) Position() state.Position { return f.At.Position() }
 
-// View joins a state.Store and a ledger.View, both fed by the owner of this View, into
-// one NodeInfo per node. Not safe for concurrent use.
+// View joins a state.Store and a ledger.View, both updated by the owner of this View, into one NodeInfo per node.
+// It is not safe for concurrent use.
 type View struct {
 	store    Facts
 	ledger   *ledger.View
@@ -40,8 +40,8 @@ type View struct {
 	nodesVersion uint64 // moves when nodes do
 	tally        tally
 	staged       map[string]stagedPod
-	// unknown holds UIDs with a reservation whose pod the API view has not shown (yet), or
-	// not as it was decided on: they must be looked at again whenever progress moves.
+	// unknown holds UIDs with a reservation whose pod the API view does not show (yet), or not in the version that
+	// was decided on. They must be checked again whenever progress moves.
 	unknown map[string]struct{}
 	fates   fates
 	kept    keptPlaces
@@ -51,21 +51,21 @@ type View struct {
 type slot struct {
 	name string
 	info *state.NodeInfo
-	// placed is true while info stands in View.nodes, that is while the node exists.
+	// placed is true while info is in View.nodes, that is while the node exists.
 	placed bool
-	// usable is what the follower has been told.
+	// usable is the value last reported to the follower.
 	usable bool
 }
 
 type stagedPod struct {
 	node string
 	pod  *state.Pod
-	// instead of this placeholder; 0 for none.
+	// instead is the placeholder whose place the pod takes; 0 for none.
 	instead ledger.Token
 }
 
-// New returns a view over a store and a ledger picture in whatever state they are. The
-// follower is told of all there is, and of every change from then on; nil for none.
+// New returns a view over a store and a ledger view in any state. The follower receives everything that exists, and
+// every change from then on; nil for no follower.
 func New(store Facts, l *ledger.View, f Follower) *View {
 	if f == nil {
 		f = nobody{}
@@ -110,7 +110,7 @@ func (v *View) Reset(store Facts) {
 	}
 }
 
-// RecountLedger looks at every reservation again (after the ledger picture was reset).
+// RecountLedger recounts every reservation (after the ledger view was reset).
 func (v *View) RecountLedger() {
 	seen := make([]string, 0, len(v.tally.counted))
 	for uid := range v.tally.counted {
@@ -157,8 +157,7 @@ func (v *View) ApplyFacts(c state.Changes) {
 	}
 }
 
-// ApplyLedger looks again at the pods whose entries changed, and at the nodes whose
-// documents did.
+// ApplyLedger recounts the pods whose entries changed, and rechecks the nodes whose documents changed.
 func (v *View) ApplyLedger(c ledger.ViewChanges) {
 	for _, uid := range c.PodUIDs {
 		v.recount(uid)
@@ -181,22 +180,20 @@ func (v *View) ApplyLedger(c ledger.ViewChanges) {
 	}
 }
 
-// doubtName has Settle look at the node of a name.
+// doubtName makes Settle recheck the node of a name.
 func (v *View) doubtName(name string) {
 	if s, ok := v.slots[name]; ok && s.placed {
 		v.doubt(s)
 	}
 }
 
-// Stage counts a pod on a node before the ledger knows of it. The pod must not count
-// anywhere else.
+// Stage counts a pod on a node before the ledger contains its reservation. The pod must not count anywhere else.
 func (v *View) Stage(p *state.Pod, nodeName string) {
 	v.staged[p.UID] = stagedPod{node: nodeName, pod: p}
 	v.recount(p.UID)
 }
 
-// Unstage takes a staged pod back; a reservation that the ledger picture holds by now
-// takes its place.
+// Unstage reverts Stage; if the ledger view has a reservation for the pod by then, that counts instead.
 func (v *View) Unstage(podUID string) {
 	st := v.staged[podUID]
 	delete(v.staged, podUID)
@@ -204,36 +201,36 @@ func (v *View) Unstage(podUID string) {
 	v.giveBack(st.instead)
 }
 
-// IsStaged says whether the pod is staged.
+// IsStaged reports whether the pod is staged.
 func (v *View) IsStaged(podUID string) bool {
 	_, ok := v.staged[podUID]
 	return ok
 }
 
-// Nodes are the nodes that exist, each with what counts on it. The slice and the
-// NodeInfos belong to the View: read them before the next call that changes it.
+// Nodes returns the nodes that exist, each with what counts on it. The slice and the NodeInfos belong to the View:
+// read them before the next call that changes it.
 func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
 
-// NodesVersion moves when a node comes, goes or is replaced under its name.
+// NodesVersion changes when a node appears, disappears or is replaced under its name.
 func (v *View) NodesVersion() uint64 { return v.nodesVersion }
 
 // Counted iterates over the UIDs of the pods that count somewhere, in no order; a placeholder
 // counts under a UID that no object has.
 func (v *View) Counted() iter.Seq[string] { return maps.Keys(v.tally.counted) }
 
-// Sizes are how many nodes exist, how many pods count on nodes, and how many of those are
-// only reserved or staged.
+// Sizes returns how many nodes exist, how many pods count on nodes, and how many of those are only reserved or
+// staged.
 func (v *View) Sizes() (nodes, pods, reserved int) {
 	return len(v.nodes), len(v.tally.counted), v.tally.reserved
 }
 
-// Pod is the API view's pod.
+// Pod returns a pod of the API view.
 func (v *View) Pod(uid string) (*state.Pod, bool) { return v.snapshot.Pod(uid) }
 
-// Snapshot is the API view as last applied.
+// Snapshot returns the API view as last applied.
 func (v *View) Snapshot() *state.Snapshot { return v.snapshot }
 
-// Node is the node of a UID with what counts on it; false while the facts do not show it.
+// Node returns the node with a UID and what counts on it; false while the facts do not show it.
 func (v *View) Node(uid string) (*state.NodeInfo, bool) {
 	s, ok := v.byUID[uid]
 	if !ok {
@@ -242,13 +239,12 @@ func (v *View) Node(uid string) (*state.NodeInfo, bool) {
 	return s.info, true
 }
 
-// Uncounted lists the nodes on which pods may stand that this View does not count, or counts
-// without knowing what they are: their high-water is not reached, or a reserved pod is not
-// described. Elsewhere says that there may be such pods on nodes that the facts do not show
-// yet, whatever their labels, or that there are some on nodes that seem gone (HasPodsOnUnknownNodes). Both are
-// empty most of the time, which costs nothing to find out. Who relies on a count over a domain
-// must not have one of these nodes in it: the ledger's picture stands for placements that are
-// missing from the count.
+// Uncounted lists the nodes on which there may be pods that this View does not count, or counts without knowing
+// what they are: their high-water is not reached, or a reserved pod is not described. elsewhere reports that there
+// may be such pods on nodes that the facts do not show yet, whatever their labels, or that there are some on nodes
+// that seem gone (HasPodsOnUnknownNodes). Both are empty most of the time, and then cheap to determine. A caller
+// that relies on a count over a domain must not have one of these nodes in the domain: the ledger view includes
+// placements that are missing from the count.
 func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
 	pods, podsKnown := v.store.Position().Progress(events.KindPod)
 	seen, nodesKnown := v.store.Position().Progress(events.KindNode)
@@ -276,7 +272,7 @@ func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
 	return nodes, false
 }
 
-// PodFact answers ledger.Finish: what the API view says of a pod.
+// PodFact serves ledger.Finish: it returns what the API view shows of a pod.
 func (v *View) PodFact(podUID string) (boundRV uint64, bound, known bool) {
 	p, ok := v.snapshot.Pod(podUID)
 	if !ok {
@@ -285,7 +281,7 @@ func (v *View) PodFact(podUID string) (boundRV uint64, bound, known bool) {
 	return p.ResourceVersion, p.NodeName != "", true
 }
 
-// PodProgress answers ledger.Finish: the applied progress of pods, 0 while undefined.
+// PodProgress serves ledger.Finish: the applied progress of pods, 0 while undefined.
 func (v *View) PodProgress() uint64 {
 	rv, ok := v.store.Position().Progress(events.KindPod)
 	if !ok {
@@ -294,13 +290,12 @@ func (v *View) PodProgress() uint64 {
 	return rv
 }
 
-// ClaimFact answers ledger.Finish: what the API view says of a claim to devices.
+// ClaimFact serves ledger.Finish: it returns what the API view shows of a claim to devices.
 func (v *View) ClaimFact(namespace, name string) ledger.ClaimFact {
 	return ClaimFact(v.snapshot, namespace, name)
 }
 
-// ClaimProgress answers ledger.Finish: the applied progress of claims to devices, 0 while
-// undefined.
+// ClaimProgress serves ledger.Finish: the applied progress of claims to devices, 0 while undefined.
 func (v *View) ClaimProgress() uint64 {
 	rv, ok := v.store.Position().Progress(events.KindResourceClaim)
 	if !ok {
@@ -372,8 +367,8 @@ func (v *View) slot(name string) *slot {
 	return s
 }
 
-// place is the counting rule: the node's name and the pod to count there, or nil. pod is the snapshot's, nil if it has
-// none.
+// place is the counting rule: it returns the node's name and the pod to count there, or nil. pod is the snapshot's,
+// nil if it has none.
 func (v *View) place(uid string, pod *state.Pod) (string, *state.Pod) {
 	delete(v.unknown, uid)
 	if strings.HasPrefix(uid, placeholderPrefix) {
@@ -392,7 +387,7 @@ func (v *View) place(uid string, pod *state.Pod) (string, *state.Pod) {
 	st, ok := v.staged[uid]
 	switch {
 	case !ok, !known && v.PodProgress() >= st.pod.ResourceVersion && v.PodProgress() > 0:
-		return "", nil // nothing, or deleted since it was staged
+		return "", nil // nothing staged, or deleted since it was staged
 	case known:
 		return st.node, pod
 	default:
@@ -400,7 +395,7 @@ func (v *View) place(uid string, pod *state.Pod) (string, *state.Pod) {
 	}
 }
 
-// placeReserved is the rule for a pod with a reservation; pod is nil if it is not known.
+// placeReserved is the counting rule for a pod with a reservation; pod is nil if it is not known.
 func (v *View) placeReserved(pod *state.Pod, doc ledger.NodeDoc, entry ledger.Entry) (string, *state.Pod) {
 	if pod != nil && pod.ResourceVersion >= entry.PodRV {
 		return doc.NodeName, pod
@@ -411,9 +406,8 @@ func (v *View) placeReserved(pod *state.Pod, doc ledger.NodeDoc, entry ledger.En
 		}
 		return doc.NodeName, pod
 	}
-	// It is not known, or only as it was before what the reservation was decided on: its
-	// labels and terms may have been others. Until the facts are there it counts by what the
-	// entry says.
+	// The pod is not known, or only in a version older than the one that the reservation was decided on: its labels
+	// and terms may have been different. Until the facts catch up it counts as the entry describes it.
 	v.unknown[entry.PodUID] = struct{}{}
 	now, ok := v.tally.counted[entry.PodUID]
 	if ok && now.slot.name == doc.NodeName && unbound(now.pod) == 1 && now.pod.ResourceVersion >= entry.PodRV {
@@ -422,7 +416,7 @@ func (v *View) placeReserved(pod *state.Pod, doc ledger.NodeDoc, entry ledger.En
 	return doc.NodeName, podOfEntry(entry)
 }
 
-// podOfEntry is the pod as far as its reservation describes it.
+// podOfEntry returns the pod as far as its reservation describes it.
 func podOfEntry(e ledger.Entry) *state.Pod {
 	p := &state.Pod{
 		UID: e.PodUID, Namespace: e.Namespace, Name: e.Name,

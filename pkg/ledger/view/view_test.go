@@ -33,7 +33,7 @@ type world struct {
 	told     *mirror
 }
 
-// mirror is a follower that writes down what it is told.
+// mirror is a follower that records what it is sent.
 type mirror struct {
 	pods   map[*state.NodeInfo]map[string]*state.Pod
 	usable map[*state.NodeInfo]bool
@@ -62,7 +62,7 @@ func (m *mirror) AddPod(n *state.NodeInfo, pod *state.Pod)    { m.pods[n][pod.UI
 func (m *mirror) RemovePod(n *state.NodeInfo, pod *state.Pod) { delete(m.pods[n], pod.UID) }
 func (m *mirror) SetUsable(n *state.NodeInfo, usable bool)    { m.usable[n] = usable }
 
-// names are the nodes that may be used, sorted.
+// names returns the nodes that may be used, sorted.
 func (m *mirror) names() []string {
 	names := []string{}
 	for n, usable := range m.usable {
@@ -74,13 +74,13 @@ func (m *mirror) names() []string {
 	return names
 }
 
-// settle asks the view for what it knows, and returns which nodes may be used.
+// settle calls Settle, and returns which nodes may be used.
 func (w *world) settle() (usable []string, behind int) {
 	behind = w.view.Settle()
 	return w.told.names(), behind
 }
 
-// checkFollower compares what the follower has been told with the view.
+// checkFollower compares what the follower has received with the view.
 func (w *world) checkFollower() {
 	progress, known := w.store.Position().Progress(events.KindPod)
 	want, behind := []string{}, 0
@@ -197,7 +197,7 @@ func (w *world) reserve(pod, node string, podRV uint64) {
 	w.view.ApplyLedger(changes)
 }
 
-// stored is a node's document, and the incarnation of its name, as a watch brings them.
+// stored returns a node's document, and the incarnation of its name, as a watch delivers them.
 func (w *world) stored(doc ledger.NodeDoc) []ledger.Event {
 	raw, err := ledger.EncodeNodeDoc(doc)
 	if err != nil {
@@ -251,7 +251,7 @@ func hash(s string) uint32 {
 	return h
 }
 
-// want is the counting rule of the package comment, told again from scratch.
+// want is the counting rule of the package comment, computed independently from scratch.
 func (w *world) want() map[string][]string {
 	got := map[string][]string{}
 	progress, _ := w.store.Position().Progress(events.KindPod)
@@ -292,7 +292,7 @@ func (w *world) reservationOf(uid string) (node string, podRV uint64) {
 	return "", 0
 }
 
-// have is what the view counts, for nodes that exist.
+// have returns what the view counts, for nodes that exist.
 func (w *world) have() map[string][]string {
 	got := map[string][]string{}
 	for _, n := range w.view.Nodes() {
@@ -337,7 +337,7 @@ func (w *world) check(existing map[string]bool) {
 	}
 }
 
-// A pod counts once, where the rule says, after any history of facts and reservations.
+// A pod counts once, where the rule requires, after any history of facts and reservations.
 func TestCountsWhatTheRuleSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
@@ -393,8 +393,8 @@ func TestCountsWhatTheRuleSays(t *testing.T) {
 	})
 }
 
-// A node whose document's high-water is ahead of the applied progress is not usable: an
-// entry that was handed over there may not show as a pod yet.
+// A node whose document's high-water is ahead of the applied progress is not usable: an entry that was handed over
+// there may not show as a pod yet.
 func TestNodeBehindHighWaterIsUnusable(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")
@@ -411,8 +411,8 @@ func TestNodeBehindHighWaterIsUnusable(t *testing.T) {
 	}
 }
 
-// A node with a reservation of a pod that the facts do not show yet is not usable: that pod
-// could repel, or be repelled by, anything.
+// A node with a reservation of a pod that the facts do not show yet is not usable: that pod could repel, or be
+// repelled by, any other pod.
 func TestNodeWithAnUnknownPodIsUnusable(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")
@@ -427,7 +427,7 @@ func TestNodeWithAnUnknownPodIsUnusable(t *testing.T) {
 	}
 }
 
-// Before the log's barrier no node is usable: the store may know only half of the cluster.
+// Before the log's barrier no node is usable: the store may contain only half of the cluster.
 func TestNoNodeUsableBeforeBarrier(t *testing.T) {
 	w := newWorld(t)
 	w.store.SetBarrier(3)

@@ -14,17 +14,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// pluginArgs is what the plugins with arguments have in common.
+// pluginArgs handles the arguments of one plugin.
 type pluginArgs struct {
-	// fresh returns a new zero value; a pointer to a type of kube-scheduler/config/v1.
+	// fresh returns a new zero value: a pointer to a type of kube-scheduler/config/v1.
 	fresh func() runtime.Object
-	// fill sets what the file left open.
+	// fill sets the defaults of what the file left open.
 	fill func(args runtime.Object)
-	// check records what cannot be accepted after fill.
+	// check records what is not acceptable after fill.
 	check func(args runtime.Object, path *field.Path, r *strictyaml.Report)
 }
 
-// objectOf is a pointer to T that is an API object.
+// objectOf constrains P to a pointer to T that is an API object.
 type objectOf[T any] interface {
 	*T
 	runtime.Object
@@ -47,7 +47,7 @@ func argsOf[T any, P objectOf[T]](fill func(P), check func(P, *field.Path, *stri
 	}
 }
 
-// argsByPlugin are the plugins that take arguments.
+// argsByPlugin holds the plugins that take arguments.
 var argsByPlugin = map[string]pluginArgs{
 	"DefaultPreemption":               argsOf(fillPreemption, checkPreemption),
 	"InterPodAffinity":                argsOf(fillInterPodAffinity, checkInterPodAffinity),
@@ -59,8 +59,8 @@ var argsByPlugin = map[string]pluginArgs{
 	"DynamicResources":                argsOf(fillDynamicResources, checkDynamicResources),
 }
 
-// resolveArgs decodes, completes and checks the arguments of one profile. The result holds
-// an entry for every plugin that takes arguments, named in the file or not.
+// resolveArgs decodes, completes and checks the arguments of one profile. The result holds an entry for every
+// plugin that takes arguments, whether or not the file names it.
 func (k catalogue) resolveArgs(
 	given []schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report,
 ) map[string]runtime.Object {
@@ -112,7 +112,7 @@ func decodeArgs(c schedulerv1.PluginConfig, kind pluginArgs, path *field.Path, r
 func checkArgsType(c schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report) {
 	var meta metav1.TypeMeta
 	if json.Unmarshal(c.Args.Raw, &meta) != nil {
-		return // as Decode has said
+		return // Decode has reported it
 	}
 	if meta.APIVersion != "" && meta.APIVersion != apiVersion {
 		r.Add(path.Child("apiVersion"), meta.APIVersion, "want "+apiVersion+" or nothing")
@@ -129,7 +129,7 @@ func orDefault[T any](p **T, value T) {
 	}
 }
 
-// cpuAndMemory are the resources scored when the file names none, equally.
+// cpuAndMemory are the resources that are scored, with equal weights, when the file names none.
 func cpuAndMemory() []schedulerv1.ResourceSpec {
 	return []schedulerv1.ResourceSpec{
 		{Name: string(corev1.ResourceCPU), Weight: 1},

@@ -12,9 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// berthSettings is the name in pluginConfig under which a profile has Berth's own settings.
-// kube-scheduler ignores arguments for a plugin it does not know, so that it takes the same
-// file.
+// berthSettings is the name in pluginConfig under which a profile has Berth's own settings. kube-scheduler ignores
+// arguments for a plugin it does not know, so it accepts the same file.
 const berthSettings = "Berth"
 
 // berthArgs are Berth's own settings of one profile. The comments of its fields, and of those below,
@@ -61,10 +60,10 @@ type keeperArgs struct {
 	Choices *int `json:"choices"`
 }
 
-// maxChoices bounds what costs time only: more is a typing error.
+// maxChoices bounds settings that only cost time: a larger number is a typing error.
 const maxChoices = 100_000
 
-// resolveBerth reads Berth's own settings of a profile; without any, they are the defaults.
+// resolveBerth reads Berth's own settings of a profile; without any, it returns the defaults.
 func resolveBerth(
 	given []schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report,
 ) placement.PreemptionConfig {
@@ -108,8 +107,8 @@ func (a preemptionArgs) complete(path *field.Path, r *strictyaml.Report) placeme
 	return c
 }
 
-// limitsPreemption tells whether the file says how many nodes preemption tries. What it leaves
-// open is upstream's default then; without a word, all nodes are tried.
+// limitsPreemption reports whether the file sets how many nodes preemption tries. If so, what it leaves open has
+// upstream's default; if not, all nodes are tried.
 func limitsPreemption(given []schedulerv1.PluginConfig) bool {
 	return slices.ContainsFunc(given, func(c schedulerv1.PluginConfig) bool {
 		var args schedulerv1.DefaultPreemptionArgs

@@ -93,7 +93,7 @@ func checkShape(shape []schedulerv1.UtilizationShapePoint, path *field.Path, r *
 		if rising && i > 0 && p.Utilization <= shape[i-1].Utilization {
 			r.Add(path.Index(i).Child("utilization"), p.Utilization,
 				fmt.Sprintf("want more than the point before (%d)", shape[i-1].Utilization))
-			rising = false // one mistake, though more points may be out of order
+			rising = false // report one mistake, even if more points are out of order
 		}
 	}
 }
@@ -194,8 +194,8 @@ func checkDynamicResources(a *schedulerv1.DynamicResourcesArgs, path *field.Path
 	}
 }
 
-// checkName accepts what a label key may be: upstream's rule for resource names and
-// topology keys. empty is the kind of mistake to give none.
+// checkName accepts names that are valid label keys: upstream's rule for resource names and topology keys. empty is
+// the kind of mistake to report for an empty name.
 func checkName(name string, empty field.ErrorType, path *field.Path, r *strictyaml.Report) {
 	if name == "" {
 		r.AddKind(empty, path, name, "want a name of the form example.com/name or name")

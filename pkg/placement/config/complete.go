@@ -23,12 +23,12 @@ const (
 	defaultMaxBackoff           = 10
 	defaultContentType          = "application/vnd.kubernetes.protobuf"
 	resourceLock                = "leases"
-	// maxBackoffSeconds keeps a backoff within what time.Duration can hold.
+	// maxBackoffSeconds keeps a backoff within the range of time.Duration.
 	maxBackoffSeconds = int64((1<<63 - 1) / time.Second)
 )
 
-// checkType is asked before the document is decoded: fields of another kind or version
-// would only add noise.
+// checkType is called before the document is decoded: errors about fields of another kind or version would only be
+// noise.
 func checkType(raw []byte, r *strictyaml.Report) bool {
 	var meta metav1.TypeMeta
 	if err := json.Unmarshal(raw, &meta); err != nil {
@@ -44,8 +44,8 @@ func checkType(raw []byte, r *strictyaml.Report) bool {
 	return meta.APIVersion == apiVersion && meta.Kind == kind
 }
 
-// complete fills in the defaults, records what cannot be accepted and builds the result,
-// which is usable only when nothing was recorded.
+// complete fills in the defaults, records what is not acceptable and builds the result, which is valid only if
+// nothing was recorded.
 func complete(in *schedulerv1.KubeSchedulerConfiguration, known catalogue, r *strictyaml.Report) *Configuration {
 	orDefault(&in.Parallelism, defaultParallelism)
 	orDefault(&in.PercentageOfNodesToScore, 0)
@@ -78,7 +78,7 @@ func complete(in *schedulerv1.KubeSchedulerConfiguration, known catalogue, r *st
 	}
 }
 
-// warnings names what a file asks for and does not get; see the differences in doc.go.
+// warnings lists settings of the file that have no effect; see the differences in doc.go.
 func warnings(in *schedulerv1.KubeSchedulerConfiguration, file string) []string {
 	var lines []string
 	warn := func(path *field.Path, why string) {
@@ -114,13 +114,13 @@ func completeConnection(in componentv1alpha1.ClientConnectionConfiguration, r *s
 		Kubeconfig:         in.Kubeconfig,
 		ContentType:        in.ContentType,
 		AcceptContentTypes: in.AcceptContentTypes,
-		QPS:                max(in.QPS, 0), // client-go, too, reads a negative rate as no limit
+		QPS:                max(in.QPS, 0), // client-go also reads a negative rate as no limit
 		Burst:              in.Burst,
 	}
 }
 
-// checkLeaderElection holds the section to upstream's rules although shards do not use it:
-// a file that kube-scheduler refuses should not seem to work here.
+// checkLeaderElection applies upstream's rules to the section although shards do not use it: a file that
+// kube-scheduler refuses should not seem to work here.
 func checkLeaderElection(in componentv1alpha1.LeaderElectionConfiguration, r *strictyaml.Report) {
 	path := field.NewPath("leaderElection")
 	if in.ResourceLock == "" {

@@ -19,46 +19,44 @@ const (
 
 // Configuration is a complete and checked KubeSchedulerConfiguration. Immutable.
 type Configuration struct {
-	// Profiles has at least one, in file order, with distinct scheduler names, as the
-	// engine takes them.
+	// Profiles holds at least one profile, in file order, with distinct scheduler names, in the engine's form.
 	Profiles []placement.ProfileConfig
-	// Resolved are the same profiles in kube-scheduler's terms.
+	// Resolved holds the same profiles in kube-scheduler's terms.
 	Resolved []Profile
-	// PodInitialBackoff and PodMaxBackoff bound how long a pod waits after a failed
-	// attempt: the first wait and the longest, which is never the shorter of the two.
-	// Defaults 1 s and 10 s.
+	// PodInitialBackoff and PodMaxBackoff are the shortest and the longest wait of a pod after failed attempts; the
+	// longest is never less than the shortest. Defaults 1 s and 10 s.
 	PodInitialBackoff, PodMaxBackoff time.Duration
 	// Parallelism is how many goroutines one decision may use, at least 1. Default 16.
 	Parallelism int32
-	// PercentageOfNodesToScore is 0 to 100, default 0, which means all nodes. It holds for
-	// the profiles without one of their own; what Profiles say has taken it in.
+	// PercentageOfNodesToScore is 0 to 100, default 0, which means all nodes. It applies to profiles without a
+	// value of their own; Profiles already reflects it.
 	PercentageOfNodesToScore int32
-	// ClientConnection is how the services that talk to the API server do it.
+	// ClientConnection configures how the services connect to the API server.
 	ClientConnection ClientConnection
-	// EnableProfiling and EnableContentionProfiling: default true.
+	// EnableProfiling and EnableContentionProfiling default to true.
 	EnableProfiling, EnableContentionProfiling bool
-	// Warnings are lines about parts of the file that mean nothing here.
+	// Warnings holds one line for each setting of the file that has no effect.
 	Warnings []string
 }
 
 // Profile is one profile as kube-scheduler would run it.
 type Profile struct {
 	SchedulerName string
-	// Plugins are those enabled at each extension point, in the order in which they run.
+	// Plugins holds those enabled at each extension point, in the order in which they run.
 	Plugins map[Point][]EnabledPlugin
-	// Order lists every plugin in Plugins once: those of multiPoint in its order, then the
-	// others as the points name them.
+	// Order lists every plugin in Plugins once: those of multiPoint in its order, then the others as the points
+	// name them.
 	Order []string
-	// Args has an entry for every plugin of kube-scheduler's that takes arguments, whether it is enabled or
-	// not: a pointer to a type of kube-scheduler/config/v1, complete.
+	// Args has an entry for every plugin of kube-scheduler's that takes arguments, whether or not it is enabled: a
+	// pointer to a type of kube-scheduler/config/v1, complete.
 	Args map[string]runtime.Object
-	// Preemption is Berth's own part of it, complete.
+	// Preemption is Berth's own configuration of preemption, complete.
 	Preemption placement.PreemptionConfig
-	// Custom are the plugins in Plugins that are not kube-scheduler's own; nil for none.
+	// Custom holds the plugins in Plugins that are not kube-scheduler's own; nil for none.
 	Custom *placement.Custom
 }
 
-// ClientConnection says how to reach the API server.
+// ClientConnection defines how to connect to the API server.
 type ClientConnection struct {
 	// Kubeconfig is a path; empty means in-cluster credentials or a flag.
 	Kubeconfig string
@@ -69,8 +67,8 @@ type ClientConnection struct {
 	Burst int32
 }
 
-// Load reads the file at path. The error lists every mistake, one line each. custom names the plugins that
-// are compiled into this program besides kube-scheduler's own.
+// Load reads the file at path. The error lists every mistake, one line each. custom names the plugins that are
+// compiled into this program in addition to kube-scheduler's own.
 func Load(path string, custom ...string) (*Configuration, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -79,7 +77,7 @@ func Load(path string, custom ...string) (*Configuration, error) {
 	return Parse(path, data, custom...)
 }
 
-// Parse is Load for a configuration in memory; file is what errors call it.
+// Parse is Load for a configuration in memory; file is the name used in errors.
 func Parse(file string, data []byte, custom ...string) (*Configuration, error) {
 	r := &strictyaml.Report{File: file}
 	var in schedulerv1.KubeSchedulerConfiguration
@@ -98,7 +96,7 @@ func Parse(file string, data []byte, custom ...string) (*Configuration, error) {
 	return out, nil
 }
 
-// Default returns what an empty file would mean: one profile, default-scheduler.
+// Default returns the configuration of an empty file: one profile, default-scheduler.
 func Default() *Configuration {
 	return complete(&schedulerv1.KubeSchedulerConfiguration{}, catalogue{}, &strictyaml.Report{})
 }

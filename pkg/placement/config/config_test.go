@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml/strictyamltest"
 )
 
-// TestRefused holds the wording of every mistake: one line each, all of them at once.
+// TestRefused checks the wording of every mistake: one line each, all of them at once.
 func TestRefused(t *testing.T) {
 	for _, file := range strictyamltest.Files(t, "refused") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestAccepted shows what each file resolves to.
+// TestAccepted checks what each file resolves to.
 func TestAccepted(t *testing.T) {
 	for _, file := range strictyamltest.Files(t, "accepted") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestDefaultIsTheMinimalFile(t *testing.T) {
 	}
 }
 
-// TestDefaultMeansTheEnginesDefault: the file's defaults and the engine's own name the same
-// plugins in the same order with the same weights, and the engine takes them.
+// TestDefaultMeansTheEnginesDefault checks that the file's defaults and the engine's own name the same plugins in
+// the same order with the same weights, and that the engine accepts them.
 func TestDefaultMeansTheEnginesDefault(t *testing.T) {
 	type plugin struct {
 		Name   string
@@ -81,7 +81,7 @@ func TestDefaultMeansTheEnginesDefault(t *testing.T) {
 	}
 }
 
-// TestEngineTakesWhatIsAccepted: a file that loads never fails later.
+// TestEngineTakesWhatIsAccepted checks that a file that loads never fails later.
 func TestEngineTakesWhatIsAccepted(t *testing.T) {
 	for _, file := range strictyamltest.Files(t, "accepted") {
 		c, err := Load(file)
@@ -104,8 +104,8 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// FuzzParse: no bytes make the loader panic, a refusal is always made of lines that name
-// the file, and the engine takes what is accepted.
+// FuzzParse checks that no bytes make the loader panic, that a refusal always consists of lines that name the file,
+// and that the engine accepts what the loader accepts.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"refused", "accepted"} {
 		for _, file := range strictyamltest.Files(f, dir) {
@@ -137,8 +137,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// picture prints what a file resolves to: its numbers, then every profile's plugins by
-// point and its arguments.
+// picture prints what a file resolves to: its numbers, then every profile's plugins by point and their arguments.
 func picture(t *testing.T, c *Configuration) string {
 	t.Helper()
 	var b strings.Builder
@@ -170,8 +169,8 @@ func picture(t *testing.T, c *Configuration) string {
 	return b.String()
 }
 
-// engine prints what the engine gets: N for narrowing, F for filtering, S and the weight for
-// scoring, and the share of nodes to look for.
+// engine prints what the engine gets: N for narrowing, F for filtering, S and the weight for scoring, and the
+// percentage of nodes to score.
 func engine(p placement.ProfileConfig) string {
 	var b strings.Builder
 	if p.PercentageOfNodesToScore > 0 {

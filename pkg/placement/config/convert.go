@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// toPlacement turns the profiles of a complete file into the engine's form.
+// toPlacement converts the profiles of a complete file to the engine's form.
 func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile) []placement.ProfileConfig {
 	out := make([]placement.ProfileConfig, len(profiles))
 	for i, p := range profiles {
@@ -30,12 +30,12 @@ func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile)
 	return out
 }
 
-// enginePlugins makes one list of the lists of all points, as the engine keeps it. The
-// order in it matters for filtering alone: the plugins keep the order of multiPoint, with
-// those that filter in the order of that point.
+// enginePlugins merges the lists of all points into one, as the engine expects. Its order matters only for
+// filtering: the plugins keep the order of multiPoint, except that those that filter are in the order of that
+// point.
 //
-// A plugin that neither filters nor scores by nature (it acts in the queue or the binder)
-// is listed as it is; one that could but has been disabled at both points is left out.
+// A plugin that by nature neither filters nor scores (it acts in the queue or the binder) is listed as it is; one
+// that could, but has been disabled at both points, is left out.
 func enginePlugins(p Profile) []placement.PluginConfig {
 	var out []placement.PluginConfig
 	inOrder := withoutCustom(p.Plugins[Filter])
@@ -59,7 +59,7 @@ func enginePlugins(p Profile) []placement.PluginConfig {
 		}
 		acts := implemented[name]
 		if name == placement.DefaultPreemption && !isIn(p.Plugins[PostFilter], name) {
-			continue // what it does in the queue is nothing without the rest
+			continue // its part in the queue is useless without the rest
 		}
 		if c.Points != 0 || !slices.Contains(acts, Filter) && !slices.Contains(acts, Score) {
 			out = append(out, c)
@@ -68,7 +68,7 @@ func enginePlugins(p Profile) []placement.PluginConfig {
 	return out
 }
 
-// tryAllNodes takes the limit from preemption: the engine's default is none.
+// tryAllNodes removes the limit from preemption: the engine's default is none.
 func tryAllNodes(plugins []placement.PluginConfig) {
 	for i := range plugins {
 		if plugins[i].Name == placement.DefaultPreemption {

@@ -14,17 +14,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// catalogue is the plugins that a file may name: kube-scheduler's own, and those that are compiled into
-// this program besides.
+// catalogue holds the plugins that a file may name: kube-scheduler's own, and those that are compiled into this
+// program in addition.
 type catalogue struct{ custom []string }
 
-// customPoints are where a custom plugin may act. All share one order of pods (queueSort), which is
-// kube-scheduler's; pod groups are not placed as groups.
+// customPoints are the points where a custom plugin may act. All profiles share one order of pods (queueSort),
+// which is kube-scheduler's; pod groups are not placed as groups.
 var customPoints = []Point{
 	PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, Permit, PreBind, Bind, PostBind,
 }
 
-// acts are the points at which a plugin may act; nil for one that is not known.
+// acts returns the points at which a plugin may act; nil for an unknown one.
 func (k catalogue) acts(name string) []Point {
 	if own := implemented[name]; own != nil {
 		return own
@@ -41,7 +41,7 @@ func (k catalogue) names() string {
 	return strings.Join(all, ", ")
 }
 
-// customOf are the custom plugins of a profile, with their arguments as upstream gives them: JSON that the
+// customOf returns the custom plugins of a profile, with their arguments as upstream passes them: JSON that the
 // plugin decodes (runtime.Convert_runtime_RawExtension_To_runtime_Object).
 func (k catalogue) customOf(
 	given []schedulerv1.PluginConfig, enabled map[Point][]EnabledPlugin, path *field.Path, r *strictyaml.Report,

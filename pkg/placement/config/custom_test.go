@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 )
 
-// customProfile enables Racks everywhere but at filter, where it comes second, and Prices at score alone.
+// customProfile enables Racks at every point, at filter as the second plugin, and Prices only at score.
 const customProfile = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -80,8 +80,8 @@ func TestCustomPluginsAreKnownByName(t *testing.T) {
 	}
 }
 
-// Plugins are asked to bind as far as they come before DefaultBinder, in upstream's order: what stands at bind and at
-// multiPoint, what stands at multiPoint alone, and the rest.
+// Plugins are called to bind only if they come before DefaultBinder, in upstream's order: first those at both bind
+// and multiPoint, then those only at multiPoint, then the rest.
 func TestPluginsThatBind(t *testing.T) {
 	for _, test := range []struct{ bind, want string }{
 		{``, ``},

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// checkExtenders holds extenders to upstream's rules (validateExtenders in
-// pkg/scheduler/apis/config/validation), and to one more: there is an address to call.
+// checkExtenders applies upstream's rules to extenders (validateExtenders in pkg/scheduler/apis/config/validation),
+// and one more: there must be an address to call.
 func checkExtenders(extenders []schedulerv1.Extender, r *strictyaml.Report) {
 	all := field.NewPath("extenders")
 	binders, managed := 0, map[string]bool{}
@@ -55,16 +55,16 @@ func checkExtended(name string, path *field.Path, r *strictyaml.Report) {
 	}
 }
 
-// isExtended: the name belongs to somebody other than Kubernetes, and quota can be set on it.
-// Source: IsExtendedResourceName in pkg/apis/core/v1/helper.
+// isExtended reports whether the name does not belong to Kubernetes itself and quota can be set on it. Source:
+// IsExtendedResourceName in pkg/apis/core/v1/helper.
 func isExtended(name string) bool {
 	native := !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
 	return !native && !strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
 }
 
-// leaveToExtenders has NodeResourcesFit of every profile ignore what extenders alone look after. As
-// upstream has it, that replaces what the profile itself says about ignored resources.
+// leaveToExtenders makes NodeResourcesFit of every profile ignore the resources that only extenders handle. As
+// upstream, this replaces the profile's own list of ignored resources.
 func leaveToExtenders(extenders []schedulerv1.Extender, profiles []Profile) {
 	var ignored []string
 	for _, e := range extenders {

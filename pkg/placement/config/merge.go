@@ -12,27 +12,24 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-// allPlugins in a disabled list takes away everything that came from the defaults (in
-// multiPoint) or from multiPoint (at one extension point).
+// allPlugins in a disabled list removes everything that came from the defaults (in multiPoint) or from multiPoint
+// (at one extension point).
 const allPlugins = "*"
 
-// EnabledPlugin is one plugin at one extension point. Weight counts at score alone and is
-// at least 1.
+// EnabledPlugin is one plugin at one extension point. Weight counts only at score and is at least 1.
 type EnabledPlugin struct {
 	Name   string
 	Weight int32
 }
 
-// resolvePlugins works out which plugins run at which point, and in which order, from the
-// defaults and what the file says. Entries that checkPlugins refuses are left out: what is
-// wrong beyond them can be told from the rest.
+// resolvePlugins determines which plugins run at which point, and in which order, from the defaults and the file.
+// Entries that checkPlugins refuses are left out, so that further mistakes can be found in the rest.
 //
-// Rules: KubeSchedulerConfiguration's mergePluginSet (pkg/scheduler/apis/config/v1) for the
-// defaults, the framework's expandMultiPointPlugins (pkg/scheduler/framework/runtime) for
-// each point.
+// Rules: KubeSchedulerConfiguration's mergePluginSet (pkg/scheduler/apis/config/v1) for the defaults, the
+// framework's expandMultiPointPlugins (pkg/scheduler/framework/runtime) for each point.
 //
-// order lists every plugin that runs anywhere, once: those of multiPoint, then the others
-// as the points name them.
+// order lists every plugin that runs at any point, once: those of multiPoint, then the others as the points name
+// them.
 func (k catalogue) resolvePlugins(custom *schedulerv1.Plugins) (byPoint map[Point][]EnabledPlugin, order []string) {
 	if custom == nil {
 		custom = &schedulerv1.Plugins{}
@@ -58,8 +55,8 @@ func (k catalogue) resolvePlugins(custom *schedulerv1.Plugins) (byPoint map[Poin
 	return byPoint, append(order, elsewhere...)
 }
 
-// mergeMultiPoint keeps each default at its place, with the file's weight if the file names
-// it too, drops the disabled ones and appends the rest of the file's.
+// mergeMultiPoint keeps each default at its position, with the file's weight if the file names it too, drops the
+// disabled ones and appends the other plugins of the file.
 func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet) []schedulerv1.Plugin {
 	var merged []schedulerv1.Plugin
 	replaced := map[string]bool{}
@@ -83,9 +80,8 @@ func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet
 	return merged
 }
 
-// expand orders the plugins of one point: first those given both here and by multiPoint (in
-// this point's order, with this point's weight), then the rest of multiPoint, then the rest
-// given here.
+// expand orders the plugins of one point: first those given both here and by multiPoint (in this point's order,
+// with this point's weight), then the rest of multiPoint, then the rest given here.
 func (k catalogue) expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugin) []EnabledPlugin {
 	disabled, specific := names(here.Disabled), names(here.Enabled)
 	fromMulti := map[string]bool{}
@@ -178,7 +174,7 @@ func (k catalogue) checkPluginName(name string, at Point, path *field.Path, r *s
 	return false
 }
 
-// checkPoints records points that cannot work with what is enabled there.
+// checkPoints records points that cannot work with the plugins enabled there.
 func checkPoints(at map[Point][]EnabledPlugin, path *field.Path, r *strictyaml.Report) {
 	if n := len(at[QueueSort]); n != 1 {
 		r.AddKind(field.ErrorTypeRequired, path.Child(string(QueueSort)), strictyaml.Words(fmt.Sprintf("%d plugins", n)),
@@ -191,9 +187,8 @@ func checkPoints(at map[Point][]EnabledPlugin, path *field.Path, r *strictyaml.R
 	checkPrepared(at, PreScore, Score, path, r)
 }
 
-// checkPrepared records plugins that are enabled at a point but not at the one before it,
-// without which they cannot do. kube-scheduler accepts that, and then fails every attempt
-// to place a pod.
+// checkPrepared records plugins that are enabled at a point but not at the one before it, although they need it.
+// kube-scheduler accepts that, and then fails every attempt to place a pod.
 func checkPrepared(at map[Point][]EnabledPlugin, before, point Point, path *field.Path, r *strictyaml.Report) {
 	for _, p := range at[point] {
 		if slices.Contains(needsBefore[point], p.Name) && !isIn(at[before], p.Name) {
@@ -210,8 +205,8 @@ func queueSorts(p *schedulerv1.Plugins) int {
 	return len(p.QueueSort.Enabled)
 }
 
-// sameQueueSort compares what two profiles say of queueSort itself, word for word, as
-// upstream does: profiles that differ there could differ in what they enable.
+// sameQueueSort compares the two profiles' entries for queueSort literally, as upstream does: profiles that differ
+// there could differ in what they enable.
 func sameQueueSort(a, b *schedulerv1.Plugins) bool {
 	of := func(p *schedulerv1.Plugins) (enabled, disabled []string) {
 		if p == nil {

@@ -6,10 +6,10 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Point names an extension point as the configuration file spells it.
+// Point is an extension point in the spelling of the configuration file.
 type Point string
 
-// The extension points of a profile. multiPoint is not one: it stands for all of them.
+// The extension points of a profile. multiPoint is not one of them: it stands for all.
 const (
 	PreEnqueue Point = "preEnqueue"
 	QueueSort  Point = "queueSort"
@@ -29,16 +29,15 @@ const (
 	multiPoint        Point = "multiPoint"
 )
 
-// points lists what a profile is resolved for, in the order a pod meets them.
+// points lists the points that a profile is resolved for, in the order in which a pod passes them.
 var points = []Point{
 	PreEnqueue, QueueSort, PreFilter, Filter, PostFilter, PreScore, Score,
 	Reserve, Permit, PreBind, Bind, PostBind, placementGenerate, placementScore,
 }
 
-// implemented tells at which points each plugin of kube-scheduler 1.36 acts (the interface
-// assertions beside the plugins in pkg/scheduler/framework/plugins). GangScheduling,
-// TopologyPlacementGenerator and PodGroupPodsCount are absent: their gates are alpha and
-// off.
+// implemented maps each plugin of kube-scheduler 1.36 to the points at which it acts (the interface assertions next
+// to the plugins in pkg/scheduler/framework/plugins). GangScheduling, TopologyPlacementGenerator and
+// PodGroupPodsCount are absent: their gates are alpha and disabled.
 var implemented = map[string][]Point{
 	"SchedulingGates":                 {PreEnqueue},
 	"PrioritySort":                    {QueueSort},
@@ -62,8 +61,8 @@ var implemented = map[string][]Point{
 	"NodeDeclaredFeatures":            {PreFilter, Filter},
 }
 
-// needsBefore are the plugins that at this point only know what they found out at the
-// point before: preFilter for filter, preScore for score. The others can find it out again.
+// needsBefore holds the plugins that at this point depend on results of the point before: preFilter for filter,
+// preScore for score. The other plugins can compute them again.
 var needsBefore = map[Point][]string{
 	Filter: {
 		"NodePorts", "NodeResourcesFit", "VolumeRestrictions", "VolumeBinding", "PodTopologySpread",
@@ -72,12 +71,12 @@ var needsBefore = map[Point][]string{
 	Score: {"TaintToleration", "PodTopologySpread", "InterPodAffinity"},
 }
 
-// removed are plugins that older configurations name and version v1 rejects
-// (pkg/scheduler/apis/config/validation). To disable one asks for what is already so.
+// removed holds plugins that older configurations name and version v1 rejects
+// (pkg/scheduler/apis/config/validation). Disabling one has no effect.
 var removed = []string{"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"}
 
-// defaultMultiPoint is the set every profile starts from, in running order; weight 0 is
-// none given (pkg/scheduler/apis/config/v1/default_plugins.go with 1.36's default gates).
+// defaultMultiPoint returns the set that every profile starts from, in running order; weight 0 means that none is
+// given (pkg/scheduler/apis/config/v1/default_plugins.go with 1.36's default gates).
 func defaultMultiPoint() []schedulerv1.Plugin {
 	weighted := func(name string, weight int32) schedulerv1.Plugin {
 		return schedulerv1.Plugin{Name: name, Weight: &weight}
@@ -114,7 +113,7 @@ func joinPoints(ps []Point) string {
 	return strings.Join(names, ", ")
 }
 
-// pluginSet returns the set a file gives for one extension point.
+// pluginSet returns the file's set for one extension point.
 func pluginSet(p *schedulerv1.Plugins, at Point) schedulerv1.PluginSet {
 	switch at {
 	case PreEnqueue:

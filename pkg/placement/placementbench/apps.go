@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// app is one deployed application: what its pods are made from.
+// app is one deployed application, from which its pods are made.
 type app struct {
 	index           int
 	name, namespace string
@@ -20,10 +20,9 @@ type app struct {
 	hash             string
 	image            string
 	milliCPU, memory int64
-	// sidecar: the pods have a second container.
+	// sidecar reports that the pods have a second container.
 	sidecar bool
-	// replicaSet and service say whether there is one; without a replica set the pods have no
-	// owner.
+	// replicaSet and service report whether the app has one; without a replica set the pods have no owner.
 	replicaSet, service bool
 
 	affinity    *corev1.Affinity
@@ -39,10 +38,10 @@ type trait func(*app)
 const (
 	// namespaceCount is how many namespaces the apps share.
 	namespaceCount = 5
-	// sizes is how many different amounts of cpu and of memory apps ask for.
+	// sizes is the number of different amounts of cpu and of memory that apps request.
 	sizes = 8
-	// cpuStep is in milli-CPU, memoryStep in bytes; apps ask for 1 to sizes of each, so that
-	// the pods of a full run fill a node to about a third.
+	// cpuStep is in milli-CPU, memoryStep in bytes; apps request 1 to sizes of each, so that the pods of a full run
+	// fill a node to about a third.
 	cpuStep    = 100
 	memoryStep = 256 << 20
 )
@@ -67,20 +66,19 @@ func appName(k int) string       { return fmt.Sprintf("app-%02d", k) }
 func namespaceName(k int) string { return fmt.Sprintf("team-%d", k) }
 func appImage(k int) string      { return fmt.Sprintf("registry.example.com/apps/app-%02d:v1.4.2", k) }
 
-// keptFrom tells whether the app has no pods in a zone.
+// keptFrom reports whether the app has no pods in a zone.
 func (a *app) keptFrom(zone int) bool { return zone == a.shunned }
 
-// plain pods come from no controller, and nothing selects them.
+// plain pods have no controller, and nothing selects them.
 func plain(*app) {}
 
-// owned pods belong to a ReplicaSet, half of them to a service too: they are spread by
-// default.
+// owned pods belong to a ReplicaSet, and half of them also to a service: they are spread by default.
 func owned(a *app) {
 	a.replicaSet, a.service = true, a.index%2 == 0
 }
 
-// choosy apps name node pools that will do, prefer a disk and a zone, and some tolerate the
-// taint of the dedicated nodes.
+// choosy apps require one of two node pools, prefer a disk and a zone, and some tolerate the taint of the dedicated
+// nodes.
 func choosy(a *app) {
 	owned(a)
 	pools := []string{poolName(a.index % poolCount), poolName((a.index + 1) % poolCount)}
@@ -104,7 +102,7 @@ func choosy(a *app) {
 	}
 }
 
-// spread apps must be even over zones and should be over nodes.
+// spread apps must be even over zones and should be even over nodes.
 func spread(a *app) {
 	a.replicaSet, a.service = true, true
 	a.spread = []corev1.TopologySpreadConstraint{
@@ -119,8 +117,8 @@ func spread(a *app) {
 	}
 }
 
-// tied apps come in pairs that share two of the zones: each must be in a zone with pods of
-// the other, and no two pods of one app may be on one node.
+// tied apps come in pairs that share two of the zones: each must be in a zone with pods of the other, and no two
+// pods of one app may be on one node.
 func tied(a *app) {
 	owned(a)
 	a.shunned = a.index / 2 % zoneCount
@@ -140,7 +138,7 @@ func tied(a *app) {
 	a.namespace = namespaceName(a.index / 2 % namespaceCount)
 }
 
-// leaning apps come in pairs too, and would like what tied ones demand.
+// leaning apps also come in pairs, and prefer what tied ones require.
 func leaning(a *app) {
 	owned(a)
 	a.affinity = &corev1.Affinity{
@@ -158,8 +156,8 @@ func leaning(a *app) {
 	a.namespace = namespaceName(a.index / 2 % namespaceCount)
 }
 
-// anything is a mixture of the others: of ten apps, four ask for nothing, one is choosy, one
-// spread, two are a tied pair and two a leaning one.
+// anything is a mixture of the others: of ten apps, four have no rules, one is choosy, one spread, two are a tied
+// pair and two a leaning one.
 func anything(a *app) {
 	switch a.index % 10 {
 	case 4:
@@ -175,7 +173,7 @@ func anything(a *app) {
 	}
 }
 
-// partner is the other app of a pair.
+// partner returns the other app of a pair.
 func partner(index int) string { return appName(index ^ 1) }
 
 func selecting(appName string) *metav1.LabelSelector {
@@ -195,7 +193,7 @@ func prefers(weight int32, key, value string) corev1.PreferredSchedulingTerm {
 	}
 }
 
-// requests are the app's, spoiled for sharing by i unless it is negative.
+// requests returns the app's requests, made unique by i unless it is negative.
 func (a *app) requests(i int) corev1.ResourceList {
 	memory := a.memory
 	if i >= 0 {
@@ -207,7 +205,7 @@ func (a *app) requests(i int) corev1.ResourceList {
 	}
 }
 
-// uniqueStep, in bytes, tells the requests of pods apart without filling nodes.
+// uniqueStep, in bytes, makes the requests of pods differ without filling nodes.
 const uniqueStep = 4 << 10
 
 // Namespaces of the apps.
@@ -264,7 +262,7 @@ func (a *app) labels() map[string]string {
 	}
 }
 
-// uid is a UUID made of a name, the same every time.
+// uid returns a UUID derived from a name, the same every time.
 func uid(parts ...string) types.UID {
 	h := hash(parts...)
 	low := mix(h)
@@ -272,10 +270,10 @@ func uid(parts ...string) types.UID {
 		h>>32, h>>16&0xffff, h&0xfff, low>>48&0x3fff|0x8000, low&0xffffffffffff))
 }
 
-// hash of a name.
+// hash returns a hash of a name.
 func hash(parts ...string) uint64 { return xxhash.Sum64String(strings.Join(parts, "/")) }
 
-// address is an IPv4 address in a /8 network.
+// address returns an IPv4 address in a /8 network.
 func address(network, i int) string {
 	return fmt.Sprintf("%d.%d.%d.%d", network, i>>16&0xff, i>>8&0xff, i&0xff)
 }

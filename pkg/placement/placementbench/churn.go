@@ -9,28 +9,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// NodeEvent is one change of one node. Before is nil for a new node, After for one that is
-// gone, together with the pods on it. After is stripped, and the receiver's to keep; Before
-// is not.
+// NodeEvent is one change of one node. Before is nil for a new node, and After is nil for one that was removed
+// together with its pods. After is stripped and belongs to the receiver; Before does not.
 type NodeEvent struct{ Before, After *corev1.Node }
 
-// Churn changes nodes one at a time: labels, taints, allocatable amounts, images, cordons,
-// and now and then one is replaced by a new one under another name.
+// Churn changes nodes one at a time: labels, taints, allocatable amounts, images, cordons; occasionally it replaces
+// one by a new one under another name.
 type Churn struct {
 	workload Workload
 	nodes    []*corev1.Node
-	// events and added count what there was.
+	// events and added count the past events and additions.
 	events, added int
-	// missing is the place in nodes that a removed node left, -1 for none.
+	// missing is the position in nodes that a removed node left, -1 for none.
 	missing int
 }
 
-// NewChurn returns the changes of a cluster with these nodes, which it keeps.
+// NewChurn returns the changes of a cluster with these nodes. It takes ownership of them.
 func (w Workload) NewChurn(nodes []*corev1.Node) *Churn {
 	return &Churn{workload: w, nodes: nodes, missing: -1}
 }
 
-// changes take turns; the last two are a removal and the arrival of the replacement.
+// changes are applied in turn; the last two are a removal and the addition of the replacement.
 var changes = [...]func(c *Churn, n *corev1.Node){
 	relabel, toggleTaint, reallocate, pullImage, toggleCordon,
 	relabel, toggleTaint, reallocate, pullImage, nil, nil,
@@ -53,7 +52,7 @@ func (c *Churn) Next() NodeEvent {
 		c.missing = at
 		return NodeEvent{Before: c.nodes[at]}
 	default:
-		// Of the zone that lost one, so that zones stay even.
+		// In the zone that lost one, so that zones stay even.
 		number := replacements*zoneCount + zoneCount*c.added + zoneOf(c.missing)
 		c.added++
 		after := c.workload.Node(number)
@@ -63,18 +62,18 @@ func (c *Churn) Next() NodeEvent {
 	}
 }
 
-// given is a node as the log of facts would bring it, apart from the one to go on from.
+// given returns a node as the log of facts would deliver it, separate from the copy that later changes are applied
+// to.
 func given(n *corev1.Node) *corev1.Node {
 	n = n.DeepCopy()
 	state.Strip(n)
 	return n
 }
 
-// replacements times zoneCount is the number of the first node that was not there at the
-// start.
+// replacements times zoneCount is the number of the first node that did not exist at the start.
 const replacements = 1 << 18
 
-// relabel changes a label that some pods prefer, and one that nobody reads.
+// relabel changes a label that some pods prefer, and one that no rule reads.
 func relabel(c *Churn, n *corev1.Node) {
 	n.Labels["example.com/patched"] = fmt.Sprint("at-", c.events)
 	if n.Labels[labelDisk] == "ssd" {
@@ -84,7 +83,7 @@ func relabel(c *Churn, n *corev1.Node) {
 	}
 }
 
-// toggleTaint makes the node unloved, or loved again.
+// toggleTaint adds or removes a PreferNoSchedule taint.
 func toggleTaint(_ *Churn, n *corev1.Node) {
 	spot := corev1.Taint{Key: taintSpot, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule}
 	for i, t := range n.Spec.Taints {
@@ -96,12 +95,12 @@ func toggleTaint(_ *Churn, n *corev1.Node) {
 	n.Spec.Taints = append(n.Spec.Taints, spot)
 }
 
-// reallocate takes a processor for the system, up to four.
+// reallocate changes how many processors are reserved for the system, up to four.
 func reallocate(c *Churn, n *corev1.Node) {
 	n.Status.Allocatable[corev1.ResourceCPU] = *resource.NewQuantity(int64(28+c.events%5), resource.DecimalSI)
 }
 
-// pullImage adds an image of an app that is not there yet, if any.
+// pullImage adds the image of an app that the node does not have yet, if there is one.
 func pullImage(c *Churn, n *corev1.Node) {
 	a := &c.workload.apps[c.events%len(c.workload.apps)]
 	for _, image := range n.Status.Images {

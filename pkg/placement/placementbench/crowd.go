@@ -10,25 +10,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Crowd is a workload for preemption: the pods that stand on the nodes leave no processor
-// free, and pods arrive that are more important.
+// Crowd is a workload for preemption: the existing pods leave no processor free, and more important pods arrive.
 type Crowd struct {
-	// Name and Title are as those of a Workload.
+	// Name and Title are as in Workload.
 	Name, Title string
 	load        Workload
 }
 
 const (
-	// crowdPods stand on every node.
+	// crowdPods is the number of pods on every node.
 	crowdPods = 4
 	// important is the priority of the pods that arrive.
 	important = 1000
-	// milliPerNode is what a node has.
+	// milliPerNode is the capacity of a node in milli-CPU.
 	milliPerNode = 32_000
 )
 
-// crowdShares are what the pods of a node ask for, in milli-CPU; crowdPriorities how important
-// they are.
+// crowdShares are the requests of the pods of a node, in milli-CPU; crowdPriorities are their priorities.
 var (
 	crowdShares     = [crowdPods]int64{6_000, 10_000, 4_000, 12_000}
 	crowdPriorities = [...]int32{0, 0, 0, 10, 20}
@@ -49,7 +47,7 @@ func Crowds() []Crowd {
 	}
 }
 
-// Cluster makes one of this many nodes, all of them full.
+// Cluster makes a cluster with this many nodes, all of them full.
 func (c Crowd) Cluster(nodes int) Cluster {
 	cluster := Cluster{
 		Nodes: make([]*corev1.Node, nodes), Pods: make([]*corev1.Pod, 0, nodes*crowdPods),
@@ -69,8 +67,7 @@ func (c Crowd) Cluster(nodes int) Cluster {
 	return cluster
 }
 
-// Preemptor is the pod that arrives as number i, counted from 0. It asks for an eighth to a
-// half of a node.
+// Preemptor returns the pod that arrives as number i, counted from 0. It requests an eighth to a half of a node.
 func (c Crowd) Preemptor(i int) *corev1.Pod {
 	p := c.load.Pending(i)
 	milli := milliPerNode / 8 * (1 + int64(i%len(c.load.apps))%4)
@@ -82,7 +79,7 @@ func (c Crowd) Preemptor(i int) *corev1.Pod {
 	return p
 }
 
-// asks sets what a pod asks for in all, in milli-CPU.
+// asks sets the total request of a pod, in milli-CPU.
 func asks(p *corev1.Pod, milli int64) {
 	for _, other := range p.Spec.Containers[1:] {
 		milli -= other.Resources.Requests.Cpu().MilliValue()
@@ -90,8 +87,8 @@ func asks(p *corev1.Pod, milli int64) {
 	p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
 }
 
-// Preempt places a pod where it fits or, if that is nowhere, in the place of its victims, which
-// are gone at once.
+// Preempt places a pod where it fits or, if it fits nowhere, in the place of its victims, which are removed at
+// once.
 func (s *Site) Preempt(pod *state.Pod, seed uint64) (placement.Preemption, error) {
 	if r := s.Decide(pod, seed); r.Err != nil || len(r.Feasible) > 0 {
 		return placement.Preemption{}, r.Err

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// zoneCount zones take turns over the nodes, poolCount pools too.
+	// zoneCount is the number of zones, and poolCount the number of node pools; nodes alternate between them.
 	zoneCount = 3
 	poolCount = 4
-	// appImages is how many app images a node holds besides the system's.
+	// appImages is how many app images a node has in addition to the system's.
 	appImages = 10
 
 	labelApp       = "app.kubernetes.io/name"
@@ -25,21 +25,20 @@ const (
 	taintSpot      = "example.com/spot"
 )
 
-// boundSeries and pendingSeries keep the names of the two sorts of pods apart.
+// boundSeries and pendingSeries keep the names of bound and pending pods apart.
 const (
 	boundSeries   = "b"
 	pendingSeries = "p"
 )
 
-// created is when an object was: within a month, at a whole second as the API server
-// writes it.
+// created returns the creation time of an object: within a month, at a whole second as the API server writes it.
 func created(namespace, name string) metav1.Time {
 	const month = 30 * 24 * 60 * 60
 	begin := time.Date(2026, time.March, 2, 8, 0, 0, 0, time.UTC)
 	return metav1.NewTime(begin.Add(time.Duration(hash(namespace, name)%month) * time.Second))
 }
 
-// after is a time some seconds later.
+// after returns a time some seconds later.
 func after(t metav1.Time, seconds int) metav1.Time {
 	return metav1.NewTime(t.Add(time.Duration(seconds) * time.Second))
 }
@@ -58,7 +57,7 @@ func meta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
 	}
 }
 
-// Node is the node with this number: 32 processors, 256 GiB, 110 pods.
+// Node returns the node with this number: 32 processors, 256 GiB, 110 pods.
 func (w Workload) Node(i int) *corev1.Node {
 	pool := mix(uint64(i)) % poolCount
 	name := nodeName(i)
@@ -97,7 +96,7 @@ func (w Workload) Node(i int) *corev1.Node {
 	return n
 }
 
-// taint dedicates a tenth of the nodes, makes a tenth unloved and cordons one in fifty.
+// taint dedicates a tenth of the nodes, gives a tenth a PreferNoSchedule taint and cordons one in fifty.
 func taint(n *corev1.Node, i int) {
 	switch i % 50 {
 	case 3, 13, 23, 33, 43:
@@ -109,7 +108,7 @@ func taint(n *corev1.Node, i int) {
 	}
 }
 
-// cordon sets or clears what `kubectl cordon` and the node controller do.
+// cordon sets or clears what `kubectl cordon` and the node controller set.
 func cordon(n *corev1.Node, on bool) {
 	n.Spec.Unschedulable = on
 	kept := n.Spec.Taints[:0:0]
@@ -153,7 +152,7 @@ func nodeConditions(since metav1.Time) []corev1.NodeCondition {
 	}
 }
 
-// images are some of the system's on every node and those of the first apps on this one.
+// images returns some of the system's images, which every node has, and those of the first apps on this node.
 func (w Workload) images(node int) []corev1.ContainerImage {
 	var list []corev1.ContainerImage
 	add := func(name string, size int64) {
@@ -175,7 +174,7 @@ func (w Workload) images(node int) []corev1.ContainerImage {
 	return list
 }
 
-// imageSize, in bytes, is from 80 MiB to 700 MiB.
+// imageSize returns 80 MiB to 700 MiB, in bytes.
 func imageSize(app int) int64 { return 80<<20 + int64(mix(uint64(app))>>20%32)*(20<<20) }
 
 func digest(name string) string {
@@ -183,7 +182,7 @@ func digest(name string) string {
 	return fmt.Sprintf("%016x%016x%016x%016x", h, mix(h), mix(h+1), mix(h+2))
 }
 
-// pod is the i-th pod of an app in a series, pending.
+// pod returns the i-th pod of an app in a series, pending.
 func (w Workload) pod(a *app, series string, i int) *corev1.Pod {
 	name := fmt.Sprintf("%s-%s%05x", a.replicaSetName(), series, i)
 	spoil := -1
@@ -258,7 +257,7 @@ func (a *app) container(name, image string, requests corev1.ResourceList) corev1
 
 const tokenVolumeName = "kube-api-access-x7k2p"
 
-// tokenVolume is what the ServiceAccount admission plugin adds.
+// tokenVolume returns the volume that the ServiceAccount admission plugin adds.
 func tokenVolume() corev1.Volume {
 	return corev1.Volume{Name: tokenVolumeName, VolumeSource: corev1.VolumeSource{
 		Projected: &corev1.ProjectedVolumeSource{
@@ -279,7 +278,7 @@ func tokenVolume() corev1.Volume {
 	}}
 }
 
-// defaultTolerations is what the DefaultTolerationSeconds admission plugin adds.
+// defaultTolerations returns the tolerations that the DefaultTolerationSeconds admission plugin adds.
 func defaultTolerations() []corev1.Toleration {
 	tolerate := func(key string) corev1.Toleration {
 		return corev1.Toleration{
@@ -290,7 +289,7 @@ func defaultTolerations() []corev1.Toleration {
 	return []corev1.Toleration{tolerate(corev1.TaintNodeNotReady), tolerate(corev1.TaintNodeUnreachable)}
 }
 
-// run makes a pod look as its kubelet left it.
+// run gives a pod the status that a kubelet would report.
 func run(p *corev1.Pod, node int) {
 	h := int(hash(p.Name) >> 40)
 	scheduled := after(p.CreationTimestamp, 1)

@@ -17,8 +17,7 @@ const (
 	pending = 60
 )
 
-// Objects with one name or UID, or memory shared between them, would make a workload
-// something else than what it says.
+// Objects with the same name or UID, or with shared memory, would make a workload differ from its description.
 func TestObjectsAreDistinctAndRepeatable(t *testing.T) {
 	for _, w := range placementbench.All() {
 		t.Run(w.Name, func(t *testing.T) {
@@ -53,8 +52,8 @@ func TestObjectsAreDistinctAndRepeatable(t *testing.T) {
 	}
 }
 
-// The pods that stand in a cluster keep their own rules: no two of one app are on a node,
-// those that have to be are even over the zones, and pairs keep out of one zone.
+// The existing pods of a cluster satisfy their own rules: no two of one app are on a node, those that have to be
+// are even over the zones, and pairs stay out of one zone.
 func TestStandingPodsKeepTheirRules(t *testing.T) {
 	zones := map[string]int{"spread": 3, "pod-affinity": 2}
 	for _, w := range placementbench.All() {
@@ -91,8 +90,8 @@ func count(inZone map[string]map[string]int, app, zone string) {
 	inZone[app][zone]++
 }
 
-// Every pod that arrives finds a node, with what happens to nodes meanwhile, and the engine
-// answers as evaluation from scratch does.
+// Every arriving pod finds a node, even as nodes change, and the engine gives the same answers as an evaluation
+// from scratch.
 func TestPendingPodsFit(t *testing.T) {
 	for _, w := range placementbench.All() {
 		t.Run(w.Name, func(t *testing.T) {
@@ -123,7 +122,7 @@ func TestPendingPodsFit(t *testing.T) {
 	}
 }
 
-// A pod of unique shape asks for amounts that no other pod asks for.
+// A pod of unique shape requests amounts that no other pod requests.
 func TestUniqueShapes(t *testing.T) {
 	w, err := placementbench.Named("basic-unique")
 	if err != nil {
@@ -141,8 +140,8 @@ func TestUniqueShapes(t *testing.T) {
 	}
 }
 
-// The events of a churn follow from each other: what changes or goes is there, as it was
-// left, and what is new was not.
+// The events of a churn are consistent: a node that changes or is removed exists in its last version, and a new one
+// did not exist.
 func TestChurnFollows(t *testing.T) {
 	w, err := placementbench.Named("mixed")
 	if err != nil {

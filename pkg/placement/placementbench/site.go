@@ -12,9 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Site is an engine with what a shard keeps around it: a NodeInfo per node, and a store for
-// the other objects. Its profile is the default one, rules beyond one node included. For
-// one goroutine.
+// Site is an engine with what a shard keeps around it: a NodeInfo per node, and a store for the other objects. Its
+// profile is the default one, rules beyond one node included. It is not safe for concurrent use.
 type Site struct {
 	Engine  *placement.Engine
 	Profile *placement.Profile
@@ -23,7 +22,7 @@ type Site struct {
 	nodes   map[string]*state.NodeInfo
 }
 
-// NewSite takes a cluster in; its nodes and pods become the site's, and are stripped.
+// NewSite takes ownership of a cluster's nodes and pods, and strips them.
 func NewSite(c Cluster) (*Site, error) {
 	config := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	profile, err := placement.NewProfile(config)
@@ -52,7 +51,7 @@ func NewSite(c Cluster) (*Site, error) {
 	return s, nil
 }
 
-// snapshot holds the objects that are neither nodes nor pods as facts leave them in a store.
+// snapshot holds the objects that are neither nodes nor pods, as facts leave them in a store.
 func (c Cluster) snapshot() (*state.Snapshot, error) {
 	var facts []events.SequencedFact
 	var failed error
@@ -86,13 +85,13 @@ func (c Cluster) snapshot() (*state.Snapshot, error) {
 	return store.Snapshot(), nil
 }
 
-// Arrive is what is done once with every pod that a scheduler hears of; it keeps obj.
+// Arrive does the work that a scheduler does once for every pod it learns of; it keeps obj.
 func Arrive(obj *corev1.Pod) *state.Pod {
 	state.Strip(obj)
 	return state.NewPod(obj)
 }
 
-// Decide asks the engine about a pod, and counts the pod on the best node, if any.
+// Decide evaluates a pod with the engine, and adds the pod to the best node, if any.
 func (s *Site) Decide(pod *state.Pod, seed uint64) placement.Result {
 	r := s.Engine.Evaluate(s.Profile, placement.Query{Pod: pod, Seed: seed})
 	if len(r.Feasible) > 0 {
@@ -103,14 +102,14 @@ func (s *Site) Decide(pod *state.Pod, seed uint64) placement.Result {
 	return r
 }
 
-// Remove takes a pod off its node, unless it has gone with it.
+// Remove removes a pod from its node, unless it was removed together with the node.
 func (s *Site) Remove(n *state.NodeInfo, pod *state.Pod) {
 	if n.RemovePod(pod.UID) {
 		s.Engine.RemovePod(n, pod)
 	}
 }
 
-// Nodes are all nodes, sorted by name.
+// Nodes returns all nodes, sorted by name.
 func (s *Site) Nodes() []*state.NodeInfo {
 	list := make([]*state.NodeInfo, 0, len(s.nodes))
 	for _, n := range s.nodes {
@@ -120,8 +119,7 @@ func (s *Site) Nodes() []*state.NodeInfo {
 	return list
 }
 
-// Change applies an event. The pods of a node that is gone go with it. It keeps After,
-// which has been stripped.
+// Change applies an event. The pods of a removed node are removed with it. It keeps After, which has been stripped.
 func (s *Site) Change(e NodeEvent) {
 	switch {
 	case e.Before == nil:

@@ -7,35 +7,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Workload is one kind of load. Make one with All, Named or Population; Decisions may be
-// lowered for a shorter run.
+// Workload is one kind of load. Create one with All, Named or Population; Decisions may be lowered for a shorter
+// run.
 type Workload struct {
-	// Name is short and unique; Title says what the pods ask for.
+	// Name is short and unique; Title describes what the pods require.
 	Name, Title string
 	// Decisions is how many pods arrive in a full run.
 	Decisions int
-	// PodsPerNode stand on every node at the start.
+	// PodsPerNode is the number of pods on every node at the start.
 	PodsPerNode int
-	// EventEvery is after how many decisions one node changes; 0 for never.
+	// EventEvery is after how many decisions one node changes; 0 means never.
 	EventEvery int
 
 	apps []app
-	// unique: no two pods ask for the same amounts, so that no two have one shape.
+	// unique means that no two pods request the same amounts, so that no two have the same shape.
 	unique bool
-	// tainted: some nodes are cordoned or repel pods.
+	// tainted means that some nodes are cordoned or repel pods.
 	tainted bool
 }
 
 const (
-	// appCount is how many templates (services, where there are services) the pods of one
-	// workload come from.
+	// appCount is the number of templates (services, where there are services) of the pods of one workload.
 	appCount = 50
-	// podsPerNode is how full nodes are at the start: enough for rules about other pods to
-	// have something to count.
+	// podsPerNode is how full nodes are at the start: enough pods for the rules about other pods to count.
 	podsPerNode = 10
 	// fullRun is the number of pods that arrive.
 	fullRun = 50_000
-	// eventEvery makes one node event for ten decisions.
+	// eventEvery makes one node event per ten decisions.
 	eventEvery = 10
 )
 
@@ -78,7 +76,7 @@ func All() []Workload {
 	}
 }
 
-// Named finds a workload of All.
+// Named returns a workload of All.
 func Named(name string) (Workload, error) {
 	var names []string
 	for _, w := range All() {
@@ -90,9 +88,8 @@ func Named(name string) (Workload, error) {
 	return Workload{}, fmt.Errorf("placementbench: workload %q is unknown, want one of %v", name, names)
 }
 
-// Population is a workload without arrivals for a cluster with podsPerNode pods on each
-// node, of apps with about podsPerApp pods each that ask for everything the other workloads
-// do.
+// Population returns a workload without arrivals for a cluster with podsPerNode pods on each node, of apps with
+// about podsPerApp pods each that have all the rules of the other workloads.
 func Population(nodes, podsPerNode, podsPerApp int) Workload {
 	return Workload{
 		Name: "population", Title: "every kind of pod", PodsPerNode: podsPerNode, tainted: true,
@@ -100,7 +97,7 @@ func Population(nodes, podsPerNode, podsPerApp int) Workload {
 	}
 }
 
-// Cluster is everything there is at the start.
+// Cluster holds all objects at the start.
 type Cluster struct {
 	Nodes []*corev1.Node
 	// Pods are bound to Nodes.
@@ -110,7 +107,7 @@ type Cluster struct {
 	ReplicaSets []*appsv1.ReplicaSet
 }
 
-// Cluster makes one of this many nodes.
+// Cluster makes a cluster with this many nodes.
 func (w Workload) Cluster(nodes int) Cluster {
 	c := Cluster{
 		Nodes: make([]*corev1.Node, nodes), Pods: make([]*corev1.Pod, 0, nodes*w.PodsPerNode),
@@ -125,12 +122,12 @@ func (w Workload) Cluster(nodes int) Cluster {
 	return c
 }
 
-// Pending is the pod that arrives as number i, counted from 0. Templates take turns.
+// Pending returns the pod that arrives as number i, counted from 0. Templates are used in turn.
 func (w Workload) Pending(i int) *corev1.Pod {
 	return w.pod(&w.apps[i%len(w.apps)], pendingSeries, i)
 }
 
-// Bound is the j-th of the pods that stand on node at the start.
+// Bound returns the j-th of the pods that are on node at the start.
 func (w Workload) Bound(node, j int) *corev1.Pod {
 	pod := w.pod(w.appOn(node, j), boundSeries, node*w.PodsPerNode+j)
 	run(pod, node)
@@ -140,9 +137,8 @@ func (w Workload) Bound(node, j int) *corev1.Pod {
 // strides are coprime to appCount, so that the pods of one node are of different apps.
 var strides = [...]int{1, 3, 7, 9, 11, 13, 17, 19}
 
-// appOn says which app the j-th pod on a node is of: different ones on one node (as long as
-// there are appCount), the same on a node of each zone (so that apps are spread evenly), and
-// none in a zone that its own rules keep it from.
+// appOn returns the app of the j-th pod on a node: different apps on one node (up to appCount), the same on a node
+// of each zone (so that apps are spread evenly), and none in a zone that its own rules keep it out of.
 func (w Workload) appOn(node, j int) *app {
 	h := mix(uint64(node / zoneCount))
 	start, stride := int(h%uint64(len(w.apps))), strides[(h>>32)%uint64(len(strides))]
@@ -156,8 +152,8 @@ func (w Workload) appOn(node, j int) *app {
 	return &w.apps[at%len(w.apps)]
 }
 
-// mix is the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom
-// Number Generators): well spread bits out of a counter.
+// mix is the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators): it turns
+// a counter into well-distributed bits.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9
@@ -165,5 +161,5 @@ func mix(x uint64) uint64 {
 	return x ^ (x >> 31)
 }
 
-// Apps is how many templates the pods come from.
+// Apps returns the number of templates of the pods.
 func (w Workload) Apps() int { return len(w.apps) }

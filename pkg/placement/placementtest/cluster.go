@@ -11,20 +11,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Cluster is a cluster as the API server shows it. The zero value is an empty one. Objects
-// in it are read only.
+// Cluster is a cluster as the API server shows it. The zero value is an empty cluster. Its objects are read-only.
 type Cluster struct {
 	// Nodes are sorted by name.
 	Nodes []*corev1.Node
-	// Pods are those with a node, sorted by namespace and name. The node need not be there
-	// (any more), and the pod may have ended.
+	// Pods are those with a node, sorted by namespace and name. The node need not exist (any more), and the pod may
+	// have ended.
 	Pods []*corev1.Pod
-	// Others are namespaces, services and controllers by kind, each sorted by namespace and
-	// name.
+	// Others holds namespaces, services and controllers by kind, each sorted by namespace and name.
 	Others map[events.Kind][]state.APIObject
 }
 
-// Clone returns a copy that events can be applied to on its own.
+// Clone returns a copy to which events can be applied independently.
 func (c *Cluster) Clone() Cluster {
 	others := maps.Clone(c.Others)
 	for k, list := range others {
@@ -33,8 +31,8 @@ func (c *Cluster) Clone() Cluster {
 	return Cluster{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods), Others: others}
 }
 
-// Apply makes the change and returns it as it really was: Old is what stood under the name
-// until now. So a history of which parts were left out can still be applied.
+// Apply applies the change and returns it as it actually was: Old is the object that had the name so far. So a
+// history from which steps have been removed can still be applied.
 func (c *Cluster) Apply(e Event) Event {
 	obj := e.New
 	if obj == nil {
@@ -50,11 +48,10 @@ func (c *Cluster) Apply(e Event) Event {
 	return e
 }
 
-// Start is what the events of Cluster.Events are called.
+// Start is the name of the events of Cluster.Events.
 const Start = "start"
 
-// Events returns the history that builds the cluster from nothing: other objects, nodes,
-// then pods.
+// Events returns the history that builds the cluster from an empty one: other objects, nodes, then pods.
 func (c *Cluster) Events() []Event {
 	var list []Event
 	for _, k := range slices.Sorted(maps.Keys(c.Others)) {
@@ -76,7 +73,7 @@ func byName[T state.APIObject](a, b T) int {
 	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// named is where the object of that name is in a list, or would be.
+// named returns the position of the object with that name in a list, or the position where it would be.
 func named[T state.APIObject](list []T, namespace, name string) (int, bool) {
 	return slices.BinarySearchFunc(list, "", func(obj T, _ string) int {
 		return cmp.Or(cmp.Compare(obj.GetNamespace(), namespace), cmp.Compare(obj.GetName(), name))
@@ -99,7 +96,7 @@ func removed[T state.APIObject](list []T, obj T) []T {
 	return list
 }
 
-// find returns nil for none.
+// find returns nil if there is none.
 func (c *Cluster) find(k events.Kind, namespace, name string) state.APIObject {
 	switch k {
 	case events.KindNode:

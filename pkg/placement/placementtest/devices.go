@@ -14,8 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Drivers: of GPUs on nodes, of parts of them, and of devices on a network. Of the classes "lost"
-// has no object.
+// Drivers: of GPUs on nodes, of parts of them, and of devices on a network. The class "lost" has no object.
 const (
 	gpuDriver     = "gpu.example.com"
 	partDriver    = "part.example.com"
@@ -42,7 +41,7 @@ func (g *Generator) deviceClass(name string) *resourcev1.DeviceClass {
 	return c
 }
 
-// asksForResources has containers of a pod ask for resources that devices may stand for.
+// asksForResources makes containers of a pod request resources that devices may back.
 func (g *Generator) asksForResources(p *corev1.Pod) {
 	ask := func(c *corev1.Container) {
 		if c.Resources.Requests == nil {
@@ -63,7 +62,7 @@ func (g *Generator) asksForResources(p *corev1.Pod) {
 	}
 }
 
-// devices draws classes, pools beyond nodes, and claims before any pod.
+// devices draws classes, and pools beyond nodes, before any pod.
 func (g *Generator) devices(c *Cluster) {
 	for _, name := range []string{"gpu", "large", "part", "network", "any"} {
 		c.put(events.KindDeviceClass, g.deviceClass(name))
@@ -73,7 +72,7 @@ func (g *Generator) devices(c *Cluster) {
 	}
 }
 
-// claimsToDevices draws what there is of claims when the nodes are known.
+// claimsToDevices draws claims once the nodes are known.
 func (g *Generator) claimsToDevices(c *Cluster) {
 	for range 10 + g.IntN(25) {
 		c.put(events.KindResourceClaim, g.deviceClaim(c))
@@ -89,7 +88,7 @@ func (g *Generator) slice(name, driver, pool string) *resourcev1.ResourceSlice {
 	}
 }
 
-// nodeSlices are the devices of a node. Now and then a pool is not complete.
+// nodeSlices returns the devices of a node. Occasionally a pool is incomplete.
 func (g *Generator) nodeSlices(node string) []*resourcev1.ResourceSlice {
 	s := g.slice("gpus-"+node, gpuDriver, node)
 	s.Spec.NodeName = &node
@@ -129,7 +128,7 @@ func (g *Generator) device(name string) resourcev1.Device {
 	return d
 }
 
-// partitionable are devices that are parts of one and draw on its counters.
+// partitionable returns devices that are parts of one device and consume its counters.
 func (g *Generator) partitionable(node string) []*resourcev1.ResourceSlice {
 	amount := func(n int64) map[string]resourcev1.Counter {
 		return map[string]resourcev1.Counter{"memory": {Value: *resource.NewQuantity(n, resource.DecimalSI)}}
@@ -147,7 +146,7 @@ func (g *Generator) partitionable(node string) []*resourcev1.ResourceSlice {
 	return []*resourcev1.ResourceSlice{counters, parts}
 }
 
-// networkSlice is a pool that some or all nodes reach.
+// networkSlice returns a pool that some or all nodes reach.
 func (g *Generator) networkSlice() *resourcev1.ResourceSlice {
 	name, all := g.next("network"), true
 	s := g.slice(name, networkDriver, name)
@@ -166,7 +165,7 @@ func (g *Generator) networkSlice() *resourcev1.ResourceSlice {
 	return s
 }
 
-// deviceClaim draws a claim of a new name: with its devices, or still without.
+// deviceClaim draws a claim with a new name: with its devices, or still without.
 func (g *Generator) deviceClaim(c *Cluster) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: g.meta(Pick(g, namespaces...), "devices")}
 	for i := range 1 + g.IntN(2) {
@@ -225,7 +224,7 @@ func (g *Generator) deviceClassName() string {
 	return Pick(g, deviceClassNames...)
 }
 
-// hasOwner tells whether a claim has a device.
+// hasOwner reports whether a claim has a device.
 func hasOwner(driver, pool, device string, c *Cluster) bool {
 	for _, obj := range c.Others[events.KindResourceClaim] {
 		claim, ok := obj.(*resourcev1.ResourceClaim)
@@ -253,7 +252,7 @@ func (g *Generator) allocated(claim *resourcev1.ResourceClaim, c *Cluster) {
 	}
 	d := Pick(g, s.Spec.Devices...)
 	if hasOwner(s.Spec.Driver, s.Spec.Pool.Name, d.Name, c) {
-		return // upstream forgets that it is taken when the first of two owners goes
+		return // upstream forgets that it is taken when the first of two owners is gone
 	}
 	result := resourcev1.DeviceRequestAllocationResult{
 		Request: "r0", Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Device: d.Name,
@@ -288,7 +287,7 @@ func (g *Generator) allocated(claim *resourcev1.ResourceClaim, c *Cluster) {
 	}
 }
 
-// asksForDevices gives a pod claims, by name or as if made for it.
+// asksForDevices gives a pod claims, named explicitly or as if created for it.
 func (g *Generator) asksForDevices(p *corev1.Pod, c *Cluster) {
 	if g.Chance(30) {
 		if g.asksForResources(p); g.Chance(60) {

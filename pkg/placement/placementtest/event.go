@@ -13,31 +13,31 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Event is one change of one object. Objects are identified by kind, namespace and name; a
-// new one under an old name has another UID.
+// Event is one change of one object. Objects are identified by kind, namespace and name; a new object under an old
+// name has another UID.
 type Event struct {
-	// What happened, for people.
+	// What describes the event for people.
 	What string
 	Kind events.Kind
-	// Old is nil when the object is new, New when it is gone.
+	// Old is nil when the object is new; New is nil when it is gone.
 	Old, New state.APIObject
 }
 
-// Pods are Old and New of an event about a pod, else nil.
+// Pods returns Old and New of an event about a pod, else nil.
 func (e Event) Pods() (before, after *corev1.Pod) {
 	before, _ = e.Old.(*corev1.Pod)
 	after, _ = e.New.(*corev1.Pod)
 	return before, after
 }
 
-// Nodes are Old and New of an event about a node, else nil.
+// Nodes returns Old and New of an event about a node, else nil.
 func (e Event) Nodes() (before, after *corev1.Node) {
 	before, _ = e.Old.(*corev1.Node)
 	after, _ = e.New.(*corev1.Node)
 	return before, after
 }
 
-// String is one line.
+// String returns one line.
 func (e Event) String() string {
 	obj := e.New
 	if obj == nil {
@@ -65,7 +65,7 @@ func (g *Generator) Event(c *Cluster) Event {
 	}
 }
 
-// podEvent: pods come and go most often.
+// podEvent draws a change of a pod, most often an addition or a deletion.
 func (g *Generator) podEvent(c *Cluster) Event {
 	if len(c.Pods) == 0 || g.Chance(35) {
 		node := g.next("lost-node")
@@ -81,7 +81,7 @@ func (g *Generator) podEvent(c *Cluster) Event {
 	case len(c.Nodes) > 0 && g.Chance(5):
 		p := g.placed(c, Pick(g, c.Nodes...).Name)
 		p.Namespace, p.Name = old.Namespace, old.Name
-		// A claim for the old pod's ephemeral volume is not the new one's, which is an error upstream.
+		// A claim for the old pod's ephemeral volume does not belong to the new pod, which is an error upstream.
 		p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 		return Event{What: "pod replaced under its name", Kind: events.KindPod, Old: old, New: p}
 	}
@@ -140,7 +140,7 @@ func (g *Generator) nodeEvent(c *Cluster) Event {
 	return e
 }
 
-// comingNode is a new node, or one that comes back under the name by which pods know it.
+// comingNode returns a new node, or one that returns under the name by which pods refer to it.
 func (g *Generator) comingNode(c *Cluster) *corev1.Node {
 	n := g.Node()
 	for _, p := range c.Pods {
@@ -180,14 +180,14 @@ func (g *Generator) otherEvent(c *Cluster) Event {
 	return e.changed()
 }
 
-// replace has the event put its object in the place of one that there is, under its name.
+// replace makes the event put its object in the place of an existing one, under its name.
 func (e *Event) replace(old state.APIObject) {
 	e.Old = old
 	e.New.SetNamespace(old.GetNamespace())
 	e.New.SetName(old.GetName())
 }
 
-// changed is the event as one about an object that was there, if there was one.
+// changed turns the event into one about an existing object, if there was one.
 func (e Event) changed() Event {
 	if e.Old != nil {
 		e.What = string(e.Kind) + " changed"
@@ -196,7 +196,7 @@ func (e Event) changed() Event {
 	return e
 }
 
-// Kinds are the kinds of object that events are about.
+// Kinds returns the kinds of object that events are about.
 func Kinds() []events.Kind {
 	return slices.Concat([]events.Kind{events.KindPod, events.KindNode, events.KindNamespace, events.KindService},
 		controllerKinds)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 )
 
-// drawn is what some seeds gave.
+// drawn holds what some seeds gave.
 type drawn struct {
 	waiting, placed []*corev1.Pod
 	nodes           []*corev1.Node
@@ -38,8 +38,8 @@ func draw(seeds int) drawn {
 	return d
 }
 
-// TestFeatures: every feature that a rule knows is drawn. A feature that is not in the list
-// is not known to be compared with anything.
+// TestFeatures checks that every feature that a rule knows is drawn. A feature that is not in the list may never be
+// compared with anything.
 func TestFeatures(t *testing.T) {
 	d := draw(60)
 	for name, pod := range waitingFeatures {
@@ -75,12 +75,12 @@ func TestFeatures(t *testing.T) {
 
 type podFeatures map[string]func(*corev1.Pod) bool
 
-// spread tells whether a pod has a constraint like that.
+// spread reports whether a pod has such a constraint.
 func spread(has func(corev1.TopologySpreadConstraint) bool) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool { return slices.ContainsFunc(p.Spec.TopologySpreadConstraints, has) }
 }
 
-// terms of a pod's inter-pod affinity, by what they are.
+// terms returns the terms of a pod's inter-pod affinity by their kind.
 func terms(p *corev1.Pod) map[string][]corev1.PodAffinityTerm {
 	m := map[string][]corev1.PodAffinityTerm{}
 	if p.Spec.Affinity == nil {
@@ -116,7 +116,7 @@ func sort(of string) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool { return len(terms(p)[of]) > 0 }
 }
 
-// requests tells whether a container asks for a resource.
+// requests reports whether a container requests a resource.
 func requests(name corev1.ResourceName) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool {
 		return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {

@@ -16,41 +16,40 @@ import (
 type Size struct {
 	// MinNodes and MaxNodes are the bounds of the number of nodes.
 	MinNodes, MaxNodes int
-	// MaxPodsPerNode is the most pods that a node starts with.
+	// MaxPodsPerNode is the largest number of pods that a node starts with.
 	MaxPodsPerNode int
-	// Volumes is how many percent of the pods have volumes; 0 for a cluster without any.
+	// Volumes is the percentage of pods with volumes; 0 for a cluster without any.
 	Volumes int
-	// Devices is how many percent of the pods have claims to devices; 0 for a cluster without any.
+	// Devices is the percentage of pods with device claims; 0 for a cluster without any.
 	Devices int
 }
 
-// Small is the size that finds most: every rule has room to differ, and decisions are fast.
+// Small is the size that finds most differences: every rule has room to differ, and decisions are fast.
 var Small = Size{MinNodes: 5, MaxNodes: 40, MaxPodsPerNode: 4}
 
-// Generator draws input. Its Rand may be used for other draws of the same test. It is for
-// one goroutine.
+// Generator draws input. Its Rand may be used for other draws of the same test. It is not safe for concurrent use.
 type Generator struct {
 	*rand.Rand
-	// Size of the next Cluster; New sets Small.
+	// Size is the size of the next Cluster; New sets Small.
 	Size Size
 
 	serial int
-	// promised are the claims that a volume names.
+	// promised holds the claims that a volume names.
 	promised map[string]bool
 }
 
-// New returns a generator of everything that follows from a seed.
+// New returns a generator whose output depends only on the seed.
 func New(seed uint64) *Generator {
 	return &Generator{Rand: rand.New(rand.NewPCG(seed, 0)), Size: Small}
 }
 
-// Chance is true in so many percent of the calls.
+// Chance returns true in this percentage of calls.
 func (g *Generator) Chance(percent int) bool { return g.IntN(100) < percent }
 
-// rarely is for what fails a whole decision.
+// rarely is for features that fail a whole decision.
 func (g *Generator) rarely() bool { return g.IntN(1000) < 6 }
 
-// Pick returns one of the values, each as likely as the others.
+// Pick returns one of the values, all with the same likelihood.
 func Pick[T any](g *Generator, values ...T) T { return values[g.IntN(len(values))] }
 
 // Some returns each value with the given likelihood, in their order; nil for none.
@@ -64,7 +63,7 @@ func Some[T any](g *Generator, percent int, values ...T) []T {
 	return list
 }
 
-// next returns a name that was not there before.
+// next returns a new name.
 func (g *Generator) next(prefix string) string {
 	g.serial++
 	return fmt.Sprintf("%s-%d", prefix, g.serial)

@@ -10,10 +10,10 @@ const (
 	fpga     corev1.ResourceName = "vendor.io/fpga"
 	hugepage corev1.ResourceName = "hugepages-2Mi"
 	native   corev1.ResourceName = "kubernetes.io/widget"
-	plain    corev1.ResourceName = "widget" // no prefix: nobody counts it
+	plain    corev1.ResourceName = "widget" // no prefix: no rule counts it
 )
 
-// Node draws a node of a new name.
+// Node draws a node with a new name.
 func (g *Generator) Node() *corev1.Node {
 	n := &corev1.Node{ObjectMeta: g.meta("", "node")}
 	n.Labels = g.nodeLabels(n.Name)
@@ -26,7 +26,7 @@ func (g *Generator) Node() *corev1.Node {
 	return n
 }
 
-// nodeLabels give a node its domains. Some nodes have no hostname, some share one.
+// nodeLabels returns labels with the node's domains. Some nodes have no hostname, some share one.
 func (g *Generator) nodeLabels(name string) map[string]string {
 	labels := map[string]string{corev1.LabelHostname: name}
 	g.label(labels, "zone", "a", "b", "c")

@@ -15,7 +15,7 @@ var controllerKinds = []events.Kind{
 	events.KindReplicaSet, events.KindStatefulSet, events.KindReplicationContrl,
 }
 
-// controllerRefs is how a pod names its controller.
+// controllerRefs holds the references by which a pod names its controller.
 var controllerRefs = map[events.Kind]metav1.OwnerReference{
 	events.KindReplicaSet:        {APIVersion: "apps/v1", Kind: "ReplicaSet"},
 	events.KindStatefulSet:       {APIVersion: "apps/v1", Kind: "StatefulSet"},

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// history draws a cluster and what happens to it.
+// history draws a cluster and its changes.
 func history(g *placementtest.Generator, changes int) (start placementtest.Cluster, list []placementtest.Event) {
 	start = g.Cluster()
 	c := start.Clone()
@@ -28,7 +28,7 @@ func history(g *placementtest.Generator, changes int) (start placementtest.Clust
 	return start, list
 }
 
-// TestSeed: equal seeds give equal input, another seed gives another.
+// TestSeed checks that equal seeds give equal input and another seed gives another.
 func TestSeed(t *testing.T) {
 	draw := func(seed uint64) string {
 		g := placementtest.New(seed)
@@ -49,7 +49,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// summary is what can be compared of a view.
+// summary returns the comparable parts of a view.
 func summary(v *placementtest.View) map[string][]string {
 	m := map[string][]string{}
 	for _, n := range v.Nodes() {
@@ -67,7 +67,7 @@ func summary(v *placementtest.View) map[string][]string {
 	return m
 }
 
-// TestView: a view that followed every change is the view of what came out.
+// TestView checks that a view that followed every change equals a view of the final cluster.
 func TestView(t *testing.T) {
 	seed := seedtest.First(t, 0)
 	g := placementtest.New(seed)
@@ -94,7 +94,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// mirror is a follower that knows what it has been told.
+// mirror is a follower that records the changes it receives.
 type mirror struct {
 	pods    map[*state.NodeInfo][]*state.Pod
 	objects placement.Objects
@@ -129,7 +129,7 @@ func (m *mirror) compare(v *placementtest.View) string {
 	return ""
 }
 
-// TestCatalog: what a view says of other objects is what a store says that read the facts.
+// TestCatalog checks that a view gives the same answers about other objects as a store that read the facts.
 func TestCatalog(t *testing.T) {
 	seed := seedtest.First(t, 0)
 	g := placementtest.New(seed)
@@ -158,7 +158,7 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// answers is what can be asked of objects.
+// answers collects all answers about objects.
 func answers(o placement.Objects) []string {
 	var list []string
 	for _, k := range placementtest.Kinds() {
@@ -178,7 +178,7 @@ func answers(o placement.Objects) []string {
 	return list
 }
 
-// TestShrink: what a made-up failure needs is left, and little else.
+// TestShrink checks that what a made-up failure needs is left, and little else.
 func TestShrink(t *testing.T) {
 	g := placementtest.New(1)
 	c := g.Cluster()

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// namespaces pods may be in; "lost" has no object.
+// namespaces holds the namespaces of pods; "lost" has no object.
 var namespaces = []string{"default", "default", "default", "team", "team", "lost"}
 
 func (g *Generator) podLabels() map[string]string {
@@ -20,7 +20,7 @@ func (g *Generator) podLabels() map[string]string {
 	return labels
 }
 
-// pod draws a pod of a new name. It often asks for exactly what is left somewhere.
+// pod draws a pod with a new name. It often requests exactly what is left on some node.
 func (g *Generator) pod(c *Cluster) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: g.meta(Pick(g, namespaces...), "pod")}
 	p.Labels = g.podLabels()
@@ -58,7 +58,7 @@ func (g *Generator) pod(c *Cluster) *corev1.Pod {
 	return p
 }
 
-// Neighbour draws a pod that may attract and repel others; it stands nowhere yet.
+// Neighbour draws a pod that may attract and repel others; it is not on a node yet.
 func (g *Generator) Neighbour(c *Cluster) *corev1.Pod {
 	p := g.pod(c)
 	if with, against := g.podTerms(nil, 25); with != nil || against != nil {
@@ -67,7 +67,7 @@ func (g *Generator) Neighbour(c *Cluster) *corev1.Pod {
 	return p
 }
 
-// placed draws a pod that stands on a node.
+// placed draws a pod that is on a node.
 func (g *Generator) placed(c *Cluster, node string) *corev1.Pod {
 	p := g.Neighbour(c)
 	p.Spec.NodeName = node
@@ -128,8 +128,8 @@ func (g *Generator) podLevel() corev1.ResourceList {
 	return list
 }
 
-// fitExactly rewrites the pod to a single container that asks for what is left on a node
-// after the pods with simple requests, give or take one.
+// fitExactly rewrites the pod to a single container that requests what the pods with simple requests leave on a
+// node, plus or minus one.
 func (g *Generator) fitExactly(p *corev1.Pod, n *corev1.Node, pods []*corev1.Pod) {
 	cpu, memory := n.Status.Allocatable.Cpu().MilliValue(), n.Status.Allocatable.Memory().Value()
 	for _, other := range pods {
@@ -141,7 +141,9 @@ func (g *Generator) fitExactly(p *corev1.Pod, n *corev1.Node, pods []*corev1.Pod
 			memory -= c.Resources.Requests.Memory().Value()
 		}
 	}
-	p.Spec.InitContainers, p.Spec.Overhead, p.Spec.Resources = nil, nil, nil
+	p.Spec.InitContainers = nil
+	p.Spec.Overhead = nil
+	p.Spec.Resources = nil
 	p.Spec.Containers = p.Spec.Containers[:1]
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU:    milli(max(0, cpu+Pick[int64](g, -1, 0, 0, 1))),
@@ -149,7 +151,7 @@ func (g *Generator) fitExactly(p *corev1.Pod, n *corev1.Node, pods []*corev1.Pod
 	}
 }
 
-// resizing gives a pod that stands on a node a status in the middle of an in-place resize.
+// resizing gives a pod on a node a status in the middle of an in-place resize.
 func (g *Generator) resizing(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
 	for _, c := range p.Spec.Containers {
@@ -179,8 +181,8 @@ func (g *Generator) status(c corev1.Container) corev1.ContainerStatus {
 	return s
 }
 
-// Incoming draws a pod that waits. Every rule has its share of pods that it is about; but
-// few pods are about many, as those fit nowhere and compare no scores.
+// Incoming draws a waiting pod. Every rule applies to some pods, but few pods are subject to many rules, as those
+// fit nowhere and compare no scores.
 func (g *Generator) Incoming(c *Cluster) *corev1.Pod {
 	p := g.pod(c)
 	if g.Chance(80) {
@@ -205,7 +207,9 @@ func (g *Generator) Incoming(c *Cluster) *corev1.Pod {
 
 // undemanding reduces a pod to one small container.
 func (g *Generator) undemanding(p *corev1.Pod) {
-	p.Spec.InitContainers, p.Spec.Overhead, p.Spec.Resources = nil, nil, nil
+	p.Spec.InitContainers = nil
+	p.Spec.Overhead = nil
+	p.Spec.Resources = nil
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: Pick(g, imageNames...)}}
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: quantity(1)}
 	if g.Chance(20) {
@@ -213,8 +217,8 @@ func (g *Generator) undemanding(p *corev1.Pod) {
 	}
 }
 
-// tolerating lets most pods stand what keeps pods off nodes, and half of these mind what
-// only should.
+// tolerating makes most pods tolerate the taints that keep pods off nodes; half of these do not tolerate
+// PreferNoSchedule taints.
 func (g *Generator) tolerating(p *corev1.Pod) {
 	switch n := g.IntN(100); {
 	case n < 15:
@@ -231,7 +235,7 @@ func (g *Generator) tolerating(p *corev1.Pod) {
 	}
 }
 
-// choosy gives a pod wishes about nodes.
+// choosy gives a pod requirements and preferences about nodes.
 func (g *Generator) choosy(p *corev1.Pod, c *Cluster) {
 	if g.Chance(6) {
 		p.Spec.NodeSelector = map[string]string{Pick(g, "zone", "disk"): Pick(g, "a", "b", "ssd")}
@@ -249,7 +253,7 @@ func (g *Generator) choosy(p *corev1.Pod, c *Cluster) {
 	}
 }
 
-// exceptional gives few pods what few pods have.
+// exceptional gives few pods features that few pods have.
 func (g *Generator) exceptional(p *corev1.Pod, c *Cluster) {
 	switch n := g.IntN(100); {
 	case n < 8:
@@ -269,7 +273,7 @@ func (g *Generator) exceptional(p *corev1.Pod, c *Cluster) {
 	}
 }
 
-// nodeName is mostly that of a node.
+// nodeName returns mostly the name of a node.
 func (g *Generator) nodeName(c *Cluster) string {
 	if len(c.Nodes) == 0 || g.Chance(10) {
 		return "no-such-node"
@@ -282,8 +286,8 @@ func (g *Generator) userNamespaceOnHostNetwork(p *corev1.Pod) {
 	p.Spec.HostUsers, p.Spec.HostNetwork = &no, true
 }
 
-// owned makes a pod the child of a controller: a known one, a lost one, or one of a kind
-// that selects nothing.
+// owned makes a pod the child of a controller: an existing one, one that does not exist, or one of a kind that
+// selects nothing.
 func (g *Generator) owned(p *corev1.Pod, c *Cluster) {
 	var ref metav1.OwnerReference
 	switch i := g.IntN(7); {
@@ -330,8 +334,7 @@ func (g *Generator) Changed(old *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// resize changes amounts. It neither adds nor removes a request: the API server does not
-// let a resize do that.
+// resize changes amounts. It neither adds nor removes a request: the API server does not allow that.
 func (g *Generator) resize(requests corev1.ResourceList) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		switch name {

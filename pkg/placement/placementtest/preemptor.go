@@ -14,16 +14,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Crowd is the size at which preemption has something to choose from.
+// Crowd is a size with enough pods for preemption to choose from.
 var Crowd = Size{MinNodes: 3, MaxNodes: 20, MaxPodsPerNode: 8}
 
-// Crowded draws a cluster whose pods have priorities and have started, no two of a node in
-// the same second, with disruption budgets over some of them. On a node, no two pods have host ports
-// that are the same, and nowhere a claim that is for one. leaving lets some of the pods be on their way out.
+// Crowded draws a cluster whose pods have priorities and have started, no two of a node in the same second, with
+// disruption budgets over some of them. On a node, no two pods have the same host port, and in the whole cluster no
+// two pods use the same claim for a single pod. leaving allows some of the pods to be terminating.
 func (g *Generator) Crowded(leaving bool) Cluster {
 	c := g.Cluster()
 	used := map[string]bool{}
-	alike := g.Chance(75) // so that nodes often cost the same
+	alike := g.Chance(75) // so that nodes often have equal costs
 	same := g.priority()
 	for i, p := range c.Pods {
 		p.Spec.Priority = g.priority()
@@ -46,7 +46,7 @@ func (g *Generator) Crowded(leaving bool) Cluster {
 		dropUsedClaims(&c, p, used)
 	}
 	if len(c.Pods) > 0 && g.Chance(30) {
-		Pick(g, c.Pods...).Status.StartTime = nil // one: two that have not started have no order upstream
+		Pick(g, c.Pods...).Status.StartTime = nil // only one: two that have not started have no order upstream
 	}
 	for range g.IntN(5) {
 		c.put(events.KindDisruptionBudget, g.Budget(&c))
@@ -64,7 +64,7 @@ func placesOf(pods []*corev1.Pod, node string) (count int) {
 	return count
 }
 
-// leave deletes a pod, mostly as a scheduler does that preempts it.
+// leave deletes a pod, mostly as a scheduler does when it preempts the pod.
 func (g *Generator) leave(p *corev1.Pod) {
 	p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	if g.Chance(70) {
@@ -76,8 +76,8 @@ func (g *Generator) leave(p *corev1.Pod) {
 	}
 }
 
-// dropUsedPorts leaves a pod the ports that no pod before it has: upstream frees a port with
-// the first pod that goes.
+// dropUsedPorts leaves a pod only ports that no earlier pod has: upstream frees a port with the first pod that is
+// removed.
 func dropUsedPorts(p *corev1.Pod, used map[string]bool) {
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
@@ -92,8 +92,8 @@ func dropUsedPorts(p *corev1.Pod, used map[string]bool) {
 	}
 }
 
-// dropUsedClaims leaves a pod the claims for one pod that no pod before it has: upstream frees one with
-// the first user that goes.
+// dropUsedClaims leaves a pod only those claims for a single pod that no earlier pod uses: upstream frees a claim
+// with the first user that is removed.
 func dropUsedClaims(c *Cluster, p *corev1.Pod, used map[string]bool) {
 	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 		if v.PersistentVolumeClaim == nil {
@@ -147,8 +147,8 @@ func (g *Generator) Budget(c *Cluster) *policyv1.PodDisruptionBudget {
 	return b
 }
 
-// Preemptor draws a pod that is more important than some and mostly too large for what is
-// left, but not for an empty node.
+// Preemptor draws a pod that is more important than some and mostly too large for what is left, but not for an
+// empty node.
 func (g *Generator) Preemptor(c *Cluster) *corev1.Pod {
 	p := g.Incoming(c)
 	p.Spec.SchedulingGates = nil
@@ -166,7 +166,9 @@ func (g *Generator) Preemptor(c *Cluster) *corev1.Pod {
 	}
 	size := Pick(g, c.Nodes...).Status.Allocatable
 	share := Pick[int64](g, 40, 70, 90, 100)
-	p.Spec.InitContainers, p.Spec.Overhead, p.Spec.Resources = nil, nil, nil
+	p.Spec.InitContainers = nil
+	p.Spec.Overhead = nil
+	p.Spec.Resources = nil
 	p.Spec.Containers = p.Spec.Containers[:1]
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: milli(size.Cpu().MilliValue() * share / 100),

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Profile draws a profile of the plugins that are evaluated, cross-node rules included, with
-// random weights and arguments; now and then in another order, with some of them missing or
-// enabled for half of what they do.
+// Profile draws a profile of the plugins that are evaluated, cross-node rules included, with random weights and
+// arguments; occasionally in another order, or with some of them missing or enabled only for a part of what they
+// do.
 func (g *Generator) Profile() placement.ProfileConfig {
 	p := placement.ProfileConfig{SchedulerName: "default-scheduler"}
 	for _, c := range placement.DefaultProfile("").Plugins {
@@ -31,7 +31,7 @@ func (g *Generator) Profile() placement.ProfileConfig {
 			placement.TaintToleration, placement.NodePorts, placement.ImageLocality, placement.DefaultBinder,
 			placement.NodeDeclaredFeatures:
 		case placement.VolumeZone:
-			// Where a volume is missing this one speaks first, and nobody hears VolumeBinding.
+			// If a volume is missing, this plugin rejects first, and VolumeBinding is never reached.
 			if g.Size.Volumes == 0 || g.Chance(20) {
 				continue
 			}
@@ -52,7 +52,7 @@ func (g *Generator) Profile() placement.ProfileConfig {
 		p.Plugins = append(p.Plugins, c)
 	}
 	if g.Chance(20) {
-		rest := p.Plugins[1:] // gates come first whatever the order: kube-scheduler's queue has them
+		rest := p.Plugins[1:] // gates come first in any order: kube-scheduler's queue evaluates them
 		g.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 	}
 	for g.Chance(10) {
@@ -67,14 +67,14 @@ func (g *Generator) Profile() placement.ProfileConfig {
 	return p
 }
 
-// vital plugins have to be in every profile.
+// vital reports whether a plugin has to be in every profile.
 func vital(plugin string) bool {
 	return plugin == placement.PrioritySort || plugin == placement.DefaultBinder ||
-		plugin == placement.VolumeBinding // whose absence makes an error of what is a rejection
+		plugin == placement.VolumeBinding // without it, a rejection becomes an error
 }
 
-// points draws a part of what a plugin that does several things does; all for others.
-// (kube-scheduler fails every pod when Filter is enabled without the PreFilter it needs.)
+// points draws a subset of the points of a plugin that has several; all for others. (kube-scheduler fails every pod
+// when Filter is enabled without the PreFilter that it needs.)
 func (g *Generator) points(plugin string) placement.Points {
 	const filtering = placement.Narrowing | placement.Filtering
 	switch plugin {
@@ -139,8 +139,8 @@ func (g *Generator) fitArgs() *configv1.NodeResourcesFitArgs {
 	return args
 }
 
-// balancedArgs leaves out resources that devices may stand for: kube-scheduler 1.36.3 panics where it balances
-// them, since that rule has no compiler for what classes say.
+// balancedArgs leaves out resources that devices may back: kube-scheduler 1.36.3 panics when it balances them,
+// since that rule has no compiler for the expressions of classes.
 func (g *Generator) balancedArgs() *configv1.NodeResourcesBalancedAllocationArgs {
 	if g.Chance(60) {
 		return &configv1.NodeResourcesBalancedAllocationArgs{}

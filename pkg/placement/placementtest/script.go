@@ -13,21 +13,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Step is one step of a Script: a change, or a decision asked for.
+// Step is one step of a Script: a change, or a decision.
 type Step struct {
-	// Event is the change; not used when Pod is set.
+	// Event is the change; unused when Pod is set.
 	Event Event
-	// Pod is the pod to decide about; it does not join the cluster.
+	// Pod is the pod to decide about; it is not added to the cluster.
 	Pod *corev1.Pod
 	// Seed breaks the ties of the decision.
 	Seed uint64
 }
 
-// Script is a history from an empty cluster on, with the decisions asked for on the way:
-// what a decision is may depend on what was asked before, if something is remembered.
+// Script is a history that starts with an empty cluster, with decisions in between: a decision may depend on
+// earlier ones if the implementation remembers something.
 type Script []Step
 
-// NewScript is the history that builds the cluster.
+// NewScript returns the history that builds the cluster.
 func NewScript(c *Cluster) Script {
 	var s Script
 	for _, e := range c.Events() {
@@ -36,9 +36,9 @@ func NewScript(c *Cluster) Script {
 	return s
 }
 
-// Script draws a cluster and what happens to it, with so many decisions on the way. Between
-// decisions there are none to a few changes; a pod is often decided about again, or followed
-// by replicas of it, and pods that were decided about turn up on nodes.
+// Script draws a cluster and its changes, with this many decisions in between. Between decisions there are none to
+// a few changes; a pod is often decided about again, or followed by replicas of it, and pods that were decided
+// about later appear on nodes.
 func (g *Generator) Script(decisions int) Script {
 	c := g.Cluster()
 	s := NewScript(&c)
@@ -71,7 +71,7 @@ func (g *Generator) Script(decisions int) Script {
 	return s
 }
 
-// replica is the same pod under another name.
+// replica returns the same pod under another name.
 func (g *Generator) replica(p *corev1.Pod) *corev1.Pod {
 	p = p.DeepCopy()
 	p.Name = g.next("pod")
@@ -79,9 +79,8 @@ func (g *Generator) replica(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// Shrink leaves out what a failure does not need: steps first, then parts of the objects
-// in them, until nothing more can go. fails must tell of any Script whether it still fails,
-// and s must.
+// Shrink removes what a failure does not need: steps first, then parts of their objects, until nothing more can be
+// removed. fails must report for any Script whether it still fails; s itself must fail.
 func Shrink(s Script, fails func(Script) bool) Script {
 	for size := -1; size != s.size(); {
 		size = s.size()
@@ -93,8 +92,7 @@ func Shrink(s Script, fails func(Script) bool) Script {
 	return s
 }
 
-// drop leaves out the steps without which it fails all the same: halves first, then
-// smaller pieces.
+// drop removes the steps without which the script still fails: halves first, then smaller pieces.
 func drop(s Script, fails func(Script) bool) Script {
 	for piece := max(1, len(s)/2); piece > 0; piece /= 2 {
 		for at := 0; at+piece <= len(s); {
@@ -108,7 +106,7 @@ func drop(s Script, fails func(Script) bool) Script {
 	return s
 }
 
-// cut makes the object of one step smaller.
+// cut reduces the object of one step.
 func (s Script) cut(i int, fails func(Script) bool) Script {
 	try := func(smaller Step) {
 		next := slices.Clone(s)
@@ -151,7 +149,7 @@ func (s Script) cut(i int, fails func(Script) bool) Script {
 	return s
 }
 
-// podCuts take something away from a pod.
+// podCuts each remove something from a pod.
 var podCuts = []func(*corev1.Pod){
 	func(p *corev1.Pod) { p.Spec.Affinity = nil },
 	func(p *corev1.Pod) { affinity(p).NodeAffinity = nil },
@@ -164,7 +162,11 @@ var podCuts = []func(*corev1.Pod){
 	func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] },
 	func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{}} },
 	func(p *corev1.Pod) { p.Spec.NodeSelector = nil },
-	func(p *corev1.Pod) { p.Spec.Overhead, p.Spec.Resources, p.Spec.Volumes = nil, nil, nil },
+	func(p *corev1.Pod) {
+		p.Spec.Overhead = nil
+		p.Spec.Resources = nil
+		p.Spec.Volumes = nil
+	},
 	func(p *corev1.Pod) { p.Spec.Volumes = tail(p.Spec.Volumes) },
 	func(p *corev1.Pod) { p.Spec.Volumes = head(p.Spec.Volumes) },
 	func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
@@ -172,7 +174,7 @@ var podCuts = []func(*corev1.Pod){
 	func(p *corev1.Pod) { p.Labels = nil },
 }
 
-// nodeCuts take something away from a node.
+// nodeCuts each remove something from a node.
 var nodeCuts = []func(*corev1.Node){
 	func(n *corev1.Node) { n.Status.Images = nil },
 	func(n *corev1.Node) { n.Status.Capacity = nil },
@@ -192,10 +194,10 @@ func affinity(p *corev1.Pod) *corev1.Affinity {
 func tail[T any](list []T) []T { return list[min(1, len(list)):] }
 func head[T any](list []T) []T { return list[:max(0, len(list)-1)] }
 
-// sized is what every object of a step can tell of itself.
+// sized is implemented by every object of a step.
 type sized interface{ Size() int }
 
-// size counts a step as much as a big object, so that fewer steps are always smaller.
+// size counts a step as much as a large object, so that fewer steps are always smaller.
 func (s Script) size() int {
 	const step = 1 << 20
 	sum := step * len(s)
@@ -211,7 +213,7 @@ func (s Script) size() int {
 	return sum
 }
 
-// String tells the steps in order, with new objects as YAML.
+// String prints the steps in order, with new objects as YAML.
 func (s Script) String() string {
 	var b strings.Builder
 	for i, step := range s {
@@ -230,7 +232,7 @@ func (s Script) String() string {
 	return b.String()
 }
 
-// describe is an object as YAML, without the blank lines of every node's status.
+// describe returns an object as YAML, without the empty lines of every node's status.
 func describe(obj state.APIObject) string {
 	text, err := yaml.Marshal(obj)
 	if err != nil {

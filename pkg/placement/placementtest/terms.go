@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// selector draws a selector of pods: usually a good one, sometimes none, one of
-// everything, or one that cannot be parsed.
+// selector draws a pod selector: usually a valid one, sometimes none, one that selects everything, or one that
+// cannot be parsed.
 func (g *Generator) selector() *metav1.LabelSelector {
 	switch g.IntN(25) {
 	case 0:
@@ -38,7 +38,7 @@ func (g *Generator) podExpression() metav1.LabelSelectorRequirement {
 	}
 }
 
-// topologyKeys are those of constraints and terms; few nodes lack "zone", none has "absent".
+// topologyKeys holds the keys of constraints and terms; few nodes lack "zone", and none has "absent".
 var topologyKeys = []string{
 	corev1.LabelTopologyZone, corev1.LabelTopologyZone, corev1.LabelTopologyZone, corev1.LabelHostname,
 	corev1.LabelHostname, "zone", "disk",
@@ -69,7 +69,7 @@ func (g *Generator) spreadConstraint() corev1.TopologySpreadConstraint {
 	return c
 }
 
-// whenUnsatisfiable prefers soft constraints: a node is rejected more easily than ranked.
+// whenUnsatisfiable prefers soft constraints: rejections are more common than comparisons anyway.
 func (g *Generator) whenUnsatisfiable() corev1.UnsatisfiableConstraintAction {
 	if g.Chance(25) {
 		return corev1.DoNotSchedule
@@ -77,8 +77,7 @@ func (g *Generator) whenUnsatisfiable() corev1.UnsatisfiableConstraintAction {
 	return corev1.ScheduleAnyway
 }
 
-// podTerms draws inter-pod affinity for a pod that waits, or with nil for one that stands
-// somewhere.
+// podTerms draws inter-pod affinity for a waiting pod, or with nil for a pod that is on a node.
 func (g *Generator) podTerms(waiting *corev1.Pod, percent int) (*corev1.PodAffinity, *corev1.PodAntiAffinity) {
 	terms := func(percent int) (list []corev1.PodAffinityTerm) {
 		for g.Chance(percent) && len(list) < 3 {
@@ -129,9 +128,8 @@ func (g *Generator) podTerm(waiting *corev1.Pod) corev1.PodAffinityTerm {
 	return t
 }
 
-// matchKeys uses matchLabelKeys and mismatchLabelKeys as the API server does when a pod is
-// created: it adds the pod's own values to the selector (KEP-3633). Now and then the pod
-// looks like one that was created without that.
+// matchKeys handles matchLabelKeys and mismatchLabelKeys as the API server does when a pod is created: it adds the
+// pod's own values to the selector (KEP-3633). Occasionally the pod looks like one that was created without that.
 func (g *Generator) matchKeys(t *corev1.PodAffinityTerm, labels map[string]string) {
 	t.MatchLabelKeys = Some(g, 8, "tier", "app", "absent")
 	if len(t.MatchLabelKeys) == 0 {
@@ -153,9 +151,9 @@ func (g *Generator) matchKeys(t *corev1.PodAffinityTerm, labels map[string]strin
 	add(t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
 }
 
-// Absence selects namespaces by what they are not, so that one without labels matches.
-// Generated pods that stand somewhere have it, waiting ones do not: kube-scheduler's filter
-// takes it to mean every namespace there (test/conformance shows that).
+// Absence selects namespaces by a label that they do not have, so that one without labels matches. Generated pods
+// on nodes use it, waiting pods do not: kube-scheduler's filter takes it to mean every namespace there
+// (test/conformance shows that).
 func Absence() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"prod"}},

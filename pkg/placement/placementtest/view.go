@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Follower is told of every change to a View, after it; *placement.Engine is one. It is
-// told of nodes that exist alone: pods on others come with SetNode when the node comes.
+// Follower receives every change of a View, after it was applied; *placement.Engine is one. It receives only
+// changes of existing nodes: pods on other nodes are part of SetNode when the node is added.
 type Follower interface {
 	SetNode(n *state.NodeInfo)
 	DropNode(n *state.NodeInfo)
@@ -23,13 +23,12 @@ type Follower interface {
 	SetObjects(o placement.Objects)
 }
 
-// View is a cluster as a scheduler holds it, kept in step by events. It is for one
-// goroutine.
+// View is a cluster as a scheduler holds it, updated by events. It is not safe for concurrent use.
 type View struct {
 	followers []Follower
 	cluster   Cluster
-	infos     map[string]*state.NodeInfo // also of nodes that are gone or not yet there but have pods
-	nodes     []*state.NodeInfo          // those that exist, sorted by name
+	infos     map[string]*state.NodeInfo // also of nodes that are gone or do not exist yet but have pods
+	nodes     []*state.NodeInfo          // existing nodes, sorted by name
 	objects   Catalog
 }
 
@@ -40,14 +39,14 @@ func NewView(followers ...Follower) *View {
 	return v
 }
 
-// Nodes are all nodes, sorted by name. The slice is the view's, until the next Apply.
+// Nodes returns all nodes, sorted by name. The slice belongs to the view and is valid until the next Apply.
 func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
 
-// Objects are all other objects. They stay as they are when the view moves on.
+// Objects returns all other objects. The result does not change when the view does.
 func (v *View) Objects() placement.Objects { return v.objects }
 
-// Apply makes a change. An update of an object that is not there counts as its addition, its
-// removal as nothing.
+// Apply applies a change. An update of an object that does not exist counts as its addition, and its removal is
+// ignored.
 func (v *View) Apply(e Event) {
 	e = v.cluster.Apply(e)
 	switch e.Kind {
@@ -70,7 +69,7 @@ func (v *View) tell(each func(Follower)) {
 	}
 }
 
-// info is the slot for a node, made if need be.
+// info returns the NodeInfo for a node name, created if necessary.
 func (v *View) info(name string) *state.NodeInfo {
 	n, ok := v.infos[name]
 	if !ok {
@@ -159,12 +158,12 @@ func (v *View) removePod(obj *corev1.Pod) {
 	}
 }
 
-// Catalog is the objects of a cluster besides pods and nodes. It never changes.
+// Catalog holds the objects of a cluster other than pods and nodes. It is immutable.
 type Catalog struct {
 	byKind map[events.Kind][]*state.Object
 }
 
-// with returns the catalog after a change; the objects that did not change are the same.
+// with returns the catalog after a change; it shares the objects that did not change.
 func (c Catalog) with(e Event) Catalog {
 	next := Catalog{byKind: map[events.Kind][]*state.Object{}}
 	for k, list := range c.byKind {

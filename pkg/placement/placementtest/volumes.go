@@ -15,14 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// volumeKinds are volumes and what provides them.
+// volumeKinds are the kinds of volumes and of the objects that provide them.
 var volumeKinds = []events.Kind{
 	events.KindPersistentVolume, events.KindVolumeClaim, events.KindStorageClass, events.KindCSINode,
 	events.KindCSIDriver, events.KindStorageCapacity, events.KindVolumeAttachment,
 }
 
-// Drivers and storage classes. Of the classes "lost" has no object, and "capped" is that of a
-// driver that tells how much room it has.
+// Drivers and storage classes. The class "lost" has no object, and "capped" is that of a driver that publishes its
+// capacity.
 const (
 	diskDriver   = "disk.example.com"
 	cappedDriver = "capped.example.com"
@@ -68,7 +68,7 @@ func (g *Generator) topologyTerm() corev1.TopologySelectorTerm {
 	return term
 }
 
-// volumes draws classes, drivers, and what there is of volumes and claims before any pod.
+// volumes draws classes, drivers, and the volumes and claims that exist before any pod.
 func (g *Generator) volumes(c *Cluster) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(classNames))) {
 		if name != "lost" && name != "" {
@@ -100,7 +100,7 @@ func (g *Generator) csiDriver(name string) *storagev1.CSIDriver {
 	return d
 }
 
-// csiNode is what the drivers on a node say; nothing on some nodes.
+// csiNode returns the limits of the drivers on a node; nothing for some nodes.
 func (g *Generator) csiNode(node string) *storagev1.CSINode {
 	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID("uid-" + g.next("csinode"))}}
 	for _, driver := range Some(g, 70, diskDriver, cappedDriver, ebsDriver) {
@@ -119,7 +119,7 @@ func (g *Generator) csiNode(node string) *storagev1.CSINode {
 	return n
 }
 
-// gigabytes is never the same twice, so that there is one smallest volume.
+// gigabytes never returns the same value twice, so that there is always one smallest volume.
 func (g *Generator) gigabytes() resource.Quantity {
 	g.serial++
 	return quantity(int64(1+g.IntN(6))<<30 + int64(g.serial))
@@ -144,7 +144,7 @@ func (g *Generator) volumeMode() *corev1.PersistentVolumeMode {
 	return &mode
 }
 
-// volume draws a volume of a new name.
+// volume draws a volume with a new name.
 func (g *Generator) volume(c *Cluster) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: g.meta("", "pv")}
 	v.Labels = map[string]string{}
@@ -171,7 +171,8 @@ func (g *Generator) volume(c *Cluster) *corev1.PersistentVolume {
 	return v
 }
 
-// promise names a claim in a volume; one claim in one volume only, as of two either may be had.
+// promise makes a volume name a claim; each claim is named by one volume only, because of two volumes either may be
+// bound.
 func (g *Generator) promise(v *corev1.PersistentVolume, claim state.APIObject) {
 	if g.promised == nil {
 		g.promised = map[string]bool{}
@@ -202,7 +203,7 @@ func (g *Generator) source(v *corev1.PersistentVolume) {
 	}
 }
 
-// reachable says on which nodes a volume can be used, by affinity, by labels, or on all.
+// reachable defines on which nodes a volume can be used: by affinity, by labels, or on all.
 func (g *Generator) reachable(v *corev1.PersistentVolume, c *Cluster) {
 	in := func(key string, values ...string) corev1.NodeSelectorTerm {
 		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -229,7 +230,7 @@ func (g *Generator) reachable(v *corev1.PersistentVolume, c *Cluster) {
 	}
 }
 
-// claim draws a claim of a new name: bound, promised, or still without a volume.
+// claim draws a claim with a new name: bound, promised, or still without a volume.
 func (g *Generator) claim(c *Cluster) *corev1.PersistentVolumeClaim {
 	p := &corev1.PersistentVolumeClaim{ObjectMeta: g.meta(Pick(g, namespaces...), "claim")}
 	class := Pick(g, classNames...)
@@ -254,7 +255,7 @@ func (g *Generator) claim(c *Cluster) *corev1.PersistentVolumeClaim {
 	return p
 }
 
-// progress is how far the claim has come to its volume.
+// progress draws how far the claim is bound to a volume.
 func (g *Generator) progress(p *corev1.PersistentVolumeClaim, c *Cluster) {
 	volumes := c.Others[events.KindPersistentVolume]
 	switch n := g.IntN(100); {
@@ -321,7 +322,7 @@ func (g *Generator) mounts(p *corev1.Pod, c *Cluster) {
 	}
 }
 
-// claimName is mostly that of a claim in the pod's namespace.
+// claimName returns mostly the name of a claim in the pod's namespace.
 func (g *Generator) claimName(p *corev1.Pod, c *Cluster) string {
 	var names []string
 	for _, claim := range c.Others[events.KindVolumeClaim] {
@@ -355,7 +356,7 @@ func (g *Generator) disk(v *corev1.Volume) {
 	}
 }
 
-// ownClaims are the claims for a pod's ephemeral volumes, most of which have been made.
+// ownClaims returns the claims for a pod's ephemeral volumes, most of which exist.
 func (g *Generator) ownClaims(p *corev1.Pod, c *Cluster) []Event {
 	var list []Event
 	for _, v := range p.Spec.Volumes {
@@ -374,7 +375,7 @@ func (g *Generator) ownClaims(p *corev1.Pod, c *Cluster) []Event {
 	return list
 }
 
-// volumeEvent changes volumes, or what provides them.
+// volumeEvent changes volumes, or the objects that provide them.
 func (g *Generator) volumeEvent(c *Cluster) Event {
 	kind := Pick(g, volumeKinds...)
 	existing := c.Others[kind]

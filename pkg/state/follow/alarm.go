@@ -1,19 +1,20 @@
 package follow
 
-// Alarm tells people of facts, and snapshots of them, that a service cannot read. For one goroutine.
+// Alarm informs human readers of facts, and of snapshots of them, that a service cannot read. It is for use by one
+// goroutine.
 type Alarm struct {
 	write func(message string, attributes ...any)
-	// told: of the hole in the store that there is.
+	// told reports whether the store's current hole has been reported already.
 	told bool
 }
 
-// NewAlarm returns an alarm that tells people by write, which bounds what it writes itself (aside.Notes does). The
-// attributes are keys and values in turn, as log/slog has them.
+// NewAlarm returns an alarm that reports through write, which limits its own output (as aside.Notes does). The
+// attributes are keys and values in turn, as in log/slog.
 func NewAlarm(write func(message string, attributes ...any)) *Alarm {
 	return &Alarm{write: write}
 }
 
-// Look is called when a batch has been applied, with what the store then says of facts that cannot be read
+// Look is called when a batch has been applied, with the store's error about facts that cannot be read
 // (state.Snapshot.Unreadable).
 func (a *Alarm) Look(b Batch, unreadable error) {
 	if b.Reset {

@@ -10,20 +10,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// beginAnew opens an epoch that says that nothing before it counts.
+// beginAnew opens an epoch which declares that nothing before it counts.
 func beginAnew(h *statetest.History) {
 	h.BeginEpoch()
 	last := &h.Facts[len(h.Facts)-1]
 	last.Progress = last.Epoch
 }
 
-// TestToldAnew is a numbered story:
+// TestToldAnew has these steps:
 //
-//  1. Retention has cut the log up to the newest snapshot, which stands at 6.
-//  2. The log loses 5 and 6. Who begins now can begin nowhere; who has read up to 4 is right,
-//     and cannot know what the next epoch builds on.
-//  3. The facts are told anew at 5. Pod "b" went in between, which nothing says.
-//  4. Whoever begins, and whoever was there, sees what has been told since, and nothing else.
+//  1. Retention has truncated the log up to the newest snapshot, which is at 6.
+//  2. The log loses 5 and 6. A new reader has nowhere to begin. A reader that has read up to 4 has correct
+//     content, but cannot know on what the next epoch builds.
+//  3. The facts are published again from scratch at 5. Pod "b" was deleted in between, which no fact reports.
+//  4. New readers and existing readers see what has been published since, and nothing else.
 func TestToldAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{ReadBatch: 2})
@@ -57,7 +57,7 @@ func TestToldAnew(t *testing.T) {
 		early.sees(t, h.Facts[4:])
 		late.sees(t, h.Facts[4:])
 
-		// A snapshot of it serves as any other.
+		// A snapshot of it works like any other.
 		told := len(h.Facts)
 		snapshot(t, log, h.Facts[4:])
 		pods(&h, "d")
@@ -72,7 +72,7 @@ func TestToldAnew(t *testing.T) {
 	})
 }
 
-// TestToldAnewTwice: the second time counts, also when the log has lost the first.
+// TestToldAnewTwice: the second start from scratch counts, also when the log has lost the first.
 func TestToldAnewTwice(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,41 +14,41 @@ import (
 )
 
 const (
-	// idleCheck is how long the follower waits for records before it asks the log whether
-	// it still holds what has been read. A lost tail shows at the latest then, and in
-	// practice with the first record of the repair.
+	// idleCheck is how long the follower waits for records before it asks the log whether it still holds what has
+	// been read. A lost tail is detected then at the latest, in practice already with the first record of the
+	// repair.
 	idleCheck = 5 * time.Second
-	// retryInitial and retryCap bound the wait between attempts while the log or the
-	// snapshots cannot be read; retryFactor is its growth, retryJitter its spread.
+	// retryInitial and retryCap bound the wait between attempts while the log or the snapshots cannot be read;
+	// retryFactor is its growth, retryJitter its spread.
 	retryInitial = 50 * time.Millisecond
 	retryCap     = 5 * time.Second
 	retryFactor  = 2.0
 	retryJitter  = 0.2
-	// holePatience is how long what comes behind a hole is read on before reading starts over. Nothing
-	// can be seen to follow from a record that cannot be read, so that a lost tail may have taken it
+	// holePatience is how long records after a hole are read before reading starts over. For a record after an
+	// unreadable one it cannot be checked whether it follows, so a lost tail may have removed the unreadable one
 	// unnoticed.
 	holePatience = time.Minute
-	// retrySteps only has to be more than it takes to reach retryCap.
+	// retrySteps only has to be larger than the number of steps to reach retryCap.
 	retrySteps = 20
 )
 
 // Batch is one step for the owner of a store.
 type Batch struct {
-	// Reset: forget the store and take Store's, made of Snapshot (nil for an empty one that
-	// stands behind the sequence Behind) and Barrier. Such a batch carries no Facts.
+	// Reset: discard the store and use Store's result, built from Snapshot (nil for an empty store that is
+	// positioned at the sequence Behind) and Barrier. Such a batch carries no Facts.
 	Reset    bool
 	Snapshot []byte
 	Behind   uint64
 	Barrier  uint64
-	// Unreadable says why the newest snapshot was not used, of a Reset.
+	// Unreadable explains, on a Reset, why the newest snapshot was not used.
 	Unreadable error
 	// Facts to apply, in order.
 	Facts []events.SequencedFact
-	// made holds the store that was made of Snapshot to see whether it can be, until it is asked for.
+	// made holds the store that was built from Snapshot to check that it can be, until Store is called.
 	made *atomic.Pointer[state.Store]
 }
 
-// Store builds the store that a Reset batch stands for.
+// Store builds the store that a Reset batch describes.
 func (b Batch) Store() (*state.Store, error) {
 	store, err := b.restored()
 	if err != nil {
@@ -72,8 +72,8 @@ func (b Batch) restored() (*state.Store, error) {
 
 // Follower follows the stream of facts.
 type Follower struct {
-	// Retrying, if set before Run, is told why Run starts over or pauses, for logs and
-	// metrics. It must not block.
+	// Retrying, if set before Run, is called with the reason when Run starts over or pauses, for logs and metrics.
+	// It must not block.
 	Retrying func(reason error)
 
 	log   events.Log
@@ -85,8 +85,8 @@ func New(log events.Log, snaps events.Snapshots) *Follower {
 	return &Follower{log: log, snaps: snaps}
 }
 
-// Run sends batches to out until ctx ends, and then returns nil. It waits for the receiver:
-// out may be unbuffered. While the log cannot be read it keeps trying, with growing pauses.
+// Run sends batches to out until ctx ends, and then returns nil. It waits for the receiver: out may be unbuffered.
+// While the log cannot be read it retries, with growing delays.
 func (f *Follower) Run(ctx context.Context, out chan<- Batch) error {
 	run := follower{Follower: f, out: out}
 	pause := newBackoff()
@@ -116,18 +116,18 @@ func newBackoff() wait.Backoff {
 	}
 }
 
-// follower is one Run under way.
+// follower is one Run in progress.
 type follower struct {
 	*Follower
 	out     chan<- Batch
 	history History
-	// delivered: this attempt has sent facts, so that the log is well.
+	// delivered: this attempt has sent facts, so the log is working.
 	delivered bool
-	// holeSince is when a hole was met, zero while there is none.
+	// holeSince is when a hole was found, zero while there is none.
 	holeSince time.Time
 }
 
-// attempt reads until something fails. It forgets the history when only a bootstrap helps.
+// attempt reads until something fails. It discards the history when only a bootstrap helps.
 func (f *follower) attempt(ctx context.Context) error {
 	if f.history.Next() == 0 {
 		err := f.bootstrap(ctx)
@@ -152,8 +152,8 @@ func (f *follower) attempt(ctx context.Context) error {
 	return err
 }
 
-// bootstrap picks the newest usable snapshot and announces it. The snapshot is read before
-// the stream's last sequence, so that a good one is never ahead of it.
+// bootstrap selects the newest usable snapshot and announces it. It reads the snapshot before the stream's last
+// sequence, so that a valid one is never ahead of that.
 func (f *follower) bootstrap(ctx context.Context) error {
 	sequence, data, ok, err := f.snaps.Latest(ctx, events.Facts)
 	if err != nil {
@@ -168,8 +168,8 @@ func (f *follower) bootstrap(ctx context.Context) error {
 	}
 	batch := f.history.Begin(sequence, data, last)
 	f.holeSince = time.Time{}
-	// Open once before announcing: a stream that no longer reaches back to the snapshot
-	// must not make the receiver throw its store away.
+	// Open once before announcing: if the stream no longer reaches back to the snapshot, the receiver must not
+	// discard its store.
 	reader, err := f.log.Read(ctx, events.Facts, f.history.Next())
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (f *follower) read(ctx context.Context) error {
 	}
 }
 
-// waitsInVain says that it is time to see whether a hole is still there.
+// waitsInVain reports whether it is time to check whether a hole still exists.
 func (f *follower) waitsInVain() bool {
 	if _, there := f.history.Hole(); !there {
 		f.holeSince = time.Time{}
@@ -219,8 +219,8 @@ func (f *follower) waitsInVain() bool {
 	return time.Since(f.holeSince) >= holePatience
 }
 
-// await blocks for records; now and then, while there are none, it makes sure that the log
-// still holds what has been read.
+// await blocks for records; while there are none, it checks from time to time that the log still holds what has
+// been read.
 func (f *follower) await(ctx context.Context, reader events.Reader) ([]events.Record, error) {
 	waiting, cancel := context.WithTimeout(ctx, idleCheck)
 	defer cancel()

@@ -23,10 +23,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// settle is longer than the follower ever waits for anything, in the bubble's time.
+// settle is longer than any wait of the follower, in the bubble's time.
 const settle = time.Minute
 
-// member is a store kept by a follower, as a service would keep it.
+// member is a store maintained by a follower, as a service would do it.
 type member struct {
 	stop func()
 
@@ -90,7 +90,7 @@ func (m *member) fail(err error) {
 	m.mu.problem = errors.Join(m.mu.problem, err)
 }
 
-// sees checks that the member's store is the one facts alone lead to.
+// sees checks that the member's store is the one to which the facts alone lead.
 func (m *member) sees(t *testing.T, facts []events.SequencedFact) (resets int) {
 	t.Helper()
 	m.mu.Lock()
@@ -111,7 +111,7 @@ func (m *member) sees(t *testing.T, facts []events.SequencedFact) (resets int) {
 	return m.mu.resets
 }
 
-// storeOf is the state that facts lead to, from nothing.
+// storeOf returns the state to which facts lead, from nothing.
 func storeOf(t *testing.T, facts []events.SequencedFact) *state.Store {
 	t.Helper()
 	store := state.New()
@@ -124,7 +124,7 @@ func storeOf(t *testing.T, facts []events.SequencedFact) *state.Store {
 	return store
 }
 
-// write appends facts to the log, which must be the next.
+// write appends facts to the log, which must be the next ones.
 func write(t *testing.T, log *memlog.Log, facts ...events.SequencedFact) {
 	t.Helper()
 	for _, f := range facts {
@@ -173,7 +173,7 @@ func TestFromTheBeginning(t *testing.T) {
 	})
 }
 
-// TestBarrier: progress is undefined until what was there at start has been applied.
+// TestBarrier: progress is undefined until everything that existed at the start has been applied.
 func TestBarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{ReadBatch: 1})
@@ -209,7 +209,7 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-// TestFromSnapshot: the log no longer reaches back, the snapshot does.
+// TestFromSnapshot: the log no longer reaches back to the beginning; the snapshot does.
 func TestFromSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
@@ -225,8 +225,8 @@ func TestFromSnapshot(t *testing.T) {
 	})
 }
 
-// TestWaitsForASnapshot: neither the log nor a snapshot reaches back; the follower says
-// nothing until a snapshot appears.
+// TestWaitsForASnapshot: neither the log nor a snapshot reaches back to the beginning; the follower sends nothing
+// until a snapshot appears.
 func TestWaitsForASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
@@ -248,13 +248,13 @@ func TestWaitsForASnapshot(t *testing.T) {
 	})
 }
 
-// TestLostTail is a numbered story:
+// TestLostTail has these steps:
 //
-//  1. The member has applied facts 1 to 6, a snapshot stands at 5.
-//  2. The log loses 4 to 6 with a power cut.
+//  1. The member has applied facts 1 to 6; there is a snapshot at 5.
+//  2. The log loses 4 to 6 in a power failure.
 //  3. The writer notices, opens epoch 1 and writes other facts in their place.
-//  4. The member must not carry on: what it knows never happened. Nor may it start from
-//     the snapshot, which stands for the lost history.
+//  4. The member must not continue: the facts it knows no longer exist. Nor may it start from the snapshot, which
+//     stands for the lost history.
 func TestLostTail(t *testing.T) {
 	for _, seen := range []bool{true, false} {
 		t.Run(fmt.Sprintf("before the repair: %v", seen), func(t *testing.T) {
@@ -287,11 +287,11 @@ func TestLostTail(t *testing.T) {
 	}
 }
 
-// seeds is how many random lives TestLives tries.
+// seeds is how many random histories TestLives tries.
 const seeds = 500
 
-// TestLives: whatever happens to the log (writes, trims, lost tails with repair), and
-// whenever snapshots are taken, in the end the member knows what the log says.
+// TestLives: whatever happens to the log (writes, trims, lost tails with repair), and whenever snapshots are taken,
+// in the end the member has the content of the log.
 func TestLives(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// live is one life; pause lets the time of the bubble pass.
+// live is one history; pause lets the time of the bubble pass.
 func live(t *testing.T, rng *rand.Rand, pause func(time.Duration)) {
 	log := memlog.New(memlog.Options{ReadBatch: 1 + rng.IntN(4)})
 	h := statetest.History{Epoch: 1}

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
-// snapshotAt is a state after some facts of an epoch.
+// snapshotAt returns the state after some facts of an epoch.
 func snapshotAt(t *testing.T, epoch uint64) []byte {
 	t.Helper()
 	s := state.New()
@@ -49,7 +49,7 @@ func TestARefusedSnapshotIsKnownByItsPosition(t *testing.T) {
 	}
 }
 
-// facts are records of an epoch from a sequence on.
+// facts returns records of an epoch from a sequence on.
 func facts(epoch, from, to uint64) (out []events.Record) {
 	for n := from; n <= to; n++ {
 		f := events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: n, Epoch: epoch}
@@ -58,14 +58,14 @@ func facts(epoch, from, to uint64) (out []events.Record) {
 	return out
 }
 
-// opened are the records of an epoch that continues from another, from a sequence on.
+// opened returns the records of an epoch that continues from another one, from a sequence on.
 func opened(epoch, before, from, to uint64) []events.Record {
 	f := events.Fact{Op: events.OpEpochBegin, Epoch: epoch, Progress: before}
 	return append([]events.Record{{Message: events.EncodeFact(f), Sequence: from}}, facts(epoch, from+1, to)...)
 }
 
-// A log that loses its tail, and another one before the reader has come as far again, holds nothing that cannot
-// be read. Nor does one whose lost tail a snapshot stands for.
+// A log that loses its tail, and loses another one before the reader has come as far again, contains nothing
+// unreadable. Nor does one whose lost tail a snapshot stands for.
 func TestLostTailsAreNoHoles(t *testing.T) {
 	var h follow.History
 	take := func(records ...events.Record) {
@@ -98,7 +98,7 @@ func TestLostTailsAreNoHoles(t *testing.T) {
 	}
 }
 
-// However many tails the log loses in the life of a reader, none of them leaves a hole.
+// However many tails the log loses during the life of a reader, none of them leaves a hole.
 func TestManyLostTailsAreNoHoles(t *testing.T) {
 	var h follow.History
 	h.Begin(0, nil, 5)
@@ -106,7 +106,7 @@ func TestManyLostTailsAreNoHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := uint64(5)
-	for epoch := uint64(2); epoch < 150; epoch++ { // each loses all but 3 facts, and tells more than there were
+	for epoch := uint64(2); epoch < 150; epoch++ { // each loses all but 3 facts, and adds more than there were
 		log := append(facts(1, 1, 3), opened(epoch, 1, 4, read+2)...)
 		if _, err := h.Take(log[read:]); !errors.Is(err, follow.ErrHistory) {
 			t.Fatalf("epoch %d: %v, want ErrHistory", epoch, err)
@@ -123,7 +123,7 @@ func TestManyLostTailsAreNoHoles(t *testing.T) {
 	}
 }
 
-// What breaks off at one place again and again, however the reader begins, is a record that is no fact.
+// A place where reading stops repeatedly, however the reader begins, holds a record that is not a fact.
 func TestStrayFactIsAHole(t *testing.T) {
 	var h follow.History
 	log := append(append(facts(1, 1, 3), facts(7, 4, 4)...), facts(1, 5, 8)...)
@@ -141,8 +141,8 @@ func TestStrayFactIsAHole(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is lost with a tail, and others take its place before the reader looks again, of
-// the same epoch or the next: the hole is gone.
+// A record that cannot be read is lost with a tail, and other records take its place before the reader looks again,
+// of the same epoch or the next: the hole is gone.
 func TestHoleThatIsLostUnseen(t *testing.T) {
 	poison := events.Record{Message: events.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}, Sequence: 4}
 	for name, again := range map[string][]events.Record{

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// poisoned is what stands in a log, with a record in the middle that nobody can read.
+// poisoned is a log with a record in the middle that no reader can decode.
 type poisoned struct {
 	log *memlog.Log
 	h   statetest.History
@@ -20,7 +20,7 @@ type poisoned struct {
 	at uint64
 }
 
-// hold keeps the place of a record that is no fact.
+// hold occupies the sequence of a record that is not a fact.
 func (p *poisoned) hold(t *testing.T, m events.Message) {
 	t.Helper()
 	tail := events.Tail{Sequence: uint64(len(p.h.Facts))}
@@ -48,7 +48,7 @@ func (m *member) unusable(t *testing.T) {
 	}
 }
 
-// clean checks that nothing of the record has come in.
+// clean checks that nothing of the record has been applied.
 func (m *member) clean(t *testing.T) {
 	t.Helper()
 	m.mu.Lock()
@@ -58,9 +58,9 @@ func (m *member) clean(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is a hole in the facts. Readers wait for an epoch that begins anew, whether
-// they run or start in front of the hole, from a snapshot or without; and when it has come they see all of
-// it, and so does who starts later: the record stays in the log.
+// A record that cannot be read is a hole in the facts. Readers wait for an epoch that starts from scratch, whether
+// they are running or start before the hole, from a snapshot or without one. When that epoch has come they see all
+// of it, and so does a reader that starts later: the record stays in the log.
 func TestPoisonIsWaitedOut(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		for _, snapped := range []bool{false, true} {
@@ -111,7 +111,7 @@ func waitedOut(t *testing.T, poison events.Message, snapped bool, pause func(tim
 	for _, m := range []*member{runs, restarted, late} {
 		m.sees(t, p.h.Facts[told:])
 	}
-	// Nor does a snapshot behind it change that.
+	// A snapshot after it does not change that either.
 	snapshot(t, p.log, p.h.Facts[told:])
 	last := len(p.h.Facts)
 	pods(&p.h, "e")
@@ -156,7 +156,7 @@ func TestPoisonAnywhere(t *testing.T) {
 	}
 }
 
-// The log loses the record with its tail: then there is no hole, and no epoch that begins anew has to come.
+// The log loses the record with its tail: then there is no hole, and no epoch that starts from scratch is needed.
 func TestPoisonThatIsLost(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		t.Run(poison.Name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestPoisonThatIsLost(t *testing.T) {
 	}
 }
 
-// A snapshot that cannot be read is none: what the log has counts.
+// A snapshot that cannot be read counts as none: the content of the log is used.
 func TestSnapshotThatCannotBeRead(t *testing.T) {
 	var h statetest.History
 	pods(&h, "a", "b")
@@ -211,8 +211,8 @@ func TestSnapshotThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// FuzzRecords: whatever stands in the log, taking it in ends in a state, with or without a hole, and in
-// nothing else.
+// FuzzRecords: whatever the log contains, applying it leads to a state, with or without a hole, and to nothing
+// else.
 func FuzzRecords(f *testing.F) {
 	for _, p := range statetest.PoisonFacts(1) {
 		h := p.Message.Header

@@ -7,11 +7,11 @@ import (
 	"weak"
 )
 
-// Table holds values by the bytes they stand for. The zero value is empty and ready. Any
-// goroutine may use it.
+// Table holds values by the bytes they stand for. The zero value is empty and ready to use. It is safe for
+// concurrent use.
 //
-// It keeps the SHA-256 sum of the bytes and not the bytes, so that a value that nothing
-// equals costs little more than itself.
+// It keeps the SHA-256 sum of the bytes instead of the bytes, so that a value that occurs only once costs little
+// more than itself.
 type Table[V any] struct {
 	mu struct {
 		sync.Mutex
@@ -21,16 +21,16 @@ type Table[V any] struct {
 
 type sum = [sha256.Size]byte
 
-// Get returns the value that content stands for: the one somebody holds, or else what build
-// returns. build must be a function of content alone, since which of several callers builds
-// is chance; it runs without a lock, may run in vain when two callers meet, and must not
-// return nil. Values of no size cannot be told apart.
+// Get returns the value that content stands for: the existing one if it is still referenced, else what build
+// returns. build must be a function of content alone, since it is undefined which of several callers builds. It
+// runs without a lock, its result may be discarded when two callers build at the same time, and it must not return
+// nil. Zero-size values cannot be distinguished.
 func (t *Table[V]) Get(content []byte, build func() *V) *V {
 	v, _ := t.TryGet(content, func() (*V, error) { return build(), nil })
 	return v
 }
 
-// TryGet is Get with a build that may fail; nothing is kept then.
+// TryGet is Get with a build that may fail; then nothing is kept.
 func (t *Table[V]) TryGet(content []byte, build func() (*V, error)) (*V, error) {
 	key := sha256.Sum256(content)
 	t.mu.Lock()
@@ -46,7 +46,7 @@ func (t *Table[V]) TryGet(content []byte, build func() (*V, error)) (*V, error) 
 	return t.put(key, v), nil
 }
 
-// put makes v the value of a key unless there is one by now.
+// put makes v the value of a key unless the key has one by now.
 func (t *Table[V]) put(key sum, v *V) *V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *Table[V]) put(key sum, v *V) *V {
 	return v
 }
 
-// forget drops a key whose value is gone, and leaves one that has been built again since.
+// forget drops a key whose value is gone, and keeps one that has been built again since.
 func (t *Table[V]) forget(key sum) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (t *Table[V]) forget(key sum) {
 	}
 }
 
-// Len is the number of values held or not yet forgotten.
+// Len returns the number of values held or not yet forgotten.
 func (t *Table[V]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

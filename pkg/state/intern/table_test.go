@@ -12,8 +12,8 @@ import (
 
 type value struct{ content string }
 
-// collections bounds how often a test asks for a collection before it gives up: cleanups
-// run some time after the collection that found a value gone.
+// collections bounds how often a test triggers a garbage collection before it gives up: cleanups run some time
+// after the collection that found a value unreachable.
 const collections = 200
 
 func TestOnePerKey(t *testing.T) {
@@ -31,7 +31,7 @@ func TestOnePerKey(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// TestTryGet: a failure is told and not remembered.
+// TestTryGet: a failure is reported and not remembered.
 func TestTryGet(t *testing.T) {
 	var table intern.Table[value]
 	want := errors.New("cannot be built")
@@ -46,8 +46,8 @@ func TestTryGet(t *testing.T) {
 	runtime.KeepAlive(v)
 }
 
-// TestForgets: what nobody holds goes, what somebody holds stays, and what is gone can come
-// back.
+// TestForgets: a value without references is forgotten, a referenced one stays, and a forgotten one can be created
+// again.
 func TestForgets(t *testing.T) {
 	var table intern.Table[value]
 	get := func(key string) *value {
@@ -75,8 +75,8 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: whoever asks for a key at a time gets the same value, while others come
-// and go. It finds races under -race.
+// TestManyAtOnce: all callers that ask for a key at the same time get the same value, while other values are
+// created and forgotten. It finds races under -race.
 func TestManyAtOnce(t *testing.T) {
 	const callers, rounds, keys = 8, 200, 4
 	var table intern.Table[value]

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// History writes facts in sequence, as the queue would. The zero value is an empty one.
+// History writes facts in sequence, as the queue would. The zero value is empty.
 type History struct {
 	// Facts written so far; sequences start at 1.
 	Facts []events.SequencedFact
@@ -27,7 +27,7 @@ type History struct {
 	progress map[events.Kind]uint64
 }
 
-// Upsert writes obj at a new resourceVersion and returns it. obj is not kept.
+// Upsert writes obj at a new resourceVersion and returns that version. It keeps no reference to obj.
 func (h *History) Upsert(kind events.Kind, obj state.APIObject) uint64 {
 	h.rv++
 	obj.SetResourceVersion(strconv.FormatUint(h.rv, 10))
@@ -49,7 +49,7 @@ func (h *History) Delete(kind events.Kind, uid string) uint64 {
 	return h.rv
 }
 
-// Bookmark writes that everything of a kind up to now stands in the history.
+// Bookmark writes that everything of a kind up to now is in the history.
 func (h *History) Bookmark(kind events.Kind) uint64 {
 	if h.progress == nil {
 		h.progress = map[events.Kind]uint64{}
@@ -59,8 +59,8 @@ func (h *History) Bookmark(kind events.Kind) uint64 {
 	return h.rv
 }
 
-// BeginEpoch opens a repair; EndEpoch closes it. Epochs are never used twice, even when
-// Facts has been cut short in between.
+// BeginEpoch opens a repair; EndEpoch closes it. Epochs are never used twice, even when Facts has been truncated in
+// between.
 func (h *History) BeginEpoch() {
 	h.Epoch++
 	begin := events.SequencedFact{
@@ -82,9 +82,9 @@ func (h *History) write(f events.Fact) {
 	h.Facts = append(h.Facts, events.SequencedFact{Sequence: uint64(len(h.Facts)) + 1, Fact: f})
 }
 
-// Draw draws a history of about steps facts: objects come, change, go and come back under
-// the same name, deletions are missed or told of the unknown, kinds make progress, and the
-// log is repaired now and then.
+// Draw draws a history of about steps facts: objects are created, changed, deleted and created again under the same
+// name, deletions are missed or reported for unknown objects, kinds make progress, and the log is repaired now and
+// then.
 func Draw(t *rapid.T, steps int) *History {
 	d := drawing{T: t, History: &History{}}
 	if d.chance(50, "starts in an epoch") {
@@ -125,12 +125,12 @@ func (d *drawing) step() {
 	}
 }
 
-// name draws from few, so that objects meet.
+// name draws from few names, so that objects collide.
 func (d *drawing) name() string {
 	return rapid.SampledFrom([]string{"a", "b", "c", "aa"}).Draw(d.T, "name")
 }
 
-// uid draws an incarnation: most are of an object that exists or did.
+// uid draws an incarnation, usually of an object that exists or existed.
 func (d *drawing) uid() string {
 	incarnation := rapid.IntRange(max(0, d.generation-2), d.generation).Draw(d.T, "incarnation")
 	return fmt.Sprintf("uid-%s-%d", d.name(), incarnation)
@@ -141,7 +141,7 @@ func (d *drawing) object(kind events.Kind) state.APIObject {
 		d.generation++
 	}
 	uid := d.uid()
-	// The name belongs to the UID for life, as in Kubernetes.
+	// The name belongs to the UID for its life, as in Kubernetes.
 	name := nameOf(uid)
 	meta := metav1.ObjectMeta{Name: name, UID: types.UID(uid)}
 	switch kind {
@@ -166,7 +166,7 @@ func (d *drawing) object(kind events.Kind) state.APIObject {
 	}
 }
 
-// nameOf is the name inside a drawn UID.
+// nameOf returns the name inside a drawn UID.
 func nameOf(uid string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(uid, "uid-"), "-")
 	return name

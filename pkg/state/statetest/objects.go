@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// List makes a resource list of name, quantity pairs: List("cpu", "100m", "memory", "1Gi").
-// It panics on a quantity that cannot be parsed.
+// List returns a resource list of name, quantity pairs: List("cpu", "100m", "memory", "1Gi"). It panics on a
+// quantity that cannot be parsed.
 func List(pairs ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -17,8 +17,7 @@ func List(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// Pod makes a pending pod "namespace/name" with one container and these requests. Its UID
-// is "uid-" and the name.
+// Pod returns a pending pod "namespace/name" with one container and these requests. Its UID is "uid-" and the name.
 func Pod(namespace, name string, requests ...string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name)},
@@ -32,7 +31,7 @@ func Pod(namespace, name string, requests ...string) *corev1.Pod {
 	}
 }
 
-// Node makes a node with these allocatable resources. Its UID is "uid-" and the name.
+// Node returns a node with these allocatable resources. Its UID is "uid-" and the name.
 func Node(name string, allocatable ...string) *corev1.Node {
 	list := List(allocatable...)
 	return &corev1.Node{

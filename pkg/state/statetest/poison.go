@@ -8,15 +8,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Poison is a record of the facts that nobody can read, or that says nonsense.
+// Poison is a record of the facts that no reader can decode, or that has nonsensical content.
 type Poison struct {
 	Name    string
 	Message events.Message
 }
 
-// PoisonFacts are records that stand where a fact of an epoch should.
+// PoisonFacts returns records in positions where a fact of an epoch should be.
 func PoisonFacts(epoch uint64) []Poison {
-	pod, node, nameless := Pod("default", "poison"), Node("poison"), Node("poison")
+	pod := Pod("default", "poison")
+	node := Node("poison")
+	nameless := Node("poison")
 	nameless.Name = ""
 	upsert := func(kind events.Kind, data []byte) events.Message {
 		return events.EncodeFact(events.Fact{

@@ -14,7 +14,7 @@ type Fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// Snapshot is a cluster of these objects.
+// Snapshot returns the snapshot of a cluster with these objects.
 func Snapshot(t Fataler, objects ...state.APIObject) *state.Snapshot {
 	t.Helper()
 	var h History
@@ -28,7 +28,7 @@ func Snapshot(t Fataler, objects ...state.APIObject) *state.Snapshot {
 	return store.Snapshot()
 }
 
-// kindOf is the kind of an object: its type's name.
+// kindOf returns the kind of an object: its type's name.
 func kindOf(o state.APIObject) events.Kind {
 	kind := strings.ToLower(fmt.Sprintf("%T", o))
 	return events.Kind(kind[strings.LastIndexByte(kind, '.')+1:])

@@ -11,17 +11,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Twin is a store without indexes, batches or snapshots: the list of facts applied and a
-// map of what they leave. It answers by looking through all of it.
+// Twin is a store without indexes, batches or snapshots: the list of facts applied and a map of the resulting
+// objects. It answers by searching all of it.
 type Twin struct {
-	// Barrier as in state.Store.SetBarrier.
+	// Barrier is as in state.Store.SetBarrier.
 	Barrier uint64
 
 	applied []events.SequencedFact
 	objects map[string]events.Fact // kind and uid -> last upsert
 }
 
-// Apply takes one fact; one that is not the next is ignored.
+// Apply applies one fact; it ignores a fact that is not the next one.
 func (w *Twin) Apply(f events.SequencedFact) {
 	if f.Sequence != uint64(len(w.applied))+1 {
 		return
@@ -44,9 +44,8 @@ func (w *Twin) Apply(f events.SequencedFact) {
 	}
 }
 
-// Progress is state.Position.Progress said as a sentence: the largest claim made since the
-// last epoch began, inside the repair not before the kind's marker; none before the barrier
-// or inside a repair.
+// Progress is state.Position.Progress by its definition: the largest claim made since the last epoch began, inside
+// the repair not before the kind's marker; none before the barrier or inside a repair.
 func (w *Twin) Progress(k events.Kind) (uint64, bool) {
 	begin, end := -1, -1
 	for i, f := range w.applied {
@@ -73,8 +72,7 @@ func (w *Twin) Progress(k events.Kind) (uint64, bool) {
 	return claim, claim != 0
 }
 
-// Diff compares the twin with a snapshot by everything a snapshot can be asked; empty when
-// they agree.
+// Diff compares the twin with a snapshot by everything a snapshot can return; it is empty when they agree.
 func (w *Twin) Diff(s *state.Snapshot) string {
 	var problems []string
 	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -104,7 +102,7 @@ func (w *Twin) Diff(s *state.Snapshot) string {
 	return strings.Join(problems, "\n")
 }
 
-// line is an object in short.
+// line returns an object in short form.
 func line(uid, namespace, name string, rv uint64) string {
 	return fmt.Sprintf("%s/%s %s@%d", namespace, name, uid, rv)
 }
@@ -161,7 +159,7 @@ func (w *Twin) placedOn(node string) []string {
 	return uids
 }
 
-// lookups asks for one object by UID and by name.
+// lookups looks up one object by UID and by name.
 func lookups(s *state.Snapshot, o events.Fact) string {
 	var byUID, byName string
 	switch o.Kind {

@@ -1,7 +1,6 @@
-// Package aside is what a reader of the log does with a record that it cannot read: it is set
-// aside, counted, and told to people at a bounded rate. A single record must end no service, and
-// must not be passed over in silence either.
+// Package aside handles records that a reader of the log cannot read: such a record is set aside, counted, and
+// logged at a bounded rate. A single unreadable record must not end a service, and must not be skipped silently
+// either.
 //
-// Start reading at Notes.Record. Who reads facts goes by package follow, which makes a hole of
-// such a record.
+// Start reading at Notes.Record. Readers of facts use package follow, which turns such a record into a hole.
 package aside

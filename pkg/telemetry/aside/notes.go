@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// window is how long lines are counted together, and maxLines how many are written meanwhile:
-	// a stream may be full of what cannot be read.
+	// window is the period over which lines are counted, and maxLines the number of lines written per window: a
+	// stream may be full of unreadable records.
 	window   = time.Minute
 	maxLines = 10
 )
 
-// Notes are those of one service about one stream. Safe for concurrent use.
+// Notes logs the unreadable records of one stream in one service. It is safe for concurrent use.
 type Notes struct {
 	service string
 	stream  events.Stream
@@ -26,7 +26,7 @@ type Notes struct {
 		sync.Mutex
 		since time.Time
 		lines int
-		// left is how many lines were not written.
+		// left is the number of lines that were not written.
 		left int
 	}
 }
@@ -42,8 +42,7 @@ func (n *Notes) Record(r events.Record, err error) {
 		"sequence", r.Sequence, "subject", r.Subject, "bytes", r.Size(), "error", err)
 }
 
-// Write counts something that cannot be read, and writes a line about it unless there have been too many
-// of late.
+// Write counts something unreadable, and logs a line about it unless the current window has reached its limit.
 func (n *Notes) Write(message string, attributes ...any) {
 	telemetry.Unreadable(n.service, n.stream)
 	left, write := n.line()
@@ -55,13 +54,15 @@ func (n *Notes) Write(message string, attributes ...any) {
 	}
 }
 
-// line says whether a line may be written now, and how many have been left out before.
+// line reports whether a line may be written now, and how many were left out before.
 func (n *Notes) line() (left int, write bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if now := n.now(); now.Sub(n.mu.since) >= window {
 		left = n.mu.left
-		n.mu.since, n.mu.lines, n.mu.left = now, 0, 0
+		n.mu.since = now
+		n.mu.lines = 0
+		n.mu.left = 0
 	}
 	if n.mu.lines >= maxLines {
 		n.mu.left++

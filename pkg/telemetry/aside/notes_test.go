@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
-// Each record is told with what there is to find it by, and a stream that is full of them fills no disk.
+// TestNotesAreBounded checks that each unreadable record is logged with the attributes needed to find it, and that
+// a stream full of them does not fill the disk.
 func TestNotesAreBounded(t *testing.T) {
 	var text strings.Builder
 	now := time.Unix(1000, 0)

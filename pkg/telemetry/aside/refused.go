@@ -8,9 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// WithoutRefused returns what is left of an unfenced append after err. If the log never takes one of the messages, that
-// one is counted, logged and left out, and the caller appends the others again. refused is false for any other error:
-// its outcome is unknown.
+// WithoutRefused returns the rest of an unfenced append after err. If the log can never accept one of the messages,
+// that message is counted, logged and left out, and the caller appends the others again. refused is false for any
+// other error: its outcome is unknown.
 func WithoutRefused(
 	service string, s events.Stream, logger *slog.Logger, msgs []events.Message, err error,
 ) (rest []events.Message, refused bool) {

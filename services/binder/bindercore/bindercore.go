@@ -6,7 +6,7 @@ import (
 )
 
 type (
-	// Core is the core; the rest are the streams that feed it.
+	// Core is decide.Core; the other types of this group configure it or produce its inputs.
 	Core = decide.Core
 	// Limits is decide.Limits.
 	Limits = decide.Limits
@@ -19,7 +19,7 @@ type (
 )
 
 type (
-	// Input is what the core digests; the rest are its kinds.
+	// Input is an input of the core; the other types of this group are its kinds, or belong to them.
 	Input = decide.Input
 	// DecisionSeen is decide.DecisionSeen.
 	DecisionSeen = decide.DecisionSeen
@@ -44,7 +44,7 @@ type (
 )
 
 type (
-	// Effect is what the core wants done; the rest are its kinds.
+	// Effect is an effect of the core; the other types of this group are its kinds, or belong to them.
 	Effect = decide.Effect
 	// OpID is decide.OpID.
 	OpID = decide.OpID
@@ -82,7 +82,7 @@ type (
 	Stop = decide.Stop
 )
 
-// How calls to the API server and transactions end.
+// These are the outcomes of calls to the API server and of transactions.
 const (
 	Done        = decide.Done
 	AlreadyHere = decide.AlreadyHere
@@ -99,13 +99,13 @@ const (
 	TxnUnknown = decide.TxnUnknown
 )
 
-// Annotations the binder writes.
+// These are the annotations that the binder writes.
 const (
 	AnnotationAttempt = decide.AnnotationAttempt
 	AnnotationFence   = decide.AnnotationFence
 )
 
-// Conditions that the binder writes where annotations have no room.
+// These are the conditions that the binder writes where annotations have no room.
 const (
 	ConditionAttempt = decide.ConditionAttempt
 	ConditionFence   = decide.ConditionFence
@@ -116,11 +116,11 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 	return decide.NewCore(id, limits, enforces)
 }
 
-// DefaultLimits are the protocol's figures.
+// DefaultLimits returns the protocol's limits.
 func DefaultLimits() Limits { return decide.DefaultLimits() }
 
-// NewFacts returns a picture of no facts.
+// NewFacts returns an empty state.
 func NewFacts() *Facts { return intake.NewFacts() }
 
-// NewPromises returns a picture of an empty ledger for one binder.
+// NewPromises returns the view of an empty ledger for one binder.
 func NewPromises(binder string) *Promises { return intake.NewPromises(binder) }

@@ -1,5 +1,4 @@
-// Package descore is the descheduler's decisions for those who drive them by hand instead of
-// running the service: the simulation of the whole system (test/sim). It adds nothing to
-// internal/decide, where to start reading; the aliases are the promise that what is simulated
-// is what runs.
+// Package descore exports the descheduler's decisions for the simulation of the whole system (test/sim), which drives
+// them itself instead of running the service. It adds nothing to internal/decide (start reading there); the aliases
+// guarantee that the simulated code is the code that runs.
 package descore

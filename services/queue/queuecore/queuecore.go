@@ -15,7 +15,7 @@ import (
 )
 
 type (
-	// Core is the core; the rest are the streams that feed it.
+	// Core is decide.Core; the other types of this group produce its inputs.
 	Core = decide.Core
 	// Config is decide.Config.
 	Config = decide.Config
@@ -26,7 +26,7 @@ type (
 )
 
 type (
-	// Input is what the core digests; the rest are its kinds.
+	// Input is an input of the core; the other types of this group are its kinds, or belong to them.
 	Input = decide.Input
 	// Decided is decide.Decided.
 	Decided = decide.Decided
@@ -45,7 +45,7 @@ type (
 )
 
 type (
-	// Effect is what the core wants done; the rest are its kinds.
+	// Effect is an effect of the core; the other types of this group are its kinds.
 	Effect = decide.Effect
 	// SendOffers is decide.SendOffers.
 	SendOffers = decide.SendOffers
@@ -58,13 +58,14 @@ type (
 )
 
 type (
-	// Round is a leader's round; the rest are the watches' stores and the fenced writer of facts.
+	// Round is commit.Round; the other types of this group are the stores of the watches and the fenced writer of
+	// facts.
 	Round = commit.Round
 	// Watches is intake.Round.
 	Watches = intake.Round
 	// KindStore is intake.KindStore.
 	KindStore = intake.KindStore
-	// WentBackError ends a round when the API server is not as far as it was.
+	// WentBackError is intake.WentBackError.
 	WentBackError = intake.WentBackError
 	// Writer is commit.Writer.
 	Writer = commit.Writer
@@ -74,13 +75,13 @@ type (
 	DivergedError = commit.DivergedError
 )
 
-// Causes of a round.
+// These are the causes of a round.
 const (
 	CauseList   = intake.CauseList
 	CauseRepair = intake.CauseRepair
 )
 
-// The verdicts on the ledger's generation.
+// These are the verdicts on the ledger's generation.
 const (
 	GenerationKept  = decide.GenerationKept
 	GenerationFirst = decide.GenerationFirst
@@ -93,13 +94,13 @@ func JudgeGeneration(s LedgerSeen) (GenerationVerdict, string) { return decide.J
 // New returns a core that knows no pod and does not lead.
 func New(cfg Config) *Core { return decide.New(cfg) }
 
-// NewFacts returns a picture of no facts.
+// NewFacts returns an empty state.
 func NewFacts() *Facts { return intake.NewFacts() }
 
-// NewHolds returns a picture of an empty ledger.
+// NewHolds returns the view of an empty ledger.
 func NewHolds() *Holds { return intake.NewHolds() }
 
-// Stands says whether a position is one of the log's history as it is now.
+// Stands returns nil if a position belongs to the log's current history.
 func Stands(ctx context.Context, log events.Log, p state.Position) error {
 	return commit.Stands(ctx, log, p)
 }

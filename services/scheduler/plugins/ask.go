@@ -138,10 +138,14 @@ func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error)
 		case framework.Success:
 		case framework.Unschedulable:
 			// Others are asked all the same: what they leave in the cycle is for preemption.
-			c.guidance.Plugin, c.guidance.Rejection, c.guidance.Resolvable = plugin.Name(), status.Message(), true
+			c.guidance.Plugin = plugin.Name()
+			c.guidance.Rejection = status.Message()
+			c.guidance.Resolvable = true
 			continue
 		case framework.UnschedulableAndUnresolvable:
-			c.guidance.Plugin, c.guidance.Rejection, c.guidance.Resolvable = plugin.Name(), status.Message(), false
+			c.guidance.Plugin = plugin.Name()
+			c.guidance.Rejection = status.Message()
+			c.guidance.Resolvable = false
 			return nil, nil
 		default:
 			return nil, fmt.Errorf("running PreFilter plugin %q: %w", plugin.Name(), status.AsError())

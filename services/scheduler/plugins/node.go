@@ -132,7 +132,9 @@ func (n *nodeInfo) GetNodeAllocatableDRAClaimState() map[types.NamespacedName]*f
 func (n *nodeInfo) Snapshot() framework.NodeInfo {
 	c := *n
 	c.pods = slices.Clone(n.pods)
-	c.requested, c.nonZero, c.allocatable = n.requested.clone(), n.nonZero.clone(), n.allocatable.clone()
+	c.requested = n.requested.clone()
+	c.nonZero = n.nonZero.clone()
+	c.allocatable = n.allocatable.clone()
 	return &c
 }
 

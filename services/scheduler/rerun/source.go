@@ -102,7 +102,9 @@ func (c *factCursor) jump(ctx context.Context, most uint64) error {
 			return err
 		}
 	}
-	c.start, c.later, c.at = c.later, nil, c.later.Behind
+	c.start = c.later
+	c.at = c.later.Behind
+	c.later = nil
 	return nil
 }
 
@@ -137,7 +139,9 @@ func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, e
 		case r.Sequence != c.at+1:
 			return nil, &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
 		}
-		facts, c.at, c.ahead = append(facts, fact), r.Sequence, nil
+		facts = append(facts, fact)
+		c.at = r.Sequence
+		c.ahead = nil
 	}
 	if len(facts) > 0 {
 		out = append(out, follow.Batch{Facts: facts})

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// askEvery is the time between two questions. Authentication is switched by an administrator, so it rarely changes; a
-// question takes an entry of etcd's log.
+// askEvery is the interval between two checks. An administrator switches authentication, so it rarely changes; a
+// check costs an entry in etcd's log.
 const askEvery = time.Minute
 
-// Authentication watches whether etcd checks who its clients are. Without that, the certificate of any service or
-// reader of metrics is enough to write the ledger, and nothing else shows it: all works as it should.
+// Authentication watches whether etcd authenticates its clients. If it does not, the certificate of any service or
+// reader of metrics is enough to write the ledger, and no other symptom shows it: everything keeps working.
 type Authentication struct {
 	ask    func(ctx context.Context) (on bool, err error)
 	report func(off bool)
 	logger *slog.Logger
-	// off: by the last answer, etcd does not authenticate its clients.
+	// off means that, by the last answer, etcd does not authenticate its clients.
 	off bool
 }
 
-// NewAuthentication watches by asking. The report hears every answer.
+// NewAuthentication returns a watch that calls ask. It calls report with every answer.
 func NewAuthentication(
 	ask func(ctx context.Context) (on bool, err error), report func(off bool), logger *slog.Logger,
 ) *Authentication {
 	return &Authentication{ask: ask, report: report, logger: logger}
 }
 
-// Run asks at once and then every minute until ctx ends, and then returns nil. A question without an answer changes
-// nothing: that etcd is away is for Watch to say.
+// Run checks at once and then every minute until ctx ends, and then returns nil. A check without an answer changes
+// nothing: Watch reports an unreachable etcd.
 func (a *Authentication) Run(ctx context.Context) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()

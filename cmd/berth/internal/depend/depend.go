@@ -9,47 +9,47 @@ import (
 )
 
 const (
-	// every is how often each dependency is asked.
+	// every is the interval between probes of each dependency.
 	every = 2 * time.Second
-	// patience bounds one answer.
+	// patience bounds the wait for one answer.
 	patience = 3 * time.Second
-	// tolerated failures in a row are not worth a line: an etcd that elects a leader, a NATS
-	// connection that moves to another server.
+	// tolerated is the number of failures in a row that are not reported: etcd may be electing a leader, or a NATS
+	// connection moving to another server.
 	tolerated = 1
 )
 
-// Probe asks a dependency for something; nil means that it answered.
+// Probe sends a request to a dependency; nil means that it answered.
 type Probe func(ctx context.Context) error
 
 // Dependency is a store or an API that a process needs to work.
 type Dependency struct {
 	// Name is for people, such as "ledger (etcd)".
 	Name string
-	// Probe is asked every two seconds.
+	// Probe is called every two seconds.
 	Probe Probe
-	// Report hears whether the dependency answers, after each probe that decides it.
+	// Report is called with whether the dependency answers, after each probe that decides it.
 	Report func(up bool)
 }
 
-// Watch watches one dependency. Safe for concurrent use.
+// Watch watches one dependency. It is safe for concurrent use.
 type Watch struct {
 	dependency Dependency
 	logger     *slog.Logger
 	mu         struct {
 		sync.Mutex
-		// missing is why; nil while it answers.
+		// missing is the error while the dependency does not answer; nil while it answers.
 		missing error
 		since   time.Time
 	}
 }
 
-// New watches a dependency.
+// New returns the watch of a dependency.
 func New(d Dependency, logger *slog.Logger) *Watch { return &Watch{dependency: d, logger: logger} }
 
-// Name is the dependency's.
+// Name returns the dependency's name.
 func (w *Watch) Name() string { return w.dependency.Name }
 
-// Ready is nil while the dependency answers, and says since when it does not otherwise.
+// Ready returns nil while the dependency answers, and otherwise an error with the time since when it has not.
 func (w *Watch) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +59,7 @@ func (w *Watch) Ready() error {
 	return fmt.Errorf("missing for %s: %w", time.Since(w.mu.since).Round(time.Second), w.mu.missing)
 }
 
-// Run asks until ctx ends, and then returns nil.
+// Run probes until ctx ends, and then returns nil.
 func (w *Watch) Run(ctx context.Context) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A dependency that goes and comes back makes two lines, however long it is away; one failure in
-// between makes none. Readiness names the reason while it is away, and what is reported follows.
+// A dependency that goes missing and comes back causes two lines, however long it is missing; a single failure causes
+// none. Readiness names the reason while it is missing, and the metric follows.
 func TestOneLineForEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -74,7 +74,7 @@ func TestOneLineForEachChange(t *testing.T) {
 	})
 }
 
-// An etcd without authentication makes a line when it is found and one when that has ended; a question without an
+// An etcd without authentication causes one line when it is found and one when that has ended; a check without an
 // answer changes nothing.
 func TestOpenLedgerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

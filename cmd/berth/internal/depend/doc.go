@@ -1,12 +1,11 @@
-// Package depend watches what a process cannot work without: the ledger's etcd, the log's NATS, and
-// for those that have to do with it the API server. It asks each for something small, linearizable,
-// every few seconds; says in one line when one goes missing and in one when it is back; and tells
-// /readyz which one is missing.
+// Package depend watches the dependencies of a process: the ledger's etcd, the log's NATS and, for services that use
+// it, the API server. It sends each a small linearizable request every few seconds, logs one line when a dependency
+// goes missing and one when it is back, and reports the missing one in /readyz.
 //
-// It decides nothing: every service keeps running and trying by itself, whatever this package
-// thinks. It exists so that a person, or a probe, is told the cause instead of the consequences.
+// It decides nothing: every service keeps running and retrying by itself, whatever this package finds. It exists so
+// that a person, or a probe, sees the cause instead of the consequences.
 //
-// It also asks whether etcd checks who its clients are, which nothing else would show (Authentication).
+// It also checks whether etcd authenticates its clients, which no other symptom would show (Authentication).
 //
 // Start reading at Watch.Run.
 package depend

@@ -23,7 +23,7 @@ const (
 	endpointsFile = "endpoints.json"
 )
 
-// ReadEndpoints tells where the stores of a running `berth up` listen.
+// ReadEndpoints returns the addresses of the stores of a running `berth up`.
 func ReadEndpoints(dir string) (Endpoints, error) {
 	var e Endpoints
 	path := filepath.Join(dir, endpointsFile)
@@ -48,7 +48,7 @@ func writeEndpoints(dir string, e Endpoints) error {
 	return os.WriteFile(filepath.Join(dir, endpointsFile), append(raw, '\n'), 0o600)
 }
 
-// lock takes the directory for this process; the kernel gives it back if the process dies.
+// lock locks the directory for this process; the kernel releases it if the process dies.
 func lock(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)

@@ -21,13 +21,12 @@ import (
 )
 
 const (
-	// startTimeout bounds how long a store may take to come up; a large etcd replays its
-	// log first.
+	// startTimeout bounds how long a store may take to start; a large etcd replays its log first.
 	startTimeout = 60 * time.Second
-	// maxSocketPath is what fits a unix socket address with room for the file name.
+	// maxSocketPath is the longest directory path that fits a unix socket address together with the file name.
 	maxSocketPath = 80
-	// compactionRetention keeps a few minutes of ledger history: enough for a watcher to
-	// resume after a pause, little enough to stay small.
+	// compactionRetention keeps a few minutes of ledger history: enough for a watcher to resume after a pause, and
+	// little enough to stay small.
 	compactionRetention = "5m"
 	// etcdQuotaBytes bounds the ledger's file.
 	etcdQuotaBytes = 2 << 30
@@ -38,7 +37,7 @@ const (
 
 // Stores are the running embedded stores.
 type Stores struct {
-	// Endpoints as written to endpoints.json.
+	// Endpoints is the content of endpoints.json.
 	Endpoints Endpoints
 	etcd      *embed.Etcd
 	nats      *natsserver.Server
@@ -47,7 +46,7 @@ type Stores struct {
 	release   func()
 }
 
-// Which says which stores to run; the other is external.
+// Which selects the stores to run; the others are external.
 type Which struct{ Etcd, NATS bool }
 
 // Start locks dir and starts the stores on it. On error nothing is left running.
@@ -73,8 +72,8 @@ func Start(dir string, which Which, log *slog.Logger) (*Stores, error) {
 	return s, nil
 }
 
-// InProcessConn connects to the embedded NATS server without a socket (it makes Stores a
-// connection provider for the log).
+// InProcessConn connects to the embedded NATS server without a socket. It makes Stores a connection provider for the
+// log.
 func (s *Stores) InProcessConn() (net.Conn, error) {
 	if s.nats == nil {
 		return nil, errors.New("embedded: NATS is not running")
@@ -82,9 +81,9 @@ func (s *Stores) InProcessConn() (net.Conn, error) {
 	return s.nats.InProcessConn()
 }
 
-// KV sends requests to the embedded etcd without a socket; nil when it does not run. Watches have no such way:
-// etcd hands the same events to all of its own process, and the client that takes a prefix off them changes
-// those of the others.
+// KV returns a client that sends requests to the embedded etcd without a socket; nil if it does not run. Watches must
+// not use this path: etcd hands the same event objects to all watchers in its own process, and the client that strips
+// a prefix off them would change those of the others.
 func (s *Stores) KV() etcd.KV {
 	if s.etcd == nil {
 		return nil
@@ -92,10 +91,10 @@ func (s *Stores) KV() etcd.KV {
 	return v3client.New(s.etcd.Server).KV
 }
 
-// HasNATS says whether the log runs in this process.
+// HasNATS reports whether the log runs in this process.
 func (s *Stores) HasNATS() bool { return s.nats != nil }
 
-// Stop ends the stores, log first, and gives the directory back. Safe to call twice.
+// Stop stops the stores, log first, and releases the directory. It may be called twice.
 func (s *Stores) Stop() {
 	if s.nats != nil {
 		s.nats.Shutdown()
@@ -148,8 +147,8 @@ func (s *Stores) startEtcd() error {
 	return nil
 }
 
-// socketDir is a directory whose socket paths fit an address: inside the data directory if
-// that is short enough.
+// socketDir returns a directory whose socket paths fit an address: inside the data directory if its path is short
+// enough.
 func (s *Stores) socketDir() (string, error) {
 	dir, err := filepath.Abs(filepath.Join(s.dir, "sock"))
 	if err != nil {
@@ -169,8 +168,8 @@ func (s *Stores) socketDir() (string, error) {
 
 func (s *Stores) startNATS(log *slog.Logger) error {
 	user, pass := "berth", rand.Text()
-	// The password has 128 random bits: the hash need not be slow, it only spares the
-	// server's warning about plain text.
+	// The password has 128 random bits, so the hash need not be slow; it only avoids the server's warning about plain
+	// text.
 	hashed, err := bcrypt.GenerateFromPassword([]byte(pass), bcrypt.MinCost)
 	if err != nil {
 		return fmt.Errorf("embedded NATS: password: %w", err)
@@ -192,15 +191,17 @@ func (s *Stores) startNATS(log *slog.Logger) error {
 	}
 	s.nats = srv
 	srv.SetLoggerV2(natsLog{log}, false, false, false)
-	go srv.Start() // returns once the server accepts; Stop ends it
+	go srv.Start() // returns once the server accepts connections; Stop stops it
 	if !srv.ReadyForConnections(startTimeout) {
 		return fmt.Errorf("embedded NATS in %s: not ready after %s", s.dir, startTimeout)
 	}
-	s.Endpoints.NATS, s.Endpoints.NATSUser, s.Endpoints.NATSPass = srv.ClientURL(), user, pass
+	s.Endpoints.NATS = srv.ClientURL()
+	s.Endpoints.NATSUser = user
+	s.Endpoints.NATSPass = pass
 	return nil
 }
 
-// natsLog passes the server's warnings and errors on; its notices are of no interest here.
+// natsLog forwards the server's warnings and errors; its notices are not needed.
 type natsLog struct{ log *slog.Logger }
 
 func (n natsLog) Noticef(string, ...any) {}

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// What is written before a stop is there after a start on the same directory, a second
-// process is refused while the first runs, and nothing of the running state stays behind.
+// Data written before a stop is there after a start on the same directory, a second process is refused while the
+// first runs, and nothing of the running state stays behind.
 func TestStoresSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	write := func(ctx context.Context, log *jetstream.Log, store *etcd.Store) {
@@ -48,7 +48,7 @@ func TestStoresSurviveARestart(t *testing.T) {
 	}
 }
 
-// withStores runs f against stores reached as operator commands reach them.
+// withStores runs f with stores that are reached as operator commands reach them.
 func withStores(t *testing.T, dir string, f func(context.Context, *jetstream.Log, *etcd.Store)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -1,5 +1,5 @@
-// Package inquire gathers what there is to say about a pod or a node from the log and from the
-// running services, for the operator's commands. It reads only.
+// Package inquire collects what the log and the running services know about a pod or a node, for the operator's
+// commands. It only reads.
 //
 // Start reading at Inquiry.Pod.
 package inquire

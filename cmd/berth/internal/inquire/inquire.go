@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	// queuePatience bounds the wait for the queue that leads; it answers within milliseconds.
+	// queuePatience bounds the wait for the leading queue, which answers within milliseconds.
 	queuePatience = time.Second
-	// shardPatience bounds the wait for a shard, which first ends the step it is in and then
-	// looks at all nodes.
+	// shardPatience bounds the wait for a shard, which first finishes its current step and then checks all nodes.
 	shardPatience = 2 * time.Second
-	// most bounds the records of one stream about one pod: the newest.
+	// most is how many records of one stream about one pod are read: the newest.
 	most = 500
 )
 
-// Inquiry is where to ask.
+// Inquiry holds the sources of answers.
 type Inquiry struct {
 	Log     events.Log
 	History events.History
 	Bus     events.Bus
 }
 
-// PodName makes namespace/name, or a UID, of what a user gives as a pod.
+// PodName converts what a user gives as a pod to namespace/name, or to a UID.
 func PodName(namespace, pod string) (string, error) {
 	ns, name, named := strings.Cut(strings.TrimPrefix(pod, "pod/"), "/")
 	switch {
@@ -42,7 +41,7 @@ func PodName(namespace, pod string) (string, error) {
 	return namespace + "/" + ns, nil
 }
 
-// isUID tells a UID from a name that has other dashes.
+// isUID reports whether a text is a UID rather than a name.
 func isUID(text string) bool {
 	const digits = "0123456789abcdef"
 	for i, part := range strings.Split(text, "-") {
@@ -53,7 +52,7 @@ func isUID(text string) bool {
 	return strings.Count(text, "-") == 4
 }
 
-// Pod tells all about a pod, by namespace/name or UID.
+// Pod returns all that is known about a pod, by namespace/name or UID.
 func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 	queue, err := q.queue(ctx, explain.Question{Pod: pod})
 	if err != nil {
@@ -82,7 +81,7 @@ func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 	return story, q.evicted(ctx, story)
 }
 
-// Story reads the history of a pod.
+// Story returns the history of a pod.
 func (q *Inquiry) Story(ctx context.Context, uid string) (*explain.Story, error) {
 	facts, err := q.History.About(ctx, events.Facts, events.FactsAbout(events.KindPod, uid), most)
 	if err != nil {
@@ -107,7 +106,7 @@ func (q *Inquiry) queue(ctx context.Context, question explain.Question) (*explai
 
 func one[A any](answers []A) bool { return len(answers) > 0 }
 
-// UID is that of a pod by namespace/name or UID, also if it is gone.
+// UID returns the UID of a pod by namespace/name or UID, even if the pod is gone.
 func (q *Inquiry) UID(ctx context.Context, pod string) (string, error) {
 	queue, err := q.queue(ctx, explain.Question{Pod: pod})
 	if err != nil {
@@ -127,7 +126,7 @@ func (q *Inquiry) uid(ctx context.Context, pod string, queue *explain.QueueAnswe
 	return q.search(ctx, namespace, name)
 }
 
-// search reads the facts for the last pod of a name: nobody else knows pods that are gone.
+// search reads the facts for the last pod with a name: no other source knows pods that are gone.
 func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid string, err error) {
 	err = q.scan(ctx, events.Facts, func(r events.Record) {
 		h := r.Header
@@ -142,7 +141,7 @@ func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid strin
 	return uid, err
 }
 
-// scan reads a stream from the oldest record that is kept to the last one there is now.
+// scan reads a stream from the oldest record that is kept to the one that is the last now.
 func (q *Inquiry) scan(ctx context.Context, s events.Stream, visit func(events.Record)) error {
 	last, err := q.Log.Last(ctx, s)
 	if err != nil || last == 0 {
@@ -187,7 +186,7 @@ func (q *Inquiry) shard(ctx context.Context, story *explain.Story, member string
 	return nil
 }
 
-// evicted finds out for whom a pod was evicted, and what its controller has made since.
+// evicted determines for which pod a pod was evicted, and which pods its controller has created since.
 func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
 	if s.Evicted == nil {
 		return nil
@@ -199,7 +198,7 @@ func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
 		}
 		for _, r := range records {
 			d, err := events.DecodeDecision(r)
-			if err == nil && d.Token == token { // one that cannot be read is none that helps
+			if err == nil && d.Token == token { // a record that cannot be decoded is of no use here
 				s.Evicted.By = "preemption, for pod " + d.Pod.Namespace + "/" + d.Pod.Name
 				s.Evicted.Reason = "the place of it on " + d.NodeName + " was needed: " + d.Message
 			}
@@ -230,8 +229,7 @@ func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, 
 	return &answers[0], nil
 }
 
-// Overview asks the queue that leads and all shards how they are. descheduler is the one that
-// runs, if known.
+// Overview asks the leading queue and all shards for their status. descheduler is the running one, if known.
 func (q *Inquiry) Overview(ctx context.Context, descheduler string) (*explain.Overview, error) {
 	queue, err := q.queue(ctx, explain.Question{Status: true})
 	if err != nil {

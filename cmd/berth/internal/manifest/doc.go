@@ -1,5 +1,5 @@
-// Package manifest reads the pods and nodes that a file for kubectl describes, those that a workload
-// in it would make among them. It asks no API server: what admission would add is not there.
+// Package manifest reads the pods and nodes that a manifest for kubectl describes, including the pods that its
+// workloads would create. It makes no request to an API server, so whatever admission would add is missing.
 //
 // Start reading at Read.
 package manifest

@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// wanted are the kinds that are read.
+// wanted lists the kinds that are read.
 const wanted = "Pod, Node, Deployment, ReplicaSet, StatefulSet, Job, or a List of them"
 
-// maxPods bounds the pods of all workloads of a file: more is a slip of the keyboard.
+// maxPods bounds the pods of all workloads of a file; more is most likely a typing error.
 const maxPods = 100_000
 
 // Content is what a file describes.
@@ -88,7 +88,7 @@ func (c *Content) add(obj runtime.Object, kind *schema.GroupVersionKind) error {
 	return nil
 }
 
-// replicas adds the pods that a workload would make.
+// replicas adds the pods that a workload would create.
 func (c *Content) replicas(
 	owner metav1.ObjectMeta, kind *schema.GroupVersionKind, replicas *int32, template corev1.PodTemplateSpec,
 ) error {

@@ -21,11 +21,11 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// Format is the version of the layout that is written; later ones are refused.
+// Format is the version of the layout that is written; later versions are refused.
 const Format = 1
 
-// The members of a bundle. Members of records are named STREAM/FIRST.zst, by the sequence of their
-// first record.
+// These are the members of a bundle. Members with records are named STREAM/FIRST.zst, by the sequence of their first
+// record.
 const (
 	manifestMember = "manifest.yaml"
 	configMember   = "config/scheduler.yaml"
@@ -35,29 +35,29 @@ const (
 	sequenceDigits = 20
 )
 
-// Manifest says what a bundle holds.
+// Manifest describes the content of a bundle.
 type Manifest struct {
-	// Format of the bundle; Version and Kubernetes of the berth that wrote it.
+	// Format is the bundle's format; Version and Kubernetes are those of the berth that wrote it.
 	Format     int       `json:"format"`
 	Version    string    `json:"version"`
 	Kubernetes string    `json:"kubernetes"`
 	Created    time.Time `json:"created"`
-	// Streams by name.
+	// Streams holds the span of each stream.
 	Streams map[events.Stream]Span `json:"streams"`
 	// Snapshot is the sequence of the facts' snapshot, 0 for none.
 	Snapshot uint64 `json:"snapshot,omitempty"`
-	// Unreadable counts facts that Export could not decode: they went in without their objects. It is not in
-	// the file.
+	// Unreadable counts facts that Export could not decode: they are in the bundle without their objects. It is not
+	// in the file.
 	Unreadable int `json:"-"`
 }
 
-// Span is what a stream held; First is 0 if it was empty.
+// Span is the range of sequences of a stream; First is 0 if the stream was empty.
 type Span struct {
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
 }
 
-// line is one record as a bundle has it.
+// line is the form of one record in a bundle.
 type line struct {
 	Sequence uint64        `json:"sequence"`
 	Time     time.Time     `json:"time"`
@@ -66,19 +66,19 @@ type line struct {
 	Data     []byte        `json:"data,omitempty"`
 }
 
-// Bundle is a file that Export has written. Close it after use; what it has opened may be read by
-// several goroutines, each its own.
+// Bundle is a file that Export has written. It must be closed after use. Several goroutines may read from it, each
+// with its own Records.
 type Bundle struct {
 	Manifest Manifest
-	// Config and Policy are the files of the configuration, empty if they were not given.
+	// Config and Policy are the configuration files, empty if they were not given.
 	Config, Policy []byte
 
 	file *os.File
-	// size of the file.
+	// size is the size of the file.
 	size     int64
 	members  []member
 	snapshot *member
-	// seen are the names of the members; all snapshots have one.
+	// seen holds the names of the members; all snapshots share one name.
 	seen map[string]bool
 }
 
@@ -90,7 +90,7 @@ type member struct {
 
 var _ rerun.Source = (*Bundle)(nil)
 
-// OpenBundle reads the contents of a bundle, not its records.
+// OpenBundle reads the contents of a bundle, but not its records.
 func OpenBundle(path string) (*Bundle, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -108,7 +108,7 @@ func OpenBundle(path string) (*Bundle, error) {
 	return b, nil
 }
 
-// failed names the file and its size.
+// failed adds the file and its size to an error.
 func (b *Bundle) failed(err error) error {
 	return fmt.Errorf("bundle %s (%d bytes): %w", b.file.Name(), b.size, err)
 }
@@ -190,14 +190,15 @@ func (b *Bundle) Open(_ context.Context, s events.Stream, from uint64) (rerun.Re
 			continue
 		}
 		if m.first <= from {
-			parts = parts[:0] // what is asked for begins in this one or later
+			parts = parts[:0] // the first requested record is in this member or a later one
 		}
 		parts = append(parts, m)
 	}
 	return &bundleRecords{bundle: b, parts: slices.Clone(parts), from: from}, nil
 }
 
-// Snapshot implements rerun.Source. It unpacks the snapshot twice: what it takes is known before it is held.
+// Snapshot implements rerun.Source. It unpacks the snapshot twice, so that the size is known before memory is
+// allocated.
 func (b *Bundle) Snapshot(context.Context) (sequence uint64, data []byte, ok bool, err error) {
 	if b.snapshot == nil {
 		return 0, nil, false, nil
@@ -234,7 +235,7 @@ type bundleRecords struct {
 	parts    []member
 	from     uint64
 	unpacker unpacker
-	// lines of the member now being read, and its name.
+	// lines scans the member that is being read, and name is its name.
 	lines *bufio.Scanner
 	name  string
 }
@@ -261,7 +262,7 @@ func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
 		}
 		var l line
 		if err := json.Unmarshal(r.lines.Bytes(), &l); err != nil {
-			// A line may end early because what unpacks it has failed.
+			// A line may end early because unpacking has failed.
 			return events.Record{}, r.failed(cmp.Or(r.lines.Err(), err))
 		}
 		if l.Sequence < r.from {
@@ -274,7 +275,7 @@ func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
 	}
 }
 
-// open begins the next member.
+// open opens the next member.
 func (r *bundleRecords) open() error {
 	m := r.parts[0]
 	r.parts, r.name = r.parts[1:], m.name

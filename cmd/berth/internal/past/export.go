@@ -18,21 +18,21 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// memberBytes is about how much a member of records has before it is compressed: with what it is
-// compressed to, all that an export holds in memory.
+// memberBytes is the approximate size of a member with records before compression. Together with its compressed form,
+// that is all that an export of records holds in memory.
 const memberBytes = 8 << 20
 
-// Contents say what goes into a bundle beside the log.
+// Contents is what goes into a bundle in addition to the log.
 type Contents struct {
 	Version, Kubernetes string
-	// Config and Policy are the files of the configuration; empty ones are left out.
+	// Config and Policy are the configuration files; empty ones are left out.
 	Config, Policy []byte
 	Now            time.Time
 }
 
-// Export writes a bundle of what a log holds, each stream to where it ends when its turn comes, and
-// returns what is in it. The decisions are read first: what they were computed from has been told
-// by then. Objects go in stripped, however whole the log has them, and the configuration without credentials.
+// Export writes a bundle with the content of a log, each stream up to its end at the time it is read, and returns
+// what it contains. The decisions are read first, so that the facts they were computed from are in the log by then.
+// Objects are stripped, however complete they are in the log, and the configuration loses its credentials.
 func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Manifest, error) {
 	m := Manifest{
 		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(), Streams: map[events.Stream]Span{},
@@ -64,7 +64,7 @@ func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Man
 	return m, e.archive.Close()
 }
 
-// configuration adds the files that are given.
+// configuration adds the given files.
 func (e *export) configuration(c Contents) error {
 	for _, file := range []struct {
 		name  string
@@ -108,7 +108,7 @@ type export struct {
 	archive *tar.Writer
 	packer  *zstd.Encoder
 	now     time.Time
-	// unreadable counts the facts that are in it without their objects.
+	// unreadable counts the facts that were written without their objects.
 	unreadable int
 }
 

@@ -21,7 +21,7 @@ func write(t *testing.T, content []byte) string {
 	return path
 }
 
-// FuzzOpenBundle: whatever a file holds, it is a bundle that can be read to an end, or an error.
+// FuzzOpenBundle: whatever a file contains, it is a bundle that can be read to an end, or an error.
 func FuzzOpenBundle(f *testing.F) {
 	log := memlog.New(memlog.Options{})
 	f.Cleanup(log.Close)

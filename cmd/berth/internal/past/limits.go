@@ -9,26 +9,26 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A bundle comes from somewhere else and must not fill the memory of the process that reads it. The limits bound what
-// is held of one, and what its members unpack to: a record or a snapshot that is packed to nearly nothing is
-// refused before it is held.
+// A bundle may come from an untrusted source and must not fill the memory of the process that reads it. The limits
+// bound what is held of a bundle and what its members unpack to: a record or a snapshot that is compressed to nearly
+// nothing is refused before it is held.
 const (
 	maxManifest = 1 << 20
-	// maxConfig bounds each file of the configuration: a ConfigMap holds no more.
+	// maxConfig bounds each configuration file: a ConfigMap holds no more.
 	maxConfig = 1 << 20
-	// maxLine bounds one record as it is written: several times events.MaxMessage.
+	// maxLine bounds one record in its encoded form: several times events.MaxMessage.
 	maxLine = 4 << 20
-	// maxSnapshot bounds the snapshot, several times what a cluster of a hundred thousand nodes takes.
+	// maxSnapshot bounds the snapshot: several times the size for a cluster of a hundred thousand nodes.
 	maxSnapshot = 16 << 30
-	// maxRatio bounds what a stream or the snapshot unpacks to by what has been read of the file for it. freeBytes
-	// are not counted. Logs reach a ratio of 15 to 90; export pads what is packed better.
+	// maxRatio bounds the unpacked size of a stream or the snapshot by the number of bytes read from the file for it;
+	// freeBytes are exempt. Logs reach a ratio of 15 to 90; export pads members that compress better.
 	maxRatio  = 200
 	freeBytes = 64 << 20
-	// maxWindow bounds how far back packed data may refer. The encoder uses a quarter of it.
+	// maxWindow bounds how far back compressed data may refer. The encoder uses a quarter of it.
 	maxWindow = 32 << 20
 )
 
-// readAtMost reads everything, and refuses more than a number of bytes.
+// readAtMost reads everything, and fails beyond a number of bytes.
 func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(data)) > limit {
@@ -37,18 +37,18 @@ func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// unpacker unpacks members, one after the other, within the limits. The zero value is ready for open; close it after
-// use.
+// unpacker unpacks members, one after the other, within the limits. The zero value is ready for open; it must be
+// closed after use.
 type unpacker struct {
 	z *zstd.Decoder
 	// file is the decoder's input. packed and unpacked count the bytes of all members before and after decompression.
 	file             io.Reader
 	packed, unpacked int64
-	// most bounds unpacked besides; 0 for no bound.
+	// most is an additional bound for unpacked; 0 for none.
 	most int64
 }
 
-// open begins a member.
+// open opens a member.
 func (u *unpacker) open(file *os.File, m member) error {
 	u.file = io.NewSectionReader(file, m.offset, m.size)
 	if u.z != nil {
@@ -66,7 +66,7 @@ func (u *unpacker) close() {
 	}
 }
 
-// Read unpacks.
+// Read reads unpacked data.
 func (u *unpacker) Read(p []byte) (int, error) {
 	n, err := u.z.Read(p)
 	u.unpacked += int64(n)
@@ -80,7 +80,7 @@ func (u *unpacker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// packedReader counts what the decoder reads.
+// packedReader counts the bytes that the decoder reads.
 type packedReader struct{ u *unpacker }
 
 func (r packedReader) Read(p []byte) (int, error) {
@@ -89,8 +89,8 @@ func (r packedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pack packs a member so that an unpacker takes it: what would be too small for maxRatio follows on a frame that
-// decoders skip. Source of the frame's form: RFC 8878, section 3.1.2.
+// pack compresses a member so that an unpacker accepts it: if the result would be too small for maxRatio, it is
+// preceded by a frame that decoders skip. Source of the frame's format: RFC 8878, section 3.1.2.
 func pack(z *zstd.Encoder, content []byte) []byte {
 	const (
 		magic      = 0x184D2A50

@@ -25,7 +25,7 @@ type content struct {
 	data []byte
 }
 
-// bundleOf writes a bundle of these members behind a manifest.
+// bundleOf writes a bundle of these members after a manifest.
 func bundleOf(t *testing.T, members ...content) (path string, size int) {
 	t.Helper()
 	var file bytes.Buffer
@@ -44,7 +44,7 @@ func bundleOf(t *testing.T, members ...content) (path string, size int) {
 	return write(t, file.Bytes()), file.Len()
 }
 
-// packed is some bytes over and over, packed as small as can be.
+// packed returns some bytes repeated many times, compressed as much as possible.
 func packed(t *testing.T, over []byte, times int, options ...zstd.EOption) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -63,7 +63,7 @@ func packed(t *testing.T, over []byte, times int, options ...zstd.EOption) []byt
 	return out.Bytes()
 }
 
-// record is a line that can be read.
+// record returns a line that can be read.
 func record(t *testing.T, bytes int) []byte {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"sequence": 1, "subject": "decisions.a.placed", "data": make([]byte, bytes)})
@@ -73,10 +73,10 @@ func record(t *testing.T, bytes int) []byte {
 	return append(text, '\n')
 }
 
-// recordsOf is the name of a member of a stream.
+// recordsOf returns the name of a member of a stream.
 func recordsOf(s events.Stream, first int) string { return fmt.Sprintf("%s/%020d.zst", s, first) }
 
-// readAll reads everything that a bundle has, and holds nothing.
+// readAll reads everything that a bundle has, and keeps nothing.
 func readAll(t *testing.T, path string) error {
 	b, err := past.OpenBundle(path)
 	if err != nil {
@@ -109,8 +109,8 @@ func drain(t *testing.T, src rerun.Source, s events.Stream) error {
 	return err
 }
 
-// A small file that unpacks to more than the memory holds is refused whatever member the trick is in, before what it
-// unpacks to is held; the error names the file, its size, the member and the limit.
+// A small file that unpacks to more than the memory holds is refused, whichever member does it, before the unpacked
+// data is held; the error names the file, its size, the member and the limit.
 func TestBombsAreRefused(t *testing.T) {
 	const (
 		mib    = 1 << 20
@@ -173,7 +173,7 @@ func TestBombsAreRefused(t *testing.T) {
 	}
 }
 
-// What Export writes can be read, also when it is packed to nearly nothing.
+// What Export writes can be read, even if it is compressed to nearly nothing.
 func TestWhatPacksWellCanBeRead(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)

@@ -10,13 +10,13 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// Log is what Live reads.
+// Log is what Live reads from.
 type Log interface {
 	events.Log
 	events.Snapshots
 }
 
-// Live is the log of a running Berth. Each Open reads to where the stream ends at that moment.
+// Live is the log of a running Berth. Each Open reads up to the end of the stream at that time.
 type Live struct{ Log Log }
 
 var _ rerun.Source = Live{}

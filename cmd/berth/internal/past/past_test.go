@@ -25,7 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// subjects has one of each stream.
+// subjects has one subject of each stream.
 var subjects = map[events.Stream]string{
 	events.Facts: "facts.pod.a", events.Decisions: "decisions.a.placed", events.Ledger: events.SubjectLedgerChanges,
 }
@@ -49,7 +49,7 @@ func fill(t *testing.T, log *memlog.Log, n int) {
 	}
 }
 
-// budget is the fact of an object of some kilobytes, of which nothing is stripped.
+// budget returns the fact of an object of some kilobytes, of which nothing is stripped.
 func budget(t *testing.T, number int) events.Message {
 	t.Helper()
 	o := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
@@ -115,8 +115,8 @@ func read(t *testing.T, src rerun.Source, s events.Stream, from uint64) []events
 	}
 }
 
-// A bundle has what the log had: every record of every stream, from wherever one begins to read, the
-// snapshot and the configuration. The log goes on meanwhile, and its beginning may be gone.
+// A bundle has what the log had: every record of every stream, from wherever reading begins, the snapshot and the
+// configuration. The log keeps growing during the export, and its beginning may be gone.
 func TestBundleIsTheLog(t *testing.T) {
 	const records = 6000 // several members of each stream
 	log := memlog.New(memlog.Options{})
@@ -173,7 +173,7 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
-// What is not a bundle, or half of one, is refused with what is wrong.
+// A file that is not a bundle, or only half of one, is refused with an error that says what is wrong.
 func TestNotABundle(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// stripped takes out of a record what a bundle must not hold. The queue strips facts too, but keeps whole pods and
-// nodes when extenders or plugins of the users' are configured (state.StripLess). A fact that cannot be decoded loses
-// its object, because stripped cannot remove fields from it.
+// stripped removes from a record what a bundle must not hold. The queue strips facts too, but keeps whole pods and
+// nodes when extenders or custom plugins are configured (state.StripLess). A fact that cannot be decoded loses its
+// object, because stripped cannot remove fields from it.
 func (e *export) stripped(s events.Stream, r events.Record) events.Record {
 	if s != events.Facts || len(r.Data) == 0 {
 		return r
@@ -29,16 +29,16 @@ func (e *export) stripped(s events.Stream, r events.Record) events.Record {
 	return r
 }
 
-// stripConfig takes the credentials out of a KubeSchedulerConfiguration: client keys of extenders, and passwords in
-// their addresses. A file without any comes back as it is, comments included. What the arguments of users' plugins
-// mean is not known here; they stay.
+// stripConfig removes the credentials from a KubeSchedulerConfiguration: client keys of extenders, and passwords in
+// their URLs. A file without any is returned unchanged, comments included. The meaning of the arguments of custom
+// plugins is not known here; they stay.
 func stripConfig(text []byte) ([]byte, error) {
 	return edited(text, func(doc map[string]any) bool {
 		changed := false
 		for _, e := range list(doc["extenders"]) {
 			if tls := object(e["tlsConfig"]); tls["keyData"] != nil {
 				delete(tls, "keyData")
-				delete(tls, "certData") // of no use without its key, and refused
+				delete(tls, "certData") // useless without its key, and refused
 				changed = true
 			}
 			changed = stripPassword(e, "urlPrefix") || changed
@@ -47,7 +47,7 @@ func stripConfig(text []byte) ([]byte, error) {
 	})
 }
 
-// stripPolicy does the same with a DeschedulerPolicy, which has addresses only: tokens are in secrets and files.
+// stripPolicy does the same for a DeschedulerPolicy, which has only URLs: tokens are in secrets and files.
 func stripPolicy(text []byte) ([]byte, error) {
 	return edited(text, func(doc map[string]any) bool {
 		changed := false
@@ -58,7 +58,7 @@ func stripPolicy(text []byte) ([]byte, error) {
 	})
 }
 
-// edited is a YAML document after edit, which reports whether it has changed anything.
+// edited returns a YAML document after edit, which reports whether it has changed anything.
 func edited(text []byte, edit func(map[string]any) bool) ([]byte, error) {
 	data, err := yaml.YAMLToJSON(text)
 	if err != nil {

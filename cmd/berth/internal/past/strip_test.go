@@ -25,10 +25,10 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// canary is a value that no bundle holds.
+// canary is a value that no bundle may contain.
 const canary = "canary-4711"
 
-// secretive is a pod with the canary wherever a container can have it.
+// secretive returns a pod with the canary wherever a container can have it.
 func secretive(name string) *corev1.Pod {
 	env := []corev1.EnvVar{{Name: "PASSWORD", Value: canary}}
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{canary}}}}
@@ -44,7 +44,7 @@ func secretive(name string) *corev1.Pod {
 	return pod
 }
 
-// set is a workload with the canary in its template.
+// set returns a workload with the canary in its template.
 func set() *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "set", UID: "uid-set"},
@@ -86,8 +86,8 @@ func keep(t *testing.T, log *memlog.Log, facts []events.SequencedFact) {
 	}
 }
 
-// Where extenders or plugins of the users' are shown objects, the log has whole pods. A bundle has them stripped as
-// they are without: environment, commands and probes are in no record of any kind, and in no snapshot.
+// Where extenders or custom plugins are shown objects, the log has whole pods. A bundle has them stripped as usual:
+// environment, commands and probes are in no record of any kind, and in no snapshot.
 func TestBundleHoldsNoEnvironment(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)
@@ -110,7 +110,7 @@ func TestBundleHoldsNoEnvironment(t *testing.T) {
 	}
 }
 
-// unpacked are the members of a bundle, with the data of records as text.
+// unpacked returns the members of a bundle, with the data of records as text.
 func unpacked(t *testing.T, path string) map[string][]byte {
 	t.Helper()
 	file, err := os.Open(path)
@@ -150,8 +150,8 @@ func unpacked(t *testing.T, path string) map[string][]byte {
 	return members
 }
 
-// A bundle of whole facts leads to the state that a log of stripped facts leads to, from the facts and from the
-// snapshot: what berth replay and berth simulate work on.
+// A bundle of whole facts leads to the same state as a log of stripped facts, from the facts and from the snapshot;
+// berth replay and berth simulate work on that state.
 func TestStrippedBundleIsTheSameState(t *testing.T) {
 	whole, stripped := memlog.New(memlog.Options{}), memlog.New(memlog.Options{})
 	t.Cleanup(whole.Close)
@@ -191,8 +191,8 @@ func snapshotOf(t *testing.T, s *state.Store) []byte {
 	return data
 }
 
-// A fact that cannot be decoded may hold anything. The bundle has it without its object and says how many there are;
-// a snapshot that cannot be read is not exported at all.
+// A fact that cannot be decoded may contain anything. The bundle has it without its object and reports how many there
+// are; a snapshot that cannot be read is not exported at all.
 func TestUnreadableFactsAreEmptied(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)
@@ -227,7 +227,7 @@ func TestUnreadableFactsAreEmptied(t *testing.T) {
 	}
 }
 
-// The configuration goes in without credentials, and as it is if it has none.
+// The configuration is exported without credentials, and unchanged if it has none.
 func TestBundleHoldsNoCredentials(t *testing.T) {
 	const plain = "# ours\napiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
 		"extenders: # two\n- urlPrefix: https://a\n  weight: 30000000\n  tlsConfig: {certFile: /c, keyFile: /k}\n"

@@ -21,13 +21,13 @@ import (
 const (
 	// authorityLife is how long the authority is valid: longer than an installation lives.
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// backdate lets a machine whose clock is behind accept a new certificate.
+	// backdate makes a machine whose clock is behind accept a new certificate.
 	backdate = 5 * time.Minute
-	// serialBits makes serial numbers unique without a register (RFC 5280: at most 20 bytes).
+	// serialBits makes random serial numbers unique without a register (RFC 5280: at most 20 bytes).
 	serialBits = 120
 )
 
-// Names of the files in a folder of an authority or a member.
+// These are the files in the folder of an authority or a member.
 const (
 	caCert, caKey   = "ca.crt", "ca.key"
 	tlsCert, tlsKey = "tls.crt", "tls.key"
@@ -39,8 +39,8 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// openAuthority reads the authority in dir, or makes one there with this common name. It refuses a folder with only one
-// of the two files: a new authority would invalidate every certificate of the old one.
+// openAuthority reads the authority in dir, or creates one there with this common name. It refuses a folder with only
+// one of the two files: a new authority would invalidate every certificate of the old one.
 func openAuthority(dir, name string, now time.Time) (authority, error) {
 	certFile, keyFile := filepath.Join(dir, caCert), filepath.Join(dir, caKey)
 	_, certErr := os.Stat(certFile)
@@ -95,8 +95,8 @@ func newAuthority(dir, name string, now time.Time) (authority, error) {
 	return authority{made, key}, writePrivate(dir, caKey, keyPEM)
 }
 
-// signedBy returns a certificate of this authority's key that another authority signs: who trusts only the other one
-// accepts this one's certificates when they come with it.
+// signedBy returns a certificate of this authority's key that another authority signs: a peer that trusts only the
+// other authority accepts this one's certificates if they come with it.
 func (a authority) signedBy(other authority, now time.Time) (*x509.Certificate, error) {
 	serial, err := newSerial()
 	if err != nil {
@@ -114,11 +114,11 @@ func (a authority) signedBy(other authority, now time.Time) (*x509.Certificate, 
 	return x509.ParseCertificate(der)
 }
 
-// member is who a certificate is for.
+// member is the subject of a certificate.
 type member struct {
 	// name is the common name. For a client it is also its user in etcd and NATS.
 	name string
-	// hosts are the names and addresses it serves under.
+	// hosts are the names and addresses under which it serves.
 	hosts []string
 }
 
@@ -167,7 +167,7 @@ func newSerial() (*big.Int, error) {
 func encode(list ...*x509.Certificate) []byte {
 	pem, err := cert.EncodeCertificates(list...)
 	if err != nil {
-		return nil // they were just parsed; the library fails on a nil certificate only
+		return nil // they were just parsed; the library fails only on a nil certificate
 	}
 	return pem
 }

@@ -16,33 +16,32 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// storeMembers is how many etcd and NATS servers the certificates name: as many as the chart deploys at most.
+// storeMembers is how many etcd and NATS servers the certificates name: the most that the chart deploys.
 const storeMembers = 5
 
-// SecretsFile is the name of the manifest that Issue writes: every secret that the manifests
-// of deploy/ mount.
+// SecretsFile is the name of the manifest that Issue writes, with every secret that the manifests of deploy/ mount.
 const SecretsFile = "secrets.yaml"
 
-// Installation says what to make certificates for.
+// Installation describes what to make certificates for.
 type Installation struct {
-	// Dir keeps the two authorities, a folder for each member, and SecretsFile. An authority that is
-	// there already signs again; everything else is replaced.
+	// Dir holds the two authorities, a folder for each member, and SecretsFile. An existing authority is used again;
+	// everything else is replaced.
 	Dir string
-	// Name is the first part of every name, as in the manifests; Namespace is where they go.
+	// Name is the first part of every name, as in the manifests; Namespace is that of the secrets.
 	Name, Namespace string
-	// Hosts are further names and addresses of every server, such as 127.0.0.1.
+	// Hosts are additional names and addresses of every server, such as 127.0.0.1.
 	Hosts []string
 	// Life is how long certificates are valid.
 	Life time.Duration
-	// AcceptServicesAuthority makes peers of the stores accept each other also by certificates of the services'
-	// authority, as they did before peers had an authority of their own. It is for the time of that upgrade.
+	// AcceptServicesAuthority makes peers of the stores also accept each other by certificates of the services'
+	// authority, as they did before peers had their own authority. It is meant for the duration of that upgrade.
 	AcceptServicesAuthority bool
 }
 
 // peersDir is the folder of the authority of the stores' peers, below Installation.Dir.
 const peersDir = "peers"
 
-// Validate names the first field that cannot be used, by its flag.
+// Validate reports the first field that is not valid, by its flag.
 func (i Installation) Validate() error {
 	switch {
 	case i.Dir == "":
@@ -57,16 +56,17 @@ func (i Installation) Validate() error {
 	return nil
 }
 
-// services have certificates that are both a client's and a server's.
+// services lists the services; each has a certificate that is both a client's and a server's.
 var services = []string{"queue", "scheduler", "binder", "descheduler", "single"}
 
-// members have a certificate of the services' authority, by the middle part of their secret's name.
+// members returns the members with a certificate of the services' authority, by the middle part of their secret's
+// name.
 func (i Installation) members() map[string]member {
 	all := map[string]member{
-		// etcd's administrator has this name and no other.
+		// etcd's administrator must have exactly this name.
 		"root":       {name: "root", hosts: []string{i.Name + "-root"}},
 		"prometheus": {name: "prometheus"},
-		// Operators' commands that only read; NATS knows it by the host.
+		// observer is for operators' commands that only read; NATS identifies it by the host.
 		"observer": {name: i.Name + "-observer", hosts: []string{i.Name + "-observer"}},
 	}
 	for _, s := range services {
@@ -81,10 +81,10 @@ func (i Installation) members() map[string]member {
 	return all
 }
 
-// stores have two certificates: one towards clients, and one of the peers' authority towards each other.
+// stores have two certificates: one for clients, and one of the peers' authority for each other.
 var stores = []string{"etcd", "nats"}
 
-// peers have a certificate of the peers' authority, by the middle part of their secret's name.
+// peers returns the members with a certificate of the peers' authority, by the middle part of their secret's name.
 func (i Installation) peers() map[string]member {
 	all := map[string]member{}
 	for _, s := range stores {
@@ -93,8 +93,8 @@ func (i Installation) peers() map[string]member {
 	return all
 }
 
-// store is every member of a store: they share a certificate. etcd knows a peer by the common name, NATS by the DNS
-// name of a route.
+// store returns the member that stands for all members of a store, which share a certificate. etcd identifies a peer
+// by the common name, NATS by the DNS name of a route.
 func (i Installation) store(name string) member {
 	own := i.Name + "-" + name
 	hosts := []string{own, own + "." + i.Namespace + ".svc"}
@@ -135,10 +135,10 @@ func Issue(i Installation, now time.Time) error {
 	return writePrivate(i.Dir, SecretsFile, secrets.Bytes())
 }
 
-// issuer is an authority with what else its members show and accept.
+// issuer is an authority, with the additional certificates that its members show and accept.
 type issuer struct {
 	authority
-	// shown follows each certificate, accepted follows the authority in ca.crt.
+	// shown follows each certificate in tls.crt, and accepted follows the authority in ca.crt.
 	shown, accepted []*x509.Certificate
 }
 
@@ -156,7 +156,7 @@ func (i Installation) issuers(now time.Time) (clients, peers issuer, err error) 
 	return clients, peers, err
 }
 
-// files are a member's, by name.
+// files returns a member's files, by name.
 func (s issuer) files(m member, now time.Time, life time.Duration) (map[string][]byte, error) {
 	made, keyPEM, err := s.issue(m, now, life)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s issuer) files(m member, now time.Time, life time.Duration) (map[string][
 	}, nil
 }
 
-// write keeps a member's files in its folder, and adds its secret.
+// write writes a member's files to its folder, and adds its secret.
 func (i Installation) write(secrets *bytes.Buffer, name string, files map[string][]byte) error {
 	for file, content := range files {
 		if err := writePrivate(filepath.Join(i.Dir, name), file, content); err != nil {
@@ -185,7 +185,7 @@ func (i Installation) write(secrets *bytes.Buffer, name string, files map[string
 	return nil
 }
 
-// secret has the form of cert-manager's, so that either may make it.
+// secret returns a secret in cert-manager's format, so that either may make it.
 func (i Installation) secret(member string, files map[string][]byte) corev1.Secret {
 	return corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -197,8 +197,7 @@ func (i Installation) secret(member string, files map[string][]byte) corev1.Secr
 	}
 }
 
-// writePrivate replaces a file at once: a server that reads it meanwhile sees the old one or
-// the new one.
+// writePrivate replaces a file atomically: a server that reads it at the same time sees the old one or the new one.
 func writePrivate(dir, name string, content []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/berth/internal/pki"
 )
 
-// TestRenewalKeepsTheAuthority: what was issued before stays valid beside what is issued now.
+// TestRenewalKeepsTheAuthority: certificates issued before stay valid together with those issued now.
 func TestRenewalKeepsTheAuthority(t *testing.T) {
 	dir := t.TempDir()
 	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}
@@ -54,7 +54,7 @@ func TestRenewalKeepsTheAuthority(t *testing.T) {
 	}
 }
 
-// TestIdentities: the names by which etcd (common name) and NATS (DNS name) know a member.
+// TestIdentities: the names by which etcd (common name) and NATS (DNS name) identify a member.
 func TestIdentities(t *testing.T) {
 	dir := t.TempDir()
 	err := pki.Issue(pki.Installation{Dir: dir, Name: "b2", Namespace: "ns", Life: time.Hour}, time.Now())
@@ -76,7 +76,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestEveryMemberOfAStoreIsNamed: the chart deploys five at most.
+// TestEveryMemberOfAStoreIsNamed: the chart deploys at most five.
 func TestEveryMemberOfAStoreIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	err := pki.Issue(pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}, time.Now())
@@ -97,7 +97,7 @@ func TestEveryMemberOfAStoreIsNamed(t *testing.T) {
 	}
 }
 
-// TestHalfAnAuthorityIsKept: a new one would make all certificates of the old one worthless.
+// TestHalfAnAuthorityIsKept: a new one would invalidate all certificates of the old one.
 func TestHalfAnAuthorityIsKept(t *testing.T) {
 	dir := t.TempDir()
 	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}
@@ -120,7 +120,7 @@ func TestHalfAnAuthorityIsKept(t *testing.T) {
 	}
 }
 
-// chains reports whether a member's certificate is accepted by one that trusts the authorities in a ca.crt.
+// chains reports whether a member's certificate is accepted by a peer that trusts the authorities in a ca.crt.
 func chains(t *testing.T, dir, member, trusting string) bool {
 	t.Helper()
 	roots, middle := x509.NewCertPool(), x509.NewCertPool()
@@ -144,7 +144,7 @@ func chains(t *testing.T, dir, member, trusting string) bool {
 	return err == nil
 }
 
-// TestPeersTrustOnlyPeers: no certificate of the services' authority makes its holder a peer, and the other way round.
+// TestPeersTrustOnlyPeers: no certificate of the services' authority makes its holder a peer, and vice versa.
 func TestPeersTrustOnlyPeers(t *testing.T) {
 	dir := t.TempDir()
 	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}
@@ -169,7 +169,7 @@ func TestPeersTrustOnlyPeers(t *testing.T) {
 	}
 }
 
-// TestNoPeerOfTheOtherStore: a store knows its members by names that no member of the other store has.
+// TestNoPeerOfTheOtherStore: a store identifies its members by names that no member of the other store has.
 func TestNoPeerOfTheOtherStore(t *testing.T) {
 	dir := t.TempDir()
 	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}
@@ -191,8 +191,8 @@ func TestNoPeerOfTheOtherStore(t *testing.T) {
 	}
 }
 
-// TestPeersOfTwoVersions: an installation without an authority for peers gets one. While it is upgraded, members
-// before and after the change accept each other; the next renewal ends that.
+// TestPeersOfTwoVersions: an installation without an authority for peers gets one. During the upgrade, members before
+// and after the change accept each other; the next renewal ends that.
 func TestPeersOfTwoVersions(t *testing.T) {
 	dir := t.TempDir()
 	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour, AcceptServicesAuthority: true}

@@ -16,20 +16,22 @@ import (
 // loopback is where forwarded ports listen.
 const loopback = "127.0.0.1"
 
-// forward is a port of a pod that is forwarded from a port of this machine, until stop.
+// forward is a port of a pod that is forwarded from a local port, until stop is called.
 type forward struct {
 	address string
 	stop    func()
 }
 
-// start asks the API server to forward a port of a pod, and waits until it does.
+// start requests the forwarding of a port of a pod, and waits until it is established.
 func (c *Cluster) start(ctx context.Context, pod string, port uint16) (*forward, error) {
 	dialer, err := c.dialer(pod)
 	if err != nil {
 		return nil, err
 	}
-	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	ports := []string{fmt.Sprintf("0:%d", port)} // 0 is a free port
+	stop := make(chan struct{})
+	ready := make(chan struct{})
+	ended := make(chan error, 1)
+	ports := []string{fmt.Sprintf("0:%d", port)} // 0 means a free port
 	p, err := portforward.NewOnAddressesForStreaming(
 		dialer, []string{loopback}, ports, stop, ready, io.Discard, io.Discard)
 	if err != nil {
@@ -56,8 +58,8 @@ func (c *Cluster) start(ctx context.Context, pod string, port uint16) (*forward,
 	return f, nil
 }
 
-// dialer upgrades a request to the API server as kubectl port-forward does: over a WebSocket, or over SPDY where a
-// server or a proxy on the way does not have that.
+// dialer returns a dialer that upgrades a request to the API server as kubectl port-forward does: over a WebSocket,
+// or over SPDY where the server or a proxy on the way does not support WebSockets.
 func (c *Cluster) dialer(pod string) (httpstream.Dialer, error) {
 	url := c.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(c.installation.Namespace).Name(pod).
 		SubResource("portforward").URL()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerWithin bounds each request to the API server, and the wait for a port that it forwards.
+// answerWithin bounds each request to the API server, and the wait for a port to be forwarded.
 const answerWithin = 10 * time.Second
 
 // observer is the last part of the observer's names.
@@ -27,7 +27,7 @@ type Installation struct {
 	Namespace, Name string
 }
 
-// Observer is the observer's user name in the stores, which is also the name of the Role that permits to be it.
+// Observer returns the observer's user name in the stores, which is also the name of the Role that grants access.
 func (i Installation) Observer() string { return i.Name + "-" + observer }
 
 func (i Installation) secret() string { return i.Observer() + "-tls" }
@@ -38,7 +38,7 @@ type Store struct {
 	port      uint16
 }
 
-// The stores of an installation.
+// These are the stores of an installation.
 var (
 	NATS = Store{component: "nats", port: 4222}
 	Etcd = Store{component: "etcd", port: 2379}
@@ -48,7 +48,7 @@ var (
 type Endpoint struct {
 	// Address is a loopback address and a port.
 	Address string
-	// TLS has the observer's certificate and the store's name; nil in an installation without TLS.
+	// TLS holds the observer's certificate and the store's name; nil in an installation without TLS.
 	TLS *tls.Config
 }
 
@@ -57,12 +57,12 @@ type Cluster struct {
 	installation Installation
 	rest         *rest.Config
 	client       kubernetes.Interface
-	// identity is the observer's; nil in an installation without TLS.
+	// identity holds the observer's certificate; nil in an installation without TLS.
 	identity *tls.Config
 	forwards map[Store]*forward
 }
 
-// Open reads the observer's certificate. Close the Cluster after use.
+// Open reads the observer's certificate. The Cluster must be closed after use.
 func Open(ctx context.Context, cfg *rest.Config, i Installation) (*Cluster, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -74,7 +74,7 @@ func Open(ctx context.Context, cfg *rest.Config, i Installation) (*Cluster, erro
 	secret, err := client.CoreV1().Secrets(i.Namespace).Get(ctx, i.secret(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return c, nil // the stores say whether they want a certificate
+		return c, nil // the stores report whether they require a certificate
 	case err != nil:
 		return nil, c.explain(fmt.Errorf("the observer's certificate: %w", err))
 	}
@@ -84,7 +84,7 @@ func Open(ctx context.Context, cfg *rest.Config, i Installation) (*Cluster, erro
 	return c, nil
 }
 
-// identity is made of a secret as `berth certs` and cert-manager make it.
+// identity builds a TLS configuration from a secret in the format of `berth certs` and cert-manager.
 func identity(files map[string][]byte) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(files[corev1.TLSCertKey], files[corev1.TLSPrivateKeyKey])
 	if err != nil {
@@ -97,7 +97,7 @@ func identity(files map[string][]byte) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: roots}, nil
 }
 
-// Endpoint forwards a port of a store, once for each store: it tries the store's ready members one after the other.
+// Endpoint forwards a port of a store, once for each store. It tries the store's ready members one after the other.
 func (c *Cluster) Endpoint(ctx context.Context, s Store) (Endpoint, error) {
 	f := c.forwards[s]
 	if f == nil {
@@ -131,7 +131,7 @@ func (c *Cluster) forward(ctx context.Context, s Store) (*forward, error) {
 	return nil, errors.Join(failed...)
 }
 
-// ready are the names of a store's members that are ready; one at least.
+// ready returns the names of a store's ready members, at least one.
 func (c *Cluster) ready(ctx context.Context, s Store) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -165,7 +165,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// Explain adds to an error of a store that the installation has no certificate for the observer, if it has none.
+// Explain adds to a store's error that the installation has no certificate for the observer, if it has none.
 func (c *Cluster) Explain(err error) error {
 	if err == nil || c.identity != nil {
 		return err
@@ -174,7 +174,7 @@ func (c *Cluster) Explain(err error) error {
 		err, c.installation.Namespace, c.installation.secret())
 }
 
-// explain names the namespace, and what permits what was refused.
+// explain adds the namespace to an error and, if access was forbidden, the Role that grants it.
 func (c *Cluster) explain(err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("namespace %s: %w; Role %s permits it", c.installation.Namespace, err, c.installation.Observer())
@@ -182,7 +182,7 @@ func (c *Cluster) explain(err error) error {
 	return fmt.Errorf("namespace %s: %w", c.installation.Namespace, err)
 }
 
-// Close ends all forwarding.
+// Close stops all forwarding.
 func (c *Cluster) Close() {
 	for _, f := range c.forwards {
 		f.stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/audit"
 )
 
-// kinds are those that the audit looks at. The first is the cheapest to list.
+// kinds returns the kinds that the audit uses. The first is the cheapest to list.
 func kinds(api kubernetes.Interface) []kind {
 	core, everywhere := api.CoreV1(), metav1.NamespaceAll
 	all := []kind{
@@ -43,13 +43,13 @@ func kinds(api kubernetes.Interface) []kind {
 		func(c *resourcev1.ResourceClaim, o *audit.Object) { o.DeviceClaim = audit.StripDeviceClaim(c) }))
 }
 
-// collection is what a typed client has for each kind of object; L is the type of its lists.
+// collection is the part of a typed client that lists and watches one kind; L is the type of its lists.
 type collection[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// kindOf is a kind whose objects have type T.
+// kindOf returns a kind whose objects have type T.
 func kindOf[T, L runtime.Object](name audit.Kind, of collection[L], strip func(T, *audit.Object)) kind {
 	return kind{
 		name:  name,
@@ -63,7 +63,7 @@ func kindOf[T, L runtime.Object](name audit.Kind, of collection[L], strip func(T
 	}
 }
 
-// serves tells whether the API server has a group; one that cannot be asked has it.
+// serves reports whether the API server has a group. If it cannot be asked, the group is assumed to exist.
 func serves(api kubernetes.Interface, groupVersion string) bool {
 	_, err := api.Discovery().ServerResourcesForGroupVersion(groupVersion)
 	return !apierrors.IsNotFound(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// skipped are keys that no invariant speaks of: who is alive, and who leads.
+// skipped are the prefixes of keys that no invariant covers: members, and leadership.
 var skipped = []string{ledger.PrefixMember, ledger.PrefixElection}
 
 // ledgerSource follows the ledger.
@@ -24,7 +24,7 @@ type ledgerSource struct {
 	mu     struct {
 		sync.Mutex
 		revision int64
-		// keys are the mod revisions of what there is.
+		// keys holds the mod revisions of the existing keys.
 		keys map[string]int64
 	}
 }
@@ -96,8 +96,7 @@ func (s *ledgerSource) revision() int64 {
 	return s.mu.revision
 }
 
-// settle waits until everything that stands in the ledger now has been recorded, and returns
-// the revision that was.
+// settle waits until everything that is in the ledger now has been recorded, and returns its revision.
 func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
 	kvs, revision, err := s.store.List(ctx, "")
 	if err != nil {
@@ -115,8 +114,8 @@ func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-// has says whether the changes up to a list have been recorded: every key in it, and the removal
-// of every key that is not.
+// has reports whether the changes up to a list have been recorded: every key in it, and the removal of every key that
+// is not.
 func (s *ledgerSource) has(kvs []ledger.KV, revision int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// pageSize bounds one answer to a list.
+	// pageSize is the page size of lists.
 	pageSize = 1000
 	// listTimeout bounds one page.
 	listTimeout = 30 * time.Second
-	// quiet is how long a watch must have lived for the next failure to be a first one.
+	// quiet is how long a watch must have lived for the backoff to be reset.
 	quiet = 10 * time.Second
 )
 
-// retry spaces attempts at the API server: 0.1 s doubling to 2 s, without end.
+// retry spaces attempts to reach the API server: 0.1 s doubling to 2 s, without end.
 var retry = backoff.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Cap: 2 * time.Second, Steps: 6}
 
-// errRelist says that the API server no longer knows what happened since the last version seen.
+// errRelist means that the API server no longer has the changes since the last version seen.
 var errRelist = errors.New("the API server has forgotten the resourceVersion")
 
-// kind is how to read objects of one kind, and what of them to keep.
+// kind describes how to read objects of one kind, and what to keep of them.
 type kind struct {
 	name  audit.Kind
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
@@ -46,7 +46,7 @@ type kind struct {
 	strip func(runtime.Object, *audit.Object)
 }
 
-// seen is the newest version of one object that was recorded.
+// seen is the newest recorded version of one object.
 type seen struct {
 	rv   uint64
 	hash uint64
@@ -59,7 +59,7 @@ type source struct {
 	logger *slog.Logger
 	listed chan struct{}
 	seed   maphash.Seed
-	// Of run's goroutine alone:
+	// version and started are used by run's goroutine only.
 	version string
 	started bool
 	mu      struct {
@@ -80,7 +80,7 @@ func newSource(k kind, out chan<- audit.Record, logger *slog.Logger) *source {
 func (s *source) run(ctx context.Context) error {
 	failing := false
 	delay := retry.DelayWithReset(clock.RealClock{}, quiet)
-	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) { // ends with ctx alone
+	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) { // ends only with ctx
 		err := s.follow(ctx)
 		if ctx.Err() != nil {
 			return false, nil
@@ -123,7 +123,7 @@ func (s *source) follow(ctx context.Context) error {
 	return nil
 }
 
-// forgotten makes the next attempt list if the API server asks for that.
+// forgotten makes the next attempt list if the API server requires it.
 func (s *source) forgotten(err error) error {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		s.version = ""
@@ -152,7 +152,7 @@ func (s *source) event(ctx context.Context, ev watch.Event) error {
 	return nil
 }
 
-// tell records one version, unless nothing that the audit looks at has changed.
+// tell records one version, unless nothing that the audit uses has changed.
 func (s *source) tell(ctx context.Context, obj runtime.Object, o audit.Object) error {
 	o.Kind = s.kind.name
 	var hash uint64
@@ -179,7 +179,9 @@ func (s *source) tell(ctx context.Context, obj runtime.Object, o audit.Object) e
 }
 
 func (s *source) hash(o audit.Object) (uint64, error) {
-	o.RV, o.After, o.Missed = 0, 0, false
+	o.RV = 0
+	o.After = 0
+	o.Missed = false
 	text, err := json.Marshal(o)
 	if err != nil {
 		return 0, fmt.Errorf("record: %s %s: %w", o.Kind, o.UID, err)
@@ -187,7 +189,7 @@ func (s *source) hash(o audit.Object) (uint64, error) {
 	return maphash.Bytes(s.seed, text), nil
 }
 
-// adopt takes a list for how things are; what differs from what was recorded was missed.
+// adopt takes a list as the current state. Anything that differs from what was recorded was missed.
 func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) error {
 	s.mu.Lock()
 	after := s.mu.newest
@@ -225,8 +227,8 @@ func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) e
 	return nil
 }
 
-// settle waits until everything a list shows has been recorded, for as long as ctx lasts, and
-// then takes the rest from the list. It returns the list's resourceVersion.
+// settle waits until everything that a list shows has been recorded, up to a quarter of settleTimeout and no longer
+// than ctx, and then takes the rest from the list. It returns the list's resourceVersion.
 func (s *source) settle(ctx context.Context) (uint64, error) {
 	items, rv, err := s.listAll(ctx)
 	if err != nil {
@@ -269,7 +271,7 @@ func (s *source) has(items []runtime.Object, rv uint64) bool {
 	return true
 }
 
-// current is the newest resourceVersion of the API server, read from its store.
+// current returns the newest resourceVersion of the API server, read from its store.
 func (s *source) current(ctx context.Context) (uint64, error) {
 	list, err := s.kind.list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -278,7 +280,7 @@ func (s *source) current(ctx context.Context) (uint64, error) {
 	return listVersion(list)
 }
 
-// listAll reads everything, as of one resourceVersion.
+// listAll lists all objects, as of one resourceVersion.
 func (s *source) listAll(ctx context.Context) ([]runtime.Object, uint64, error) {
 	var all []runtime.Object
 	opts := metav1.ListOptions{Limit: pageSize}

@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// markEvery is the time between two marks, and with it the time within which the audit does
-	// not know the order of a ledger revision and a resourceVersion.
+	// markEvery is the time between two marks, and so the time within which the audit does not know the order of a
+	// ledger revision and a resourceVersion.
 	markEvery = 500 * time.Millisecond
 	// markTimeout bounds the three reads of one mark; a mark that fails is left out.
 	markTimeout = 5 * time.Second
 	// flushEvery bounds what a crash of the recorder loses.
 	flushEvery = time.Second
-	// buffer is how many records may wait for the disk before the watches do.
+	// buffer is how many records may wait for the disk before the watches block.
 	buffer = 1024
-	// settleTimeout bounds the wait for what had happened when the recorder was told to stop;
-	// settleEvery is how often it looks.
+	// settleTimeout bounds the wait for everything that had happened when the recorder was stopped; settleEvery is
+	// the polling interval.
 	settleTimeout = 10 * time.Second
 	settleEvery   = 50 * time.Millisecond
 )
 
-// Deps are the worlds a recorder reads, and where it writes. All are required.
+// Deps holds the systems that a recorder reads, and where it writes. All are required.
 type Deps struct {
 	Ledger ledger.Store
 	API    kubernetes.Interface
 	Out    *audit.Writer
 	Logger *slog.Logger
-	// Started is called once, when both worlds have been listed: everything that happens from
-	// now on will be in the history.
+	// Started is called once, when both systems have been listed: everything that happens from then on will be in the
+	// history.
 	Started func()
 }
 
@@ -49,7 +49,7 @@ type Recorder struct {
 	objects []*source
 }
 
-// New prepares a recording; nothing is read yet.
+// New prepares a recording. Nothing is read yet.
 func New(deps Deps) *Recorder {
 	r := &Recorder{deps: deps, records: make(chan audit.Record, buffer)}
 	r.ledger = newLedgerSource(deps.Ledger, r.records)
@@ -59,9 +59,8 @@ func New(deps Deps) *Recorder {
 	return r
 }
 
-// Run records until ctx ends, waits for what had happened by then, and ends the history. An
-// error is about the file, or about not getting started. When the history is full, Run ends it
-// and says so.
+// Run records until ctx ends, waits for everything that had happened until then, and ends the history. An error is
+// about the file, or about the start. When the history is full, Run ends it with a record of that.
 func (r *Recorder) Run(ctx context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -81,8 +80,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return err
 }
 
-// record starts the watches of objects once the ledger has been listed, marks until ctx ends,
-// and then ends the history.
+// record starts the watches of objects once the ledger has been listed, writes marks until ctx ends, and then ends
+// the history.
 func (r *Recorder) record(ctx, watching context.Context, g *errgroup.Group) error {
 	if err := wait(ctx, watching, r.ledger.listed); err != nil {
 		return err
@@ -141,8 +140,8 @@ func (r *Recorder) markUntil(ctx, watching context.Context) {
 	}
 }
 
-// mark reads the ledger's revision, then the API server's resourceVersion, then the ledger's
-// revision again, each from the store itself.
+// mark reads the ledger's revision, then the API server's resourceVersion, then the ledger's revision again, each
+// from the store itself.
 func (r *Recorder) mark(ctx context.Context) (audit.Mark, error) {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
@@ -158,8 +157,8 @@ func (r *Recorder) mark(ctx context.Context) (audit.Mark, error) {
 	return m, err
 }
 
-// finish lists everything once more and waits until the watches have told of all of it. What
-// they do not tell in time is taken from the lists, as missed.
+// finish lists everything once more and waits until the watches have delivered all of it. What they do not deliver in
+// time is taken from the lists, as missed.
 func (r *Recorder) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -185,7 +184,7 @@ func (r *Recorder) finish(ctx context.Context) error {
 	return nil
 }
 
-// write is the only one that touches the file.
+// write is the only goroutine that writes to the file.
 func (r *Recorder) write(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()

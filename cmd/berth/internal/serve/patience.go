@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// maxHeaderBytes bounds the header of a request; no client of ours sends a kilobyte.
+// maxHeaderBytes bounds the header of a request; Berth's clients send less than a kilobyte.
 const maxHeaderBytes = 64 << 10
 
-// patience is how long a client may take for what it has to do, so that none holds a connection without using it.
+// patience holds the times that a client may take, so that none keeps a connection without using it.
 type patience struct {
-	// header bounds reading the header, request reading all of a request: bodies are a word.
+	// header bounds reading the header, and request reading all of a request: bodies are a single word.
 	header, request time.Duration
-	// answer bounds the handler, and the client's reading of what it writes. A profile may take as much longer as it
-	// is asked to: package pprof moves the deadline.
+	// answer bounds the handler, and the client's reading of what it writes. A profile may take longer by the time
+	// requested for it: package pprof moves the deadline.
 	answer time.Duration
-	// idle is how long a connection may wait for its next request: longer than between two scrapes.
+	// idle is how long a connection may wait for its next request: longer than the interval between two scrapes.
 	idle time.Duration
 }
 

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// hurry replaces the bound under test, never the other bounds: no test reaches it.
+	// hurry replaces the bound under test, and never the other bounds: no test reaches it.
 	hurry = 50 * time.Millisecond
 	never = time.Hour
 	// enough is when a test gives up.
 	enough = 30 * time.Second
 )
 
-// listening is a server with some patience; run runs it.
+// listening returns a server with some patience; run runs it.
 func listening(t *testing.T, p patience) *Server {
 	t.Helper()
 	s, err := Listen(Config{Address: "127.0.0.1:0", Profiling: true})
@@ -65,8 +65,7 @@ func said(t *testing.T, s *Server, text string) string {
 	return string(answer)
 }
 
-// A client that stops in the middle of a request, or sends no next one, is disconnected, whichever bound it is that
-// it meets.
+// A client that stops in the middle of a request, or sends no next one, is disconnected, whichever bound applies.
 func TestSlowClientsAreDisconnected(t *testing.T) {
 	const put = "PUT " + LevelPath + " HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nin"
 	for name, c := range map[string]struct {
@@ -98,7 +97,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer is disconnected too.
+// A client that does not read its answer is disconnected as well.
 func TestUnreadAnswersEnd(t *testing.T) {
 	s := listening(t, patience{header: never, request: never, answer: hurry, idle: never})
 	gaveUp := make(chan error, 1)
@@ -128,7 +127,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 	}
 }
 
-// A profile takes as long as it is asked to, whatever the bounds.
+// A profile may take as long as requested, whatever the bounds.
 func TestProfilesAreNotCutOff(t *testing.T) {
 	const long = 1200 * time.Millisecond
 	s := listening(t, patience{header: never, request: hurry, answer: time.Second, idle: never})

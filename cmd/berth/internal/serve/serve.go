@@ -26,11 +26,11 @@ const (
 	pageTimeout = 5 * time.Second
 )
 
-// Check reports nil when the named thing is well.
+// Check returns nil while the named component is healthy.
 type Check func() error
 
-// Page answers a question in words for people. About what it is asked is in the parameter
-// that AddPage names, empty for everything.
+// Page answers a question in words for people. about is the value of the parameter that AddPage names, empty for
+// everything.
 type Page func(ctx context.Context, about string) (string, error)
 
 // Server answers health and metrics requests. Checks may be added while it runs.
@@ -48,17 +48,17 @@ type Server struct {
 	}
 }
 
-// Config says where and how the server answers.
+// Config configures the server.
 type Config struct {
 	// Address is host:port; port 0 takes a free one.
 	Address string
-	// Profiling serves /debug/pprof too.
+	// Profiling also serves /debug/pprof.
 	Profiling bool
 	TLS       TLS
 }
 
-// Listen takes the address and reads the certificates, so that a port in use or a file that
-// is no certificate is found before anything is started.
+// Listen listens on the address and reads the certificates, so that a port in use or an invalid certificate file is
+// found before anything is started.
 func Listen(cfg Config) (*Server, error) {
 	if err := cfg.TLS.Validate(); err != nil {
 		return nil, err
@@ -79,10 +79,10 @@ func Listen(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Address is where the server listens.
+// Address returns the address on which the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Close gives the address back if Run was never called.
+// Close releases the address if Run was never called.
 func (s *Server) Close() { _ = s.listener.Close() }
 
 // AddReady adds a readiness check.
@@ -92,10 +92,10 @@ func (s *Server) AddReady(name string, c Check) {
 	s.mu.ready[name] = c
 }
 
-// AddHandler serves a path, before Run.
+// AddHandler serves a path. It must be called before Run.
 func (s *Server) AddHandler(path string, h http.Handler) { s.mux.Handle("GET "+path, h) }
 
-// AddPage serves a page at a path, before Run.
+// AddPage serves a page at a path. It must be called before Run.
 func (s *Server) AddPage(path, parameter string, page Page) {
 	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
@@ -140,14 +140,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// LevelPath is where the level of the log is read and, by PUT, changed; kube-scheduler's.
+// LevelPath is the path at which the log level is read and, by PUT, changed; it is kube-scheduler's.
 const LevelPath = "/debug/flags/v"
 
-// maxLevel bounds what is read of a new level.
+// maxLevel bounds how many bytes are read of a new level.
 const maxLevel = 64
 
-// setLevel changes the level of the log. With certificates of clients, guard lets only administrators through. Without
-// them, only this machine may: any other client that reaches the port could make the log useless.
+// setLevel changes the log level. With client certificates, guard lets only administrators through. Without them,
+// only local clients may change it: any other client that reaches the port could make the log useless.
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if ip := net.ParseIP(host); s.tls.ClientCAFile == "" && (err != nil || ip == nil || !ip.IsLoopback()) {
@@ -165,7 +165,7 @@ func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "log level is "+telemetry.Level()+"\n")
 }
 
-// serveUntil serves until ctx ends, then lets requests in flight end.
+// serveUntil serves until ctx ends, then lets requests in flight finish.
 func serveUntil(ctx context.Context, srv *http.Server, serve func() error) error {
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)

@@ -11,22 +11,22 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// TLS says by what the server is known and whom it answers. The zero value is plain HTTP.
+// TLS configures the server's certificate and which clients it answers. The zero value is plain HTTP.
 type TLS struct {
-	// CertFile and KeyFile (PEM, both or none) are the server's.
+	// CertFile and KeyFile (PEM, both or none) are the server's certificate and key.
 	CertFile, KeyFile string
-	// ClientCAFile (PEM), when set, has everything but the health checks ask for a client
-	// certificate of one of these authorities: what the process knows is not for everybody,
-	// and a kubelet, which asks for the health checks, has no certificate to show.
+	// ClientCAFile (PEM), if set, makes everything except the health checks require a client certificate of one of
+	// these authorities: the data of the process is not public, and a kubelet, which requests the health checks, has
+	// no certificate to show.
 	ClientCAFile string
-	// AllowedNames, when any, are the only common names of such certificates that may read metrics.
+	// AllowedNames, if any, are the only common names of such certificates that may read metrics.
 	AllowedNames []string
-	// AdminNames are the common names that may do all that the server offers: change the level of the log, take
-	// profiles, read pages. None: no certificate may.
+	// AdminNames are the common names that may do everything that the server offers: change the log level, take
+	// profiles, read pages. If there are none, no certificate may.
 	AdminNames []string
 }
 
-// Validate names the first field that cannot be used, by its flag.
+// Validate reports the first field that is not valid, by its flag.
 func (t TLS) Validate() error {
 	switch {
 	case (t.CertFile == "") != (t.KeyFile == ""):
@@ -41,20 +41,20 @@ func (t TLS) Validate() error {
 	return nil
 }
 
-// Unadministered reports whether certificates are asked for, and none of them may do more than read metrics.
+// Unadministered reports whether client certificates are required but none of them may do more than read metrics.
 func (t TLS) Unadministered() bool { return t.ClientCAFile != "" && len(t.AdminNames) == 0 }
 
-// oneWorker is what these controllers are written for: they handle one key.
+// oneWorker is the number of workers for which these controllers are written: they handle one key.
 const oneWorker = 1
 
-// identity keeps the server's certificate and the clients' authorities as their files are.
+// identity keeps the server's certificate and the clients' authorities in sync with their files.
 type identity struct {
 	serving *dynamiccertificates.DynamicCertKeyPairContent
 	clients *dynamiccertificates.DynamicFileCAContent
 	config  *dynamiccertificates.DynamicServingCertificateController
 }
 
-// load reads the files, so that a mistake in them ends the start.
+// load reads the files, so that an error in them fails the start.
 func (t TLS) load() (*identity, error) {
 	id := &identity{}
 	var err error
@@ -82,8 +82,7 @@ func (t TLS) load() (*identity, error) {
 	return id, nil
 }
 
-// run follows the files until ctx ends: a certificate that is renewed is served from the
-// next handshake on.
+// run follows the files until ctx ends: a renewed certificate is served from the next handshake on.
 func (id *identity) run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { id.serving.Run(ctx, oneWorker); return nil })
@@ -94,14 +93,14 @@ func (id *identity) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// healthPaths are answered without a certificate.
+// healthPaths are served without a client certificate.
 var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
 // metricsPaths are the paths that a reader of metrics may get.
 var metricsPaths = []string{"/metrics", "/metrics/resources"}
 
-// may reports whether the holder of a certificate with this common name may do that. A reader of metrics changes
-// nothing: a log at debug slows the process down, and one at error hides what happens.
+// may reports whether the holder of a certificate with this common name may make such a request. A reader of metrics
+// changes nothing: a log at debug slows the process down, and one at error hides what happens.
 func (t TLS) may(name, method, path string) bool {
 	if slices.Contains(t.AdminNames, name) {
 		return true
@@ -110,8 +109,7 @@ func (t TLS) may(name, method, path string) bool {
 	return reader && method == http.MethodGet && slices.Contains(metricsPaths, path)
 }
 
-// guard refuses requests without a right to them. Which certificates are valid at all is decided in the
-// handshake.
+// guard refuses unauthorised requests. The handshake decides which certificates are valid at all.
 func (t TLS) guard(next http.Handler) http.Handler {
 	if t.ClientCAFile == "" {
 		return next

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/berth/internal/pki"
 )
 
-// rotatedWithin bounds the wait for a renewed certificate to be served; the library looks at
-// its files when the kernel says so, and every minute.
+// rotatedWithin bounds the wait for a renewed certificate to be served; the library checks its files when the kernel
+// notifies it, and every minute.
 const rotatedWithin = 30 * time.Second
 
 func issue(t *testing.T, dir string) {
@@ -33,7 +33,7 @@ func issue(t *testing.T, dir string) {
 	}
 }
 
-// client is somebody with the certificate of a member, or without one.
+// client returns a client with the certificate of a member, or without one.
 func client(t *testing.T, dir, member string) *http.Client {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
@@ -57,7 +57,7 @@ func client(t *testing.T, dir, member string) *http.Client {
 // administrator is the member whose certificate may do everything.
 const administrator = "root"
 
-// start serves with the queue's certificate until the test ends. The names may read metrics.
+// start serves with the queue's certificate until the test ends. The given names may read metrics.
 func start(t *testing.T, dir string, names ...string) *Server {
 	t.Helper()
 	s, err := Listen(Config{Address: "127.0.0.1:0", TLS: TLS{
@@ -71,7 +71,7 @@ func start(t *testing.T, dir string, names ...string) *Server {
 	return s
 }
 
-// answer is what matters of a response: its status, and whose certificate served it.
+// answer is the relevant part of a response: its status, and the serial of the certificate that served it.
 type answer struct {
 	status int
 	serial string
@@ -81,7 +81,7 @@ func get(c *http.Client, s *Server, path string) (answer, error) {
 	return ask(c, s, http.MethodGet, path)
 }
 
-// ask sends a request; one that changes the level sends the usual one.
+// ask sends a request; a request that changes the level sends the usual level.
 func ask(c *http.Client, s *Server, method, path string) (answer, error) {
 	req, err := http.NewRequest(method, "https://"+s.Address()+path, strings.NewReader("info"))
 	if err != nil {
@@ -95,7 +95,7 @@ func ask(c *http.Client, s *Server, method, path string) (answer, error) {
 	return answer{resp.StatusCode, resp.TLS.PeerCertificates[0].SerialNumber.String()}, errors.Join(err, resp.Body.Close())
 }
 
-// TestWhoMayRead: probes need nothing, everything else a certificate with an allowed name.
+// TestWhoMayRead: probes need nothing, everything else needs a certificate with an allowed name.
 func TestWhoMayRead(t *testing.T) {
 	dir, foreign := t.TempDir(), t.TempDir()
 	issue(t, dir)
@@ -125,7 +125,7 @@ func TestWhoMayRead(t *testing.T) {
 	}
 	resp, err := http.Get("http://" + s.Address() + "/metrics")
 	if err != nil {
-		return // refused on the spot
+		return // refused at once
 	}
 	defer resp.Body.Close() //nolint:errcheck // only the status matters
 	if resp.StatusCode != http.StatusBadRequest {
@@ -133,8 +133,8 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// TestOnlyAdministratorsChange: a certificate for metrics reads metrics. The level of the log, which makes a process
-// slow or silent, and what a process knows of pods, are for administrators.
+// TestOnlyAdministratorsChange: a certificate for metrics reads metrics. The log level, which makes a process slow or
+// silent, and what a process knows about pods, are for administrators.
 func TestOnlyAdministratorsChange(t *testing.T) {
 	dir := t.TempDir()
 	issue(t, dir)
@@ -154,7 +154,7 @@ func TestOnlyAdministratorsChange(t *testing.T) {
 		{named, administrator, http.MethodGet, "/metrics", 200},
 		{named, administrator, http.MethodPut, LevelPath, 200},
 		{named, "scheduler", http.MethodPut, LevelPath, 403},
-		// Without names of readers any certificate of the authority reads metrics, and nothing else.
+		// Without names of readers, any certificate of the authority reads metrics, and nothing else.
 		{unnamed, "scheduler", http.MethodGet, "/metrics", 200},
 		{unnamed, "scheduler", http.MethodPut, LevelPath, 403},
 		{unnamed, administrator, http.MethodPut, LevelPath, 200},
@@ -166,7 +166,7 @@ func TestOnlyAdministratorsChange(t *testing.T) {
 	}
 }
 
-// TestUnadministered: plain HTTP asks for no certificate, so that nothing is missing there.
+// TestUnadministered: plain HTTP requires no certificate, so nothing is missing there.
 func TestUnadministered(t *testing.T) {
 	for _, c := range []struct {
 		tls  TLS
@@ -204,7 +204,7 @@ func TestRenewalNeedsNoRestart(t *testing.T) {
 	}
 }
 
-// TestHalfAnIdentityIsRefused before the address is taken.
+// TestHalfAnIdentityIsRefused: it is refused before the address is taken.
 func TestHalfAnIdentityIsRefused(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
 	for flag, c := range map[string]TLS{

@@ -11,22 +11,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// API is the way to the API server: two clients, each with its own limits, so that events
-// (reports) do not eat the share of binds and other writes.
+// API holds two clients for the API server, each with its own rate limits, so that events (reports) do not use up the
+// share of binds and other writes.
 type API struct{ writes, reports kubernetes.Interface }
 
-// APIOf is an API that does everything through one client.
+// APIOf returns an API that uses one client for everything.
 func APIOf(client kubernetes.Interface) API { return API{client, client} }
 
-// Connect makes the clients from one configuration, which it does not change; nothing is
-// called yet. QPS 0 means no limit on the client's side; burst then does not matter.
+// Connect makes the clients from one configuration, which it does not change. It makes no request yet. QPS 0 means no
+// client-side limit; burst is then ignored.
 func Connect(config *rest.Config, qps float32, burst int) (API, error) {
 	client := func(agent string) (kubernetes.Interface, error) {
 		c := rest.CopyConfig(config)
 		c.QPS, c.Burst = qps, burst
 		c.RateLimiter = nil
 		if qps == 0 {
-			c.QPS = -1 // client-go's word for no limit; its 0 is a default of 5
+			c.QPS = -1 // -1 disables client-go's limit; 0 would mean its default of 5
 		}
 		c.ContentType = runtime.ContentTypeProtobuf
 		c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -48,13 +48,12 @@ func Connect(config *rest.Config, qps float32, burst int) (API, error) {
 	return API{writes, reports}, nil
 }
 
-// traced leaves out the calls that belong to no pod's path, or to one that is not recorded.
+// traced excludes requests that belong to no pod's trace, or to one that is not recorded.
 func traced(r *http.Request) bool { return trace.SpanContextFromContext(r.Context()).IsSampled() }
 
-// transport takes Retry-After out of answers. client-go would otherwise sleep and send the
-// same request up to ten times before anybody learns of the first answer, which for an
-// eviction may spend a disruption budget each time, and for a bind hides that its outcome
-// is unknown. The seconds remain readable in the body's status.
+// transport removes Retry-After from responses. Otherwise client-go would sleep and send the same request up to ten
+// times before the caller sees the first response. For an eviction that may spend a disruption budget each time, and
+// for a bind it hides that the outcome is unknown. The seconds remain in the status in the response body.
 type transport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -66,5 +65,5 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// WrappedRoundTripper lets client-go find the transport beneath.
+// WrappedRoundTripper lets client-go find the wrapped transport.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }

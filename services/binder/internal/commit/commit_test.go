@@ -33,7 +33,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve is an API server of one handler, and the room that talks to it over HTTP.
+// serve starts an API server with one handler, and returns a room that talks to it over HTTP.
 func serve(t *testing.T, handle http.HandlerFunc) *Room {
 	t.Helper()
 	server := httptest.NewServer(handle)
@@ -188,7 +188,7 @@ func TestFenceReallyChangesThePod(t *testing.T) {
 	}
 }
 
-// The write of a fence that is refused says which write it was, and what the API server says of it.
+// The error of a refused fence names the write and the API server's reason.
 func TestRefusedFenceNamesTheWrite(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, apierrors.NewForbidden(theRes, "p", errors.New("frozen")))
@@ -328,7 +328,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// slowSink writes events only when told to.
+// slowSink writes an event only when allowed to proceed.
 type slowSink struct{ proceed chan struct{} }
 
 func (s slowSink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
@@ -355,7 +355,7 @@ func TestEventsBeyondTheBoundAreDroppedNotWaitedFor(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	s.queue <- struct{}{} // as one that is being written
+	s.queue <- struct{}{} // like one that is being written
 	if e, err := s.Patch(t.Context(), &eventsv1.Event{}, nil); e != nil || err != nil || s.drops.count.Load() != 1 {
 		t.Fatalf("%v, %v, %d counted: want one drop without an error", e, err, s.drops.count.Load())
 	}
@@ -385,7 +385,7 @@ func TestPublisherRepeatsWhatWasNotAcknowledged(t *testing.T) {
 	}
 }
 
-// A decision that the log does not take is left out, and the others are appended.
+// A decision that the log refuses is left out, and the others are appended.
 func TestARefusedDecisionIsLeftOut(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	log.RefuseAbove(1000)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// parameters are as large as they may be.
+// parameters returns parameters of the largest allowed size.
 func parameters(name string, i int) resourcev1.DeviceConfiguration {
 	text := strings.Repeat("x", resourcev1.OpaqueParametersMaxLength-40)
 	return resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{
@@ -22,7 +22,7 @@ func parameters(name string, i int) resourcev1.DeviceConfiguration {
 	}}
 }
 
-// hashed is the work of a pod whose claim has large parameters, of its own and of its class, which the
+// hashed returns the work for a pod whose claim has large parameters, of its own and of its class, which the
 // reservation leaves out.
 func hashed(
 	t *testing.T,
@@ -53,8 +53,8 @@ func hashed(
 	return []ledger.DevicePick{pick}, spec, class
 }
 
-// The parameters that a reservation leaves out are written from the claim and its class. If the class has
-// others by now, nothing is written, and the reservation is taken back.
+// The parameters that a reservation leaves out are written from the claim and its class. If the class has changed
+// since, nothing is written, and the reservation is taken back.
 func TestConfigurationIsPutBackBeforeItIsWritten(t *testing.T) {
 	picks, spec, class := hashed(t)
 	changed := class.DeepCopy()

@@ -21,17 +21,16 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// prepareDevices writes the claims to devices of a pod before the bind: what they get, and that
-// the pod uses them. Done: all of it is written and every device is ready. Waiting: it is written,
-// and a driver says that a device is not ready yet. ClaimMade: a claim is there that was not, and nothing is
-// written to it. Refused: the claims cannot be had like this.
+// prepareDevices writes to the device claims of a pod before the bind: the devices they get, and that the pod uses
+// them. Done means that all of it is written and every device is ready. Waiting means that it is written, and a
+// driver reports that a device is not ready yet. ClaimMade means that a missing claim was created, and nothing is
+// written to it yet. Refused means that the claims cannot get these devices.
 //
-// Order, for every claim: read it, unless it is known, protect it with the finalizer, write the devices and the pod
-// into its status. Each write carries UID and resourceVersion, the first of them the one that the
-// decision used, see ledger.SettledClaims. It may be repeated at any time, by any binder. A crash
-// after the last write leaves a claim that has its devices, and the next binder goes on; one after
-// the first leaves a claim that has moved, and the next binder takes the reservation back
-// (settleClaims), so that the pod is placed again.
+// Order, for every claim: read it, unless it is known; protect it with the finalizer; write the devices and the pod
+// into its status. Each write carries UID and resourceVersion, the first of them the one that the decision used; see
+// ledger.SettledClaims. It may be repeated at any time, by any binder. A crash after the last write leaves a claim
+// that has its devices, and the next binder continues. A crash after the first leaves a claim whose version has
+// moved, and the next binder takes the reservation back (settleClaims), so that the pod is placed again.
 func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answered {
 	waiting := ""
 	for _, pick := range e.Devices.Picks {
@@ -61,7 +60,7 @@ func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answere
 	return decide.Answered{Op: e.Op, Result: decide.Done}
 }
 
-// prepareClaim writes one claim; Done with the claim as it is then.
+// prepareClaim writes one claim. If the answer is Done, it returns the resulting claim.
 func (r *Room) prepareClaim(
 	ctx context.Context, e decide.Bind, pick ledger.DevicePick,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
@@ -99,8 +98,8 @@ func (r *Room) prepareClaim(
 	return r.patchClaim(ctx, claim, map[string]any{"reservedFor": users(claim, e.Pod)})
 }
 
-// allocate gives a claim its devices. That the claim is as the decision saw it is what keeps a
-// binder that has slept from giving away devices which have been promised to others since.
+// allocate gives a claim its devices. It requires the claim to be at the version that the decision saw: that keeps a
+// binder that was suspended from giving away devices which have since been promised to other pods.
 func (r *Room) allocate(
 	ctx context.Context, e decide.Bind, pick ledger.DevicePick, claim *resourcev1.ResourceClaim,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
@@ -125,13 +124,13 @@ func (r *Room) allocate(
 		map[string]any{"allocation": allocation, "reservedFor": users(claim, e.Pod)})
 }
 
-// settleClaims ends what a reservation that is taken back has to do with the claims it was to give
-// devices: from here on no write of its own succeeds. Devices that a claim got from it are given
-// back, unless another pod uses them, or kept is set, which is for a pod that was bound all the
-// same; one that was made for the pod's resources goes then. Claims that have others are left alone.
-// The resourceVersion returned is that from which on facts about claims show all this. Order per
-// claim: the devices go first, then the finalizer, which a claim that has not moved since the decision gets for that.
-// It may be repeated at any time; what is done is found done.
+// settleClaims ends the involvement of a reservation that is taken back with the claims it was to give devices: from
+// here on, none of its writes succeeds. It gives back devices that a claim got from the reservation, unless another
+// pod uses them or kept is set, which is for a pod that was bound after all; a claim that was created for the pod's
+// resources is then deleted. Claims with other devices are left alone. The returned resourceVersion is the one from
+// which on facts about claims show all this. Order per claim: the devices are removed first, then the finalizer; a
+// claim whose version has not moved since the decision gets the finalizer just for that. It may be repeated at any
+// time.
 func (r *Room) settleClaims(
 	ctx context.Context, e decide.FencePod, kept bool,
 ) (version uint64, answer decide.Answered) {
@@ -185,7 +184,8 @@ func (r *Room) settleClaim(
 	case slices.Contains(claim.Finalizers, resourcev1.Finalizer):
 		return r.unprotect(ctx, claim)
 	case versionOf(claim) <= pick.ClaimRV:
-		// It has to move. Annotations may have no room for a mark, but there is room for the protection, which goes again.
+		// The claim's version has to move. Its annotations may have no room for a mark, but there is room for the
+		// finalizer, which is added and removed again.
 		protected, answer := r.protect(ctx, claim)
 		if protected == nil {
 			return nil, answer
@@ -203,7 +203,7 @@ func (r *Room) protect(
 	return r.changeClaim(ctx, claim, map[string]any{"finalizers": finalizers})
 }
 
-// unprotect takes it away.
+// unprotect removes that finalizer.
 func (r *Room) unprotect(
 	ctx context.Context, claim *resourcev1.ResourceClaim,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
@@ -211,7 +211,7 @@ func (r *Room) unprotect(
 	return r.changeClaim(ctx, claim, map[string]any{"finalizers": rest})
 }
 
-// deviceClaim reads a claim; nil if this incarnation of it is gone.
+// deviceClaim reads a claim. It returns nil if this incarnation of the claim is gone.
 func (r *Room) deviceClaim(
 	ctx context.Context, namespace string, pick ledger.DevicePick,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
@@ -227,7 +227,7 @@ func (r *Room) deviceClaim(
 	return claim, decide.Answered{Result: decide.Done}
 }
 
-// changeClaim patches metadata of a claim as it was read.
+// changeClaim patches the metadata of a claim at the version that was read.
 func (r *Room) changeClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, meta map[string]any,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
@@ -235,15 +235,14 @@ func (r *Room) changeClaim(
 	return r.sendClaim(ctx, read, map[string]any{"metadata": meta})
 }
 
-// patchClaim patches the status of a claim as it was read.
+// patchClaim patches the status of a claim at the version that was read.
 func (r *Room) patchClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, status map[string]any,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
 	return r.sendClaim(ctx, read, map[string]any{"metadata": guard(&read.ObjectMeta), "status": status}, "status")
 }
 
-// sendClaim carries out a patch; nil with the answer if that cannot be. Who has lost the
-// resourceVersion reads again.
+// sendClaim sends a patch; it returns nil and the answer if that fails. After a conflict the caller reads again.
 func (r *Room) sendClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, patch map[string]any, subresources ...string,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
@@ -269,7 +268,7 @@ func allocationOf(pick ledger.DevicePick) (*resourcev1.AllocationResult, error) 
 	return a, nil
 }
 
-// sameDevices tells whether two allocations are of the same devices for the same requests.
+// sameDevices reports whether two allocations contain the same devices for the same requests.
 func sameDevices(a, b *resourcev1.AllocationResult) bool {
 	return slices.EqualFunc(a.Devices.Results, b.Devices.Results,
 		func(x, y resourcev1.DeviceRequestAllocationResult) bool {

@@ -20,12 +20,11 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// faults are what happens to the writes of a test, by their number: the answer is lost, and with
-// lost also the write.
+// faults selects writes of a test, by number: at answer, the answer is lost; at lost, the write as well.
 type faults struct{ answer, lost, writes int }
 
-// claimStore is a cluster with claims c0 and c1, which have no devices yet. Its patches have the API
-// server's preconditions and versions.
+// claimStore is a cluster with claims c0 and c1, which have no devices yet. Its patches have the API server's
+// preconditions and versions.
 func claimStore(t *testing.T, f *faults) *fake.Clientset {
 	t.Helper()
 	claim := func(name string) *resourcev1.ResourceClaim {
@@ -85,7 +84,7 @@ func claimNamed(t *testing.T, client *fake.Clientset, name string) *resourcev1.R
 	return claim
 }
 
-// oneDevice is the work of a pod whose claim, of version 10, gets a device.
+// oneDevice returns the work for a pod whose claim, of version 10, gets a device.
 func oneDevice(t *testing.T) []ledger.DevicePick {
 	t.Helper()
 	a := resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
@@ -115,9 +114,8 @@ func settles(t *testing.T, client *fake.Clientset, kept bool) uint64 {
 	return version
 }
 
-// TestDevicesAfterACrashAtEachWrite: a binder dies before or after any of its writes, or does not
-// hear of it. The next one goes on, or has to take everything back; then nothing is left of it, and
-// no write that is late succeeds.
+// TestDevicesAfterACrashAtEachWrite: a binder dies before or after any of its writes, or does not receive the answer.
+// The next one continues, or has to take everything back; then nothing is left of it, and no late write succeeds.
 func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		faults faults
@@ -169,7 +167,7 @@ func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
 	}
 }
 
-// twoDevices is the work of a pod both of whose claims get a device.
+// twoDevices returns the work for a pod both of whose claims get a device.
 func twoDevices(t *testing.T) []ledger.DevicePick {
 	t.Helper()
 	picks := oneDevice(t)
@@ -192,9 +190,8 @@ func settlesBoth(t *testing.T, client *fake.Clientset) decide.Answered {
 	return answer
 }
 
-// TestTwoClaimsAfterACrashAtEachWrite: a binder dies at any of the four writes for a pod with two claims,
-// and whoever takes the reservation back dies at any of its own; in the end nothing is left, and what is
-// late is refused.
+// TestTwoClaimsAfterACrashAtEachWrite: a binder dies at any of the four writes for a pod with two claims, and the one
+// that takes the reservation back dies at any of its own; in the end nothing is left, and late writes are refused.
 func TestTwoClaimsAfterACrashAtEachWrite(t *testing.T) {
 	const writes, most = 4, 8 // to prepare both, and to settle both as well
 	for at := 1; at <= most; at++ {
@@ -237,8 +234,8 @@ func TestTwoClaimsAfterACrashAtEachWrite(t *testing.T) {
 	}
 }
 
-// TestSharedClaimAfterACrashAtItsWrite: the one write for a claim that has its devices already says that
-// one more pod uses it, once.
+// TestSharedClaimAfterACrashAtItsWrite: the single write for a claim that already has its devices adds the pod as a
+// user, once.
 func TestSharedClaimAfterACrashAtItsWrite(t *testing.T) {
 	for name, f := range map[string]*faults{"before": {lost: 1}, "after": {answer: 1}, "no crash": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -271,8 +268,8 @@ func TestSharedClaimAfterACrashAtItsWrite(t *testing.T) {
 	}
 }
 
-// TestDevicesOfOthersAreLeftAlone: a claim that another scheduler has given devices, or that another
-// pod uses too, keeps them.
+// TestDevicesOfOthersAreLeftAlone: a claim to which another scheduler has given devices, or that another pod uses as
+// well, keeps them.
 func TestDevicesOfOthersAreLeftAlone(t *testing.T) {
 	other := resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: "other", UID: "uid-other"}
 	for name, device := range map[string]string{"other devices": "1", "another user": "0"} {
@@ -303,8 +300,8 @@ func TestDevicesOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A claim that the facts show as the decision saw it is not read again; a write of one that has
-// moved since is refused.
+// A claim that the facts show as the decision saw it is not read again; a write to one that has changed since is
+// refused.
 func TestKnownClaimIsNotReadFirst(t *testing.T) {
 	for version, want := range map[string]decide.Result{"10": decide.Done, "9": decide.Unknown} {
 		client := claimStore(t, &faults{})

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// evictInTime carries an eviction out, unless it would begin after its time: the worker, or the whole process, has
-// stood still since the core gave it out, and its claim may be another binder's by now.
+// evictInTime carries out an eviction, unless it would begin after its NotAfter: the worker, or the whole process,
+// was suspended since the core emitted it, and another binder may have taken the claim over.
 func (r *Room) evictInTime(ctx context.Context, e decide.Evict) decide.Input {
 	if r.timeFor(e.NotAfter) <= 0 {
 		r.deps.Logger.Warn("eviction left, its time is over", "pod", ref(e.Pod))
@@ -25,7 +25,7 @@ func (r *Room) evictInTime(ctx context.Context, e decide.Evict) decide.Input {
 	return r.evict(ctx, e)
 }
 
-// timeFor is how long a call may take from now on that must have ended by then; zero for any time.
+// timeFor returns how long a call may take from now that must have ended by notAfter, which may be zero for no limit.
 func (r *Room) timeFor(notAfter time.Time) time.Duration {
 	if notAfter.IsZero() {
 		return changeTimeout
@@ -34,8 +34,8 @@ func (r *Room) timeFor(notAfter time.Time) time.Duration {
 	return timeLeft(notAfter.Sub(now), notAfter.Round(0).Sub(now.Round(0)))
 }
 
-// timeLeft is how long a call may take that has so long by the monotonic clock, which stands still while a machine is
-// suspended, and by the wall's clock, which may be set: the less of both counts.
+// timeLeft returns how long a call may take, given the time left by the monotonic clock, which stops while a machine
+// is suspended, and by the wall clock, which may be adjusted: the lesser of both counts.
 func timeLeft(monotonic, wall time.Duration) time.Duration {
 	return min(changeTimeout, monotonic, wall)
 }
@@ -83,7 +83,7 @@ func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered
 	return failed(err)
 }
 
-// nominate writes the name of the node where a pod has a place to come.
+// nominate writes status.nominatedNodeName, the node where a place is held for the pod.
 func (r *Room) nominate(ctx context.Context, e decide.Nominate) decide.Answered {
 	type status struct {
 		NominatedNodeName *string `json:"nominatedNodeName"`
@@ -110,7 +110,7 @@ func (r *Room) nominate(ctx context.Context, e decide.Nominate) decide.Answered 
 	return answer
 }
 
-// readBudget reads a disruption budget from the API server itself: a quorum read.
+// readBudget reads a disruption budget from the API server with a quorum read.
 func (r *Room) readBudget(ctx context.Context, e decide.ReadBudget) decide.Answered {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

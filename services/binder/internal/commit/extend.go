@@ -8,14 +8,13 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// extendersBind has an extender bind the pod if one does; asked is false if that is left to the
-// binder.
+// extendersBind makes an extender bind the pod, if one is responsible for it; asked is false if the binder has to
+// bind.
 //
-// An extender's Binding carries no resourceVersion, so that a fence cannot refuse it. The pod is
-// read before, which leaves only what the extender itself lies on: one that binds long after it was
-// asked may bind a pod whose place has been given to another. It is read afterwards, too: whatever
-// the extender says, the pod tells. That may be repeated at any time: a pod that is bound is found
-// bound.
+// An extender's Binding carries no resourceVersion, so a fence cannot refuse it. The pod is read before, so that the
+// only remaining risk is delay in the extender: one that binds long after the request may bind a pod whose place has
+// been given to another. The pod is also read afterwards: its nodeName counts, not the extender's answer. All of this
+// may be repeated at any time: a bound pod is found bound.
 func (r *Room) extendersBind(ctx context.Context, e decide.Bind) (answer decide.Answered, asked bool) {
 	set := r.deps.Extenders[e.SchedulerName]
 	if set == nil || !set.Binds() {
@@ -56,7 +55,7 @@ func (r *Room) extendersBind(ctx context.Context, e decide.Bind) (answer decide.
 	return after, true
 }
 
-// standing says where a bound pod was found.
+// standing reports on which node a bound pod was found.
 func standing(read decide.Answered, e decide.Bind) decide.Answered {
 	read.Result = decide.Elsewhere
 	if read.Pod.NodeName == e.NodeName {

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// Whatever an extender says, the pod tells what has come of it.
+// Whatever an extender answers, the pod shows the outcome.
 func TestAnExtenderBinds(t *testing.T) {
 	type call struct {
 		node   string // where the extender binds the pod; empty for nowhere
@@ -87,8 +87,7 @@ func TestAnExtenderBinds(t *testing.T) {
 	}
 }
 
-// Pods of profiles without extenders, and those that the binding extender is not interested in, are
-// bound as ever.
+// Pods of profiles without extenders, and those that the binding extender does not handle, are bound as usual.
 func TestExtendersLeavePodsToTheBinder(t *testing.T) {
 	set, err := extender.NewSet([]configv1.Extender{{
 		URLPrefix: "http://127.0.0.1:1", BindVerb: "bind",

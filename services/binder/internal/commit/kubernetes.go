@@ -21,9 +21,8 @@ import (
 )
 
 const (
-	// bindTimeout, changeTimeout and readTimeout bound one request each. The API server may
-	// go on for its own --request-timeout (60 s) after we stopped listening; that is what
-	// Unknown means.
+	// bindTimeout, changeTimeout and readTimeout each bound one request. The API server may continue for its own
+	// --request-timeout (60 s) after the binder has stopped waiting; that is what Unknown means.
 	bindTimeout   = 10 * time.Second
 	changeTimeout = 10 * time.Second
 	readTimeout   = 5 * time.Second
@@ -82,16 +81,16 @@ func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
 	case tooLarge(err): // which is answered as a conflict here
 		return decide.Answered{Result: decide.Refused, Problem: err.Error()}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		// Moved, bound or gone look alike: the pod tells. This read is also the first half
-		// of the refresh, whose second half (the document) the core asks for afterwards.
+		// Moved, bound and gone look alike here; a read of the pod tells them apart. That read is also the first half
+		// of the refresh; the core requests the second half (the document) afterwards.
 		return r.lostBind(ctx, e, err)
 	}
 	return failed(err)
 }
 
-// noSuchPod tells whether the API server itself says that no pod has this name, and not that it lacks
-// the namespace, or somebody on the way the resource. It looks into etcd before it says so: where many
-// pods are gone before their bind, a read of each would take as long again.
+// noSuchPod reports whether the API server itself says that no pod has this name, as opposed to a missing namespace,
+// or a proxy without the resource. The API server looks into etcd before it says so: where many pods are gone before
+// their bind, reading each of them would take as long again.
 func noSuchPod(err error, name string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -112,7 +111,7 @@ func (r *Room) lostBind(ctx context.Context, e decide.Bind, cause error) decide.
 	case read.Pod.NodeName != "":
 		read.Result = decide.Elsewhere
 	case apierrors.IsNotFound(cause):
-		read.Result = decide.Unknown // the pod is there after all
+		read.Result = decide.Unknown // the pod exists after all
 	default:
 		read.Result = decide.Moved
 	}
@@ -126,8 +125,8 @@ func (r *Room) readPod(ctx context.Context, e decide.ReadPod) decide.Answered {
 	return answer
 }
 
-// get reads this incarnation of a pod from the API server itself (no resourceVersion: a
-// quorum read). Gone when the name is free or belongs to another pod.
+// get reads this incarnation of a pod from the API server (no resourceVersion: a quorum read). The answer is Gone if
+// the name is free or belongs to another pod.
 func (r *Room) get(ctx context.Context, pod events.PodRef) decide.Answered {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -142,10 +141,10 @@ func (r *Room) get(ctx context.Context, pod events.PodRef) decide.Answered {
 	return decide.Answered{Result: decide.Done, Pod: state.NewPod(obj)}
 }
 
-// patchMeta is the part of a patch that makes the API server refuse another incarnation.
+// patchMeta is the part of a patch that makes the API server refuse another incarnation of the pod.
 type patchMeta struct {
 	UID string `json:"uid"`
-	// ResourceVersion makes it refuse another version as well; empty for none.
+	// ResourceVersion makes it refuse another version as well; empty for no such check.
 	ResourceVersion string            `json:"resourceVersion,omitempty"`
 	Annotations     map[string]string `json:"annotations,omitempty"`
 }
@@ -168,11 +167,12 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 
 // markPod writes the mark of a fence.
 //
-// It goes through pods/status, whose strategy in kube-apiserver (pkg/registry/core/pod/strategy.go) leaves the spec
-// alone and keeps what is said of annotations. So the binder needs no right to change pods, which would be one to the
-// image of any container, and admission webhooks and policies for pods do not see it. It is an annotation, because
-// kubectl shows conditions to the pod's owner for good. One that is refused, as beside annotations that leave it no
-// room, or that is taken out, is followed by a condition: only if neither can be written, the fence is refused.
+// It uses pods/status, whose strategy in kube-apiserver (pkg/registry/core/pod/strategy.go) ignores changes of the
+// spec and keeps changes of annotations. So the binder needs no permission to change pods, which would include the
+// image of any container, and admission webhooks and policies for pods do not see the write. The mark is an
+// annotation, because kubectl would show a condition to the pod's owner forever. If the annotation is refused, for
+// instance because other annotations leave it no room, or is removed, a condition is written instead; the fence is
+// refused only if neither can be written.
 func (r *Room) markPod(ctx context.Context, e decide.FencePod) decide.Answered {
 	answer := r.mark(ctx, e, annotationMark{})
 	if answer.Result == decide.Refused {
@@ -181,11 +181,11 @@ func (r *Room) markPod(ctx context.Context, e decide.FencePod) decide.Answered {
 	return answer
 }
 
-// mark writes one form of it.
+// mark writes one form of the mark.
 //
-// The API server answers a patch that changes nothing as it does one that does. A mark that is not in the answer was
-// taken out by an admission webhook or policy: then the resourceVersion may be what it was, and a bind that is on its
-// way would succeed after the release.
+// The API server answers a patch that changes nothing like one that does. If the mark is missing in the answer, an
+// admission webhook or policy has removed it. Then the resourceVersion may not have moved, and a bind in flight would
+// succeed after the release.
 func (r *Room) mark(ctx context.Context, e decide.FencePod, form fenceMark) decide.Answered {
 	const what = "patch of pods/status: "
 	body, err := json.Marshal(form.patch(e))
@@ -228,8 +228,8 @@ func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) deci
 	return answer
 }
 
-// removeGateInTime removes a gate, unless it would begin after its time, as evictInTime does: the room in the budget
-// may be another pod's by now.
+// removeGateInTime removes a gate, unless it would begin after its NotAfter, as in evictInTime: the room in the
+// budget may be another pod's by now.
 func (r *Room) removeGateInTime(ctx context.Context, e decide.RemoveGate) decide.Input {
 	left := r.timeFor(e.NotAfter)
 	if left <= 0 {
@@ -281,7 +281,7 @@ func (r *Room) patch(
 	return nil, failed(err)
 }
 
-// goneOr asks whether this incarnation still exists, and answers otherwise if it does.
+// goneOr checks whether this incarnation of the pod still exists, and answers otherwise if it does.
 func (r *Room) goneOr(ctx context.Context, pod events.PodRef, otherwise decide.Result, cause error) decide.Answered {
 	read := r.get(ctx, pod)
 	if read.Result == decide.Done {
@@ -290,9 +290,9 @@ func (r *Room) goneOr(ctx context.Context, pod events.PodRef, otherwise decide.R
 	return read
 }
 
-// failed is the answer to a call that was not carried out, or may not have been: only an answer of the handler itself
-// says that. 429 and 401 come before the handler and may pass, so they count as unknown
-// too: the same request may be sent again.
+// failed returns the answer for a call that failed. Only an answer of the handler itself proves that nothing was
+// carried out. 429 and 401 are returned before the handler and may be transient, so they count as Unknown, and the
+// same request may be sent again.
 func failed(err error) decide.Answered {
 	answer := decide.Answered{Result: decide.Unknown, Problem: err.Error()}
 	var status apierrors.APIStatus
@@ -312,8 +312,8 @@ func failed(err error) decide.Answered {
 	return answer
 }
 
-// tooLarge reports whether the API server's own store does not take the object, because it is too large with the
-// change. The API server has no code for that: these are the words of etcd, and of its client in the API server.
+// tooLarge reports whether the API server's storage rejects the object, because it is too large with the change. The
+// API server has no code for that: these are the messages of etcd and of the API server's etcd client.
 func tooLarge(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

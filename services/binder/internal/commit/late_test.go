@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// A worker, or the whole process, has stood still between the core's word and the call: the claim may be another
-// binder's by now, and the room in a budget another pod's.
+// A worker, or the whole process, was suspended between the core's effect and the call: another binder may have the
+// claim by now, and another pod the room in a budget.
 func TestWhatHasNoTimeLeftIsNotSent(t *testing.T) {
 	var calls atomic.Int32
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
@@ -61,11 +61,11 @@ func TestTimeIsOverByEitherClock(t *testing.T) {
 	}
 }
 
-// The call ends when its time is over, although the API server does not answer.
+// The call ends when its time has expired, although the API server does not answer.
 func TestEvictionEndsInItsTime(t *testing.T) {
 	gone := make(chan struct{})
 	r := serve(t, func(_ http.ResponseWriter, req *http.Request) {
-		_, _ = io.Copy(io.Discard, req.Body) // a server sees only behind it that the client has gone
+		_, _ = io.Copy(io.Discard, req.Body) // a server notices a disconnected client only after the body
 		<-req.Context().Done()
 		close(gone)
 	})
@@ -82,8 +82,8 @@ func TestEvictionEndsInItsTime(t *testing.T) {
 	<-gone
 }
 
-// Gates are removed one after the other by an API server that is slow with them. An eviction, and a reservation that is
-// asked back, do not stand behind them.
+// Gates are removed one after the other by an API server that is slow with them. An eviction, and the fence of a
+// reservation that is wanted back, do not queue behind them.
 func TestEvictionsStandBehindNoGates(t *testing.T) {
 	slow := make(chan struct{})
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
@@ -127,7 +127,7 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 	}
 }
 
-// Marks stand behind no hand-over of an idle document.
+// Marks do not queue behind hand-overs of idle documents.
 func TestLanesOfTransactions(t *testing.T) {
 	for _, c := range []struct {
 		effect decide.Effect

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// ledgerTimeout bounds one transaction or read, for a store that does not give up by itself; etcd's
-// does earlier.
+// ledgerTimeout bounds one transaction or read, for a store that does not time out by itself; the etcd store does so
+// earlier.
 const ledgerTimeout = 10 * time.Second
 
 func (r *Room) transact(ctx context.Context, e decide.Transact) decide.Transacted {
@@ -41,7 +41,7 @@ func (r *Room) amend(ctx context.Context, e decide.Amend) decide.Amended {
 	return out
 }
 
-// commit carries a transaction out. Only an error of its form says that nothing happened.
+// commit commits a transaction. Only *ledger.TxnError, for a malformed transaction, proves that nothing happened.
 func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.TxnResult, decide.TxnOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
@@ -64,7 +64,7 @@ func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.T
 	return res, outcome, problem
 }
 
-// readDoc reads a document linearizably: List is, by the Store's contract.
+// readDoc reads a document linearizably, as List does by the Store's contract.
 func (r *Room) readDoc(ctx context.Context, e decide.ReadDoc) decide.DocRead {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (r *Room) readDoc(ctx context.Context, e decide.ReadDoc) decide.DocRead {
 	return out
 }
 
-// docOf finds the document among keys as stored; nil when it does not exist.
+// docOf returns the document among stored keys; nil if it does not exist.
 func docOf(kvs []ledger.KV, nodeUID string) (*ledger.NodeDoc, error) {
 	for _, kv := range kvs {
 		if kv.Key != ledger.KeyNode(nodeUID) {

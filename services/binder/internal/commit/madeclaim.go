@@ -19,9 +19,9 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// makeClaim makes the claim for resources of the pod, without devices: ClaimMade, also if it is there already.
-// One that asks for something else is of an earlier decision and has no devices: it goes first. Upstream
-// makes it in PreBind (plugins/dynamicresources/extendeddynamicresources.go).
+// makeClaim creates the claim for the pod's resources, without devices. The answer is ClaimMade, also if the claim
+// exists already. A claim that requests something else is from an earlier decision and has no devices; it is deleted
+// first. Upstream creates it in PreBind (plugins/dynamicresources/extendeddynamicresources.go).
 func (r *Room) makeClaim(ctx context.Context, e decide.Bind, pick ledger.DevicePick) decide.Answered {
 	answer := r.createClaim(ctx, e, pick)
 	answer.Op = e.Op
@@ -85,7 +85,7 @@ func made(pick ledger.DevicePick, claim *resourcev1.ResourceClaim) decide.Answer
 	return decide.Answered{Result: decide.ClaimMade, Made: pick}
 }
 
-// deleteClaim deletes a claim as it was read; Done also if it is gone.
+// deleteClaim deletes a claim at the version that was read. The answer is also Done if the claim is gone.
 func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim) decide.Answered {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -101,9 +101,9 @@ func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim)
 	return failed(err)
 }
 
-// tellOfClaim writes into the pod's status which container gets what of the claim that was made for it, if
-// one was. The write has the bind's precondition, and the version that it returns is the next one: whoever
-// changes the pod in between, as a fence does, is in the way of one of the two.
+// tellOfClaim writes into the pod's status which container gets which devices of the claim that was created for the
+// pod, if one was. The write has the bind's precondition, and it returns the pod's next version: any other change of
+// the pod in between, such as a fence, makes either this write or the bind fail.
 func (r *Room) tellOfClaim(ctx context.Context, e decide.Bind) (version uint64, answer decide.Answered) {
 	version = e.ResourceVersion
 	for _, pick := range e.Devices.Picks {
@@ -122,8 +122,9 @@ func (r *Room) tellOfClaim(ctx context.Context, e decide.Bind) (version uint64, 
 	return version, decide.Answered{Op: e.Op, Result: decide.Done}
 }
 
-// dropped is why a pod is not bound when an API server whose feature is off leaves the field out without an error. A
-// kubelet would turn the pod away, or start it without devices (removeMissingExtendedResources in its predicate.go).
+// dropped explains why a pod is not bound when an API server with the feature disabled drops the field without an
+// error. A kubelet would reject the pod, or start it without devices (removeMissingExtendedResources in its
+// predicate.go).
 const dropped = "the API server does not keep extendedResourceClaimStatus, without which a kubelet gives the pod no " +
 	"devices: it needs the feature DRAExtendedResource, which is on by default from Kubernetes 1.36 on"
 
@@ -147,7 +148,8 @@ func (r *Room) patchMappings(
 	return state.NewPod(obj).ResourceVersion, answer
 }
 
-// patchBefore writes to the pod's status what the Binding needs there. The patch has the precondition of the Binding.
+// patchBefore writes to the pod's status what the Binding requires there. The patch has the precondition of the
+// Binding.
 func (r *Room) patchBefore(
 	ctx context.Context, e decide.Bind, kind types.PatchType, body []byte,
 ) (*corev1.Pod, decide.Answered) {

@@ -27,7 +27,7 @@ func specOf(class string) resourcev1.ResourceClaimSpec {
 	}}}}
 }
 
-// madePick is the work of a pod that gets a device for a resource, before the claim is there.
+// madePick returns the work for a pod that gets a device for a resource, before the claim exists.
 func madePick(t *testing.T) ledger.DevicePick {
 	t.Helper()
 	pick := oneDevice(t)[0]
@@ -47,7 +47,7 @@ func madePick(t *testing.T) ledger.DevicePick {
 	return pick
 }
 
-// existing is a claim of that name, made for the pod with this UID.
+// existing returns a claim of that name, created for the pod with this UID.
 func existing(owner, class string) *resourcev1.ResourceClaim {
 	claim := placement.NewMadeClaim("ns", thePod.Name, thePod.UID, specOf(class))
 	claim.UID, claim.ResourceVersion = "uid-made", "20"
@@ -55,7 +55,7 @@ func existing(owner, class string) *resourcev1.ResourceClaim {
 	return claim
 }
 
-// numbered gives what is created a UID and a version, as the API server does, which the fake does not.
+// numbered gives created objects a UID and a version, as the API server does and the fake does not.
 func numbered(client *fake.Clientset) *fake.Clientset {
 	client.PrependReactor("create", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		create, ok := a.(clienttesting.CreateAction)
@@ -70,8 +70,8 @@ func numbered(client *fake.Clientset) *fake.Clientset {
 	return client
 }
 
-// TestClaimForResourcesIsMade: it is made once, one of an earlier decision that asks for something else goes
-// first, and one that has devices or is somebody else's is left alone.
+// TestClaimForResourcesIsMade: it is created once; one of an earlier decision that requests something else is deleted
+// first, and one that has devices or belongs to another pod is left alone.
 func TestClaimForResourcesIsMade(t *testing.T) {
 	allocated := existing(thePod.UID, "gpu")
 	allocated.Status.Allocation = &resourcev1.AllocationResult{}
@@ -118,8 +118,8 @@ func TestClaimForResourcesIsMade(t *testing.T) {
 	}
 }
 
-// TestPodIsToldOfItsClaim: with the bind's precondition, and the bind goes on from the version of that. Where the API
-// server does not keep what the pod is told, it is not bound.
+// TestPodIsToldOfItsClaim: the status is written with the bind's precondition, and the bind continues from the
+// resulting version. If the API server does not keep the field, the pod is not bound.
 func TestPodIsToldOfItsClaim(t *testing.T) {
 	kept := corev1.PodStatus{ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{}}
 	for name, test := range map[string]struct {
@@ -161,8 +161,8 @@ func TestPodIsToldOfItsClaim(t *testing.T) {
 	}
 }
 
-// TestClaimForResourcesGoesWithItsReservation: what is taken back leaves no claim, one that has not been made
-// does not matter, and that of a pod that is bound stays.
+// TestClaimForResourcesGoesWithItsReservation: a reservation that is taken back leaves no claim, a claim that was not
+// created does not matter, and that of a bound pod stays.
 func TestClaimForResourcesGoesWithItsReservation(t *testing.T) {
 	for name, kept := range map[string]bool{"taken back": false, "the pod is bound": true} {
 		t.Run(name, func(t *testing.T) {

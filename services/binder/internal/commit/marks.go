@@ -13,13 +13,14 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// fenceMark is a form of the mark of a fence.
+// fenceMark is one form of a fence's mark.
 type fenceMark interface {
-	// name is the word for it in messages.
+	// name describes the form in messages.
 	name() string
-	// patch writes it, and takes away the condition of the attempt: that one has not placed the pod.
+	// patch returns the patch that writes the mark and deletes the attempt's condition, because that attempt has not
+	// placed the pod.
 	patch(e decide.FencePod) statusPatch
-	// value is that of a pod's mark; empty for none.
+	// value returns the value of a pod's mark; empty for none.
 	value(pod *corev1.Pod) string
 }
 
@@ -33,16 +34,16 @@ type patchStatus struct {
 	Conditions []patchedCondition `json:"conditions"`
 }
 
-// patchedCondition has no times: the same one written twice changes nothing.
+// patchedCondition has no times, so that writing the same one twice changes nothing.
 type patchedCondition struct {
-	// Patch is "delete" to take the condition away.
+	// Patch is "delete" to delete the condition.
 	Patch   string                  `json:"$patch,omitempty"`
 	Type    corev1.PodConditionType `json:"type"`
 	Status  corev1.ConditionStatus  `json:"status,omitempty"`
 	Message string                  `json:"message,omitempty"`
 }
 
-// noAttempt takes the condition of the attempt away.
+// noAttempt deletes the condition of the attempt.
 var noAttempt = patchedCondition{Patch: "delete", Type: decide.ConditionAttempt}
 
 type annotationMark struct{}
@@ -58,9 +59,8 @@ func (annotationMark) patch(e decide.FencePod) statusPatch {
 
 func (annotationMark) value(pod *corev1.Pod) string { return pod.Annotations[decide.AnnotationFence] }
 
-// conditionMark is a condition of a type of its own: another write of PodScheduled would take away the mark that the
-// audit looks for. The value is in the message, because times are whole seconds, so that two fences could write the
-// same.
+// conditionMark is a condition with its own type: another write of PodScheduled would remove the mark that the audit
+// looks for. The value is in the message, because times are whole seconds, so that two fences could write the same.
 type conditionMark struct{}
 
 func (conditionMark) name() string { return "condition " + string(decide.ConditionFence) }
@@ -82,9 +82,9 @@ func (conditionMark) value(pod *corev1.Pod) string {
 }
 
 // nameAttempt writes into the status of a pod whose annotations are full which attempt is about to bind it. Like
-// tellOfClaim, it has the bind's precondition, and returns the version that is the next one. A crash after it leaves a
-// condition of an attempt that has bound nothing: the next bind of the attempt writes the same again, which changes
-// nothing, and its fence takes it away.
+// tellOfClaim, it has the bind's precondition and returns the pod's next version. A crash after it leaves the
+// condition of an attempt that has bound nothing: the next bind of that attempt writes the same again, which changes
+// nothing, and its fence deletes the condition.
 func (r *Room) nameAttempt(ctx context.Context, e decide.Bind) (version uint64, answer decide.Answered) {
 	attempt := patchedCondition{
 		Type: decide.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,

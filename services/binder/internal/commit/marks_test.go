@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// patched is what a patch of a pod's status asks for.
+// patched is the content of a patch of a pod's status.
 type patched struct {
 	Metadata metav1.ObjectMeta
 	Status   struct{ Conditions []patchedCondition }
@@ -37,14 +37,14 @@ func readPatch(t *testing.T, req *http.Request) (p patched) {
 	return p
 }
 
-// tooLong is the API server's answer to annotations that are too large.
+// tooLong returns the API server's answer to annotations that are too large.
 func tooLong() *apierrors.StatusError {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", field.ErrorList{
 		field.TooLong(field.NewPath("metadata", "annotations"), "", 262144),
 	})
 }
 
-// A fence whose annotation has no room is a condition. Either takes the condition of the attempt away.
+// A fence whose annotation has no room becomes a condition. Either form deletes the condition of the attempt.
 func TestFenceOfFullAnnotations(t *testing.T) {
 	writes := 0
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
@@ -69,7 +69,7 @@ func TestFenceOfFullAnnotations(t *testing.T) {
 	}
 }
 
-// The bind of a pod whose annotations are full adds none. Its attempt is a condition that is there before.
+// The bind of a pod whose annotations are full adds none. Its attempt is named by a condition that is written before.
 func TestBindLeavesFullAnnotationsAlone(t *testing.T) {
 	named := false
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
@@ -100,7 +100,7 @@ func TestBindLeavesFullAnnotationsAlone(t *testing.T) {
 	}
 }
 
-// An admission webhook leaves the condition of the attempt out: the bind could not be known for Berth's.
+// An admission webhook removes the condition of the attempt: the bind could not be recognised as Berth's.
 func TestBindWhoseAttemptIsLeftOutIsRefused(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPatch {
@@ -116,8 +116,8 @@ func TestBindWhoseAttemptIsLeftOutIsRefused(t *testing.T) {
 	}
 }
 
-// The API server's store refuses a pod that is too large: for a bind it answers a conflict, for a patch an error of its
-// own. The same again would be refused again.
+// The API server's storage rejects a pod that is too large: the answer to a bind is a conflict, and to a patch an
+// internal error. A retry would be rejected again.
 func TestPodThatIsTooLargeIsRefused(t *testing.T) {
 	const words = "etcdserver: request is too large"
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
@@ -139,7 +139,7 @@ func TestPodThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// An error of the API server's own may pass, and may not.
+// An internal error of the API server may be transient, or not.
 func TestWebhookThatCannotBeReachedFailsTheFence(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, apierrors.NewInternalError(errors.New("failed calling webhook")))
@@ -150,7 +150,8 @@ func TestWebhookThatCannotBeReachedFailsTheFence(t *testing.T) {
 	}
 }
 
-// A claim that has not moved since the decision moves, and nothing is left on it: its annotations may be full.
+// The version of a claim that has not moved since the decision is moved, and nothing is left on the claim: its
+// annotations may be full.
 func TestClaimIsSettledWithoutAnnotations(t *testing.T) {
 	client := claimStore(t, &faults{})
 	client.PrependReactor("patch", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {

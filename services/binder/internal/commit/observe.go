@@ -16,8 +16,7 @@ import (
 // tracerName is the instrumentation scope of the binder's spans.
 const tracerName = "github.com/berth-scheduler/berth/services/binder"
 
-// txnNames are the protocol's names of a binder's transactions, as the other services
-// count theirs.
+// txnNames maps a binder's transactions to the protocol's names, which the other services use for theirs.
 var txnNames = map[string]string{
 	"hand-over": "T5", "fence-mark": "T6", "fence-release": "T7", "name-claim": "T14",
 	"sweep": "T8", "plan-abort": "T8", "plan-drop": "T8", "move-abort": "T8", "collect": "T16",
@@ -29,9 +28,9 @@ func observeTxn(why string, o decide.TxnOutcome, took time.Duration) {
 	telemetry.LedgerTxn(cmp.Or(txnNames[why], why), o.String(), took)
 }
 
-// observeBind counts a bind call, and under kube-scheduler's names the extension point
-// that it is there. Other results than success end as Error there; a lost bind that is
-// refreshed counts once for each call, as a retried one does upstream.
+// observeBind counts a bind call, and the corresponding extension point under kube-scheduler's names. Results other
+// than success count as Error there. A lost bind that is refreshed counts once for each call, as a retried one does
+// upstream.
 func observeBind(e decide.Bind, r decide.Result, took time.Duration) {
 	telemetry.Bind(r.String(), took)
 	status := "Error"
@@ -41,8 +40,7 @@ func observeBind(e decide.Bind, r decide.Result, took time.Duration) {
 	telemetry.ExtensionPoint("Bind", status, e.SchedulerName, took)
 }
 
-// observeEviction counts an eviction by what it is for. Source of the causes: For names the
-// preemptor, Strategy the descheduler's.
+// observeEviction counts an eviction by its cause: preemption if For names a preemptor, else descheduling.
 func observeEviction(e decide.Evict, r decide.Result) {
 	if e.DryRun {
 		return
@@ -54,8 +52,8 @@ func observeEviction(e decide.Evict, r decide.Result) {
 	telemetry.EvictionSent(cause, r.String())
 }
 
-// span starts a span on the pod's path, below the one that decided, and returns how to end
-// it. An answer other than Done or AlreadyHere is an error of the span, not of the binder.
+// span starts a span in the pod's trace, as a child of the span that decided, and returns the function that ends it.
+// An answer other than Done or AlreadyHere is an error of the span, not of the binder.
 func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Context, func(decide.Answered)) {
 	ctx, s := telemetry.StartPodSpan(telemetry.WithTraceParent(ctx, parent), otel.Tracer(tracerName), p)
 	return ctx, func(a decide.Answered) {
@@ -67,7 +65,7 @@ func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Cont
 	}
 }
 
-// untraced ends the span of a pod that has none.
+// untraced is the end function for a pod that is not traced.
 func untraced(decide.Answered) {}
 
 func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.Answered)) {

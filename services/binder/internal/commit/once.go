@@ -15,12 +15,12 @@ import (
 	"k8s.io/client-go/tools/record/util"
 )
 
-// eventPause spaces the attempts to write an event when the API server gives no answer: for about as long as the
-// library, which tries for two minutes.
+// eventPause spaces the attempts to write an event while the API server does not answer, for about as long as
+// client-go, which tries for two minutes.
 var eventPause = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.25, Steps: 8}
 
-// onceWriter writes the events that a pod has once in its life, as the library would write them. The library itself
-// keeps every event for 6 to 12 minutes in case that it is repeated: at 200 binds a second that is 100 MB.
+// onceWriter writes the events that a pod has once in its life, in client-go's form. client-go itself keeps every
+// event for 6 to 12 minutes in case it is repeated: at 200 binds per second that takes 100 MB.
 type onceWriter struct {
 	sink    events.EventSink
 	drops   *drops
@@ -29,13 +29,13 @@ type onceWriter struct {
 }
 
 func newOnceWriter(sink events.EventSink, drops *drops) *onceWriter {
-	host, _ := os.Hostname() // empty when there is none, as in the library
+	host, _ := os.Hostname() // empty when there is none, as in client-go
 	w := &onceWriter{sink: sink, drops: drops, host: host}
 	w.writers.SetLimit(eventWriters)
 	return w
 }
 
-// start writes e until ctx ends. It waits while eventWriters are at it.
+// start writes e in the background until ctx ends. It blocks while eventWriters are busy.
 func (w *onceWriter) start(ctx context.Context, e waitingReport) {
 	w.writers.Go(func() error {
 		w.write(ctx, w.event(e))
@@ -43,11 +43,11 @@ func (w *onceWriter) start(ctx context.Context, e waitingReport) {
 	})
 }
 
-// end waits until nothing is written any more, which is soon after the end of ctx.
-func (w *onceWriter) end() { _ = w.writers.Wait() } // nobody returns an error
+// end waits until no write is in progress, which is soon after the end of ctx.
+func (w *onceWriter) end() { _ = w.writers.Wait() } // no writer returns an error
 
-// event is the one that client-go's recorder makes (tools/events/event_recorder.go), but for its time: when it was
-// reported, not when there was room to write it.
+// event builds the event as client-go's recorder does (tools/events/event_recorder.go), except for its time: when it
+// was reported, not when there was room to write it.
 func (w *onceWriter) event(e waitingReport) *eventsv1.Event {
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -68,8 +68,8 @@ func (w *onceWriter) event(e waitingReport) *eventsv1.Event {
 	return event
 }
 
-// write tries until the API server has answered. A refusal is an answer, as it is for the library; what is there
-// already is this event, written by an attempt whose answer was lost.
+// write retries until the API server has answered. A refusal is an answer, as it is for client-go. If the event
+// exists already, an attempt whose answer was lost has written it.
 func (w *onceWriter) write(ctx context.Context, e *eventsv1.Event) {
 	err := wait.ExponentialBackoffWithContext(ctx, eventPause, func(ctx context.Context) (bool, error) {
 		_, err := w.sink.Create(ctx, e)

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// answers is a sink that gives one answer after the other, and keeps what it was asked to write.
+// answers is a sink that gives one answer after the other, and keeps the events it was asked to write.
 type answers struct {
 	events.EventSink
 	next    []error

@@ -6,46 +6,46 @@ import (
 	"time"
 )
 
-// busyFrom is how many binds and other changes on their way are more than pods that come one by one.
+// busyFrom is the number of concurrent binds and other changes from which the API server counts as busy: more than
+// pods that arrive one by one cause.
 const busyFrom = 4
 
-// calmFor is how long the API server must have had few changes to do before events are written. Binds
-// come in bursts: an event written in the gap between two of them delays the second.
+// calmFor is how long the API server must have had few changes before events are written. Binds come in bursts, and
+// an event written in the gap between two of them delays the second.
 const calmFor = 20 * time.Millisecond
 
-// slowFrom is how many times as long as the quickest one of late a bind takes on an API server that has much else to
-// do, whoever asks for it: pods are being created, say, as fast as they are bound. floorFor is how late
-// "of late" is: the quickest of this minute and the one before.
+// slowFrom is how many times as long as the quickest recent bind a bind takes on an API server that is busy with
+// other work, whoever requests it: pods may be created, for example, as fast as they are bound. floorFor defines
+// recent: the quickest bind of the current minute and of the one before.
 const (
 	slowFrom = 3
 	floorFor = time.Minute
 )
 
-// burstPatience is how long an event waits for an API server with much to do, at most. What is left to do after that
-// is no burst.
+// burstPatience is the longest time an event waits for a busy API server. A load that lasts longer is not a burst.
 const burstPatience = 10 * time.Second
 
-// forcedEvery is the time between two events that are written although binds leave no room.
+// forcedEvery is the interval between events that are written although binds leave no room.
 const forcedEvery = 50 * time.Millisecond
 
-// pace lets events use what the API server has to spare: each costs about as much as the bind it
-// tells about. While at least busyFrom binds and other changes are on their way, and for calmFor after
-// that, events wait. Once eventsPatience wait, some are written all the same, one every
-// forcedEvery: where there is never anything to spare, binds keep nearly all there is, and of the
-// events what comes to more than eventsWaiting is dropped. While binds are slow, and for calmFor after
-// that, events wait too, but none longer than burstPatience, nor when eventsPatience wait.
+// pace limits events to the spare capacity of the API server: each event costs about as much as the bind it reports.
+// While at least busyFrom binds and other changes are in flight, and for calmFor after that, events wait. Once
+// eventsPatience events wait, some are written anyway, one every forcedEvery: if there is never any spare capacity,
+// binds keep nearly all of the capacity, and events in excess of eventsWaiting are dropped. While binds are slow, and
+// for calmFor after that, events wait as well, but none longer than burstPatience, and none once eventsPatience
+// events wait.
 type pace struct {
-	// wake holds a token after anything that may have ended a wait.
+	// wake holds a token after any event that may have ended a wait.
 	wake chan struct{}
 
 	mu struct {
 		sync.Mutex
 		changes, writes int
-		// busyUntil is when busyFrom changes were last on their way, forced when an event was last
-		// written all the same.
+		// busyUntil is when busyFrom changes were last in flight. forced is when an event was last written despite
+		// that.
 		busyUntil, forced time.Time
-		// slowUntil is when a bind last was slow. floor is the quickest bind since floorSince, before the
-		// quickest of the floorFor before that; 0 when there was none.
+		// slowUntil is when a bind was last slow. floor is the duration of the quickest bind since floorSince; before
+		// is that of the quickest in the floorFor before, 0 if there was none.
 		slowUntil, floorSince time.Time
 		floor, before         time.Duration
 	}
@@ -53,7 +53,7 @@ type pace struct {
 
 func newPace() *pace { return &pace{wake: make(chan struct{}, 1)} }
 
-// change begins a bind or another change; the function that it returns ends it.
+// change begins a bind or another change; the returned function ends it.
 func (p *pace) change() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,13 +69,15 @@ func (p *pace) change() (end func()) {
 	}
 }
 
-// bound tells how long the API server took for a bind that ends now.
+// bound records how long the API server took for a bind that ends now.
 func (p *pace) bound(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if now.Sub(p.mu.floorSince) >= floorFor {
-		p.mu.floorSince, p.mu.before, p.mu.floor = now, p.mu.floor, took
+		p.mu.floorSince = now
+		p.mu.before = p.mu.floor
+		p.mu.floor = took
 	}
 	p.mu.floor = min(p.mu.floor, took)
 	floor := p.mu.floor
@@ -87,7 +89,7 @@ func (p *pace) bound(took time.Duration) {
 	}
 }
 
-// write begins the write of an event; the function that it returns ends it.
+// write begins the write of an event; the returned function ends it.
 func (p *pace) write() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,8 +109,8 @@ func (p *pace) nudge() {
 	}
 }
 
-// may says whether an event that waits since then may be written while that many wait; if not, how long to wait
-// for it at most unless something ends or comes before, 0 for as long as nothing does.
+// may reports whether an event that has waited since a given time may be written while waiting events wait. If not,
+// rest is the longest time to wait unless a wakeup comes first; 0 means until a wakeup.
 func (p *pace) may(since time.Time, waiting int) (ok bool, rest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +136,8 @@ func (p *pace) may(since time.Time, waiting int) (ok bool, rest time.Duration) {
 	return false, rest
 }
 
-// wait until an event that waits since then may be written, or ctx ends: then false. waiting is how many wait now.
+// wait blocks until an event that has waited since a given time may be written. It reports false if ctx ended.
+// waiting returns how many events wait now.
 func (p *pace) wait(ctx context.Context, since time.Time, waiting func() int) bool {
 	for {
 		ok, rest := p.may(since, waiting())
@@ -147,7 +150,7 @@ func (p *pace) wait(ctx context.Context, since time.Time, waiting func() int) bo
 	}
 }
 
-// sleep until a nudge, or until rest has passed unless it is 0; false when ctx ended.
+// sleep blocks until a wakeup, or until rest has passed unless it is 0. It reports false if ctx ended.
 func (p *pace) sleep(ctx context.Context, rest time.Duration) bool {
 	var over <-chan time.Time
 	if rest > 0 {

@@ -64,7 +64,7 @@ func TestEventsWaitWhileBindsAreSlow(t *testing.T) {
 		const quick = 3 * time.Millisecond
 		p := newPace()
 		waiting := 1
-		// waited is for how long an event waits after a bind has ended, while others end every millisecond.
+		// waited returns how long an event waits after a bind has ended, while others end every millisecond.
 		waited := func(took time.Duration, others bool) time.Duration {
 			p.bound(took)
 			since := time.Now()
@@ -160,7 +160,7 @@ func TestNoMoreEventsAreHandedOverThanTheLibraryKeeps(t *testing.T) {
 			t.Fatalf("%d on their way, want the last alone", len(h))
 		}
 		for range 2 * cap(h) {
-			h.begun() // a repetition is no harm
+			h.begun() // a repetition does no harm
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		for range cap(h) {

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// publishBuffer is how many decisions may wait for the log. When it is full the core
-	// hands over nothing more and, in the end, takes no more input: the log sets the pace.
+	// publishBuffer is how many decisions may wait for the log. When it is full, the core hands over nothing more
+	// and, in the end, accepts no more input: the log is the bottleneck.
 	publishBuffer = 4 * events.MaxBatch
 	// appendTimeout bounds one append.
 	appendTimeout = 10 * time.Second
-	// appendQuiet without an error starts the pauses between attempts anew.
+	// appendQuiet is how long there must be no error before the backoff is reset.
 	appendQuiet = time.Minute
 )
 
 // appendPause spaces the attempts to append: 50 ms doubling to 5 s.
 var appendPause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 5 * time.Second}
 
-// publisher appends decisions in the order they were handed over, as many at once as wait.
-// An append whose answer was lost goes again, so a decision may stand twice in the log:
-// readers know it by pod, kind and token.
+// publisher appends decisions in the order in which they were handed over, with all that wait in one batch. An append
+// whose answer was lost is sent again, so a decision may be in the log twice: readers identify it by pod, kind and
+// token.
 type publisher struct {
 	log    events.Log
 	logger *slog.Logger
@@ -68,7 +68,7 @@ func (p *publisher) run(ctx context.Context) error {
 	}
 }
 
-// gather takes what waits, up to one batch.
+// gather collects the waiting decisions, up to one batch.
 func (p *publisher) gather(first decide.Effect) []events.Message {
 	msgs := []events.Message{}
 	size := 0
@@ -89,8 +89,8 @@ func (p *publisher) gather(first decide.Effect) []events.Message {
 	}
 }
 
-// append tries until the log has acknowledged, or ctx ends, or the log is closed. What the log does not take
-// is left out.
+// append retries until the log has acknowledged, ctx ends, or the log is closed. Decisions that the log refuses are
+// left out.
 func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []events.Message) error {
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)

@@ -22,33 +22,33 @@ import (
 )
 
 const (
-	// noteLimit is the most bytes the API server accepts in an event's note; a longer one
-	// is cut and ends in noteCut.
+	// noteLimit is the most bytes that the API server accepts in an event's note; a longer one is cut and ends in
+	// noteCut.
 	noteLimit = 1024
 	noteCut   = " ..."
-	// eventWriters is how many events may be on their way at once, and eventsWaiting how
-	// many may wait for that; past it they are dropped. The library would write all of them
-	// at once, in competition with the binds they tell about (see pace).
+	// eventWriters is how many events may be in flight at once, and eventsWaiting how many may wait for that; further
+	// events are dropped. client-go would write all of them at once, in competition with the binds they report (see
+	// pace).
 	eventWriters  = 8
 	eventsWaiting = 20480
-	// eventsPatience is how many events wait for binds to make room, at most: half of what
-	// can wait, so that the other half is left for when the API server is slow.
+	// eventsPatience is how many events wait, at most, for binds to leave room: half of what can wait, so that the
+	// other half remains for times when the API server is slow.
 	eventsPatience = eventsWaiting / 2
-	// sinkWaiting is how many the library may have handed over and not written: those that
-	// it makes by itself, of series, come without asking.
+	// sinkWaiting is how many events client-go may have handed over that are not written yet: it creates the events
+	// of series by itself, without a request.
 	sinkWaiting = 4096
 	// dropsPerLine is how many dropped events share one line in the log.
 	dropsPerLine = 1000
-	// handedOver is how many events may be between report's queue and their writes: the library drops
-	// what comes to more than 1,000 before it gets the processor. It makes no write of an event that
-	// continues a series, so that after handedPatience those that are missing are taken for such.
+	// handedOver is how many events may be between report's queue and their writes: client-go drops those beyond
+	// 1,000 that arrive before it gets CPU time. It makes no write for an event that continues a series, so that
+	// after handedPatience the missing writes are attributed to series.
 	handedOver     = 256
 	handedPatience = 50 * time.Millisecond
 )
 
-// reporter emits Kubernetes events (events.k8s.io/v1) through client-go's broadcaster,
-// which makes series of repeated ones; those that are not repeated it writes itself (onceWriter).
-// report never waits: past eventsWaiting, events are dropped.
+// reporter emits Kubernetes events (events.k8s.io/v1) through client-go's broadcaster, which combines repeated ones
+// into series; events that are not repeated it writes itself (onceWriter). report never blocks: beyond eventsWaiting,
+// events are dropped.
 type reporter struct {
 	member string
 	client kubernetes.Interface
@@ -58,7 +58,7 @@ type reporter struct {
 	handed handed
 }
 
-// waitingReport is an event that waits since then to be written.
+// waitingReport is an event that has waited since a given time to be written.
 type waitingReport struct {
 	decide.Report
 	since time.Time
@@ -71,10 +71,10 @@ func newReporter(deps Deps, pace *pace) *reporter {
 	}
 }
 
-// handed has a token for each event that the library was given and that it has not begun to write.
+// handed holds a token for each event that client-go was given and has not begun to write.
 type handed chan struct{}
 
-// wait until one more event may be handed over; false when ctx ended.
+// wait blocks until one more event may be handed over. It reports false if ctx ended.
 func (h handed) wait(ctx context.Context) bool {
 	select {
 	case h <- struct{}{}:
@@ -86,19 +86,19 @@ func (h handed) wait(ctx context.Context) bool {
 	for range cap(h) {
 		h.begun()
 	}
-	h <- struct{}{} // nobody else hands over
+	h <- struct{}{} // no other goroutine hands over
 	return true
 }
 
-// begun says that the library has begun to write an event.
+// begun records that client-go has begun to write an event.
 func (h handed) begun() {
 	select {
 	case <-h:
-	default: // a repetition, or taken for one of a series
+	default: // a repetition, or counted as one of a series
 	}
 }
 
-// drops counts events that found no room, and says so now and then.
+// drops counts dropped events, and logs them from time to time.
 type drops struct {
 	logger *slog.Logger
 	count  atomic.Uint64
@@ -119,7 +119,7 @@ func (r *reporter) report(e decide.Report) {
 	}
 }
 
-// run emits until ctx ends. The broadcaster's goroutines begin and end here.
+// run emits events until ctx ends. The broadcaster's goroutines begin and end here.
 func (r *reporter) run(ctx context.Context) error {
 	sink := &boundedSink{
 		EventSink: &events.EventSinkImpl{Interface: r.client.EventsV1()},
@@ -161,20 +161,20 @@ func (r *reporter) run(ctx context.Context) error {
 	}
 }
 
-// waiting is how many events wait, and says so.
+// waiting returns and reports how many events wait.
 func (r *reporter) waiting() int {
 	n := len(r.queue)
 	telemetry.EventsWaiting(r.member, n)
 	return n
 }
 
-// emit hands one event about a pod to the broadcaster, in the name of the pod's scheduler.
+// emit hands one event about a pod to the broadcaster, on behalf of the pod's scheduler.
 func emit(rec events.EventRecorder, e decide.Report) {
 	var related runtime.Object
 	if e.Related.UID != "" {
 		related = objectOf(e.Related)
 	}
-	// The note is an argument, not the format: reasons may contain a percent sign.
+	// The note is an argument, not the format, because reasons may contain a percent sign.
 	rec.Eventf(objectOf(e.Pod), related, e.Type, e.Reason, e.Action, "%s", cut(e.Note))
 }
 
@@ -184,7 +184,7 @@ func objectOf(p podevents.PodRef) *corev1.ObjectReference {
 	}
 }
 
-// cut shortens a note to what the API server accepts, between two characters.
+// cut shortens a note to what the API server accepts, at a character boundary.
 func cut(note string) string {
 	if len(note) <= noteLimit {
 		return note
@@ -196,7 +196,7 @@ func cut(note string) string {
 	return note[:end] + noteCut
 }
 
-// boundedSink limits how many events are written at once and how many wait for it.
+// boundedSink limits how many events are written at once and how many wait for that.
 type boundedSink struct {
 	events.EventSink
 	slots, queue chan struct{}
@@ -204,7 +204,7 @@ type boundedSink struct {
 	pace         *pace
 }
 
-// enter waits for a slot; false when too many wait or ctx ended.
+// enter waits for a slot. It reports false if too many events wait or ctx ended.
 func (s *boundedSink) enter(ctx context.Context) (leave func(), ok bool) {
 	select {
 	case s.queue <- struct{}{}:
@@ -223,7 +223,7 @@ func (s *boundedSink) enter(ctx context.Context) (leave func(), ok bool) {
 	}
 }
 
-// Create implements events.EventSink. A dropped event is no error: one would be retried.
+// Create implements events.EventSink. A dropped event returns no error, because an error would be retried.
 func (s *boundedSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
 	return s.bounded(ctx, func(ctx context.Context) (*eventsv1.Event, error) { return s.EventSink.Create(ctx, e) })
 }
@@ -245,12 +245,12 @@ func (s *boundedSink) bounded(
 	defer cancel()
 	written, err := write(wctx)
 	if ctx.Err() != nil {
-		return nil, nil // the binder stops: events still on their way are dropped like any other
+		return nil, nil // the binder stops: events still in flight are dropped like any other
 	}
 	return written, err
 }
 
-// librarySink is where the library writes.
+// librarySink is the sink that client-go writes to.
 type librarySink struct {
 	*boundedSink
 	handed handed

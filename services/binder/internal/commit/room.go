@@ -17,43 +17,42 @@ import (
 )
 
 const (
-	// ledgerWorkers carry out ledger transactions and reads. Each is one round trip to
-	// etcd; marks and releases are rare. sweepWorkers carry out those that may wait, as hand-overs of idle
-	// documents.
+	// ledgerWorkers carry out ledger transactions and reads. Each is one round trip to etcd; marks and releases are
+	// rare. sweepWorkers carry out those that may wait, such as hand-overs of idle documents.
 	ledgerWorkers = 8
 	sweepWorkers  = 2
 	// statusWorkers write conditions.
 	statusWorkers = 8
-	// answerBuffer lets workers go on while the core digests something else.
+	// answerBuffer lets workers continue while the core processes another input.
 	answerBuffer = 256
 )
 
-// Lane is a group of workers of one kind of effect.
+// Lane is a group of workers for one kind of effect.
 type Lane int
 
 const (
 	// LaneBind posts Bindings.
 	LaneBind Lane = iota
-	// LaneClear makes room: evictions and fences, with what is read and written before them. A more important
-	// pod waits for each, so that they stand behind nothing else. Its workers are half of LaneBind's, so that
-	// binds have the better part of the API server.
+	// LaneClear makes room: evictions and fences, and what is read and written before them. A more important pod
+	// waits for each, so they queue behind nothing else. It has half as many workers as LaneBind, so that binds get
+	// the larger share of the API server.
 	LaneClear
 	// LaneChange writes nominations and removes gates, with a quarter of LaneBind's workers.
 	LaneChange
-	// LaneStatus writes conditions that nothing waits for. It has few workers (statusWorkers), so that
-	// many pods that wait take little of the API server from binds and evictions.
+	// LaneStatus writes conditions that nothing waits for. It has few workers (statusWorkers), so that many waiting
+	// pods take little of the API server from binds and evictions.
 	LaneStatus
 	// LaneLedger runs transactions and linearizable reads that something waits for.
 	LaneLedger
-	// LaneSweep runs those that nothing waits for (Amend.Idle).
+	// LaneSweep runs transactions that nothing waits for (Amend.Idle).
 	LaneSweep
-	// LaneLog takes decisions for the log.
+	// LaneLog hands decisions to the log.
 	LaneLog
-	// Lanes counts them.
+	// Lanes is the number of lanes.
 	Lanes
 )
 
-// LaneOf says where an effect goes; false for those that Now carries out.
+// LaneOf returns the lane of an effect. It reports false for effects that Now carries out.
 func LaneOf(e decide.Effect) (Lane, bool) {
 	switch e := e.(type) {
 	case decide.Bind:
@@ -77,8 +76,8 @@ func LaneOf(e decide.Effect) (Lane, bool) {
 	return 0, false
 }
 
-// laneOfCondition: an eviction waits for a condition of its pod, and a nomination had better be there before the
-// evictions that it is about: after them, it would be in the way of the bind.
+// laneOfCondition returns the lane of a condition. An eviction waits for a condition of its pod, and a nomination
+// should be written before the evictions that it announces: after them, it would conflict with the bind.
 func laneOfCondition(e decide.PatchCondition) Lane {
 	switch {
 	case e.Condition.Type != corev1.PodScheduled:
@@ -89,12 +88,12 @@ func laneOfCondition(e decide.PatchCondition) Lane {
 	return LaneStatus
 }
 
-// Deps are the worlds the room writes to.
+// Deps holds the systems that the room writes to.
 type Deps struct {
-	// Member is the binder's name, for metrics.
+	// Member is the binder's member id, for metrics.
 	Member string
 	API    API
-	// Extenders by scheduler name; profiles without any may be missing.
+	// Extenders holds the extenders by scheduler name; profiles without any may be missing.
 	Extenders map[string]*extender.Set
 	Ledger    ledger.Store
 	Log       events.Log
@@ -102,7 +101,7 @@ type Deps struct {
 	Clock     clock.WithTicker
 }
 
-// Room is the binder's commit room.
+// Room is the commit stage of the binder.
 type Room struct {
 	deps      Deps
 	workers   int
@@ -113,7 +112,7 @@ type Room struct {
 	pace      *pace
 }
 
-// New returns a room with that many workers for binds. Nothing runs before Run.
+// New returns a room with the given number of workers for binds. Nothing runs before Run.
 func New(workers int, deps Deps) *Room {
 	pace := newPace()
 	r := &Room{
@@ -124,20 +123,20 @@ func New(workers int, deps Deps) *Room {
 		pace:      pace,
 	}
 	for l := range r.lanes {
-		// Without a buffer: an effect that was taken has been started.
+		// The channels are unbuffered: an effect that was taken has been started.
 		r.lanes[l] = make(chan decide.Effect)
 	}
 	r.lanes[LaneLog] = r.publisher.queue
 	return r
 }
 
-// Lane is where the effects of one lane are handed over. Full means wait.
+// Lane returns the channel for the effects of one lane. A send blocks while the lane is busy.
 func (r *Room) Lane(l Lane) chan<- decide.Effect { return r.lanes[l] }
 
-// Answers delivers the answer of each effect that has one. It must be read all the time.
+// Answers delivers the answer of each effect that has one. It must be read continuously.
 func (r *Room) Answers() <-chan decide.Input { return r.answers }
 
-// Now carries out an effect without a lane, without waiting.
+// Now carries out an effect that has no lane, without blocking.
 func (r *Room) Now(e decide.Effect) {
 	switch e := e.(type) {
 	case decide.Report:
@@ -150,7 +149,7 @@ func (r *Room) Now(e decide.Effect) {
 	}
 }
 
-// crews are how many workers each lane has.
+// crews returns how many workers each lane has.
 func (r *Room) crews() map[Lane]int {
 	return map[Lane]int{
 		LaneBind: r.workers, LaneClear: max(1, r.workers/2), LaneChange: max(1, r.workers/4), LaneStatus: statusWorkers,
@@ -198,7 +197,7 @@ func (r *Room) work(ctx context.Context, lane Lane) error {
 	}
 }
 
-// paced is carryOut; what changes Kubernetes goes before events.
+// paced calls carryOut; changes of Kubernetes have priority over events.
 func (r *Room) paced(ctx context.Context, lane Lane, e decide.Effect) (decide.Input, error) {
 	if lane == LaneBind || lane == LaneClear || lane == LaneChange || lane == LaneStatus {
 		defer r.pace.change()()

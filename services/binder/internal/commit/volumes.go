@@ -16,21 +16,19 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// annotationBoundByController says that a volume was not bound by its user, so that the
-// controller may undo it. Source: component-helpers/storage/volume.
+// annotationBoundByController marks a volume that was not bound by its user, so that the controller may undo it.
+// Source: component-helpers/storage/volume.
 const annotationBoundByController = "pv.kubernetes.io/bound-by-controller"
 
-// prepareVolumes does what has to be done about the pod's claims before the bind, and looks how
-// far the controllers are with them. Done: every claim has its volume for good. Waiting:
-// everything is written, and a volume is still to come. Refused: the claims will not get
-// these volumes.
+// prepareVolumes makes the changes to the pod's claims that are required before the bind, and checks how far the
+// controllers are with them. Done means that every claim finally has its volume. Waiting means that everything is
+// written, and a volume is still missing. Refused means that the claims will not get these volumes.
 //
-// Order: for every claim, read it, read its volume, write the one of them that is to be
-// written, guarded by UID and resourceVersion as read. It may be repeated at any time, by
-// any binder: what is written already is left alone. A crash between two writes leaves
-// claims some of which know their volume or node; the next binder of the partition writes the rest.
-// What is left of one that is given up is a volume that waits for its claim, or a claim
-// that names a node: the pod's next placement is where they are, as with kube-scheduler.
+// Order: for every claim, read it, read its volume, and write the one of them that must be written, guarded by UID
+// and resourceVersion as read. It may be repeated at any time, by any binder: what is written already is left alone.
+// A crash between two writes leaves claims some of which have their volume or node; the next binder of the partition
+// writes the rest. A reservation that is given up leaves a volume that waits for its claim, or a claim that names a
+// node: the pod is next placed where they are, as with kube-scheduler.
 func (r *Room) prepareVolumes(ctx context.Context, e decide.Bind) decide.Answered {
 	waiting := ""
 	for _, pick := range e.Volumes.Picks {
@@ -94,7 +92,7 @@ func (p preparation) claim(ctx context.Context) decide.Answered {
 	return p.reachable(ctx, claim)
 }
 
-// bindVolume makes the volume the claim's.
+// bindVolume binds the volume to the claim.
 func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
 	volume, answer := p.volume(ctx, p.pick.Volume)
 	if volume == nil {
@@ -130,7 +128,7 @@ func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVol
 	return written(err)
 }
 
-// selectNode asks for a volume of the claim's own on the pod's node.
+// selectNode requests a new volume for the claim on the pod's node.
 func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
 	if claim.Spec.VolumeName != "" {
 		return decide.Answered{Result: decide.Done}
@@ -156,7 +154,7 @@ func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVol
 	return written(err)
 }
 
-// reachable sees to it that the volume the claim has got can be used on the node.
+// reachable checks that the volume that the claim has got can be used on the node.
 func (p preparation) reachable(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
 	volume, answer := p.volume(ctx, claim.Spec.VolumeName)
 	if volume == nil {
@@ -171,7 +169,7 @@ func (p preparation) reachable(ctx context.Context, claim *corev1.PersistentVolu
 	return decide.Answered{Result: decide.Done}
 }
 
-// volume reads one; nil with the answer if that cannot be.
+// volume reads a volume; it returns nil and the answer if that fails.
 func (p preparation) volume(ctx context.Context, name string) (*corev1.PersistentVolume, decide.Answered) {
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -185,8 +183,7 @@ func (p preparation) volume(ctx context.Context, name string) (*corev1.Persisten
 	return volume, decide.Answered{}
 }
 
-// guardedMeta makes the API server refuse a change of another incarnation, or of a version that
-// has not been read.
+// guardedMeta makes the API server refuse a change of another incarnation, or of a version other than the one read.
 type guardedMeta struct {
 	UID             types.UID         `json:"uid"`
 	ResourceVersion string            `json:"resourceVersion"`
@@ -197,7 +194,7 @@ func guard(read *metav1.ObjectMeta) guardedMeta {
 	return guardedMeta{UID: read.UID, ResourceVersion: read.ResourceVersion}
 }
 
-// written: who has lost the resourceVersion reads again.
+// written returns the answer to a write. After a conflict the caller reads again.
 func written(err error) decide.Answered {
 	if err == nil {
 		return decide.Answered{Result: decide.Done}

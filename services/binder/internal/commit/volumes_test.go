@@ -23,8 +23,7 @@ const (
 	selectedNode  = "volume.kubernetes.io/selected-node"
 )
 
-// store is a cluster with claim c0, for which there is volume v0, and claim c1, for which one is
-// to be made.
+// store is a cluster with claim c0, for which there is volume v0, and claim c1, for which a volume must be created.
 func store() *fake.Clientset {
 	claim := func(name string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{
@@ -47,8 +46,9 @@ func twoClaims(written bool) decide.Bind {
 	}}
 }
 
-// A claim that was deleted and made again is another one: its pod is placed anew, and nothing is written. Of a claim
-// that has its volume only that is looked at. Members that name no UID are taken at the claim's name.
+// A claim that was deleted and created again is a different one: its pod is placed again, and nothing is written. For
+// a claim that has its volume, only this is checked. A member of an earlier version names no UID; then the claim's
+// name counts.
 func TestClaimMadeAgainIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		pick ledger.VolumePick
@@ -105,8 +105,8 @@ func binds(ctx context.Context, t *testing.T, client *fake.Clientset, affinity *
 	}
 }
 
-// TestVolumesAreBoundAfterACrashAtEachWrite: a binder dies before or after any of its writes, or
-// does not hear of it; the next one does the rest and nothing twice.
+// TestVolumesAreBoundAfterACrashAtEachWrite: a binder dies before or after any of its writes, or does not receive the
+// answer; the next one does the rest, and nothing twice.
 func TestVolumesAreBoundAfterACrashAtEachWrite(t *testing.T) {
 	for at := range 3 { // before the first write, the second, or none
 		for _, happened := range []bool{false, true} {
@@ -199,7 +199,7 @@ func TestVolumesThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// What the provisioner made is of no use on the pod's node.
+// The volume that the provisioner created cannot be used on the pod's node.
 func TestVolumeMadeElsewhere(t *testing.T) {
 	client := store()
 	room := roomOf(client)

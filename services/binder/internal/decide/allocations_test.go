@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// allocationsOfBind is what the core may allocate from a reservation in the ledger to the answered bind, a fifth more
-// than it does.
+// allocationsOfBind is how many allocations the core may make from a reservation in the ledger to the answered bind,
+// a fifth more than it makes.
 const allocationsOfBind = 36
 
 func TestAllocationsOfBinds(t *testing.T) {

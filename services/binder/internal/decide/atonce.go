@@ -6,19 +6,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// workBytes is how many bytes of documents one transaction changes at most where several share it; a
-// document alone always fits.
+// workBytes is the largest size of the documents that one transaction changes together; a single document always
+// fits.
 const workBytes = ledger.MaxTxnBytes / 2
 
-// atOnce is by how much transactions are smaller than they could be, because the store has refused
-// larger ones: parts of what would come together. The ledger's own limits leave room below etcd's
-// defaults, so that a store that is set up like that refuses none.
+// atOnce is by how much batches of documents are reduced, because the store has refused larger transactions. The
+// ledger's own limits stay below etcd's defaults, so a store with these refuses none.
 type atOnce struct{ halved int }
 
-// most is how many of at most so many documents come together now.
+// most returns how many documents may share a transaction now, where limit is the usual maximum.
 func (a atOnce) most(limit int) int { return max(1, limit>>a.halved) }
 
-// learn takes in how a transaction has ended that changed several documents.
+// learn adjusts to the outcome of a transaction that changed several documents.
 func (a *atOnce) learn(r TxnOutcome) {
 	const enough = 8
 	switch {
@@ -29,7 +28,7 @@ func (a *atOnce) learn(r TxnOutcome) {
 	}
 }
 
-// isTooLarge says whether a transaction has too many operations or bytes.
+// isTooLarge reports whether a transaction has too many operations or bytes.
 func isTooLarge(err error) bool {
 	var txn *ledger.TxnError
 	return errors.As(err, &txn) && txn.TooLarge

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// large is a document of some 50 KiB.
+// large returns a document of about 50 KiB.
 func large(t *testing.T, name string) ledger.NodeDoc {
 	t.Helper()
 	d, err := ledger.Place(ledger.NodeDoc{NodeUID: name + "-uid", NodeName: name, Revision: 1}, ledger.Entry{
@@ -21,8 +21,8 @@ func large(t *testing.T, name string) ledger.NodeDoc {
 	return d
 }
 
-// Documents that are handed over together fit a transaction, however large they are; after a refusal
-// fewer come together.
+// Documents that are handed over together fit into a transaction, however large they are; after a refusal fewer share
+// one.
 func TestHandOversOfLargeDocuments(t *testing.T) {
 	r := newRig(t, 1)
 	c := r.b.core

@@ -24,15 +24,15 @@ func (r *rig) rewrite(change func(e *ledger.Entry)) {
 	}
 }
 
-// blamed is the story of a fence.
+// blamed is the scenario of a fence.
 type blamed struct {
 	name string
-	// shown happens before the binder looks at the reservation, story afterwards.
+	// shown happens before the binder evaluates the reservation, and story afterwards.
 	shown, story func(r *rig)
 	want         ledger.FenceCause
 }
 
-// blamedFences are of all kinds.
+// blamedFences returns fences of all kinds.
 func blamedFences() []blamed {
 	refuse := func(r *rig) {
 		answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "forbidden"} })
@@ -90,7 +90,7 @@ func blamedFences() []blamed {
 	}
 }
 
-// A fence says what it is about. Shards hold it against the node or not by that.
+// A fence states its cause. Shards count it against the node or not, depending on that.
 func TestFenceSaysWhatItIsAbout(t *testing.T) {
 	for _, tc := range blamedFences() {
 		t.Run(tc.name, func(t *testing.T) {

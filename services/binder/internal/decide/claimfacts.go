@@ -2,11 +2,11 @@ package decide
 
 import "github.com/berth-scheduler/berth/pkg/ledger"
 
-// keptFates bounds the memory of when claimed pods were first missed. One that is forgotten is
-// missed again at a later resourceVersion, which delays the settling of its budget.
+// keptFates bounds the memory of when claimed pods were first missed. A forgotten pod is missed again at a later
+// resourceVersion, which delays the settling of its budget.
 const keptFates = 4096
 
-// claimFacts is the core's picture in the words of the ledger's steps.
+// claimFacts presents the core's view of the facts through the interfaces of the ledger's steps.
 type claimFacts struct{ c *Core }
 
 // PodFact implements ledger.PodFacts.
@@ -43,7 +43,7 @@ func (f claimFacts) ClaimProgress() uint64 { return f.c.facts.ClaimProgress }
 // BudgetProgress implements ledger.ClaimFacts.
 func (f claimFacts) BudgetProgress() uint64 { return f.c.facts.BudgetProgress }
 
-// VictimFate implements ledger.ClaimFacts. A pod that has ended is as good as gone.
+// VictimFate implements ledger.ClaimFacts. A pod that has ended counts as gone.
 func (f claimFacts) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
 	c := f.c
 	p, known, gone := c.pod(uid, podRV)
@@ -65,7 +65,7 @@ func (f claimFacts) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
 	return ledger.Left, c.facts.PodProgress
 }
 
-// fate is what has become of a claimed pod.
+// fate returns what has become of a claimed pod.
 func (c *Core) fate(claim ledger.Entry) ledger.Fate {
 	fate, _ := claimFacts{c}.VictimFate(claim.PodUID, claim.PodRV)
 	return fate

@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// collectAtOnce is how many documents one transaction collects: each takes a compare and a
-// delete, a node's one more of both for its name, and a compare and a put for its successor.
+// collectAtOnce is how many documents one transaction collects. Each takes a compare and a delete; a node's document
+// takes one more of both for its name, and a compare and a put for its successor.
 const collectAtOnce = 40
 
-// collecting finds the documents of nodes, disruption budgets, volumes and pools that are gone, and
-// deletes them (T16): without that the ledger would grow with every node and budget there ever was.
+// collecting finds the documents of nodes, disruption budgets, volumes and pools that are gone, and deletes them
+// (T16). Otherwise the ledger would grow with every node and budget that ever existed.
 //
-// Order: there is only one effect, the transaction. Where the facts are wrong about an object being
-// gone nothing is lost: what a document stood for is in the floor.
+// Order: the only effect is the transaction. If the facts are wrong about an object being gone, nothing is lost: the
+// high-waters of the document are in the floor.
 type collecting struct {
-	// looked is when all documents were last looked at.
+	// looked is when all documents were last checked.
 	looked time.Time
-	// gone are the empty documents whose object does not show in the facts, by key.
+	// gone holds the empty documents whose object does not show in the facts, by key.
 	gone map[string]goneDoc
 	op   OpID
 }
 
-// goneDoc is such a document, at a revision since a time.
+// goneDoc is such a document, at a revision, and the time since when.
 type goneDoc struct {
 	revision int64
 	since    time.Time
 }
 
-// answered: the picture tells. What was refused goes again in smaller parts, after a while.
+// answered handles the outcome, which shows in the view of the ledger. A refused transaction is sent again later, in
+// smaller parts.
 func (g *collecting) answered(c *Core, in Input) {
 	g.op = 0
 	a, ok := in.(Amended)
@@ -41,7 +42,7 @@ func (g *collecting) answered(c *Core, in Input) {
 	}
 }
 
-// collect sends the next transaction, if there is something to collect.
+// collect sends the next transaction, if there are documents to collect.
 func (c *Core) collect() {
 	g := &c.collecting
 	if c.draining || g.op != 0 || c.facts.Exists == nil || !c.facts.PodProgressKnown ||
@@ -55,7 +56,7 @@ func (c *Core) collect() {
 	}
 	n := min(len(due), c.atOnce.most(collectAtOnce))
 	txn, err := c.ledger.Collection(due[:n]).Collect()
-	for n > 1 && isTooLarge(err) { // nodes that live on have to be written
+	for n > 1 && isTooLarge(err) { // nodes that still exist have to be written
 		n /= 2
 		txn, err = c.ledger.Collection(due[:n]).Collect()
 	}
@@ -68,8 +69,8 @@ func (c *Core) collect() {
 	c.emit(Amend{Op: g.op, Txn: txn, Why: "collect"})
 }
 
-// goneFor notes which documents are empty and of objects that are gone, and returns the keys of those
-// that have been so for a time, sorted.
+// goneFor records which documents are empty and belong to objects that are gone, and returns the sorted keys of those
+// for which that has been so for the given time.
 func (c *Core) goneFor(span time.Duration) (due []string) {
 	gone := map[string]goneDoc{}
 	note := func(key string, revision int64) {

@@ -18,7 +18,7 @@ func (r *planRig) without(gone ...string) {
 	})
 }
 
-// keys are those of the ledger under some prefixes.
+// keys returns the keys of the ledger with some prefixes.
 func (r *planRig) keys(prefixes ...string) (keys []string) {
 	for key := range r.kv.keys {
 		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) }) {
@@ -29,8 +29,8 @@ func (r *planRig) keys(prefixes ...string) (keys []string) {
 	return keys
 }
 
-// leave puts documents of a node, a budget, a volume and a pool that promise nothing: those of the volume and
-// of the pool name pods whose reservations were handed over.
+// leave puts documents of a node, a budget, a volume and a pool that promise nothing: those of the volume and of the
+// pool name pods whose reservations were handed over.
 func (r *planRig) leave() []string {
 	r.Helper()
 	doc := ledger.NodeDoc{NodeUID: "gone-uid", NodeName: "gone", HW: map[string]uint64{ledger.KindPod: 7}}
@@ -62,8 +62,7 @@ func (r *planRig) leave() []string {
 	}
 }
 
-// What is left in the ledger of objects that are gone is deleted after a time; what it stood for is in
-// the floor.
+// Documents of objects that are gone are deleted after a time; their high-waters are in the floor.
 func TestDocumentsOfGoneObjectsAreCollected(t *testing.T) {
 	r := newPlanRig(t, 1)
 	before := r.keys("n/", "b/", "x/", "incarnation/")
@@ -91,7 +90,7 @@ func TestDocumentsOfGoneObjectsAreCollected(t *testing.T) {
 	r.quiet("nothing is left to collect")
 }
 
-// A document that something is promised in stays, and one that is used meanwhile begins anew.
+// A document with a promise stays, and for one that is used in the meantime the time starts again.
 func TestDocumentsInUseAreNotCollected(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v0")

@@ -13,25 +13,24 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// condition is one pod's PodScheduled=False in the making: the latest decision wins, at
-// most one patch is under way, and a newer decision waits for it and then replaces it.
+// condition is one pod's PodScheduled=False that is being written. The latest decision wins. At most one patch is in
+// flight; a newer decision waits for it and then replaces it.
 //
-// Order: event → patch → DecisionCondition. A crash before the patch leaves the decision
-// in the log, where every other binder remembers it until it sees its DecisionCondition,
-// and whoever takes the partition writes it. A crash after the patch leads to a second look
-// that finds nothing to change.
+// Order: event → patch → DecisionCondition. A crash before the patch leaves the decision in the log. Every other
+// binder remembers it until it sees its DecisionCondition, and the binder that takes over the partition writes it. A
+// crash after the patch leads to a second attempt that finds nothing to change.
 type condition struct {
-	// want is the latest decision; nil when it has been dealt with.
+	// want is the latest decision; nil once it has been handled.
 	want *events.Decision
-	// sent is the decision of the patch under way, patch what it writes.
+	// sent is the decision of the patch in flight, and patch the condition that it writes.
 	sent  *events.Decision
 	patch corev1.PodCondition
-	// written is what the last patch wrote and the pod's resourceVersion afterwards; it
-	// counts until the facts have got there.
+	// written is the condition of the last patch, and writtenRV the pod's resourceVersion after it; they count until
+	// the facts have reached that version.
 	written   *corev1.PodCondition
 	writtenRV uint64
 
-	// mirror is the one whose name the patch under way writes as well, if any.
+	// mirror is the mirror whose node name the patch in flight writes as well, if any.
 	mirror *mirror
 
 	op    OpID
@@ -53,7 +52,7 @@ func (c *Core) conditionWanted(d events.Decision) {
 	w.advance(c)
 }
 
-// conditionSettled: another binder (or this one) has dealt with a decision.
+// conditionSettled records that another binder has handled a decision.
 func (c *Core) conditionSettled(d events.Decision) {
 	w, ok := c.conditions[d.Pod.UID]
 	if ok && d.Actor != c.id && w.want != nil && w.want.Token == d.Token {
@@ -69,20 +68,20 @@ func (w *condition) advance(c *Core) {
 	p, known, _ := c.pod(d.Pod.UID, 0)
 	switch {
 	case !known && (c.facts.Sequence < d.FactSequence || !c.facts.PodProgressKnown):
-		return // the decision saw more of the log than we have, or everything is being told anew
+		return // the decision used later facts than this binder has, or the facts are being republished
 	case d.Kind == events.DecisionNominated && c.ledger.Revision() < d.LedgerRevision:
-		return // its hold, which is written along with it, is about to be told
+		return // its hold, which is written along with it, is about to show
 	case !known || p.NodeName != "":
-		w.want = nil // deleted or bound: nobody waits for a condition
+		w.want = nil // deleted or bound: the condition is no longer needed
 		return
 	}
 	if bindFailed(d) && c.takingBack(d) {
-		return // a write now would be in the way of the fence
+		return // a write now would conflict with the fence
 	}
 	w.report(c, d)
 	if c.placed(d.Pod.UID) {
-		// A later attempt has placed the pod. A patch now would move the resourceVersion
-		// its bind relies on (own patches come before podRV is taken, or not at all).
+		// A later attempt has placed the pod. A patch now would move the resourceVersion that its bind relies on (the
+		// binder's own patches come before podRV is taken, or not at all).
 		w.settle(c, d, max(p.ResourceVersion, w.writtenRV), "")
 		return
 	}
@@ -100,8 +99,8 @@ func (w *condition) advance(c *Core) {
 	})
 }
 
-// nominatedByPlugin is the node that a plugin has nominated a pod to which fits nowhere, if the pod does not say so.
-// Nothing is held there.
+// nominatedByPlugin returns the node that a plugin has nominated for a pod that fits nowhere, if the pod's status
+// does not show it yet; else "". Nothing is held there.
 func nominatedByPlugin(d events.Decision, p *state.Pod) string {
 	if d.Kind != events.DecisionUnplaceable || d.NodeName == p.Status().NominatedNodeName {
 		return ""
@@ -109,26 +108,28 @@ func nominatedByPlugin(d events.Decision, p *state.Pod) string {
 	return d.NodeName
 }
 
-// nominate has the patch under way write the name of the node as well where a place is held for
-// the pod, if that is to be written.
+// nominate returns the node name for the patch in flight to write as well, if a place is held for the pod and the
+// name has yet to be written; else "".
 func (w *condition) nominate(c *Core, d events.Decision, p *state.Pod) string {
 	m, ok := c.mirrors[d.Pod.UID]
 	if !ok || !m.joins(c, d, p) {
 		return ""
 	}
-	w.mirror, m.op, m.sent = m, w.op, m.node
+	w.mirror = m
+	m.op = w.op
+	m.sent = m.node
 	return m.node
 }
 
-// report emits the event of a decision, once: a decision that comes back after a failed
-// patch has been told already.
+// report emits the event of a decision once: a decision that is retried after a failed patch has been reported
+// already.
 func (w *condition) report(c *Core, d events.Decision) {
 	if w.sent != nil && w.sent.Token == d.Token {
 		return
 	}
 	reason := "FailedScheduling"
 	if d.Kind == events.DecisionWithdrawn {
-		// Events of one reason become a series, which keeps the first note.
+		// Events with the same reason become a series, which keeps the first note.
 		reason = "NominationWithdrawn"
 	}
 	c.emit(Report{
@@ -137,7 +138,7 @@ func (w *condition) report(c *Core, d events.Decision) {
 	})
 }
 
-// placed says whether the ledger holds a reservation that a bind may be on its way for.
+// placed reports whether the ledger holds a reservation for which a bind may be in flight.
 func (c *Core) placed(uid string) bool {
 	for _, r := range c.reserved[uid] {
 		if r.entry.State == ledger.Committed || r.entry.State == ledger.Fencing {
@@ -147,7 +148,7 @@ func (c *Core) placed(uid string) bool {
 	return false
 }
 
-// current is the condition as far as this binder knows, and the pod's resourceVersion.
+// current returns the condition as this binder knows it, and the pod's resourceVersion.
 func (w *condition) current(p *state.Pod) (*corev1.PodCondition, uint64) {
 	if w.written != nil && p.ResourceVersion < w.writtenRV {
 		return w.written, w.writtenRV
@@ -161,8 +162,8 @@ func (w *condition) current(p *state.Pod) (*corev1.PodCondition, uint64) {
 	return nil, p.ResourceVersion
 }
 
-// wanted is the condition a decision asks for. As upstream, the transition time moves only
-// when the status does, and observedGeneration is the generation of the pod as known.
+// wanted returns the condition that a decision requires. As upstream, the transition time moves only when the status
+// does, and observedGeneration is the known generation of the pod.
 func wanted(d events.Decision, p *state.Pod, current *corev1.PodCondition, now time.Time) corev1.PodCondition {
 	reason := corev1.PodReasonSchedulerError
 	switch d.Kind {
@@ -184,7 +185,7 @@ func same(a, b corev1.PodCondition) bool {
 		a.ObservedGeneration == b.ObservedGeneration
 }
 
-// settle publishes that the decision's condition stands, with the pod's resourceVersion.
+// settle publishes that the decision's condition is written, with the pod's resourceVersion.
 func (w *condition) settle(c *Core, d events.Decision, rv uint64, problem string) {
 	w.want, w.sent = nil, nil
 	w.retry, w.due = c.limits.Retry, time.Time{}
@@ -224,7 +225,7 @@ func (w *condition) answered(c *Core, in Input) {
 	case Gone:
 		w.sent = nil
 	case Refused:
-		// Nothing will change it: the pod must not wait for a condition it cannot get.
+		// A retry would not help, and the pod must not wait for a condition it cannot get.
 		p, known, _ := c.pod(d.Pod.UID, 0)
 		if known {
 			w.settle(c, d, p.ResourceVersion, a.Problem)
@@ -243,7 +244,7 @@ func (w *condition) answered(c *Core, in Input) {
 	w.advance(c)
 }
 
-// over says whether nothing about the condition can matter any more.
+// over reports whether nothing about the condition can matter any more.
 func (w *condition) over(c *Core, uid string) bool {
 	if w.op != 0 {
 		return false

@@ -22,7 +22,7 @@ func evict(pod string, token uint64) events.Decision {
 		Strategy: "RemoveDuplicates", FactSequence: 1}
 }
 
-// TestQuarantineIsTold: in the condition as an error of the scheduler's, and in an event.
+// TestQuarantineIsTold: it is reported in the condition, as an error of the scheduler, and in an event.
 func TestQuarantineIsTold(t *testing.T) {
 	r := newRig(t, 1)
 	d := unplaceable("p0", 1, "in quarantine: 5 attempts in a row ended without an answer")
@@ -43,8 +43,8 @@ func TestQuarantineIsTold(t *testing.T) {
 	}
 }
 
-// A place that is lost is told under a reason of its own: the events of one reason become a
-// series, of which users see the first note.
+// The loss of a place is reported under its own reason: events with the same reason become a series, of which users
+// see the first note.
 func TestLossOfAPlaceIsAnEventOfItsOwn(t *testing.T) {
 	r := newRig(t, 1)
 	d := unplaceable("p0", 1, "The place held for it went to pod ns/p1.")
@@ -177,7 +177,7 @@ func TestConditionOfAnotherBinderIsTakenOver(t *testing.T) {
 	}
 }
 
-// A node that a plugin nominates a pod to which fits nowhere is written with the condition, once.
+// A node that a plugin nominates for a pod that fits nowhere is written with the condition, once.
 func TestNominationByAPlugin(t *testing.T) {
 	r := newRig(t, 1)
 	d := events.Decision{

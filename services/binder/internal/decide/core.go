@@ -15,12 +15,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// keptVersions is how many replaced versions of an unbound pod are kept as evidence for
-// the refresh path. A pod that changes more often than that between decision and bind is
-// fenced instead of refreshed.
+// keptVersions is how many replaced versions of an unbound pod are kept as evidence for the refresh path. A pod that
+// changes more often than that between decision and bind is fenced instead of refreshed.
 const keptVersions = 8
 
-// attempt identifies one attempt at one pod; a hint and a reservation meet by it.
+// attempt identifies one attempt to place one pod. It links a hint to its reservation.
 type attempt struct {
 	pod   string
 	token ledger.Token
@@ -30,16 +29,16 @@ func (a attempt) compare(b attempt) int {
 	return cmp.Or(cmp.Compare(a.pod, b.pod), cmp.Compare(a.token, b.token))
 }
 
-// machine is a piece of work that waits for the answer to its one effect under way.
+// machine is a piece of work that waits for the answer to its one effect in flight.
 type machine interface{ answered(c *Core, in Input) }
 
-// underWay is an operation that waits for its answer, and when it was given out.
+// underWay is an operation that waits for its answer, and the time when it was emitted.
 type underWay struct {
 	machine
 	since time.Time
 }
 
-// Core is the binder's decisions. For one goroutine.
+// Core makes the binder's decisions. It is for one goroutine.
 type Core struct {
 	id       string
 	limits   Limits
@@ -49,7 +48,7 @@ type Core struct {
 	out     []Effect
 	lastOp  OpID
 	running map[OpID]underWay
-	// stop is why the binder has to end; nil as long as it has not.
+	// stop is the reason why the binder must end; nil while it need not.
 	stop     error
 	held     map[int32]bool
 	draining bool
@@ -59,46 +58,46 @@ type Core struct {
 	promised
 }
 
-// picture is what the core knows of the cluster and the ledger.
+// picture is the core's view of the cluster and the ledger.
 type picture struct {
 	facts FactsMoved
-	// replaced are the versions of unbound pods that facts have replaced, oldest first.
+	// replaced holds the versions of unbound pods that newer facts have replaced, oldest first.
 	replaced map[string][]wish
-	// forgot is when pods were last gone through for what can be forgotten.
+	// forgot is when pods were last searched for data to forget.
 	forgot time.Time
-	// revision is the ledger's, up to which every document is known.
+	// revision is the revision of the ledger up to which every document is known.
 	revision     int64
 	docs         map[string]*document
 	reservations map[attempt]*reservation
-	// reserved finds a pod's reservations; one, unless a promise was broken.
+	// reserved holds a pod's reservations: one, unless a promise was broken.
 	reserved map[string][]*reservation
-	// waiting are the reservations of held partitions with nothing under way and something left to do,
-	// but for those that wait for a turn.
+	// waiting holds the reservations of held partitions that have work left and nothing in flight, except those that
+	// wait for a turn.
 	waiting map[attempt]*reservation
-	// fencesRefused are the reservations of held partitions whose fence the API server refuses again and again.
+	// fencesRefused holds the reservations of held partitions whose fence the API server refuses repeatedly.
 	fencesRefused map[attempt]*reservation
 	turns         turns
-	// atOnce is what the store takes at once.
+	// atOnce limits the documents per transaction to what the store accepts.
 	atOnce atOnce
 }
 
-// asked is what the decision log asks for beside reservations, or says about them.
+// asked holds what the decision log requests in addition to reservations, or reports about them.
 type asked struct {
 	hints      map[attempt]events.Decision
 	conditions map[string]*condition
 	evictions  map[attempt]*eviction
 	ungatings  map[string]*ungating
-	// departed are reservations of plugins' binds that have left the ledger before the facts show why.
+	// departed holds reservations of plugins' binds that have left the ledger before the facts show why.
 	departed map[attempt]*reservation
-	// dropped counts hints refused because Limits.Foreign was reached.
+	// dropped counts hints that were dropped because Limits.Foreign was reached.
 	dropped uint64
 }
 
-// Enforces says whether the profile of that scheduler name has a placement rule.
+// Enforces reports whether the profile of that scheduler name has a placement rule.
 type Enforces func(schedulerName, plugin string) bool
 
-// NewCore returns a core that knows nothing yet. id is the binder's member id: it makes
-// fence values of different binders different. enforces are the rules to recheck by.
+// NewCore returns a core that knows nothing yet. id is the binder's member id, which makes the fence values of
+// different binders different. enforces selects the rules of the recheck before a bind.
 func NewCore(id string, limits Limits, enforces Enforces) *Core {
 	return &Core{
 		id:       id,
@@ -125,8 +124,8 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 	}
 }
 
-// Step digests one input at the time now and returns what is to be done, in order. now
-// must not go backwards (a monotonic clock's).
+// Step processes one input at the time now and returns what to do, in order. now must not go backwards (use a
+// monotonic clock).
 func (c *Core) Step(in Input, now time.Time) []Effect {
 	c.now, c.out = now, nil
 	if c.stop == nil {
@@ -172,10 +171,10 @@ func (c *Core) digest(in Input) {
 	}
 }
 
-// Moot says whether an effect that still waits has become pointless, or would do harm: what is
-// written for a pod that waits would move the resourceVersion that a bind relies on, or be refused
-// because the pod is bound; and an eviction may have waited for longer than its claim is vouched for, or until its
-// plan was given up. Such an effect is to be dropped, and the core told so by Untaken.
+// Moot reports whether an effect that still waits has become pointless or harmful. A write for a pod that waits would
+// move the resourceVersion that a bind relies on, or be refused because the pod is bound. An eviction may have waited
+// longer than its claim is vouched for, or its plan may have been given up. The caller must drop such an effect and
+// send the core Untaken.
 func (c *Core) Moot(e Effect) (OpID, bool) {
 	var op OpID
 	var pod string
@@ -200,7 +199,7 @@ func (c *Core) Moot(e Effect) (OpID, bool) {
 	return op, c.placed(pod) || known && p.NodeName != ""
 }
 
-// Ready says whether the core knows facts, ledger and partitions well enough to act.
+// Ready reports whether the core knows facts, ledger and partitions well enough to act.
 func (c *Core) Ready() bool {
 	return c.facts.Cluster != nil && c.facts.PodProgressKnown && c.revision > 0 && len(c.held) > 0
 }
@@ -208,18 +207,18 @@ func (c *Core) Ready() bool {
 // Running counts the effects whose answer is outstanding.
 func (c *Core) Running() int { return len(c.running) }
 
-// Stats are the core's gauges.
+// Stats holds the core's gauges.
 type Stats struct {
 	Reservations, Conditions, Evictions, Hints int
-	// Plans are those with a hold or placeholder, Removals the claims on victims, Mirrors the
-	// pods that this binder has nominated.
+	// Plans counts plans with a hold or placeholder, Removals the claims on victims, and Mirrors the pods that this
+	// binder has nominated.
 	Plans, Removals, Mirrors int
-	// FencesRefused are the reservations that cannot be taken back because the API server refuses the write.
+	// FencesRefused counts the reservations that cannot be taken back because the API server refuses the write.
 	FencesRefused int
 	Dropped       uint64
 }
 
-// Stats counts what the core keeps in mind.
+// Stats counts what the core remembers.
 func (c *Core) Stats() Stats {
 	return Stats{
 		Reservations: len(c.reservations), Conditions: len(c.conditions), Evictions: len(c.evictions), Hints: len(c.hints),
@@ -237,16 +236,16 @@ func (c *Core) answered(op OpID, in Input) {
 	m.answered(c, in)
 }
 
-// holds says whether this binder acts on the pod (or, for the sweep, the node) now.
+// holds reports whether this binder acts on the pod (or, for the sweep, the node) now.
 func (c *Core) holds(uid string) bool { return c.held[membership.BinderPartition(uid)] }
 
-// mayAct reports whether anything new may be started for the uid: not while the ledger begins anew, and
-// not on facts of before Kubernetes was restored.
+// mayAct reports whether new work may be started for the uid. It may not while the ledger begins a new generation,
+// nor on facts from before Kubernetes was restored.
 func (c *Core) mayAct(uid string) bool {
 	return !c.draining && c.holds(uid) && c.ledger.Permits(c.facts.Epoch)
 }
 
-// start gives m an operation to wait for; the caller emits the effect with it.
+// start registers an operation whose answer m waits for; the caller emits the effect with its id.
 func (c *Core) start(m machine) OpID {
 	c.lastOp++
 	c.running[c.lastOp] = underWay{m, c.now}
@@ -255,8 +254,8 @@ func (c *Core) start(m machine) OpID {
 
 func (c *Core) emit(e Effect) { c.out = append(c.out, e) }
 
-// broken ends the binder. Its intake folds the same batches in, and must agree with it; the core has seen its own
-// transactions besides, and is the one that acts.
+// broken stops the binder. The intake folds the same batches and must agree with the core; but the core has also seen
+// its own transactions, and is the one that acts.
 func (c *Core) broken(err error) { c.stop = fmt.Errorf("binder: ledger: %w", err) }
 
 func (c *Core) fault(what string, err error) { c.emit(Fault{What: what, Err: err}) }
@@ -277,7 +276,9 @@ func (c *Core) factsMoved(in FactsMoved) {
 		c.replaced[p.UID] = kept
 	}
 	rejected, moved := in.Rejected, in.Moved
-	in.Replaced, in.Rejected, in.Moved = nil, nil, nil
+	in.Replaced = nil
+	in.Rejected = nil
+	in.Moved = nil
 	c.facts = in
 	for _, p := range rejected {
 		c.rejected(p)
@@ -290,9 +291,9 @@ func (c *Core) factsMoved(in FactsMoved) {
 	}
 }
 
-// rejected tells of a pod of ours that its kubelet turned away: the bind was right by all we
-// knew, and came to nothing. There is nothing to carry out. The pod's controller makes another
-// one, and the shards see the same fact and keep that one from the node.
+// rejected reports one of Berth's pods that its kubelet rejected: the bind was correct by all that was known, and
+// failed anyway. There is nothing to carry out. The pod's controller creates another pod, and the shards see the same
+// fact and keep that pod away from the node.
 func (c *Core) rejected(p *state.Pod) {
 	reason, message, ok := p.Rejection()
 	token := p.Attempt()
@@ -319,8 +320,7 @@ func (c *Core) partitionsChanged(in PartitionsChanged) {
 	c.advancePromised()
 }
 
-// advanceAll tries to move whatever waits, besides plans, in an order that depends on nothing
-// but keys.
+// advanceAll tries to advance everything that waits, except plans, in an order that depends only on keys.
 func (c *Core) advanceAll() {
 	if c.draining || len(c.held) == 0 {
 		return
@@ -356,7 +356,7 @@ func (c *Core) advanceAll() {
 	}
 }
 
-// dueReservations are those of the waiting ones whose time has come, in order.
+// dueReservations returns the waiting reservations whose time has come, in order.
 func (c *Core) dueReservations() []attempt {
 	var due []attempt
 	for k, r := range c.waiting {
@@ -368,8 +368,8 @@ func (c *Core) dueReservations() []attempt {
 	return due
 }
 
-// pod returns the pod as the facts show it, and whether its absence would mean that it is
-// deleted: the facts must have got past a point at which it existed.
+// pod returns the pod as the facts show it, and whether its absence would prove that it is deleted: the facts must
+// have passed a version at which it existed.
 func (c *Core) pod(uid string, existedAt uint64) (p *state.Pod, known, gone bool) {
 	if c.facts.Cluster == nil {
 		return nil, false, false
@@ -380,7 +380,7 @@ func (c *Core) pod(uid string, existedAt uint64) (p *state.Pod, known, gone bool
 	return nil, false, c.facts.PodProgressKnown && c.facts.PodProgress >= existedAt
 }
 
-// wishAt finds what the pod asked for at exactly that resourceVersion.
+// wishAt returns what the pod requested at exactly that resourceVersion.
 func (c *Core) wishAt(uid string, rv uint64) (asked uint64, ok bool) {
 	if p, known, _ := c.pod(uid, rv); known && p.ResourceVersion == rv {
 		return p.Wish(), true
@@ -396,7 +396,7 @@ func (c *Core) wishAt(uid string, rv uint64) (asked uint64, ok bool) {
 func (c *Core) decisionSeen(d events.Decision) {
 	token, err := ledger.ParseToken(d.Token)
 	if err != nil || d.Pod.UID == "" {
-		return // the log's decoder reports malformed records; a hint without identity says nothing
+		return // the log's decoder reports malformed records; a hint without identity is of no use
 	}
 	key := attempt{d.Pod.UID, token}
 	switch d.Kind {
@@ -419,12 +419,12 @@ func (c *Core) decisionSeen(d events.Decision) {
 	case events.DecisionReturned:
 		c.returned(d)
 	case events.DecisionBound, events.DecisionReleased:
-		// The facts and the ledger say it with more authority.
+		// The facts and the ledger show it with more authority.
 	}
 }
 
-// hinted keeps what a hint tells beside the ledger entry, and tries to move the entry. A
-// hint ahead of the ledger view waits here: the entry is acted on when the view shows it.
+// hinted attaches a hint to its ledger entry, and tries to advance the entry. A hint ahead of the ledger view waits
+// here until the view shows the entry.
 func (c *Core) hinted(key attempt, d events.Decision) {
 	if r, ok := c.reservations[key]; ok {
 		r.hint = d

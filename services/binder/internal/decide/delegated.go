@@ -11,17 +11,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// A bind may be a plugin's, which runs in the shard (ledger.Entry.Delegated). Its Binding carries no
-// resourceVersion, so that a fence cannot refuse it: the place is left to it as long as it may be at work, also where
-// somebody wants it back. What has come of it the pod tells.
+// A bind may be left to a plugin, which runs in the shard (ledger.Entry.Delegated). Its Binding carries no
+// resourceVersion, so a fence cannot refuse it. The place is left to the plugin for as long as it may be at work,
+// even if the place is wanted back. The pod shows the outcome.
 //
-// Whoever acts here goes by the ledger and the facts; what the shard says (DecisionPlaced, DecisionFailed) makes it
-// sooner. A binder that starts and was not told waits until the time is over, and takes the place back.
+// The binder acts by the ledger and the facts; the shard's messages (DecisionPlaced, DecisionFailed) only make it act
+// sooner. A binder that starts and has not seen them waits until the plugin's time has expired, and takes the place
+// back.
 
-// bindFailed tells whether a decision is that plugins have failed to bind a pod where it was placed.
+// bindFailed reports whether a decision says that plugins have failed to bind a pod where it was placed.
 func bindFailed(d events.Decision) bool { return d.Kind == events.DecisionFailed && d.NodeUID != "" }
 
-// leftToUs tells whether plugins have said that they do not bind the pod.
+// leftToUs reports whether plugins have declined to bind the pod.
 func (r *reservation) leftToUs() bool {
 	return r.hint.Kind == events.DecisionPlaced && len(r.hint.Plugins) == 0
 }
@@ -49,22 +50,22 @@ func (r *reservation) watchBind(c *Core) {
 	}
 }
 
-// boundByPlugin tells whether a pod stands where a plugin was to bind it. There is no more to go by: a plugin's Binding
-// does not name the attempt.
+// boundByPlugin reports whether a pod is bound to the node to which a plugin was to bind it. There is no better
+// evidence: a plugin's Binding does not name the attempt.
 func (r *reservation) boundByPlugin(p *state.Pod) bool {
 	return r.entry.Delegated && !r.leftToUs() && p.NodeName == r.nodeName
 }
 
-// depart remembers a reservation that somebody has handed over who saw the pod bound sooner: its bind is still to be
-// told.
+// depart remembers a reservation that was handed over by a process which saw the pod bound sooner: its bind has yet
+// to be reported.
 func (r *reservation) depart(c *Core) {
 	if !r.settled && r.entry.State == ledger.Committed && r.entry.Delegated && !r.leftToUs() {
 		c.departed[r.key] = r
 	}
 }
 
-// seeDeparted tells of binds that the facts show by now. Facts that have got as far as whoever handed over show them,
-// or there was none.
+// seeDeparted reports the binds that the facts show by now. Facts that have reached the high-water of the hand-over
+// show the bind, or there was none.
 func (c *Core) seeDeparted() {
 	if len(c.departed) == 0 {
 		return
@@ -86,7 +87,7 @@ func (c *Core) seeDeparted() {
 	}
 }
 
-// takingBack tells whether the place of an attempt is still to be given back.
+// takingBack reports whether the place of an attempt has yet to be given back.
 func (c *Core) takingBack(d events.Decision) bool {
 	token, err := ledger.ParseToken(d.Token)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// delegated is a rig with a reservation of p0 on n0 whose bind is a plugin's.
+// delegated returns a rig with a reservation of p0 on n0 whose bind is left to a plugin.
 func delegated(t *testing.T) (*rig, ledger.Entry) {
 	r := newRig(t, 2)
 	r.shards[0].facts, r.shards[0].docs = len(r.api.history)-1, len(r.ledger.history)
@@ -27,7 +27,7 @@ func delegated(t *testing.T) (*rig, ledger.Entry) {
 	return r, r.doc().Entries[0]
 }
 
-// shardSays is what the shard tells of the plugin's bind.
+// shardSays delivers what the shard reports about the plugin's bind.
 func (r *rig) shardSays(e ledger.Entry, kind events.DecisionKind, change func(*events.Decision)) {
 	r.Helper()
 	d := events.Decision{Kind: kind, Pod: about("p0"), Token: e.Token.String(), Attempt: 1, LedgerRevision: 1}
@@ -45,7 +45,7 @@ func byNobody(*events.Decision) {}
 
 func brokenBind(d *events.Decision) { d.NodeUID, d.Message = "n0-uid", "running Bind plugin: no glue" }
 
-// scheduled demands that the bind is told once, to the log and to users.
+// scheduled requires that the bind is reported once, to the log and to users.
 func (r *rig) scheduled() {
 	r.Helper()
 	if d := r.say(events.DecisionBound)[0]; d.NodeName != "n0" {
@@ -81,7 +81,7 @@ func TestPluginBinds(t *testing.T) {
 	}
 }
 
-// A place that somebody wants back is left to the plugin as well.
+// A place that is wanted back is left to the plugin as well.
 func TestPluginBindsWhatIsWanted(t *testing.T) {
 	r, _ := delegated(t)
 	d := r.doc()
@@ -114,7 +114,7 @@ func TestPluginFailsToBind(t *testing.T) {
 	}
 }
 
-// Whatever the plugin says, the pod tells whether it is bound.
+// Whatever the plugin reports, the pod shows whether it is bound.
 func TestPluginFailsAndHasBound(t *testing.T) {
 	r, e := delegated(t)
 	r.pluginBinds("n0")
@@ -153,7 +153,8 @@ func TestPluginBindsElsewhere(t *testing.T) {
 	r.say()
 }
 
-// A shard that sees the bind first hands the reservation over: the binder tells of it when its own facts show it.
+// A shard that sees the bind first hands the reservation over: the binder reports the bind when its own facts show
+// it.
 func TestPluginsBindIsHandedOverBeforeItIsSeen(t *testing.T) {
 	for _, bound := range []bool{true, false} {
 		r, _ := delegated(t)

@@ -12,17 +12,17 @@ import (
 // document is one node's document as the binder last saw it.
 type document struct {
 	doc ledger.NodeDoc
-	// since is when this revision was first seen, swept when it was last looked at for something to
-	// sweep: most of it is about pods that take their time to stop.
+	// since is when this revision was first seen. swept is when the document was last checked for entries to sweep;
+	// most of them belong to pods that take their time to stop.
 	since, swept time.Time
-	// vouched is when this binder gave out the last transaction or read whose answer showed this document:
-	// what the picture has of it was so then, or came later.
+	// vouched is when this binder emitted the last transaction or read whose answer showed this document: the view's
+	// content of it was valid then, or is later.
 	vouched time.Time
 	op      OpID
 }
 
-// ledgerMoved folds the watch in. Documents first, then the work they make: a rule that
-// looks at one document never sees another one of the same revision missing.
+// ledgerMoved folds the watch in: documents first, then the work that follows from them. So a rule that looks at one
+// document never finds another of the same revision missing.
 func (c *Core) ledgerMoved(in LedgerMoved) {
 	if in.Reset {
 		present := make(map[string]bool, len(in.Docs))
@@ -49,9 +49,8 @@ func (c *Core) ledgerMoved(in LedgerMoved) {
 	}
 }
 
-// learn takes over a document if it is newer than what is known, whether from the watch,
-// a linearizable read or a transaction of our own, and returns the reservations in it that
-// are new or changed.
+// learn adopts a document if it is newer than the known one, whether it comes from the watch, a linearizable read or
+// the binder's own transaction, and returns the reservations in it that are new or changed.
 func (c *Core) learn(d ledger.NodeDoc) []*reservation {
 	known := c.docs[d.NodeUID]
 	if known == nil {
@@ -78,7 +77,7 @@ func (c *Core) learn(d ledger.NodeDoc) []*reservation {
 	return touched
 }
 
-// track makes or updates the reservation of one entry.
+// track creates or updates the reservation of one entry.
 func (c *Core) track(key attempt, d ledger.NodeDoc, e ledger.Entry) (r *reservation, changed bool) {
 	r, ok := c.reservations[key]
 	if !ok {
@@ -99,14 +98,14 @@ func (c *Core) track(key attempt, d ledger.NodeDoc, e ledger.Entry) (r *reservat
 		r.settled = false
 	}
 	if r.entry.PodRV != e.PodRV {
-		r.rv, r.room = e.PodRV, unknownRoom // promoted: the pod has been looked at again
+		r.rv, r.room = e.PodRV, unknownRoom // promoted: the pod's version was checked again
 	}
 	r.entry = e
 	return r, changed
 }
 
-// untrack drops the reservations of entries that left a document. One with an effect under
-// way lives on until its answer, so that a bind that succeeded is still told.
+// untrack drops the reservations of entries that left a document. One with an effect in flight lives on until its
+// answer, so that a successful bind is still reported.
 func (c *Core) untrack(old ledger.NodeDoc, present map[attempt]bool) {
 	for i := range old.Entries {
 		key := attempt{old.Entries[i].PodUID, old.Entries[i].Token}
@@ -128,7 +127,7 @@ func (c *Core) untrack(old ledger.NodeDoc, present map[attempt]bool) {
 	}
 }
 
-// vouch notes what a transaction has shown, once the picture has it.
+// vouch records the documents that a transaction has shown, once the view has them.
 func (c *Core) vouch(in Amended) {
 	for i := range in.KVs {
 		if uid, is := strings.CutPrefix(in.KVs[i].Key, ledger.PrefixNode); is {
@@ -137,7 +136,7 @@ func (c *Core) vouch(in Amended) {
 	}
 }
 
-// vouchRead notes that a document was read, if the picture of the ledger has what was read.
+// vouchRead records that a document was read, if the view of the ledger has the version that was read.
 func (c *Core) vouchRead(in DocRead) {
 	if in.Problem != "" || in.Doc == nil {
 		return
@@ -147,16 +146,15 @@ func (c *Core) vouchRead(in DocRead) {
 	}
 }
 
-// vouchFor dates a document from when the operation was given out, not from its answer: the store has answered in
-// between.
+// vouchFor dates a document from when the operation was emitted, not from its answer: the store answered in between.
 func (c *Core) vouchFor(nodeUID string, op OpID) {
 	if d, ok := c.docs[nodeUID]; ok && c.running[op].since.After(d.vouched) {
 		d.vouched = c.running[op].since
 	}
 }
 
-// forgetDoc drops a document that was deleted by a revision of the ledger. One that a transaction has put or shown
-// at a later revision was made since.
+// forgetDoc drops a document that a revision of the ledger deleted, unless a transaction has put or shown it at a
+// later revision: then it was created since.
 func (c *Core) forgetDoc(nodeUID string, by int64) {
 	if d, ok := c.docs[nodeUID]; ok && d.doc.Revision <= by {
 		c.untrack(d.doc, nil)
@@ -164,12 +162,11 @@ func (c *Core) forgetDoc(nodeUID string, by int64) {
 	}
 }
 
-// sweep hands over entries of idle documents (T5), drops what is left of plans in them (T8),
-// and forgets what is over. Only the holder of the node's partition sweeps a document; two
-// that do lose one compare.
+// sweep hands over entries of idle documents (T5), drops what is left of plans in them (T8), and forgets what has
+// ended. Only the holder of the node's partition sweeps a document; if two binders do, one loses its compare.
 //
-// Order: there is only one effect, the transaction. A crash before it leaves the entries,
-// which every reader ignores by the counting rule; a crash after it leaves nothing.
+// Order: the only effect is the transaction. A crash before it leaves the entries, which every reader ignores by the
+// counting rule; a crash after it leaves nothing.
 func (c *Core) sweep() {
 	if c.draining {
 		return
@@ -200,23 +197,24 @@ func (c *Core) sweep() {
 }
 
 func (d *document) answered(c *Core, _ Input) {
-	// Applied or not, the picture tells. What is sent again is the same change or loses its compare.
+	// Applied or not, the view shows the result. A repeated transaction contains the same change or loses its
+	// compare.
 	d.op, d.since = 0, c.now
 }
 
-// handOversAtOnce is how many documents share a transaction. They are idle: that one of them has
-// moved meanwhile, which undoes the others' hand-over with its own, is rare.
+// handOversAtOnce is how many documents share a transaction. They are idle, so it is rare that one of them has
+// changed in the meantime, which makes the whole transaction fail.
 const handOversAtOnce = 16
 
-// handOver is T5 for documents that are all changed, or none.
+// handOver is T5 for several documents, all of which are changed, or none.
 type handOver struct {
 	docs   []*document
 	change ledger.Change
 	bytes  int
 }
 
-// add has one more document handed over; those that have come together by now go, if they are enough or if
-// the transaction has no room for one more.
+// add adds one document to the hand-over. It first sends the collected documents if the transaction has no room for
+// one more, and afterwards if there are enough.
 func (h *handOver) add(c *Core, d *document, change ledger.Change) {
 	weight := 0
 	for _, doc := range change.Docs {
@@ -225,7 +223,9 @@ func (h *handOver) add(c *Core, d *document, change ledger.Change) {
 	if h.bytes+weight > workBytes {
 		h.send(c)
 	}
-	h.docs, h.change.Docs, h.bytes = append(h.docs, d), append(h.change.Docs, change.Docs...), h.bytes+weight
+	h.docs = append(h.docs, d)
+	h.change.Docs = append(h.change.Docs, change.Docs...)
+	h.bytes += weight
 	if len(h.docs) >= c.atOnce.most(handOversAtOnce) {
 		h.send(c)
 	}
@@ -251,12 +251,12 @@ func (h *handOver) answered(c *Core, in Input) {
 	for _, d := range h.docs {
 		d.op = 0
 		if !ok || a.Result != Lost {
-			d.since = c.now // the picture tells
+			d.since = c.now // the view shows the result
 		}
 	}
 }
 
-// forget drops what can no longer matter, so that memory follows what is in flight.
+// forget drops what can no longer matter, so that memory is proportional to what is in flight.
 func (c *Core) forget() {
 	for k, d := range c.hints {
 		if d.LedgerRevision <= c.revision {
@@ -265,7 +265,7 @@ func (c *Core) forget() {
 	}
 	for k, e := range c.evictions {
 		r, claimed := c.removals[k.pod]
-		going := claimed && planToken(r.plan) == k.token.String() // its end is still to be told
+		going := claimed && planToken(r.plan) == k.token.String() // its outcome has yet to be reported
 		if e.op == 0 && !going && c.now.Sub(e.since) > c.limits.EvictionMemory {
 			delete(c.evictions, k)
 		}
@@ -276,7 +276,7 @@ func (c *Core) forget() {
 	}
 }
 
-// forgetPods looks at every pod that waits.
+// forgetPods checks every remembered pod that waits.
 func (c *Core) forgetPods() {
 	for uid := range c.replaced {
 		p, known, _ := c.pod(uid, 0)

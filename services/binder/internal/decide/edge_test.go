@@ -65,7 +65,7 @@ func TestEdge04RefreshReadsThePodThenTheDocument(t *testing.T) {
 	r.api.changePod("p0-uid", annotate("a", "b"))
 	run[Bind](r, delivered) // refused; its answer carries the pod as read afterwards
 	next[ReadDoc](r)
-	// Somebody marks, changes and releases before the document is read.
+	// Another binder marks, changes and releases before the document is read.
 	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
 	if err != nil || !r.replace(marked) {
 		t.Fatal("not marked", err)
@@ -152,8 +152,8 @@ func TestEdge20UnknownTransactionIsResubmittedUnchanged(t *testing.T) {
 	}
 }
 
-// Documents that are idle at the same time are handed over together; what one of them has lost
-// meanwhile is made up for without it.
+// Documents that are idle at the same time are handed over together; if one of them has lost in the meantime, the
+// others are handed over again without it.
 func TestIdleDocumentsAreHandedOverTogether(t *testing.T) {
 	r := newLine(t, 3)
 	r.reserveAll()
@@ -178,7 +178,7 @@ func TestIdleDocumentsAreHandedOverTogether(t *testing.T) {
 	if n := len(r.ledger.current[ledger.KeyNode("n0-uid")].Entries); n != 1 {
 		t.Fatalf("%d entries of n0: a part of the transaction went through", n)
 	}
-	r.b.lines = nil // p3's bind is not what this is about
+	r.b.lines = nil // p3's bind is not under test here
 	r.wait(roundEvery)
 	if again := run[Amend](r, delivered); len(again.Txn.Puts) != 2 {
 		t.Fatalf("then %d documents, want the 2 that have not moved", len(again.Txn.Puts))

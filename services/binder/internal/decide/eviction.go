@@ -11,27 +11,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// eviction is one decision to evict, dealt with once per (pod UID, token). It claims the pod
-// and what its going takes of budgets in the ledger, unless a plan of that token has done so (a
-// move); what follows is that claim's removal, which tells how it ended.
+// eviction is one decision to evict, handled once per (pod UID, token). It claims the pod, and the disruption that
+// its eviction takes from budgets, in the ledger, unless a plan of that token has done so (a move). What follows is
+// that claim's removal, which reports the outcome.
 //
-// Order: claim → look, dry run, eviction → outcome in the log. A crash before the claim leaves
-// nothing; the decision stays in the log, other binders remember it until its outcome, and the
-// taker of the partition starts again. A crash after it: see removal.
+// Order: claim → read, dry run, eviction → outcome in the log. A crash before the claim leaves nothing: the decision
+// stays in the log, other binders remember it until its outcome, and the binder that takes over the partition starts
+// again. For a crash after the claim, see removal.
 type eviction struct {
 	key   attempt
 	asked events.Decision
 	op    OpID
-	// done: an outcome is in the log; kept against redelivery since then. failed: it says that
-	// the pod stays.
+	// done means that an outcome is in the log; the eviction is then kept, from since on, to detect redelivery.
+	// failed means that by this outcome the pod stays.
 	done, failed bool
 	since        time.Time
-	// void: the ledger began anew while its claim was on its way.
+	// void means that the ledger began a new generation while the claim was in flight.
 	void bool
 	pacing
 }
 
-// askedFor is the eviction that asked for a removal, if one did: a move's has the token of its
+// askedFor returns the eviction that requested a removal, if one did: a move's eviction has the token of its
 // placeholder.
 func (c *Core) askedFor(r *removal) (*eviction, bool) {
 	token, err := ledger.ParseToken(planToken(r.plan))
@@ -42,7 +42,7 @@ func (c *Core) askedFor(r *removal) (*eviction, bool) {
 	return e, ok
 }
 
-// beginsAnew is why evictions are refused that were decided before this generation of the ledger.
+// beginsAnew is the reason for refusing evictions that were decided before this generation of the ledger.
 const beginsAnew = "the ledger begins anew"
 
 func (c *Core) evictionWanted(key attempt, d events.Decision) {
@@ -58,20 +58,22 @@ func (c *Core) evictionWanted(key attempt, d events.Decision) {
 	e.advance(c)
 }
 
-// evictionSettled: an outcome stands in the log, of any binder. A claim that is on its way then goes back once it is
-// there.
+// evictionSettled records that an outcome is in the log, from any binder. A claim that is in flight is given back
+// once it is in the ledger.
 func (c *Core) evictionSettled(key attempt, failed bool) {
 	if e, ok := c.evictions[key]; ok && !e.done {
-		e.done, e.failed, e.since = true, failed, c.now
+		e.done = true
+		e.failed = failed
+		e.since = c.now
 		c.advancePlan(e.plan())
 	}
 }
 
-// moves says whether a place is kept for the replacement: then the eviction belongs to a plan,
-// and is not to be made without it.
+// moves reports whether a place is kept for the replacement: then the eviction belongs to a plan, and must not happen
+// without it.
 func (e *eviction) moves() bool { return e.asked.LedgerRevision > 0 }
 
-// plan is the id of the plan of a move.
+// plan returns the id of the plan of a move.
 func (e *eviction) plan() string { return ledger.PlanID(e.key.token, false) }
 
 func (e *eviction) advance(c *Core) {
@@ -79,7 +81,7 @@ func (e *eviction) advance(c *Core) {
 		return
 	}
 	if c.ledger.Revision() == 0 || c.ledger.Revision() < e.asked.LedgerRevision {
-		return // the decision saw more of the ledger than we have
+		return // the decision used a later ledger revision than this binder has
 	}
 	p, known, _ := c.pod(e.key.pod, 0)
 	_, claim, claimed := c.ledger.Victim(e.key.pod)
@@ -91,7 +93,7 @@ func (e *eviction) advance(c *Core) {
 		e.finish(c, events.DecisionEvictRefused, fmt.Sprintf("not carried out by %s, when the order ended: it is %s here",
 			e.asked.NotAfter.Format(time.RFC3339), c.now.UTC().Format(time.RFC3339)))
 	case !known && (c.facts.Sequence < e.asked.FactSequence || !c.facts.PodProgressKnown):
-		// The decision saw more of the log than we have, or everything is being told anew.
+		// The decision used later facts than this binder has, or the facts are being republished.
 	case !known || p.Deleting:
 		e.left(c, known)
 	case p.Terminal:
@@ -99,7 +101,7 @@ func (e *eviction) advance(c *Core) {
 	case e.moves():
 		e.move(c, claim)
 	case ours:
-		// Its removal goes on.
+		// Its removal continues.
 	case claimed:
 		e.finish(c, events.DecisionEvictRefused, "the pod is a victim of plan "+claim.Plan)
 	default:
@@ -107,13 +109,13 @@ func (e *eviction) advance(c *Core) {
 	}
 }
 
-// left concludes an eviction whose pod goes or has gone. If that was asked for here, the answer says
-// whether it is why: facts may be faster.
+// left concludes an eviction whose pod is being deleted or gone. If the eviction was sent from here, its answer
+// decides whether it is the cause: the facts may be faster.
 func (e *eviction) left(c *Core, known bool) {
 	r, ok := c.removals[e.key.pod]
 	switch {
 	case ok && r.op != 0:
-		c.pace(&e.pacing) // the answer concludes it, or tells nothing
+		c.pace(&e.pacing) // the answer concludes it, or says nothing
 	case ok && r.sent:
 		e.finish(c, events.DecisionEvicted, "")
 	case known:
@@ -123,9 +125,9 @@ func (e *eviction) left(c *Core, known bool) {
 	}
 }
 
-// remove evicts a pod that has ended. It takes no room and counts in no budget, so that nothing is
-// claimed for it: a claim would be dropped at once, as that of a pod which has left. Sent twice,
-// it finds the pod gone.
+// remove evicts a pod that has ended. Such a pod takes no room and counts in no budget, so nothing is claimed for it:
+// its claim would be dropped at once, like that of a pod that has left. If it is sent twice, the second call finds
+// the pod gone.
 func (e *eviction) remove(c *Core) {
 	e.op = c.start(e)
 	c.emit(Evict{
@@ -134,7 +136,7 @@ func (e *eviction) remove(c *Core) {
 	})
 }
 
-// removed is the answer to remove.
+// removed handles the answer to remove.
 func (e *eviction) removed(c *Core, a Answered) {
 	switch a.Result {
 	case Done, Gone:
@@ -146,8 +148,8 @@ func (e *eviction) removed(c *Core, a Answered) {
 	}
 }
 
-// move hands the eviction to the plan that keeps the place, or refuses it: somebody else has the
-// place by now, or nobody.
+// move hands the eviction to the plan that keeps the place, or refuses it because another pod has the place, or none
+// is kept any more.
 func (e *eviction) move(c *Core, claim ledger.Entry) {
 	_, _, kept := c.ledger.PlanOwner(e.plan())
 	if claim.Plan != e.plan() || !kept && claim.State != ledger.Evicting {
@@ -157,8 +159,7 @@ func (e *eviction) move(c *Core, claim ledger.Entry) {
 	c.advancePlan(e.plan())
 }
 
-// claim is all that is done here for a pod that runs. One that two budgets cover is not tried: the API
-// server answers 500 for ever.
+// claim claims a running pod. A pod that two budgets cover is not tried, because the API server always answers 500.
 func (e *eviction) claim(c *Core, p *state.Pod) {
 	rooms := c.facts.Cluster.BudgetsOf(p, c.ledger)
 	n, onNode := c.facts.Cluster.NodeByName(p.NodeName)
@@ -206,9 +207,9 @@ func (e *eviction) answered(c *Core, in Input) {
 	}
 	if a, ok := in.(Amended); ok && a.Result != Applied {
 		if a.Result == Lost {
-			e.retry = c.limits.Retry // somebody got on: among many claims of one node that is no sign of trouble
+			e.retry = c.limits.Retry // another claim succeeded: among many claims of one node that is no sign of trouble
 		}
-		c.pace(&e.pacing) // and look at the picture again, which has what was lost to
+		c.pace(&e.pacing) // and then evaluate the view again, which has what won
 		return
 	}
 	if r, ok := c.removals[e.key.pod]; ok {
@@ -225,24 +226,26 @@ func (e *eviction) refuse(c *Core) {
 	delete(c.evictions, e.key)
 }
 
-// finish tells the outcome, once.
+// finish publishes the outcome, once.
 func (e *eviction) finish(c *Core, kind events.DecisionKind, message string) {
 	if e.done {
 		return
 	}
-	e.done, e.failed, e.since = true, kind == events.DecisionEvictRefused, c.now
+	e.done = true
+	e.failed = kind == events.DecisionEvictRefused
+	e.since = c.now
 	d := e.asked
 	d.Kind, d.Message = kind, message
 	c.publish(d)
 	e.report(c, message)
 }
 
-// reporter is in whose name evictions of a descheduler are told of: upstream's, as is the rest of
-// the event but for the end of its note, so that what looks for the one finds the other.
+// reporter is the component in whose name evictions of the descheduler are reported. It is upstream's, as is the rest
+// of the event except for the end of its note, so that tools that look for upstream's events find Berth's.
 const reporter = "sigs.k8s.io.descheduler"
 
-// report tells people of an eviction that was carried out, or, if the policy wants to know, that
-// failed. (Upstream pkg/descheduler/evictions EvictPod.) A pod that went by itself is neither.
+// report emits an event for an eviction that was carried out or, if the policy asks for it, that failed. (Upstream
+// pkg/descheduler/evictions EvictPod.) There is no event for a pod that left by itself.
 func (e *eviction) report(c *Core, message string) {
 	r := Report{
 		Pod: e.asked.Pod, SchedulerName: reporter, Action: "Descheduled",
@@ -250,11 +253,15 @@ func (e *eviction) report(c *Core, message string) {
 	}
 	switch {
 	case e.failed && e.asked.TellFailure:
-		r.Type, r.Reason, r.Note = "Warning", "EvictionFailed", r.Note+" failed: "+message
+		r.Type = "Warning"
+		r.Reason = "EvictionFailed"
+		r.Note += " failed: " + message
 	case e.failed || message != "":
 		return
 	default:
-		r.Type, r.Reason, r.Note = "Normal", cmp.Or(e.asked.Strategy, "NotSet"), r.Note+", "+e.asked.Message
+		r.Type = "Normal"
+		r.Reason = cmp.Or(e.asked.Strategy, "NotSet")
+		r.Note += ", " + e.asked.Message
 	}
 	c.emit(r)
 }

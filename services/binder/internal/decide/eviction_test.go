@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// planRig is a world of plans with one binder, for stories told step by step.
+// planRig is a world of plans with one binder, for scenarios in single steps.
 type planRig struct {
 	*testing.T
 	*planWorld
@@ -46,7 +46,7 @@ func (r *planRig) seen() {
 	}
 }
 
-// does carries out the first effect to be sent that is a T, and demands that there is one.
+// does carries out the first pending effect of type T, and requires that there is one.
 func does[T Effect](r *planRig, f fate) T {
 	r.Helper()
 	for i, e := range r.b.lines {
@@ -77,7 +77,7 @@ func answers[T Effect](r *planRig, a func(e T) Input) T {
 	panic("unreachable")
 }
 
-// amends carries out a transaction that must be for this.
+// amends carries out a transaction, which must have this label.
 func (r *planRig) amends(why string) {
 	r.Helper()
 	if e := does[Amend](r, delivered); e.Why != why {
@@ -92,7 +92,7 @@ func (r *planRig) quiet(why string) {
 	}
 }
 
-// say is what was told since the last call.
+// say returns the decisions published since the last call, and checks their kinds.
 func (r *planRig) say(want ...events.DecisionKind) []events.Decision {
 	r.Helper()
 	all := r.told
@@ -109,7 +109,7 @@ func (r *planRig) say(want ...events.DecisionKind) []events.Decision {
 
 func (r *planRig) hear(d events.Decision) { r.step(r.b, DecisionSeen{Decision: d}) }
 
-// victim is the claim on a pod in the ledger.
+// victim returns the claim on a pod in the ledger.
 func (r *planRig) victim(uid string) (ledger.Entry, bool) {
 	_, e, ok := r.truth.Victim(uid)
 	return e, ok
@@ -142,10 +142,9 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 	}
 }
 
-// A pod that has ended counts in no budget and takes no room: a claim for it would be dropped as that
-// of a pod which has left, and made again, for ever.
-// A decision log that is read again has an order of before, and how it ended: that is heard while the claim is on its
-// way.
+// A pod that has ended counts in no budget and takes no room: a claim for it would be dropped like that of a pod
+// which has left, and made again, forever. A decision log that is read again contains an earlier order and its
+// outcome; the outcome is read while the claim is in flight.
 func TestOutcomeThatIsHeardBeforeTheClaimIsMade(t *testing.T) {
 	for _, kind := range []events.DecisionKind{events.DecisionEvictRefused, events.DecisionEvicted} {
 		for _, f := range []fate{delivered, answerLost} {
@@ -166,7 +165,7 @@ func TestOutcomeThatIsHeardBeforeTheClaimIsMade(t *testing.T) {
 	}
 }
 
-// evictsNobody carries out everything for some seconds, and demands that no eviction is among it.
+// evictsNobody carries out everything for some seconds, and requires that there is no eviction.
 func (r *planRig) evictsNobody(seconds int) {
 	r.Helper()
 	for range seconds {
@@ -227,7 +226,7 @@ func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	}
 	r.say(events.DecisionEvicted)
 	r.see()
-	// The budget allows one: another eviction is not tried, nor is a preemption's claim made.
+	// The budget allows one: another eviction is not tried, and a preemption's claim is not made.
 	r.hear(evict("v1", 2))
 	r.quiet("no room")
 	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "budget") {
@@ -235,7 +234,7 @@ func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	}
 }
 
-// Edge case 8: the API server answers 500 for ever.
+// Edge case 8: the API server always answers 500.
 func TestEvictionUnderTwoBudgetsIsNotTried(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "2"} })
@@ -255,7 +254,7 @@ func TestEvictionOfAPodOfAPlanIsRefused(t *testing.T) {
 	}
 }
 
-// Unknown is not failed: the pod is looked at, and evicted again; its claim stays meanwhile.
+// Unknown is not failed: the pod is read, and evicted again; its claim stays until then.
 func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
 	for name, f := range map[string]fate{"lost": requestLost, "carried out": answerLost} {
 		t.Run(name, func(t *testing.T) {
@@ -279,7 +278,7 @@ func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
 	}
 }
 
-// Edge case 7: what failed may have spent from the budget, and is not repeated.
+// Edge case 7: a failed call may have spent from the budget, and is not repeated.
 func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 	r := newPlanRig(t, 1)
 	ask := evict("v0", 5)
@@ -308,14 +307,14 @@ func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 	r.quiet("refused once and for all")
 }
 
-// Edge case 10: between the claim and the eviction the pod is replaced by one of its name. A
-// call with the wrong UID would spend from the budget.
+// Edge case 10: between the claim and the eviction the pod is replaced by one of the same name. A call with the wrong
+// UID would spend from the budget.
 func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hear(evict("v0", 6))
 	r.amends("evict-claim")
 	r.api.deletePod("v0-uid")
-	does[ReadPod](r, delivered) // gone, as the UID is
+	does[ReadPod](r, delivered) // gone, because the UID is
 	r.quiet("the pod is another one")
 	r.see()
 	r.say(events.DecisionEvicted)
@@ -372,8 +371,8 @@ func (r *planRig) nominated(i int, victims ...string) string {
 	return n.Plan()
 }
 
-// Evictions of the descheduler are told of as upstream tells of its own: those that were carried
-// out, and those that failed if the policy wants to know. What went by itself is not.
+// Evictions of the descheduler are reported as upstream reports its own: those that were carried out, and those that
+// failed if the policy asks for it. A pod that left by itself is not reported.
 func TestEvictionsAreReported(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -428,7 +427,7 @@ func TestEvictionsAreReported(t *testing.T) {
 	}
 }
 
-// deliver carries out what is to be sent, until something is reported.
+// deliver carries out what is pending, until something is reported.
 func (r *planRig) deliver() {
 	r.Helper()
 	for len(r.b.lines) > 0 && len(r.reported) == 0 {
@@ -438,8 +437,8 @@ func (r *planRig) deliver() {
 	}
 }
 
-// Facts are faster than the answer: the pod is seen to go before the API server has said that it was
-// evicted. That is no pod which has gone by itself.
+// The facts are faster than the answer: the pod is seen leaving before the API server has confirmed the eviction. It
+// does not count as a pod that left by itself.
 func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 	for _, result := range []Result{Done, Gone, Unknown} {
 		r := newPlanRig(t, 1)
@@ -467,7 +466,7 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// marked is a binder that has marked v4 and is about to evict it.
+// marked returns a binder that has marked v4 and is about to evict it.
 func marked(t *testing.T) *planRig {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
@@ -477,7 +476,8 @@ func marked(t *testing.T) *planRig {
 	return r
 }
 
-// givenUp is what others make of a mark whose binder does not go on: one takes it over, fails, and the plan is aborted.
+// givenUp does what other members do with a mark whose binder does not continue: one takes it over, fails, and the
+// plan is aborted.
 func (r *planRig) givenUp(plan string) {
 	r.Helper()
 	doc, _ := r.truth.Doc("n0-uid")
@@ -501,7 +501,7 @@ func (r *planRig) givenUp(plan string) {
 	r.changed(abort)
 }
 
-// changed commits what another member does.
+// changed commits another member's change.
 func (r *planRig) changed(c ledger.Change) {
 	r.Helper()
 	txn, err := c.Txn()
@@ -513,10 +513,9 @@ func (r *planRig) changed(c ledger.Change) {
 	}
 }
 
-// A binder is cut off from the ledger, and its evictions get no answer. Another takes its mark over, waits until
-// nothing
-// can be on its way any more, and gives the claim back. When the API server answers the first binder again, the
-// ledger does not yet: it must not evict.
+// A binder is cut off from the ledger, and its evictions get no answer. Another binder takes its mark over, waits
+// until nothing can be in flight any more, and gives the claim back. When the API server answers the first binder
+// again, the ledger does not yet: the binder must not evict.
 func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 	r := marked(t)
 	claim, _ := r.victim("v4-uid")
@@ -565,7 +564,8 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 	}
 }
 
-// The ledger is there again, and what the watch shows first is of before: the binder asks before it believes.
+// The ledger is reachable again, and the watch first shows an earlier state: the binder reads the claim before it
+// believes it.
 func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
@@ -581,7 +581,7 @@ func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 	}
 	for range 3 {
 		r.wait(10 * time.Second)
-		does[ReadDoc](r, delivered) // of a revision that the picture does not have
+		does[ReadDoc](r, delivered) // of a revision that the view does not have
 		r.quiet("the picture is behind what was read")
 	}
 	r.see()
@@ -593,7 +593,7 @@ func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 	}
 }
 
-// The watch often shows a mark before its answer comes. That costs no read.
+// The watch often shows a mark before its answer arrives. That costs no read.
 func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
@@ -611,8 +611,8 @@ func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
 	does[Evict](r, delivered)
 }
 
-// A budget refuses for long, and nothing moves in the ledger meanwhile. The claim is read once in that time, and the
-// eviction is tried on.
+// A budget refuses for long, and nothing changes in the ledger in that time. The claim is read once in that time, and
+// the eviction keeps being tried.
 func TestEvictionThatIsRefusedForLongReadsItsClaim(t *testing.T) {
 	r := marked(t)
 	r.b.core.limits.EvictionTries = 1000
@@ -637,7 +637,7 @@ func TestEvictionThatIsRefusedForLongReadsItsClaim(t *testing.T) {
 	}
 }
 
-// An eviction that waits for a worker for long is not begun without another look.
+// An eviction that waits long for a worker is not begun without another check.
 func TestEvictionThatWaitedIsMoot(t *testing.T) {
 	r := marked(t)
 	e := next[Evict](&rig{T: t, world: r.world, b: r.b})

@@ -10,17 +10,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// fate is what becomes of a request.
+// fate is what happens to a request.
 type fate int
 
 const (
-	// answered: carried out, and the answer arrives.
+	// delivered means that it is carried out and the answer arrives.
 	delivered fate = iota
-	// answerLost: carried out, and nobody hears of it.
+	// answerLost means that it is carried out and the answer is lost.
 	answerLost
-	// requestLost: never carried out, and nobody hears of it.
+	// requestLost means that it is never carried out, and there is no answer.
 	requestLost
-	// requestLate: the sender gives up; carried out at some later time.
+	// requestLate means that the sender gives up and the request is carried out at some later time.
 	requestLate
 )
 
@@ -108,7 +108,7 @@ func (w *world) bind(b *member, e Bind) (Input, error) {
 		return nil, fmt.Errorf("S2: %s was bound by token %s after its release", e.Pod.UID, e.Token)
 	}
 	if w.off.docBeforePod && result == Moved {
-		// The wrong order: the document now, the pod some time later (ReadDoc's turn).
+		// This is the wrong order: the document is read now, the pod some time later (when ReadDoc is performed).
 		b.early[e.NodeUID] = w.ledger.current[ledger.KeyNode(e.NodeUID)]
 	}
 	return Answered{Op: e.Op, Result: result, Pod: p}, nil
@@ -117,7 +117,7 @@ func (w *world) bind(b *member, e Bind) (Input, error) {
 func (w *world) readDoc(b *member, e ReadDoc) Input {
 	if d, ok := b.early[e.NodeUID]; ok {
 		delete(b.early, e.NodeUID)
-		// The pod as it is now was read after d: hand it to the reservation that waits.
+		// The pod in its present form was read after d: hand it to the reservation that waits.
 		if r, ok := b.core.running[e.Op].machine.(*reservation); ok {
 			if p, ok := w.api.now().pods[r.key.pod]; ok && p.NodeName == "" {
 				r.read = p
@@ -150,7 +150,7 @@ func (w *world) transact(e Transact) (Input, error) {
 	return Transacted{Op: e.Op, Result: Applied, Revision: res.Revision}, nil
 }
 
-// amend is a hand-over; that of a pod's entry releases nothing.
+// amend is a hand-over; handing over a pod's entry releases nothing.
 func (w *world) amend(e Amend) (Input, error) {
 	res, err := w.commit(e.Txn, e.Why)
 	switch {
@@ -219,8 +219,8 @@ func (w *world) fence(e FencePod) Input {
 		return Answered{Op: e.Op, Result: Gone}
 	}
 	if w.off.noRealChange {
-		// What a patch that repeats the old value returns, but for the number, so that the
-		// release is not refused for want of a change.
+		// This is what a patch that repeats the old value returns, except for the version, which moves so that the
+		// release is not refused for lack of a change.
 		unchanged := *p
 		unchanged.ResourceVersion++
 		return Answered{Op: e.Op, Result: Done, Pod: &unchanged}

@@ -8,35 +8,34 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// A fence takes a Committed entry back although a bind for it may be on its way.
+// A fence takes a Committed entry back although a bind for it may be in flight.
 //
-// Order, and what a crash between each pair leaves behind:
+// Order, and what a crash before or after each step leaves behind:
 //
 //  1. T6: the entry becomes Fencing. From here on no refresh path finds it Committed.
 //     Crash before: Committed, bound or fenced by the next holder.
 //  2. The pod is really changed (fresh value of an annotation or condition, through pods/status). Binds sent before
-//     carry an older resourceVersion and are refused from here on. So are its claims to devices, if it was to
-//     give them some. Crash before: Fencing, idle; any holder of the partition repeats the
+//     carry an older resourceVersion and are refused from here on. So are writes to its device claims, if it was
+//     to give them devices. Crash before: Fencing, idle; any holder of the partition repeats the
 //     change with a new value.
-//  3. The changed pod's nodeName says who was first. Crash: as before, repeated.
-//  4. T7: the entry leaves, the high-water reaches the change. Crash before: as before;
+//  3. The changed pod's nodeName shows whether a bind came first. Crash: as before, repeated.
+//  4. T7: the entry is removed, and the high-water is raised to the change. Crash before: as before;
 //     after: the entry is gone, and the queue sees that in the ledger.
-//  5. If unbound, the decision log is told, so that the pod is offered again sooner.
+//  5. If unbound, a decision is published, so that the pod is offered again sooner.
 
-// fence is what a reservation remembers of its fence, or of another transaction on its document.
+// fence is the state of a reservation's fence, or of another transaction on its document.
 type fence struct {
-	// txn is kept to be resubmitted unchanged while its outcome is unknown, next is the
-	// document it makes; again is the step to resubmit, idle for none.
+	// txn is kept to be resubmitted unchanged while its outcome is unknown. next is the document it writes. again is
+	// the step to resubmit, idle for none.
 	txn   ledger.Txn
 	next  ledger.NodeDoc
 	again step
 	// after is the pod as the real change returned it.
 	after *state.Pod
-	// claims is the resourceVersion of claims to devices from which on facts show that they are
-	// settled.
+	// claims is the resourceVersion of device claims from which on facts show that they are settled.
 	claims  uint64
 	refusal refusal
-	// blame is what the fence is about, as far as it is not the bind.
+	// blame is the cause of the fence, if it is not the bind.
 	blame ledger.FenceCause
 }
 
@@ -50,8 +49,8 @@ func (r *reservation) mark(c *Core) {
 	r.replace(c, next, err, marking)
 }
 
-// cause is what the fence is about. Shards hold it against the node only if it says something about the node: who may
-// change a pod makes as many fences as he likes.
+// cause returns the cause of the fence. Shards count it against the node only if it implies something about the node:
+// a user who may change a pod can cause as many fences as they like.
 func (r *reservation) cause() ledger.FenceCause {
 	switch {
 	case r.fence.blame != 0:
@@ -62,8 +61,8 @@ func (r *reservation) cause() ledger.FenceCause {
 	return ledger.FenceByBind
 }
 
-// release is step 4. The high-water is the resourceVersion of the change: it is not below
-// that of the bind, if there was one.
+// release is step 4. The high-water is the resourceVersion of the change, which is not below that of the bind, if
+// there was one.
 func (r *reservation) release(c *Core) {
 	d, ok := c.docs[r.nodeUID]
 	if !ok {
@@ -96,19 +95,18 @@ func (r *reservation) transact(c *Core, s step) {
 	c.emit(Transact{Op: r.op, NodeUID: r.nodeUID, Txn: r.fence.txn, Why: transactions[s]})
 }
 
-// transactions are the words for those of a reservation.
+// transactions are the labels of a reservation's transactions.
 var transactions = map[step]string{naming: "name-claim", marking: "fence-mark", releasing: "fence-release"}
 
-// resubmit sends the identical transaction again: both copies compare the same revision,
-// so at most one applies.
+// resubmit sends the identical transaction again: both copies compare the same revision, so at most one applies.
 func (r *reservation) resubmit(c *Core) {
 	s := r.fence.again
 	r.fence.again = idle
 	r.transact(c, s)
 }
 
-// outcome digests the end of a transaction: what the document is now is learned, and an
-// unknown outcome is met with the identical transaction after a pause.
+// outcome handles the end of a transaction. It adopts the resulting document, and resubmits the identical transaction
+// after a pause if the outcome is unknown.
 func (r *reservation) outcome(c *Core, in Transacted, s step) (known bool) {
 	switch {
 	case in.Result == Applied:
@@ -131,8 +129,8 @@ func (r *reservation) outcome(c *Core, in Transacted, s step) (known bool) {
 	return true
 }
 
-// learnAndAdvance takes a document over and moves the other reservations in it; self is
-// the caller's, which moves itself.
+// learnAndAdvance adopts a document and advances the other reservations in it; self is the caller's reservation,
+// which the caller advances.
 func (c *Core) learnAndAdvance(d ledger.NodeDoc, self *reservation) {
 	for _, r := range c.learn(d) {
 		if r != self {
@@ -147,7 +145,7 @@ func (r *reservation) markAnswered(c *Core, in Transacted) {
 	}
 }
 
-// advanceFencing is step 2, or step 4 when the change has been made.
+// advanceFencing is step 2, or step 4 once the change has been made.
 func (r *reservation) advanceFencing(c *Core) {
 	if r.doomed == "" {
 		r.doomed = "a fence was left unfinished"
@@ -157,7 +155,7 @@ func (r *reservation) advanceFencing(c *Core) {
 		return
 	}
 	r.begin(c, changing)
-	// The binder's id and the operation's number make the value fresh among all binders.
+	// The binder's id and the operation's number make the value unique among all binders.
 	c.emit(FencePod{
 		Op: r.op, Pod: r.ref(), NodeName: r.nodeName, Value: fmt.Sprintf("%s-%s-%d", r.key.token, c.id, r.op),
 		Claims: r.entry.Devices,
@@ -174,8 +172,8 @@ func (r *reservation) changeAnswered(c *Core, in Answered) {
 		r.changeRefused(c, in)
 	case Gone:
 		r.changeAllowed(c)
-		// Nothing can be bound any more. The entry leaves by hand-over, when the facts show
-		// the deletion: its resourceVersion is the high-water that removal needs.
+		// No bind can succeed any more. The entry leaves by hand-over when the facts show the deletion, whose
+		// resourceVersion is the high-water that removal needs.
 		r.settled = true
 	default:
 		if in.Failed {
@@ -199,8 +197,8 @@ func (r *reservation) releaseAnswered(c *Core, in Transacted) {
 	r.tellReleased(c)
 }
 
-// leftUnanswered tells of a release whose answer was lost, once the ledger shows that the
-// entry has left: by that transaction, or by another binder's of the same fence.
+// leftUnanswered reports a release whose answer was lost, once the ledger shows that the entry has left: by that
+// transaction, or by another binder's for the same fence.
 func (r *reservation) leftUnanswered(c *Core) {
 	if r.removed && r.op == 0 && r.fence.again == releasing {
 		r.fence.again = idle
@@ -208,7 +206,7 @@ func (r *reservation) leftUnanswered(c *Core) {
 	}
 }
 
-// tellReleased says how the fence ended.
+// tellReleased reports how the fence ended.
 func (r *reservation) tellReleased(c *Core) {
 	if r.fence.after.NodeName != "" {
 		r.foundBound(c, r.fence.after, r.tries > 0 || r.boundByPlugin(r.fence.after))

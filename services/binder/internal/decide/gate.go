@@ -12,14 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// ungating is one pod whose quota gate is to go.
+// ungating is one pod whose quota gate must be removed.
 //
-// Order: decision in the log → patch. A crash before the patch, or after it, leaves the
-// decision to the other binders that remember it and, should all forget it, to the queue,
-// which asks again as long as the facts show the gate. Removing a gate that is not there
-// changes nothing. It is begun within Limits.Ungate only, and the call ends Limits.Call after that at the latest:
-// should the log lose the decision, the next leader of the queues does not know of it, and gives the room to another
-// pod after a while.
+// Order: decision in the log → patch. A crash before or after the patch leaves the decision to the other binders,
+// which remember it, and if all forget it, to the queue, which requests the removal again while the facts show the
+// gate. Removing a gate that does not exist changes nothing. The removal is begun within Limits.Ungate only, and the
+// call ends at most Limits.Call after that: if the log loses the decision, the next leading queue does not know of
+// it, and gives the room to another pod after a while.
 type ungating struct {
 	asked events.Decision
 	op    OpID
@@ -58,7 +57,7 @@ func (u *ungating) advance(c *Core) {
 		return
 	}
 	if _, known, _ := c.pod(u.asked.Pod.UID, 0); !known {
-		return // the decision saw more of the log than we have
+		return // the decision used later facts than this binder has
 	}
 	u.op = c.start(u)
 	c.emit(RemoveGate{
@@ -66,10 +65,10 @@ func (u *ungating) advance(c *Core) {
 	})
 }
 
-// late reports whether the removal is not to be begun any more; the queue asks again.
+// late reports whether it is too late to begin the removal; the queue requests it again.
 func (u *ungating) late(c *Core) bool { return c.now.Sub(u.since) > c.limits.Ungate }
 
-// over says whether the facts show that nothing is left to do.
+// over reports whether the facts show that nothing is left to do.
 func (u *ungating) over(c *Core) bool {
 	p, known, _ := c.pod(u.asked.Pod.UID, 0)
 	if !known {
@@ -87,16 +86,16 @@ func hasGate(p *state.Pod, name string) bool {
 func (u *ungating) answered(c *Core, in Input) {
 	u.op = 0
 	a, ok := in.(Answered)
-	if !ok { // Untaken: its time is over, by the wall's clock at least, and the queue asks again
+	if !ok { // Untaken: its time has expired, at least by the wall clock, and the queue requests it again
 		delete(c.ungatings, u.asked.Pod.UID)
 		return
 	}
 	switch a.Result {
 	case Refused:
 		u.refused(c, a.Problem)
-		delete(c.ungatings, u.asked.Pod.UID) // the queue asks again
+		delete(c.ungatings, u.asked.Pod.UID) // the queue requests it again
 	case Done, Gone:
-		// The facts will show it; if they do not, the queue asks again.
+		// The facts will show the removal; if they do not, the queue requests it again.
 		delete(c.ungatings, u.asked.Pod.UID)
 	default:
 		var pause time.Duration
@@ -105,8 +104,8 @@ func (u *ungating) answered(c *Core, in Input) {
 	}
 }
 
-// refused tells the pod's owner that the gate stays. Most often the binder has no right to change pods, which it needs
-// for nothing else and does not get by default.
+// refused informs the pod's owner that the gate stays. Most often the binder lacks the permission to change pods,
+// which it needs for nothing else and does not get by default.
 func (u *ungating) refused(c *Core, problem string) {
 	p, known, _ := c.pod(u.asked.Pod.UID, 0)
 	if !known {

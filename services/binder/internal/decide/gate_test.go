@@ -15,7 +15,7 @@ func ungate(pod string, token uint64) events.Decision {
 	return events.Decision{Kind: events.DecisionUngate, Pod: about(pod), Token: ledger.Token(token).String()}
 }
 
-// gatedRig has one pod with the quota gate and another one.
+// gatedRig has one pod with the quota gate and another pod.
 func gatedRig(t *testing.T) *rig {
 	r := newRig(t, 1)
 	r.api.changePod("p0-uid", func(p *corev1.Pod) {
@@ -70,7 +70,8 @@ func TestAGateOfAnotherBinderOrAGonePod(t *testing.T) {
 	}
 }
 
-// The API server is away for long, and the log may have lost the decision meanwhile: the room is another pod's by then.
+// The API server is unreachable for long, and the log may have lost the decision in that time: then the room is
+// another pod's.
 func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 	r := gatedRig(t)
 	r.hear(ungate("p0", 1))
@@ -97,7 +98,8 @@ func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// A worker takes no removal whose time is over by the wall's clock, though it is not by the core's.
+// A worker does not begin a removal whose time has expired by the wall clock, although it has not by the core's
+// clock.
 func TestGateThatIsNotTakenIsLeftToTheQueue(t *testing.T) {
 	r := gatedRig(t)
 	r.hear(ungate("p0", 1))

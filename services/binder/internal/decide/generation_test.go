@@ -10,14 +10,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// boundTo is the pod as it is once it is bound.
+// boundTo returns the pod in its bound form.
 func boundTo(p *state.Pod, node string) *state.Pod {
 	obj := p.Object().DeepCopy()
 	obj.Spec.NodeName = node
 	return state.NewPod(obj)
 }
 
-// begins shows the binder a generation of the ledger that is open, and that facts of later epochs go with.
+// begins shows the binder an open generation of the ledger, which goes with facts of later epochs.
 func (r *rig) begins(number, factsAfter uint64) {
 	r.Helper()
 	g := ledger.Generation{Number: number, Open: true, FactsAfter: factsAfter}
@@ -32,8 +32,8 @@ func (r *rig) begins(number, factsAfter uint64) {
 	r.step(r.b, LedgerMoved{Revision: batch.Revision, Batch: ledger.ViewBatch{Events: batch}})
 }
 
-// Kubernetes was restored from a backup. In the facts of before a pod is bound that is pending now, and another
-// one, of a resourceVersion that they had passed, seems to be deleted. Neither ends a reservation of now.
+// Kubernetes was restored from a backup. In the earlier facts, a pod is bound that is pending now, and another pod,
+// whose resourceVersion they had passed, seems to be deleted. Neither ends a present reservation.
 func TestFactsOfBeforeARestoreEndNoReservation(t *testing.T) {
 	for name, before := range map[string]func(v *apiVersion){
 		"bound":   func(v *apiVersion) { v.pods["p0-uid"] = boundTo(v.pods["p0-uid"], "n0") },
@@ -57,7 +57,7 @@ func TestFactsOfBeforeARestoreEndNoReservation(t *testing.T) {
 	}
 }
 
-// While the queue publishes facts anew, the binder does not take a missing pod for deleted.
+// While the queue republishes the facts, the binder does not take a missing pod for deleted.
 func TestEvictionWaitsWhileFactsAreToldAnew(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(1, 0)
@@ -71,7 +71,7 @@ func TestEvictionWaitsWhileFactsAreToldAnew(t *testing.T) {
 	r.say(events.DecisionEvicted)
 }
 
-// An eviction that was asked for before the ledger began anew rests on what may not be so any more.
+// An eviction that was requested before the ledger began a new generation rests on facts that may no longer hold.
 func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(1, 0)
@@ -88,8 +88,8 @@ func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
 	r.quiet("the eviction was refused")
 }
 
-// A binder that starts hears of an eviction before it has read the ledger; or the ledger of before generations gets
-// its first one. The eviction rests on what is still so.
+// A binder that starts reads about an eviction before it has read the ledger; or a ledger that predates generations
+// gets its first one. The eviction rests on facts that still hold.
 func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
 	for name, shows := range map[string]func(r *rig){
 		"the first listing": func(r *rig) { r.lists(ledger.Generation{Number: 2, Open: true, FactsAfter: 3}) },
@@ -111,7 +111,7 @@ func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
 	}
 }
 
-// lists shows the binder a listing of the ledger, which has a generation unless its number is 0.
+// lists shows the binder a list of the ledger, which has a generation unless its number is 0.
 func (r *rig) lists(g ledger.Generation) {
 	r.Helper()
 	r.ledger.revision++
@@ -126,7 +126,7 @@ func (r *rig) lists(g ledger.Generation) {
 	r.step(r.b, LedgerMoved{Reset: true, Revision: r.ledger.revision, Batch: batch})
 }
 
-// The binder had written a condition under a resourceVersion that is yet to come. It writes it again.
+// The binder had written a condition under a resourceVersion that is yet to come. It writes the condition again.
 func TestConditionOfBeforeARestoreIsWrittenAgain(t *testing.T) {
 	r := newRig(t, 1)
 	r.hear(unplaceable("p0", 1, "no room"))

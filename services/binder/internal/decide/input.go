@@ -8,105 +8,105 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Input is one thing that happened. The set is closed: the types of this file.
+// Input is one event. The set is closed: the types of this file.
 type Input interface{ input() }
 
-// Cluster is what the core asks of an immutable snapshot of the facts.
+// Cluster is what the core reads from an immutable snapshot of the facts.
 type Cluster interface {
 	Pod(uid string) (*state.Pod, bool)
 	Node(uid string) (*state.Node, bool)
 	NodeByName(name string) (*state.Node, bool)
-	// Requested sums up the pods that stand on a node and have not ended.
+	// Requested sums up the requests of the pods that are on a node and have not ended.
 	Requested(nodeName string) state.Resources
-	// BudgetsOf are the disruption budgets that the eviction API asks about a pod; docs finds
-	// what has been claimed from one, by its UID.
+	// BudgetsOf returns the disruption budgets that the eviction API checks for a pod. promises shows what has been
+	// claimed from each, by the budget's UID.
 	BudgetsOf(pod *state.Pod, promises *ledger.View) []ledger.BudgetRoom
 }
 
-// FactsMoved replaces the core's picture of the cluster.
+// FactsMoved replaces the core's view of the cluster.
 type FactsMoved struct {
 	Cluster Cluster
-	// Sequence is the fact log's position the picture stands for.
+	// Sequence is the position in the fact log that the view reflects.
 	Sequence uint64
 	// Epoch is the fact epoch at Sequence.
 	Epoch uint64
-	// PodProgress is the resourceVersion up to which every fact about pods is in the
-	// picture; without PodProgressKnown nothing may be concluded from a pod's absence.
+	// PodProgress is the resourceVersion up to which every fact about pods is in the view. Without PodProgressKnown
+	// nothing may be concluded from a pod's absence.
 	PodProgress      uint64
 	PodProgressKnown bool
 	// BudgetProgress is the same for disruption budgets; 0 while undefined.
 	BudgetProgress uint64
-	// Claims finds what the facts show of a claim to devices; nil if they show none. ClaimProgress
-	// is PodProgress for these; 0 while undefined.
+	// Claims returns what the facts show of a device claim; nil if they show none. ClaimProgress is PodProgress for
+	// these claims; 0 while undefined.
 	Claims        func(namespace, name string) ledger.ClaimFact
 	ClaimProgress uint64
-	// Claim is a claim to devices as the facts show it, to be read only; nil if they do not.
+	// Claim returns a device claim as the facts show it, read-only, or nil if they do not show it.
 	Claim func(namespace, name string) *resourcev1.ResourceClaim
-	// Classes are all classes of devices, to be read only; nil if the facts show none.
+	// Classes returns all device classes, read-only; nil if the facts show none.
 	Classes func() []*resourcev1.DeviceClass
-	// Exists reports whether the facts show the object that a key of the ledger is about: the node of
-	// n/, the disruption budget of b/, the claim or pool of x/. Nil while nothing is known.
+	// Exists reports whether the facts show the object to which a key of the ledger belongs: the node of n/, the
+	// disruption budget of b/, the claim or pool of x/. It is nil while nothing is known.
 	Exists func(key string) bool
-	// Replaced are earlier versions of pods that were and still are unbound and that this
-	// step replaced: the evidence of what a decision based on them looked at.
+	// Replaced holds earlier versions of pods that were and still are unbound and that this step replaced: the
+	// evidence of what a decision based on them saw.
 	Replaced []*state.Pod
-	// Rejected are the pods that this step shows turned away by their kubelet.
+	// Rejected holds the pods that their kubelet has rejected, as first shown by this step.
 	Rejected []*state.Pod
-	// Moved are the UIDs of the pods that this step changed; nil if any may have been.
+	// Moved holds the UIDs of the pods that this step changed; nil if any pod may have changed.
 	Moved []string
 }
 
 // LedgerMoved carries the node documents that changed in the binder's own ledger watch.
 type LedgerMoved struct {
-	// Revision: every document up to it is known.
+	// Revision is the revision up to which every document is known.
 	Revision int64
 	Docs     []ledger.NodeDoc
 	Deleted  []string // node UIDs
-	// Reset: Docs are all there are.
+	// Reset means that Docs contains all documents.
 	Reset bool
-	// Batch is the same step as the ledger told it, with claims on budgets and plan records.
+	// Batch is the same step in the form of the ledger watch, with claims on budgets and plan records.
 	Batch ledger.ViewBatch
 }
 
-// PartitionsChanged says which binder partitions this member holds from now on.
+// PartitionsChanged lists the binder partitions that this member holds from now on.
 type PartitionsChanged struct{ Held []int32 }
 
 // DecisionSeen is one record of the decision log.
 type DecisionSeen struct{ Decision events.Decision }
 
-// Tick lets time pass; nothing else makes a deadline due.
+// Tick advances the time; nothing else makes a deadline due.
 type Tick struct{}
 
-// Drain stops the start of anything new; answers are still digested.
+// Drain stops new work; answers are still processed.
 type Drain struct{}
 
 // Result is how a call to the API server ended.
 type Result uint8
 
 const (
-	// Done says it was carried out now.
+	// Done means that the call was carried out now.
 	Done Result = iota + 1
-	// AlreadyHere says the pod was already bound to this node; Pod is as read.
+	// AlreadyHere means that the pod was already bound to this node; Pod is as read.
 	AlreadyHere
-	// Elsewhere says the pod is bound to another node; Pod is as read.
+	// Elsewhere means that the pod is bound to another node; Pod is as read.
 	Elsewhere
-	// Gone says this incarnation of the pod does not exist any more.
+	// Gone means that this incarnation of the pod does not exist any more.
 	Gone
-	// Moved says it was refused because the resourceVersion moved; Pod is as read after the refusal.
+	// Moved means that the call was refused because the resourceVersion had moved; Pod is as read after the refusal.
 	Moved
-	// Throttled says it was refused for now (429); for an eviction this is the budget's answer.
+	// Throttled means that the call was refused for now (429); for an eviction this is the budget's answer.
 	Throttled
-	// Refused says it was surely not carried out, and the same request would be refused again.
+	// Refused means that the call was certainly not carried out, and that the same request would be refused again.
 	Refused
-	// Unknown says it may have been carried out, or may still be.
+	// Unknown means that the call may have been carried out, or may still be.
 	Unknown
-	// Waiting says that the pod's volumes or devices are asked for and not there yet. Nothing was bound.
+	// Waiting means that the pod's volumes or devices were requested and are not ready yet. Nothing was bound.
 	Waiting
-	// ClaimMade says that the claim for the pod's resources is there, without devices. Nothing was bound.
+	// ClaimMade means that the claim for the pod's resources exists, without devices. Nothing was bound.
 	ClaimMade
 )
 
-// String is the word used in logs and metrics.
+// String returns the label used in logs and metrics.
 func (r Result) String() string {
 	switch r {
 	case Done:
@@ -135,30 +135,31 @@ func (r Result) String() string {
 type Answered struct {
 	Op     OpID
 	Result Result
-	// Pod as the API server returned it: after ReadPod and FencePod that were Done, and
-	// with the results of Bind that say so.
+	// Pod is the pod as the API server returned it: after ReadPod and FencePod with Done, and with the results of
+	// Bind that say so.
 	Pod *state.Pod
-	// ResourceVersion of the pod after PatchCondition and Nominate, of the budget after ReadBudget.
+	// ResourceVersion is that of the pod after PatchCondition and Nominate, and that of the budget after ReadBudget.
 	ResourceVersion uint64
-	// ClaimVersion is the resourceVersion of claims to devices from which on facts show what a
-	// FencePod has done to them; 0 for nothing.
+	// ClaimVersion is the resourceVersion of device claims from which on facts show what a FencePod has changed in
+	// them; 0 for nothing.
 	ClaimVersion uint64
-	// Refused: the API server has refused the Binding, and what became of the pod is Unknown only because it could
-	// not be read.
+	// Refused means that the API server has refused the Binding, and the result is Unknown only because the pod could
+	// not be read afterwards.
 	Refused bool
-	// Failed: what makes it Unknown is an error that the API server itself answers with (500), as for a webhook that
-	// it cannot reach. Nothing may have happened, again and again.
+	// Failed means that the result is Unknown because of an error of the API server itself (500), for instance when
+	// it cannot reach a webhook. Possibly nothing happens, however often the call is repeated.
 	Failed bool
-	// Made is the claim that is there after a Bind that was ClaimMade, with UID and resourceVersion.
+	// Made is the claim that exists after a Bind with ClaimMade, with UID and resourceVersion.
 	Made ledger.DevicePick
-	// Problem is the sentence for people; empty when Done.
+	// Problem is a sentence for people; empty when Done.
 	Problem string
 }
 
-// Untaken takes an effect back that nothing has begun to carry out: Moot has found it moot, or its NotAfter is over.
+// Untaken withdraws an effect that no worker has begun to carry out: Moot has found it moot, or its NotAfter has
+// passed.
 type Untaken struct{ Op OpID }
 
-// DocRead is the end of a ReadDoc. Doc is nil when there is none, or with a Problem.
+// DocRead is the end of a ReadDoc. Doc is nil if there is no document, or with a Problem.
 type DocRead struct {
 	Op      OpID
 	Doc     *ledger.NodeDoc
@@ -169,8 +170,8 @@ type DocRead struct {
 type Transacted struct {
 	Op     OpID
 	Result TxnOutcome
-	// Revision of the store, when Applied; Current is the document as it stands, when Lost
-	// (nil: it does not exist).
+	// Revision is that of the store, when Applied. Current is the current document, when Lost (nil: it does not
+	// exist).
 	Revision int64
 	Current  *ledger.NodeDoc
 	Problem  string
@@ -180,8 +181,7 @@ type Transacted struct {
 type Amended struct {
 	Op     OpID
 	Result TxnOutcome
-	// KVs are the keys as put, when Applied, and those that were compared as they are now,
-	// when Lost.
+	// KVs are the keys as put, when Applied, and the current state of the compared keys, when Lost.
 	KVs     []ledger.KV
 	Problem string
 }
@@ -190,17 +190,17 @@ type Amended struct {
 type TxnOutcome uint8
 
 const (
-	// Applied says all of it happened, at Revision.
+	// Applied means that all of it happened, at Revision.
 	Applied TxnOutcome = iota + 1
-	// Lost says a compare failed, nothing happened.
+	// Lost means that a compare failed and nothing happened.
 	Lost
-	// TxnRefused says it was malformed, and surely nothing happened.
+	// TxnRefused means that the transaction was malformed and certainly nothing happened.
 	TxnRefused
-	// TxnUnknown asks to resubmit the identical transaction.
+	// TxnUnknown means that the identical transaction must be resubmitted.
 	TxnUnknown
 )
 
-// String is the word used in logs and metrics.
+// String returns the label used in logs and metrics.
 func (o TxnOutcome) String() string {
 	switch o {
 	case Applied:

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// lose answers all that is to be sent as if nothing had arrived, and counts evictions.
+// lose answers all pending effects as if nothing had arrived, and counts evictions.
 func (r *planRig) lose() (evictions int) {
 	for len(r.b.lines) > 0 {
 		e := r.b.lines[0]
@@ -22,7 +22,7 @@ func (r *planRig) lose() (evictions int) {
 	return evictions
 }
 
-// givesUp is the shard that gives a plan up: what is marked stays.
+// givesUp makes the shard give a plan up; marks stay.
 func (r *planRig) givesUp(plan string) {
 	r.Helper()
 	abort, err := ledger.AbortPlan(ledger.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
@@ -32,7 +32,7 @@ func (r *planRig) givesUp(plan string) {
 	r.changed(abort)
 }
 
-// An eviction waits for a worker, and its plan is given up: it would go for nothing.
+// An eviction waits for a worker, and its plan is given up: it would be pointless.
 func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 	r := marked(t)
 	r.hangs()
@@ -62,8 +62,8 @@ func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 	}
 }
 
-// A worker takes no eviction whose time is over by the wall's clock: the machine was suspended, or its clock was set.
-// The claim is read again, after a pause, and the next eviction has time from then on.
+// A worker does not begin an eviction whose time has expired by the wall clock, because the machine was suspended or
+// its clock was set. The claim is read again, after a pause, and the next eviction has its time from then on.
 func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
 	r := marked(t)
 	r.hangs()
@@ -81,8 +81,8 @@ func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
 	}
 }
 
-// The preemptor is deleted after the mark, before the eviction is sent, and no shard has seen it: nobody needs the
-// place.
+// The preemptor is deleted after the mark and before the eviction is sent, and no shard has seen that: no pod needs
+// the place.
 func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {
 	r := marked(t)
 	r.hangs()
@@ -118,10 +118,10 @@ func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {
 	}
 }
 
-// orderTime is how long the orders of these tests stand.
+// orderTime is how long the orders of these tests are valid.
 const orderTime = 5 * time.Minute
 
-// hangs is how long evictions without answer count as under way, as with DefaultLimits.
+// hangs sets how long evictions without an answer count as in flight to the value of DefaultLimits.
 func (r *planRig) hangs() {
 	r.limits.EvictionHang, r.b.core.limits.EvictionHang = evictionHang, evictionHang
 }
@@ -132,8 +132,8 @@ func (r *planRig) order(pod string, token uint64) events.Decision {
 	return d
 }
 
-// withoutAPIServer carries out what the ledger has to do and answers all else by Unknown. It returns how many evictions
-// were sent.
+// withoutAPIServer carries out the ledger's effects and answers all others with Unknown. It returns how many
+// evictions were sent.
 func (r *planRig) withoutAPIServer(t *testing.T) (sent int) {
 	for len(r.b.lines) > 0 {
 		switch e := r.b.lines[0].(type) {
@@ -154,8 +154,8 @@ func (r *planRig) withoutAPIServer(t *testing.T) (sent int) {
 	return sent
 }
 
-// The API server gives no answer for half an hour. Whoever has asked for the eviction has long taken it for lost, and
-// asked for another one.
+// The API server does not answer for half an hour. The requester of the eviction has long considered it lost, and
+// requested another one.
 func TestOrderToEvictEnds(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hangs()
@@ -180,7 +180,7 @@ func TestOrderToEvictEnds(t *testing.T) {
 	}
 }
 
-// A binder that takes a claim over has not heard the order.
+// A binder that takes a claim over has not seen the order.
 func TestOrderEndsForWhoTakesItsClaimOver(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hangs()
@@ -207,7 +207,7 @@ func TestOrderEndsForWhoTakesItsClaimOver(t *testing.T) {
 	}
 }
 
-// An order that is heard when it has ended claims nothing.
+// An order that is read after it has ended claims nothing.
 func TestOrderThatHasEndedIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
 	d := r.order("v4", 1)
@@ -217,7 +217,7 @@ func TestOrderThatHasEndedIsRefused(t *testing.T) {
 	r.say(events.DecisionEvictRefused)
 }
 
-// An order of an earlier version does not say when it ends: the binder tries on.
+// An order of an earlier version has no end: the binder keeps trying.
 func TestOrderWithoutAnEndStands(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hear(evict("v4", 1))
@@ -230,8 +230,8 @@ func TestOrderWithoutAnEndStands(t *testing.T) {
 	r.say(events.DecisionEvicted)
 }
 
-// The claim of an eviction is on its way while the ledger begins anew. It loses, and the eviction is not asked for in
-// this generation.
+// The claim of an eviction is in flight while the ledger begins a new generation. It loses, and the eviction is not
+// requested in this generation.
 func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hear(evict("v4", 1))
@@ -261,7 +261,7 @@ func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 	r.quiet("it was asked for before the ledger began anew")
 }
 
-// An order that is heard late was decided on facts of before the ledger began anew.
+// An order that is read late was decided on facts from before the ledger's new generation.
 func TestOrderFromFactsOfBeforeIsRefused(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(2, 7)

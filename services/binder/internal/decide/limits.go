@@ -9,134 +9,132 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Limits are the core's times and bounds.
+// Limits are the core's durations and bounds.
 type Limits struct {
-	// Binds is how many Bindings may be asked for at once; further ones wait in the core. It should be
-	// more than there are workers who carry them out, so that none of these waits for the core.
+	// Binds is how many Bindings may be requested at once; further ones wait in the core. It should exceed the number
+	// of workers that carry them out, so that no worker waits for the core.
 	Binds int
-	// BindDeadline is how long a Committed entry may stay unbound, unchanged in the
-	// binder's own eyes, before it is fenced (T_bind of the protocol).
+	// BindDeadline is how long a Committed entry may stay unbound, and unchanged as far as this binder sees, before
+	// it is fenced (T_bind of the protocol).
 	BindDeadline time.Duration
 	Waits
 	// Idle is how long a document (or an entry in Fencing) must be unchanged before the
 	// sweep touches it.
 	Idle time.Duration
-	// Losses is how many lost resourceVersions end in a fence instead of a refresh.
+	// Losses is the number of lost resourceVersions that ends in a fence instead of a refresh.
 	Losses int
-	// Retry paces the repetition of requests with an unknown outcome. Jitter must be 0:
-	// the core is deterministic.
+	// Retry paces the retries of requests with an unknown outcome. Jitter must be 0: the core is deterministic.
 	Retry wait.Backoff
-	// Ungate is how long the removal of a gate is begun after it was asked for.
+	// Ungate is how long after the request the removal of a gate may still be begun.
 	Ungate time.Duration
-	// Call is how long a call may take that evicts a pod or removes a gate.
+	// Call is how long a call that evicts a pod or removes a gate may take.
 	Call time.Duration
 	EvictionLimits
-	// NominateAlone is how long a pod's nominatedNodeName waits for the condition that comes with
-	// it, so that both are one write.
+	// NominateAlone is how long a pod's nominatedNodeName waits for the condition that belongs to it, so that one
+	// write covers both.
 	NominateAlone time.Duration
 	Leftovers
 	Refusals RefusalLimits
-	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
-	// of other members; past it new ones are dropped, they are hints.
+	// Foreign bounds all hints, and the conditions, evictions and removals of gates (each) that are remembered for
+	// partitions of other members. Beyond it new ones are dropped, because they are only hints.
 	Foreign int
 }
 
-// EvictionLimits are about evictions.
+// EvictionLimits are the limits for evictions.
 type EvictionLimits struct {
-	// EvictionMemory is how long a decision to evict may wait for its claim, and how long its
-	// outcome is remembered against redelivery.
+	// EvictionMemory is how long a decision to evict may wait for its claim, and how long its outcome is remembered
+	// to detect redelivery.
 	EvictionMemory time.Duration
-	// EvictionTries is how many evictions (or dry runs) of a plan's victim are refused before
-	// the plan is told so, PlanPause how long the plan then rests before it is tried again.
+	// EvictionTries is how many evictions (or dry runs) of a plan's victim are refused before this is reported to the
+	// plan's shard. PlanPause is how long the plan then rests before it is tried again.
 	EvictionTries int
 	PlanPause     time.Duration
-	// EvictionHang is how long an eviction that got no answer may still arrive. EvictWithin is how long
-	// an eviction may be begun after this binder has last asked the ledger for its claim. That and Limits.Call are
-	// part of EvictionHang, which another binder counts from when it has taken the claim over.
+	// EvictionHang is how long an eviction without an answer may still arrive. EvictWithin is how long an eviction
+	// may be begun after this binder has last read its claim from the ledger. EvictWithin and Limits.Call are part of
+	// EvictionHang, which another binder counts from when it has taken the claim over.
 	EvictionHang, EvictWithin time.Duration
 }
 
-// RefusalLimits are about fences whose write the API server refuses.
+// RefusalLimits are the limits for fences whose write the API server refuses.
 type RefusalLimits struct {
-	// Tell is how many refusals of one fence in a row are told of, Again how long after that they are told
-	// of once more.
+	// Tell is the number of refusals of one fence in a row from which on they are reported, and Again how long after
+	// a report they are reported once more.
 	Tell  int
 	Again time.Duration
-	// Failing is how long the API server must have answered with errors of its own until that is reported too: a change
-	// of etcd's leader passes.
+	// Failing is how long the API server must have answered with errors of its own until that is reported too: a
+	// change of etcd's leader is over sooner.
 	Failing time.Duration
-	// Pause paces the tries after refusals. Jitter must be 0, as in Limits.Retry.
+	// Pause paces the retries after refusals. Jitter must be 0, as in Limits.Retry.
 	Pause wait.Backoff
 }
 
 const (
-	// fenceRefusals may pass by themselves, as while a policy is being replaced.
+	// fenceRefusals is more refusals than are transient, for instance while a policy is being replaced.
 	fenceRefusals = 3
-	// fenceFailing is longer than etcd takes to elect a leader, and a webhook's pod to start again.
+	// fenceFailing is longer than etcd takes to elect a leader, or a webhook's pod to restart.
 	fenceFailing = time.Minute
-	// refusalsAgain is less than what readers of the log take for over (anomaly.Window), by more than a
-	// pause between two tries.
+	// refusalsAgain is shorter than the silence after which readers of the log consider a problem ended
+	// (anomaly.Window), by more than the pause between two tries.
 	refusalsAgain = 5 * time.Minute
-	// refusedPause is how long a pod waits at most after its owner has allowed the write, and bounds what
-	// many refused fences ask of the API server.
+	// refusedPause is the longest time that a pod waits after its owner has allowed the write. It also bounds the
+	// load of many refused fences on the API server.
 	refusedPause = time.Minute
 )
 
 const (
-	// evictionHang has room for ledger.EvictFor and for a request on its way: an API server answers within
-	// --request-timeout, 60 s unless set otherwise, and a request may have waited in a connection before.
+	// evictionHang leaves room for ledger.EvictFor and for a request in flight: an API server answers within
+	// --request-timeout, 60 s by default, and a request may have waited in a connection before.
 	evictionHang = 5 * time.Minute
-	// changeCall is as long as any change of Kubernetes may take.
+	// changeCall is the longest time that any change of Kubernetes may take.
 	changeCall = 10 * time.Second
-	// evictWithin leaves changeCall to the call. A claim whose eviction is refused for longer than this, as by a
-	// budget, is read from the ledger once in that time.
+	// evictWithin leaves changeCall for the call. A claim whose eviction is refused for longer than this, for
+	// instance by a budget, is read from the ledger once in that time.
 	evictWithin = ledger.EvictFor - changeCall
 )
 
-// DefaultKeepPlace and DefaultCollect are Leftovers.KeepPlace and Leftovers.Collect unless set otherwise.
+// DefaultKeepPlace and DefaultCollect are the defaults of Leftovers.KeepPlace and Leftovers.Collect.
 const (
 	DefaultKeepPlace = 2 * time.Minute
 	DefaultCollect   = 10 * time.Minute
 )
 
-// Leftovers are the times after which is dropped what is left over.
+// Leftovers are the times after which leftovers are dropped.
 type Leftovers struct {
-	// Overdue is how long a document with holds may be unchanged, on top of the grace period
-	// of pods that are leaving for them and what plugins may take (ledger.PreparedFor), before the sweep
-	// gives the holds up. Whoever works on a plan changes it much sooner.
+	// Overdue is how long a document with holds may be unchanged before the sweep gives the holds up, in addition to
+	// the grace period of pods that are leaving for them and to what plugins may take (ledger.PreparedFor). A process
+	// that works on a plan changes the document much sooner.
 	Overdue time.Duration
-	// KeepPlace is how long the place of a pod that is moved is kept for its replacement after the
-	// pod has left, and how long it is kept while nobody has asked for the eviction. Controllers
-	// make the next pod within seconds, some only when the old one has gone.
+	// KeepPlace is how long the place of a pod that is moved is kept for its replacement after the pod has left, and
+	// how long it is kept while its eviction has not been requested. Controllers create the next pod within seconds,
+	// some only after the old one is gone.
 	KeepPlace time.Duration
-	// Collect is how long an empty document of an object that is gone is left before it is deleted, so
-	// that members whose facts are late are not held up by the floor. CollectEvery spaces the looks at
-	// all documents for such ones.
+	// Collect is how long an empty document of an object that is gone is left before it is deleted, so that the floor
+	// does not delay members whose facts lag. CollectEvery is the interval between searches of all documents for such
+	// ones.
 	Collect, CollectEvery time.Duration
-	// ForgetEvery is how often the core goes through what it remembers of pods for what can no
-	// longer matter: with many pods that wait, a pass over all of them costs more than it frees.
+	// ForgetEvery is how often the core searches its memory of pods for entries that can no longer matter: with many
+	// waiting pods, a pass over all of them costs more than it frees.
 	ForgetEvery time.Duration
 }
 
-// Waits are about pods that cannot be bound at once.
+// Waits are the limits for pods that cannot be bound at once.
 type Waits struct {
-	// Volumes is about pods whose volumes have to be bound or made first.
+	// Volumes are the limits for pods whose volumes have to be bound or created first.
 	Volumes WaitLimits
-	// Devices is about pods whose devices have to get ready first. How often to look is that of
-	// Volumes.
+	// Devices are the limits for pods whose devices have to become ready first. Volumes.Poll applies to them as well.
 	Devices WaitLimits
-	// Delegated is how long a bind is left to a plugin (ledger.Entry.Delegated): what the plugin has
-	// (ledger.DelegatedFor), and half of it for its last request to be carried out or refused.
+	// Delegated is how long a bind is left to a plugin (ledger.Entry.Delegated): the plugin's own time
+	// (ledger.DelegatedFor), and half of that for its last request to be carried out or refused.
 	Delegated time.Duration
 }
 
 // WaitLimits are the times for volumes or devices.
 type WaitLimits struct {
-	// Deadline is how much longer than BindDeadline an entry may stay unbound for them, and
-	// Deadlines the same by scheduler name, where a profile says so.
+	// Deadline is how much longer than BindDeadline an entry may stay unbound for them. Deadlines are the same by
+	// scheduler name, for profiles that set it.
 	Deadline  time.Duration
 	Deadlines map[string]time.Duration
-	// Poll is the pause between looks whether they are there.
+	// Poll is the interval between checks whether they are ready.
 	Poll time.Duration
 }
 
@@ -147,15 +145,15 @@ func (l WaitLimits) deadline(scheduler string) time.Duration {
 	return l.Deadline
 }
 
-// DefaultLimits are the protocol's figures.
+// DefaultLimits returns the protocol's limits.
 func DefaultLimits() Limits {
 	return Limits{
 		Binds:        32,
 		BindDeadline: 30 * time.Second,
 		Waits: Waits{
-			// The default of VolumeBindingArgs.bindTimeoutSeconds, and how often kube-scheduler looks.
+			// These are the default of VolumeBindingArgs.bindTimeoutSeconds, and kube-scheduler's polling interval.
 			Volumes: WaitLimits{Deadline: 600 * time.Second, Poll: time.Second},
-			// The default of DynamicResourcesArgs.bindingTimeout.
+			// This is the default of DynamicResourcesArgs.bindingTimeout.
 			Devices:   WaitLimits{Deadline: 600 * time.Second},
 			Delegated: ledger.DelegatedFor + ledger.DelegatedFor/2,
 		},
@@ -164,7 +162,7 @@ func DefaultLimits() Limits {
 		Retry:  wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
 		Ungate: events.UngateFor,
 		Call:   changeCall,
-		// A decision gets here as fast as its transaction, in milliseconds.
+		// A decision arrives as fast as its transaction, within milliseconds.
 		NominateAlone: 500 * time.Millisecond,
 		EvictionLimits: EvictionLimits{
 			EvictionMemory: 10 * time.Minute,
@@ -188,7 +186,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// nextTry is the wait before the next try, and the backoff after it.
+// nextTry returns the wait before the next try, and the backoff after it.
 func nextTry(b wait.Backoff) (time.Duration, wait.Backoff) {
 	d := b.Step()
 	return d, b

@@ -20,14 +20,14 @@ func (r *planRig) closes() {
 	}
 }
 
-// The watch was compacted while the binder was away from the ledger, and the list that takes its place is folded in
-// behind the answer of a later transaction of its own.
+// The watch was compacted while the binder was cut off from the ledger, and the list that replaces it is folded in
+// after the answer of a later transaction of the binder.
 //
-//  1. The binder's mark of v4 is on its way. The ledger's generation is closed at W+1, and the watch from
+//  1. The binder's mark of v4 is in flight. The ledger's generation is closed at W+1, and the watch from
 //     there is compacted.
 //  2. The ledger is listed at W+1.
-//  3. The mark is carried out at W+2. Its answer is taken in, and so the eviction is sent; it gets no answer.
-//  4. The list comes in. It shows that the ledger is closed, and nothing of the mark.
+//  3. The mark is carried out at W+2. Its answer is applied, and so the eviction is sent; it gets no answer.
+//  4. The list arrives. It shows that the ledger is closed, and does not contain the mark.
 func TestListBehindAnOwnTransaction(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
@@ -51,7 +51,7 @@ func TestListBehindAnOwnTransaction(t *testing.T) {
 	r.quiet("the ledger is still closed")
 }
 
-// A list, or a deletion, does not drop a document that the binder itself has made since.
+// A list, or a deletion, does not drop a document that the binder itself has written since.
 func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 	for name, older := range map[string]func(r *planRig) LedgerMoved{
 		"list": func(r *planRig) LedgerMoved { return r.listed(r.b) },
@@ -76,8 +76,8 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 	}
 }
 
-// A binder whose picture of the ledger cannot be brought forward has a hole in it, and must not act by it. All it does
-// from then on is to end.
+// A binder whose view of the ledger cannot be advanced has a gap in it, and must not act on it. From then on it only
+// ends.
 func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
 	broken := ledger.KV{Key: ledger.KeyNode("n1-uid"), Value: []byte{0xff}, ModRevision: 1000}
 	for name, in := range map[string]Input{

@@ -6,32 +6,31 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// mirror is a pod's status.nominatedNodeName, which tells other components of the place that
-// is held for it. It is written after the hold is in the ledger, never while a bind may be on
-// its way (a write of ours would move the resourceVersion it relies on), and cleared when the
-// place is lost. (A bind clears it in the API server.) The ledger does not say who wrote the
-// field: a binder that starts takes the name of a node with a hold for its own, and what was
-// left by one that died between the end of a hold and its own write stays until the next hold.
+// mirror is a pod's status.nominatedNodeName, which shows other components the place that is held for it. It is
+// written after the hold is in the ledger, never while a bind may be in flight (the write would move the
+// resourceVersion that the bind relies on), and cleared when the place is lost. (A bind clears it in the API server.)
+// The ledger does not record who wrote the field. A binder that starts treats the name of a node with a hold as its
+// own; what was left by a binder that died between the end of a hold and its own write stays until the next hold.
 //
-// The decision that nominates the pod wants a condition as well. Whichever comes first, the hold or
-// the decision, waits for the other, and one patch writes both (condition.nominate); a hold whose
-// decision does not come is mirrored alone.
+// The decision that nominates the pod requires a condition as well. Whichever comes first, the hold or the decision,
+// waits for the other, and one patch writes both (condition.nominate); a hold whose decision does not arrive is
+// mirrored alone.
 type mirror struct {
 	pod events.PodRef
-	// node is what the field should be, as long as the pod is held there; empty to clear.
+	// node is the intended value of the field while the pod is held there; empty to clear it.
 	node string
-	// wrote is the last name that was found or written, writtenRV the pod's resourceVersion
-	// after that; unsure: the write got no answer.
+	// wrote is the last name that was found or written, and writtenRV the pod's resourceVersion after that. unsure
+	// means that the write got no answer.
 	wrote     string
 	writtenRV uint64
 	unsure    bool
 	op        OpID
-	// sent is what the write under way makes of it.
+	// sent is the value that the write in flight sets.
 	sent string
 	pacing
 }
 
-// mirrorHold keeps the field of a pod that has a hold with a plan.
+// mirrorHold maintains the field for a pod that has a hold with a plan.
 func (c *Core) mirrorHold(doc ledger.NodeDoc, owner ledger.Entry) {
 	if owner.Role != ledger.RoleReservation || owner.State != ledger.Held {
 		return
@@ -71,7 +70,7 @@ func (m *mirror) advance(c *Core) {
 	_, entry, reserved := c.ledger.Entry(m.pod.UID)
 	switch {
 	case reserved && entry.State != ledger.Held:
-		// A bind may be on its way, and clears it.
+		// A bind may be in flight, and clears the field.
 	case reserved && current == m.node:
 		m.wrote = m.node
 	case reserved && (m.wrote != m.node || current == ""):
@@ -80,7 +79,7 @@ func (m *mirror) advance(c *Core) {
 	case current != "" && current == m.wrote, current == "" && m.unsure:
 		m.write(c, "")
 	case p.ResourceVersion < m.writtenRV:
-		// The facts do not show our own write yet.
+		// The facts do not show this binder's write yet.
 	default:
 		delete(c.mirrors, m.pod.UID)
 	}
@@ -91,8 +90,8 @@ func (m *mirror) write(c *Core, node string) {
 	c.emit(Nominate{Op: m.op, Pod: m.pod, NodeName: node})
 }
 
-// joins says whether the name can be written together with the condition of a decision: it is the
-// one about the hold that the mirror is for, and the name is still to be written.
+// joins reports whether the name can be written together with the condition of a decision: the decision is about the
+// hold that the mirror is for, and the name has yet to be written.
 func (m *mirror) joins(c *Core, d events.Decision, p *state.Pod) bool {
 	if m.op != 0 || d.Kind != events.DecisionNominated || m.node == p.Status().NominatedNodeName {
 		return false
@@ -106,10 +105,10 @@ func (m *mirror) answered(c *Core, in Input) {
 		m.written(c, a)
 		return
 	}
-	m.op = 0 // Untaken: what is in the way is looked at with the next change
+	m.op = 0 // Untaken: the obstacle is evaluated with the next change
 }
 
-// written takes in what came of the write under way, its own or a condition's.
+// written handles the outcome of the write in flight, which may be the mirror's own or a condition's.
 func (m *mirror) written(c *Core, a Answered) {
 	m.op = 0
 	if m.sent != "" && (a.Result == Done || a.Result == Unknown) {
@@ -117,7 +116,7 @@ func (m *mirror) written(c *Core, a Answered) {
 	}
 	m.unsure = a.Result == Unknown
 	m.writtenRV = max(m.writtenRV, a.ResourceVersion)
-	// The facts show what came of it; until then, and after a refusal, it is not written again.
+	// The facts show the outcome. Until then, and after a refusal, the name is not written again.
 	m.due = c.now.Add(c.limits.Idle)
 	if a.Result == Unknown {
 		c.pace(&m.pacing)

@@ -7,34 +7,34 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// A move is a plan whose place is kept for a pod that does not exist yet (T12). The descheduler
-// makes it and asks for the eviction; here its victim is evicted like that of any plan, once
-// both are known. It ends in one of these ways:
+// A move is a plan whose place is kept for a pod that does not exist yet (T12). The descheduler creates it and
+// requests the eviction; the binder evicts its victim like that of any plan, once both are known. It ends in one of
+// these ways:
 //
 //   - A shard gives the place to the replacement, in its T1. Nothing is left to do.
-//   - The eviction is refused, or turns out to be for nothing: the plan is aborted (T8).
-//   - Nobody takes the place: the replacement does not come (its owner was scaled down, or does
-//     not make another), or went elsewhere. Limits.KeepPlace after the victim has left, the plan
-//     is aborted.
-//   - Nobody asks for the eviction: the descheduler died in between. The one that leads next
-//     gives the place up; so does the binder, after Limits.KeepPlace.
-//   - The victim does not leave: after Limits.Overdue, on top of its grace period, the plan is
-//     aborted. What was sent stays claimed until the victim is gone.
+//   - The eviction is refused, or turns out to be pointless: the plan is aborted (T8).
+//   - No pod takes the place: the replacement is not created (its owner was scaled down, or does
+//     not create another), or was placed elsewhere. Limits.KeepPlace after the victim has left,
+//     the plan is aborted.
+//   - The eviction is never requested, because the descheduler died in between. The next leading
+//     descheduler gives the place up; so does the binder, after Limits.KeepPlace.
+//   - The victim does not leave: after Limits.Overdue, in addition to its grace period, the plan is
+//     aborted. A claim whose eviction was sent stays until the victim is gone.
 
-// asking is the decision to evict that belongs to a move, if this binder knows it.
+// asking returns the decision to evict that belongs to a move, if this binder knows it.
 func (c *Core) asking(plan string, owner ledger.Entry) (*eviction, bool) {
 	e, known := c.evictions[attempt{owner.PodUID, owner.Token}]
 	return e, known && e.plan() == plan
 }
 
-// askedToMove says whether the eviction of a move has been asked for, has had no outcome, and may still be begun.
+// askedToMove reports whether the eviction of a move has been requested, has had no outcome, and may still be begun.
 func (c *Core) askedToMove(plan string, owner ledger.Entry) bool {
 	e, known := c.asking(plan, owner)
 	return known && !e.done && !c.ended(e.asked.NotAfter)
 }
 
-// wantsMove says whether the victim of a move is still to go. A mark says that it was asked for,
-// also to a binder that has not heard of it.
+// wantsMove reports whether the victim of a move must still leave. A mark proves that the eviction was requested,
+// even to a binder that has not seen the request.
 func (c *Core) wantsMove(plan string, owner, victim ledger.Entry) bool {
 	if _, known := c.asking(plan, owner); !known {
 		return victim.State == ledger.Evicting
@@ -42,7 +42,7 @@ func (c *Core) wantsMove(plan string, owner, victim ledger.Entry) bool {
 	return c.askedToMove(plan, owner)
 }
 
-// endMove aborts a move that has come to nothing, or whose time is over.
+// endMove aborts a move that has failed or whose time has expired.
 func (p *plan) endMove(c *Core, owner ledger.Entry) (ended bool) {
 	why := p.moveOver(c, owner)
 	if why == "" {
@@ -67,7 +67,7 @@ func (p *plan) endMove(c *Core, owner ledger.Entry) (ended bool) {
 	return true
 }
 
-// moveOver says why a move is to be given up; empty as long as it is not.
+// moveOver returns the reason for giving up a move; empty while there is none.
 func (p *plan) moveOver(c *Core, owner ledger.Entry) string {
 	claim, marked := owner, false
 	if _, victim, ok := c.ledger.Victim(owner.PodUID); ok && victim.Plan == p.id {
@@ -92,7 +92,7 @@ func (p *plan) moveOver(c *Core, owner ledger.Entry) string {
 	return ""
 }
 
-// returned tells people of a pod that is back where the one it replaces was moved away from.
+// returned emits an event for a pod that was placed back where the pod it replaces was moved away from.
 func (c *Core) returned(d events.Decision) {
 	if c.mayAct(d.Pod.UID) {
 		c.emit(Report{

@@ -9,8 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// moved is T12: a place on n1 is kept for the replacement of a pod. It returns the ask that
-// belongs to it.
+// moved is T12: a place on n1 is kept for the replacement of a pod. It returns the request for the eviction.
 func (r *planRig) moved(victim int) events.Decision {
 	r.Helper()
 	r.seen()
@@ -35,7 +34,7 @@ func (r *planRig) moved(victim int) events.Decision {
 	return d
 }
 
-// carry carries out a change of somebody else's.
+// carry commits another member's change.
 func (r *planRig) carry(c ledger.Change) {
 	r.Helper()
 	txn, err := c.Txn()
@@ -48,7 +47,7 @@ func (r *planRig) carry(c ledger.Change) {
 	r.see()
 }
 
-// left is what the ledger has of moves.
+// left counts what the ledger has of moves.
 func (r *planRig) left() (places, victims int) {
 	for d := range r.truth.Docs() {
 		for _, e := range d.Entries {
@@ -86,7 +85,7 @@ func (r *planRig) takeOver() {
 	r.carry(ledger.Change{Docs: []ledger.NodeDoc{d}})
 }
 
-// A move is carried out once both are known: the place in the ledger, and the ask in the log.
+// A move is carried out once both are known: the place in the ledger, and the request in the log.
 func TestMoveIsCarriedOut(t *testing.T) {
 	for _, first := range []string{"the place", "the ask"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -145,12 +144,12 @@ func TestMoveThatIsRefused(t *testing.T) {
 	r.quiet("it is over")
 }
 
-// A pod of the same owner takes the place before the eviction is sent: then nobody has to go.
+// A pod of the same owner takes the place before the eviction is sent: then no pod has to be evicted.
 func TestMoveWhosePlaceIsTakenEarly(t *testing.T) {
 	r := newPlanRig(t, 1)
 	ask := r.moved(4)
 	r.takeOver()
-	r.b.lines = nil // the bind of the one that took it
+	r.b.lines = nil // the bind of the pod that took it
 	r.hear(ask)
 	r.quiet("the place is gone")
 	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "no place is kept") {
@@ -158,8 +157,7 @@ func TestMoveWhosePlaceIsTakenEarly(t *testing.T) {
 	}
 }
 
-// A place is not kept for ever: not when nobody asks for the eviction, and not when no replacement
-// comes.
+// A place is not kept forever: neither if the eviction is not requested, nor if no replacement comes.
 func TestMoveExpires(t *testing.T) {
 	t.Run("nobody asks", func(t *testing.T) {
 		r := newPlanRig(t, 1)
@@ -204,8 +202,8 @@ func TestMoveExpires(t *testing.T) {
 	})
 }
 
-// What marks say holds for a binder that starts: it sends the eviction again, after a look, and
-// not under a name of its own.
+// Marks are valid for a binder that starts: it sends the eviction again, after a read of the pod, and only after it
+// has taken the claim over.
 func TestMoveGoesOnAfterACrash(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hear(r.moved(4))

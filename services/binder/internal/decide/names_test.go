@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// stands says in the binder's picture which node the name n0 stands for.
+// stands sets in the binder's view which node the name n0 stands for.
 func (r *rig) stands(nodeUID string, nodeRV uint64) {
 	r.Helper()
 	i := ledger.Incarnation{NodeName: "n0", NodeUID: nodeUID, NodeRV: nodeRV}
@@ -20,7 +20,7 @@ func (r *rig) stands(nodeUID string, nodeRV uint64) {
 	}
 }
 
-// A reservation for a node whose name stands for a later one is taken back.
+// A reservation for a node whose name stands for a later node is taken back.
 func TestReservationForTheNodeBefore(t *testing.T) {
 	r := newRig(t, 1)
 	r.stands("later-uid", 500)
@@ -28,8 +28,8 @@ func TestReservationForTheNodeBefore(t *testing.T) {
 	r.expectFence("has registered again")
 }
 
-// A reservation for a later node than the one that its name stands for is bound. Where all shards are of a
-// version before incarnations, none admits the node; to take the reservation back would be for ever.
+// A reservation for a later node than the one that its name stands for is bound. Where all shards are of a version
+// before incarnations, none admits the node; taking the reservation back would repeat forever.
 func TestReservationForALaterNode(t *testing.T) {
 	r := newRig(t, 1)
 	r.stands("before-uid", 500)

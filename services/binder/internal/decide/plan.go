@@ -11,35 +11,33 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// markDocs bounds the documents of one mark, so that it fits a transaction beside the hold's
-// document and the plan's record; workBytes bounds their bytes. A larger plan takes several.
+// markDocs bounds the documents of one mark, so that it fits into a transaction together with the hold's document and
+// the plan's record; workBytes bounds their size. A larger plan takes several transactions.
 const markDocs = ledger.MaxTxnOps - 2
 
-// pacing is when the next try may be made, and the pause after that.
+// pacing is when the next try may be made, and the backoff after that.
 type pacing struct {
 	due   time.Time
 	retry wait.Backoff
 }
 
-// plan is a hold or placeholder and what has to go for it, in the binder's eyes. Whoever holds
-// the partition of the pod that has the place carries it out; a pod that takes the place over
-// takes the plan with it.
+// plan is the binder's view of a hold or placeholder and its victims. The binder that holds the partition of the pod
+// with the place carries it out; a pod that takes the place over takes the plan with it.
 //
-// Order: the victims that budgets cover are looked at and tried dry → one transaction marks
-// all of them Evicting (removal goes on from there). A crash before it leaves claims that
-// anybody can drop; after it, whoever finds the marks goes on with each.
+// Order: the victims that budgets cover are read and dry-run → one transaction marks all of them Evicting (removal
+// continues from there). A crash before it leaves claims that any process can drop; after it, the next binder that
+// finds the marks continues with each.
 type plan struct {
 	id string
 	op OpID
 	pacing
-	// gone: nobody has the place any more.
+	// gone means that no pod has the place any more.
 	gone bool
-	// since is when the plan was first seen, left when its victim was first seen to have left;
-	// both of a move.
+	// since is when the plan was first seen. left is when the victim of a move was first seen to have left.
 	since, left time.Time
 }
 
-// planOwner is the pod that has the place of a plan that is to be carried out.
+// planOwner returns the pod that has the place of a plan that must be carried out.
 func (c *Core) planOwner(id string) (ledger.NodeDoc, ledger.Entry, bool) {
 	if r, ok := c.ledger.Record(id); ledger.IsRecorded(id) && (!ok || r.State != ledger.PlanReady) {
 		return ledger.NodeDoc{}, ledger.Entry{}, false
@@ -47,7 +45,7 @@ func (c *Core) planOwner(id string) (ledger.NodeDoc, ledger.Entry, bool) {
 	return c.ledger.PlanOwner(id)
 }
 
-// advance does the next thing for the plan.
+// advance takes the plan's next step.
 func (p *plan) advance(c *Core) {
 	doc, owner, ok := c.planOwner(p.id)
 	if !ok || p.gone || c.facts.Cluster == nil || !c.mayAct(owner.PodUID) {
@@ -89,8 +87,7 @@ func (p *plan) advance(c *Core) {
 	}
 }
 
-// unmarked are the victims in a document that are to be marked, and whether all of them can be
-// by what is known.
+// unmarked returns the victims in a document that must be marked, and whether all of them can be marked now.
 func (p *plan) unmarked(c *Core, d ledger.NodeDoc) (victims []string, ready bool) {
 	ready = true
 	for _, e := range d.Entries {
@@ -104,8 +101,8 @@ func (p *plan) unmarked(c *Core, d ledger.NodeDoc) (victims []string, ready bool
 	return victims, ready
 }
 
-// mayStillPlace says whether the facts still show a pod that waits for its place. While they do
-// not show it at all, they may be late.
+// mayStillPlace reports whether the facts still show a pod that waits for its place. If they do not show the pod at
+// all, they may be late.
 func (c *Core) mayStillPlace(owner ledger.Entry) bool {
 	p, known, _ := c.pod(owner.PodUID, owner.PodRV)
 	if owner.Role == ledger.RoleMove {
@@ -122,7 +119,7 @@ func (p *plan) answered(c *Core, in Input) {
 	}
 	c.atOnce.learn(a.Result)
 	if a.Result == TxnUnknown || a.Result == TxnRefused {
-		// Late or not at all: until the view shows marks, nothing is sent.
+		// The transaction may apply late or not at all: until the view shows marks, nothing is sent.
 		c.pace(&p.pacing)
 		return
 	}
@@ -133,7 +130,7 @@ func (p *plan) answered(c *Core, in Input) {
 	}
 }
 
-// removalsOf are a plan's victims, in the order of documents and entries.
+// removalsOf returns the removals of a plan, in the order of documents and entries.
 func (c *Core) removalsOf(id string) []*removal {
 	var out []*removal
 	for _, d := range c.ledger.PlanDocs(id) {
@@ -146,8 +143,8 @@ func (c *Core) removalsOf(id string) []*removal {
 	return out
 }
 
-// refused tells the plan's shard that a victim cannot be evicted, and rests the plan: its shard
-// drops the victim or the plan, or it is tried again. A move is over then.
+// refused reports to the plan's shard that a victim cannot be evicted, and rests the plan: the shard drops the victim
+// or the plan, or the plan is tried again. A move ends then.
 func (c *Core) refused(r *removal, problem string) {
 	r.conclude(c, events.DecisionEvictRefused, problem)
 	if _, owner, ok := c.ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
@@ -162,7 +159,7 @@ func (c *Core) refused(r *removal, problem string) {
 	}
 }
 
-// conclude tells how a removal ended: to whom asked for it, or else under the plan's token.
+// conclude publishes how a removal ended: through the eviction that requested it, or else under the plan's token.
 func (r *removal) conclude(c *Core, kind events.DecisionKind, message string) {
 	if e, ok := c.askedFor(r); ok {
 		e.finish(c, kind, message)
@@ -178,11 +175,11 @@ func (r *removal) conclude(c *Core, kind events.DecisionKind, message string) {
 	c.publish(d)
 }
 
-// planToken is the token that a plan's id was made of.
+// planToken returns the token from which a plan's id was derived.
 func planToken(id string) string { return id[max(0, len(id)-len(ledger.Token(0).String())):] }
 
-// preemptor is the pod that a victim goes for, if it is one that waits: a placeholder's
-// replacement does not exist yet.
+// preemptor returns the pod for which a victim is evicted, if that pod exists: a placeholder's replacement does not
+// exist yet.
 func (c *Core) preemptor(id string) (*state.Pod, ledger.NodeDoc, bool) {
 	doc, owner, ok := c.ledger.PlanOwner(id)
 	if !ok || owner.Role != ledger.RoleReservation {
@@ -192,7 +189,7 @@ func (c *Core) preemptor(id string) (*state.Pod, ledger.NodeDoc, bool) {
 	return p, doc, known
 }
 
-// preempted is the event of a victim, in kube-scheduler's words.
+// preempted emits the event for a victim, in kube-scheduler's words.
 func (r *removal) preempted(c *Core) {
 	p, doc, ok := c.preemptor(r.plan)
 	if !ok {

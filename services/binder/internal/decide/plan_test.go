@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// The whole of a plan: the hold shows in the pod's status, the covered victim is looked at and
-// tried before anything is marked, one transaction marks both, then they go.
+// This is a complete plan: the hold shows in the pod's status, the covered victim is read and dry-run before anything
+// is marked, one transaction marks both victims, then they are evicted.
 func TestPlanIsCarriedOut(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")
@@ -60,7 +60,7 @@ func TestPlanIsCarriedOut(t *testing.T) {
 	r.quiet("the victims leave")
 }
 
-// A nomination is one write: the name of the node and the condition, whichever is known first.
+// A nomination is one write, of the node's name and the condition, whichever is known first.
 func TestNominationIsOneWrite(t *testing.T) {
 	told := func(r *planRig, token ledger.Token, revision int64) {
 		r.hear(events.Decision{
@@ -120,8 +120,8 @@ func TestNominationIsOneWrite(t *testing.T) {
 	})
 }
 
-// What waits to be written for a pod is moot once its place may be bound to: the patch would be in
-// the way of the bind. Dropped, it is settled like one that found nothing to change.
+// A write that waits for a pod is moot once its place may be bound: the patch would conflict with the bind. When
+// dropped, it is settled like one that found nothing to change.
 func TestStatusesThatBecomeMoot(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.b.core.limits.NominateAlone = time.Second
@@ -186,11 +186,11 @@ func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 		t.Fatal("a victim was marked")
 	}
 	r.wait(r.limits.PlanPause)
-	does[ReadPod](r, delivered) // nobody has dropped it: again
+	does[ReadPod](r, delivered) // it was not dropped: again
 }
 
-// An eviction that is refused after the mark: the mark goes back, and the budget's document
-// learns what the call may have taken.
+// An eviction is refused after the mark: the mark is taken back, and the budget's document records what the call may
+// have taken.
 func TestRefusedEvictionGoesBack(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v0")
@@ -221,7 +221,7 @@ func TestRefusedEvictionGoesBack(t *testing.T) {
 	r.quiet("the plan rests")
 }
 
-// What another binder has sent may arrive: its claim does not go back, whatever is refused.
+// Another binder's eviction may still arrive: its claim is not given back, whatever is refused.
 func TestTakenOverEvictionNeverFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
@@ -249,10 +249,10 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 	r.b.lines = nil
 }
 
-// A plan that is given up costs no more victims: what was not sent goes back.
+// A plan that is given up costs no more victims: claims whose evictions were not sent are given back.
 func TestAbortedPlanEvictsNobody(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets } // between mark and delete is a condition
+	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets } // a condition precedes the delete
 	r.nominated(0, "v4")
 	does[Nominate](r, delivered)
 	r.see()
@@ -285,7 +285,7 @@ func TestPlansOfOtherPartitionsAreLeftAlone(t *testing.T) {
 	r.quiet("another binder's plan")
 }
 
-// A profile that takes budgets as a wish deletes, as kube-scheduler does.
+// A profile that respects budgets only as a preference deletes, as kube-scheduler does.
 func TestBestEffortDeletes(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets }
@@ -300,7 +300,7 @@ func TestBestEffortDeletes(t *testing.T) {
 	}
 }
 
-// Nobody works at a hold: it is given up after a while, but not while its victims leave.
+// A hold that no process works on is given up after a while, but not while its victims leave.
 func TestOverdueHoldIsGivenUp(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")

@@ -50,7 +50,7 @@ func (a *agent) docs() []ledger.NodeDoc {
 	return out
 }
 
-// victim is one of the pods that run, as an agent could choose it.
+// victim returns one of the running pods, as an agent could choose it.
 func (a *agent) victim(i int) (ledger.NodeEntry, bool) {
 	uid := fmt.Sprintf("v%d-uid", i)
 	p, ok := a.api().pods[uid]
@@ -113,7 +113,7 @@ func (w *planWorld) nominate(i int, pick choose) error {
 	return w.decided(what, c, err)
 }
 
-// ask has a single pod evicted, now and then.
+// ask occasionally requests the eviction of a single pod.
 func (w *planWorld) ask(pick choose) {
 	if pick(4) > 0 {
 		return
@@ -162,7 +162,7 @@ func (w *planWorld) move(a *agent, v ledger.NodeEntry, pick choose) error {
 	return nil
 }
 
-// hold is the plan of pod i, or the last agent's oldest, in its view.
+// hold returns the hold of pod i, or the last agent's oldest, in its view.
 func (a *agent) hold(i int) (ledger.NodeDoc, ledger.Entry, bool) {
 	if i < len(a.w.agents)-1 {
 		d, e, ok := a.view.Entry(fmt.Sprintf("p%d-uid", i))
@@ -205,7 +205,7 @@ func (w *planWorld) conclude(i int, giveUp bool) error {
 	return w.decided("T3 of plan "+e.Plan, c, err)
 }
 
-// displace lets pod 1 take pod 0's place (T4).
+// displace makes pod 1 take pod 0's place (T4).
 func (w *planWorld) displace() error {
 	a := w.agents[1]
 	d, hold, ok := a.view.Entry("p0-uid")
@@ -220,7 +220,7 @@ func (w *planWorld) displace() error {
 	return w.decided(fmt.Sprintf("T4 of plan %s by p1", hold.Plan), c, err)
 }
 
-// walkPlans does one random thing.
+// walkPlans takes one random step.
 func (w *planWorld) walkPlans(pick choose, faults bool) error {
 	b := w.binders[pick(len(w.binders))]
 	switch pick(14) {
@@ -265,7 +265,7 @@ func (w *planWorld) walkPlans(pick choose, faults bool) error {
 	return nil
 }
 
-// endPod is the kubelet: a pod that was told to goes.
+// endPod simulates the kubelet: a pod that is being deleted ends.
 func (w *planWorld) endPod(i int) {
 	uid := fmt.Sprintf("v%d-uid", i)
 	if p, ok := w.api.now().pods[uid]; ok && p.Deleting {
@@ -320,7 +320,7 @@ func (w *planWorld) planMishap(b *member, pick choose) error {
 	return nil
 }
 
-// healPlans ends the faults and lets everybody work until nothing is left to do.
+// healPlans ends the faults and lets all members work until nothing is left to do.
 func (w *planWorld) healPlans() error {
 	for len(w.late) > 0 {
 		e := w.late[0]
@@ -333,8 +333,8 @@ func (w *planWorld) healPlans() error {
 		w.share(b, i)
 	}
 	for round := range 400 {
-		// What was without an answer cannot arrive any more; a binder that takes an eviction over when its
-		// plan is given up waits as long again.
+		// A request without an answer cannot arrive any more; a binder that takes an eviction over when its plan is
+		// given up waits as long again.
 		if round == 100 || round == 300 {
 			for _, b := range w.binders {
 				b.now = b.now.Add(w.limits.EvictionHang)
@@ -362,7 +362,7 @@ func (w *planWorld) healPlans() error {
 	return w.settledPlans()
 }
 
-// settledPlans demands that nothing is left of any plan, in the ledger or in mind.
+// settledPlans requires that nothing is left of any plan, in the ledger or in memory.
 func (w *planWorld) settledPlans() error {
 	for d := range w.truth.Docs() {
 		for _, e := range d.Entries {
@@ -401,7 +401,7 @@ func planLimits() Limits {
 	l := testLimits()
 	l.EvictionHang, l.PlanPause, l.Overdue, l.EvictionTries = time.Hour, 5*time.Second, time.Minute, 3
 	l.KeepPlace = 10 * time.Second
-	l.NominateAlone = 0 // nobody here tells of a nomination
+	l.NominateAlone = 0 // no decision reports a nomination here
 	return l
 }
 
@@ -432,10 +432,9 @@ func walkedPlans(t *testing.T, binders int, seed uint64, faults bool, counts map
 	return nil
 }
 
-// TestPlanWalks: whatever is lost, late or crashed, no pod is evicted unless its claim is
-// marked, none is marked unless its plan has its place (S5, S9), what is claimed of the budget
-// can go and no more goes (S6), documents take legal steps only, and once the faults end
-// nothing is left of any plan.
+// TestPlanWalks: whatever is lost, late or crashed, no pod is evicted unless its claim is marked, none is marked
+// unless its plan has its place (S5, S9), what is claimed of the budget can be evicted and no more is (S6), documents
+// take legal steps only, and once the faults end nothing is left of any plan.
 func TestPlanWalks(t *testing.T) {
 	base := seedtest.First(t, *firstSeed)
 	walks := 1500
@@ -460,8 +459,8 @@ func TestPlanWalks(t *testing.T) {
 	t.Log(counts)
 }
 
-// TestPlanAblations: the parts of the machine are needed. A walk that finds nothing without
-// them would not find a mistake in them.
+// TestPlanAblations: the parts of the machine are needed. A walk that finds nothing without them would not find a
+// mistake in them.
 func TestPlanAblations(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
@@ -496,7 +495,7 @@ func TestPlanAblations(t *testing.T) {
 	}
 }
 
-// TestPlanWalksWithoutFaults: with one binder and nothing lost, no eviction is sent twice.
+// TestPlanWalksWithoutFaults: with one binder and no losses, no eviction is sent twice.
 func TestPlanWalksWithoutFaults(t *testing.T) {
 	base := seedtest.First(t, *firstSeed)
 	for i := range uint64(200) {

@@ -14,21 +14,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// The world of plans: pods that run on nodes, some of them under one disruption budget, and
-// pods that want their room. Shards nominate, promote, abort and displace, a descheduler moves,
-// each on views that lag behind; binders carry the plans out, with requests that are lost,
-// late, or whose answers are.
+// This is the world of plans: pods that run on nodes, some of them under one disruption budget, and pods that need
+// their room. Shards nominate, promote, abort and displace, and a descheduler moves, each on lagging views; binders
+// carry the plans out, with requests that are lost or late, or whose answers are.
 
 const pdbUID = "pdb-uid"
 
-// kvLog is the ledger: keys, and every transaction as the watch tells it.
+// kvLog is the ledger: keys, and every transaction as the watch delivers it.
 type kvLog struct {
 	revision int64
 	keys     map[string]ledger.KV
 	log      []ledger.ViewBatch
 }
 
-// lost is the answer of a transaction that has lost a compare; false if it has lost none.
+// lost returns the answer of a transaction that has lost a compare. It reports false if it has lost none.
 func (l *kvLog) lost(t ledger.Txn) (r ledger.TxnResult, lost bool) {
 	for _, c := range t.Compares {
 		kv := l.keys[c.Key]
@@ -67,7 +66,7 @@ func (l *kvLog) commit(t ledger.Txn) (r ledger.TxnResult) {
 	return ledger.TxnResult{Succeeded: true, Revision: l.revision}
 }
 
-// agent is a shard or the descheduler: a view of the ledger and one of the API.
+// agent is a shard or the descheduler, with a view of the ledger and one of the API.
 type agent struct {
 	view   *ledger.View
 	folded int
@@ -95,7 +94,7 @@ func (a *agent) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
 	return ledger.Left, a.left[uid]
 }
 
-// see brings a view forward.
+// see advances a view.
 func (a *agent) see(facts, ledgerTo int) {
 	a.facts = max(a.facts, facts)
 	for ; a.folded < ledgerTo; a.folded++ {
@@ -112,23 +111,23 @@ type planWorld struct {
 	agents []*agent
 	epochs map[int32]int64
 	tokens ledger.Token
-	// evicted counts the evictions that made a pod leave, calls those that were sent, by UID.
+	// evicted counts the evictions that made a pod leave, and calls those that were sent, by UID.
 	evicted, calls map[string]int
-	// refused are the plans whose shards were told that a victim cannot be evicted.
+	// refused holds the plans whose shards were informed that a victim cannot be evicted.
 	refused map[string]bool
 	counts  map[string]int
-	// foreign: somebody else has evicted too; then not all that is claimed can go.
+	// foreign means that another client has evicted as well; then not everything that is claimed can be evicted.
 	foreign bool
-	// unsure: a nomination got no answer, or a partition changed hands: one may be left over.
+	// unsure means that a nomination got no answer, or a partition changed hands: one may be left over.
 	unsure bool
-	// stopped: the disruption controller has stopped waiting for pods that were evicted.
+	// stopped means that the disruption controller has stopped waiting for evicted pods.
 	stopped bool
-	// byStatus: budgets are claimed by their status alone.
+	// byStatus means that budgets are claimed by their status alone.
 	byStatus bool
 }
 
-// newPlanWorld has two nodes with three pods each, four of which a budget covers that allows
-// some to go, and as many pods as agents that want their room; the last agent moves pods.
+// newPlanWorld has two nodes with three pods each, four of which are covered by a budget that allows some evictions,
+// and as many pods as agents that need their room; the last agent moves pods.
 func newPlanWorld(binders, allowed int, limits Limits) *planWorld {
 	w := &planWorld{
 		world: newWorld(0, 2, 0, ablation{}), kv: &kvLog{keys: map[string]ledger.KV{}}, truth: ledger.NewView(),
@@ -178,7 +177,7 @@ func covered(uid string) bool {
 	return slices.Contains([]string{"v0-uid", "v1-uid", "v2-uid", "v3-uid"}, uid)
 }
 
-// bootPlans starts a binder anew. What it had on its way is late or lost.
+// bootPlans restarts a binder. Its requests in flight are late or lost.
 func (w *planWorld) bootPlans(b *member) {
 	for i, e := range b.lines {
 		if _, ok := e.(Publish); !ok && i%2 == 0 {
@@ -196,7 +195,7 @@ func (w *planWorld) bootPlans(b *member) {
 	w.showPlanFacts(b, b.facts)
 }
 
-// listed is what a binder reads as a list of the ledger that is made now. The watch goes on behind it.
+// listed returns what a binder reads as a list of the ledger made now. The watch continues behind it.
 func (w *planWorld) listed(b *member) LedgerMoved {
 	b.docs = len(w.kv.log)
 	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int {
@@ -211,7 +210,7 @@ func (w *planWorld) listed(b *member) LedgerMoved {
 	return in
 }
 
-// ledgerMoved is one step of the ledger's watch as the intake passes it on.
+// ledgerMoved converts one step of the ledger's watch as the intake does.
 func ledgerMoved(batch ledger.ViewBatch) LedgerMoved {
 	in := LedgerMoved{Revision: batch.Events.Revision, Batch: batch}
 	for _, ev := range batch.Events.Events {
@@ -254,7 +253,7 @@ func (w *planWorld) showLedger(b *member, to int) {
 	w.listen()
 }
 
-// listen notes what shards are told.
+// listen records what shards are informed of.
 func (w *planWorld) listen() {
 	for _, d := range w.told {
 		if d.Kind == events.DecisionEvictRefused {
@@ -265,7 +264,7 @@ func (w *planWorld) listen() {
 	w.told = nil
 }
 
-// commit makes a change, and checks what it did.
+// commit commits a change, and checks its effect.
 func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	before := map[string]ledger.NodeDoc{}
 	owned := map[string]bool{}
@@ -307,7 +306,7 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	return r, w.promises()
 }
 
-// markedIn is a claim that was marked from one revision of a document to the next.
+// markedIn returns a claim that was marked from one revision of a document to the next.
 func markedIn(old, now ledger.NodeDoc) (ledger.Entry, bool) {
 	for _, e := range now.Entries {
 		was, _ := old.Victim(e.PodUID)
@@ -318,7 +317,7 @@ func markedIn(old, now ledger.NodeDoc) (ledger.Entry, bool) {
 	return ledger.Entry{}, false
 }
 
-// wentBack is a pod that leaves, though the evictions of it have failed, as its claim says.
+// wentBack returns a pod that leaves although its claim says that the evictions of it have failed.
 func (w *planWorld) wentBack(old, now ledger.NodeDoc) (string, bool) {
 	for _, e := range old.Entries {
 		after, claimed := now.Victim(e.PodUID)
@@ -331,7 +330,7 @@ func (w *planWorld) wentBack(old, now ledger.NodeDoc) (string, bool) {
 	return "", false
 }
 
-// promises is S6: what is claimed can be carried out, and what runs is enough.
+// promises checks S6: what is claimed can be carried out, and enough pods stay running.
 func (w *planWorld) promises() error {
 	v := w.api.now()
 	if v.budget.rv == 0 {
@@ -359,7 +358,7 @@ func (w *planWorld) promises() error {
 	return nil
 }
 
-// evict is the eviction API: look, take from the budget, delete.
+// evict is the eviction API: check, take from the budget, delete.
 func (w *planWorld) evict(e Evict) (Result, error) {
 	p, ok := w.api.now().pods[e.Pod.UID]
 	switch {
@@ -368,7 +367,7 @@ func (w *planWorld) evict(e Evict) (Result, error) {
 	case p.Deleting:
 		return Done, nil
 	case p.Terminal:
-		w.leave(e.Pod.UID) // no budget is asked
+		w.leave(e.Pod.UID) // no budget is checked
 		return Done, nil
 	}
 	budget := w.api.now().budget
@@ -387,8 +386,7 @@ func (w *planWorld) evict(e Evict) (Result, error) {
 	return Done, w.promises()
 }
 
-// halfway is the fate of an eviction that has taken from the budget, and deletes the pod at some
-// later time.
+// halfway is the fate of an eviction that has taken from the budget, and deletes the pod at some later time.
 const halfway = requestLate + 1
 
 type spent struct{ Evict }
@@ -415,7 +413,7 @@ func (w *planWorld) finishEviction(e Evict) error {
 	return w.promises()
 }
 
-// take takes from the budget of a pod.
+// take takes one disruption from a pod's budget.
 func (w *planWorld) take(uid string) {
 	if covered(uid) {
 		w.api.write(func(v *apiVersion) {
@@ -567,7 +565,7 @@ func (w *planWorld) change(e Effect) (Input, error) {
 	return nil, fmt.Errorf("%T is not part of this world", e)
 }
 
-// share gives binder i its part of the partitions.
+// share gives binder i its share of the partitions.
 func (w *planWorld) share(b *member, i int) {
 	var held []int32
 	for p := range int32(64) {

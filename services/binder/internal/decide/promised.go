@@ -9,22 +9,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// promised is the core's part about holds, placeholders, and the pods that go for them.
+// promised is the core's state about holds, placeholders, and the pods that are evicted for them.
 type promised struct {
-	// ledger is the binder's own picture of all of the ledger.
+	// ledger is the binder's own view of the whole ledger.
 	ledger *ledger.View
-	// plans are those with a hold or placeholder, by id; removals the claims on victims, by pod
-	// UID: a pod is claimed by one plan.
+	// plans holds the plans with a hold or placeholder, by id. removals holds the claims on victims, by pod UID: a
+	// pod is claimed by one plan only.
 	plans    map[string]*plan
 	removals map[string]*removal
-	// mirrors are the pods whose nominatedNodeName this binder keeps, by UID.
+	// mirrors holds the pods whose nominatedNodeName this binder maintains, by UID.
 	mirrors map[string]*mirror
-	// idles are budgets and plan records as last changed, by key.
+	// idles holds budgets and plan records as last changed, by key.
 	idles map[string]*idleDoc
-	// left is when pods that are claimed were first missed, by UID.
+	// left is the pod progress at which claimed pods were first missed, by UID.
 	left       map[string]uint64
 	collecting collecting
-	// looked is when plans were last asked what has become due, round when all were looked at.
+	// looked is when plans were last checked for due work, and round when all of them were checked.
 	looked, round time.Time
 }
 
@@ -35,7 +35,7 @@ func newPromised() promised {
 	}
 }
 
-// foldBatch takes what the watch told of the ledger. (Its documents have been learned.)
+// foldBatch applies a batch of the ledger watch. (Its documents have been learned.)
 func (c *Core) foldBatch(b ledger.ViewBatch) {
 	changes, err := c.ledger.Fold(b)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Core) foldBatch(b ledger.ViewBatch) {
 	c.claimsMoved(changes)
 }
 
-// learnKeys takes what a transaction of our own brought back.
+// learnKeys applies what one of the binder's own transactions returned.
 func (c *Core) learnKeys(in Amended) {
 	changes, err := c.ledger.Learn(in.KVs)
 	if err != nil {
@@ -65,8 +65,7 @@ func (c *Core) learnKeys(in Amended) {
 	}
 }
 
-// claimsMoved brings plans and removals in line with the documents that changed, and moves
-// them.
+// claimsMoved brings plans and removals in line with the documents that changed, and advances them.
 func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 	docs, touched := changes.Docs, map[string]bool{}
 	if changes.Generation {
@@ -107,8 +106,8 @@ func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 	}
 }
 
-// forgetVersions drops what is kept about resourceVersions: with a new generation of the ledger they may be ones that
-// Kubernetes has yet to come to, once more.
+// forgetVersions drops everything that is kept about resourceVersions: with a new generation of the ledger, they may
+// be versions that Kubernetes has yet to reach again.
 func (c *Core) forgetVersions() {
 	clear(c.left)
 	clear(c.replaced)
@@ -121,8 +120,8 @@ func (c *Core) forgetVersions() {
 }
 
 // refuseEvictions refuses pending evictions that were decided before this generation of the ledger. If the queue
-// publishes all facts anew with it, those evictions may rest on facts from before a restore of Kubernetes. The
-// descheduler can ask again.
+// republishes all facts with it, those evictions may rest on facts from before a restore of Kubernetes. The
+// descheduler can request them again.
 func (c *Core) refuseEvictions() {
 	if c.ledger.Generation().FactsAfter == 0 {
 		return
@@ -139,7 +138,8 @@ func (c *Core) refuseEvictions() {
 	}
 }
 
-// relisted are all documents after a listing of the ledger, which may have passed over changes.
+// relisted returns all documents after a list of the ledger, which may have skipped changes, and drops the removals
+// whose claims are gone.
 func (c *Core) relisted() []ledger.DocChange {
 	for uid, r := range c.removals {
 		d, e, ok := c.ledger.Victim(uid)
@@ -156,7 +156,7 @@ func (c *Core) relisted() []ledger.DocChange {
 	return docs
 }
 
-// trackClaims makes, updates and drops the removals of one document's claims.
+// trackClaims creates, updates and drops the removals of one document's claims.
 func (c *Core) trackClaims(d ledger.DocChange) {
 	for _, e := range d.Before.Entries {
 		r, ok := c.removals[e.PodUID]
@@ -181,7 +181,7 @@ func (c *Core) trackClaims(d ledger.DocChange) {
 	}
 }
 
-// trackPlan makes or drops the plan of an id, depending on whether it has an owner.
+// trackPlan creates or drops the plan of an id, depending on whether it has an owner.
 func (c *Core) trackPlan(id string) {
 	_, _, owned := c.ledger.PlanOwner(id)
 	p, known := c.plans[id]
@@ -194,11 +194,11 @@ func (c *Core) trackPlan(id string) {
 	}
 }
 
-// roundEvery is how often all plans are looked at for what only time changes, and for what they
-// have given no time for. What facts, the ledger and answers change is looked at at once.
+// roundEvery is how often all plans are checked for changes that only time brings. Changes by facts, the ledger and
+// answers are handled at once.
 const roundEvery = time.Second
 
-// advanceDue moves what has become due since the last look, or everything if that is long ago.
+// advanceDue advances what has become due since the last check, or everything if the last round was long ago.
 func (c *Core) advanceDue() {
 	if c.now.Sub(c.round) >= roundEvery {
 		c.round, c.looked = c.now, c.now
@@ -235,7 +235,7 @@ func (c *Core) advanceDue() {
 	}
 }
 
-// advanceTouched moves what is about pods that have changed.
+// advanceTouched advances everything that concerns pods that have changed.
 func (c *Core) advanceTouched(pods []string) {
 	if c.draining || len(c.held) == 0 || len(c.plans)+len(c.removals)+len(c.mirrors) == 0 {
 		return
@@ -253,13 +253,13 @@ func (c *Core) advanceTouched(pods []string) {
 	}
 }
 
-// planOf is the plan that works for a pod; empty without one.
+// planOf returns the plan that works for a pod; empty without one.
 func (c *Core) planOf(podUID string) string {
 	_, e, _ := c.ledger.Entry(podUID)
 	return e.Plan
 }
 
-// advancePlan moves a plan and its removals.
+// advancePlan advances a plan and its removals.
 func (c *Core) advancePlan(id string) {
 	if p, ok := c.plans[id]; ok {
 		p.advance(c)
@@ -269,7 +269,7 @@ func (c *Core) advancePlan(id string) {
 	}
 }
 
-// advancePromised tries to move everything that waits.
+// advancePromised tries to advance everything that waits.
 func (c *Core) advancePromised() {
 	if c.draining || len(c.held) == 0 {
 		return
@@ -289,12 +289,12 @@ func (c *Core) advancePromised() {
 	}
 }
 
-// amend sends a transaction for m; 0 if the change cannot be made.
+// amend sends a transaction for m; it returns 0 if the change is not a valid transaction.
 func (c *Core) amend(m machine, change ledger.Change, why string) OpID {
 	return c.transact(m, change, Amend{Why: why})
 }
 
-// tidy is amend for what nothing waits for.
+// tidy is amend for a change that nothing waits for.
 func (c *Core) tidy(m machine, change ledger.Change, why string) OpID {
 	return c.transact(m, change, Amend{Why: why, Idle: true})
 }
@@ -310,7 +310,7 @@ func (c *Core) transact(m machine, change ledger.Change, out Amend) OpID {
 	return out.Op
 }
 
-// pace spaces the tries of a piece of work.
+// pace schedules the next try of a piece of work.
 func (c *Core) pace(p *pacing) {
 	var d time.Duration
 	d, p.retry = nextTry(p.retry)

@@ -12,23 +12,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// verdict of a look at the binder's own facts before a bind.
+// verdict is the result of a recheck against the binder's own facts before a bind.
 type verdict uint8
 
 const (
-	// fit: bind.
+	// fit means that the pod can be bound.
 	fit verdict = iota + 1
-	// unseen: the facts do not show the pod or the node yet; look again when they move.
+	// unseen means that the facts do not show the pod or the node yet; check again when they move.
 	unseen
-	// over: the pod is bound or deleted; nothing is left to do.
+	// over means that the pod is bound or deleted; nothing is left to do.
 	over
-	// stale: the place is no longer good; give the reservation back.
+	// stale means that the place is no longer good; give the reservation back.
 	stale
 )
 
-// recheck looks at what the API server does not check on a bind (it accepts a missing,
-// cordoned or tainted node) and may have changed since the decision. The pod is as the facts
-// show it, nil if they do not.
+// recheck checks what the API server does not check on a bind (it accepts a missing, cordoned or tainted node) and
+// what may have changed since the decision. It returns the pod as the facts show it, nil if they do not.
 func (c *Core) recheck(r *reservation) (*state.Pod, verdict, string) {
 	p, known, gone := c.pod(r.key.pod, r.entry.PodRV)
 	switch {
@@ -75,24 +74,24 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 	case r.older(p) || c.behind(n):
 		return unseen, "the facts do not show yet what the decision rests on"
 	case r.entry.Wish != 0 && r.entry.Wish != p.Wish():
-		return r.stale(ledger.FenceByPod, reason) // it would take a pod that asked for the same as then
+		return r.stale(ledger.FenceByPod, reason) // the node would take a pod that requests the same as then
 	}
 	return r.stale(ledger.FenceByNode, reason)
 }
 
-// stale is the verdict that the place is no longer good, and what about.
+// stale returns the verdict stale, and records its cause.
 func (r *reservation) stale(cause ledger.FenceCause, reason string) (verdict, string) {
 	r.fence.blame = cause
 	return stale, reason
 }
 
-// older says whether p is the pod as it was before the decision: an objection that rests on it
-// (its gates, its tolerations, what it asked for) says nothing.
+// older reports whether p is the pod as it was before the decision: an objection based on it (its gates, its
+// tolerations, its requests) proves nothing.
 func (r *reservation) older(p *state.Pod) bool { return p.ResourceVersion < r.entry.PodRV }
 
-// behind says whether the binder knows less of a node than somebody who has decided on it: of a
-// pod that has just been promoted, the victims that have gone for it may still stand there in
-// these facts. An objection that rests on them says nothing.
+// behind reports whether the binder's facts about a node are older than those of a process that has decided about it:
+// victims that have left for a pod which has just been promoted may still be on the node in these facts. An objection
+// based on them proves nothing.
 func (c *Core) behind(n *state.Node) bool {
 	d, ok := c.docs[n.UID]
 	if !ok {
@@ -103,15 +102,15 @@ func (c *Core) behind(n *state.Node) bool {
 		n.ResourceVersion < d.doc.HW[ledger.KindNode]
 }
 
-// laterThan reports whether a reservation is for a later node than the one that its name stands for. A
-// shard of a version before incarnations has made it, and there is no other that would admit the node.
+// laterThan reports whether a reservation is for a later node than the incarnation that its name stands for. Then a
+// shard of a version before incarnations has made it, and no other shard would admit the node.
 func (c *Core) laterThan(i ledger.Incarnation, r *reservation) bool {
 	d, ok := c.docs[r.nodeUID]
 	return ok && d.doc.SupersededBy == "" && d.doc.HW[ledger.KindNode] > i.NodeRV
 }
 
-// objection asks the rules that the pod's profile has; one that it does not have cannot
-// object here either, or every decision would be taken back.
+// objection applies the rules that the pod's profile has. A rule that the profile does not have must not object here
+// either, or every decision would be taken back.
 func (c *Core) objection(n *state.Node, p *state.Pod, scheduler string) string {
 	if c.enforces(scheduler, placement.NodeUnschedulable) && cordoned(n.Object, p.Template) {
 		return "node " + n.Name + " is cordoned"
@@ -127,10 +126,10 @@ func (c *Core) objection(n *state.Node, p *state.Pod, scheduler string) string {
 	return ""
 }
 
-// overfull says what the pod would take beyond the node's allocatable next to the pods that
-// stand there now; empty for nothing. The ledger has settled this among shards. What it
-// cannot know is who came by another way since (a pod with a node name of its own, another
-// scheduler's) or grew in place, and what the kubelet would refuse for good.
+// overfull describes what the pod would take beyond the node's allocatable, next to the pods that are there now;
+// empty for nothing. The ledger has settled this among shards. What it cannot know is which pods arrived by another
+// way since (with a node name of their own, or by another scheduler) or were resized in place; and the kubelet would
+// reject the pod for good.
 func (c *Core) overfull(n *state.Node, p *state.Pod) string {
 	used := c.facts.Cluster.Requested(n.Name)
 	for _, name := range countedResources {
@@ -143,15 +142,14 @@ func (c *Core) overfull(n *state.Node, p *state.Pod) string {
 	return ""
 }
 
-// countedResources are those that no profile can ignore (NodeResourcesFitArgs lets it
-// ignore extended ones).
+// countedResources are the resources that no profile can ignore (NodeResourcesFitArgs lets a profile ignore extended
+// ones).
 var countedResources = []string{
 	string(corev1.ResourceCPU), string(corev1.ResourceMemory),
 	string(corev1.ResourceEphemeralStorage), string(corev1.ResourcePods),
 }
 
-// unschedulableTaint is what cordoning means to tolerations (upstream plugin
-// NodeUnschedulable).
+// unschedulableTaint is the taint by which tolerations see a cordoned node (upstream plugin NodeUnschedulable).
 var unschedulableTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
 func cordoned(n *corev1.Node, p *corev1.Pod) bool {
@@ -159,8 +157,8 @@ func cordoned(n *corev1.Node, p *corev1.Pod) bool {
 		!schedulinghelpers.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &unschedulableTaint, false)
 }
 
-// repels says why the node's taints would not let the pod in today; empty when they would.
-// The comparison operators of tolerations are an alpha feature upstream and off.
+// repels describes the taint that would keep the pod off the node now; empty for none. The comparison operators of
+// tolerations are an alpha feature upstream and disabled.
 func repels(n *corev1.Node, p *corev1.Pod) string {
 	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, p.Spec.Tolerations,
 		func(t *corev1.Taint) bool {
@@ -172,7 +170,7 @@ func repels(n *corev1.Node, p *corev1.Pod) string {
 	return ""
 }
 
-// wish is what a version of a pod asked for. Kept instead of the pod, because many wait for long.
+// wish is what a version of a pod requested. It is kept instead of the pod, because many pods wait for long.
 type wish struct {
 	resourceVersion, asked uint64
 }

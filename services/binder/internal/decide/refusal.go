@@ -12,23 +12,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// refusal is what a fence remembers of its write that the API server refuses: for want of a right, because an
-// admission webhook or policy denies it, because the pod would be too large; or that it fails to carry out, as for a
-// webhook that it cannot reach. Another answer is what ends it, or the pod: the entry of one that is
-// deleted or bound leaves by hand-over, without the write.
+// refusal is what a fence remembers about its write while the API server refuses it (because of a missing permission,
+// an admission webhook or policy, or a pod that would be too large) or fails to carry it out (for instance because it
+// cannot reach a webhook). It ends with a different answer, or with the pod: the entry of a pod that is deleted or
+// bound leaves by hand-over, without the write.
 //
-// Reading the pod instead, and releasing when others have moved its resourceVersion since the mark, was rejected. A
-// bind that is on its way may carry a version from after the mark: the one that its binder's own write to the pod's
-// status returned (commit.tellOfClaim). And the pod's history, which the audit reads, would not show the fence.
+// An alternative was rejected: to read the pod instead, and to release when another process has moved its
+// resourceVersion since the mark. A bind in flight may carry a version from after the mark, namely the one that its
+// binder's own write to the pod's status returned (commit.tellOfClaim). And the pod's history, which the audit reads,
+// would not show the fence.
 type refusal struct {
-	// times counts refusals and failures in a row since the first, of which the log and the pod's owner learned last at
-	// told. Pause paces the tries, but for failures that may pass: these are tried again as if there was no answer.
+	// times counts refusals and failures in a row since first. told is when they were last reported to the log and
+	// the pod's owner. pause paces the tries, except for failures that may be transient, which are retried as if
+	// there were no answer.
 	times       int
 	first, told time.Time
 	pause       wait.Backoff
 }
 
-// changeRefused digests a refusal, or a failure of the API server, and reports it after some, and now and then.
+// changeRefused handles a refusal, or a failure of the API server. It reports it after some repetitions, and again
+// from time to time.
 func (r *reservation) changeRefused(c *Core, in Answered) {
 	f := &r.fence.refusal
 	if f.times == 0 {
@@ -60,13 +63,14 @@ func (r *reservation) changeRefused(c *Core, in Answered) {
 	})
 }
 
-// changeAllowed forgets refusals: the write has got through, or nothing is left to write to.
+// changeAllowed forgets refusals: the write has succeeded, or its object is gone.
 func (r *reservation) changeAllowed(c *Core) {
 	r.fence.refusal = refusal{}
 	delete(c.fencesRefused, r.key)
 }
 
-// forgetRefused drops from fencesRefused what has ended without the write, and what is another binder's now.
+// forgetRefused drops from fencesRefused the reservations that have ended without the write, and those that are now
+// another binder's.
 func (c *Core) forgetRefused() {
 	maps.DeleteFunc(c.fencesRefused, func(key attempt, r *reservation) bool {
 		if !r.removed && !r.settled && r.entry.State == ledger.Fencing && c.holds(key.pod) {
@@ -77,8 +81,8 @@ func (c *Core) forgetRefused() {
 	})
 }
 
-// bindRefused tells the pod's owner why it is not bound where it was placed, as kube-scheduler does when a bind fails.
-// Its place is taken back, and it is tried again.
+// bindRefused reports to the pod's owner why it is not bound where it was placed, as kube-scheduler does when a bind
+// fails. The place is taken back, and the pod is tried again.
 func (r *reservation) bindRefused(c *Core, problem string) {
 	r.doomed = "bind refused: " + problem
 	c.emit(Report{

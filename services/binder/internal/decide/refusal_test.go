@@ -20,7 +20,7 @@ func refusedFence(t *testing.T) *rig {
 	return r
 }
 
-// refuse answers the fence's write with a refusal as often as there is one within a time, and counts.
+// refuse answers each of the fence's writes within a time with a refusal, and counts them.
 func (r *rig) refuse(within time.Duration) (tries int) {
 	r.Helper()
 	for end := r.b.now.Add(within); r.b.now.Before(end); r.wait(time.Second) {
@@ -32,7 +32,7 @@ func (r *rig) refuse(within time.Duration) (tries int) {
 	return tries
 }
 
-// toldOf are the events about a pod with a reason.
+// toldOf returns the events about a pod with a reason.
 func (r *rig) toldOf(reason string) (told []Report) {
 	for _, e := range r.reported {
 		if e.Reason == reason {
@@ -42,8 +42,8 @@ func (r *rig) toldOf(reason string) (told []Report) {
 	return told
 }
 
-// A fence that the API server refuses for a day is told of, at a bounded rate, tried again at a bounded
-// rate, and ends as soon as the API server lets it.
+// A fence that the API server refuses for a day is reported at a bounded rate, retried at a bounded rate, and ends as
+// soon as the API server accepts it.
 func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 	r := refusedFence(t)
 	const day = 24 * time.Hour
@@ -85,7 +85,7 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 	}
 }
 
-// One or two refusals may pass, as of a policy that is being replaced.
+// One or two refusals may be transient, for instance while a policy is being replaced.
 func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
 	r := refusedFence(t)
 	for range fenceRefusals - 1 {
@@ -114,7 +114,7 @@ func TestRefusalsAroundALostAnswerAreNotToldOf(t *testing.T) {
 	}
 }
 
-// What ends a refused fence without any write: the pod is deleted, or turns out to be bound.
+// A refused fence ends without any write when the pod is deleted, or turns out to be bound.
 func TestRefusedFenceEndsWithThePod(t *testing.T) {
 	for name, end := range map[string]func(r *rig){
 		"deleted": func(r *rig) { r.api.deletePod("p0-uid") },
@@ -147,7 +147,7 @@ func TestRefusedFenceEndsWithThePod(t *testing.T) {
 	}
 }
 
-// A binder that loses the partition counts the fence no more; the next holder does.
+// A binder that loses the partition no longer counts the fence; the next holder does.
 func TestRefusedFenceIsCountedByItsHolder(t *testing.T) {
 	r := refusedFence(t)
 	r.refuse(time.Minute)

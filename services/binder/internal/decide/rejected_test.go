@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// turnAway is the kubelet's no to p0, which is bound; the binder sees both versions of it.
+// turnAway is the kubelet's rejection of p0, which is bound; the binder sees both versions of it.
 func (r *rig) turnAway(annotations map[string]string) *state.Pod {
 	r.api.write(func(v *apiVersion) {
 		obj := v.pods["p0-uid"].Object().DeepCopy()
@@ -50,7 +50,7 @@ func TestKubeletsNoIsCountedAndTold(t *testing.T) {
 	}
 }
 
-// A pod that its user has put there is not ours to speak of, nor one of another's partition.
+// A rejected pod that its user has bound is not reported, nor is one of another binder's partition.
 func TestKubeletsNoToOthersPods(t *testing.T) {
 	r := newRig(t, 1)
 	p := r.turnAway(nil)
@@ -64,8 +64,8 @@ func TestKubeletsNoToOthersPods(t *testing.T) {
 	}
 }
 
-// What waits for a permit (victims, a gang, a volume) is Held: never bound and never fenced,
-// however long it takes, and bound at once when its shard has promoted it.
+// A reservation that waits for a permit (victims, a gang, a volume) is Held: never bound and never fenced, however
+// long it takes, and bound at once when its shard has promoted it.
 func TestHeldWaitsForItsPermit(t *testing.T) {
 	r := newRig(t, 1)
 	p := r.api.now().pods["p0-uid"]
@@ -96,8 +96,8 @@ func TestHeldWaitsForItsPermit(t *testing.T) {
 	r.say(events.DecisionBound)
 }
 
-// An entry that nobody speaks of, because every hint and answer was lost, is bound by whoever
-// sweeps; if that cannot be, it is fenced, and none is left for good.
+// An entry about which every hint and answer was lost is bound by the binder that sweeps; if that is not possible, it
+// is fenced, and none is left for good.
 func TestIdleEntryIsSentAgainThenFenced(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()

@@ -10,58 +10,56 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// RuleBudgets is what Enforces is asked to learn whether a profile respects disruption budgets
-// when it preempts. Victims of one that does not are deleted, as kube-scheduler does.
+// RuleBudgets is the rule name with which Enforces reports whether a profile respects disruption budgets when it
+// preempts. Victims of a profile that does not are deleted, as in kube-scheduler.
 const RuleBudgets = "DisruptionBudgets"
 
-// removalStep is what a removal's effect under way is for.
+// removalStep is the purpose of a removal's effect in flight.
 type removalStep uint8
 
 const (
-	// seeing: the pod is read, before anything that could spend from its budget, and after an
-	// eviction that got no answer.
+	// seeing means that the pod is read: before anything that could spend from its budget, and after an eviction that
+	// got no answer.
 	seeing removalStep = iota + 1
-	// rehearsing: the dry run, which asks the budget without spending.
+	// rehearsing is the dry run, which checks the budget without spending from it.
 	rehearsing
-	// labelling: the pod gets the condition that tells why it goes.
+	// labelling means that the pod gets the condition that explains why it is deleted.
 	labelling
-	// sending: the eviction itself.
+	// sending is the eviction itself.
 	sending
-	// asking: its budgets are read, because all evictions have failed.
+	// asking means that its budgets are read, because all evictions have failed.
 	asking
-	// amending: its claim is taken over, or goes back.
+	// amending means that its claim is taken over, or given back.
 	amending
-	// confirming: its claim is read from the ledger, because the picture may be late.
+	// confirming means that its claim is read from the ledger, because the view may be late.
 	confirming
 )
 
-// removal is the claim on one victim in the binder's eyes, and its evictions.
+// removal is the binder's view of the claim on one victim, and of its evictions.
 //
-// The eviction subresource spends from the budget before it looks at the preconditions, and
-// what a failed call has spent stays spent for two minutes. So a pod that a budget covers is
-// read and tried dry before each eviction.
+// The eviction subresource spends from the budget before it checks the preconditions, and what a failed call has
+// spent stays spent for two minutes. So a pod that a budget covers is read and dry-run before each eviction.
 //
-// Order: (mark, see plan) → condition, if it is deleted → eviction → outcome in the log and
-// event. A crash after the mark leaves it, and the binder that takes over first writes its own name into the claim
-// (TakeEviction): from then on it is the only one that could know that all evictions have
-// failed, and it cannot, because those of its predecessor may be on their way. Then it looks at
-// the pod and goes on. The claim stays until the pod has left, or until every eviction since
-// the mark was sent by this binder and refused (FailEviction): an eviction without answer
-// counts as under way for Limits.EvictionHang.
+// Order: (mark, see plan) → condition, if it is deleted → eviction → outcome in the log and event. A crash after the
+// mark leaves the mark, and the binder that takes over first writes its own name into the claim (TakeEviction). From
+// then on only it could know that all evictions have failed; and it cannot, because its predecessor's may be in
+// flight. Then it reads the pod and continues. The claim stays until the pod has left, or until every eviction since
+// the mark was sent by this binder and refused (FailEviction): an eviction without an answer counts as in flight for
+// Limits.EvictionHang.
 //
-// The other way round, this binder may be the one that was replaced: cut off from the ledger, its picture shows a
-// claim that another has taken over and given back since. So an eviction is begun only within
-// Limits.EvictWithin of a request to the ledger whose answer showed the claim, and the document is read if that was
-// longer ago. What the watch shows does not count: after a break it may be of any time. The call ends
-// Limits.Call after that at the latest, also where it has waited for a worker or the process stood still.
+// Conversely, this binder may be the one that was replaced: if it is cut off from the ledger, its view shows a claim
+// that another binder has since taken over and given back. So an eviction is begun only within Limits.EvictWithin of
+// a request to the ledger whose answer showed the claim; if that was longer ago, the document is read. What the watch
+// delivers does not count: after an interruption it may be arbitrarily old. The call ends at most Limits.Call after
+// that, even if it has waited for a worker or the process was suspended.
 //
-// An order of the descheduler's ends at its NotAfter, which its claim carries for binders that have not heard it.
-// After that nothing is sent, and the claim goes back once nothing can be on its way any more.
+// An order of the descheduler ends at its NotAfter, which its claim carries for binders that have not seen the order.
+// After that nothing is sent, and the claim is given back once nothing can be in flight any more.
 type removal struct {
 	claim   ledger.Entry
 	nodeUID string
 	plan    string
-	// since is when the claim was first seen as it is; left: it has left the ledger.
+	// since is when the claim was first seen in its present form. left means that it has left the ledger.
 	since time.Time
 	left  bool
 
@@ -71,31 +69,30 @@ type removal struct {
 	attempts
 }
 
-// attempts is what this binder knows of the evictions of one victim.
+// attempts is what this binder knows about the evictions of one victim.
 type attempts struct {
-	// cleared: the pod was seen, and a dry run succeeded if there has to be one, since the
-	// last eviction.
+	// cleared means that since the last eviction the pod was read and, if one is required, a dry run succeeded.
 	cleared bool
-	// labelled: the condition was written, or cannot be.
+	// labelled means that the condition was written, or cannot be.
 	labelled bool
-	// sent: evictions were sent; told: their success is in the log. leaves: the API server has
-	// said that the pod is leaving or gone. The facts will show it, and nothing is left to do.
+	// sent means that evictions were sent, and told that their success is in the log. leaves means that the API
+	// server has reported the pod as leaving or gone: the facts will show it, and nothing is left to do.
 	sent, told, leaves bool
-	// open is when the last eviction was sent that may still be under way; zero without one.
+	// open is when the last eviction that may still be in flight was answered or found; zero without one.
 	open time.Time
-	// failures counts the refusals in a row, problem is the last one.
+	// failures counts the refusals in a row, and problem is the last one.
 	failures int
 	problem  string
-	// returning: the claim goes back, and nothing is sent until it has.
+	// returning means that the claim is being given back; nothing is sent until it has been.
 	returning bool
-	// budgetRV is the highest resourceVersion of the budgets as read after the refusals, asked
-	// how many of them have been read.
+	// budgetRV is the highest resourceVersion of the budgets as read after the refusals, and asked how many of them
+	// have been read.
 	budgetRV uint64
 	asked    int
 }
 
-// newRemoval begins with a claim as found. If another binder was to send its evictions, nobody
-// can tell what was sent; this one has sent nothing without knowing of the claim.
+// newRemoval begins with a claim as found. If another binder was responsible for sending its evictions, it is not
+// known what was sent; this binder has sent nothing without knowing of the claim.
 func newRemoval(c *Core, nodeUID string, claim ledger.Entry) *removal {
 	r := &removal{nodeUID: nodeUID, plan: claim.Plan, claim: claim, since: c.now, pacing: pacing{retry: c.limits.Retry}}
 	if claim.State == ledger.Evicting && claim.Shard != c.id {
@@ -104,7 +101,7 @@ func newRemoval(c *Core, nodeUID string, claim ledger.Entry) *removal {
 	return r
 }
 
-// follow takes over what the claim is now.
+// follow adopts the present form of the claim.
 func (r *removal) follow(c *Core, now ledger.Entry) {
 	before := r.claim
 	r.claim = now
@@ -112,14 +109,16 @@ func (r *removal) follow(c *Core, now ledger.Entry) {
 		return
 	}
 	known := r.attempts
-	r.since, r.attempts, r.pacing = c.now, attempts{}, pacing{retry: c.limits.Retry}
+	r.since = c.now
+	r.attempts = attempts{}
+	r.pacing = pacing{retry: c.limits.Retry}
 	switch {
 	case now.State != ledger.Evicting:
 		if before.Shard == c.id && known.failures >= r.tries(c) {
 			c.refused(r, known.problem)
 		}
 	case before.State != ledger.Evicting && now.State == ledger.Evicting && now.Shard == c.id:
-		r.cleared = known.cleared // our own mark: nothing has been sent
+		r.cleared = known.cleared // this binder's own mark: nothing has been sent
 	default:
 		r.sent, r.open = true, c.now
 	}
@@ -129,31 +128,31 @@ func (r *removal) ref() events.PodRef {
 	return events.PodRef{UID: r.claim.PodUID, Namespace: r.claim.Namespace, Name: r.claim.Name}
 }
 
-// actsFor is the pod whose partition's holder evicts the victim: that of the place it is
-// cleared for, and without one the victim itself.
+// actsFor returns the pod whose partition's holder evicts the victim: the pod that has the place it is cleared for,
+// or the victim itself if there is none.
 func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
 	ended := c.ended(r.claim.NotAfter)
 	if _, owner, ok := c.planOwner(r.plan); ok {
 		return owner.PodUID, !ended && (owner.Role != ledger.RoleMove || c.wantsMove(r.plan, owner, r.claim))
 	}
-	// A refusal is told after the claim has gone back: as long as it stands, its eviction is
-	// wanted, by whoever asked for it.
+	// A refusal is reported after the claim has been given back: while the claim exists, its eviction is still wanted
+	// by its requester.
 	e, asked := c.askedFor(r)
 	return r.claim.PodUID, !ended && ledger.IsEviction(r.plan) && (!asked || !e.done)
 }
 
-// ended reports whether an order with that NotAfter has ended.
+// ended reports whether an order with the given NotAfter has ended.
 func (c *Core) ended(notAfter time.Time) bool { return !notAfter.IsZero() && !c.now.Before(notAfter) }
 
-// needed reports whether the pod that the victim goes for still waits for its place, as far as the facts show. Its
-// shard gives the plan up if it does not; no pod is evicted for it meanwhile.
+// needed reports whether the pod for which the victim is evicted still waits for its place, by the facts. If it does
+// not, its shard gives the plan up; until then no pod is evicted for it.
 func (r *removal) needed(c *Core) bool {
 	_, owner, ok := c.planOwner(r.plan)
 	return !ok || owner.Role == ledger.RoleMove || c.mayStillPlace(owner)
 }
 
-// tries is how many refusals in a row are the end. Whoever asks for a single eviction has
-// others to choose from; a plan has this one.
+// tries returns how many refusals in a row are final. The requester of a single eviction has other pods to choose
+// from; a plan has only this victim.
 func (r *removal) tries(c *Core) int {
 	if _, owner, ok := c.ledger.PlanOwner(r.plan); ledger.IsEviction(r.plan) || ok && owner.Role == ledger.RoleMove {
 		return 1
@@ -161,7 +160,7 @@ func (r *removal) tries(c *Core) int {
 	return c.limits.EvictionTries
 }
 
-// advance does the next thing, if nothing is under way and it is time.
+// advance takes the next step, if nothing is in flight and it is time.
 func (r *removal) advance(c *Core) {
 	if r.op != 0 || r.left || c.facts.Cluster == nil || c.now.Before(r.due) {
 		return
@@ -186,7 +185,7 @@ func (r *removal) advance(c *Core) {
 	}
 }
 
-// carryOn is for a victim whose evictions are ours to send.
+// carryOn handles a victim whose evictions this binder has to send.
 func (r *removal) carryOn(c *Core, wanted bool) {
 	failed := !wanted || r.failures >= r.tries(c)
 	switch {
@@ -194,7 +193,7 @@ func (r *removal) carryOn(c *Core, wanted bool) {
 	case r.returning || failed && !r.underWay(c):
 		r.giveBack(c)
 	case !wanted || !r.needed(c):
-		// The plan was given up, or will be; what was sent may arrive.
+		// The plan was given up, or will be; an eviction that was sent may still arrive.
 	case !r.clear(c):
 		r.rehearse(c)
 	case !r.maySend(c):
@@ -206,40 +205,40 @@ func (r *removal) carryOn(c *Core, wanted bool) {
 	}
 }
 
-// underWay says whether an eviction may still arrive.
+// underWay reports whether an eviction may still arrive.
 func (r *removal) underWay(c *Core) bool {
 	return !r.open.IsZero() && c.now.Sub(r.open) <= c.limits.EvictionHang
 }
 
-// covered: a budget is asked about the pod.
+// covered reports whether a budget is checked for the pod.
 func (r *removal) covered(c *Core) bool { return len(r.claim.Budgets) > 0 && !r.deletes(c) }
 
-// deletes says whether the plan's profile takes budgets as a wish.
+// deletes reports whether the plan's profile respects budgets only as a preference, so that the victim is deleted.
 func (r *removal) deletes(c *Core) bool {
 	_, owner, ok := c.ledger.PlanOwner(r.plan)
 	return ok && owner.Role == ledger.RoleReservation && !c.enforces(owner.SchedulerName, RuleBudgets)
 }
 
-// clear says whether nothing has to be asked before the eviction. One that was sent is not
-// repeated without a look at the pod.
+// clear reports whether no check is needed before the eviction. An eviction that was sent is not repeated without a
+// read of the pod.
 func (r *removal) clear(c *Core) bool {
 	return r.cleared || !r.covered(c) && !r.sent
 }
 
-// maySend reports whether the claim is this binder's to evict for, by what the ledger has shown of late.
+// maySend reports whether this binder may evict for the claim, by what the ledger has shown recently.
 func (r *removal) maySend(c *Core) bool {
 	d, ok := c.docs[r.nodeUID]
 	return ok && !r.left && r.claim.State == ledger.Evicting && r.claim.Shard == c.id &&
 		c.now.Sub(d.vouched) <= c.limits.EvictWithin
 }
 
-// moot reports whether an eviction that waits for a worker is not to be begun any more.
+// moot reports whether an eviction that waits for a worker must not be begun any more.
 func (r *removal) moot(c *Core) bool {
 	uid, wanted := r.actsFor(c)
 	return !wanted || !r.needed(c) || !c.mayAct(uid) || !r.maySend(c)
 }
 
-// confirm reads the claim's document, unless a transaction is under way whose answer shows it.
+// confirm reads the claim's document, unless a transaction is in flight whose answer shows it.
 func (r *removal) confirm(c *Core) {
 	if p, ok := c.plans[r.plan]; ok && p.op != 0 {
 		return
@@ -250,7 +249,7 @@ func (r *removal) confirm(c *Core) {
 	c.emit(ReadDoc{Op: r.begin(c, confirming), NodeUID: r.nodeUID})
 }
 
-// confirmed goes on if the picture has what was read, and waits for the watch if that is behind.
+// confirmed continues if the view has the version that was read, and waits if the view is behind.
 func (r *removal) confirmed(c *Core, in DocRead) {
 	known, ok := c.ledger.Doc(r.nodeUID)
 	if r.left {
@@ -273,9 +272,9 @@ func (r *removal) rehearse(c *Core) {
 	c.emit(ReadPod{Op: r.begin(c, seeing), Pod: r.ref()})
 }
 
-// label writes the condition that tells users why the pod goes, as kube-scheduler does before
-// it deletes a victim (framework/preemption/executor.go). The eviction API writes its own, with
-// the reason EvictionByEvictionAPI, over whatever is there: an eviction needs none of ours.
+// label writes the condition that explains to users why the pod is deleted, as kube-scheduler does before it deletes
+// a victim (framework/preemption/executor.go). The eviction API writes its own condition, with the reason
+// EvictionByEvictionAPI, over any other; so an eviction needs none of the binder's.
 func (r *removal) label(c *Core) {
 	r.labelled = true
 	preemptor, _, ok := c.preemptor(r.plan)
@@ -305,13 +304,14 @@ func (r *removal) evict(c *Core, s removalStep) {
 		out.For = p.UID
 	}
 	if e, ok := c.askedFor(r); ok {
-		out.GracePeriodSeconds, out.Strategy, out.TraceParent =
-			e.asked.GracePeriodSeconds, e.asked.Strategy, e.asked.TraceParent
+		out.GracePeriodSeconds = e.asked.GracePeriodSeconds
+		out.Strategy = e.asked.Strategy
+		out.TraceParent = e.asked.TraceParent
 	}
 	c.emit(out)
 }
 
-// purpose is the strategy of an eviction that nobody, as far as is known, has asked for.
+// purpose returns the strategy of an eviction for which no requester is known.
 func (r *removal) purpose(c *Core) string {
 	if _, owner, ok := c.ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
 		return "move"
@@ -340,9 +340,9 @@ func (r *removal) answered(c *Core, in Input) {
 	}
 }
 
-// untaken is for an eviction that was not begun; that it counts as sent only makes for another look at the pod. The
-// worker goes by the wall's clock as well, which may say that the claim was vouched for too long ago where c.now does
-// not: only another read of the claim gives the next eviction time by both.
+// untaken handles an eviction that was not begun. That it counts as sent only causes another read of the pod. The
+// worker also checks the wall clock, by which the claim may have been vouched for too long ago where it is not by
+// c.now: only another read of the claim gives the next eviction time by both clocks.
 func (r *removal) untaken(c *Core) {
 	if d, ok := c.docs[r.nodeUID]; ok {
 		d.vouched = time.Time{}
@@ -357,7 +357,7 @@ func (r *removal) called(c *Core, a Answered, s removalStep) {
 	case rehearsing:
 		r.rehearsed(c, a)
 	case labelling:
-		r.advance(c) // whatever the answer: a condition holds nothing up
+		r.advance(c) // whatever the answer: a condition delays nothing
 	case sending:
 		r.evicted(c, a)
 	case asking:
@@ -395,7 +395,7 @@ func (r *removal) rehearsed(c *Core, a Answered) {
 	}
 }
 
-// proceed goes on with the victim, or with its plan, which waits for all of them.
+// proceed continues with the victim, or with its plan, which waits for all victims.
 func (r *removal) proceed(c *Core) {
 	if p, ok := c.plans[r.plan]; ok && r.claim.State != ledger.Evicting {
 		p.advance(c)
@@ -419,7 +419,7 @@ func (r *removal) evicted(c *Core, a Answered) {
 	}
 }
 
-// failed counts a refusal. Whether the last one is the end depends on what is under way.
+// failed counts a refusal. Whether the last one is final depends on what is in flight.
 func (r *removal) failed(c *Core, problem string) {
 	r.failures, r.problem = r.failures+1, problem
 	c.pace(&r.pacing)
@@ -429,7 +429,7 @@ func (r *removal) failed(c *Core, problem string) {
 	}
 }
 
-// tellDone tells of an eviction that was carried out, once.
+// tellDone reports an eviction that was carried out, once.
 func (r *removal) tellDone(c *Core) {
 	if r.told {
 		return
@@ -439,7 +439,7 @@ func (r *removal) tellDone(c *Core) {
 	r.preempted(c)
 }
 
-// tellGone tells of a victim that is leaving after evictions of ours without a known end.
+// tellGone reports a victim that is leaving after evictions of this binder without a known outcome.
 func (r *removal) tellGone(c *Core) {
 	if r.claim.State == ledger.Evicting && r.claim.Shard == c.id && r.sent {
 		r.tellDone(c)

@@ -12,8 +12,8 @@ func (r *removal) takeOver(c *Core) {
 	r.amend(c, ledger.Change{Docs: []ledger.NodeDoc{next}}, err, "evict-take")
 }
 
-// giveBack takes the mark back. If anything was sent, it may have taken from budgets, so their
-// documents learn where the facts about them must have got for that to show.
+// giveBack takes the mark back. If anything was sent, it may have taken from budgets. So the budgets' documents
+// record the version that the facts about them must reach for that to show.
 func (r *removal) giveBack(c *Core) {
 	r.returning = true
 	if r.sent && r.asked < len(r.claim.Budgets) {
@@ -52,7 +52,7 @@ func (r *removal) budgetRead(c *Core, a Answered) {
 
 func (r *removal) amend(c *Core, change ledger.Change, err error, why string) {
 	if err != nil {
-		// The picture is ahead of what the claim was built on; the next look is right.
+		// The view is ahead of the state that the change was built on; the next try uses the current one.
 		c.pace(&r.pacing)
 		return
 	}
@@ -62,7 +62,7 @@ func (r *removal) amend(c *Core, change ledger.Change, err error, why string) {
 }
 
 func (r *removal) amended(c *Core, in Amended) {
-	// What has come of it is in the picture by now, and follow has seen it.
+	// The view shows the outcome by now, and follow has seen it.
 	switch {
 	case r.left:
 	case in.Result == TxnUnknown || in.Result == TxnRefused:

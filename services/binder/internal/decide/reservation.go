@@ -14,73 +14,72 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// step is what a reservation's effect under way is for.
+// step is the purpose of a reservation's effect in flight.
 type step uint8
 
 const (
 	idle step = iota
-	// binding: the Binding is posted.
+	// binding means that the Binding is posted.
 	binding
-	// naming: the claim that was made for the pod's resources is written into the document.
+	// naming means that the claim created for the pod's resources is written into the document.
 	naming
-	// checking: the resourceVersion moved, the pod has been read, the document is being read.
+	// checking means that the resourceVersion moved, the pod has been read, and the document is being read.
 	checking
-	// marking, changing, releasing: the three parts of a fence.
+	// marking, changing and releasing are the three parts of a fence.
 	marking
 	changing
 	releasing
 )
 
-// reservation is one ledger entry in the binder's eyes. What is to be done next follows
-// from the entry's state in the ledger alone, so that a binder that takes a partition over
-// (or starts) continues where the last one stopped.
+// reservation is the binder's view of one ledger entry. What to do next follows from the entry's state in the ledger
+// alone, so that a binder that takes a partition over (or starts) continues where the last one stopped.
 type reservation struct {
 	promise
 
 	op   OpID
 	step step
-	// settled: the API server has answered for good (bound, or gone); the entry only waits
-	// for the facts to show it and for the sweep. removed: it has left the ledger.
+	// settled means that the API server has given a final answer (bound, or gone); the entry only waits for the facts
+	// to show it and for the sweep. removed means that the entry has left the ledger.
 	settled, removed bool
-	// lined: it waits for its turn to bind; see turns.
+	// lined means that it waits for its turn to bind; see turns.
 	lined bool
-	// rv is the bind's precondition: the entry's, or a fresher one after a refresh.
+	// rv is the bind's precondition: the entry's version, or a fresher one after a refresh.
 	rv uint64
 	// room is whether the pod's annotations have room for the attempt at rv.
 	room room
 	posts
-	// asked: the pod's volumes and devices are on their way.
+	// asked means that the pod's volumes and devices have been requested.
 	asked bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
-	// doomed is why the entry is to be fenced; empty while it may still be bound.
+	// doomed is the reason for fencing the entry; empty while it may still be bound.
 	doomed string
 	fence  fence
-	// due is when the next try may be made, retry the pause after that.
+	// due is when the next try may be made, and retry the backoff after that.
 	due   time.Time
 	retry wait.Backoff
 }
 
-// posts is what came of the Bindings posted.
+// posts is the outcome of the Bindings posted so far.
 type posts struct {
-	// tries counts them, losses those that were refused because the pod had changed.
+	// tries counts them, and losses those that were refused because the pod had changed.
 	tries, losses int
-	// unsure: one of them may have been carried out, though no answer said so.
+	// unsure means that one of them may have been carried out, though no answer confirmed it.
 	unsure bool
 }
 
-// promise is the entry as the ledger shows it, and what the log adds.
+// promise is the entry as the ledger shows it, and the hint from the log.
 type promise struct {
 	key               attempt
 	nodeUID, nodeName string
 	entry             ledger.Entry
-	// since is when the entry was first seen in its present state, later by what it has waited for
-	// turns to bind.
+	// since is when the entry was first seen in its present state, moved forward by the time it has waited for turns
+	// to bind.
 	since time.Time
 	hint  events.Decision
 }
 
-// advance does the next thing, if nothing is under way and it is time.
+// advance takes the next step, if nothing is in flight and it is time.
 func (r *reservation) advance(c *Core) {
 	defer c.park(r)
 	if r.op != 0 || r.removed || r.settled || !c.mayAct(r.key.pod) || c.now.Before(r.due) {
@@ -98,17 +97,17 @@ func (r *reservation) advance(c *Core) {
 		}
 		r.advanceCommitted(c)
 	case ledger.Fencing:
-		// Ours to continue at once; somebody else's only when it has been idle.
+		// A fence begun by this binder continues at once; another binder's only once it has been idle.
 		if r.doomed != "" || c.now.Sub(r.since) > c.limits.Idle {
 			r.advanceFencing(c)
 		}
 	case ledger.Held:
-		// Never bound, and displaced by its shard, not by a fence.
+		// A held entry is never bound; its shard displaces it, not a fence.
 	}
 }
 
-// park keeps the reservation among those that ticks and facts look at, while it waits. Most
-// reservations of a large cluster are other binders', which is why they are not among them.
+// park keeps a waiting reservation in the set that ticks and facts visit. Most reservations of a large cluster belong
+// to other binders, and are therefore not in it.
 func (c *Core) park(r *reservation) {
 	if r.op == 0 && !r.removed && !r.settled && !r.lined && c.holds(r.key.pod) {
 		c.waiting[r.key] = r
@@ -152,11 +151,10 @@ func (r *reservation) advanceCommitted(c *Core) {
 
 // bind posts the Binding.
 //
-// Order: entry Committed in the ledger (seen in our own view) → Binding → decision and
-// event. A crash before the Binding leaves a Committed entry, which the next holder of the
-// partition binds. A crash after it leaves a bound pod: the next holder's Binding is
-// refused and it finds the pod where it should be, or the facts show it first. A crash
-// before decision and event loses both: the queue learns of binds from the facts.
+// Order: entry Committed in the ledger (seen in this binder's view) → Binding → decision and event. A crash before
+// the Binding leaves a Committed entry, which the next holder of the partition binds. A crash after it leaves a bound
+// pod: the next holder's Binding is refused and it finds the pod where it should be, or the facts show it first. A
+// crash before decision and event loses both: the queue learns of binds from the facts.
 func (r *reservation) bind(c *Core) {
 	r.tries++
 	r.begin(c, binding)
@@ -169,7 +167,7 @@ func (r *reservation) bind(c *Core) {
 	})
 }
 
-// devices is what has to be written to claims to devices before the Binding; nil for nothing.
+// devices returns what must be written to device claims before the Binding; nil for nothing.
 func (r *reservation) devices(c *Core) *DeviceWork {
 	if len(r.entry.Devices) == 0 {
 		return nil
@@ -185,8 +183,8 @@ func (r *reservation) devices(c *Core) *DeviceWork {
 	return w
 }
 
-// knownClaims are those that the facts show at the version that the decision used, for the first
-// try. Whoever tries again has to read what has become of them.
+// knownClaims returns the claims that the facts show at the version that the decision used, for the first try. A
+// retry has to read their current state.
 func (r *reservation) knownClaims(c *Core) map[string]*resourcev1.ResourceClaim {
 	if r.tries > 1 || c.facts.Claim == nil {
 		return nil
@@ -201,8 +199,8 @@ func (r *reservation) knownClaims(c *Core) map[string]*resourcev1.ResourceClaim 
 	return known
 }
 
-// claimsOpen tells whether a write to one of the claims may still be on its way, as far as the
-// facts show. The entry cannot leave before.
+// claimsOpen reports whether, by the facts, a write to one of the claims may still be in flight. The entry cannot
+// leave before that is excluded.
 func (r *reservation) claimsOpen(c *Core) bool {
 	if len(r.entry.Devices) == 0 {
 		return false
@@ -211,8 +209,8 @@ func (r *reservation) claimsOpen(c *Core) bool {
 	return !settled
 }
 
-// overDevices ends a reservation that gives claims devices, whose pod is gone or bound. Claims of a
-// pod that is bound here are written, and the facts will show it before long; others are fenced.
+// overDevices ends a reservation with device claims whose pod is gone or bound. If the pod is bound here, its claims
+// are written, and the facts will soon show it; otherwise the reservation is fenced.
 func (r *reservation) overDevices(c *Core, reason string) {
 	p, known, _ := c.pod(r.key.pod, r.entry.PodRV)
 	if known && p.NodeName == r.nodeName {
@@ -223,7 +221,7 @@ func (r *reservation) overDevices(c *Core, reason string) {
 	r.mark(c)
 }
 
-// volumes is what has to be done before the Binding; nil for nothing.
+// volumes returns what must be done before the Binding; nil for nothing.
 func (r *reservation) volumes(c *Core) *VolumeWork {
 	if len(r.entry.Volumes) == 0 {
 		return nil
@@ -235,7 +233,8 @@ func (r *reservation) volumes(c *Core) *VolumeWork {
 	return w
 }
 
-// bindDeadline is longer for a pod whose volumes have to be made, or whose devices are not ready.
+// bindDeadline returns the deadline of a bind, which is longer for a pod whose volumes have to be created or whose
+// devices are not ready.
 func (c *Core) bindDeadline(r *reservation) time.Duration {
 	deadline := c.limits.BindDeadline
 	if slices.ContainsFunc(r.entry.Volumes, func(p ledger.VolumePick) bool { return !p.HasVolume }) {
@@ -248,7 +247,9 @@ func (c *Core) bindDeadline(r *reservation) time.Duration {
 }
 
 func (r *reservation) begin(c *Core, s step) {
-	r.op, r.step, r.lined = c.start(r), s, false
+	r.op = c.start(r)
+	r.step = s
+	r.lined = false
 	delete(c.waiting, r.key)
 }
 
@@ -316,22 +317,22 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 		r.unsure = r.unsure || !in.Refused
 		r.backOff(c)
 		if r.entry.Wanted {
-			r.due = c.now // whoever wants it back does not wait for another try
+			r.due = c.now // a process that wants it back does not wait for another try
 			r.advance(c)
 		}
 	}
 }
 
-// foundBound tells of a bind found done, if it was this attempt's: a foreign hand may have
-// chosen the same node. It may have been another binder that bound it; then that one has
-// told the users, or has died: an event less, as when kube-scheduler dies there.
+// foundBound reports a bind that was found done, if it was this attempt's: another client may have chosen the same
+// node. If another binder bound the pod, that binder has emitted the event, or has died: then the event is lost, as
+// when kube-scheduler dies at that point.
 func (r *reservation) foundBound(c *Core, p *state.Pod, ours bool) {
 	if p != nil && (p.Attempt() == r.key.token.String() || r.boundByPlugin(p)) {
 		r.announceBound(c, ours)
 	}
 }
 
-// announceBound tells the log, then the cluster's users.
+// announceBound publishes the bind to the log and then, if users is set, emits an event.
 func (r *reservation) announceBound(c *Core, users bool) {
 	d := r.decision(events.DecisionBound)
 	d.PodResourceVersion = r.rv
@@ -353,10 +354,9 @@ func (r *reservation) decision(kind events.DecisionKind) events.Decision {
 	}
 }
 
-// moved begins the refresh. The order is the protocol's: the pod has been read (rv'), now
-// the document is read, and only then the bind goes out with rv'. Read the other way round,
-// a fence could mark, change the pod and release between the two reads, and the bind would
-// carry a resourceVersion from after the fence.
+// moved begins the refresh. The protocol prescribes the order: the pod has been read (rv'), now the document is read,
+// and only then the bind is sent with rv'. In the reverse order, a fence could mark, change the pod and release
+// between the two reads, and the bind would carry a resourceVersion from after the fence.
 func (r *reservation) moved(c *Core, read *state.Pod) {
 	r.losses++
 	if read == nil {
@@ -370,7 +370,7 @@ func (r *reservation) moved(c *Core, read *state.Pod) {
 		return
 	}
 	if !r.live(c) {
-		r.advance(c) // somebody fences it, or another binder holds the partition now
+		r.advance(c) // it is being fenced, or another binder holds the partition now
 		return
 	}
 	r.read = read
@@ -378,7 +378,7 @@ func (r *reservation) moved(c *Core, read *state.Pod) {
 	c.emit(ReadDoc{Op: r.op, NodeUID: r.nodeUID})
 }
 
-// live says whether the entry is still Committed, unfinished and ours to bind.
+// live reports whether the entry is still Committed, unfinished and this binder's to bind.
 func (r *reservation) live(c *Core) bool {
 	return !r.removed && !r.settled && r.doomed == "" &&
 		r.entry.State == ledger.Committed && c.mayAct(r.key.pod)
@@ -388,7 +388,7 @@ func (r *reservation) docRead(c *Core, in DocRead) {
 	read := r.read
 	r.read = nil
 	if in.Problem != "" {
-		r.backOff(c) // the whole refresh again, from the pod on: the next bind is refused again
+		r.backOff(c) // the whole refresh again, starting with the pod: the next bind is refused again
 		return
 	}
 	if in.Doc == nil {
@@ -403,13 +403,13 @@ func (r *reservation) docRead(c *Core, in DocRead) {
 	r.refresh(c, read)
 }
 
-// refresh binds with the resourceVersion just read if the pod still asks for the same as when
-// it was decided, whether or not this binder has seen that version: it may have started since,
-// and a pod is always changed in between that was nominated (its own nominatedNodeName).
+// refresh binds with the resourceVersion just read if the pod still requests the same as when the decision was made,
+// whether or not this binder has seen that version: it may have started since, and a nominated pod always changes in
+// between (its own nominatedNodeName).
 //
-// An entry that does not say what was asked for is as good as the version it names, if that is
-// at hand. If not, there is no telling what changed (a resize would put more on the node than
-// was reserved), so that is a fence too.
+// An entry that does not record what was requested is as good as the pod version it names, if that version is known.
+// If not, it cannot be determined what changed (a resize would put more on the node than was reserved), so the entry
+// is fenced as well.
 func (r *reservation) refresh(c *Core, read *state.Pod) {
 	decidedOn, ok := r.entry.Wish, true
 	if decidedOn == 0 {

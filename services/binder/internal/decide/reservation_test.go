@@ -325,8 +325,8 @@ func TestRefreshWithoutTheVersionOfTheDecision(t *testing.T) {
 	}
 }
 
-// The shard promotes when its facts show the victims gone. In the binder's they may still stand
-// there: a fence would give a place away that somebody was evicted for.
+// The shard promotes when its facts show the victims gone. In the binder's facts they may still be there: a fence
+// would give away a place for which pods were evicted.
 func TestObjectionsOfOldFactsAreWaitedOut(t *testing.T) {
 	cordon := func(yes bool) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Spec.Unschedulable = yes }
@@ -348,8 +348,8 @@ func TestObjectionsOfOldFactsAreWaitedOut(t *testing.T) {
 	}
 }
 
-// The ledger tells of a reservation before the facts show the pod as the shard saw it: its gates
-// still there, its new tolerations not.
+// The ledger delivers a reservation before the facts show the pod as the shard saw it: its gates are still there, its
+// new tolerations are not.
 func TestObjectionsToAnOlderPodAreWaitedOut(t *testing.T) {
 	repel := func(n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{{Key: "reserved", Effect: corev1.TaintEffectNoSchedule}}
@@ -487,7 +487,7 @@ func TestForeignFenceIsRedoneOnlyWhenIdle(t *testing.T) {
 	r.say(events.DecisionReleased)
 }
 
-// promiseVolumes adds to the reservation that claim c has to get a volume.
+// promiseVolumes adds to the reservation that claim c must get a volume.
 func (r *rig) promiseVolumes() {
 	r.Helper()
 	for _, held := range r.b.core.reservations {
@@ -495,7 +495,7 @@ func (r *rig) promiseVolumes() {
 	}
 }
 
-// A pod waits for its volumes longer than for its bind, and is taken back when they do not come.
+// A pod waits longer for its volumes than for its bind, and its reservation is taken back when they do not come.
 func TestVolumesAreWaitedFor(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
@@ -530,7 +530,7 @@ func TestVolumesThatAreRefusedEndInAFence(t *testing.T) {
 	r.expectFence("volume v is for claim x")
 }
 
-// A claim for resources of the pod is made first, then named in the ledger, and only then written to.
+// A claim for resources of the pod is created first, then named in the ledger, and only then written to.
 func TestClaimIsNamedBeforeTheBind(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserveWithClaim()
@@ -550,7 +550,7 @@ func TestClaimIsNamedBeforeTheBind(t *testing.T) {
 	run[Bind](r, delivered)
 }
 
-// A reservation that has been taken back while its claim was made does not come by it.
+// A reservation that was taken back while its claim was created does not get the claim.
 func TestClaimOfAFencedReservationIsNotNamed(t *testing.T) {
 	r := newRig(t, 1)
 	entry := r.reserveWithClaim()
@@ -570,7 +570,7 @@ func TestClaimOfAFencedReservationIsNotNamed(t *testing.T) {
 	}
 }
 
-// reserveWithClaim is reserve for a pod for whose resources a claim is to be made.
+// reserveWithClaim is reserve for a pod for whose resources a claim must be created.
 func (r *rig) reserveWithClaim() ledger.Entry {
 	r.Helper()
 	r.shards[0].facts, r.shards[0].docs = len(r.api.history)-1, len(r.ledger.history)
@@ -585,7 +585,7 @@ func (r *rig) reserveWithClaim() ledger.Entry {
 	return r.doc().Entries[0]
 }
 
-// putDoc has somebody else write the document.
+// putDoc writes the document as another member.
 func (r *rig) putDoc(d ledger.NodeDoc) {
 	r.Helper()
 	if !r.replace(d) {
@@ -593,8 +593,9 @@ func (r *rig) putDoc(d ledger.NodeDoc) {
 	}
 }
 
-// Another binder has bound the pod and tells people. Who was refused, and could not read the pod at once, tells the
-// log alone: the pod's users read of its bind once. Who got no answer may have bound it, and tells them.
+// Another binder has bound the pod and emits the event. A binder whose bind was refused, and that could not read the
+// pod at once, reports it only to the log: the pod's users read of its bind once. A binder that got no answer may
+// have bound it, and emits the event.
 func TestBindOfAnotherBinderIsToldOfOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused bool

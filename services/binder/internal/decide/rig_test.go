@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// rig is a world with one binder, for stories told step by step.
+// rig is a world with one binder, for scenarios in single steps.
 type rig struct {
 	*testing.T
 	*world
@@ -27,7 +27,7 @@ func newRig(t *testing.T, pods int) *rig {
 	return r
 }
 
-// see shows the binder everything there is.
+// see shows the binder the present state.
 func (r *rig) see() {
 	r.showFacts(r.b, len(r.api.history)-1)
 	r.showDocs(r.b, len(r.ledger.history))
@@ -46,13 +46,13 @@ func (r *rig) reserve() ledger.Entry {
 
 func (r *rig) doc() ledger.NodeDoc { return r.ledger.current[ledger.KeyNode("n0-uid")] }
 
-// wait lets time pass.
+// wait advances the time.
 func (r *rig) wait(d time.Duration) {
 	r.b.now = r.b.now.Add(d)
 	r.step(r.b, Tick{})
 }
 
-// next takes the one effect that is to be sent, which must be a T.
+// next returns the only pending effect, which must be a T.
 func next[T Effect](r *rig) T {
 	r.Helper()
 	if len(r.b.lines) != 1 {
@@ -73,7 +73,7 @@ func lines(b *member) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// quiet demands that nothing is to be sent.
+// quiet requires that no effect is pending.
 func (r *rig) quiet(why string) {
 	r.Helper()
 	if len(r.b.lines) != 0 {
@@ -81,7 +81,7 @@ func (r *rig) quiet(why string) {
 	}
 }
 
-// run carries out the one effect to be sent, which must be a T.
+// run carries out the only pending effect, which must be a T.
 func run[T Effect](r *rig, f fate) T {
 	r.Helper()
 	e := next[T](r)
@@ -91,7 +91,7 @@ func run[T Effect](r *rig, f fate) T {
 	return e
 }
 
-// answer takes the one effect, which must be a T, and answers it without carrying it out.
+// answer takes the only pending effect, which must be a T, and answers it without carrying it out.
 func answer[T Effect](r *rig, a func(e T) Input) T {
 	r.Helper()
 	e := next[T](r)
@@ -100,7 +100,7 @@ func answer[T Effect](r *rig, a func(e T) Input) T {
 	return e
 }
 
-// say is the kinds of the decisions told since the last call.
+// say returns the decisions published since the last call, and checks their kinds.
 func (r *rig) say(want ...events.DecisionKind) []events.Decision {
 	r.Helper()
 	var got []events.DecisionKind
@@ -115,7 +115,7 @@ func (r *rig) say(want ...events.DecisionKind) []events.Decision {
 	return told
 }
 
-// expectFence demands the whole fence, step by step, and its end.
+// expectFence requires the whole fence, step by step, and its end.
 func (r *rig) expectFence(reason string) {
 	r.Helper()
 	if why := run[Transact](r, delivered).Why; why != "fence-mark" {

@@ -18,8 +18,9 @@ func roomIn(p *state.Pod) room {
 	return enoughRoom
 }
 
-// knowsRoom reports whether there is room at the version that the bind names. Facts of before do not tell: the bind
-// waits for them. Those of after it need not, because the API server refuses the bind.
+// knowsRoom reports whether it is known if there is room at the version that the bind names. Facts of an earlier
+// version do not show it: the bind waits for newer ones. Facts of a later version need not show it, because the API
+// server refuses the bind.
 func (r *reservation) knowsRoom(p *state.Pod) bool {
 	if p.ResourceVersion >= r.rv {
 		r.room = roomIn(p)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// The bind of a pod whose annotations are full says so, and is known by the condition.
+// The bind of a pod whose annotations are full says so, and is recognised by the condition.
 func TestBindOfFullAnnotations(t *testing.T) {
 	r := newRig(t, 1)
 	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
@@ -28,7 +28,7 @@ func TestBindOfFullAnnotations(t *testing.T) {
 	}
 }
 
-// Facts of before the decision do not show whether there is room: annotations may have been filled since.
+// Facts from before the decision do not show whether there is room: annotations may have been filled since.
 func TestBindWaitsForTheFactsOfItsVersion(t *testing.T) {
 	r := newRig(t, 1)
 	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
@@ -42,7 +42,7 @@ func TestBindWaitsForTheFactsOfItsVersion(t *testing.T) {
 	}
 }
 
-// A pod that is read after a refused bind shows whether there is room by then.
+// A pod that is read after a refused bind shows whether there is room now.
 func TestRefreshLooksForRoom(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
@@ -56,7 +56,7 @@ func TestRefreshLooksForRoom(t *testing.T) {
 	}
 }
 
-// fail answers the fence's write with an error of the API server's own for a while.
+// fail answers the fence's write with an internal error of the API server for a while.
 func (r *rig) fail(within time.Duration) (tries int) {
 	r.Helper()
 	for end := r.b.now.Add(within); r.b.now.Before(end); r.wait(time.Second) {
@@ -70,8 +70,8 @@ func (r *rig) fail(within time.Duration) (tries int) {
 	return tries
 }
 
-// A fence whose write the API server fails to carry out, as for a webhook that it cannot reach, is reported like one
-// that is refused. What passes in seconds is not, and is tried again within seconds.
+// A fence whose write the API server fails to carry out, for instance because it cannot reach a webhook, is reported
+// like one that is refused. A failure that lasts seconds is not reported, and is retried within seconds.
 func TestFailingFenceIsToldOf(t *testing.T) {
 	r := refusedFence(t)
 	if tries, most := r.fail(fenceFailing/2), DefaultLimits().Retry.Cap; tries < int(fenceFailing/2/most) {

@@ -9,8 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// idleDoc is a budget's document or a plan's record, as long as it may have something to be
-// swept.
+// idleDoc is a budget's document or a plan's record that may contain something to sweep.
 type idleDoc struct {
 	revision int64
 	// since is when this revision was first seen.
@@ -18,9 +17,9 @@ type idleDoc struct {
 	op    OpID
 }
 
-// swept is what becomes of a node's document that nobody seems to work on (T5, T8): what the
-// facts stand for is handed over, claims of plans that were given up go, and holds that are
-// overdue. Without a picture of all of the ledger up to the document, only the first.
+// swept returns the change for a node's document that no process seems to work on (T5, T8): entries that the facts
+// confirm are handed over, claims of plans that were given up are removed, and so are overdue holds. Without a view
+// of the whole ledger up to the document, only the first is done.
 func (c *Core) swept(d *document) (ledger.Change, bool) {
 	known, ok := c.ledger.Doc(d.doc.NodeUID)
 	if !ok || known.Revision != d.doc.Revision || c.ledger.Revision() < known.Revision {
@@ -37,8 +36,8 @@ func (c *Core) swept(d *document) (ledger.Change, bool) {
 	return s.Change, !s.Empty()
 }
 
-// leaving is the longest time that holds of a document take beyond Overdue: the grace period of the pods that leave for
-// them, or what plugins may take.
+// leaving returns the longest time that holds of a document may take in addition to Overdue: the grace period of the
+// pods that leave for them, or what plugins may take.
 func (c *Core) leaving(d ledger.NodeDoc) time.Duration {
 	var longest int64
 	for _, hold := range d.Entries {
@@ -61,8 +60,8 @@ func (c *Core) leaving(d ledger.NodeDoc) time.Duration {
 	return time.Duration(longest) * time.Second
 }
 
-// sweepPromised settles the budgets and drops the records of plans that nobody works on. Who
-// holds the partition of the budget, or of the plan's pod, does it; two that do lose a compare.
+// sweepPromised settles the budgets, and drops the records of plans that no process works on. The binder that holds
+// the partition of the budget, or of the plan's pod, does it; if two do, one loses a compare.
 func (c *Core) sweepPromised() {
 	if c.draining {
 		return
@@ -94,7 +93,7 @@ func (c *Core) sweepPromised() {
 	maps.DeleteFunc(c.idles, func(key string, d *idleDoc) bool { return !present[key] && d.op == 0 })
 }
 
-// idle is a document that has not changed for long and has nothing under way; nil if it has.
+// idle returns a document that has not changed for long and has nothing in flight; nil otherwise.
 func (c *Core) idle(key string, revision int64) *idleDoc {
 	d, ok := c.idles[key]
 	if !ok {
@@ -110,14 +109,14 @@ func (c *Core) idle(key string, revision int64) *idleDoc {
 	return d
 }
 
-// settle drops the claims that the budget's status shows by now (T10).
+// settle drops the claims that the budget's status reflects by now (T10).
 func (d *idleDoc) settle(c *Core, b ledger.BudgetDoc) {
 	if next, changed := ledger.SettleBudget(b, claimFacts{c}); changed {
 		d.op = c.tidy(d, ledger.Change{Budgets: []ledger.BudgetDoc{next}}, "budget-settle")
 	}
 }
 
-// drop removes the record of a plan that is over, and aborts that of one whose place is gone.
+// drop removes the record of a plan that has ended, and aborts that of a plan whose place is gone.
 func (d *idleDoc) drop(c *Core, r ledger.PlanRecord) {
 	over := r.State == ledger.PlanAborted || r.State == ledger.PlanDone
 	if _, _, owned := c.ledger.PlanOwner(r.ID); !over && !owned && c.now.Sub(d.since) > c.limits.Overdue {
@@ -135,6 +134,6 @@ func (d *idleDoc) drop(c *Core, r ledger.PlanRecord) {
 }
 
 func (d *idleDoc) answered(c *Core, _ Input) {
-	// Applied or not, the picture tells; what is built again is the same change or loses.
+	// Applied or not, the view shows the result; a transaction that is built again contains the same change or loses.
 	d.op, d.since = 0, c.now
 }

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// turns are about binds that would all go out at once. As many as there are workers for, and
-// some more, are under way; the others wait here for their turn, with nothing promised to
-// anybody: more important pods first, then first come, first served. What is true of a pod is
-// looked at when its turn comes, so that a pod that has gone meanwhile takes no worker's time
-// from others. Were they to wait for a worker with their bind decided, a line that is longer
-// than pods live would bind nothing but pods that are gone.
+// turns limits the binds that would otherwise all be sent at once. As many as there are workers for, and some more,
+// are in flight. The others wait here for their turn, without any promise: more important pods first, then first
+// come, first served. A pod is checked when its turn comes, so a pod that is gone by then takes no worker's time from
+// others. If pods waited for a worker with their bind already decided, a queue longer than pods live would only bind
+// pods that are gone.
 type turns struct {
-	// taken counts the binds under way.
+	// taken counts the binds in flight.
 	taken int
 	line  line
-	// came numbers the line.
+	// came numbers the places in the line.
 	came uint64
 }
 
@@ -28,20 +27,20 @@ type place struct {
 	since    time.Time
 }
 
-// line is a heap of places; the first is the next.
+// line is a heap of places; the first is served next.
 type line []place
 
-// Len, Less, Swap, Push and Pop belong to container/heap.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (l line) Len() int { return len(l) }
 func (l line) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(l[j].priority, l[i].priority), cmp.Compare(l[i].came, l[j].came)) < 0
 }
 func (l line) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
 
-// Push belongs to container/heap.
+// Push implements heap.Interface.
 func (l *line) Push(x any) { *l = append(*l, x.(place)) }
 
-// Pop belongs to container/heap.
+// Pop implements heap.Interface.
 func (l *line) Pop() any {
 	last := len(*l) - 1
 	p := (*l)[last]
@@ -63,8 +62,8 @@ func (r *reservation) takeTurn(c *Core, priority int32) {
 	}
 }
 
-// nextTurns lets those act whose turn it is. One that has begun something else meanwhile, or has
-// left the ledger, loses its place.
+// nextTurns advances the reservations whose turn it is. One that has begun another step in the meantime, or has left
+// the ledger, loses its place.
 func (c *Core) nextTurns() {
 	for c.turns.taken < c.limits.Binds && c.turns.line.Len() > 0 {
 		p := heap.Pop(&c.turns.line).(place)
@@ -72,7 +71,7 @@ func (c *Core) nextTurns() {
 			continue
 		}
 		p.r.lined = false
-		// The wait for us says nothing about this pod.
+		// The wait for a turn says nothing about this pod.
 		p.r.since = p.r.since.Add(c.now.Sub(p.since))
 		p.r.advance(c)
 	}

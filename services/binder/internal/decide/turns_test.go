@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// newLine has n pods reserved on a node each, the first of which is being bound.
+// newLine has n pods, each reserved on its own node, the first of which is being bound.
 func newLine(t *testing.T, n int) *rig {
 	w := newWorld(1, n, n, ablation{})
 	r := &rig{T: t, world: w, b: w.binders[0]}
@@ -31,7 +31,7 @@ func (r *rig) reserveAll() {
 	r.showDocs(r.b, len(r.ledger.history))
 }
 
-// bindNext carries out the one bind that has a turn, and says whose it was.
+// bindNext carries out the one bind that has a turn, and returns whose it was.
 func (r *rig) bindNext() string {
 	r.Helper()
 	return run[Bind](r, delivered).Pod.Name
@@ -52,7 +52,7 @@ func TestBindsTakeTurns(t *testing.T) {
 	r.quiet("all are bound")
 }
 
-// A line that is longer than pods live must not bind nothing but pods that are gone.
+// A queue that is longer than pods live must not bind only pods that are gone.
 func TestPodsThatAreGoneTakeNoTurn(t *testing.T) {
 	r := newLine(t, 4)
 	r.reserveAll()
@@ -82,7 +82,7 @@ func TestWaitingForATurnDoomsNobody(t *testing.T) {
 	r.quiet("both are bound")
 }
 
-// The time in line does not count for a pod's deadline, the rest does.
+// The time in the queue does not count for a pod's deadline; the rest does.
 func TestABindThatNeverSucceedsIsFencedInALineToo(t *testing.T) {
 	r := newLine(t, 2)
 	r.reserveAll()
@@ -93,7 +93,7 @@ func TestABindThatNeverSucceedsIsFencedInALineToo(t *testing.T) {
 			}
 			return
 		}
-		// Both have a turn again and again, and none is heard of.
+		// Both get a turn again and again, and no request arrives.
 		run[Bind](r, requestLost)
 		for len(r.b.lines) == 0 {
 			r.wait(100 * time.Millisecond)
@@ -116,7 +116,7 @@ func TestALinedUpPodOfAnotherPartitionIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A reservation that is wanted back does not stand in line for its bind: the pod that wants it would wait for the line.
+// A reservation that is wanted back does not queue for its bind: the pod that wants it would wait for the queue.
 func TestWantedReservationLeavesTheLine(t *testing.T) {
 	r := newLine(t, 3)
 	r.reserveAll()

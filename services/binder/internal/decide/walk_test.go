@@ -16,7 +16,7 @@ import (
 // choose returns a number below n.
 type choose func(n int) int
 
-// walk does one random thing.
+// walk takes one random step.
 func (w *world) walk(pick choose, faults bool) error {
 	b := w.binders[pick(len(w.binders))]
 	switch pick(12) {
@@ -56,7 +56,7 @@ func (w *world) walk(pick choose, faults bool) error {
 	return nil
 }
 
-// mishap is what others do to the cluster, and what happens to a binder.
+// mishap is what other clients do to the cluster, and what happens to a binder.
 func (w *world) mishap(b *member, pick choose) {
 	uid := fmt.Sprintf("p%d-uid", pick(len(w.shards)))
 	_, exists := w.api.now().pods[uid]
@@ -123,7 +123,7 @@ func (w *world) work(b *member) error {
 	return nil
 }
 
-// resolved is L2: no reservation is left, in the ledger or in mind.
+// resolved checks L2: no reservation is left, in the ledger or in memory.
 func (w *world) resolved() error {
 	for key, d := range w.ledger.current {
 		for _, e := range d.Entries {
@@ -142,10 +142,9 @@ func (w *world) resolved() error {
 	return nil
 }
 
-// TestRandomInterleavings: whatever is lost, late, doubled, deleted, changed or crashed in
-// between, no node ever carries more than it has room for (S1), no bind succeeds after its
-// entry's release (S2), documents only take legal steps (S4, S12), and once the faults end
-// every reservation is resolved (L2).
+// TestRandomInterleavings: whatever is lost, late, doubled, deleted, changed or crashed in between, no node ever
+// carries more than it has room for (S1), no bind succeeds after its entry's release (S2), documents only take legal
+// steps (S4, S12), and once the faults end every reservation is resolved (L2).
 func TestRandomInterleavings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pick := func(n int) int {
@@ -192,8 +191,8 @@ func (w *world) run(seed uint64, steps int) error {
 	return w.heal()
 }
 
-// TestAblations: each part of the protocol is needed. A walk that does not find a broken
-// rule without it would not find a mistake in it either.
+// TestAblations: each part of the protocol is needed. A walk that does not find a violation without it would not find
+// a mistake in it either.
 func TestAblations(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -221,8 +220,8 @@ func TestAblations(t *testing.T) {
 	}
 }
 
-// runSafely is run without the healing, and with the ledger's own refusal of nonsense
-// (which an ablation may provoke) as an ordinary end.
+// runSafely is run without the healing, and with the ledger's own refusal of invalid transactions (which an ablation
+// may provoke) as an ordinary end.
 func (w *world) runSafely(seed uint64, steps int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

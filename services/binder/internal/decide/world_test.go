@@ -19,17 +19,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// The world of these tests: an API server that enforces what the real one does on binds
-// and patches and nothing more, a ledger of compare-and-set documents, shards that place
-// by the rules of the protocol on views that lag behind, and binders whose requests may be
-// lost, answered late, or carried out long after the binder gave up.
+// The world of these tests consists of an API server that enforces what the real one does on binds and patches and
+// nothing more, a ledger of compare-and-set documents, shards that place by the rules of the protocol on lagging
+// views, and binders whose requests may be lost, answered late, or carried out long after the binder gave up.
 
-// apiVersion is the cluster at one resourceVersion; never changed once in the history.
+// apiVersion is the cluster at one resourceVersion. It never changes once it is in the history.
 type apiVersion struct {
 	rv    uint64
 	pods  map[string]*state.Pod
 	nodes map[string]*state.Node
-	// budget is the only disruption budget, of the worlds that have one.
+	// budget is the only disruption budget, in the worlds that have one.
 	budget budgetStatus
 }
 
@@ -37,7 +36,7 @@ type apiVersion struct {
 type budgetStatus struct {
 	rv               uint64
 	allowed, desired int
-	// disrupted are the pods that were taken from it and do not leave yet, by UID.
+	// disrupted holds the pods that were taken from it and are not leaving yet, by UID.
 	disrupted map[string]bool
 }
 
@@ -65,7 +64,7 @@ func (v *apiVersion) BudgetsOf(p *state.Pod, promises *ledger.View) (out []ledge
 	return out
 }
 
-// budgetRoom is the budget as this version shows it.
+// budgetRoom returns the budget as this version shows it.
 func (v *apiVersion) budgetRoom(doc ledger.BudgetDoc) ledger.BudgetRoom {
 	doc.UID, doc.Namespace, doc.Name = pdbUID, "ns", "pdb"
 	r := ledger.BudgetRoom{Doc: doc, Allowed: int32(v.budget.allowed)}
@@ -86,7 +85,7 @@ func newAPI() *api {
 
 func (a *api) now() *apiVersion { return a.history[len(a.history)-1] }
 
-// write appends a version in which change has been made.
+// write appends a version with a change.
 func (a *api) write(change func(v *apiVersion)) *apiVersion {
 	last := a.now()
 	v := &apiVersion{rv: last.rv + 1, pods: maps.Clone(last.pods), nodes: maps.Clone(last.nodes), budget: last.budget}
@@ -121,7 +120,7 @@ func (a *api) addPod(name string) {
 	})
 }
 
-// changePod writes a pod; a change that changes nothing moves no resourceVersion.
+// changePod writes a pod; a change without an effect does not move the resourceVersion.
 func (a *api) changePod(uid string, change func(p *corev1.Pod)) *state.Pod {
 	old := a.now().pods[uid]
 	before, obj := old.Object(), old.Object().DeepCopy()
@@ -151,8 +150,8 @@ func annotate(key, value string) func(p *corev1.Pod) {
 	}
 }
 
-// bind is pods/binding as the API server enforces it: UID, resourceVersion, not bound, not
-// being deleted, no gates. Not: that the node exists, or has room.
+// bind is pods/binding as the API server enforces it: UID, resourceVersion, not bound, not being deleted, no gates.
+// It does not check that the node exists or has room.
 func (a *api) bind(e Bind) Result {
 	p, ok := a.now().pods[e.Pod.UID]
 	switch {
@@ -220,20 +219,20 @@ type member struct {
 	id      string
 	core    *Core
 	now     time.Time
-	// lines are effects not yet sent.
+	// lines holds the effects not sent yet.
 	lines []Effect
 	// early holds documents read before the pod (ablation docBeforePod).
 	early map[string]ledger.NodeDoc
 }
 
 type world struct {
-	// wishless: reservations do not say what was asked for.
+	// wishless means that reservations do not record what was requested.
 	wishless bool
 	api      *api
 	ledger   *docLog
 	binders  []*member
 	shards   []*member
-	late     []Effect // requests under way whose sender does not wait any more
+	late     []Effect // requests in flight whose sender no longer waits
 	released map[string]bool
 	told     []events.Decision
 	reported []Report
@@ -276,8 +275,7 @@ func (w *world) logf(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
-// boot starts a binder anew: it lists the ledger and takes all partitions. What it had on
-// its way stays on its way.
+// boot restarts a binder: it lists the ledger and takes all partitions. Its requests stay in flight.
 func (w *world) boot(b *member) {
 	for _, e := range b.lines {
 		if _, ok := e.(Bind); ok {
@@ -322,7 +320,7 @@ func (w *world) step(b *member, in Input) {
 	}
 }
 
-// showFacts brings a binder's facts to the history's index to.
+// showFacts advances a binder's facts to the history's index to.
 func (w *world) showFacts(b *member, to int) {
 	v := w.api.history[to]
 	in := FactsMoved{Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true}
@@ -346,7 +344,7 @@ func (w *world) showDocs(b *member, to int) {
 	w.step(b, in)
 }
 
-// wish is what a reservation says of what was asked for; nothing, if it is of older members.
+// wish returns what a reservation records of the request; nothing if it is of a member of an earlier version.
 func (w *world) wish(p *state.Pod) uint64 {
 	if w.wishless {
 		return 0
@@ -354,8 +352,8 @@ func (w *world) wish(p *state.Pod) uint64 {
 	return p.Wish()
 }
 
-// place lets the shard of a pod reserve a place by what its views show (T1): entries of
-// pods its API view shows neither bound nor deleted count, and the node must be usable.
+// place makes the shard of a pod reserve a place by what its views show (T1): entries of pods that its API view shows
+// neither bound nor deleted count, and the node must be usable.
 func (w *world) place(pod, node int) bool {
 	s := w.shards[pod]
 	view := w.api.history[s.facts]
@@ -392,7 +390,7 @@ func (w *world) place(pod, node int) bool {
 	return w.replace(next)
 }
 
-// used counts what stands or may come to stand on the node (capacity is 1).
+// used counts what is or may come to be on the node (its capacity is 1).
 func (w *world) used(view *apiVersion, d ledger.NodeDoc) int {
 	n := 0
 	for _, p := range view.pods {
@@ -431,7 +429,7 @@ func (w *world) replace(next ledger.NodeDoc) bool {
 	return res.Succeeded
 }
 
-// check finds a broken safety rule: S1 and S2 in the API's history (capacity is 1).
+// check finds a violated safety rule: S1 and S2 in the API's history (capacity is 1).
 func (w *world) check() error {
 	on := map[string]string{}
 	for uid, p := range w.api.now().pods {

@@ -20,16 +20,16 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// Facts turns what is read of the facts into inputs of the core. For one goroutine.
+// Facts turns batches of facts into inputs of the core. It is for one goroutine.
 type Facts struct{ store *state.Store }
 
-// NewFacts returns a picture of no facts.
+// NewFacts returns an empty state.
 func NewFacts() *Facts { return &Facts{store: state.New()} }
 
-// Unreadable says why a fact could not be read, nil if all could.
+// Unreadable returns why a fact could not be read, nil if all could.
 func (f *Facts) Unreadable() error { return f.store.Snapshot().Unreadable() }
 
-// Fold brings the picture forward by one batch.
+// Fold applies one batch to the state.
 func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 	var changes state.Changes
 	var err error
@@ -82,10 +82,10 @@ func classes(facts *state.Snapshot) (all []*resourcev1.DeviceClass) {
 	return all
 }
 
-// existence is which objects a snapshot has, by the ledger's keys. For one goroutine.
+// existence reports which objects a snapshot has, by the ledger's keys. It is for one goroutine.
 type existence struct {
 	facts *state.Snapshot
-	// pools are the keys of pools with a slice, gathered when first asked for.
+	// pools holds the keys of pools with a slice, collected on first use.
 	pools map[string]bool
 }
 
@@ -132,7 +132,7 @@ func (e *existence) pool(key string) bool {
 	return e.pools[key]
 }
 
-// cluster is a snapshot in the words of the core.
+// cluster presents a snapshot as a decide.Cluster.
 type cluster struct{ *state.Snapshot }
 
 // Requested implements decide.Cluster.
@@ -146,10 +146,10 @@ func (c cluster) Requested(nodeName string) state.Resources {
 	return sum
 }
 
-// BudgetsOf implements decide.Cluster. As the eviction API does, it compares selectors within
-// the namespace and asks nothing about pods that have not started or have ended, nor, where the
-// one budget allows that, about pods that are not ready (registry/core/pod/storage/eviction.go).
-// A budget whose selector cannot be read counts, which errs on the side of asking first.
+// BudgetsOf implements decide.Cluster. As the eviction API does, it compares selectors within the namespace, and
+// skips pods that have not started or have ended and, where the only budget allows it, pods that are not ready
+// (registry/core/pod/storage/eviction.go). A budget whose selector cannot be parsed counts, which errs on the side of
+// checking it first.
 func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetRoom {
 	if phase := p.Status().Phase; p.Terminal || p.Deleting || phase == corev1.PodPending {
 		return nil
@@ -175,19 +175,18 @@ func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetR
 	return rooms
 }
 
-// Promises turns what is read of the ledger into inputs of the core of one binder. For one
-// goroutine.
+// Promises turns batches of the ledger into inputs of one binder's core. It is for one goroutine.
 type Promises struct {
 	binder string
 	view   *ledger.View
 }
 
-// NewPromises returns a picture of an empty ledger.
+// NewPromises returns the view of an empty ledger.
 func NewPromises(binder string) *Promises {
 	return &Promises{binder: binder, view: ledger.NewView()}
 }
 
-// Fold takes one batch in: documents first, then who holds what.
+// Fold applies one batch: documents first, then the partitions that this binder holds.
 func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 	changes, err := p.view.Fold(b)
 	if err != nil {
@@ -208,7 +207,7 @@ func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 	return append(ins, decide.PartitionsChanged{Held: slices.Clone(held)}), nil
 }
 
-// moved lists each document that changed once, as it is now.
+// moved lists each document that changed once, in its present form.
 func moved(known *ledger.View, changes ledger.ViewChanges) decide.LedgerMoved {
 	in := decide.LedgerMoved{Revision: known.Revision(), Reset: changes.Reset}
 	if changes.Reset {

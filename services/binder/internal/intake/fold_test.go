@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
-// What is written to a claim without reading it first rests on these.
+// Writes to a claim without reading it first rest on these facts.
 func TestClaimsAsTheFactsShowThem(t *testing.T) {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "c", UID: "uid", ResourceVersion: "7", Finalizers: []string{"example.com/mine"},
@@ -38,8 +38,8 @@ func TestClaimsAsTheFactsShowThem(t *testing.T) {
 	}
 }
 
-// Documents of claims for one pod are kept by name as long as there is a claim of the name, and by UID as long as
-// there is that claim.
+// Documents of claims for one pod are kept by name while there is a claim of the name, and by UID while there is that
+// claim.
 func TestDocumentsOfClaimsThatExist(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "c", UID: "uid", ResourceVersion: "7",

@@ -17,13 +17,13 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// lossyLog is a decision log with a clock of its own, and a binder that reads it. It belongs in a bubble.
+// lossyLog is a decision log with its own clock, and a binder that reads it. It must run in a bubble.
 type lossyLog struct {
 	*testing.T
 	*memlog.Log
 	// ahead is how far its clock is ahead.
 	ahead time.Duration
-	// wait lets time pass by the clock of the bubble.
+	// wait advances the bubble's clock.
 	wait func(time.Duration)
 }
 
@@ -44,7 +44,7 @@ func (l *lossyLog) lose(after uint64) {
 	l.LoseTail(events.Decisions, after)
 }
 
-// checkRead has a binder start behind some decisions, and compares the pods of those that it passes on.
+// checkRead starts a binder behind some decisions, and compares the pods of the decisions that it passes on.
 func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,8 +77,8 @@ func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
 	})
 }
 
-// TestDecisionsInThePlaceOfLostOnesAreRead: a decision that the log stores where it has lost others is one that others
-// rely on, as a removal of a gate, and none is read twice.
+// TestDecisionsInThePlaceOfLostOnesAreRead: other members rely on a decision that the log stores where it has lost
+// others, such as the removal of a gate; none is read twice.
 func TestDecisionsInThePlaceOfLostOnesAreRead(t *testing.T) {
 	checkRead(t, []string{"before"}, []string{"a", "b", "c", "d", "e", "f"}, func(l *lossyLog) {
 		l.add("a", "b", "c")
@@ -95,8 +95,9 @@ func TestDecisionsFromBeforeTheStartAreNotReadAfterALoss(t *testing.T) {
 	})
 }
 
-// TestDecisionsStoredByAnEarlierClockAreRead: the server that leads the stream after a loss has a clock that is behind
-// the one before. Then the log loses some again, and what the first server has stored seems to be the latest.
+// TestDecisionsStoredByAnEarlierClockAreRead: the server that leads the stream after a loss has a clock behind that
+// of the server before. Then the log loses some records again, and those that the first server has stored seem to be
+// the latest.
 func TestDecisionsStoredByAnEarlierClockAreRead(t *testing.T) {
 	for name, until := range map[string]time.Duration{"a loss that is seen late": 0, "a loss that is seen": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +116,8 @@ func TestDecisionsStoredByAnEarlierClockAreRead(t *testing.T) {
 	}
 }
 
-// TestALossOfAllThatIsRemembered: what is left is from before it, and what is new is told by its time.
+// TestALossOfAllThatIsRemembered: the remaining records are from before it, and new ones are recognised by their
+// time.
 func TestALossOfAllThatIsRemembered(t *testing.T) {
 	pods := make([]string, 2*readBack)
 	for i := range pods {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// following is a room that reads, and the last that it said.
+// following is a running room, and its latest output.
 type following struct {
 	facts decide.FactsMoved
 	seen  []string
@@ -57,8 +57,8 @@ func reading(t *testing.T, log *memlog.Log) *following {
 	return f
 }
 
-// TestWhatCannotBeRead: a binder that runs, and one that starts with it in the log, goes on with the decisions
-// behind one that cannot be read, and with facts that are told anew behind one that cannot.
+// TestWhatCannotBeRead: a binder that runs, and one that starts with an undecodable record in the log, continues with
+// the decisions behind it, and with facts that are republished behind it.
 func TestWhatCannotBeRead(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		t.Run(poison.Name, func(t *testing.T) {

@@ -17,17 +17,17 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// batchBuffer is how many batches of facts or ledger changes may wait between the reader
-// and the one that folds them in.
+// batchBuffer is how many batches of facts or ledger changes may wait between the reader and the goroutine that folds
+// them in.
 const batchBuffer = 16
 
-// readPause paces the attempts to read the decision log again after an error: 50 ms
-// doubling to 5 s, anew after a minute without one.
+// readPause paces the attempts to read the decision log again after an error: 50 ms doubling to 5 s, reset after a
+// minute without an error.
 var readPause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 5 * time.Second}
 
 const readQuiet = time.Minute
 
-// Deps are the worlds the room listens to.
+// Deps holds the systems that the room reads from.
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
@@ -36,12 +36,12 @@ type Deps struct {
 	Clock     clock.WithTicker
 }
 
-// Room is the binder's intake.
+// Room is the intake stage of the binder.
 type Room struct {
 	id   string
 	deps Deps
 	out  chan<- decide.Input
-	// unreadable are notes about decisions.
+	// unreadable logs decisions that cannot be decoded.
 	unreadable *aside.Notes
 }
 
@@ -89,7 +89,7 @@ func (r *Room) Facts(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ledger follows the ledger until ctx ends: documents first, then who holds what.
+// Ledger follows the ledger until ctx ends: documents first, then the partitions that this binder holds.
 func (r *Room) Ledger(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	batches := make(chan ledger.ViewBatch, batchBuffer)
@@ -126,12 +126,12 @@ func (r *Room) tell(ctx context.Context, ins []decide.Input) error {
 	return nil
 }
 
-// readBack is how many of the records that were read last are remembered, for when the decision log loses some.
+// readBack is how many of the most recently read records are remembered, in case the decision log loses some.
 const readBack = 4 * events.MaxBatch
 
-// Decisions follows the decision log from its last record at start until ctx ends. What
-// was said before is in the ledger and the facts, or will be said again. If the log loses what was read, what it has
-// stored instead is read, as far as that is among its last readBack records.
+// Decisions follows the decision log from its last record at start until ctx ends. What was reported before is in the
+// ledger and the facts, or will be reported again. If the log loses records that were read, the records that it has
+// stored instead are read, if they are among its last readBack records.
 func (r *Room) Decisions(ctx context.Context) error {
 	delay := readPause.DelayWithReset(r.deps.Clock, readQuiet)
 	var at place
@@ -147,29 +147,30 @@ func (r *Room) Decisions(ctx context.Context) error {
 	return err
 }
 
-// place is where the decision log is read.
+// place is the position at which the decision log is read.
 type place struct {
 	// next is the sequence to read next, 0 before the start.
 	next uint64
-	// started is the last sequence at start: up to it records are remembered, and not passed on.
+	// started is the last sequence at start: records up to it are remembered, and not passed on.
 	started uint64
-	// first is the lowest sequence that is remembered, or next. What is before it was read, or is from before the start.
+	// first is the lowest sequence that is remembered, or next. Records before it were read, or are from before the
+	// start.
 	first uint64
-	// read are the records from first on, each at its sequence modulo readBack.
+	// read holds the records from first on, each at its sequence modulo readBack.
 	read []mark
-	// latest is when the record was stored that was read last; until is that of before a loss of all that was
-	// remembered: records later than that are passed on, up to started as well.
+	// latest is when the record read last was stored. until is the latest of before a loss of everything that was
+	// remembered: records stored later than that are passed on, even up to started.
 	latest, until time.Time
 }
 
-// mark tells a record from one that the log has stored in its place. By their times alone it would be a guess which of
-// two records is the later one: the servers that stored them have different clocks.
+// mark distinguishes a record from one that the log has stored in its place. Their times alone would not show which
+// of two records is the later one, because the servers that stored them have different clocks.
 type mark struct {
 	sequence uint64
 	stored   time.Time
 }
 
-// pass moves the place behind the record, and reports whether it is one to be passed on.
+// pass moves the place behind the record, and reports whether the record must be passed on.
 func (p *place) pass(record events.Record) bool {
 	p.next = record.Sequence + 1
 	m := &p.read[record.Sequence%readBack]
@@ -183,8 +184,8 @@ func (p *place) pass(record events.Record) bool {
 	return record.Sequence > p.started || !p.until.IsZero() && record.Time.After(p.until)
 }
 
-// lost moves the place back after the log has lost records: to what is remembered, or to a new start if nothing of
-// that is left, or the start was not over.
+// lost moves the place back after the log has lost records: to the first remembered record, or to a new start if none
+// of those is left or the start had not ended.
 func (p *place) lost() {
 	switch {
 	case p.next <= p.started:
@@ -196,7 +197,7 @@ func (p *place) lost() {
 	}
 }
 
-// start puts the place readBack records before the end of the log.
+// start sets the place to readBack records before the end of the log.
 func (r *Room) start(ctx context.Context, at *place) error {
 	last, err := r.deps.Log.Last(ctx, events.Decisions)
 	if err != nil {
@@ -226,7 +227,7 @@ func (r *Room) readDecisions(ctx context.Context, at *place) error {
 			at.next = gap.Have
 			return err
 		}
-		at.next = gap.Have // retention has taken what is before: nothing that was to be passed on
+		at.next = gap.Have // retention has deleted the records before: none that had to be passed on
 	}
 }
 

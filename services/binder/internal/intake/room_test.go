@@ -106,7 +106,7 @@ func TestDecisionsAreReadFromTheEndAndUnreadableOnesPassedOver(t *testing.T) {
 	}
 }
 
-// readyLog says when the first reader has been opened.
+// readyLog signals when the first reader has been opened.
 type readyLog struct {
 	events.Log
 	opened chan struct{}

@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	// movesPerAsk is for how many moves places are kept before their evictions are asked for: few,
-	// so that a crash leaves few places that nobody wants, and no place waits for long.
+	// movesPerAsk is the number of moves for which places are kept before their evictions are requested: few, so that
+	// a crash leaves few unwanted places, and no place waits for long.
 	movesPerAsk = 16
-	// keepTries bounds the races that the keeping of one place may lose.
+	// keepTries bounds the conflicts that keeping one place may lose.
 	keepTries = 5
 )
 
-// Refused is an eviction that was decided and is not asked for.
+// Refused is an eviction that was decided and not requested.
 type Refused struct {
 	Eviction decide.Eviction
 	Because  descheduling.Refusal
 }
 
-// Move keeps the places of the evictions that have one (T12), a few at a time, and asks for those
-// evictions and the ones without. It returns how many asks are surely written, and which moves
-// the ledger did not allow; those are decided anew in the next cycle. It ends early with ctx,
-// which must end when the leadership does. If the log does not take one of the asks, the others are written all the
-// same, and the error is the refusal.
+// Move keeps the places of the evictions that have one (T12), a few at a time, and requests those evictions and the
+// ones without a place. It returns how many requests are certainly in the log, and which moves the ledger did not
+// allow; the next cycle decides about those again. It ends early with ctx, which must end when the leadership does.
+// If the log refuses one of the requests, the others are appended all the same, and the error is the refusal.
 func (r *Room) Move(
 	ctx context.Context, p *decide.Promises, evictions []decide.Eviction,
 ) (written int, refused []Refused, err error) {
@@ -59,7 +58,7 @@ func (r *Room) Move(
 	return written, refused, refusal
 }
 
-// keep carries out T12 of one eviction, if it has a place, and notes its revision in the ask.
+// keep carries out T12 for an eviction that has a place, and records its revision in the request.
 func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction) (descheduling.Refusal, error) {
 	for range keepTries {
 		if e.Keep == nil || ctx.Err() != nil {
@@ -81,8 +80,8 @@ func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction)
 	return decide.LostRaces, nil
 }
 
-// Release gives up places for which no eviction was asked for (T8). What is lost to others is
-// left for the next cycle.
+// Release gives up places for which no eviction was requested (T8). A change that loses a conflict is left for the
+// next cycle.
 func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []ledger.Change) (released int, err error) {
 	for _, c := range changes {
 		if ctx.Err() != nil {
@@ -104,13 +103,13 @@ func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []ledger
 	return released, nil
 }
 
-// isTooLarge says whether the ledger does not take a transaction of that size: nothing of it has happened.
+// isTooLarge reports whether the ledger refused a transaction because of its size: then nothing of it has happened.
 func isTooLarge(err error) bool {
 	var refused *ledger.TxnError
 	return errors.As(err, &refused) && refused.TooLarge
 }
 
-// change carries out a change of the ledger and returns its revision, 0 if it has lost a race.
+// change commits a change of the ledger and returns its revision, 0 if it has lost a conflict.
 func (r *Room) change(ctx context.Context, p *decide.Promises, c ledger.Change) (revision int64, err error) {
 	txn, err := c.Txn()
 	if err != nil {

@@ -22,42 +22,42 @@ import (
 )
 
 const (
-	// retryInitial to retryCap bound the pauses between appends of one batch; retryFactor
-	// is their growth, retryJitter their spread.
+	// retryInitial and retryCap bound the pauses between appends of one batch; retryFactor is their growth,
+	// retryJitter their spread.
 	retryInitial = 100 * time.Millisecond
 	retryCap     = 2 * time.Second
 	retryFactor  = 2.0
 	retryJitter  = 0.2
-	// attempts of one batch before the cycle is given up; the next one decides anew.
+	// attempts is the number of attempts for one batch before the cycle is given up; the next cycle decides again.
 	attempts = 8
 
 	tracerName = "github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// Ledger carries out transactions.
+// Ledger commits transactions.
 type Ledger interface {
 	Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error)
 }
 
-// Deps are the outside worlds of a Room.
+// Deps holds the external systems of a Room.
 type Deps struct {
 	Log    events.Log
 	Ledger Ledger
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// Asking is told of every ask before it is written.
+	// Asking is called with every request before it is appended.
 	Asking func(decide.Eviction)
 }
 
-// Room writes asks. For one goroutine.
+// Room appends requests. It is for one goroutine.
 type Room struct{ deps Deps }
 
 // New returns a room.
 func New(deps Deps) *Room { return &Room{deps: deps} }
 
-// Ask writes the evictions in order, in batches, and returns how many are surely written.
-// It ends early with ctx, which must end when the leadership does. If the log does not take one of them, all others are
-// written, and the error is the refusal, an *events.ErrRefused.
+// Ask requests the evictions in order, in batches, and returns how many requests are certainly in the log. It ends
+// early with ctx, which must end when the leadership does. If the log refuses one of them, all others are appended,
+// and the error is the refusal, an *events.ErrRefused.
 func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written int, err error) {
 	var refusal error
 	for batch := range slices.Chunk(evictions, events.MaxBatch) {
@@ -88,7 +88,7 @@ func isRefusal(err error) bool {
 	return is
 }
 
-// Tell writes what was found out beside the asks. What is lost is found out again.
+// Tell appends findings other than requests. A lost one is found again.
 func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
 	for few := range slices.Chunk(found, events.MaxBatch) {
 		msgs := make([]events.Message, 0, len(few))
@@ -102,7 +102,7 @@ func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
 	return nil
 }
 
-// trace leaves a span on the pod's path and returns it for the eviction's to stand below.
+// trace emits a span in the pod's trace and returns it as the parent of the eviction's span.
 func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 	ctx, span := telemetry.StartPodSpan(ctx, otel.Tracer(tracerName), telemetry.PodSpan{
 		UID: e.Decision.Pod.UID, Name: "deschedule", Attributes: []attribute.KeyValue{
@@ -115,8 +115,8 @@ func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 	return telemetry.TraceParent(ctx)
 }
 
-// append writes messages, and returns how many are surely written. If the log does not take one of them, the others are
-// written, and it returns the refusal: the next cycle decides anew.
+// append appends messages, and returns how many are certainly in the log. If the log refuses one of them, the others
+// are appended and the refusal is returned: the next cycle decides again.
 func (r *Room) append(ctx context.Context, msgs []events.Message) (written int, err error) {
 	var refusal error
 	for some := range events.Batches(msgs) {
@@ -139,7 +139,7 @@ func (r *Room) append(ctx context.Context, msgs []events.Message) (written int, 
 	return written, refusal
 }
 
-// insist repeats what has an unknown outcome, and is the same however often it is done.
+// insist retries an operation whose outcome is unknown; the operation must be idempotent.
 func (r *Room) insist(ctx context.Context, what string, do func() error) error {
 	pause := wait.Backoff{
 		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: attempts, Cap: retryCap,

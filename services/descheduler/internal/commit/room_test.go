@@ -31,7 +31,7 @@ func room(log *memlog.Log, asking func(decide.Eviction)) *Room {
 	return New(Deps{Log: log, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler), Asking: asking})
 }
 
-// TestManyAsks: more than one append takes, in order, each noted before it is written.
+// TestManyAsks: more than one append accepts, in order, each recorded before it is written.
 func TestManyAsks(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	const n = 2*events.MaxBatch + 1
@@ -68,8 +68,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// TestRefusedAsk: what the log does not take is not asked for again and again. The others are asked for, and the cycle
-// ends.
+// TestRefusedAsk: a request that the log refuses is not repeated. The others are appended, and the cycle ends.
 func TestRefusedAsk(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	log.RefuseAbove(1000)
@@ -84,8 +83,8 @@ func TestRefusedAsk(t *testing.T) {
 	}
 }
 
-// TestRefusedAskHoldsUpNoOther: evictions behind one that the log does not take are asked for, or it would hold them up
-// in every cycle.
+// TestRefusedAskHoldsUpNoOther: requests behind one that the log refuses are appended, or it would block them in
+// every cycle.
 func TestRefusedAskHoldsUpNoOther(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	log.RefuseAbove(1000)

@@ -17,51 +17,51 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Input is everything a cycle depends on.
+// Input is everything on which a cycle depends.
 type Input struct {
 	Cluster *state.Snapshot
 	Policy  *policy.Policy
-	// Promises are what the ledger holds; nil if it is not known (a dry run without it).
+	// Promises is the content of the ledger; nil if it is not known (a dry run without a ledger).
 	Promises *Promises
-	// History of earlier cycles; read only.
+	// History is that of earlier cycles; read-only.
 	History *plan.History
-	// Placement finds the rules by which a pod of this scheduler would be placed (nodeFit).
+	// Placement returns the profile by which a pod of this scheduler would be placed (nodeFit).
 	Placement func(schedulerName string) *placement.Profile
-	// Usage is the actual utilisation, for strategies that ask for it.
+	// Usage is the actual usage, for strategies that need it.
 	Usage descheduling.Usage
-	// Actor is the member that asks.
+	// Actor is the member that requests the evictions.
 	Actor string
 	// Now is compared with the times in History, and with pods' start times (minPodAge).
 	Now time.Time
-	// Explain asks for a report.
+	// Explain requests a report.
 	Explain bool
-	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	// Timed, if set, is called when a strategy begins, and the function that it returns when the strategy has ended.
 	Timed func(profile, strategy string) (ended func())
 }
 
 // Eviction is one pod to evict.
 type Eviction struct {
-	// Profile of the policy whose strategy picked the pod.
+	// Profile is the policy's profile whose strategy picked the pod.
 	Profile  string
 	Decision events.Decision
-	// Keep is the place to keep for the replacement before the eviction is asked for; nil for
-	// none: the policy wants no landing place, or nothing makes the pod anew.
+	// Keep is the place to keep for the replacement before the eviction is requested; nil for none, because the
+	// policy wants no place kept or no controller replaces the pod.
 	Keep *Place
 }
 
 // Outcome is what a cycle decided.
 type Outcome struct {
 	descheduling.Outcome
-	// Evict in the order in which to ask.
+	// Evict holds the evictions in the order in which to request them.
 	Evict []Eviction
-	// Returned tells of pods that came back to the node that those which they replace had left,
-	// and of which nobody has told yet.
+	// Returned reports pods that came back to the node which the pods they replace had left, and that have not been
+	// reported yet.
 	Returned []events.Decision
-	// Report is nil unless it was asked for.
+	// Report is nil unless it was requested.
 	Report *plan.Report
 }
 
-// Cycle plans one cycle and makes asks of it.
+// Cycle plans one cycle and turns the plan into requests.
 func Cycle(in Input) Outcome {
 	ask := plan.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
@@ -149,9 +149,9 @@ func (in *Input) decision(m *plan.Move) events.Decision {
 	return d
 }
 
-// token names one ask. It is derived rather than drawn so that every replica that makes
-// the same ask gives it the same name.
+// token names one request. It is derived rather than random, so that every replica that makes the same request gives
+// it the same name.
 func token(uid string, attempt int32) ledger.Token {
 	sum := sha256.Sum256([]byte("evict/" + uid + "/" + strconv.Itoa(int(attempt))))
-	return ledger.Token(max(binary.BigEndian.Uint64(sum[:]), 1)) // 0 is no token
+	return ledger.Token(max(binary.BigEndian.Uint64(sum[:]), 1)) // 0 is not a token
 }

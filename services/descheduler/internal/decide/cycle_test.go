@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// TestDecision: what an ask carries.
+// TestDecision checks the content of a request.
 func TestDecision(t *testing.T) {
 	in := input(t, taints(t, "", "", "gracePeriodSeconds: 7,"),
 		statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
@@ -36,7 +36,7 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// TestOrderAndLimits: nodes by name, pods by priority; what the limits leave.
+// TestOrderAndLimits: nodes are ordered by name, pods by priority; the limits apply in that order.
 func TestOrderAndLimits(t *testing.T) {
 	var all []state.APIObject
 	for _, node := range []string{"b", "a"} {
@@ -62,7 +62,7 @@ func TestOrderAndLimits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := Cycle(input(t, taints(t, "", "", tt.top), cluster))
-			// The picture adds up what is kept by the strategy over nodes and namespaces.
+			// The output adds up what is kept by strategy over nodes and namespaces.
 			if got := picture(summed(out)); got != tt.want {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
@@ -79,7 +79,7 @@ func summed(out Outcome) Outcome {
 	return out
 }
 
-// TestTwoProfiles: the first to ask wins.
+// TestTwoProfiles: the first to request a pod wins.
 func TestTwoProfiles(t *testing.T) {
 	p := taints(t, "", "")
 	p.Profiles = append(p.Profiles, p.Profiles[0])
@@ -90,7 +90,7 @@ func TestTwoProfiles(t *testing.T) {
 	}
 }
 
-// TestHistory: when a pod is asked for again, and under which number.
+// TestHistory: when the eviction of a pod is requested again, and under which number.
 func TestHistory(t *testing.T) {
 	type seen struct {
 		kind    events.DecisionKind
@@ -149,7 +149,7 @@ func TestForgetKeepsWhatExistsOrIsUnderWay(t *testing.T) {
 	}
 }
 
-// TestTokensDiffer: by pod and by attempt, and never the token that means none.
+// TestTokensDiffer: tokens differ by pod and by attempt, and are never the token that means none.
 func TestTokensDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for pod := range 50 {
@@ -162,8 +162,7 @@ func TestTokensDiffer(t *testing.T) {
 	}
 }
 
-// TestNodeFit: a pod goes only where the scheduler would take it, and a place is given away
-// once.
+// TestNodeFit: a pod is moved only to a node where the scheduler would place it, and a place is given away once.
 func TestNodeFit(t *testing.T) {
 	cpu := func(n *corev1.Node, cpu string) *corev1.Node {
 		n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(cpu)
@@ -212,8 +211,7 @@ func TestNodeFit(t *testing.T) {
 	}
 }
 
-// TestNodeFitLeavesTheNode: a node that the scheduler would only rather not use is no place
-// for a pod that is to leave it.
+// TestNodeFitLeavesTheNode: a node that the scheduler would merely avoid is no place for a pod that must leave it.
 func TestNodeFitLeavesTheNode(t *testing.T) {
 	bad := tainted("bad")
 	bad.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule

@@ -21,10 +21,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// TestDryRunIsTheRealPlan: what a dry run shows is what a real cycle asks for on the same facts and
-// the same ledger, pod by pod and place by place, whatever was asked for before and whatever guards
-// and budgets there are; showing it changes nothing, so that it may be done any number of times
-// before. The ledger then takes every move of the plan.
+// TestDryRunIsTheRealPlan: what a dry run shows is what a real cycle requests on the same facts and the same ledger,
+// pod by pod and place by place, whatever was requested before and whatever guards and budgets there are. Showing it
+// changes nothing, so it may be repeated any number of times before. The ledger then accepts every move of the plan.
 func TestDryRunIsTheRealPlan(t *testing.T) {
 	moved, guarded := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -89,7 +88,7 @@ type dryThenReal struct {
 	log     []logged
 }
 
-// input is made anew of what is known.
+// input builds a new input from what is known.
 func (r *dryThenReal) input(t *rapid.T, at time.Time) Input {
 	in := input(t, r.policy, r.cluster)
 	in.History, in.Now = replay(r.log), at
@@ -97,7 +96,7 @@ func (r *dryThenReal) input(t *rapid.T, at time.Time) Input {
 	return in
 }
 
-// cycle shows one twice, and then carries it out.
+// cycle shows a cycle twice, and then carries it out.
 func (r *dryThenReal) cycle(t *rapid.T, at time.Time) Outcome {
 	dry := r.input(t, at)
 	dry.Explain = true
@@ -120,7 +119,7 @@ func (r *dryThenReal) cycle(t *rapid.T, at time.Time) Outcome {
 	return done
 }
 
-// settle ends some of what was asked for.
+// settle ends some of the requested evictions.
 func (r *dryThenReal) settle(t *rapid.T, at time.Time) {
 	for _, l := range slices.Clone(r.log) {
 		if l.Kind == events.DecisionEvict && rapid.Bool().Draw(t, "ends") {
@@ -132,7 +131,7 @@ func (r *dryThenReal) settle(t *rapid.T, at time.Time) {
 	}
 }
 
-// asks are what a cycle writes to the log.
+// asks returns what a cycle writes to the log.
 func asks(out Outcome) []events.Decision {
 	var all []events.Decision
 	for _, e := range out.Evict {
@@ -153,8 +152,8 @@ func checkReport(t *rapid.T, r *plan.Report, done Outcome) {
 	}
 }
 
-// A budget's status may allow more than the facts about its pods do, which the ledger goes by from
-// the second claim on. The plan knows that, so that it shows no move that could not be made.
+// A budget's status may allow more than the facts about its pods do, which the ledger uses from the second claim on.
+// The plan takes that into account, so that it shows no move that could not be made.
 func TestBudgetWhoseStatusIsBehind(t *testing.T) {
 	ready := func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -164,7 +163,7 @@ func TestBudgetWhoseStatusIsBehind(t *testing.T) {
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 4, DesiredHealthy: 1, CurrentHealthy: 5},
 	}
-	// Those that are not ready go without asking the budget (unhealthyPodEvictionPolicy).
+	// Pods that are not ready are evicted without a check of the budget (unhealthyPodEvictionPolicy).
 	for healthy, want := range map[int]int{5: 4, 3: 2 + 2, 2: 1 + 3, 0: 5} {
 		all := []state.APIObject{tainted("a"), roomy("b"), budget.DeepCopy()}
 		for i := range 5 {

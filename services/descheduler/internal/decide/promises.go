@@ -18,47 +18,46 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Why a move that was planned is not made: what the ledger says now differs from what it said
-// when the plan was made, or than the facts do.
+// These are the reasons for not making a planned move: the ledger differs from what it was when the plan was made, or
+// from the facts.
 const (
-	// PlaceTaken: its replacement would not fit any more.
+	// PlaceTaken means that its replacement would not fit any more.
 	PlaceTaken descheduling.Refusal = "the place for its replacement was taken"
-	// NoRoomInLedger: the document of one of the nodes can hold no more.
+	// NoRoomInLedger means that the document of one of the nodes is full.
 	NoRoomInLedger descheduling.Refusal = "the ledger has no room for its place"
-	// LedgerAhead: the facts do not show yet what the ledger rests on.
+	// LedgerAhead means that the facts do not show yet what the ledger rests on.
 	LedgerAhead descheduling.Refusal = "the ledger is ahead of the facts"
-	// LostRaces: others changed the same documents again and again.
+	// LostRaces means that other members changed the same documents again and again.
 	LostRaces descheduling.Refusal = "its place could not be kept for all that happens there"
 )
 
-// Place is where the replacement of a pod is to land.
+// Place is where the replacement of a pod is expected.
 type Place struct {
 	Node *state.Node
-	// Replacement is the pod as it is expected there, For how it will be recognised.
+	// Replacement is the pod as it is expected there, and For is how it will be recognised.
 	Replacement *state.Pod
 	For         ledger.Replacement
-	// Pod is the one that goes, Budgets the UIDs of the disruption budgets that this takes from.
+	// Pod is the pod to evict, and Budgets the UIDs of the disruption budgets that its eviction takes from.
 	Pod     *state.Pod
 	Budgets []string
-	// profile places the replacement.
+	// profile is the profile that places the replacement.
 	profile *placement.Profile
 }
 
-// Promises are the ledger as one cycle knows it, and the facts that it is read with. For one
-// goroutine.
+// Promises is one cycle's view of the ledger, with the facts against which it is read. It is for one goroutine.
 type Promises struct {
 	ledger *ledger.View
 	view   *view.View
-	// moved are the nodes, by UID, whose documents others have changed since the plan.
+	// moved holds the nodes, by UID, whose documents other members have changed since the plan.
 	moved map[string]bool
 }
 
-// NewPromises takes a picture of the ledger over.
+// NewPromises takes ownership of a view of the ledger.
 func NewPromises(cluster *state.Snapshot, l *ledger.View) *Promises {
 	return &Promises{ledger: l, view: view.New(view.Frozen{At: cluster}, l, nil), moved: map[string]bool{}}
 }
 
-// nodes are all nodes with what counts on them, for a plan to change.
+// nodes returns copies of all nodes with what counts on them, which a plan may change.
 func (p *Promises) nodes() []*state.NodeInfo {
 	all := make([]*state.NodeInfo, 0, len(p.view.Nodes()))
 	for _, n := range p.view.Nodes() {
@@ -67,7 +66,7 @@ func (p *Promises) nodes() []*state.NodeInfo {
 	return all
 }
 
-// claimed is how much less is left of each disruption budget than its status allows.
+// claimed returns by how much less is left of each disruption budget than its status allows.
 func (p *Promises) claimed() func(uid string) int32 {
 	taken := map[string]int32{}
 	for o := range p.view.Snapshot().Objects(events.KindDisruptionBudget) {
@@ -77,7 +76,7 @@ func (p *Promises) claimed() func(uid string) int32 {
 		}
 		free, known := p.view.Room(pdb).Free(p.view)
 		if !known {
-			taken[o.UID] = math.MaxInt32 / 2 // nothing can be claimed until more facts have come
+			taken[o.UID] = math.MaxInt32 / 2 // nothing can be claimed until more facts have arrived
 			continue
 		}
 		taken[o.UID] = state.DisruptionsAllowed(pdb) - int32(free)
@@ -85,7 +84,7 @@ func (p *Promises) claimed() func(uid string) int32 {
 	return func(uid string) int32 { return taken[uid] }
 }
 
-// spare is how many pods of a budget are healthy, not claimed, and need not stay.
+// spare returns how many pods of a budget are healthy, not claimed, and not required to stay.
 func (p *Promises) spare(uid string) int {
 	o, _ := p.view.Snapshot().Object(events.KindDisruptionBudget, uid)
 	pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
@@ -95,7 +94,7 @@ func (p *Promises) spare(uid string) int {
 	return p.view.Spare(pdb)
 }
 
-// promised says whether a plan of anybody's has a pod as a victim, or as one that is relied upon.
+// promised reports whether any plan has a pod as a victim, or relies on it.
 func (p *Promises) promised(podUID string) bool {
 	if _, _, victim := p.ledger.Victim(podUID); victim {
 		return true
@@ -114,8 +113,8 @@ func (p *Promises) promised(podUID string) bool {
 	})
 }
 
-// Keep builds T12 of an eviction that has a Place, or says why the move is not to be made. Build
-// it again after Learn.
+// Keep builds T12 for an eviction that has a Place, or returns the reason why the move must not be made. After Learn,
+// it must be built again.
 func (p *Promises) Keep(e *Eviction) (ledger.Change, descheduling.Refusal, error) {
 	at, d := e.Keep, &e.Decision
 	token, err := ledger.ParseToken(d.Token)
@@ -167,7 +166,7 @@ func placeholder(at *Place, token ledger.Token, actor string) ledger.Entry {
 	return e
 }
 
-// doc is a node's document with what has finished dropped.
+// doc returns a node's document without the entries that have finished.
 func (p *Promises) doc(uid, name string) ledger.NodeDoc {
 	var rv uint64
 	if n, ok := p.view.Node(uid); ok {
@@ -177,7 +176,7 @@ func (p *Promises) doc(uid, name string) ledger.NodeDoc {
 	return doc
 }
 
-// fits says whether a replacement still fits where it is to land, by what has been learned.
+// fits reports whether a replacement still fits where it is expected, by what has been learned.
 func (p *Promises) fits(at *Place) bool {
 	node, ok := p.view.Node(at.Node.UID)
 	if !ok {
@@ -188,7 +187,7 @@ func (p *Promises) fits(at *Place) bool {
 	return err == nil && fits
 }
 
-// refusalOf puts the ledger's refusals in words; other errors are mistakes.
+// refusalOf translates the ledger's refusals; other errors are bugs.
 func refusalOf(err error) (descheduling.Refusal, error) {
 	var (
 		claimed *ledger.ClaimedError
@@ -210,14 +209,14 @@ func refusalOf(err error) (descheduling.Refusal, error) {
 	return "", err
 }
 
-// Kept takes in a T12, or T8, that was carried out.
+// Kept applies a T12 or T8 that was committed.
 func (p *Promises) Kept(txn ledger.Txn, r ledger.TxnResult) error {
 	changes, err := p.ledger.LearnOwn(txn, r)
 	p.view.ApplyLedger(changes)
 	return err
 }
 
-// Learn takes in what a transaction has lost to.
+// Learn applies the changes to which a transaction has lost.
 func (p *Promises) Learn(r ledger.TxnResult) error {
 	changes, err := p.ledger.Learn(r.Current)
 	p.view.ApplyLedger(changes)
@@ -227,9 +226,9 @@ func (p *Promises) Learn(r ledger.TxnResult) error {
 	return err
 }
 
-// Leftovers are the T8 of places of which nothing will come: that a leader before has kept and
-// then asked for no eviction, whose eviction was refused, or asked for too long ago. In the order
-// of their plans.
+// Leftovers returns the T8 of places that are no longer of use: places for which an earlier leader requested no
+// eviction, whose eviction was refused, or whose eviction was requested too long ago. They are in the order of their
+// plans.
 func (p *Promises) Leftovers(h *plan.History, now time.Time) []ledger.Change {
 	var left []ledger.Entry
 	for d := range p.ledger.Docs() {
@@ -242,14 +241,14 @@ func (p *Promises) Leftovers(h *plan.History, now time.Time) []ledger.Change {
 	slices.SortFunc(left, func(a, b ledger.Entry) int { return strings.Compare(a.Plan, b.Plan) })
 	var out []ledger.Change
 	for _, e := range left {
-		if change, err := p.abort(e); err == nil { // an error says that all of it is gone
+		if change, err := p.abort(e); err == nil { // an error means that all of it is gone
 			out = append(out, change)
 		}
 	}
 	return out
 }
 
-// stands says whether the eviction that a place is kept for may still take place, or has.
+// stands reports whether the eviction for which a place is kept may still happen, or has.
 func stands(e ledger.Entry, h *plan.History, now time.Time) bool {
 	last := h.Next(e.PodUID) - 1
 	return e.Token == token(e.PodUID, last) && h.Stands(e.PodUID, last, now)

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// known is a cluster of which the facts of every kind have come.
+// known is a cluster for which the facts of every kind have arrived.
 func known(t statetest.Fataler, all ...state.APIObject) *state.Snapshot {
 	t.Helper()
 	var h statetest.History
@@ -46,7 +46,7 @@ func known(t statetest.Fataler, all ...state.APIObject) *state.Snapshot {
 	return store.Snapshot()
 }
 
-// book is a ledger of its own, at whose store changes are carried out.
+// book is a private ledger, to whose store changes are committed.
 type book struct {
 	view     *ledger.View
 	revision int64
@@ -60,7 +60,7 @@ func newBook(t statetest.Fataler) *book {
 	return b
 }
 
-// carryOut does what a store does without rivals, and tells those who ask for it.
+// carryOut commits a change like a store without competing writers, and informs the given Promises.
 func (b *book) carryOut(t statetest.Fataler, c ledger.Change, p ...*Promises) {
 	txn, err := c.Txn()
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *book) carryOut(t statetest.Fataler, c ledger.Change, p ...*Promises) {
 	}
 }
 
-// keepAll keeps the places of a cycle, and returns why some could not be.
+// keepAll keeps the places of a cycle, and returns the reasons why some could not be kept.
 func (b *book) keepAll(t statetest.Fataler, p *Promises, evict []Eviction) (refused []descheduling.Refusal) {
 	for i := range evict {
 		if evict[i].Keep == nil {
@@ -97,7 +97,7 @@ func (b *book) keepAll(t statetest.Fataler, p *Promises, evict []Eviction) (refu
 	return refused
 }
 
-// placesOn are the placeholders of a ledger, by node.
+// placesOn counts the placeholders of a ledger, by node.
 func (b *book) placesOn() map[string]int {
 	out := map[string]int{}
 	for d := range b.view.Docs() {
@@ -112,8 +112,8 @@ func (b *book) placesOn() map[string]int {
 
 const landing = "nodeFit: true"
 
-// A cycle keeps a place for each pod that it moves, and the next one, of another leader who knows
-// the ledger but not the decisions, moves none of them and gives none of their room away.
+// A cycle keeps a place for each pod that it moves. The next cycle, of another leader that knows the ledger but not
+// the decisions, moves none of these pods and gives none of their room away.
 func TestPlacesAreSeenByTheNextCycle(t *testing.T) {
 	var all []state.APIObject
 	all = append(all, tainted("a"), statetest.Node("b", "cpu", "3", "memory", "16Gi", "pods", "20"))
@@ -138,7 +138,7 @@ func TestPlacesAreSeenByTheNextCycle(t *testing.T) {
 	}
 }
 
-// What others have promised since the plan is looked at again.
+// Promises that other members have made since the plan are taken into account.
 func TestPlaceThatIsTakenMeanwhile(t *testing.T) {
 	cluster := known(t, tainted("a"), statetest.Node("b", "cpu", "1", "memory", "16Gi", "pods", "20"), running("p", "a"))
 	b := newBook(t)
@@ -167,7 +167,7 @@ func TestPlaceThatIsTakenMeanwhile(t *testing.T) {
 	}
 }
 
-// Places for which nothing was asked, or whose eviction was refused, are given up; others stay.
+// Places without a request, or whose eviction was refused, are given up; others stay.
 func TestLeftovers(t *testing.T) {
 	cluster := known(t, tainted("a"), roomy("b"), running("asked", "a"), running("lost", "a"), running("refused", "a"))
 	b := newBook(t)
@@ -208,9 +208,9 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestPlacesKeepPromises: whatever a cycle plans can be kept in the ledger as it is, with all
-// that was promised before: no document breaks an invariant, no node is promised more than it
-// has room for, no budget more than it allows, and no pod is claimed twice.
+// TestPlacesKeepPromises: whatever a cycle plans can be kept in the ledger in its present state, with all earlier
+// promises: no document violates an invariant, no node is promised more than it has room for, no budget more than it
+// allows, and no pod is claimed twice.
 func TestPlacesKeepPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := randomCluster(t)
@@ -230,7 +230,7 @@ func TestPlacesKeepPromises(t *testing.T) {
 			in.Promises = NewPromises(cluster, b.view.Clone())
 			out := Cycle(in)
 			for _, because := range b.keepAll(t, in.Promises, out.Evict) {
-				if because != plan.NoBudget { // the ledger counts who is ready, here nobody, and not the status alone
+				if because != plan.NoBudget { // the ledger counts ready pods, here none, and not only the status
 					t.Fatalf("planned, and then refused because %s:\n%s", because, picture(out))
 				}
 			}
@@ -252,7 +252,7 @@ func TestPlacesKeepPromises(t *testing.T) {
 	})
 }
 
-// A pod that has ended is asked to be deleted, and no place is kept: its controller has made another.
+// A pod that has ended is only deleted, and no place is kept: its controller has created another pod.
 func TestNoPlaceForAPodThatHasEnded(t *testing.T) {
 	ended := running("a", "n1")
 	ended.Status.Phase = corev1.PodFailed

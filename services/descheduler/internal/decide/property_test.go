@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// randomCluster draws tainted and plain nodes with pods of every sort on them.
+// randomCluster draws tainted and plain nodes with pods of every kind on them.
 func randomCluster(t *rapid.T) []state.APIObject {
 	var all []state.APIObject
 	nodes := rapid.IntRange(2, 5).Draw(t, "nodes")
@@ -57,8 +57,7 @@ func randomChange(t *rapid.T) func(*corev1.Pod) {
 	}).Draw(t, "change")
 }
 
-// mayGo is the default policy's protections written once more, without a thought for order,
-// reasons or speed.
+// mayGo is a second implementation of the default policy's protections, without regard for order, reasons or speed.
 func mayGo(p *corev1.Pod, ignorePVC bool) bool {
 	if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded {
 		return false
@@ -79,10 +78,9 @@ func mayGo(p *corev1.Pod, ignorePVC bool) bool {
 	return !protected
 }
 
-// TestOnlyThoseThatMayGo: without limits, a cycle asks for exactly the pods that stand on a
-// tainted node, do not tolerate the taint and are not protected; the same input gives the
-// same outcome; and no limit is ever passed, nor a pod asked for that would not be without
-// limits.
+// TestOnlyThoseThatMayGo: without limits, a cycle requests exactly the pods that are on a tainted node, do not
+// tolerate the taint and are not protected; the same input gives the same outcome; and no limit is ever exceeded, nor
+// a pod requested that would not be without limits.
 func TestOnlyThoseThatMayGo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := randomCluster(t)
@@ -152,9 +150,9 @@ func checkLimits(t *rapid.T, out Outcome, allowed map[string]bool, l policy.Limi
 	}
 }
 
-// TestNeverTwice: over many cycles, with outcomes that come late, twice, or never, and with
-// a history that is built again from the decisions, no pod is asked for while an ask is under
-// way or within the cooldown of its end, and no ask's token comes twice.
+// TestNeverTwice: over many cycles, with outcomes that come late, twice, or never, and with a history that is rebuilt
+// from the decisions, no pod is requested while a request is in progress or within the cooldown after its end, and no
+// request's token is used twice.
 func TestNeverTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := input(t, taints(t, "", ""), statetest.Snapshot(t, randomCluster(t)...))
@@ -191,7 +189,7 @@ func TestNeverTwice(t *testing.T) {
 	})
 }
 
-// logged is a decision and when it was first seen.
+// logged is a decision, and when it was first seen.
 type logged struct {
 	events.Decision
 	at time.Time

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// protectionCase is one pod that does not tolerate its node's taint, and what keeps it.
+// protectionCase is one pod that does not tolerate its node's taint, and what protects it.
 type protectionCase struct {
 	name    string
 	pod     []func(*corev1.Pod)
@@ -24,7 +24,7 @@ type protectionCase struct {
 	want    descheduling.Refusal
 }
 
-// podsAsTheyAre: protections that the pod alone decides.
+// podsAsTheyAre returns protections that depend on the pod alone.
 func podsAsTheyAre() []protectionCase {
 	hostPath := volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}})
 	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
@@ -74,7 +74,7 @@ func podsAsTheyAre() []protectionCase {
 	}
 }
 
-// podsInTheirWorld: protections by claims, budgets, labels, replicas and age.
+// podsInTheirWorld returns protections by claims, budgets, labels, replicas and age.
 func podsInTheirWorld() []protectionCase {
 	evict := annotated(descheduling.AnnotationEvict, "")
 	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
@@ -216,7 +216,7 @@ func TestTaints(t *testing.T) {
 	}
 }
 
-// TestNodes: whose pods are looked at.
+// TestNodes: the pods of which nodes are considered.
 func TestNodes(t *testing.T) {
 	notReady := func(n *corev1.Node) *corev1.Node {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}

@@ -16,11 +16,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// staleAfter is how old a sample of use may be. metrics-server takes one every 15 to 60 seconds;
-// one this old tells that something between it and here does not work.
+// staleAfter is how old a sample of usage may be. metrics-server takes one every 15 to 60 seconds; an older one shows
+// that something between it and the descheduler does not work.
 const staleAfter = 5 * time.Minute
 
-// use of resources; cpu in milli, memory in bytes.
+// use is the usage of resources: cpu in milli-CPU, memory in bytes.
 type use map[corev1.ResourceName]int64
 
 func useOf(list corev1.ResourceList) use {
@@ -35,33 +35,33 @@ func useOf(list corev1.ResourceList) use {
 	return out
 }
 
-// Averages smooth use over time. For one goroutine; what Clone returns shares nothing that changes.
+// Averages smooth usage over time. It is for one goroutine; the result of Clone shares nothing that changes.
 type Averages struct {
-	// nodes by name, pods by "namespace/name".
+	// nodes is keyed by name, and pods by "namespace/name".
 	nodes, pods map[string]average
 }
 
-// average of the samples up to a time. Immutable.
+// average is the average of the samples up to a time. It is immutable.
 type average struct {
 	at  time.Time
 	use map[corev1.ResourceName]float64
 }
 
-// NewAverages are of no samples.
+// NewAverages returns averages without samples.
 func NewAverages() *Averages {
 	return &Averages{nodes: map[string]average{}, pods: map[string]average{}}
 }
 
-// Clone returns the averages as they are now.
+// Clone returns a copy of the current averages.
 func (a *Averages) Clone() *Averages {
 	return &Averages{nodes: maps.Clone(a.nodes), pods: maps.Clone(a.pods)}
 }
 
-// Take adds what an object of kind nodemetrics or podmetrics samples; one that is not newer than
-// the last changes nothing. The weight of the past halves with every halfLife, however far samples
-// are apart: an exponentially weighted moving average over irregular times, as of Unix' load
-// averages and of TCP's round trips (RFC 6298, with a gain that follows from the time passed).
-// Upstream's 0.9*old + 0.1*new of every 5 s (metricscollector.go) is a half-life of 33 s.
+// Take adds the samples in an object of kind nodemetrics or podmetrics; one that is not newer than the last changes
+// nothing. The weight of the past halves with every halfLife, however far apart samples are: an exponentially
+// weighted moving average over irregular times, like Unix load averages and TCP's round-trip times (RFC 6298, with a
+// gain that follows from the time passed). Upstream's 0.9*old + 0.1*new every 5 s (metricscollector.go) is a
+// half-life of 33 s.
 func (a *Averages) Take(sampled metav1.Object, halfLife time.Duration) {
 	switch m := sampled.(type) {
 	case *metricsv1beta1.NodeMetrics:
@@ -91,14 +91,14 @@ func add(all map[string]average, key string, at time.Time, sampled corev1.Resour
 	all[key] = next
 }
 
-// Forget drops what has not been sampled for so long that it is no use any more.
+// Forget drops averages whose last sample is too old to be of use.
 func (a *Averages) Forget(now time.Time) {
 	old := func(_ string, v average) bool { return now.Sub(v.at) > staleAfter }
 	maps.DeleteFunc(a.nodes, old)
 	maps.DeleteFunc(a.pods, old)
 }
 
-// of is the average of a key, or what was sampled last if there is none.
+// of returns the average of a key, or the last sample if there is none.
 func of(all map[string]average, key string, sampled corev1.ResourceList) use {
 	v, known := all[key]
 	if !known {
@@ -111,8 +111,8 @@ func of(all map[string]average, key string, sampled corev1.ResourceList) use {
 	return out
 }
 
-// Measure adds to what is known of use what the facts say of metrics.k8s.io, if the policy goes by
-// that. Averages may be nil: then the last samples count.
+// Measure adds the usage from metrics.k8s.io, as the facts show it, to out, if the policy uses it. Averages may be
+// nil; then the last samples count.
 func Measure(out *descheduling.Usage, p *policy.Policy, cluster *state.Snapshot, a *Averages, now time.Time) {
 	if !p.WantsMetrics() {
 		return

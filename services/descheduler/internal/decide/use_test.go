@@ -120,8 +120,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestAverageHalves: a step of use is taken over by a half within the half-life, in however many
-// samples, and an average is always between the least and the most of its samples.
+// TestAverageHalves: the average follows a step of usage by a half within the half-life, in however many samples, and
+// is always between the least and the greatest sample.
 func TestAverageHalves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		halfLife := time.Duration(rapid.IntRange(1, 600).Draw(t, "half-life")) * time.Second
@@ -156,7 +156,7 @@ func TestAverageHalves(t *testing.T) {
 	})
 }
 
-// TestMeasureSmooths: where there are averages, they count.
+// TestMeasureSmooths: averages are used where they exist.
 func TestMeasureSmooths(t *testing.T) {
 	a := NewAverages()
 	a.Take(sampledNode("n", 2*time.Minute, 1000), time.Minute)

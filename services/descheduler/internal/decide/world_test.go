@@ -19,9 +19,9 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// taints is a policy with one profile of RemovePodsViolatingNodeTaints; both arguments are
-// YAML in flow style, and top holds lines of the top level. Without nodeFit in evictor, no
-// other place is looked for; without berth in top, all pods of an owner may go at once.
+// taints returns a policy with one profile of RemovePodsViolatingNodeTaints; both arguments are YAML in flow style,
+// and top holds lines of the top level. Without nodeFit in evictor, no other place is searched for; without berth in
+// top, all pods of an owner may be evicted at once.
 func taints(t statetest.Fataler, args, evictor string, top ...string) *policy.Policy {
 	t.Helper()
 	if !strings.Contains(evictor, "nodeFit") {
@@ -52,7 +52,7 @@ func input(t statetest.Fataler, p *policy.Policy, cluster *state.Snapshot) Input
 	}
 }
 
-// tainted is a node that ordinary pods should leave.
+// tainted returns a node that ordinary pods should leave.
 func tainted(name string) *corev1.Node {
 	n := roomy(name)
 	n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}
@@ -63,7 +63,7 @@ func roomy(name string) *corev1.Node {
 	return statetest.Node(name, "cpu", "8", "memory", "16Gi", "pods", "20")
 }
 
-// running is a pod of a ReplicaSet that has been on a node for an hour.
+// running returns a pod of a ReplicaSet that has been on a node for an hour.
 func running(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := statetest.Pod("default", name, "cpu", "1")
 	p.Spec.NodeName = node
@@ -106,7 +106,7 @@ func ownedBy(kind string, uids ...string) func(*corev1.Pod) {
 	}
 }
 
-// picture prints an outcome, one thing a line, in order.
+// picture prints an outcome, one item per line, in order.
 func picture(out Outcome) string {
 	var b strings.Builder
 	if out.Skipped != "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Decisions reads the stream of decisions, from the oldest kept, until ctx ends. What
-// cannot be read is tried again with growing pauses.
+// Decisions reads the stream of decisions from the oldest kept record until ctx ends. After an error it retries with
+// growing pauses.
 func (r *Room) Decisions(ctx context.Context) error {
 	pause := newBackoff()
 	from := uint64(1)
@@ -35,8 +35,8 @@ func (r *Room) Decisions(ctx context.Context) error {
 	return nil
 }
 
-// afterGap: what is there now may differ from what was read, so everything kept is read
-// again; that reading from the start meets a gap only says where the kept ones begin.
+// afterGap returns where to read on after a gap. The present records may differ from those that were read, so all
+// that are kept are read again. A gap when reading from the start only shows where the kept records begin.
 func afterGap(from uint64, gap *events.ErrGap) uint64 {
 	if from > 1 {
 		return 1
@@ -44,7 +44,7 @@ func afterGap(from uint64, gap *events.ErrGap) uint64 {
 	return max(gap.Have, 1)
 }
 
-// readDecisions returns the last sequence taken in, 0 for none, and why it stopped.
+// readDecisions returns the last sequence applied, 0 for none, and the reason why it stopped.
 func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err error) {
 	reader, err := r.deps.Log.Read(ctx, events.Decisions, from)
 	if err != nil {
@@ -63,8 +63,7 @@ func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err
 	}
 }
 
-// take decodes what concerns evictions, a small part of the stream, and skips the rest by
-// its subject.
+// take decodes the decisions about evictions, a small part of the stream, and skips the rest by subject.
 func (r *Room) take(records []events.Record) {
 	var mine []events.SequencedDecision
 	for _, record := range records {
@@ -83,7 +82,7 @@ func (r *Room) take(records []events.Record) {
 	}
 }
 
-// concerns goes by the kind at the end of decisions.<pod uid>.<kind>.
+// concerns checks the kind at the end of decisions.<pod uid>.<kind>.
 func concerns(subject string) bool {
 	kind := events.DecisionKind(subject[strings.LastIndexByte(subject, '.')+1:])
 	switch kind {
@@ -94,7 +93,7 @@ func concerns(subject string) bool {
 	}
 }
 
-// settled is the end of an eviction that this process asked for.
+// settled is the outcome of an eviction that this process requested.
 type settled struct {
 	profile string
 	outcome events.Decision
@@ -126,8 +125,8 @@ func (r *Room) remember(ds []events.SequencedDecision, records []events.Record) 
 	return ended
 }
 
-// rewind says that decisions are taken in from a sequence on. Those before it that are not
-// in the log any more cannot be waited for.
+// rewind records that decisions are applied again from a sequence on. Earlier ones that are no longer in the log
+// cannot be waited for.
 func (r *Room) rewind(from uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -34,8 +34,8 @@ func reading(t *testing.T, log *memlog.Log) (r *Room, stop func()) {
 	}
 }
 
-// TestWhatCannotBeRead: a descheduler that runs, and one that starts with it in the log, goes on with the
-// decisions behind one that cannot be read, and with facts that are told anew behind one that cannot.
+// TestWhatCannotBeRead: a descheduler that runs, and one that starts with an undecodable record in the log, continues
+// with the decisions behind it, and with facts that are republished behind it.
 func TestWhatCannotBeRead(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		t.Run(poison.Name, func(t *testing.T) {

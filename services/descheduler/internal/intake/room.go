@@ -23,7 +23,7 @@ import (
 // batchBuffer lets one batch of facts be decoded while another is applied.
 const batchBuffer = 1
 
-// Deps are the outside worlds of a Room.
+// Deps holds the external systems of a Room.
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
@@ -31,34 +31,34 @@ type Deps struct {
 	Ledger ledger.Store
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// HalfLife is that of the averages of use, asked for with every batch of facts; 0: none are kept.
-	// nil is 0.
+	// HalfLife returns the half-life of the averages of usage. It is called with every batch of facts; 0, or a nil
+	// HalfLife, means that no averages are kept.
 	HalfLife func() time.Duration
-	// Settled is told of every eviction that this process asked for and that has ended, with
-	// the profile that picked the pod. It must not block.
+	// Settled is called with the outcome of every eviction that this process requested, and the profile that picked
+	// the pod. It must not block.
 	Settled func(profile string, outcome events.Decision)
 }
 
-// Room collects facts, decisions and what the ledger holds. Its methods are safe for concurrent
-// use; Follow, Apply, Decisions and Promises are to be run once each.
+// Room collects facts, decisions and the content of the ledger. Its methods are safe for concurrent use; Follow,
+// Apply, Decisions and Promises must run once each.
 type Room struct {
 	deps    Deps
 	batches chan follow.Batch
 	alarm   *follow.Alarm
-	// unreadable are notes about decisions.
+	// unreadable logs decisions that cannot be decoded.
 	unreadable *aside.Notes
 
 	mu struct {
 		sync.Mutex
 		store   *state.Store
 		history *plan.History
-		// averages are nil while none are wanted.
+		// averages is nil while none are needed.
 		averages *decide.Averages
-		// ledger is nil until its first listing.
+		// ledger is nil until the ledger was first listed.
 		ledger *ledger.View
-		// decisions is the last sequence of that stream taken in.
+		// decisions is the last sequence of that stream that was applied.
 		decisions uint64
-		// mine holds the profiles behind the asks of this process that have not ended.
+		// mine holds the profiles behind this process's requests that have no outcome yet.
 		mine map[string]mine
 		// changed is closed and replaced whenever a View may have become possible.
 		changed chan struct{}
@@ -70,17 +70,17 @@ type mine struct {
 	attempt int32
 }
 
-// View is what a cycle decides on.
+// View is the input for one cycle.
 type View struct {
 	Cluster *state.Snapshot
 	History *plan.History
-	// Averages of use; nil if none are wanted.
+	// Averages holds the averages of usage; nil if none are needed.
 	Averages *decide.Averages
-	// Ledger is a picture of its own; nil if it is not followed.
+	// Ledger is a view of the ledger for the caller's own use; nil if the ledger is not followed.
 	Ledger *ledger.View
 }
 
-// New returns an empty room; nothing runs yet.
+// New returns an empty room. Nothing runs yet.
 func New(deps Deps) *Room {
 	r := &Room{
 		deps: deps, batches: make(chan follow.Batch, batchBuffer),
@@ -134,8 +134,8 @@ func (r *Room) apply(b follow.Batch) error {
 	return nil
 }
 
-// smooth takes in samples of use, if averages are wanted: all when the store is new, or the wish
-// is, then every change. It is called under the lock.
+// smooth applies samples of usage if averages are needed: all of them when the store is new or averages were not kept
+// before, and then every change. It is called with the lock held.
 func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
 	halfLife := time.Duration(0)
 	if r.deps.HalfLife != nil {
@@ -204,22 +204,21 @@ func (r *Room) fold(b ledger.ViewBatch) error {
 	return nil
 }
 
-// wake is called under the lock.
+// wake is called with the lock held.
 func (r *Room) wake() {
 	close(r.mu.changed)
 	r.mu.changed = make(chan struct{})
 }
 
-// Least is what a View must have at least: progress of some kinds of facts, the decisions up to a
-// sequence, and the ledger, if it is followed, up to a revision.
+// Least is the minimum that a View must contain: progress of some kinds of facts, the decisions up to a sequence, and
+// the ledger, if it is followed, up to a revision.
 type Least struct {
 	Kinds     []events.Kind
 	Decisions uint64
 	Ledger    int64
 }
 
-// View waits until all that it must have at least has been taken in. An error is that of ctx,
-// with what was waited for.
+// View waits until everything that it must contain has been applied. An error is that of ctx, with what was missing.
 func (r *Room) View(ctx context.Context, least Least) (View, error) {
 	for {
 		view, missing, changed := r.view(least)
@@ -260,7 +259,7 @@ func (r *Room) view(least Least) (v View, missing string, changed <-chan struct{
 	return v, "", r.mu.changed
 }
 
-// Ready reports nil when the facts of all kinds are known, else what is not.
+// Ready returns nil when the facts of all kinds are known, else an error that names what is missing.
 func (r *Room) Ready(kinds []events.Kind) error {
 	if _, missing, _ := r.view(Least{Kinds: kinds}); missing != "" {
 		return fmt.Errorf("descheduler: still reading %s", missing)
@@ -268,8 +267,8 @@ func (r *Room) Ready(kinds []events.Kind) error {
 	return nil
 }
 
-// Asking notes that an eviction is about to be asked for. It is called before the ask is
-// written, so that an ask whose fate is unknown counts as made.
+// Asking records that an eviction is about to be requested. It is called before the request is appended, so that a
+// request whose outcome is unknown counts as made.
 func (r *Room) Asking(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,14 +276,14 @@ func (r *Room) Asking(e decide.Eviction) {
 	r.mu.mine[e.Decision.Pod.UID] = mine{profile: e.Profile, attempt: e.Decision.Attempt}
 }
 
-// Unkept notes that the ledger has no room for the place of an eviction, which was not asked for.
+// Unkept records that the ledger has no room for the place of an eviction, which was therefore not requested.
 func (r *Room) Unkept(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.history.Unkept(e.Decision.Pod.UID, r.deps.Clock.Now())
 }
 
-// Forget drops what is known about pods that are gone from the cluster.
+// Forget drops the data about pods that are gone from the cluster.
 func (r *Room) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,13 +303,13 @@ func (r *Room) Forget() {
 }
 
 const (
-	// retryInitial to retryCap bound the pauses while the decisions cannot be read;
-	// retryFactor is their growth, retryJitter their spread.
+	// retryInitial and retryCap bound the pauses while the decisions cannot be read; retryFactor is their growth,
+	// retryJitter their spread.
 	retryInitial = 50 * time.Millisecond
 	retryCap     = 5 * time.Second
 	retryFactor  = 2.0
 	retryJitter  = 0.2
-	// retrySteps only has to be more than it takes to reach retryCap.
+	// retrySteps only has to exceed the number of steps to reach retryCap.
 	retrySteps = 20
 )
 

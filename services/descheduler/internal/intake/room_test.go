@@ -25,7 +25,7 @@ func ask(uid string) events.Message {
 	})
 }
 
-// TestUnreadableDecision: it is named in the log, and what follows is taken in.
+// TestUnreadableDecision: it is named in the log, and later records are applied.
 func TestUnreadableDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, output := memlog.New(memlog.Options{}), &bytes.Buffer{}
@@ -59,7 +59,7 @@ func TestUnreadableDecision(t *testing.T) {
 	})
 }
 
-// TestViewSaysWhatIsMissing when it has been waited for in vain.
+// TestViewSaysWhatIsMissing: the error names what was waited for in vain.
 func TestViewSaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})

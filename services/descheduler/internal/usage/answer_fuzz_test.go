@@ -11,7 +11,7 @@ import (
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 )
 
-// answers is a server that says the same to everybody.
+// answers is a server that gives every request the same answer.
 type answers []byte
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -21,7 +21,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// FuzzAnswers: whatever a metrics server says, there is a value for each node or an error.
+// FuzzAnswers: whatever a metrics server answers, there is a value for each node or an error.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(vector(`{"metric":{"instance":"a"},"value":[1,"0.5"]}`)))
 	f.Add([]byte(vector(`{"metric":{},"value":[1,"NaN"]}`)))

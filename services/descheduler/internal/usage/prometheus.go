@@ -23,21 +23,21 @@ import (
 const (
 	// queryTimeout bounds one query: a cycle waits for it.
 	queryTimeout = 30 * time.Second
-	// instance is the label whose value is the name of a node (upstream's choice).
+	// instance is the label whose value is the name of a node (as in upstream).
 	instance = "instance"
 )
 
-// Config says how Prometheus is reached; where it is, is in the policy.
+// Config configures the connection to Prometheus; its address is in the policy.
 type Config struct {
-	// TokenFile holds a bearer token; empty: none is sent.
+	// TokenFile holds a bearer token; if empty, none is sent.
 	TokenFile string
-	// CAFile are the certificates (PEM) to trust; empty: the system's.
+	// CAFile holds the certificates (PEM) to trust; if empty, the system's are used.
 	CAFile string
-	// longest is the most bytes that an answer may have; 0: maxAnswer.
+	// longest is the largest allowed size of an answer in bytes; 0 means maxAnswer.
 	longest int64
 }
 
-// Read asks every query of the policy at a time. What fails is in Failed, by query.
+// Read sends every query of the policy, for the time now. Failures are in Failed, by query.
 func Read(ctx context.Context, cfg Config, p *policy.Policy, now time.Time) descheduling.Usage {
 	out := descheduling.Usage{Queries: map[string]map[string]float64{}, Failed: map[string]error{}}
 	queries := queriesOf(p)
@@ -60,7 +60,7 @@ func Read(ctx context.Context, cfg Config, p *policy.Policy, now time.Time) desc
 	return out
 }
 
-// queriesOf lists the queries of a policy, each once, in its order.
+// queriesOf lists the queries of a policy, each once, in order.
 func queriesOf(p *policy.Policy) []string {
 	var all []string
 	seen := map[string]bool{}
@@ -116,7 +116,7 @@ func providerOf(p *policy.Policy) (policy.MetricsProvider, bool) {
 	return policy.MetricsProvider{}, false
 }
 
-// transportOf makes a transport for one cycle, which keeps no connection beyond it.
+// transportOf returns a transport for one cycle, which keeps no connection beyond it.
 func transportOf(caFile string) (http.RoundTripper, error) {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	if caFile == "" {
@@ -134,7 +134,7 @@ func transportOf(caFile string) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// bearer sends a token, if there is one.
+// bearer adds a token to requests, if there is one.
 type bearer struct {
 	token string
 	next  http.RoundTripper
@@ -148,10 +148,11 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// maxAnswer bounds an answer, in bytes: a sample takes some 200, so this is for more nodes than a cluster has.
+// maxAnswer bounds an answer, in bytes. A sample takes about 200, so the bound allows for more nodes than a cluster
+// has.
 const maxAnswer = 64 << 20
 
-// bounded ends answers that are longer with an error.
+// bounded makes reading a longer answer fail.
 type bounded struct {
 	next    http.RoundTripper
 	longest int64
@@ -165,8 +166,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// ask returns the value of each node. A server gives the samples of a vector in no order, so that of
-// two for one node either could be the last.
+// ask returns the value of each node. The samples of a vector have no defined order, so with two samples for one node
+// either could come last; that is an error.
 func ask(ctx context.Context, client promv1.API, query string, now time.Time) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

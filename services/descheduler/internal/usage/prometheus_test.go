@@ -17,7 +17,7 @@ import (
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// policyOf names a server and, for each query, a profile that asks it.
+// policyOf names a server and, for each query, a profile that uses it.
 func policyOf(t *testing.T, url, auth string, queries ...string) *policy.Policy {
 	t.Helper()
 	var profiles []string
@@ -36,7 +36,7 @@ metricsProviders: [{source: Prometheus, prometheus: {url: %q%s}}], profiles: [%s
 	return p
 }
 
-// server answers instant queries as Prometheus' HTTP API does (api/v1/query), and notes them.
+// server answers instant queries like Prometheus' HTTP API (api/v1/query), and records them.
 func server(t *testing.T, answers map[string]string) (url string, asked *[]string) {
 	t.Helper()
 	asked = &[]string{}
@@ -65,8 +65,8 @@ func vector(samples string) string {
 	return `{"status":"success","data":{"resultType":"vector","result":[` + samples + `]}}`
 }
 
-// TestQueries: each query is asked once, at the time of the cycle, with the token; one that fails
-// fails for itself.
+// TestQueries: each query is sent once, for the time of the cycle, with the token; a failing query does not affect
+// the others.
 func TestQueries(t *testing.T) {
 	url, asked := server(t, map[string]string{
 		"load": vector(`{"metric":{"instance":"a"},"value":[1,"0.25"]},{"metric":{"instance":"b"},"value":[1,"0.9"]}`),
@@ -99,7 +99,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestWhatIsMissing is said for each query, and nobody is asked.
+// TestWhatIsMissing: the error is reported for each query, and no request is sent.
 func TestWhatIsMissing(t *testing.T) {
 	url, asked := server(t, nil)
 	empty := filepath.Join(t.TempDir(), "empty")
@@ -133,7 +133,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestAnswersAreBounded: a server that goes on and on is not listened to for ever.
+// TestAnswersAreBounded: a server that sends without end is cut off.
 func TestAnswersAreBounded(t *testing.T) {
 	const longest = 1 << 20
 	url, _ := server(t, map[string]string{"q": vector("") + strings.Repeat(" ", longest)})

@@ -1,6 +1,6 @@
-// Package apitest is the API server in memory, as far as a reflector can see it: lists,
-// watches (streaming lists and bookmarks included) and single namespaces, over HTTP, with
-// resourceVersions that behave as the real ones do. For tests of the queue's intake.
+// Package apitest is an in-memory API server with what a reflector uses: lists, watches (streaming lists and
+// bookmarks included) and single namespaces, over HTTP, with resourceVersions that behave like the real ones. It is
+// for tests of the queue's intake.
 //
-// Start reading at Server. Faults are switches: Compact, Break, Bookmark.
+// Start reading at Server. Compact, Break, Down, GoBack and Bookmark inject faults and events.
 package apitest

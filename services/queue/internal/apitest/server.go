@@ -30,7 +30,7 @@ type object interface {
 	metav1.Object
 }
 
-// Server is the cluster. All methods are safe for concurrent use.
+// Server is the API server of one cluster. All methods are safe for concurrent use.
 type Server struct {
 	http *httptest.Server
 
@@ -42,7 +42,7 @@ type Server struct {
 		events  []event
 		watches int
 		broken  bool
-		// changed closes whenever a watch may have something to do.
+		// changed is closed whenever a watch may have something to send.
 		changed chan struct{}
 	}
 }
@@ -55,11 +55,10 @@ type event struct {
 	object   object
 }
 
-// storageV1 is a group that not all servers have. This one has all of it but
-// volumeattachments.
+// storageV1 is a group that not all servers have. This server serves all of it except volumeattachments.
 const storageV1 = "/apis/storage.k8s.io/v1"
 
-// resources maps the paths of lists to resources, with their list kinds.
+// resources maps the paths of lists to resources and their kinds.
 var resources = map[string][2]string{
 	"/api/v1/pods":                               {"pods", "Pod"},
 	"/api/v1/nodes":                              {"nodes", "Node"},
@@ -78,7 +77,7 @@ var resources = map[string][2]string{
 	storageV1 + "/csistoragecapacities":          {"csistoragecapacities", "CSIStorageCapacity"},
 }
 
-// New starts a server that knows namespace kube-system, whose UID is clusterUID. Close it.
+// New starts a server that has namespace kube-system with UID clusterUID. The caller must close it.
 func New(clusterUID string) *Server {
 	s := &Server{}
 	s.mu.version = 100
@@ -95,12 +94,14 @@ func (s *Server) Close() {
 	s.http.Close()
 }
 
-// Config is how to reach the server.
+// Config returns a client configuration for the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// resourceOf names the resource of an object and stamps its type.
+// resourceOf returns the resource of an object and sets the object's group, version and kind.
 func resourceOf(o object) string {
-	group, kind, resource := "v1", "", ""
+	group := "v1"
+	kind := ""
+	resource := ""
 	switch o.(type) {
 	case *corev1.Pod:
 		kind, resource = "Pod", "pods"
@@ -113,13 +114,21 @@ func resourceOf(o object) string {
 	case *corev1.ReplicationController:
 		kind, resource = "ReplicationController", "replicationcontrollers"
 	case *appsv1.ReplicaSet:
-		group, kind, resource = "apps/v1", "ReplicaSet", "replicasets"
+		group = "apps/v1"
+		kind = "ReplicaSet"
+		resource = "replicasets"
 	case *appsv1.StatefulSet:
-		group, kind, resource = "apps/v1", "StatefulSet", "statefulsets"
+		group = "apps/v1"
+		kind = "StatefulSet"
+		resource = "statefulsets"
 	case *policyv1.PodDisruptionBudget:
-		group, kind, resource = "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"
+		group = "policy/v1"
+		kind = "PodDisruptionBudget"
+		resource = "poddisruptionbudgets"
 	case *schedulingv1.PriorityClass:
-		group, kind, resource = "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"
+		group = "scheduling.k8s.io/v1"
+		kind = "PriorityClass"
+		resource = "priorityclasses"
 	default:
 		return storageResourceOf(o)
 	}
@@ -127,14 +136,20 @@ func resourceOf(o object) string {
 	return resource
 }
 
-// storageResourceOf is resourceOf for volumes and what provides them.
+// storageResourceOf is resourceOf for volumes and related kinds.
 func storageResourceOf(o object) string {
-	group, kind, resource := "storage.k8s.io/v1", "", ""
+	group := "storage.k8s.io/v1"
+	kind := ""
+	resource := ""
 	switch o.(type) {
 	case *corev1.PersistentVolume:
-		group, kind, resource = "v1", "PersistentVolume", "persistentvolumes"
+		group = "v1"
+		kind = "PersistentVolume"
+		resource = "persistentvolumes"
 	case *corev1.PersistentVolumeClaim:
-		group, kind, resource = "v1", "PersistentVolumeClaim", "persistentvolumeclaims"
+		group = "v1"
+		kind = "PersistentVolumeClaim"
+		resource = "persistentvolumeclaims"
 	case *storagev1.StorageClass:
 		kind, resource = "StorageClass", "storageclasses"
 	case *storagev1.CSINode:
@@ -150,8 +165,8 @@ func storageResourceOf(o object) string {
 	return resource
 }
 
-// Set creates or replaces an object and returns its resourceVersion. Without a UID it gets
-// one from its name.
+// Set creates or replaces an object and returns its resourceVersion. An object without a UID gets one derived from
+// its name.
 func (s *Server) Set(o object) uint64 {
 	o = o.DeepCopyObject().(object)
 	resource := resourceOf(o)
@@ -186,7 +201,7 @@ func (s *Server) Delete(o object) uint64 {
 	return s.record(watch.Deleted, resource, was.DeepCopyObject().(object))
 }
 
-// Bookmark moves the resourceVersion and tells every watch of it.
+// Bookmark advances the resourceVersion and sends a bookmark to every watch.
 func (s *Server) Bookmark() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +223,7 @@ func (s *Server) wake() {
 	s.mu.changed = make(chan struct{})
 }
 
-// Break ends all watches now; they may be started again where they were.
+// Break ends all watches now; clients may resume them where they were.
 func (s *Server) Break() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +231,7 @@ func (s *Server) Break() {
 	s.wake()
 }
 
-// Compact forgets the history: watches end, and one that asks for it must list again.
+// Compact discards the history: all watches end, and a watch that resumes from before it must list again.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	s.mu.version++
@@ -262,7 +277,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// discover tells which resources of the storage group there are.
+// discover lists the resources of the storage group.
 func (s *Server) discover(w http.ResponseWriter) {
 	list := metav1.APIResourceList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: "storage.k8s.io/v1",
@@ -299,7 +314,7 @@ func status(code int, reason metav1.StatusReason) *metav1.Status {
 	}
 }
 
-// write sends JSON; a client that has gone is no failure.
+// write sends JSON. It ignores errors of clients that have disconnected.
 func write(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
@@ -328,15 +343,16 @@ func (s *Server) current(resource string) []object {
 	return items
 }
 
-// GoBack is a restore from a backup: the server has come to version, a lower one than before, and whatever
-// has changed since has that version at most.
+// GoBack simulates a restore from a backup: the server is at version, which is lower than before, and objects that
+// have changed since have that version at most.
 func (s *Server) GoBack(version uint64) { s.Restore(version, version) }
 
-// Restore is GoBack by a server that has come to another version since, without a change that concerns these
-// tests.
+// Restore is GoBack for a server that has reached another version since, without a change that concerns these tests.
 func (s *Server) Restore(version, since uint64) {
 	s.mu.Lock()
-	s.mu.version, s.mu.compact, s.mu.events = since, since, nil
+	s.mu.version = since
+	s.mu.compact = since
+	s.mu.events = nil
 	for _, all := range s.mu.objects {
 		for key, o := range all {
 			if rv, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64); err == nil && rv > version {

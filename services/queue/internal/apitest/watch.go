@@ -46,7 +46,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string) 
 	s.stream(w, r, resource, from, generation)
 }
 
-// stream sends what happens after from until the watch is ended.
+// stream sends the events after from until the watch ends.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, resource string, from uint64, generation int) {
 	flush := w.(http.Flusher).Flush
 	for {
@@ -82,7 +82,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, resource string,
 	}
 }
 
-// empty is an object of the resource's kind.
+// empty returns an empty object of the resource's kind.
 func empty(resource string) object {
 	switch resource {
 	case "pods":
@@ -118,7 +118,7 @@ func empty(resource string) object {
 	}
 }
 
-// bookmark is an empty object of the resource's kind at a resourceVersion.
+// bookmark returns an empty object of the resource's kind at a resourceVersion.
 func bookmark(resource string, version uint64, initialEnd bool) object {
 	o := empty(resource)
 	resourceOf(o)

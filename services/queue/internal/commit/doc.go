@@ -1,8 +1,7 @@
-// Package commit carries out what the queue decided: facts go into the log, snapshots
-// beside it, offers onto the bus, who should hold partitions into the ledger, numbers and
-// spans into telemetry.
+// Package commit carries out the queue's decisions: it writes facts to the log and snapshots next to it, sends offers
+// on the bus, records in the ledger which member should hold which partition, and exports metrics and spans.
 //
-// Start reading at Writer. The log is the only thing the queue writes that others rely on;
-// it is fenced by the stream's last record, so that at most one writer's idea of the
-// log's end is ever right. Everything else may be lost without harm.
+// Start reading at Writer. The log is the only thing the queue writes that other services rely on. It is fenced by
+// the stream's last record, so that only a writer whose view of the log's end is right can append. Everything else
+// may be lost without harm.
 package commit

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// No two rounds have one epoch, also where the log has lost what the first told and where the ledger, whose
-// revisions terms are, has begun anew meanwhile.
+// No two rounds share an epoch, even if the log has lost what the first round published, and if the ledger, whose
+// revisions are the terms, has started over in between.
 func TestEpochsAreUsedOnce(t *testing.T) {
 	at := time.Date(2026, 11, 24, 20, 0, 0, 0, time.UTC)
 	large := Round{Term: 1 << 40, Begun: at.Add(-time.Hour)}.Epoch(0)
@@ -38,8 +38,8 @@ func TestEpochsAreUsedOnce(t *testing.T) {
 	}
 }
 
-// Behind a leader whose clock was ahead, and with the log's tail lost each time, rounds have epochs of their own until
-// the world's clock has come there.
+// Behind a leader whose clock was ahead, and with the log's tail lost each time, rounds have distinct epochs until
+// real time has caught up.
 func TestEpochsAreUsedOnceBehindAClockThatWasAhead(t *testing.T) {
 	at := time.Date(2026, 11, 24, 20, 0, 0, 0, time.UTC)
 	for name, before := range map[string]uint64{

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// moveBuffer is how many rounds of moves may wait for the ledger. The core waits for one
-	// to show before it decides the next, so more than one waits only while leaders change.
+	// moveBuffer is how many rounds of moves may wait for the ledger. The core waits until one round shows before it
+	// decides the next, so more than one waits only while leaders change.
 	moveBuffer = 4
-	// moveTimeout bounds one attempt at the ledger.
+	// moveTimeout bounds one attempt to write to the ledger.
 	moveTimeout = 5 * time.Second
 )
 
-// Mover says in the ledger who should hold partitions. What cannot be said is dropped and
+// Mover records in the ledger which member should hold partitions. A request that cannot be written is dropped and
 // logged: if it still helps, the core decides it again.
 type Mover struct {
 	store  ledger.Store
@@ -32,8 +32,7 @@ func NewMover(store ledger.Store, logger *slog.Logger) *Mover {
 	return &Mover{store: store, logger: logger, moves: make(chan []decide.Move, moveBuffer)}
 }
 
-// Move hands moves over that belong together, at most ledger.MaxTxnOps, each of another
-// partition. It never blocks.
+// Move enqueues moves that belong together, at most ledger.MaxTxnOps, each of a different partition. It never blocks.
 func (m *Mover) Move(moves []decide.Move) {
 	select {
 	case m.moves <- moves:
@@ -42,7 +41,7 @@ func (m *Mover) Move(moves []decide.Move) {
 	}
 }
 
-// Run writes what is handed over until ctx ends, and then returns nil.
+// Run writes the enqueued moves until ctx ends, and then returns nil.
 func (m *Mover) Run(ctx context.Context) error {
 	for {
 		select {

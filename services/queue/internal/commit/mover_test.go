@@ -57,7 +57,7 @@ func TestTheMoverSaysWhoIsWanted(t *testing.T) {
 			t.Error(err)
 		}
 		for range moveBuffer + 1 {
-			m.Move(nil) // nobody takes it, and nobody waits
+			m.Move(nil) // no reader takes it, and no call blocks
 		}
 	})
 }

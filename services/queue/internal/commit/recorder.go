@@ -13,18 +13,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
-// recordBuffer is how many decisions of the queue's own may wait for the log. They are
-// rare; one that does not fit is dropped and logged: what it tells is an explanation.
+// recordBuffer is how many of the queue's own decisions may wait for the log. They are rare. One that does not fit is
+// dropped and logged.
 const recordBuffer = 1024
 
-// recordBackoff spaces the attempts to append a decision: 50 ms doubling to 2 s, for as
-// long as it takes.
+// recordBackoff spaces the attempts to append a decision: 50 ms doubling to 2 s, without a limit on the number of
+// attempts.
 var recordBackoff = wait.Backoff{
 	Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 20,
 }
 
-// Recorder appends decisions of the queue's own to the log, in order. A decision may be
-// appended twice, when an answer of the log is lost: readers know decisions by their token.
+// Recorder appends the queue's own decisions to the log, in order. A decision may be appended twice when an answer of
+// the log is lost: readers identify decisions by their token.
 type Recorder struct {
 	log     events.Log
 	logger  *slog.Logger
@@ -33,7 +33,7 @@ type Recorder struct {
 	ended atomic.Uint64
 }
 
-// record is a decision of the term before which so many had ended.
+// record is a decision, with the number of terms that had ended when it was made.
 type record struct {
 	events.Decision
 	ended uint64
@@ -44,7 +44,7 @@ func NewRecorder(log events.Log, logger *slog.Logger) *Recorder {
 	return &Recorder{log: log, logger: logger, records: make(chan record, recordBuffer)}
 }
 
-// Record hands a decision over. It never blocks.
+// Record enqueues a decision. It never blocks.
 func (r *Recorder) Record(d events.Decision) {
 	select {
 	case r.records <- record{d, r.ended.Load()}:
@@ -54,16 +54,17 @@ func (r *Recorder) Record(d events.Decision) {
 	}
 }
 
-// Depose drops the decisions to let pods go that are not in the log yet: the next leader lets go as many as there is
-// room for, and does not know of them. One that is just being appended can still get there.
+// Depose drops the decisions to let pods go that are not in the log yet: the next leader lets go as many pods as
+// there is room for, and does not know of them. A decision that is being appended at this moment may still reach the
+// log.
 func (r *Recorder) Depose() { r.ended.Add(1) }
 
-// deposed says whether a decision counts for nothing any more.
+// deposed reports whether a decision is void because its term has ended.
 func (r *Recorder) deposed(d record) bool {
 	return d.Kind == events.DecisionUngate && d.ended != r.ended.Load()
 }
 
-// Run appends what is handed over until ctx ends, and then returns nil.
+// Run appends the enqueued decisions until ctx ends, and then returns nil.
 func (r *Recorder) Run(ctx context.Context) error {
 	for {
 		select {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 )
 
-// mute is a log that takes nothing in while it is out.
+// mute is a log that accepts nothing while it is out.
 type mute struct {
 	events.Log
 	out bool
@@ -27,8 +27,8 @@ func (m *mute) Append(ctx context.Context, s events.Stream, expect events.Tail, 
 	return m.Log.Append(ctx, s, expect, msgs)
 }
 
-// What a leader has let go and the log does not have is not let go once it leads no more: the next leader gives the
-// room away. Its other decisions are told all the same.
+// A pod that a leader has let go without the decision reaching the log is not let go after its term: the next leader
+// gives the room away. The leader's other decisions are still appended.
 func TestNobodyIsLetGoByALeaderThatWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &mute{Log: memlog.New(memlog.Options{})}
@@ -62,7 +62,7 @@ func TestNobodyIsLetGoByALeaderThatWas(t *testing.T) {
 	})
 }
 
-// recorded are the pods of the first so many decisions in a log, once they are there.
+// recorded returns the pods of the first decisions in a log, once there are as many as requested.
 func recorded(t *testing.T, log events.Log, many int) []string {
 	t.Helper()
 	reader, err := log.Read(t.Context(), events.Decisions, 1)
@@ -87,7 +87,7 @@ func recorded(t *testing.T, log events.Log, many int) []string {
 	return names
 }
 
-// A decision that the log does not take is left out, and the next one is appended.
+// A decision that the log refuses is left out, and the next one is appended.
 func TestARefusedDecisionIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 )
 
-// metricQueues are the pools that kube-scheduler's metrics know, by their names there. Pods
-// that are offered or held are "in flight" there, and in no queue.
+// metricQueues maps the pools that kube-scheduler's metrics have to their names there. There, pods that are offered
+// or held are "in flight" and in no queue.
 var metricQueues = map[decide.Pool]string{
 	decide.PoolGated:   "gated",
 	decide.PoolActive:  "active",
@@ -24,27 +24,27 @@ var metricQueues = map[decide.Pool]string{
 	decide.PoolParked:  "unschedulable",
 }
 
-// Attributes of the root span of a pod's path.
+// These are attributes of the spans of a pod.
 const (
 	attributeAttempts = attribute.Key("berth.attempts")
 	attributeOutcome  = attribute.Key("berth.outcome")
-	// attributeCause is the event that ended a wait, attributeRejectors what it was for.
+	// attributeCause is the event that ended a wait, and attributeRejectors the rules that had rejected the pod.
 	attributeCause     = attribute.Key("berth.cause")
 	attributeRejectors = attribute.Key("berth.rejected_by")
 )
 
-// Reporter carries out the effects of the core. Nothing it does blocks: the deciding
-// goroutine calls it. For one goroutine.
+// Reporter carries out the effects of the core. It never blocks, because the deciding goroutine calls it. It is for
+// one goroutine.
 type Reporter struct {
 	bus      events.Bus
 	recorder *Recorder
 	mover    *Mover
 	tracer   trace.Tracer
 	logger   *slog.Logger
-	// shards and rejectors are what the gauges stand at.
+	// shards and rejectors are the values last set on the gauges.
 	shards    map[string]int
 	rejectors map[decide.Rejector]int
-	// succession says whom a pod replaces.
+	// succession finds the evicted pod that a pod replaces.
 	succession *succession
 }
 
@@ -60,7 +60,7 @@ func NewReporter(
 	}
 }
 
-// Carry carries out one effect of a step that took so long; NextTick is the caller's.
+// Carry carries out one effect of a step that took the given time. The caller handles NextTick.
 func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 	switch e := effect.(type) {
 	case decide.SendOffers:
@@ -80,8 +80,8 @@ func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 	}
 }
 
-// counted feeds the counters. The core has no clock; its hints count for the mean of what
-// the step took for each.
+// counted updates the counters. The core does not measure time, so each hint counts for the mean of the step's time
+// per hint.
 func counted(n decide.Counted, took time.Duration) {
 	for in, pods := range n.Incoming {
 		if name, ok := metricQueues[in.Pool]; ok {
@@ -100,8 +100,7 @@ func counted(n decide.Counted, took time.Duration) {
 	telemetry.PodScheduledAfterFlush(n.Caught)
 }
 
-// offer sends one message. If it cannot be sent, the leases run out and the pods are
-// offered again.
+// offer sends one message. If it cannot be sent, the leases expire and the pods are offered again.
 func (r *Reporter) offer(e decide.SendOffers) {
 	telemetry.BatchSize("offers", len(e.Batch.Offers))
 	if err := r.bus.Publish(events.SubjectOffers+e.Shard, events.EncodeOffers(e.Batch)); err != nil {
@@ -109,14 +108,14 @@ func (r *Reporter) offer(e decide.SendOffers) {
 	}
 }
 
-// bound ends a pod's path: its numbers, and the root span that all others hang on. The
-// span begins when the API server says the pod was created, in whole seconds of its clock.
+// bound reports a bound pod: its metrics, and the root span that is the parent of all its other spans. The span
+// begins at the pod's creation by the API server's clock, in whole seconds.
 func (r *Reporter) bound(e decide.PodBound) {
 	since := e.FirstOffer
 	if since.IsZero() {
 		since = e.Seen
 	}
-	attempts := max(e.Attempts, 1) // an earlier leader's are not known
+	attempts := max(e.Attempts, 1) // those of an earlier leader are not known
 	telemetry.PodScheduled(int(attempts), e.Bound.Sub(since))
 	ctx := context.Background() //nolint:background // carries no deadline: only ids
 	replaced := r.succeeds(ctx, e)
@@ -141,7 +140,7 @@ func (r *Reporter) bound(e decide.PodBound) {
 	})
 }
 
-// waited leaves a span, named as the pool, for the time that a pod stood there.
+// waited emits a span, named after the pool, for the time that a pod waited there.
 func (r *Reporter) waited(e decide.PodWaited) {
 	if !telemetry.TracesPod(e.Pod.UID) {
 		return
@@ -154,7 +153,7 @@ func (r *Reporter) waited(e decide.PodWaited) {
 	span.End(trace.WithTimestamp(e.Until))
 }
 
-// Pools reports how many pods each pool and each shard has.
+// Pools reports how many pods each pool contains and each shard has leased.
 func (r *Reporter) Pools(pools map[decide.Pool]int, leased map[string]int) {
 	for pool, name := range metricQueues {
 		telemetry.PendingPods(name, pools[pool])
@@ -173,7 +172,7 @@ func (r *Reporter) Pools(pools map[decide.Pool]int, leased map[string]int) {
 	}
 }
 
-// Rejectors reports how many parked pods each rule holds back.
+// Rejectors reports how many pods each rule holds back.
 func (r *Reporter) Rejectors(now map[decide.Rejector]int) {
 	for who, n := range r.rejectors {
 		if now[who] == 0 {
@@ -189,7 +188,7 @@ func (r *Reporter) Rejectors(now map[decide.Rejector]int) {
 	}
 }
 
-// Idle reports that this replica does not lead: what waits is the leader's to report, and to let go.
+// Idle records that this replica does not lead: the leader reports the waiting pods and lets them go.
 func (r *Reporter) Idle() {
 	r.recorder.Depose()
 	r.Pools(nil, nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Stands says whether a position is one of the log's history as it is now: *DivergedError if
-// the log has lost what was applied up to there, even if it has grown past it again since.
+// Stands returns nil if a position belongs to the log's current history. It returns *DivergedError if the log has
+// lost the facts applied up to there, even if it has grown past the position again since.
 func Stands(ctx context.Context, log events.Log, p state.Position) error {
 	record, last, err := recordAt(ctx, log, p.Sequence)
 	if err != nil {
@@ -25,18 +25,18 @@ func Stands(ctx context.Context, log events.Log, p state.Position) error {
 	return nil
 }
 
-// Base is what a round builds on: the record it begins behind, and what that stands for.
+// Base is what a round builds on: the record behind which it begins, and the epoch of that record.
 type Base struct {
-	// Tail is the log's end, Epoch that of the fact there (0 for none).
+	// Tail is the log's end, and Epoch the epoch of the fact there (0 for none).
 	Tail  events.Tail
 	Epoch uint64
-	// Anew: the log's end stands for nothing that is known. What the round tells is all there
-	// is, and begins with an epoch that says so.
+	// Anew means that the content of the log is disregarded. The round publishes everything, and begins with an epoch
+	// that says so.
 	Anew bool
 }
 
-// Behind returns the base of a round that continues from p, which must be the end of the log.
-// *DivergedError says that it is not, or that it is the end of another history.
+// Behind returns the base of a round that continues from p, which must be the end of the log. It returns
+// *DivergedError if p is not the end, or is the end of another history.
 func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error) {
 	b, err := end(ctx, log)
 	if err != nil {
@@ -49,8 +49,8 @@ func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error)
 	return b, nil
 }
 
-// Anew returns the base of a round that continues from nothing, whatever the log holds: what stands at
-// its end need not be a fact.
+// Anew returns the base of a round that continues from nothing, whatever the log holds: its last record need not be a
+// fact.
 func Anew(ctx context.Context, log events.Log) (Base, error) {
 	b, err := end(ctx, log)
 	var undecodable *events.DecodeError
@@ -61,8 +61,8 @@ func Anew(ctx context.Context, log events.Log) (Base, error) {
 	return b, err
 }
 
-// end looks at the end of the log. Of a record that retention has taken only the sequence is
-// known; of one that is no fact (*events.DecodeError) where it stands.
+// end reads the end of the log. Of a record that retention has deleted only the sequence is known; of one that is not
+// a fact (*events.DecodeError) only the sequence and the subject.
 func end(ctx context.Context, log events.Log) (Base, error) {
 	last, err := log.Last(ctx, events.Facts)
 	if err != nil || last == 0 {
@@ -89,8 +89,8 @@ func end(ctx context.Context, log events.Log) (Base, error) {
 	return b, nil
 }
 
-// recordAt reads one record. *DivergedError says that the log does not reach so far,
-// *events.ErrGap that retention has taken it.
+// recordAt reads one record. It returns *DivergedError if the log does not reach that far, and *events.ErrGap if
+// retention has deleted the record.
 func recordAt(ctx context.Context, log events.Log, sequence uint64) (r events.Record, last uint64, err error) {
 	if last, err = log.Last(ctx, events.Facts); err != nil {
 		return r, 0, err

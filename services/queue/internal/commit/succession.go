@@ -16,26 +16,26 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 )
 
-// maxLeft bounds the pods whose replacement is looked out for; the oldest are forgotten first. So
-// many go within minutes only where whole clusters are emptied.
+// maxLeft bounds the pods whose replacements are tracked; the oldest are forgotten first. That many pods leave within
+// minutes only when whole clusters are emptied.
 const maxLeft = 4096
 
-// succession finds the pods that replace those which Berth has evicted, for links between their
-// paths: what the same controller has made since, one for each. Pods for whose replacement a place is
-// kept are not its business: the shard that gives the place away knows both.
+// succession finds the pods that replace those which Berth has evicted, to link their traces: a replacement is a pod
+// that the same controller has created since, one for each. It ignores pods for whose replacement a place is kept:
+// the shard that gives the place away knows both pods.
 //
-// The queue's own clock decides what came later: the watch of pods tells of an end before it tells
-// of what a controller makes for it.
+// The queue's own clock decides which pod came later: the watch of pods reports the end of a pod before the pod that
+// a controller creates for it.
 type succession struct {
 	left map[string]*leaver
-	// order has the UIDs of left, the oldest first, and some that have gone from there.
+	// order holds the UIDs of left, the oldest first, and some that have been removed from left.
 	order []string
-	// owed are those of left that are evicted and gone, by controller, the oldest first.
+	// owed holds the pods of left that are evicted and gone, by controller, the oldest first.
 	owed map[types.UID][]*leaver
 }
 
-// leaver is a pod that has gone, or begun to, or was evicted. It is owed a replacement once both are
-// known.
+// leaver is a pod that is gone, is being deleted, or was evicted. It is owed a replacement once both its eviction and
+// its end are known.
 type leaver struct {
 	uid           string
 	owner         types.UID
@@ -47,7 +47,7 @@ func newSuccession() *succession {
 	return &succession{left: map[string]*leaver{}, owed: map[types.UID][]*leaver{}}
 }
 
-// of is the note about a pod, a new one if there is none.
+// of returns the leaver of a pod, a new one if there is none.
 func (s *succession) of(uid string) *leaver {
 	if l, known := s.left[uid]; known {
 		return l
@@ -75,7 +75,7 @@ func (s *succession) forget(uid string) {
 	s.owed[l.owner] = rest
 }
 
-// went notes pods of controllers that begin to go, or are gone, as the facts tell at a time.
+// went records pods of controllers that are being deleted or gone, as the facts show at a time.
 func (s *succession) went(changes []state.PodChange, at time.Time) {
 	for _, c := range changes {
 		if c.Before == nil || c.Before.NodeName == "" || c.Before.Deleting || c.After != nil && !c.After.Deleting {
@@ -91,7 +91,7 @@ func (s *succession) went(changes []state.PodChange, at time.Time) {
 	}
 }
 
-// decided notes evictions.
+// decided records evictions.
 func (s *succession) decided(d *events.Decision) {
 	switch {
 	case d.Kind == events.DecisionEvict && d.LedgerRevision > 0:
@@ -111,7 +111,7 @@ func (s *succession) owe(l *leaver) {
 	}
 }
 
-// replacedBy is the UID of the pod that one replaces which was first seen then; empty for none.
+// replacedBy returns the UID of the pod that p, first seen at seen, replaces; empty for none.
 func (s *succession) replacedBy(p *state.Pod, seen time.Time) string {
 	if len(s.owed) == 0 {
 		return ""
@@ -129,14 +129,14 @@ func (s *succession) replacedBy(p *state.Pod, seen time.Time) string {
 	return ""
 }
 
-// Went takes in what the facts say of pods, at a time. It costs nothing where no path is recorded.
+// Went records what the facts show of pods at a time. It costs nothing unless traces are recorded.
 func (r *Reporter) Went(changes []state.PodChange, at time.Time) {
 	if telemetry.Tracing() {
 		r.succession.went(changes, at)
 	}
 }
 
-// Decided takes in records of the decisions log.
+// Decided handles records of the decisions log.
 func (r *Reporter) Decided(decisions []events.SequencedDecision) {
 	if !telemetry.Tracing() {
 		return
@@ -146,8 +146,8 @@ func (r *Reporter) Decided(decisions []events.SequencedDecision) {
 	}
 }
 
-// succeeds leaves, on the path of a pod that was evicted, that the one which has just been bound
-// replaces it, and returns the link back.
+// succeeds adds a span to the trace of an evicted pod when its replacement is bound, and returns the links back from
+// the replacement.
 func (r *Reporter) succeeds(ctx context.Context, e decide.PodBound) []trace.Link {
 	victim := r.succession.replacedBy(e.Pod, e.Seen)
 	if victim == "" {

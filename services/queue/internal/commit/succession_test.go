@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// owned is a pod of a controller, on a node.
+// owned returns a pod of a controller, on a node.
 func owned(uid, owner string) *state.Pod {
 	controller := true
 	return state.NewPod(&corev1.Pod{
@@ -33,8 +33,8 @@ func about(kind events.DecisionKind, uid string) *events.Decision {
 	return &events.Decision{Kind: kind, Pod: events.PodRef{UID: uid}}
 }
 
-// A pod that was evicted is replaced by the first that its controller's makes after it has gone,
-// whichever of eviction and end is told first, and by one only.
+// An evicted pod is replaced by the first pod that its controller creates after it has gone, and only by that,
+// whichever of eviction and end is observed first.
 func TestSuccession(t *testing.T) {
 	s := newSuccession()
 	s.went(gone("a", "web"), noon)
@@ -64,7 +64,7 @@ func TestSuccession(t *testing.T) {
 	}
 }
 
-// Nothing is owed for a pod that went by itself, nor for one for whose replacement a place is kept.
+// No replacement is due for a pod that left by itself, or for one for whose replacement a place is kept.
 func TestNobodySucceeds(t *testing.T) {
 	s := newSuccession()
 	s.went(gone("deleted", "web"), noon)
@@ -82,7 +82,7 @@ func TestNobodySucceeds(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded, and the oldest is forgotten first.
+// The memory is bounded, and the oldest pods are forgotten first.
 func TestSuccessionIsBounded(t *testing.T) {
 	s := newSuccession()
 	for i := range maxLeft + 1 {

@@ -16,25 +16,24 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// unknownBackoff spaces the attempts to learn what became of an append, and to repeat it:
-// 50 ms doubling to 2 s, for as long as it takes.
+// unknownBackoff spaces the attempts to learn the outcome of an append, and to repeat it: 50 ms doubling to 2 s,
+// without a limit on the number of attempts.
 var unknownBackoff = wait.Backoff{
 	Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 20,
 }
 
-// readBackTimeout bounds one look at what the log holds. The records are known to be
-// there, so a reader that delivers nothing for so long is broken.
+// readBackTimeout bounds one read of the log. The records are known to exist, so a reader that delivers nothing for
+// that long is broken.
 const readBackTimeout = 10 * time.Second
 
-// together is from how many facts on one atomic batch is quicker than as many appends one after
-// another: a log that syncs takes about 9 ms for any batch, and one or two for a fact alone.
+// together is the number of facts from which one atomic batch is faster than single appends in sequence: a log that
+// syncs takes about 9 ms for any batch, and one or two for a single fact.
 const together = 6
 
-// DivergedError reports that the log is not what the writer last made it: another writer
-// appended, or the log lost a tail it had acknowledged. Nothing of the batch in hand is
-// known to be stored in its place.
+// DivergedError reports that the log is not as the writer last left it: another writer appended, or the log lost a
+// tail that it had acknowledged. It is not known whether anything of the current batch is stored.
 type DivergedError struct {
-	// Expected was the last sequence; Actual is what the log says, 0 if it did not.
+	// Expected is the expected last sequence. Actual is the log's last sequence, 0 if it is not known.
 	Expected, Actual uint64
 }
 
@@ -44,28 +43,28 @@ func (e *DivergedError) Error() string {
 		e.Expected, e.Actual)
 }
 
-// Round tells one round of one term from every other that ever was.
+// Round identifies one round of one term, uniquely over all time.
 type Round struct {
 	Term   int64
 	Number uint64
-	// Begun is when, by the clock of the one whose term it is.
+	// Begun is when the round began, by the leader's clock.
 	Begun time.Time
 }
 
-// An epoch is the second in which its round began, then the lowest bits of the term, then those of the round's number.
+// An epoch consists of the second in which its round began, the lowest bits of the term, and those of the round's
+// number.
 const (
 	numberBits = 16
 	termBits   = 14
 )
 
-// Epoch is the round's fact epoch: later than the one before it, and never one that was
-// used before. An epoch that is used twice (the log's tail with its first use was lost)
-// would look to a reader of the lost tail as if nothing had happened.
+// Epoch returns the round's fact epoch: later than before, and never one that was used earlier. If an epoch were used
+// twice (because the tail with its first use was lost), a reader of the lost tail would not notice the loss.
 //
-// Terms alone do not see to that: they are revisions of the ledger, which begin anew with it, and behind a
-// larger epoch, of the ledger before, each would take the next one. A clock alone may go back; then the term tells:
-// behind an epoch of a second that is still to come, the round has that second, or the next, and its own term and
-// number.
+// Terms alone do not ensure that: they are revisions of the ledger and start over with a new one. Behind a larger
+// epoch of the earlier ledger, every term would then take the next epoch, so two terms could take the same one. The
+// clock alone may go back; then the term makes the difference. Behind an epoch of a second that is still to come, the
+// round takes that second, or the next, with its own term and number.
 func (r Round) Epoch(before uint64) uint64 {
 	const second = uint64(1) << (termBits + numberBits)
 	term, number := uint64(r.Term)&(1<<termBits-1), r.Number&(1<<numberBits-1)
@@ -74,21 +73,21 @@ func (r Round) Epoch(before uint64) uint64 {
 	if epoch <= before {
 		epoch += second
 	}
-	return max(epoch, before+1) // it has wrapped around, of a clock in the 26th century
+	return max(epoch, before+1) // it has wrapped around, with a clock in the 26th century
 }
 
 // Writer is the one fenced writer of facts, for one round. Run is for one goroutine.
 type Writer struct {
 	log    events.Log
 	logger *slog.Logger
-	// epoch is the round's, before that which its begin names (0 for none).
+	// epoch is the round's epoch, and before the one that its begin names (0 for none).
 	epoch, before uint64
-	// last is the end of the stream as far as this writer made it.
+	// last is the end of the stream as this writer last left it.
 	last  events.Tail
 	clock clock.Clock
 }
 
-// NewWriter returns a writer that opens fact epoch behind base, the end of the log.
+// NewWriter returns a writer that opens the fact epoch behind base, the end of the log.
 func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base Base, epoch uint64) *Writer {
 	before := base.Epoch
 	if base.Anew {
@@ -97,10 +96,10 @@ func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base Base, ep
 	return &Writer{log: log, logger: logger, clock: c, last: base.Tail, before: before, epoch: epoch}
 }
 
-// Run appends the opening of the epoch, then facts as they come, many at hand in one batch, few one
-// by one, never waiting for more, until ctx ends (it returns nil). Any other end is a *DivergedError, or the
-// *events.ErrRefused of a fact that the log does not take, which no fact of the intake is (see state.Reduce). A fact
-// taken from facts is stored or the writer ends.
+// Run appends the opening of the epoch and then facts as they arrive, many waiting ones in one batch and few one by
+// one, without waiting for more, until ctx ends, when it returns nil. Otherwise it returns a *DivergedError, or the
+// *events.ErrRefused of a fact that the log does not accept, which the intake never produces (see state.Reduce). A
+// fact received from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
 	err := w.Open(ctx, cause)
 	for err == nil {
@@ -121,7 +120,7 @@ func (w *Writer) Open(ctx context.Context, cause string) error {
 	return w.append(ctx, []events.Message{begin})
 }
 
-// Store appends what stands in facts now, at most one batch; nothing when nothing does.
+// Store appends the facts that are waiting now, at most one batch; it does nothing if there are none.
 func (w *Writer) Store(ctx context.Context, facts <-chan events.Fact) error {
 	batch := w.gather(nil, facts)
 	if len(batch) == 0 {
@@ -130,7 +129,7 @@ func (w *Writer) Store(ctx context.Context, facts <-chan events.Fact) error {
 	return w.store(ctx, batch)
 }
 
-// store appends facts in their order: together, or each behind the one before it.
+// store appends facts in order: as one batch, or each behind the one before it.
 func (w *Writer) store(ctx context.Context, facts []events.Message) error {
 	each := 1
 	if len(facts) >= together {
@@ -149,7 +148,7 @@ func (w *Writer) encode(f events.Fact) events.Message {
 	return events.EncodeFact(f)
 }
 
-// take waits for one fact and adds those that are waiting too.
+// take waits for one fact and adds those that are waiting as well.
 func (w *Writer) take(ctx context.Context, facts <-chan events.Fact) ([]events.Message, error) {
 	var batch []events.Message
 	select {
@@ -178,9 +177,9 @@ func (w *Writer) gather(batch []events.Message, facts <-chan events.Fact) []even
 	return batch
 }
 
-// append stores one batch behind last, whatever the answers on the way: an answer that
-// does not come is not a no, so the log is looked at before anything is repeated. Between
-// an append and its answer a crash leaves a log that the next leader reads to its end.
+// append stores one batch behind last, whatever answers it gets. A missing answer is not a refusal, so it checks the
+// log before it repeats anything. A crash between an append and its answer leaves a log that the next leader reads to
+// its end.
 func (w *Writer) append(ctx context.Context, batch []events.Message) error {
 	for i := range batch {
 		events.Place(&batch[i], w.last.Sequence+uint64(i)+1)
@@ -207,13 +206,13 @@ func (w *Writer) append(ctx context.Context, batch []events.Message) error {
 	}
 }
 
-// ends notes that the log ends with a batch of this writer's.
+// ends records that the log ends with a batch of this writer.
 func (w *Writer) ends(last uint64, batch []events.Message) {
 	w.last = events.Tail{Sequence: last, Subject: batch[len(batch)-1].Subject}
 }
 
-// settle finds out what became of a batch whose append returned failure: stored, surely
-// not stored (try again), or the log has diverged.
+// settle determines the outcome of a batch whose append returned failure: stored, certainly not stored (try again),
+// or the log has diverged.
 func (w *Writer) settle(ctx context.Context, batch []events.Message, failure error) (stored bool, err error) {
 	var wrong *events.ErrWrongSequence
 	if !errors.As(failure, &wrong) {
@@ -233,8 +232,7 @@ func (w *Writer) settle(ctx context.Context, batch []events.Message, failure err
 	}
 }
 
-// compare looks at what stands behind last. An error other than *DivergedError says that
-// the log could not be read.
+// compare checks the records behind last. An error other than *DivergedError means that the log could not be read.
 func (w *Writer) compare(ctx context.Context, batch []events.Message) (stored bool, err error) {
 	last, err := w.log.Last(ctx, events.Facts)
 	if err != nil {
@@ -259,8 +257,8 @@ func (w *Writer) compare(ctx context.Context, batch []events.Message) (stored bo
 	return true, nil
 }
 
-// stillThere returns *DivergedError if the record this writer expects at the end of the log is
-// not the one that stands there, or retention has taken it.
+// stillThere returns *DivergedError if the record at the end of the log is not the one this writer expects there, or
+// if retention has deleted it.
 func (w *Writer) stillThere(ctx context.Context) error {
 	if w.last.Subject == "" {
 		return nil
@@ -273,7 +271,7 @@ func (w *Writer) stillThere(ctx context.Context) error {
 	return err
 }
 
-// readBack says whether the records behind last are the batch.
+// readBack reports whether the records behind last are the batch.
 func (w *Writer) readBack(ctx context.Context, batch []events.Message) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()
@@ -300,7 +298,7 @@ func (w *Writer) readBack(ctx context.Context, batch []events.Message) (bool, er
 	return true, nil
 }
 
-// equal compares what was sent with what is stored; a log may add headers of its own.
+// equal compares a stored message with the one sent; a log may add headers of its own.
 func equal(stored, sent events.Message) bool {
 	if stored.Subject != sent.Subject || !bytes.Equal(stored.Data, sent.Data) {
 		return false

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// flaky fails appends before they reach the log, and reads, as often as told.
+// flaky makes a given number of appends fail before they reach the log, and a given number of reads of its end.
 type flaky struct {
 	*memlog.Log
 	appends, lasts int
@@ -42,7 +42,7 @@ func (f *flaky) Last(ctx context.Context, s events.Stream) (uint64, error) {
 	return f.Log.Last(ctx, s)
 }
 
-// running is a writer under way, in a synctest bubble.
+// running is a running writer, in a synctest bubble.
 type running struct {
 	t     *testing.T
 	log   *flaky
@@ -79,7 +79,7 @@ func (r *running) say(names ...string) {
 	synctest.Wait()
 }
 
-// stored lists what the log holds.
+// stored lists the content of the log.
 func stored(t *testing.T, log events.Log) []string {
 	t.Helper()
 	last, err := log.Last(t.Context(), events.Facts)
@@ -141,7 +141,7 @@ func TestAnUnansweredAppendIsStoredOnce(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
 		r.log.LoseNextAnswer(events.Facts) // it was stored
 		r.say("a", "b")
-		r.log.appends, r.log.lasts = 3, 2 // it was not, and the log is deaf for a while
+		r.log.appends, r.log.lasts = 3, 2 // it was not, and the log does not answer for a while
 		r.facts <- upsert("c")
 		for len(stored(t, r.log.Log)) < 4 {
 			synctest.Wait()
@@ -152,7 +152,7 @@ func TestAnUnansweredAppendIsStoredOnce(t *testing.T) {
 	})
 }
 
-// sleepFake lets the bubble's clock pass.
+// sleepFake lets the bubble's clock advance.
 func sleepFake(t *testing.T) {
 	t.Helper()
 	if err := sleep(t.Context(), clock.RealClock{}, unknownBackoff.Cap); err != nil {
@@ -160,7 +160,7 @@ func sleepFake(t *testing.T) {
 	}
 }
 
-// A fact that the log does not take ends the writer at once: the same batch would be refused for ever.
+// A fact that the log refuses ends the writer at once: the same batch would always be refused.
 func TestARefusedFactEndsTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
@@ -177,7 +177,7 @@ func TestARefusedFactEndsTheWriter(t *testing.T) {
 	})
 }
 
-// Facts that are large together go in batches of a bounded size.
+// Facts that are large in total are appended in batches of a bounded size.
 func TestBatchesOfFactsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &counting{Log: memlog.New(memlog.Options{})}
@@ -202,7 +202,7 @@ func TestBatchesOfFactsAreBounded(t *testing.T) {
 	})
 }
 
-// counting notes how large the largest append was.
+// counting records the size of the largest append.
 type counting struct {
 	*memlog.Log
 	largest int
@@ -245,8 +245,8 @@ func TestALostTailEndsTheWriter(t *testing.T) {
 	})
 }
 
-// A batch whose answer was lost, and whose place another writer has taken since the tail
-// with it was lost, is not taken for stored.
+// A batch whose answer was lost, and whose place another writer has taken since the tail with it was lost, does not
+// count as stored.
 func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
@@ -292,8 +292,8 @@ func TestStandsFindsALostTailThatHasGrownAgain(t *testing.T) {
 	}
 }
 
-// A log that has lost its tail and has been filled to the same length by another writer is not
-// the one this writer wrote, though it ends where it should.
+// A log that has lost its tail and was filled to the same length by another writer is not this writer's log, although
+// it ends at the expected sequence.
 func TestAnotherWritersLogOfTheSameLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
@@ -345,7 +345,7 @@ func TestBehind(t *testing.T) {
 		t.Errorf("anew: %+v, %v; want %+v", b, err, want)
 	}
 	log.Trim(events.Facts, 3)
-	refused(state.Position{Sequence: 2, Epoch: 2}) // nobody can tell any more
+	refused(state.Position{Sequence: 2, Epoch: 2}) // it cannot be determined any more
 	want = Base{Tail: events.Tail{Sequence: 2}, Anew: true}
 	if b, err := Anew(ctx, log); err != nil || b != want {
 		t.Errorf("anew behind what retention has taken: %+v, %v; want %+v", b, err, want)

@@ -1,9 +1,9 @@
 package decide
 
-// activate has a pod tried at once that waits for an event or for its backoff to end, whatever its lane knows; one that
-// is being tried goes into backoff where it would be parked after. What else is known of the pod stays in force: gates,
-// quarantine, and the wait until the facts show its last condition. Source: PriorityQueue.Activate in
-// pkg/scheduler/backend/queue/scheduling_queue.go.
+// activate makes a pod that waits for an event or for the end of its backoff active at once, whatever its lane knows.
+// A pod that is being tried goes into backoff where it would otherwise be parked. Everything else that is known of
+// the pod stays in force: gates, quarantine, and the wait until the facts show its last condition. Source:
+// PriorityQueue.Activate in pkg/scheduler/backend/queue/scheduling_queue.go.
 func (c *Core) activate(uid string, now moment) {
 	e, ok := c.pods[uid]
 	switch {

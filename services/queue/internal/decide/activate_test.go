@@ -9,13 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// activate has a shard that asks for nothing pass on what plugins want.
+// activate makes a shard that requests no work pass on the requests of plugins.
 func (h *harness) activate(uids ...string) {
 	h.t.Helper()
 	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Activate: uids}})
 }
 
-// A pod that is parked or in backoff is active at once when a plugin asks for it.
+// A pod that is parked or in backoff is active at once when a plugin requests it.
 func TestActivated(t *testing.T) {
 	h := parked(t, "NodeResourcesFit", nil)
 	h.activate("a", "unknown")
@@ -29,7 +29,7 @@ func TestActivated(t *testing.T) {
 	h.want("a", PoolActive)
 }
 
-// A pod whose last condition is still to be written is not offered before that shows.
+// A pod whose last condition has yet to be written is not offered before the condition shows.
 func TestActivatedBeforeItsCondition(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
@@ -62,7 +62,7 @@ func TestActivatedWhileOffered(t *testing.T) {
 	}
 }
 
-// Gates and quarantine hold whatever a plugin asks for.
+// Gates and quarantine hold, whatever a plugin requests.
 func TestActivatedButHeld(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
@@ -76,7 +76,7 @@ func TestActivatedButHeld(t *testing.T) {
 	h.want("bad", PoolParked)
 }
 
-// What the verdict about a like pod says does not keep an activated one from being tried.
+// A verdict about a like pod does not keep an activated pod from being tried.
 func TestActivatedLeavesItsLane(t *testing.T) {
 	h := crowded(t)
 	h.answer(h.offer(h.inHand()[0]), events.DecisionUnplaceable, plugins("NodeResourcesFit"))

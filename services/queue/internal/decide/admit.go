@@ -2,9 +2,9 @@ package decide
 
 import "github.com/berth-scheduler/berth/pkg/events"
 
-// expects says what is being made for a pod that has to be there before it is tried, and which rule
-// says so: claims to devices that are made from a template come after the pod. A pod that has waited
-// for too long is tried all the same, so that its condition tells. Source: runPreEnqueuePlugins of
+// expects returns an object that must exist before a pod is tried and is still being created, and the rule that
+// requires it: claims to devices made from a template appear after the pod. A pod that has waited for too long is
+// tried all the same, so that its condition explains what is missing. Source: runPreEnqueuePlugins of
 // pkg/scheduler/backend/queue/scheduling_queue.go.
 func (c *Core) expects(e *entry) (plugin, what string) {
 	if c.world.objects == nil || e.attempt.flushed {
@@ -13,16 +13,20 @@ func (c *Core) expects(e *entry) (plugin, what string) {
 	return c.cfg.Profiles[e.pod.SchedulerName].Expects(e.pod, c.world.objects)
 }
 
-// holdBack parks a pod until something happens that the rule listens to, without an attempt, a
-// condition or a backoff.
+// holdBack parks a pod until an event occurs that the rule listens to, without an attempt, a condition or a backoff.
 func (c *Core) holdBack(e *entry, plugin, what, event string, now moment) {
 	c.waited(e, event, now)
 	c.detach(e)
 	c.unreject(e)
 	c.part(e)
 	v := &e.verdict
-	v.kind, v.message, v.plugins, v.counted = events.DecisionHeldBack, what, []string{plugin}, true
-	v.factSequence, v.factEpoch, v.ledgerRevision = c.world.facts.Sequence, c.world.facts.Epoch, c.world.revision
+	v.kind = events.DecisionHeldBack
+	v.message = what
+	v.plugins = []string{plugin}
+	v.counted = true
+	v.factSequence = c.world.facts.Sequence
+	v.factEpoch = c.world.facts.Epoch
+	v.ledgerRevision = c.world.revision
 	c.countRejectors(e, v.plugins, 1)
 	c.enter(e, c.bags.parked, event, now)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// claims are the only other objects of a cluster.
+// claims is a cluster whose only other objects are claims.
 type claims struct {
 	others
 	named map[string]*state.Object
 }
 
-// others are asked about nothing.
+// others is never called.
 type others interface{ placement.Objects }
 
 func (c claims) ObjectByName(_ events.Kind, _, name string) (*state.Object, bool) {
@@ -28,7 +28,7 @@ func (c claims) ObjectByName(_ events.Kind, _, name string) (*state.Object, bool
 	return o, ok
 }
 
-// claiming has a pod "a" with a claim, no claim in the facts, and a shard that asks.
+// claiming returns a harness with a pod "a" that has a claim, no claim in the facts, and a shard that requests work.
 func claiming(t *testing.T, claim corev1.PodResourceClaim) *harness {
 	h := newHarness(t)
 	h.objects = claims{named: map[string]*state.Object{}}
@@ -38,14 +38,15 @@ func claiming(t *testing.T, claim corev1.PodResourceClaim) *harness {
 	return h
 }
 
-// claimed has a pod "a" whose claim is to be made from a template, and a shard that asks.
+// claimed returns a harness with a pod "a" whose claim will be created from a template, and a shard that requests
+// work.
 func claimed(t *testing.T) *harness {
 	h := claiming(t, corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: ptr.To("gpus")})
 	h.want("a", PoolParked)
 	return h
 }
 
-// claimMade is the fact that there is a claim now.
+// claimMade applies the fact that the claim exists now.
 func (h *harness) claimMade(name string) {
 	h.t.Helper()
 	api := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
@@ -58,7 +59,7 @@ func (h *harness) claimMade(name string) {
 	h.facts(state.Changes{Others: []state.ObjectChange{{Kind: claim.Kind, After: claim}}})
 }
 
-// claimTold is the fact that the pod says what its claim is called.
+// claimTold applies the fact that the pod's status names its claim.
 func (h *harness) claimTold(name string) {
 	h.t.Helper()
 	h.put("a", func(p *corev1.Pod) {
@@ -97,5 +98,5 @@ func TestPodWhoseClaimIsNeverMadeIsTriedAfterALongWait(t *testing.T) {
 
 func TestPodWithAMissingClaimOfItsOwnIsOffered(t *testing.T) {
 	h := claiming(t, corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: ptr.To("mine")})
-	h.want("a", PoolOffered) // the answer is a condition: nobody else tells its owner
+	h.want("a", PoolOffered) // the answer is a condition: nothing else informs its owner
 }

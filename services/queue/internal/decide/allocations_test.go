@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// What the core may allocate for events that help nobody, a fifth more than it does, however many pods are parked:
-// for a change of a node, and for a pod that comes, is bound and runs.
+// These are the allocations that the core may make for events that help no pod, a fifth more than it makes, however
+// many pods are parked: for a change of a node, and for a pod that is created, bound and runs.
 const (
 	allocationsOfNodeEvent = 33
 	allocationsOfStrangers = 64
@@ -52,7 +52,7 @@ func TestAllocationsOfEvents(t *testing.T) {
 	}
 }
 
-// stranger is a pod of an application that nobody waits for, from its creation until it runs.
+// stranger returns the life of a pod that no parked pod waits for, from its creation until it runs.
 func stranger(i int) FactsApplied {
 	object := statetest.Pod("other", "stranger"+strconv.Itoa(i), "cpu", "1")
 	object.Labels = map[string]string{"app": "other"}

@@ -4,8 +4,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/explain"
 )
 
-// Answer says of a pod, by UID, all that the queue knows: its pool and why, how many are before
-// it, and what would wake it. It costs a look at the pods that wait for the same shard.
+// Answer returns all that the queue knows of a pod, by UID: its pool and the reason, how many pods are ahead of it,
+// and what would wake it. It visits all active pods of the same shard.
 func (c *Core) Answer(uid string) explain.QueueAnswer {
 	pool, reason := c.Where(uid)
 	a := explain.QueueAnswer{
@@ -16,7 +16,9 @@ func (c *Core) Answer(uid string) explain.QueueAnswer {
 	if !ok {
 		return a
 	}
-	a.Partition, a.Shard, a.Attempts = e.partition, c.world.owners[e.partition], e.attempt.count
+	a.Partition = e.partition
+	a.Shard = c.world.owners[e.partition]
+	a.Attempts = e.attempt.count
 	a.Since = c.timeOf(e.entered)
 	switch pool {
 	case PoolActive:
@@ -29,7 +31,7 @@ func (c *Core) Answer(uid string) explain.QueueAnswer {
 	return a
 }
 
-// ahead counts the active pods that the same shard is offered first.
+// ahead counts the active pods that are offered to the same shard before this pod.
 func (c *Core) ahead(e *entry) int {
 	n := 0
 	for p := range c.bags.active {
@@ -57,15 +59,15 @@ func (c *Core) wakes(e *entry) []explain.Wake {
 	return list
 }
 
-// causedBy notes what brings a pod to its next attempt. That its backoff ends, or that it is
-// offered, is no cause.
+// causedBy records the event that brings a pod to its next attempt. The end of its backoff, and the offer itself, are
+// not causes.
 func (e *entry) causedBy(event string, now moment) {
 	if event != eventOffer && event != eventBackoffComplete && event != eventPopFromBackoff {
 		e.attempt.cause, e.attempt.since = event, now
 	}
 }
 
-// waited tells that a pod leaves a pool in which it waited, to be traced.
+// waited emits PodWaited, for tracing, when a pod leaves a pool in which it waited.
 func (c *Core) waited(e *entry, event string, now moment) {
 	if !c.leases.leading || !c.cfg.Trace || e.in == nil || now == e.entered {
 		return
@@ -79,5 +81,5 @@ func (c *Core) waited(e *entry, event string, now moment) {
 	}
 }
 
-// Leads says whether this replica gives pods out.
+// Leads reports whether this replica offers pods.
 func (c *Core) Leads() bool { return c.leases.leading }

@@ -12,45 +12,43 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// The hash gives the shards equal shares of the partitions, and so equal shares of the pods
-// on average; now and then it does not, or a shard is slower than others, or hangs. If a
-// shard has nothing to do while another has a backlog, partitions of the other are wanted
-// with the first: the queue says so in the ledger and the shards hand over. Whole partitions
-// move, so pods that share one stay together.
+// The hash gives the shards equal shares of the partitions, and so on average equal shares of the pods. Sometimes the
+// shares are uneven, or a shard is slower than others, or hangs. If one shard is idle while another has a backlog,
+// the queue requests some of the busy shard's partitions for the idle one: it records that in the ledger, and the
+// shards hand over. Whole partitions move, so pods that share a partition stay together.
 //
-// Nothing moves for what passes by itself, and nothing to and fro: one must have been idle,
-// and the other busy, without a break for balanceAfter; a move must leave the other with no
-// less than the first then has; after a round that moved anything the next waits until its
-// effect can be seen; and who has got something gives nothing for balanceHold, unless it
-// hangs, nor gets anything who has given. What is wanted is taken back when who was named is
-// gone, and when nobody had much to do for balanceEven: that nobody has a backlog may be
-// thanks to what has moved.
+// Nothing moves for a transient imbalance, and nothing oscillates. One shard must have been idle, and the other busy,
+// without a break for balanceAfter. A move must leave the busy shard at least as much as the idle one then has. After
+// a round that moved anything, the next round waits until the effect shows. For balanceHold, a shard that has gained
+// a partition gives none away unless it hangs, and a shard that has given one away gains none. A request is withdrawn
+// when the member named in it is gone, and when no shard has had much to do for balanceEven; the latter waits that
+// long because the lack of a backlog may be due to the moves.
 const (
-	// balanceEvery is the time between two looks.
+	// balanceEvery is the time between two checks.
 	balanceEvery = time.Second
-	// balanceAfter is how long shards must have been idle and busy. silentAfter is how long a
-	// shard that asks for nothing may keep pods waiting: it may be reading the facts.
+	// balanceAfter is how long shards must have been idle and busy. silentAfter is how long a shard that requests no
+	// work may keep pods waiting: it may be reading the facts.
 	balanceAfter = 5 * time.Second
 	silentAfter  = 15 * time.Second
-	// balanceSettle is the wait after a round that moved something, balanceHandover the
-	// longest one for what it wanted to be so.
+	// balanceSettle is the wait after a round that moved something. balanceHandover is the longest wait for the
+	// requested owners to take over.
 	balanceSettle   = 5 * time.Second
 	balanceHandover = 30 * time.Second
 	balanceHold     = 5 * time.Minute
 	balanceEven     = 10 * time.Minute
-	// balanceGone is how long a member that was named may be away.
+	// balanceGone is how long a member that a request names may be absent.
 	balanceGone = time.Minute
-	// balanceBatch is how many partitions one round moves at most, and balanceShare the part
-	// of its own that a working shard loses at once: a backlog is no measure of what comes,
-	// so half of it may be far more than half of the load.
+	// balanceBatch is the largest number of partitions that one round moves. balanceShare is the fraction of its
+	// partitions that a working shard loses at once: a backlog does not measure the arrival rate, so half of the
+	// backlog may be far more than half of the load.
 	balanceBatch = 32
 	balanceShare = 8
-	// busyWindows: so many of its windows wait at least for a shard that is busy. Less is
-	// handed out before anything could have moved.
+	// busyWindows is how many of its windows must be waiting for a shard to count as busy. Fewer pods are handed out
+	// before anything could have moved.
 	busyWindows = 2
 )
 
-// partitionOf is the partition of a pod: that of its group, if it has one. It never changes.
+// partitionOf returns the partition of a pod: that of its group, if it has one. It never changes.
 func partitionOf(p *state.Pod) int32 {
 	if g := p.Group(); g != "" {
 		return ledger.PartitionOf(g)
@@ -58,62 +56,65 @@ func partitionOf(p *state.Pod) int32 {
 	return ledger.PartitionOf(p.UID)
 }
 
-// MoveReason is why a partition is wanted elsewhere. The set is closed.
+// MoveReason is the reason for requesting another owner for a partition. The set is closed.
 type MoveReason string
 
-// The reasons.
+// These are the reasons.
 const (
-	// MoveBacklog: its holder has a backlog, another shard nothing to do.
+	// MoveBacklog means that the holder has a backlog and another shard is idle.
 	MoveBacklog MoveReason = "backlog"
-	// MoveSilent: its pods wait for a holder that asks for no work.
+	// MoveSilent means that the partition's pods wait for a holder that requests no work.
 	MoveSilent MoveReason = "silent"
-	// MoveGone: who was named for it is gone.
+	// MoveGone means that the member named for the partition is gone.
 	MoveGone MoveReason = "gone"
-	// MoveEven: there has been no backlog for long.
+	// MoveEven means that there has been no backlog for long.
 	MoveEven MoveReason = "even"
 )
 
 // Move is one partition that should change hands.
 type Move struct {
 	Partition int32
-	// From holds it ("" for nobody), To should; with an empty To whom the hash says.
+	// From holds it ("" for none). To should hold it; an empty To leaves that to the hash.
 	From, To string
 	Reason   MoveReason
-	// Pods of it may be offered now.
+	// Pods counts the pods of the partition that may be offered now.
 	Pods int
 }
 
-// balance is what the queue knows of the load, and what it has done about it.
+// balance is what the queue knows of the load and what it has done about it.
 type balance struct {
-	// wanted is what the ledger says, changed when that last changed, or was first seen.
+	// wanted is the owner that the ledger requests for each partition. changed is when that last changed, or was
+	// first seen.
 	wanted  [ledger.Partitions]string
 	changed [ledger.Partitions]moment
-	// members are the live shards, nil while the ledger has not told; absent since when a
-	// member that is wanted is not one of them.
+	// members are the live shards, nil until the ledger has been read. absent is since when a wanted member has not
+	// been one of them.
 	members map[string]bool
 	absent  map[string]moment
-	// sent is when moves were decided that the ledger does not show yet, 0 for none.
+	// sent is when moves were decided that the ledger does not show yet; 0 for none.
 	sent moment
-	// looked is the time of the last look, astir when some shard had much to do last, rest
-	// until when nothing moves.
+	// looked is the time of the last check, astir when some shard last had much to do, and rest until when nothing
+	// moves.
 	looked, astir, rest moment
 }
 
-// load is a shard as one look sees it.
+// load is the state of one shard in one check.
 type load struct {
 	*shard
-	// pods may be offered.
+	// pods counts the shard's pods that may be offered.
 	pods int
-	// asks: it has asked for work, and has not missed its heartbeats since.
+	// asks means that the shard has requested work and has not missed its heartbeats since.
 	asks bool
 }
 
-// told takes in what the ledger says about who should hold partitions, and who lives.
+// told records what the ledger holds about requested owners and live shards.
 func (b *balance) told(in *LedgerMoved, now moment) {
 	if in.Wanted != nil {
 		for p, member := range in.Wanted {
 			if b.wanted[p] != member {
-				b.wanted[p], b.changed[p], b.sent = member, now, 0
+				b.wanted[p] = member
+				b.changed[p] = now
+				b.sent = 0
 			}
 		}
 	}
@@ -125,7 +126,7 @@ func (b *balance) told(in *LedgerMoved, now moment) {
 	}
 }
 
-// miss keeps since when members that are wanted are away.
+// miss records since when wanted members have been absent.
 func (b *balance) miss(now moment) {
 	absent := map[string]moment{}
 	for _, member := range b.wanted {
@@ -139,8 +140,8 @@ func (b *balance) miss(now moment) {
 	b.absent = absent
 }
 
-// nextLook is when the balance must be looked at, 0 for never: as long as pods wait, or
-// something is wanted that may have to be taken back.
+// nextLook returns when the balance must be checked; 0 for never. It is checked while pods wait, or while a request
+// may have to be withdrawn.
 func (c *Core) nextLook() moment {
 	idle := c.bags.activeCount == 0 && c.leases.balance.wanted == [ledger.Partitions]string{}
 	if !c.leases.leading || !c.history.caughtUp || idle {
@@ -149,13 +150,13 @@ func (c *Core) nextLook() moment {
 	return max(c.leases.balance.looked.add(balanceEvery), c.clock.now)
 }
 
-// rebalance looks at the load, once in balanceEvery, and moves partitions if need be.
+// rebalance checks the load, once in balanceEvery, and moves partitions if necessary.
 func (c *Core) rebalance(now moment) {
 	b := &c.leases.balance
 	if next := c.nextLook(); next == 0 || next > now {
 		return
 	}
-	// Between looks that are far apart anything may have been.
+	// Between checks that are far apart, anything may have happened.
 	fresh := b.looked == 0 || now > b.looked.add(2*balanceEvery)
 	b.looked = now
 	loads := c.loads()
@@ -191,11 +192,10 @@ func (c *Core) loads() []load {
 	return loads
 }
 
-// works says whether a shard has anything waiting, or more than half of its window in hand.
+// works reports whether a shard has pods waiting, or more than half of its window leased.
 func (l load) works() bool { return l.pods > 0 || 2*l.leased > max(l.window, 1) }
 
-// note keeps since when a shard has been idle or busy. One that asks for nothing is busy
-// with any pod.
+// note records since when a shard has been idle or busy. A shard that requests no work is busy with any pod.
 func (l load) note(fresh bool, now moment) {
 	busy := l.pods > 0
 	if l.asks {
@@ -215,7 +215,7 @@ func (l load) note(fresh bool, now moment) {
 	}
 }
 
-// handingOver says whether what is wanted is not yet so, and may still come.
+// handingOver reports whether a requested owner has not taken over yet, and still may.
 func (c *Core) handingOver(now moment) bool {
 	b := &c.leases.balance
 	if b.sent != 0 && b.sent.add(balanceHandover) > now {
@@ -229,7 +229,7 @@ func (c *Core) handingOver(now moment) bool {
 	return false
 }
 
-// takeBack finds what need not be wanted any more.
+// takeBack returns the requests to withdraw.
 func (c *Core) takeBack(now moment) []Move {
 	b := &c.leases.balance
 	even := lasted(b.astir, balanceEven, now)
@@ -249,8 +249,7 @@ func (c *Core) takeBack(now moment) []Move {
 	return moves
 }
 
-// relieve moves partitions from the shard with the largest backlog to shards that have
-// nothing to do.
+// relieve moves partitions from the shard with the largest backlog to idle shards.
 func (c *Core) relieve(loads []load, now moment) []Move {
 	var idle, busy []load
 	for _, l := range loads {
@@ -277,16 +276,16 @@ func (c *Core) relieve(loads []load, now moment) []Move {
 	return nil
 }
 
-// lasted says whether something that began at since has been for so long.
+// lasted reports whether a state that began at since has lasted for d.
 func lasted(since moment, d time.Duration, now moment) bool { return since != 0 && since.add(d) <= now }
 
 func recently(then, now moment) bool { return then != 0 && then.add(balanceHold) > now }
 
-// spread moves partitions of one shard to others, the largest first, each to where least
-// waits. What goes leaves at least as much as it makes there, if the shard works at all.
+// spread moves partitions of one shard to others, the largest first, each to the shard with the fewest waiting pods.
+// A move leaves the giver at least as many pods as the receiver then has, if the giver works at all.
 func (c *Core) spread(from load, to []load, now moment) []Move {
 	movable := slices.DeleteFunc(slices.Clone(from.partitions), func(p int32) bool {
-		// What is wanted elsewhere already has been asked for: asking again would not help.
+		// A partition that is already requested for another shard is skipped: requesting it again would not help.
 		asked := c.leases.balance.wanted[p] != "" && c.leases.balance.wanted[p] != from.id
 		return asked || c.bags.active[p].Len() == 0 || from.alone != nil && from.alone.partition == p
 	})
@@ -316,7 +315,7 @@ func (c *Core) spread(from load, to []load, now moment) []Move {
 	return moves
 }
 
-// Balance says what is wanted of partitions and how the shards stand, for people.
+// Balance describes the load of the shards and the requested owners of partitions, for people.
 func (c *Core) Balance() string {
 	var out strings.Builder
 	for _, l := range c.loads() {

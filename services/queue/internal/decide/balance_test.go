@@ -16,21 +16,21 @@ import (
 
 var balanceSeed = flag.Uint64("balance-seed", 0, "replay the balance walk with this seed; 0: TEST_SEED")
 
-// plant is a queue and shards that work at a pace of their own, take over partitions as
-// wanted, and place every pod they are offered.
+// plant is a queue and shards that work at their own pace, take over partitions as requested, and place every pod
+// they are offered.
 type plant struct {
 	*harness
 	*rand.Rand
 	shards []*worker
 	made   int
 	wanted [ledger.Partitions]string
-	// handing are the partitions on their way, released and not yet taken.
+	// handing holds the partitions that are being handed over: released and not yet taken.
 	handing map[int32]string
 	moves   []Move
 	placed  map[string]int
 }
 
-// worker is one shard. It answers pace offers a second of those it holds, if it works.
+// worker is one shard. If it works, it answers pace of its offers per second.
 type worker struct {
 	id     string
 	pace   int
@@ -65,15 +65,15 @@ func newPlant(t failer, seed uint64, paces ...int) *plant {
 	return p
 }
 
-// home is whom the hash gives a partition.
+// home returns the shard to which the hash assigns a partition.
 func (p *plant) home(part int32) string { return p.shards[int(part)%len(p.shards)].id }
 
-// carry takes offers to the shards and moves to the ledger.
+// carry delivers offers to the shards and moves to the ledger.
 func (p *plant) carry(moves []Move) {
 	p.t.Helper()
 	for _, o := range p.last {
 		w := p.worker(p.harness.shards[o.Token])
-		// A pod that is in hand already goes on under the new token.
+		// A pod that the shard already works on continues under the new token.
 		w.inHand = slices.DeleteFunc(w.inHand, func(known events.Offer) bool { return known.Pod == o.Pod })
 		w.inHand = append(w.inHand, o)
 	}
@@ -90,7 +90,7 @@ func (p *plant) carry(moves []Move) {
 	p.step(LedgerMoved{Revision: p.revision, Wanted: &wanted})
 }
 
-// check holds what is said of every move.
+// check verifies the documented properties of every move.
 func (p *plant) check(moves []Move) {
 	p.t.Helper()
 	if len(moves) > balanceBatch {
@@ -112,7 +112,7 @@ func (p *plant) worker(id string) *worker {
 	return p.shards[slices.IndexFunc(p.shards, func(w *worker) bool { return w.id == id })]
 }
 
-// pod makes a pod in one of a shard's partitions by hash.
+// pod creates a pod in one of a shard's partitions by hash.
 func (p *plant) pod(shard string) {
 	p.t.Helper()
 	for {
@@ -125,7 +125,7 @@ func (p *plant) pod(shard string) {
 	}
 }
 
-// second lets a second pass: partitions change hands, shards work and ask for more.
+// second advances the time by one second: partitions change hands, shards work and request more.
 func (p *plant) second() {
 	p.t.Helper()
 	p.now = p.now.Add(time.Second)
@@ -139,7 +139,7 @@ func (p *plant) second() {
 	p.step(Tick{})
 }
 
-// handOver has holders release what is wanted elsewhere, and others take it a second later.
+// handOver makes holders release partitions that are requested elsewhere, and the others take them a second later.
 func (p *plant) handOver() {
 	p.t.Helper()
 	owners := p.owners
@@ -161,7 +161,7 @@ func (p *plant) handOver() {
 		return
 	}
 	p.owners = owners
-	// A shard drops what it no longer owns.
+	// A shard drops the offers of partitions that it no longer owns.
 	for _, w := range p.shards {
 		w.inHand = slices.DeleteFunc(w.inHand, func(o events.Offer) bool { return owners[o.Partition] != w.id })
 	}
@@ -169,7 +169,7 @@ func (p *plant) handOver() {
 	p.step(LedgerMoved{Revision: p.revision, Owners: &owners})
 }
 
-// work answers, one by one, and asks again.
+// work answers offers, one by one, and requests more.
 func (p *plant) work(w *worker) {
 	p.t.Helper()
 	ask := func() {
@@ -194,7 +194,7 @@ func (p *plant) work(w *worker) {
 	}
 }
 
-// settled says that every pod was placed once, none lost on the way.
+// settled checks that every pod was placed exactly once.
 func (p *plant) settled() {
 	p.t.Helper()
 	for uid, pod := range p.pods {
@@ -205,7 +205,7 @@ func (p *plant) settled() {
 	}
 }
 
-// drain runs until nothing is pending, and says how long that took.
+// drain runs until nothing is pending, and returns how long that took.
 func (p *plant) drain(most time.Duration) time.Duration {
 	p.t.Helper()
 	begin := p.now
@@ -242,7 +242,7 @@ func TestAnIdleShardGetsWork(t *testing.T) {
 		t.Errorf("nothing tells of what is wanted:\n%s", text)
 	}
 
-	// Nothing happens until it has been calm for long; then all is as the hash says.
+	// Nothing happens until it has been calm for long; then the hash decides about everything again.
 	moved := len(p.moves)
 	for range int(balanceEven/time.Second) - 60 {
 		p.second()
@@ -263,7 +263,7 @@ func TestAnIdleShardGetsWork(t *testing.T) {
 	}
 }
 
-// One partition with everything in it would only carry the backlog about.
+// A single partition with everything in it would only carry the backlog around.
 func TestOneFullPartitionStays(t *testing.T) {
 	p := newPlant(t, 1, 2, 2)
 	for n := 0; n < 200; {
@@ -325,9 +325,9 @@ func TestWhoIsGoneIsNotWanted(t *testing.T) {
 	}
 }
 
-// TestBalanceWalk: over hours of random load nothing flaps. Load that every shard can bear
-// moves nothing, random as it is; lasting load that one cannot bear moves partitions for a
-// while and then no more; shards that hang now and then cost no pod.
+// TestBalanceWalk checks that over hours of random load nothing oscillates. Load that every shard can bear moves
+// nothing, however random; lasting load that one shard cannot bear moves partitions for a while and then no more;
+// shards that hang occasionally cost no pod.
 func TestBalanceWalk(t *testing.T) {
 	walks := uint64(1)
 	if *balanceSeed == 0 {
@@ -344,7 +344,7 @@ func TestBalanceWalk(t *testing.T) {
 	}
 }
 
-// arrive makes so many pods on average, at random.
+// arrive creates pods at random, as many as mean on average.
 func (p *plant) arrive(shard string, mean float64) {
 	for range 4 * int(mean+1) {
 		if p.Float64() < mean/float64(4*int(mean+1)) {
@@ -429,7 +429,7 @@ func hanging(t *testing.T, seed uint64) {
 	}
 }
 
-// forget leaves bound pods out of what is looked at: there are many.
+// forget drops bound pods from the checks, because there are many.
 func (p *plant) forget() {
 	for uid, pod := range p.pods {
 		if pod.NodeName != "" {

@@ -29,7 +29,7 @@ type crowd struct {
 	woken    int
 }
 
-// Sorts of parked pods: distinct requests, distinct node selectors, distinct applications.
+// These are the numbers of distinct requests, node selectors and applications among the parked pods.
 const (
 	crowdRequests  = 200
 	crowdSelectors = 10_000
@@ -59,7 +59,7 @@ func newCrowd(tb testing.TB, pods int) *crowd {
 	return c
 }
 
-// rejected is the verdict about the i-th pod.
+// rejected returns the verdict about the i-th pod.
 func (c *crowd) rejected(i int, attempt int32) events.SequencedDecision {
 	return events.SequencedDecision{Decision: events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "p" + strconv.Itoa(i)}, Attempt: attempt, Token: "t",
@@ -76,7 +76,7 @@ func crowdPlugin(i int) string {
 
 func crowdPod(i int) *corev1.Pod {
 	name := "p" + strconv.Itoa(i)
-	// More than any node has, so that no node helps those that ask for room.
+	// It exceeds what any node has, so that no node helps pods that wait for room.
 	obj := statetest.Pod("ns"+strconv.Itoa(i%50), name, "cpu", strconv.Itoa(100+i%crowdRequests))
 	obj.UID, obj.Spec.SchedulerName = types.UID(name), ourScheduler
 	app := &metav1.LabelSelector{MatchLabels: map[string]string{"app": strconv.Itoa(i % crowdApps)}}
@@ -132,11 +132,11 @@ func (c *crowd) node(name string, change func(*corev1.Node)) {
 	c.apply(state.Changes{Nodes: []state.NodeChange{{Before: before, After: c.nodes[name]}}})
 }
 
-// noise is a change that helps nobody, of the sorts a cluster is full of.
+// noise applies a change that helps no pod, of the kinds that are frequent in a cluster.
 func (c *crowd) noise(i int) {
 	name := "n" + strconv.Itoa(i%1000)
 	switch i % 5 {
-	case 0: // a pod of an application nobody waits for is bound, and its status changes
+	case 0: // a pod of an application that no pod waits for is bound, and its status changes
 		obj := statetest.Pod("other", "bound"+strconv.Itoa(i), "cpu", "1")
 		obj.Labels = map[string]string{"app": "other"}
 		before := state.NewPod(obj)
@@ -162,9 +162,9 @@ func (c *crowd) noise(i int) {
 	}
 }
 
-// BenchmarkEvents: 100,000 parked pods and events of which one in a hundred helps exactly
-// ten of them, which are then rejected again. At 1,000 events a second, half a core is
-// 500,000 cpu-ns an event; wake-ns is the step that wakes.
+// BenchmarkEvents measures 100,000 parked pods and events of which one in a hundred helps exactly ten of them, which
+// are then rejected again. At 1,000 events per second, half a core is 500,000 cpu-ns per event; wake-ns is the step
+// that wakes.
 func BenchmarkEvents(b *testing.B) {
 	const pods, perSelector = 100_000, 100_000 / crowdSelectors
 	c := newCrowd(b, pods)
@@ -203,7 +203,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used so far.
+// cpuTime returns the CPU time that this process has used so far.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -212,8 +212,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkDeletion: a bound pod goes, and 10,000 equal pods that wait for room wake: one
-// hint, and a move each.
+// BenchmarkDeletion measures the deletion of a bound pod that wakes 10,000 equal pods which wait for room: one hint,
+// and one move for each.
 func BenchmarkDeletion(b *testing.B) {
 	for range b.N {
 		b.StopTimer()
@@ -247,9 +247,8 @@ func BenchmarkDeletion(b *testing.B) {
 // million is how many pods BenchmarkMillionPending keeps pending.
 const million = 1_000_000
 
-// BenchmarkMillionPending: what a replica needs for a million pending pods of 1,000
-// templates, half of them parked: state and core, without the garbage of making them.
-// rebuild-s is from the state to the pools.
+// BenchmarkMillionPending measures what a replica needs for a million pending pods of 1,000 templates, half of them
+// parked: state and core, without the garbage of creating them. rebuild-s is the time from the state to the pools.
 func BenchmarkMillionPending(b *testing.B) {
 	for range b.N {
 		b.StopTimer()
@@ -289,7 +288,7 @@ func BenchmarkMillionPending(b *testing.B) {
 	}
 }
 
-// millionPods is their state.
+// millionPods returns their state.
 func millionPods(b *testing.B) *state.Store {
 	store, history := state.New(), &statetest.History{}
 	batch := make([]events.SequencedFact, 0, 1000)
@@ -313,7 +312,7 @@ func millionPods(b *testing.B) *state.Store {
 	return store
 }
 
-// alive is how much of the heap is.
+// alive returns how much of the heap is live.
 func alive() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -322,11 +321,11 @@ func alive() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkCycle: pods come, are offered, reserved, bound and handed over, and older ones
-// are deleted, 1,000 a second, beside so many pods that fit nowhere. Each deletion leaves
-// room that could be theirs, so that they are tried again and again. An attempt takes 20 ms
-// until its answer is known. retries/op is how many attempts they get for each pod that is
-// placed, wait-ms how long that one waits for its offer, cpu-ns/op what it costs the queue.
+// BenchmarkCycle measures pods that are created, offered, reserved, bound and handed over while older ones are
+// deleted, 1,000 per second, next to many pods that fit nowhere. Each deletion leaves room that could be theirs, so
+// they are tried again and again. An attempt takes 20 ms until its answer is known. retries/op is how many attempts
+// they get for each pod that is placed, wait-ms how long that pod waits for its offer, and cpu-ns/op what it costs
+// the queue.
 func BenchmarkCycle(b *testing.B) {
 	for _, waiting := range []int{0, 10_000} {
 		b.Run(strconv.Itoa(waiting), func(b *testing.B) {
@@ -348,7 +347,7 @@ func BenchmarkCycle(b *testing.B) {
 // attemptTakes is the time from an offer to its answer.
 const attemptTakes = 20 * time.Millisecond
 
-// cycle is one shard at work beside a crowd.
+// cycle is one working shard next to a crowd.
 type cycle struct {
 	*crowd
 	revision int64
@@ -387,7 +386,7 @@ func (c *cycle) facts(changes ...state.PodChange) {
 	}})
 }
 
-// begin parks the pods that wait, all alike but for their names.
+// begin parks the pods that wait, which differ only in their names.
 func (c *cycle) begin(b *testing.B, waiting int) {
 	var owners [ledger.Partitions]string
 	for p := range owners {
@@ -409,7 +408,7 @@ func (c *cycle) begin(b *testing.B, waiting int) {
 	c.retries = 0
 }
 
-// pass lets a millisecond pass, and answers the offers that are due.
+// pass advances the time by a millisecond, and answers the offers that are due.
 func (c *cycle) pass() {
 	c.now = c.now.Add(time.Millisecond)
 	c.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 96}})
@@ -448,7 +447,7 @@ func (c *cycle) place(o events.Offer) {
 	c.old = append(c.old, &after)
 }
 
-// pod makes a pod and lets the oldest one go.
+// pod creates a pod and deletes the oldest one.
 func (c *cycle) pod(i int) {
 	obj := statetest.Pod("apps", "web"+strconv.Itoa(i), "cpu", "1")
 	obj.Spec.SchedulerName = ourScheduler

@@ -9,9 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Check returns what is wrong with the core itself and with its picture of pods, the pods
-// the facts show; nil if nothing is (I5). For tests, simulation and checks: it looks at
-// everything.
+// Check reports the first inconsistency of the core itself or with the pods that the facts show; nil if there is none
+// (I5, I6). It is for tests, simulation and checks, because it visits everything.
 func (c *Core) Check(pods iter.Seq[*state.Pod]) error {
 	if err := c.checkBags(); err != nil {
 		return err
@@ -33,7 +32,10 @@ func (c *Core) Check(pods iter.Seq[*state.Pod]) error {
 }
 
 func (c *Core) checkBags() error {
-	seen, leased, active, early := map[string]Pool{}, map[*shard]int{}, 0, 0
+	seen := map[string]Pool{}
+	leased := map[*shard]int{}
+	active := 0
+	early := 0
 	for b := range c.allBags() {
 		for i, e := range b.all {
 			if was, twice := seen[e.pod.UID]; twice {
@@ -72,7 +74,7 @@ func (c *Core) checkBags() error {
 	return errors.Join(c.checkWaiting(), c.checkLanes(), c.checkQuotas())
 }
 
-// activeBag is where an active pod has to stand.
+// activeBag returns the bag in which an active pod must be.
 func (c *Core) activeBag(e *entry) *bag {
 	if e.lane != nil && !e.permit {
 		return e.lane.blocked
@@ -80,7 +82,7 @@ func (c *Core) activeBag(e *entry) *bag {
 	return c.bags.active[e.partition]
 }
 
-// checkLanes counts the lanes again.
+// checkLanes recounts the lanes.
 func (c *Core) checkLanes() error {
 	counted := map[*lane]lane{}
 	for _, e := range c.pods {
@@ -113,7 +115,7 @@ func (c *Core) checkLanes() error {
 	return nil
 }
 
-// checkWaiting holds the index of the parked pods against the pool.
+// checkWaiting compares the index of the parked pods with the pool.
 func (c *Core) checkWaiting() error {
 	groups := 0
 	for key, r := range c.waiting.rules {
@@ -178,7 +180,7 @@ func (c *Core) checkEntry(e *entry, b *bag, index int) error {
 	return nil
 }
 
-// checkQuotas holds the lines of the namespaces against the gated pods.
+// checkQuotas compares the queues of the namespaces with the gated pods.
 func (c *Core) checkQuotas() error {
 	for _, e := range c.bags.gated.all {
 		_, going := c.quotas.leaving[e.pod.UID]

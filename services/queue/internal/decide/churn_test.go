@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// TestNothingIsRememberedOfWhatIsGone: pods and namespaces come and go, some let go through the quota gate, and nothing
-// of them is left.
+// TestNothingIsRememberedOfWhatIsGone checks that nothing is left of pods and namespaces that are gone, even if some
+// pods were let go through the quota gate.
 func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
@@ -18,8 +18,9 @@ func TestNothingIsRememberedOfWhatIsGone(t *testing.T) {
 	h.wantNothing()
 }
 
-// TestAStandbyRemembersNothingOfWhatIsGone: a replica that has never led, and one whose term ended while pods kept
-// their gates and others waited for a turn. Should it lead again, it asks once more about the pods that were late.
+// TestAStandbyRemembersNothingOfWhatIsGone covers a replica that has never led, and one whose term ended while pods
+// kept their gates and others waited for a turn. If it leads again, it requests the removals that were late once
+// more.
 func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h := newHarness(t)
 	h.churn(300)
@@ -65,7 +66,7 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h.wantNothing()
 }
 
-// churn has namespaces with a budget and two pods each come and go.
+// churn creates and deletes namespaces with a budget and two pods each.
 func (h *harness) churn(namespaces int) {
 	h.t.Helper()
 	for i := range namespaces {

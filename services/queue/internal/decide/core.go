@@ -11,47 +11,45 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Config of a Core. Every field must be set; the facade holds the defaults.
+// Config configures a Core. Every field must be set; package queue holds the defaults.
 type Config struct {
 	// Queue is this replica's member id.
 	Queue string
-	// Profiles are those whose pods are queued, by scheduler name.
+	// Profiles are the profiles whose pods are queued, by scheduler name.
 	Profiles map[string]*placement.Profile
-	// InitialBackoff and MaxBackoff bound the wait after a failed attempt; a MaxBackoff of
-	// 0 switches it off.
+	// InitialBackoff and MaxBackoff bound the wait after a failed attempt. A MaxBackoff of 0 disables it.
 	InitialBackoff, MaxBackoff time.Duration
 	// Lease is how long a shard may work on an offer without renewing it.
 	Lease time.Duration
-	// DeliveryLimit is how many leases in a row of one pod may end without an answer before
-	// the pod is put into quarantine.
+	// DeliveryLimit is how many leases of one pod in a row may end without an answer before the pod is quarantined.
 	DeliveryLimit int
 	// ShardTimeout is how long a shard's window counts after its last request.
 	ShardTimeout time.Duration
 	// ConditionWait bounds the wait for the last verdict's condition to show in the facts.
 	ConditionWait time.Duration
-	// FlushAfter is how long a pod stays parked at most.
+	// FlushAfter is the longest time a pod stays parked.
 	FlushAfter time.Duration
-	// MaxOffers is the most offers in one message.
+	// MaxOffers is the largest number of offers in one message.
 	MaxOffers int
-	// Trace asks for PodWaited.
+	// Trace enables PodWaited.
 	Trace bool
-	// TokenSeed makes the tokens of this replica's life: random, never used twice.
+	// TokenSeed seeds the tokens of this replica's life. It must be random and never used twice.
 	TokenSeed uint64
 }
 
-// Core is the queue's decision state. For one goroutine.
+// Core is the queue's decision state. It is for one goroutine.
 type Core struct {
 	cfg Config
 
 	pods map[string]*entry
 	bags bags
-	// waiting holds the parked pods by what could wake them, journal what happened lately.
+	// waiting indexes the parked pods by what could wake them; journal holds recent occurrences.
 	waiting waiting
 	journal journal
 	lanes   lanes
-	// rejectors counts the pods that rules hold back; a pod counts for each of its.
+	// rejectors counts the pods that each rule holds back; a pod counts once for each of its rejectors.
 	rejectors map[Rejector]int
-	// settling holds the held pods without a live reservation: see hold.go.
+	// settling holds the held pods without a live reservation; see hold.go.
 	settling map[*entry]struct{}
 
 	leases  leases
@@ -64,64 +62,63 @@ type Core struct {
 	out    output
 }
 
-// clock turns times into moments and back.
+// clock converts between times and moments.
 type clock struct {
 	origin time.Time
-	// now is the latest moment, nextTick the one last asked for.
+	// now is the latest moment, nextTick the one last requested.
 	now, nextTick moment
 }
 
-// bags are the pools. What is in backoff and may go early is in early too, by partition.
+// bags are the pools. A pod in backoff that may be offered early is also in early, by partition.
 type bags struct {
 	active                                [ledger.Partitions]*bag
 	early                                 [ledger.Partitions]*heapOf
 	activeCount, earlyCount               int
 	gated, backoff, parked, offered, held *bag
 	quarantine                            *bag
-	// tooLarge are the gated pods whose owners are to be told that they are too large.
+	// tooLarge holds the gated pods whose owners must still be informed that they are too large.
 	tooLarge map[*entry]struct{}
 }
 
-// leases is what is given out, to whom, and under which term.
+// leases holds what is leased, to which shard, and under which term.
 type leases struct {
 	leading bool
 	term    int64
-	// decided is where the decisions of earlier leaders end.
+	// decided is where the decisions of earlier leaders end in the log.
 	decided uint64
 	shards  map[string]*shard
 	// order lists the shards by id.
 	order  []*shard
 	tokens map[string]*entry
 	issued uint64
-	// balance is about who should hold which partition.
+	// balance tracks the load of the shards and which of them should hold which partition.
 	balance balance
 }
 
-// shard is what the queue knows of one shard: from its requests, and the partitions it
-// holds.
+// shard is what the queue knows of one shard, from its requests and the partitions it holds.
 type shard struct {
 	id     string
 	window int
 	leased int
-	// early is how many of those left their backoff early.
+	// early counts those leases whose pods left their backoff early.
 	early    int
 	lastSeen moment
-	// alone is the pod that is out with the shard with no other beside it; see suspect.go.
+	// alone is the pod that is offered to the shard with no other beside it; see suspect.go.
 	alone      *entry
 	partitions []int32
-	// idleSince and busySince are 0 while it is not, gave and got are when the queue last
-	// moved a partition from it and to it; see balance.go.
+	// idleSince and busySince are 0 while the shard is not idle or busy. gave and got are when the queue last moved a
+	// partition away from it and to it; see balance.go.
 	idleSince, busySince, gave, got moment
 }
 
-// world is the position in facts and ledger, and what they say.
+// world is the position in the facts and in the ledger, and the content of both as far as the core needs it.
 type world struct {
 	facts    Position
 	epochs   epochs
 	objects  placement.Objects
 	revision int64
-	// live holds the pods with a live reservation, known to the queue or not, as they were
-	// last (nil: never seen).
+	// live holds the pods with a live reservation, whether the queue knows them or not, as last seen (nil: never
+	// seen).
 	live   map[string]*state.Pod
 	owners [ledger.Partitions]string
 }
@@ -154,8 +151,8 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// Step applies one input at a time and returns what to do. Should now run backwards, time
-// stands still.
+// Step applies one input at a time and returns what to do. If the given time runs backwards, the core's time stands
+// still.
 func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.out = output{}
 	now := c.tell(at)
@@ -176,7 +173,7 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 
 func (in FactsReset) apply(c *Core, now moment) {
 	c.rewind(in.Position, in.Objects)
-	// Nothing is known of what happened in between: assume that everything did.
+	// What happened in between is not known: assume that everything did.
 	c.journal.clear(in.Position.Sequence)
 	c.resetUsage(in)
 	known := make(map[string]bool, len(in.Pods))
@@ -193,8 +190,8 @@ func (in FactsReset) apply(c *Core, now moment) {
 	c.primed()
 }
 
-// byCreation sorts pods so that first come, first served survives a restart, as far as the
-// API's own whole seconds tell.
+// byCreation sorts pods by creation, so that first come, first served survives a restart to within the API's whole
+// seconds.
 func byCreation(pods []*state.Pod) []*state.Pod {
 	type dated struct {
 		*state.Pod
@@ -206,7 +203,7 @@ func byCreation(pods []*state.Pod) []*state.Pod {
 	}
 	slices.SortFunc(list, func(a, b dated) int {
 		if d := a.created.Compare(b.created); d != 0 {
-			return d // the rest costs as much again
+			return d // breaking ties costs as much again
 		}
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
@@ -243,12 +240,12 @@ func (in FactsApplied) apply(c *Core, now moment) {
 	c.forgetGhosts()
 }
 
-// queued says whether a pod is one that waits to be placed.
+// queued reports whether a pod waits to be placed by one of the profiles.
 func (c *Core) queued(p *state.Pod) bool {
 	return c.cfg.Profiles[p.SchedulerName] != nil && p.NodeName == "" && !p.Terminal && !p.Deleting
 }
 
-// podChanged takes in a pod as the facts show it now.
+// podChanged applies a pod as the facts show it now.
 func (c *Core) podChanged(p *state.Pod, now moment) {
 	e, known := c.pods[p.UID]
 	ours := c.queued(p)
@@ -269,7 +266,10 @@ func (c *Core) podChanged(p *state.Pod, now moment) {
 func (c *Core) podAdded(p *state.Pod, now moment) {
 	e := c.remembered(p.UID)
 	c.serial++
-	e.pod, e.serial, e.queued, e.seen = p, c.serial, now, now
+	e.pod = p
+	e.serial = c.serial
+	e.queued = now
+	e.seen = now
 	e.partition, e.sequence = partitionOf(p), c.world.facts.Sequence
 	c.pods[p.UID] = e
 	if _, e.hold.live = c.world.live[p.UID]; e.hold.live {
@@ -310,7 +310,7 @@ func (c *Core) podUpdated(e *entry, p *state.Pod, now moment) {
 	}
 }
 
-// bound reports the end of a pod's path.
+// bound reports that a pod is bound.
 func (c *Core) bound(e *entry, p *state.Pod, now moment) {
 	if !c.leases.leading {
 		return
@@ -324,8 +324,9 @@ func (c *Core) bound(e *entry, p *state.Pod, now moment) {
 	})
 }
 
-// free puts a pod that nothing keeps where it belongs: held if the ledger holds it, gated
-// if it is gated, else active. Its place in the order stays.
+// free puts a pod that nothing detains any more into the pool where it belongs: held if it has a reservation, gated
+// if it has gates, parked if an object that it needs does not exist yet, else active. It keeps its place in the
+// order.
 func (c *Core) free(e *entry, event string, now moment) {
 	switch {
 	case e.hold.live:
@@ -341,7 +342,7 @@ func (c *Core) free(e *entry, event string, now moment) {
 	}
 }
 
-// enter moves a pod into a pool and keeps the indexes of both pools true.
+// enter moves a pod into a pool and keeps the indexes of both pools consistent.
 func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 	c.waited(e, event, now)
 	c.detach(e)
@@ -352,7 +353,9 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		to = e.lane.blocked
 		c.lanes.moved[e.lane] = struct{}{}
 	}
-	e.entered, e.late, e.flushAt = now, false, e.flushTime(now, c.cfg.FlushAfter)
+	e.entered = now
+	e.late = false
+	e.flushAt = e.flushTime(now, c.cfg.FlushAfter)
 	e.causedBy(event, now)
 	e.in = to
 	to.put(e)
@@ -375,7 +378,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 	}
 }
 
-// detach takes a pod out of its pool, if it is in one.
+// detach removes a pod from its pool, if it is in one.
 func (c *Core) detach(e *entry) {
 	from := e.in
 	if from == nil {
@@ -420,7 +423,7 @@ func (c *Core) countRejectors(e *entry, plugins []string, change int) {
 	}
 }
 
-// leave forgets a pod: bound, gone, or no longer ours.
+// leave forgets a pod that is bound, gone, or no longer one of the queue's.
 func (c *Core) leave(e *entry) {
 	c.detach(e)
 	c.unreject(e)
@@ -432,12 +435,14 @@ func (c *Core) leave(e *entry) {
 }
 
 func (in Lead) apply(c *Core, now moment) {
-	c.leases.leading, c.leases.term, c.leases.decided = true, in.Term, in.Decided
+	c.leases.leading = true
+	c.leases.term = in.Term
+	c.leases.decided = in.Decided
 	c.quotas.settles = now.add(quotaSettle) // also if the log is empty: it may have lost everything
 	c.turnAll()
 }
 
-// apply forgets the leases. What the shards answer to them is believed all the same.
+// apply forgets the leases. Answers of shards to those offers are still believed.
 func (StepDown) apply(c *Core, now moment) {
 	c.leases.leading = false
 	c.forgetUnrecorded()
@@ -447,7 +452,7 @@ func (StepDown) apply(c *Core, now moment) {
 	}
 }
 
-// askTick emits NextTick when the earliest deadline moved.
+// askTick emits NextTick when the earliest deadline has moved.
 func (c *Core) askTick(now moment) {
 	at := now.add(c.cfg.FlushAfter)
 	if e := c.bags.backoff.first(); e != nil {

@@ -30,7 +30,7 @@ func TestOffersFollowPriorityThenArrival(t *testing.T) {
 		t.Fatal(diff)
 	}
 	h.want("e", PoolActive)
-	// The window stays open: work that comes later is offered as soon as there is room.
+	// The window stays open: pods that arrive later are offered as soon as there is room.
 	h.answer(h.offerOf("b"), events.DecisionFailed, nil)
 	if diff := cmp.Diff([]string{"e"}, offered(h)); diff != "" {
 		t.Fatal(diff)
@@ -60,8 +60,8 @@ func TestOffersGoOnlyToTheHolderOfThePartition(t *testing.T) {
 	}
 }
 
-// A queue that becomes the leader offers pods at once, by the requests that it heard as a standby: shards send the next
-// ones up to a heartbeat later.
+// A queue that becomes the leader offers pods at once, by the requests that it received as a standby: shards send the
+// next ones up to a heartbeat later.
 func TestALeaderKnowsWhatShardsAskedBefore(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
@@ -93,7 +93,7 @@ func TestLeasesAreRenewedReturnedAndExpire(t *testing.T) {
 	a, b := h.offerOf("a"), h.offerOf("b")
 	h.now = h.now.Add(lease - time.Second)
 	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 0, Renew: []string{a.Token}}})
-	// Another shard can neither renew nor return what is not its own.
+	// A shard can neither renew nor return another shard's offers.
 	foreign := events.WorkRequest{Shard: "s2", Renew: []string{b.Token}, Return: []string{b.Token}}
 	h.step(WorkAsked{Request: foreign})
 	h.sleep(time.Second)
@@ -111,7 +111,7 @@ func TestLeasesAreRenewedReturnedAndExpire(t *testing.T) {
 	if h.counts.Expired != 1 || h.counts.Returned != 1 {
 		t.Fatalf("counts %+v", h.counts)
 	}
-	// A silent shard gets nothing more, and its leases run out.
+	// A silent shard gets no more offers, and its leases expire.
 	h.sleep(lease)
 	h.want("b", PoolActive)
 }
@@ -147,7 +147,7 @@ func TestFailedPodsWaitTheirBackoffAndTheirCondition(t *testing.T) {
 		h.sleep(time.Millisecond)
 		h.want("a", PoolOffered)
 	}
-	// The condition is not there yet: the pod waits for it beyond its backoff, not for ever.
+	// The condition does not show yet: the pod waits for it beyond its backoff, but not forever.
 	h.add("b", 1)
 	h.ask("s1", 2)
 	o := h.offerOf("b")
@@ -180,8 +180,8 @@ func TestFlushIsTheNetUnderTheTable(t *testing.T) {
 	}
 }
 
-// TestAVerdictMayEndWithTime: a pod whose verdict says when it ends is tried again then, though
-// nothing has happened; and so are those that the verdict speaks for.
+// TestAVerdictMayEndWithTime checks that a pod whose verdict states when it ends is tried again then, although
+// nothing has happened, and so are the pods that the verdict covers.
 func TestAVerdictMayEndWithTime(t *testing.T) {
 	const ends = 90 * time.Second
 	ending := func(d *events.Decision) {
@@ -222,7 +222,7 @@ func TestAnEventDuringTheAttemptIsNotLost(t *testing.T) {
 		d.Plugins, d.FactSequence = []string{"NodeResourcesFit"}, seen
 	})
 	h.want("a", PoolBackoff)
-	// A shard that was ahead of the queue has seen the event: it is no news.
+	// A shard that was ahead of the queue has seen the event: it is not news.
 	h.add("b", 5)
 	h.ask("s1", 2)
 	h.answer(h.offerOf("b"), events.DecisionUnplaceable, func(d *events.Decision) {
@@ -232,7 +232,7 @@ func TestAnEventDuringTheAttemptIsNotLost(t *testing.T) {
 	h.want("b", PoolParked)
 	h.node("o", func(*corev1.Node) {})
 	h.want("b", PoolBackoff)
-	// Room that a reservation left while the attempt ran has no fact: its revision tells.
+	// Room that a reservation left while the attempt ran has no fact; its revision shows it.
 	h.add("c", 9)
 	h.hold(Hold{PodUID: "foreign", Live: true})
 	h.ask("s1", 3)
@@ -271,7 +271,7 @@ func TestTheLedgerOutranksMessages(t *testing.T) {
 	}
 }
 
-// Facts may never come as far as a high-water of a generation of the ledger that is over.
+// Facts may never reach a high-water of a generation of the ledger that has ended.
 func TestNoPodWaitsForAHighWaterOfAnotherGeneration(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
@@ -295,7 +295,7 @@ func TestAReleasedReservationBringsThePodBack(t *testing.T) {
 	h.want("a", PoolBackoff)
 	h.sleep(time.Second)
 	h.want("a", PoolActive)
-	// A reservation that the message promised and the watch never showed.
+	// A message promised a reservation that the watch never showed.
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 1 })
 	h.want("a", PoolHeld)
@@ -304,15 +304,15 @@ func TestAReleasedReservationBringsThePodBack(t *testing.T) {
 	h.sleep(2 * time.Second)
 	h.ask("s1", 1)
 	h.want("a", PoolOffered)
-	// A full list without it.
+	// A full list without the reservation.
 	h.hold(Hold{PodUID: "a", Live: true})
 	h.revision++
 	h.step(LedgerMoved{Reset: true, Revision: h.revision})
 	h.want("a", PoolBackoff)
 }
 
-// A shard has told of a reservation, and then the ledger was lost: it begins anew at a revision that it had long
-// passed. The pod does not wait for the ledger to come as far again.
+// A shard has reported a reservation, and then the ledger was lost: it starts over at a revision far below the
+// earlier one. The pod does not wait until the ledger has reached that revision again.
 func TestAReservationOfALostLedgerIsNotWaitedFor(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
@@ -329,8 +329,8 @@ func TestAReservationOfALostLedgerIsNotWaitedFor(t *testing.T) {
 	h.want("a", PoolActive)
 }
 
-// A place that was held until others have gone could never be bound: when it goes nothing has
-// failed, and the pod does not wait, however often it was rejected before.
+// A place that was held until victims have gone could never be bound: when it vanishes nothing has failed, and the
+// pod does not wait, however often it was rejected before.
 func TestAWithdrawnHoldBringsThePodBackAtOnce(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
@@ -341,15 +341,15 @@ func TestAWithdrawnHoldBringsThePodBackAtOnce(t *testing.T) {
 	h.answer(o, events.DecisionNominated, func(*events.Decision) {})
 	h.want("a", PoolHeld)
 	h.hold(Hold{PodUID: "a", HW: h.progress + 1, Withdrawn: true})
-	h.want("a", PoolHeld) // it may have been bound by somebody else
+	h.want("a", PoolHeld) // another binder may have bound it
 	h.add("x", 0)
 	h.want("a", PoolOffered)
 	h.answer(o, events.DecisionWithdrawn, func(*events.Decision) {})
 	h.want("a", PoolOffered)
 }
 
-// A hold that plugins have had vanishes with an answer to the attempt. Whichever is seen first, the pod goes where the
-// answer says; without one it backs off.
+// A hold for plugins vanishes together with an answer to the attempt. Whichever is seen first, the pod moves to where
+// the answer puts it; without an answer it backs off.
 func TestAPreparedHoldEndsWithItsAnswer(t *testing.T) {
 	gone := func(h *harness) Hold { return Hold{PodUID: "a", HW: h.progress, Prepared: true} }
 	for _, test := range []struct {
@@ -393,7 +393,7 @@ func TestAPodThatIsHeldBackIsParked(t *testing.T) {
 	h.answer(h.offerOf("a"), events.DecisionHeldBack, plugins("Custom"))
 	h.want("a", PoolParked)
 	h.node("n", func(*corev1.Node) {})
-	h.want("a", PoolOffered) // early, which nobody is who waits for a condition
+	h.want("a", PoolOffered) // early, which a pod that waits for a condition never is
 }
 
 func TestGatedAndForeignPods(t *testing.T) {
@@ -441,7 +441,7 @@ func TestPodsLeaveTheirBackoffEarly(t *testing.T) {
 	h.want("high", PoolBackoff)
 	h.add("new", 0)
 	h.ask("s1", 2)
-	h.want("new", PoolOffered) // what is active comes first, whatever its priority
+	h.want("new", PoolOffered) // active pods come first, whatever their priority
 	h.ask("s1", 9)
 	h.want("high", PoolOffered)
 	h.want("error", PoolBackoff)
@@ -542,7 +542,7 @@ func TestTokensDoNotRepeat(t *testing.T) {
 	}
 }
 
-// TestAGroupSharesAPartition: pods that carry the same hard rule over zones go to one shard.
+// TestAGroupSharesAPartition checks that pods with the same hard rule about zones are offered to one shard.
 func TestAGroupSharesAPartition(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Where says in which pool a pod is and why, in words for people. PoolNone: not a pod of
-// this queue, or bound, or gone.
+// Where returns the pool of a pod and the reason, in words for people. PoolNone means that the pod is not one of this
+// queue's, is bound or is gone.
 func (c *Core) Where(uid string) (Pool, string) {
 	e, ok := c.pods[uid]
 	if !ok {
@@ -57,7 +57,7 @@ func (c *Core) reason(e *entry) string {
 	return ""
 }
 
-// Pending counts the pods of each pool; pools without pods are there with 0.
+// Pending counts the pods of each pool. Empty pools are included with 0.
 func (c *Core) Pending() map[Pool]int {
 	return map[Pool]int{
 		PoolGated: c.bags.gated.Len(), PoolActive: c.bags.activeCount, PoolBackoff: c.bags.backoff.Len(),
@@ -69,11 +69,11 @@ func (c *Core) Pending() map[Pool]int {
 // Rejector is a rule that holds pods of one profile back.
 type Rejector struct{ Plugin, Profile string }
 
-// Rejectors counts the pods that are held back by the rules that do: those that rejected
-// a pod's last attempt, until the next, and the gates of gated pods. The map is a copy.
+// Rejectors counts the pods that each rule holds back: for a rule that rejected the pod's last attempt, until the
+// next attempt; and for the gates of gated pods. The map is a copy.
 func (c *Core) Rejectors() map[Rejector]int { return maps.Clone(c.rejectors) }
 
-// Leased counts the leases of each shard that asked for work lately or still holds one.
+// Leased counts the leases of each shard that requested work recently, holds a lease or holds a partition.
 func (c *Core) Leased() map[string]int {
 	out := make(map[string]int, len(c.leases.shards))
 	for id, s := range c.leases.shards {
@@ -82,8 +82,8 @@ func (c *Core) Leased() map[string]int {
 	return out
 }
 
-// Overview prints how many pods each pool has, which rules hold how many back, and how the
-// load is spread over the shards.
+// Overview prints how many pods each pool has, how many each rule holds back, and how the load is spread over the
+// shards.
 func (c *Core) Overview() string {
 	var out strings.Builder
 	c.describeSelf(&out)
@@ -106,7 +106,7 @@ func (c *Core) describeSelf(out *strings.Builder) {
 		c.cfg.Queue, c.leases.leading, c.leases.term, c.world.facts.Sequence, c.world.revision)
 }
 
-// Describe prints the pools, each sorted in the order of its next move.
+// Describe prints the pools, each in the order in which its pods leave it.
 func (c *Core) Describe() string {
 	var out strings.Builder
 	c.describeSelf(&out)

@@ -1,6 +1,6 @@
 package decide
 
-// mayGoEarly puts a pod in backoff where those stand that may be offered early, if it may.
+// mayGoEarly lists a pod in backoff among those that may be offered early, if it may.
 func (c *Core) mayGoEarly(e *entry) {
 	switch {
 	case e.early != nil || !e.mayGoEarly():

@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Effect is something to do. The set is closed: SendOffers, Record, Complaint, MovePartitions,
-// PodBound, PodWaited, Counted, NextTick. Effects are hints and reports: losing any of them costs time, a
-// number or an explanation, never correctness, so their order does not matter.
+// Effect is something to carry out. The set is closed: SendOffers, Record, Complaint, MovePartitions, PodBound,
+// PodWaited, Counted, NextTick. Effects are hints and reports. Losing any of them costs time, a number or an
+// explanation, never correctness, so their order does not matter.
 type Effect interface {
 	effect()
 }
@@ -20,28 +20,28 @@ type SendOffers struct {
 	Batch events.OfferBatch
 }
 
-// Record appends a decision of the queue's own to the log.
+// Record appends a decision made by the queue to the log.
 type Record struct {
 	Decision events.Decision
 }
 
-// Complaint is something for people to mend.
+// Complaint is a problem that people must fix.
 type Complaint struct {
 	Text string
 }
 
-// MovePartitions says in the ledger who should hold partitions, each at most once.
+// MovePartitions records in the ledger which member should hold partitions, each at most once.
 type MovePartitions struct {
 	Moves []Move
 }
 
-// PodBound reports the end of a pod's path: its bind was seen in the facts.
+// PodBound reports that a pod's bind was seen in the facts.
 type PodBound struct {
 	Pod *state.Pod
-	// Attempts counts the offers made, as far as this replica knows.
+	// Attempts counts the offers made, to this replica's knowledge.
 	Attempts int32
-	// Seen is when the queue first knew the pod, FirstOffer when it first offered it (zero:
-	// never), Bound the time of the step that saw the bind.
+	// Seen is when the queue first knew the pod, FirstOffer when it first offered it (zero: never), and Bound the
+	// time of the step that saw the bind.
 	Seen, FirstOffer, Bound time.Time
 }
 
@@ -49,14 +49,14 @@ type PodBound struct {
 type PodWaited struct {
 	Pod  *state.Pod
 	Pool Pool
-	// Since is when it came there, Until when it left, Event what brought it out.
+	// Since is when the pod entered the pool, Until when it left, and Event what moved it out.
 	Since, Until time.Time
 	Event        string
 	// Rejectors are the rules that had rejected it.
 	Rejectors []string
 }
 
-// Incoming is a way into a pool: the label values of queue_incoming_pods_total.
+// Incoming is one way into a pool: the label values of queue_incoming_pods_total.
 type Incoming struct {
 	Pool  Pool
 	Event string
@@ -66,15 +66,15 @@ type Incoming struct {
 type Counted struct {
 	Incoming map[Incoming]int
 	Hints    map[HintCount]int
-	// Offered, Expired and Returned count leases given, run out and given back, Quarantined
-	// the pods put into quarantine.
+	// Offered, Expired and Returned count leases granted, expired and returned. Quarantined counts the pods put into
+	// quarantine.
 	Offered, Expired, Returned, Quarantined int
-	// Flushed counts pods that no event woke within the flush period, Caught those of them
-	// that were placed then: each is an event that a hint has missed, a bug.
+	// Flushed counts pods that no event woke within the flush period. Caught counts those of them that were placed
+	// afterwards: each is an event that a hint has missed, which is a bug.
 	Flushed, Caught int
 }
 
-// NextTick asks for a step no later than At; it replaces an earlier one.
+// NextTick requests a step no later than At. It replaces an earlier one.
 type NextTick struct {
 	At time.Time
 }
@@ -88,9 +88,9 @@ func (PodWaited) effect()      {}
 func (Counted) effect()        {}
 func (NextTick) effect()       {}
 
-// Events that bring pods into a pool; upstream's names where upstream has the event
-// (pkg/scheduler/framework/events.go), so that dashboards keep working. Changes of the
-// cluster have theirs from placement.Change.Label.
+// These are the events that bring pods into a pool. They have upstream's names where upstream has the event
+// (pkg/scheduler/framework/events.go), so that dashboards keep working. Changes of the cluster are named by
+// placement.Change.Label.
 const (
 	eventPodAdd          = "UnschedulablePodAdd"
 	eventGatesGone       = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
@@ -111,11 +111,11 @@ const (
 	eventReset           = "FactsReset"
 )
 
-// output gathers the effects of a step.
+// output collects the effects of a step.
 type output struct {
 	offers  []SendOffers
 	records []Record
-	// complaints are told when they arise.
+	// complaints are emitted when they arise, whether or not this replica leads.
 	complaints []Complaint
 	moves      []Move
 	bound      []PodBound

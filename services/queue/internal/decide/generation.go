@@ -6,38 +6,37 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// LedgerSeen is what the leader of the queues knows of the ledger before it begins a round.
+// LedgerSeen is what the leading queue knows of the ledger before it begins a round.
 type LedgerSeen struct {
 	Generation ledger.Generation
-	// Store is the identity of the store, Revision how far it is.
+	// Store is the identity of the store, and Revision its current revision.
 	Store    uint64
 	Revision int64
-	// Claimed: the ledger belonged to the cluster before this leader claimed it.
+	// Claimed means that the ledger belonged to the cluster before this leader claimed it.
 	Claimed bool
-	// FactsTold: the log has facts, so this is no first installation.
+	// FactsTold means that the log has facts, so this is not a first installation.
 	FactsTold bool
 	// Recorded is the revision up to which the ledger's history is in the log; 0 for none.
 	Recorded int64
-	// Contradicted: what that history says last is not what the ledger holds.
+	// Contradicted means that the last record of that history differs from what the ledger holds.
 	Contradicted bool
-	// WentBack says of which kind Kubernetes has lost changes that the log has; empty for none.
+	// WentBack describes for which kind Kubernetes has lost changes that the log has; empty for none.
 	WentBack string
 }
 
-// GenerationVerdict says what becomes of the ledger's generation.
+// GenerationVerdict is what must happen to the ledger's generation.
 type GenerationVerdict uint8
 
 const (
-	// GenerationKept: it goes on.
+	// GenerationKept means that the generation stays.
 	GenerationKept GenerationVerdict = iota + 1
-	// GenerationFirst: the ledger gets its first one, as it is.
+	// GenerationFirst means that the ledger gets its first generation, with its content as it is.
 	GenerationFirst
-	// GenerationNext: what the ledger promises cannot be relied upon, so the next one begins.
+	// GenerationNext means that the promises in the ledger cannot be relied upon, so the next generation begins.
 	GenerationNext
 )
 
-// JudgeGeneration decides whether what the ledger has is what members have relied upon. The reason is
-// for people.
+// JudgeGeneration decides whether the ledger still holds what members have relied upon. The reason is for people.
 func JudgeGeneration(s LedgerSeen) (v GenerationVerdict, reason string) {
 	switch g := s.Generation; {
 	case s.WentBack != "":

@@ -32,8 +32,8 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// harness drives a core the way the service does, and checks it after every step against
-// its own picture of the cluster.
+// harness drives a core the way the service does, and checks it after every step against the harness's own view of
+// the cluster.
 type harness struct {
 	t    failer
 	core *Core
@@ -41,29 +41,29 @@ type harness struct {
 	positions
 	shown
 	owners [ledger.Partitions]string
-	// offers are those received and not yet answered, by token.
+	// offers holds the offers that were received and not yet answered, by token.
 	offers map[string]events.Offer
 	shards map[string]string
 	bound  []PodBound
-	// records are the queue's own decisions.
+	// records holds the queue's own decisions.
 	records []events.Decision
 	counts  Counted
-	// after is called at the end of each step with the moves of it.
+	// after is called at the end of each step with its moves.
 	after func([]Move)
 	tick  time.Time
-	// last are the offers of the last step, in order.
+	// last holds the offers of the last step, in order.
 	last []events.Offer
 }
 
-// shown is what the facts show.
+// shown is the content of the facts.
 type shown struct {
 	pods  map[string]*state.Pod
 	nodes map[string]*state.Node
-	// objects are the others, nil for none.
+	// objects holds the other objects, nil for none.
 	objects placement.Objects
 }
 
-// positions are where the cluster, the log and the ledger stand.
+// positions are the positions of the cluster, the log and the ledger.
 type positions struct {
 	version, progress, sequence, epoch uint64
 	revision                           int64
@@ -140,7 +140,7 @@ func (h *harness) step(in Input) {
 	}
 }
 
-// dueAt is when time alone moves a pod; 0 for never.
+// dueAt returns when time alone moves a pod; 0 for never.
 func dueAt(e *entry) moment {
 	switch e.pool() {
 	case PoolBackoff:
@@ -155,7 +155,7 @@ func dueAt(e *entry) moment {
 	return 0
 }
 
-// received checks what must hold of any batch of offers.
+// received checks what must hold for any batch of offers.
 func (h *harness) received(e SendOffers) {
 	h.t.Helper()
 	if len(e.Batch.Offers) == 0 || len(e.Batch.Offers) > 4 {
@@ -180,7 +180,7 @@ func (h *harness) received(e SendOffers) {
 	}
 }
 
-// lastTo is the pod offered last to a shard in this step.
+// lastTo returns the pod offered last to a shard in this step.
 func (h *harness) lastTo(shard string) *state.Pod {
 	for _, o := range slices.Backward(h.last) {
 		if h.shards[o.Token] == shard {
@@ -206,7 +206,7 @@ func (h *harness) nextVersion() uint64 {
 	return h.version
 }
 
-// put makes a pod be as change leaves it.
+// put sets a pod to what change makes of it.
 func (h *harness) put(name string, change func(*corev1.Pod)) {
 	h.t.Helper()
 	before := h.pods[name]
@@ -291,8 +291,8 @@ func (h *harness) ask(shard string, window int32) {
 	h.step(WorkAsked{Request: events.WorkRequest{Shard: shard, Window: window}})
 }
 
-// lead makes the core lead, with one shard that owns everything. It need not wait for what the log
-// may have lost.
+// lead makes the core lead, with one shard that owns everything. It skips the wait for decisions that the log may
+// have lost.
 func (h *harness) lead() {
 	h.t.Helper()
 	h.step(Decided{CaughtUp: true})
@@ -307,7 +307,7 @@ func (h *harness) sleep(d time.Duration) {
 	h.step(Tick{})
 }
 
-// answer decides about an offer.
+// answer answers an offer.
 func (h *harness) answer(o events.Offer, kind events.DecisionKind, change func(*events.Decision)) events.Decision {
 	h.t.Helper()
 	d := events.Decision{
@@ -326,7 +326,7 @@ func (h *harness) tell(d events.Decision) {
 	h.step(Decided{Decisions: []events.SequencedDecision{{Sequence: 1, Decision: d}}})
 }
 
-// offerOf is the newest offer of a pod.
+// offerOf returns the newest offer of a pod.
 func (h *harness) offerOf(name string) events.Offer {
 	h.t.Helper()
 	var newest events.Offer

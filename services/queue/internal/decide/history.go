@@ -6,33 +6,32 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// What became of earlier attempts is in the decisions log, and every replica reads it, be
-// it leading or not: so that whoever takes over knows attempts, backoffs and what parked
-// pods wait for. Facts and decisions are two logs; an answer about a pod that the facts
-// have not shown yet is kept with its ghost.
+// history is what the core knows of earlier attempts. Their answers are in the decisions log, which every replica
+// reads whether it leads or not, so that a new leader knows attempts, backoffs and what parked pods wait for. Facts
+// and decisions are two logs; an answer about a pod that the facts have not shown yet is kept as a ghost.
 type history struct {
-	// ghosts are what is known of the attempts at pods that the facts have not shown.
+	// ghosts hold what is known of attempts at pods that the facts have not shown.
 	ghosts map[string]*entry
-	// sequence is the last one read of the decisions log.
+	// sequence is the last sequence read from the decisions log.
 	sequence uint64
 	// stored is when the log stored that record; zero if that is not known.
 	stored time.Time
-	// again: the log is read once more, up to target at least, because it has lost records.
+	// again means that the log is being read once more, up to target at least, because it has lost records.
 	again  bool
 	target uint64
-	// recalled is the sequence up to which the memory of this life knows all answers, and nobody that was let go: an
-	// earlier version wrote it. 0 once the decisions up to there have been read again.
+	// recalled is the sequence up to which this life's memory knows all answers but not the pods that were let go,
+	// because an earlier version wrote it. It is 0 once the decisions up to there have been read again.
 	recalled uint64
-	// remembered: this life began with a memory, and has not looked at the ledger yet.
+	// remembered means that this life began with a memory and has not read the ledger yet.
 	remembered bool
-	// primed: there are facts. A pod that they do not show by an answer's sequence is gone.
+	// primed means that there are facts. A pod that they do not show at an answer's sequence is gone.
 	primed bool
-	// caughtUp: the decisions made before this replica started are read. Nothing is offered
-	// before, or old answers would pass for those to new offers.
+	// caughtUp means that the decisions made before this replica started have been read. Nothing is offered before
+	// that, because old answers would pass for answers to new offers.
 	caughtUp bool
 }
 
-// ghostLimit bounds the ghosts. What is dropped is an attempt not counted.
+// ghostLimit bounds the ghosts. Each dropped ghost is an attempt that is not counted.
 const ghostLimit = 1 << 20
 
 // haunt keeps an answer about a pod that the facts have not shown.
@@ -54,8 +53,7 @@ func (c *Core) haunt(d *events.Decision, now moment) {
 	}
 }
 
-// remembered is the entry of a pod that is new to the facts, with what is known of earlier
-// attempts at it.
+// remembered returns the entry of a pod that is new to the facts, with what is known of earlier attempts at it.
 func (c *Core) remembered(uid string) *entry {
 	g, ok := c.history.ghosts[uid]
 	if !ok {
@@ -65,7 +63,7 @@ func (c *Core) remembered(uid string) *entry {
 	return g
 }
 
-// resume puts a pod that has just become known where its last answer left it.
+// resume puts a pod that has just become known into the pool where its last answer left it.
 func (c *Core) resume(e *entry, now moment) {
 	if e.await.on && e.await.version != 0 && e.pod.ResourceVersion >= e.await.version {
 		e.await = await{}
@@ -85,7 +83,7 @@ func (c *Core) resume(e *entry, now moment) {
 	}
 }
 
-// primed notes that there are facts now.
+// primed records that there are facts now.
 func (c *Core) primed() {
 	c.history.primed = true
 	c.forgetGhosts()
@@ -101,10 +99,12 @@ func (c *Core) forgetGhosts() {
 	}
 }
 
-// shortened takes in that the log of decisions ends at last and has lost records that were read. What they said of
-// attempts is known, and stays.
+// shortened records that the decisions log now ends at last and has lost records that were read. What they reported
+// about attempts stays known.
 func (c *Core) shortened(through, last uint64, now moment) {
-	c.history.sequence, c.history.stored, c.history.recalled = through, time.Time{}, 0
+	c.history.sequence = through
+	c.history.stored = time.Time{}
+	c.history.recalled = 0
 	c.history.again, c.history.target = true, last
 	c.leases.decided = min(c.leases.decided, last)
 	for _, l := range c.quotas.leaving {
@@ -113,8 +113,8 @@ func (c *Core) shortened(through, last uint64, now moment) {
 	c.readAgain(now)
 }
 
-// readAgain has the pods that were let go asked about again, once the log has been read, whose decision it has lost:
-// other replicas may not know of them, nor the binders.
+// readAgain schedules another request for each pod that was let go by a decision which the log has lost, once the log
+// has been read again: other replicas and the binders may not know of the pod.
 func (c *Core) readAgain(now moment) {
 	if !c.history.again || c.history.sequence < c.history.target {
 		return
@@ -129,9 +129,9 @@ func (c *Core) readAgain(now moment) {
 	}
 }
 
-// trustMemory: no reservation of those that the memory knew is gone, and one that came and
-// went since was not counted when its pods were parked. So nothing of the ledger up to now
-// can help them either.
+// trustMemory moves the remembered verdicts forward to a ledger revision. No reservation that the memory knew is
+// gone, and one that came and went since was not counted when its pods were parked. So nothing in the ledger up to
+// now can help the parked pods either.
 func (c *Core) trustMemory(revision int64) {
 	for _, all := range []map[string]*entry{c.history.ghosts, c.pods} {
 		for _, e := range all {

@@ -20,7 +20,7 @@ func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
 	}
 	h.hold(Hold{PodUID: "held", Live: true})
 	h.ownAll("s1")
-	h.ask("s1", 10) // a standby gives nothing out
+	h.ask("s1", 10) // a standby offers nothing
 	tell := func(name string, kind events.DecisionKind, attempt int32) {
 		o := events.Offer{Pod: events.PodRef{UID: name}, Token: "0000000000000001", Attempt: attempt}
 		h.answer(o, kind, plugins("NodeName"))
@@ -55,8 +55,7 @@ func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
 	}
 }
 
-// TestWhatAnOldLeaderOffered: the shards' answers to it are believed as long as nobody has
-// asked again.
+// TestWhatAnOldLeaderOffered checks that the shards' answers to it are believed until the pod is offered again.
 func TestWhatAnOldLeaderOffered(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
@@ -72,12 +71,12 @@ func TestWhatAnOldLeaderOffered(t *testing.T) {
 	h.sleep(condition)
 	h.ask("s1", 1)
 	h.want("a", PoolOffered)
-	old.Attempt = 2 // the attempt that is under way here, by another token
+	old.Attempt = 2 // the attempt that is in progress here, under another token
 	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
 	h.want("a", PoolOffered)
 }
 
-// TestAnswersBeforeTheirPods: the decisions log may be read faster than the facts.
+// TestAnswersBeforeTheirPods covers a decisions log that is read faster than the facts.
 func TestAnswersBeforeTheirPods(t *testing.T) {
 	h := newHarness(t)
 	tell := func(name string, kind events.DecisionKind, attempt int32, sequence uint64) {
@@ -123,7 +122,7 @@ func TestAnswersBeforeTheirPods(t *testing.T) {
 	}
 }
 
-// FuzzRecall: whatever is stored, reading it ends in a memory or in an error.
+// FuzzRecall checks that decoding ends in a memory or in an error, whatever is stored.
 func FuzzRecall(f *testing.F) {
 	h := newHarness(f)
 	h.add("a", 0)

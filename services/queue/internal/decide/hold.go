@@ -11,21 +11,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// A held pod leaves its pool when its bind shows in the facts. If its entry vanishes from
-// the ledger instead, that alone says nothing: the facts may lag behind the binder that
-// handed the entry over. The document's high-water says how far the facts must have come
-// before the absence of a bind is an answer (ledger rule 3); until then the pod settles.
+// A held pod leaves its pool when its bind shows in the facts. If its entry vanishes from the ledger instead, that
+// alone proves nothing: the facts may lag behind the binder that handed the entry over. The document's high-water is
+// how far the facts must have come before the absence of a bind is an answer (ledger rule 3). Until then the pod is
+// settling.
 //
-// A place that was held for a pod until others have gone, and has been given up or taken by a
-// more important pod, vanishes in the same way. No bind has failed then: the pod is offered
-// again at once.
+// A place that was held for a pod until its victims have gone vanishes in the same way when it is given up or taken
+// by a more important pod. No bind has failed then, so the pod is offered again at once.
 //
-// A reservation that is gone without a bind leaves room, as a pod that is deleted does:
-// other pods are woken as if one had been (upstream: an assumed pod is forgotten). So does a
-// place that was kept for the replacement of a pod, unless a pod has taken it.
+// A reservation that ends without a bind leaves room, as a deleted pod does, and other pods are woken as if a pod had
+// been deleted (upstream: an assumed pod is forgotten). So does a place that was kept for the replacement of a pod,
+// unless a pod has taken it.
 //
-// A hold that plugins have had (ledger.IsPrepared) vanishes with an answer to the attempt. Whichever is seen first,
-// the pod goes where the answer says.
+// A hold for plugins (ledger.IsPrepared) vanishes together with an answer to the attempt. Whichever is seen first,
+// the pod moves to where the answer puts it.
 
 func (in LedgerMoved) apply(c *Core, now moment) {
 	if in.Reset {
@@ -55,8 +54,8 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 	}
 }
 
-// freed wakes those who could preempt pods that might not go so far. What they wait for is the
-// same as when a budget is gone that kept these.
+// freed wakes the pods that could preempt pods which until now could not be victims. What they wait for is equivalent
+// to the deletion of a disruption budget that protected those pods.
 func (c *Core) freed(in LedgerMoved, now moment) {
 	above := int32(math.MinInt32)
 	switch {
@@ -72,8 +71,8 @@ func (c *Core) freed(in LedgerMoved, now moment) {
 	}, now)
 }
 
-// resetHolds drops the reservations that a full list no longer has. Some may have come and
-// gone since the last look; nobody can say whose.
+// resetHolds drops the reservations that a full list no longer has. Some reservations may have come and gone since
+// the last look; it is not known whose they were.
 func (c *Core) resetHolds(in LedgerMoved, now moment) {
 	live := make(map[string]bool, len(in.Holds))
 	for _, h := range in.Holds {
@@ -104,7 +103,7 @@ func keysNotIn(m map[string]*state.Pod, other map[string]bool) func(func(string)
 	}
 }
 
-// reserved takes in a live reservation: whatever a message said, the pod is held.
+// reserved records a live reservation: whatever a message claimed, the pod is held.
 func (c *Core) reserved(uid string, now moment) {
 	e, ok := c.pods[uid]
 	if !ok {
@@ -124,7 +123,7 @@ func (c *Core) reserved(uid string, now moment) {
 	c.enter(e, c.bags.held, eventReserved, now)
 }
 
-// vanished takes in the end of a reservation.
+// vanished records the end of a reservation.
 func (c *Core) vanished(h Hold, now moment) {
 	pod, was := c.world.live[h.PodUID]
 	delete(c.world.live, h.PodUID)
@@ -134,15 +133,16 @@ func (c *Core) vanished(h Hold, now moment) {
 		e.hold = hold{progress: h.HW, gone: c.world.revision, withdrawn: h.Withdrawn, answered: h.Prepared && e.hold.answered}
 		c.settling[e] = struct{}{}
 	case known:
-		// It came and went between two looks; the pod itself has not moved.
+		// The reservation came and went between two looks; the pod stays in its pool.
 		c.roomLeft(e.pod, c.world.revision, now)
 	case !h.Bound:
 		c.roomLeft(pod, c.world.revision, now)
 	}
 }
 
-// settleAnew has no pod wait for a high-water of another generation of the ledger: if Kubernetes went back, facts may
-// take hours to get there. Shards look at facts of after the generation's beginning before they place such a pod.
+// settleAnew ends the wait of settling pods for a high-water of another generation of the ledger: if Kubernetes went
+// back, the facts may take hours to reach it. Shards wait for facts from after the generation's beginning before they
+// place such a pod.
 func (c *Core) settleAnew(now moment) {
 	for e := range c.settling {
 		e.hold.progress = 0
@@ -150,7 +150,7 @@ func (c *Core) settleAnew(now moment) {
 	c.settleHolds(now)
 }
 
-// settleHolds frees the held pods whose reservation is gone for certain.
+// settleHolds frees the held pods whose reservation is certainly gone.
 func (c *Core) settleHolds(now moment) {
 	if len(c.settling) == 0 {
 		return
@@ -182,9 +182,9 @@ func (c *Core) settleHolds(now moment) {
 	}
 }
 
-// ledgerWait bounds how long a pod waits for the ledger's watch to reach the reservation that a shard has told
-// of. A ledger that was lost since then may never get there; and if it is the watch that is late, a pod that
-// is offered once more finds its reservation.
+// ledgerWait bounds how long a pod waits for the ledger's watch to reach the reservation that a shard has reported. A
+// ledger that was lost since then may never reach it. If the watch is merely late, the shard that is offered the pod
+// again finds its reservation.
 const ledgerWait = 30 * time.Second
 
 func (c *Core) unsettled(e *entry, now moment) bool {
@@ -193,12 +193,11 @@ func (c *Core) unsettled(e *entry, now moment) bool {
 		e.hold.progress > 0 && (!f.ProgressKnown || f.PodProgress < e.hold.progress)
 }
 
-// somewhere stands for the node of a reservation that is gone: hints ask only whether a
-// pod held a place.
+// somewhere stands for the node of a reservation that is gone: hints only check whether a pod held a place.
 const somewhere = "(reserved)"
 
-// roomLeft wakes the pods that the room of a reservation, gone at a ledger revision, can
-// help. pod is whose it was, nil if nobody knows.
+// roomLeft wakes the pods that can use the room of a reservation which ended at a ledger revision. pod is the pod
+// that had it, nil if that is not known.
 func (c *Core) roomLeft(pod *state.Pod, revision int64, now moment) {
 	o := occurrence{
 		change:   placement.Change{Kind: events.KindPod, Actions: placement.Delete},

@@ -9,13 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Input is one thing that happened. The set is closed: FactsReset, FactsApplied,
-// LedgerMoved, Decided, WorkAsked, Lead, StepDown, Tick.
+// Input is one event. The set is closed: FactsReset, FactsApplied, LedgerMoved, Decided, WorkAsked, Lead, StepDown,
+// Tick, Remembered.
 type Input interface {
 	apply(c *Core, now moment)
 }
 
-// Position is how far the facts are applied.
+// Position is how far the facts have been applied.
 type Position struct {
 	Sequence uint64
 	// Epoch is the fact epoch of the last fact applied; see rewrite.go.
@@ -25,7 +25,7 @@ type Position struct {
 	ProgressKnown bool
 }
 
-// FactsReset replaces everything known about pods: the store was rebuilt.
+// FactsReset replaces everything known about pods, because the store was rebuilt.
 type FactsReset struct {
 	Pods []*state.Pod
 	// Objects are the other objects of the cluster, for hints; see placement.Change.
@@ -40,56 +40,54 @@ type FactsApplied struct {
 	Position Position
 }
 
-// Hold says whether a pod has a live reservation.
+// Hold reports whether a pod has a live reservation.
 type Hold struct {
 	PodUID string
 	Live   bool
-	// HW is the pod high-water of the document the entry vanished from (if not Live): the
-	// facts must reach it before the absence of a bind means anything.
+	// HW is the pod high-water of the document from which the entry vanished (if not Live). The facts must reach it
+	// before the absence of a bind means anything.
 	HW uint64
-	// Withdrawn says (if not Live) that it was a place held until others have gone, given up
-	// or taken by a more important pod: nothing has failed that the pod should wait for.
+	// Withdrawn means (if not Live) that the entry was a place held until victims have gone, which was given up or
+	// taken by a more important pod: nothing has failed that the pod should wait for.
 	Withdrawn bool
-	// Prepared says (if not Live) that it was a place held until plugins had done what they do before a
-	// bind: the answer to the attempt says what the pod waits for.
+	// Prepared means (if not Live) that the entry was a place held until plugins had done their work before a bind:
+	// the answer to the attempt determines what the pod waits for.
 	Prepared bool
-	// Bound says (if not Live) that the facts show the pod bound: its place stays taken.
+	// Bound means (if not Live) that the facts show the pod bound, so its place stays taken.
 	Bound bool
 }
 
-// Freed is that promises about pods have ended, though these have not gone: they were claimed as
-// victims, or others relied on them, or their place was held; or a claim on a disruption budget.
-// It helps pods that are more important than Above.
+// Freed means that promises which protected pods have ended while these pods remain: they were claimed as victims,
+// other pods relied on them, or their place was held; or that a claim on a disruption budget has ended. It helps pods
+// with a priority higher than Above.
 type Freed struct{ Above int32 }
 
 // LedgerMoved is what a batch of the ledger watch changed.
 type LedgerMoved struct {
-	// Reset means that Holds lists every live reservation there is.
+	// Reset means that Holds lists every live reservation.
 	Reset bool
-	// Generation: another generation of the ledger has begun, or is open.
+	// Generation means that another generation of the ledger has begun or been opened.
 	Generation bool
 	Revision   int64
 	Holds      []Hold
-	// Freed says (if not Reset) whom it could help that pods may be preempted which might not
-	// be, nil for nobody.
+	// Freed (if not Reset) describes which pods may now find victims that were protected before; nil for none.
 	Freed *Freed
-	// Room: places that were kept for pods that are moved have been given up, so that others may
-	// have them.
+	// Room means that places kept for pods that are moved have been given up, so that other pods may use them.
 	Room bool
-	// Owners names the member that holds each partition, "" for none; nil if unchanged.
+	// Owners names the member that holds each partition, "" for none. It is nil if unchanged.
 	Owners *[ledger.Partitions]string
-	// Wanted names the member that should hold each partition instead of whom the hash says,
-	// "" for none; nil if unchanged. Shards are the live ones; nil if unchanged.
+	// Wanted names the member that should hold each partition instead of the one that the hash picks, "" for none;
+	// nil if unchanged. Shards are the live shards; nil if unchanged.
 	Wanted *[ledger.Partitions]string
 	Shards []string
 }
 
-// Decided carries records of the decisions log, in order. CaughtUp says that everything
-// that was in the log when this replica started has come by now, Through up to where the log has been read:
-// beyond the last decision, where records cannot be read or are gone.
+// Decided carries records of the decisions log, in order. CaughtUp means that everything that was in the log when
+// this replica started has been delivered. Through is how far the log has been read, which may be beyond the last
+// decision where records cannot be read or are gone.
 //
-// Shortened, if it is not nil, says that the log has lost records that were read, and ends at this sequence. What it
-// keeps behind Through comes once more.
+// A non-nil Shortened means that the log has lost records that were read and now ends at this sequence. The records
+// that it still has behind Through are delivered again.
 type Decided struct {
 	Decisions []events.SequencedDecision
 	Through   uint64
@@ -99,26 +97,26 @@ type Decided struct {
 	Stored time.Time
 }
 
-// WorkAsked is a shard's heartbeat and request for work. Every replica notes the window; only the leader has leases to
-// renew or take back.
+// WorkAsked is a shard's heartbeat and request for work. Every replica records the window; only the leader has leases
+// to renew or take back.
 type WorkAsked struct {
 	Request events.WorkRequest
 }
 
-// Lead makes the core give out work under a term. What an earlier leader has offered is
-// not known: such pods are active here and are offered again, and the shard that works on
-// one goes on under the new token.
+// Lead makes the core offer pods under a term. The offers of an earlier leader are not known: their pods are active
+// here and are offered again, and the shard that works on such a pod continues under the new token.
 //
-// Decided is where the decisions log ended once no earlier leader led: up to there it may have pods let go.
+// Decided is where the decisions log ended once no earlier leader led. Up to there, the log may have decisions to let
+// pods go.
 type Lead struct {
 	Term    int64
 	Decided uint64
 }
 
-// StepDown ends the leadership: leases are forgotten and nothing more is given out.
+// StepDown ends the leadership: leases are forgotten and nothing more is offered.
 type StepDown struct{}
 
-// Tick only lets time pass.
+// Tick only advances the time.
 type Tick struct{}
 
 func (Tick) apply(*Core, moment) {}

@@ -7,25 +7,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// The journal holds what happened lately, so that what happens while a pod is out on an
-// attempt is not lost on it: a verdict is answered for from the moment it was computed
-// from, and not from when it arrived (upstream's in-flight events). What the journal does
-// not hold any more counts as having helped.
+// The journal holds recent occurrences, so that a change that happens while a pod is being tried is not lost on the
+// pod: a verdict is compared with what happened since the state it was computed from, not since it arrived
+// (upstream's in-flight events). An occurrence that the journal has already forgotten counts as one that would have
+// helped.
 const (
 	// journalAge is how long occurrences are kept: longer than attempts take.
 	journalAge = 30 * time.Second
-	// journalLimit bounds them. Each keeps an old version of an object alive.
+	// journalLimit bounds their number. Each keeps an old version of an object alive.
 	journalLimit = 16384
 )
 
 // occurrence is one change that can matter to a waiting pod.
 type occurrence struct {
 	change placement.Change
-	// own: it matters to the changed pod alone. blind: it is not known which pod has gone.
+	// own means that the occurrence matters to the changed pod alone. blind means that it is not known which pod has
+	// gone.
 	own, blind bool
-	// above: a blind one about budgets helps only pods of a higher priority (see Freed).
+	// above limits a blind occurrence about budgets: it helps only pods of a higher priority (see Freed).
 	above int32
-	// sequence is where the facts stood after it, revision the ledger (0 for facts).
+	// sequence is the position of the facts after the occurrence, and revision that of the ledger (0 for facts).
 	sequence uint64
 	revision int64
 	at       moment
@@ -34,7 +35,7 @@ type occurrence struct {
 type journal struct {
 	facts  []occurrence // by sequence
 	ledger []occurrence
-	// sequence and revision are where what is forgotten ends.
+	// sequence and revision are where the forgotten occurrences end.
 	sequence uint64
 	revision int64
 }
@@ -50,11 +51,11 @@ func (j *journal) add(o occurrence) {
 	}
 }
 
-// trim forgets what is old.
+// trim forgets old occurrences.
 func (j *journal) trim(now moment) {
 	for _, list := range []*[]occurrence{&j.facts, &j.ledger} {
 		old := func(o occurrence) bool { return o.at.add(journalAge) < now }
-		// In big steps, as what is behind is moved: once more than half of it is old.
+		// It works in big steps, because trimming moves the rest of the slice: only once more than half of it is old.
 		if len(*list) == 0 || !old((*list)[len(*list)/2]) {
 			continue
 		}
@@ -82,12 +83,12 @@ func (j *journal) clear(sequence uint64) {
 	j.sequence = sequence
 }
 
-// forgot says whether the journal does not reach back to what a verdict was computed from.
+// forgot reports whether the journal no longer reaches back to the state from which a verdict was computed.
 func (j *journal) forgot(v *verdict) bool {
 	return v.astray() || v.factSequence < j.sequence || v.ledgerRevision < j.revision
 }
 
-// since visits what happened after what a verdict was computed from, until visit is false.
+// since visits what happened after the state from which a verdict was computed, until visit returns false.
 func (j *journal) since(v *verdict, visit func(o *occurrence) bool) {
 	for i := range j.ledger {
 		if o := &j.ledger[i]; o.revision > v.ledgerRevision && !visit(o) {

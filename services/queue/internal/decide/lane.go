@@ -10,41 +10,38 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Pods that the same rules rejected for the same reasons share a lane. When something
-// happens that could help them, it helps all of them, be they ten thousand; but the room
-// that a pod has left is soon taken. So of a lane only a few are tried at a time: laneWidth,
-// twice as many after each that was placed, and laneWidth again after one that was
-// rejected. The others wait in the order in which they would be tried, and leave the shards
-// to pods that have a chance. Once one has been rejected, and nothing that their rules
-// listen to has happened since what that verdict was computed from, the verdict is theirs
-// too: they are parked again without a try of their own. (Upstream tries them all, before
-// whatever came later.) What they say of themselves in their condition is from their own
-// last attempt; the sweep sees to it that this is not long ago.
+// Pods that the same rules rejected for the same reasons share a lane. An event that could help one of them could
+// help all of them, even ten thousand; but the room that a deleted pod leaves is soon taken. So only a few pods of a
+// lane are tried at a time: laneWidth, twice as many after each pod that was placed, and laneWidth again after a
+// rejection. The others wait in the order in which they would be tried, and leave the shards to pods that have a
+// chance. Once a pod has been rejected, and nothing that its rules listen to has happened since the state from which
+// that verdict was computed, the verdict covers the other pods of the lane too: they are parked again without an
+// attempt of their own. (Upstream tries them all, before any pod that came later.) A pod's condition comes from its
+// own last attempt; the periodic flush ensures that this attempt is recent.
 //
-// A pod that is active and has a permit of its lane stands in its partition; without, in
-// the lane. What is in backoff and may go early is listed in its partition as far as there
-// are permits to be had, and else stands back in the lane.
+// An active pod with a permit of its lane is in its partition; without one it is in the lane. A pod in backoff that
+// may be offered early is listed in its partition while permits are available, and otherwise stands back in the lane.
 const (
 	laneWidth    = 2
 	maxLaneWidth = 256
 )
 
-// lane is one such group.
+// lane is one group of pods that were rejected alike.
 type lane struct {
 	key string
-	// pods counts the entries that are of this lane, out those with a permit, listed those
-	// that are listed as early.
+	// pods counts the entries of the lane, out those with a permit, and listed those that are listed as early.
 	pods, out, listed int
 	width             int
-	// plugins rejected its pods. rejected is the newest verdict about one of them.
+	// plugins are the rules that rejected its pods. rejected is the newest verdict about one of them.
 	plugins  []string
 	rejected laneVerdict
-	// blocked are active without a permit, back in backoff and not listed.
+	// blocked holds the active pods without a permit. back holds those in backoff that may be offered early and are
+	// not listed.
 	blocked *bag
 	back    *heapOf
 }
 
-// laneVerdict is what a verdict about a pod of the lane was computed from, and its message.
+// laneVerdict is the message of a verdict about a pod of the lane, and the state it was computed from.
 type laneVerdict struct {
 	factSequence   uint64
 	factEpoch      uint64
@@ -68,14 +65,15 @@ func (c *Core) join(e *entry) {
 	e.lane = l
 	for _, key := range l.rulesOf(e.pod.SchedulerName) {
 		if _, known := c.lanes.heard[key]; !known {
-			// What happened before is not known: as if it had been just now.
+			// What happened before is not known; it is treated as if it had happened just now.
 			c.lanes.heard[key] = heard{c.world.facts.Sequence, c.world.revision}
 		}
 	}
 }
 
-// laneKey is what pods of a lane have in common: profile, priority, whether they may preempt, and for each rule that
-// rejected them what its hints depend on. Hints do not depend on the second and the third, verdicts do.
+// laneKey returns what the pods of a lane have in common: profile, priority, whether they may preempt, and for each
+// rule that rejected them what its hints depend on. Hints do not depend on priority or on preemption, but verdicts
+// do.
 func (c *Core) laneKey(e *entry) string {
 	profile := c.cfg.Profiles[e.pod.SchedulerName]
 	var b strings.Builder
@@ -94,13 +92,13 @@ func (c *Core) laneKey(e *entry) string {
 	return b.String()
 }
 
-// neverPreempts says whether a pod has asked not to have others go for it.
+// neverPreempts reports whether a pod's preemption policy is Never.
 func neverPreempts(p *state.Pod) bool {
 	policy := p.Template.Spec.PreemptionPolicy
 	return policy != nil && *policy == corev1.PreemptNever
 }
 
-// part takes a pod out of its lane, if it is in one. It stands in no pool, or will be moved.
+// part takes a pod out of its lane, if it is in one. The pod is in no pool, or the caller moves it.
 func (c *Core) part(e *entry) {
 	l := e.lane
 	if l == nil {
@@ -114,7 +112,7 @@ func (c *Core) part(e *entry) {
 	}
 }
 
-// giveBackPermit lets another pod of the lane go.
+// giveBackPermit returns a pod's permit, so that another pod of the lane can have it.
 func (c *Core) giveBackPermit(e *entry) {
 	if e.permit {
 		e.permit = false
@@ -133,8 +131,8 @@ func (l *lane) learn(answer events.DecisionKind) {
 	}
 }
 
-// lanes are all lanes, and those where more may have become possible. heard is where the
-// last occurrence is that each rule listens to.
+// lanes holds all lanes; moved those in which more pods may have become eligible; heard the position of the last
+// occurrence that each rule listens to.
 type lanes struct {
 	all   map[string]*lane
 	moved map[*lane]struct{}
@@ -146,8 +144,7 @@ type heard struct {
 	revision int64
 }
 
-// hear notes an occurrence for the rules that listen to it. A rule is known from the first
-// rejection by it on.
+// hear records an occurrence for the rules that listen to it. A rule is known from its first rejection on.
 func (c *Core) hear(o *occurrence) {
 	for key, h := range c.lanes.heard {
 		if !c.cfg.Profiles[key.profile].Listens(key.plugin, o.change) {
@@ -162,7 +159,7 @@ func (c *Core) hear(o *occurrence) {
 	}
 }
 
-// rulesOf are the keys of the rules that rejected the pods of a lane.
+// rulesOf returns the keys of the rules that rejected the pods of a lane.
 func (l *lane) rulesOf(profile string) []ruleKey {
 	if len(l.plugins) == 0 {
 		return []ruleKey{{profile: profile}}
@@ -174,7 +171,7 @@ func (l *lane) rulesOf(profile string) []ruleKey {
 	return keys
 }
 
-// rejectedLike notes the verdict about a pod for the others of its lane.
+// rejectedLike records the verdict about a pod for the other pods of its lane.
 func (c *Core) rejectedLike(e *entry) {
 	v, l := &e.verdict, e.lane
 	if v.factSequence >= l.rejected.factSequence && v.ledgerRevision >= l.rejected.ledgerRevision {
@@ -183,10 +180,9 @@ func (c *Core) rejectedLike(e *entry) {
 	c.lanes.moved[l] = struct{}{}
 }
 
-// covered says whether the lane's newest verdict is as good as one about this pod: neither
-// has the pod changed since what it was computed from, nor has anything happened that the
-// rules listen to, and it is not on its way because nothing has happened for long, or because a plugin
-// wants it tried.
+// covered reports whether the lane's newest verdict also holds for this pod. Neither must the pod have changed since
+// the state that verdict was computed from, nor anything have happened that the rules listen to; and the pod must not
+// be on its way because of a flush or because a plugin requested an attempt.
 func (c *Core) covered(e *entry) bool {
 	r := &e.lane.rejected
 	if r.factSequence == 0 || e.sequence > r.factSequence || e.attempt.flushed || e.attempt.activated ||
@@ -202,19 +198,21 @@ func (c *Core) covered(e *entry) bool {
 	return true
 }
 
-// parkLike parks a pod by its lane's newest verdict, which counts for its backoff as one of
-// its own would: or ten thousand pods that every deletion wakes would be moved every second.
+// parkLike parks a pod by its lane's newest verdict. It counts for the pod's backoff like a verdict of its own;
+// otherwise ten thousand pods that every deletion wakes would be moved every second.
 func (c *Core) parkLike(e *entry, now moment) {
 	r := &e.lane.rejected
 	e.verdict.rejections++
 	e.verdict.factSequence, e.verdict.factEpoch = r.factSequence, r.factEpoch
-	e.verdict.ledgerRevision, e.verdict.message, e.verdict.retryAt = r.ledgerRevision, r.message, r.retryAt
+	e.verdict.ledgerRevision = r.ledgerRevision
+	e.verdict.message = r.message
+	e.verdict.retryAt = r.retryAt
 	c.backOff(e, now)
 	c.enter(e, c.bags.parked, eventAttemptFailure, now)
 }
 
-// openLanes goes through the lanes where something moved: who is covered by a verdict is
-// parked, or does not go early; the next get permits.
+// openLanes visits the lanes in which something moved. Pods that a verdict covers are parked, or are not offered
+// early; the next pods get the permits.
 func (c *Core) openLanes(now moment) {
 	for l := range c.lanes.moved {
 		for e := l.blocked.first(); e != nil && (l.out < l.width || c.covered(e)); e = l.blocked.first() {
@@ -239,7 +237,7 @@ func (c *Core) openLanes(now moment) {
 	clear(c.lanes.moved)
 }
 
-// list lists a pod in backoff among those of its partition that may go early.
+// list lists a pod in backoff among the pods of its partition that may be offered early.
 func (c *Core) list(e *entry) {
 	e.early = c.bags.early[e.partition]
 	e.early.put(e)
@@ -249,7 +247,7 @@ func (c *Core) list(e *entry) {
 	}
 }
 
-// standBack takes a pod off the list: its lane is full.
+// standBack takes a pod off that list because its lane is full.
 func (c *Core) standBack(e *entry) {
 	c.notEarly(e)
 	e.early = e.lane.back

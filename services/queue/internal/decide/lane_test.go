@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// inHand lists the pods that are out on offers and not answered yet, in order of arrival.
+// inHand lists the offered pods that are not answered yet, in order of arrival.
 func (h *harness) inHand() []*entry { return inOrder(h.core.bags.offered) }
 
 func (h *harness) offer(e *entry) events.Offer {
@@ -24,8 +24,8 @@ func (h *harness) offer(e *entry) events.Offer {
 	return o
 }
 
-// crowded has twenty equal pods that were rejected once, and woken by a node that all of
-// them could use.
+// crowded returns a harness with twenty equal pods that were rejected once, and woken by a node that all of them
+// could use.
 func crowded(t *testing.T) *harness {
 	h := newHarness(t)
 	h.lead()
@@ -52,7 +52,7 @@ func (h *harness) wantInHand(want int) {
 	}
 }
 
-// TestPodsRejectedAlikeGoFewAtATime: and more of them with each that finds a place; the
+// TestPodsRejectedAlikeGoFewAtATime checks that more of them are tried with each that finds a place, and that the
 // first that finds none speaks for all.
 func TestPodsRejectedAlikeGoFewAtATime(t *testing.T) {
 	h := crowded(t)
@@ -69,7 +69,7 @@ func TestPodsRejectedAlikeGoFewAtATime(t *testing.T) {
 	h.wantInHand(4*laneWidth - 1)
 	h.want("p10", PoolParked)
 	h.want("p19", PoolParked)
-	// What happens now is for them too, after the pause that the verdict costs them.
+	// What happens now concerns them too, after the backoff that the verdict costs them.
 	h.node("m", func(*corev1.Node) {})
 	h.want("p19", PoolBackoff)
 	h.sleep(10 * time.Second)
@@ -78,8 +78,8 @@ func TestPodsRejectedAlikeGoFewAtATime(t *testing.T) {
 	h.wantInHand(4*laneWidth - 1)
 }
 
-// TestWhomAVerdictDoesNotCover: those that have changed, whose event came later, or who
-// have waited for too long.
+// TestWhomAVerdictDoesNotCover covers pods that have changed, whose event came later, or that have waited for too
+// long.
 func TestWhomAVerdictDoesNotCover(t *testing.T) {
 	h := crowded(t)
 	out := h.inHand()
@@ -103,8 +103,8 @@ func TestWhomAVerdictDoesNotCover(t *testing.T) {
 	h.want("new", PoolOffered)
 }
 
-// TestAVerdictCoversThosePreemptingAlike: a pod that may not preempt (preemptionPolicy: Never) can be rejected where
-// one that is alike but for that would find a place.
+// TestAVerdictCoversThosePreemptingAlike checks that a pod that may not preempt (preemptionPolicy: Never) can be
+// rejected where one that is otherwise alike would find a place.
 func TestAVerdictCoversThosePreemptingAlike(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
@@ -130,7 +130,7 @@ func TestAVerdictCoversThosePreemptingAlike(t *testing.T) {
 	h.want("may-3", PoolParked) // without a policy, a pod may preempt
 }
 
-// boundPod makes a pod that is bound.
+// boundPod creates a pod that is bound.
 func (h *harness) boundPod() string {
 	h.t.Helper()
 	h.add("bound", 0)
@@ -138,7 +138,7 @@ func (h *harness) boundPod() string {
 	return "bound"
 }
 
-// TestALaneOutlivesLostOffers: a permit comes back whatever becomes of its pod.
+// TestALaneOutlivesLostOffers checks that a permit is returned whatever happens to its pod.
 func TestALaneOutlivesLostOffers(t *testing.T) {
 	h := crowded(t)
 	out := h.inHand()
@@ -157,8 +157,8 @@ func TestALaneOutlivesLostOffers(t *testing.T) {
 	h.wantInHand(laneWidth)
 }
 
-// TestEarlyPodsKeepToTheirLane: what would leave its backoff early does not overtake the
-// lane either.
+// TestEarlyPodsKeepToTheirLane checks that pods that would leave their backoff early do not overtake their lane
+// either.
 func TestEarlyPodsKeepToTheirLane(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

@@ -9,14 +9,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// earlyAtOnce is how many pods a shard has in hand at the same time that left their backoff
-// early. Upstream has one, because it decides one pod at a time; without a limit ten
-// thousand pods that fit nowhere would keep an idle shard, and the log, as busy as they
-// can be.
+// earlyAtOnce is how many pods that left their backoff early a shard may have leased at the same time. Upstream has
+// one, because it decides one pod at a time. Without a limit, ten thousand pods that fit nowhere would keep an idle
+// shard and the log as busy as they can be.
 const earlyAtOnce = 4
 
-// apply notes the shard's window, also on a standby: a queue that becomes the leader then offers pods at once, and does
-// not wait up to a heartbeat for the next request. Only the leader has leases to renew or take back.
+// apply records the shard's window, on a standby too: a queue that becomes the leader then offers pods at once
+// instead of waiting up to a heartbeat for the next request. Only the leader has leases to renew or take back.
 func (in WorkAsked) apply(c *Core, now moment) {
 	if in.Request.Shard == "" {
 		return
@@ -70,7 +69,7 @@ func (s *shard) gaveBack(e *entry) {
 	}
 }
 
-// expire ends the leases whose deadline has come and forgets silent shards.
+// expire ends the leases whose deadline has passed and forgets silent shards.
 func (c *Core) expire(now moment) {
 	for e := c.bags.offered.first(); e != nil && e.attempt.deadline <= now; e = c.bags.offered.first() {
 		c.lost(e, now)
@@ -89,9 +88,8 @@ func (c *Core) expire(now moment) {
 	})
 }
 
-// owned takes in who holds the partitions, and ends the leases of pods whose partition has
-// left the shard that works on them: its transactions can no longer succeed, so there is
-// nothing to wait for.
+// owned records the holders of the partitions. It ends the leases of pods whose partition has left the shard that
+// works on them: the shard's transactions can no longer succeed, so there is nothing to wait for.
 func (c *Core) owned(owners [ledger.Partitions]string, now moment) {
 	c.world.owners = owners
 	for _, s := range c.leases.shards {
@@ -116,8 +114,7 @@ func (c *Core) owned(owners [ledger.Partitions]string, now moment) {
 	}
 }
 
-// dispatch offers pods to the shards that hold their partitions, as far as each shard's
-// window allows.
+// dispatch offers pods to the shards that hold their partitions, up to each shard's window.
 func (c *Core) dispatch(now moment) {
 	if !c.leases.leading || !c.history.caughtUp || c.bags.activeCount+c.bags.earlyCount == 0 {
 		return
@@ -147,8 +144,8 @@ func (c *Core) offerTo(s *shard, now moment) {
 	}
 }
 
-// nextFor is the pod to offer next: the first of the active ones, or, when there is none,
-// of those that may leave their backoff early.
+// nextFor returns the pod to offer next: the first of the active pods or, if there is none, of those that may leave
+// their backoff early.
 func (c *Core) nextFor(s *shard) *entry {
 	var best *entry
 	for _, p := range s.partitions {
@@ -162,8 +159,8 @@ func (c *Core) nextFor(s *shard) *entry {
 	return c.earlyFor(s)
 }
 
-// earlyFor is the first of those that may leave their backoff early, that no verdict of
-// their lane covers and whose lane is not full.
+// earlyFor returns the first pod that may leave its backoff early, is not covered by a verdict of its lane and whose
+// lane is not full.
 func (c *Core) earlyFor(s *shard) *entry {
 	for c.bags.earlyCount > 0 {
 		var best *entry
@@ -228,8 +225,8 @@ func podRef(e *entry) events.PodRef {
 	return events.PodRef{UID: e.pod.UID, Namespace: e.pod.Namespace, Name: e.pod.Name}
 }
 
-// newToken is SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-// Generators, 2014): a bijection of a counter, so that one seed never repeats a token.
+// newToken uses SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014): a bijection of
+// a counter, so that one seed never repeats a token.
 func (c *Core) newToken() ledger.Token {
 	for {
 		c.leases.issued++

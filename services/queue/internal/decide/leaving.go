@@ -8,24 +8,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// leaving is a pod that was let go: the log has a decision that its quota gate is to go, or is about to get it.
+// leaving is a pod that was let go through the quota gate: the decision to remove its gate is in the log, or about to
+// be appended.
 //
-// It counts against the budget until the facts show it without its gate, ended or gone. A decision that is in the log
-// counts under every leader: each replica reads them, also before it leads and before the facts have shown the pod, a
-// memory names those from before it (memory.go), and a new leader lets nobody go before it has read what was decided
-// until it led. A decision of a leader's own that the log does not have ends with its term. Should the log get it after
-// all, it counts again.
+// It counts against the budget until the facts show it without its gate, ended or gone. A decision in the log counts
+// under every leader. Each replica reads these decisions, also before it leads and before the facts have shown the
+// pod; a memory names those from before it (memory.go); and a new leader lets no pod go before it has read what was
+// decided until it led. A leader's own decision that the log does not have ends with its term. If it reaches the log
+// after all, it counts again.
 type leaving struct {
 	space *space
 	asks  amounts
-	// until is when its gate should be gone; late: it should have been, and nobody has asked again.
+	// until is when the gate should be gone. late means that this time has passed and the removal has not been
+	// requested again.
 	until moment
 	late  bool
-	// recorded: the log has the decision, or has had it.
+	// recorded means that the log has the decision, or has had it.
 	recorded bool
-	// unread: it has not been read again since the log has lost records.
+	// unread means that the decision has not been read again since the log lost records.
 	unread bool
-	// sequence and epoch are where the facts stood that the decision was made by.
+	// sequence and epoch are the position of the facts by which the decision was made.
 	sequence, epoch uint64
 }
 
@@ -38,7 +40,7 @@ func (q *quotas) goes(s *space, p *state.Pod, l *leaving) {
 	q.ask(l, l.until)
 }
 
-// ask gives the binders time to remove the gate of a pod that is late.
+// ask gives the binders until a given moment to remove the gate of a pod that is late.
 func (q *quotas) ask(l *leaving, until moment) {
 	l.late, l.until = false, until
 	q.asked++
@@ -47,7 +49,7 @@ func (q *quotas) ask(l *leaving, until moment) {
 	}
 }
 
-// shown takes in a pod of a namespace as it is now, nil for one that is gone.
+// shown applies a pod of a namespace as it is now; nil if it is gone.
 func (q *quotas) shown(uid string, s *space, now *state.Pod) {
 	stays := now != nil && !now.Terminal && hasQuotaGate(now)
 	l, ok := q.leaving[uid]
@@ -65,7 +67,7 @@ func (q *quotas) shown(uid string, s *space, now *state.Pod) {
 	}
 }
 
-// gone ends that a pod is about to go.
+// gone drops a pod whose gate is removed or that no longer counts.
 func (q *quotas) gone(uid string, l *leaving) {
 	l.space.leaving = l.space.leaving.minus(l.asks)
 	if !l.late {
@@ -74,7 +76,8 @@ func (q *quotas) gone(uid string, l *leaving) {
 	delete(q.leaving, uid)
 }
 
-// overdue has those asked about again whose gate should have gone by now.
+// overdue marks the pods whose gate should have been removed by now, so that their namespaces request the removal
+// again.
 func (c *Core) overdue(now moment) {
 	q := &c.quotas
 	if q.due == 0 || q.due > now {
@@ -106,9 +109,11 @@ func (c *Core) overdue(now moment) {
 	}
 }
 
-// ungateSeen takes in that the log has the decision to let a pod go, this leader's or another's.
+// ungateSeen records that the log has the decision to let a pod go, made by this leader or another.
 func (c *Core) ungateSeen(d *events.Decision, now moment) {
-	q, uid, until := &c.quotas, d.Pod.UID, now.add(quotaPatience)
+	q := &c.quotas
+	uid := d.Pod.UID
+	until := now.add(quotaPatience)
 	if l, ok := q.leaving[uid]; ok {
 		l.recorded, l.unread = true, false
 		if l.late {
@@ -128,7 +133,7 @@ func (c *Core) ungateSeen(d *events.Decision, now moment) {
 	}
 }
 
-// wouldShow says whether the facts would show a pod that was let go, if it was not gone.
+// wouldShow reports whether the facts would show a pod that was let go if it still existed.
 func (c *Core) wouldShow(l *leaving) bool {
 	f := &c.world.facts
 	if !c.history.primed || !f.ProgressKnown || f.Epoch < l.epoch {
@@ -146,7 +151,7 @@ func (c *Core) forgetHidden() {
 	}
 }
 
-// forgetUnrecorded ends, with a leader's term, what it has decided and the log does not have.
+// forgetUnrecorded drops, at the end of a leader's term, its decisions that the log does not have.
 func (c *Core) forgetUnrecorded() {
 	var list []string
 	for uid, l := range c.quotas.leaving {

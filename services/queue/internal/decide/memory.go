@@ -11,11 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// A leader that stops in good order writes down what it knows of the attempts: who has been
-// tried how often, and that nothing up to where it had read the facts and the ledger can
-// help those that are parked. The decisions log tells all but that last, which is what
-// keeps a start from trying every parked pod again. It also names the pods that were let go
-// through the quota gate, as the log is read from there on.
+// A leader that stops in an orderly way writes down what it knows of the attempts: how often each pod was tried, and
+// that nothing up to its position in the facts and the ledger can help the parked ones. The decisions log contains
+// all of that except the last part, which saves a start from trying every parked pod again. The memory also names the
+// pods that were let go through the quota gate, because the log is read only from the memory's position on.
 //
 // A memory is one protobuf message:
 //
@@ -24,7 +23,7 @@ import (
 //	  uint64 decisions = 2;         // sequences and revision that it stands for
 //	  uint64 facts = 3;
 //	  uint64 ledger = 4;
-//	  repeated string texts = 5;    // what pods refer to by number, from 1
+//	  repeated string texts = 5;    // pods refer to them by number, from 1
 //	  repeated string live = 6;     // UIDs of pods with a reservation
 //	  repeated Pod pods = 7;
 //	  uint64 epoch = 8;             // of the facts
@@ -80,8 +79,8 @@ const (
 	podFields
 )
 
-// Remember writes down what the core knows of attempts, and the sequence of the decisions
-// log that it stands for.
+// Remember encodes what the core knows of attempts. decisions is the sequence of the decisions log up to which it
+// does.
 func (c *Core) Remember() (data []byte, decisions uint64) {
 	w := memoryWriter{texts: map[string]uint64{}}
 	w.number(memoryVersionField, memoryVersion)
@@ -128,7 +127,7 @@ func (w *memoryWriter) text(field protowire.Number, v string) {
 	w.data = protowire.AppendString(w.data, v)
 }
 
-// refer returns the number of a text, 0 for none, after writing it if it is new.
+// refer returns the number of a text, 0 for the empty text, and writes the text first if it is new.
 func (w *memoryWriter) refer(text string) uint64 {
 	if text == "" {
 		return 0
@@ -199,8 +198,8 @@ type rememberedPod struct {
 	plugins []string
 }
 
-// Recall reads what Remember wrote. On an error there is nothing to use: the decisions log
-// alone tells most of it.
+// Recall decodes what Remember wrote. On an error there is nothing to use; the decisions log alone contains most of
+// it.
 func Recall(data []byte) (Remembered, error) {
 	m := &memory{leaving: map[string]*leaving{}}
 	for len(data) > 0 {
@@ -216,7 +215,7 @@ func Recall(data []byte) (Remembered, error) {
 	return Remembered{memory: m}, nil
 }
 
-// consume reads one field; n < 0 is an error. Fields of other types are skipped as zeros.
+// consume reads one field; n < 0 is an error. Fields of other types are skipped and returned as zeros.
 func consume(data []byte) (field protowire.Number, number uint64, bytes []byte, n int) {
 	field, kind, tag := protowire.ConsumeTag(data)
 	if tag < 0 {
@@ -314,7 +313,7 @@ func (m *memory) takePod(data []byte) error {
 	return nil
 }
 
-// referred is the text of a number; empty for none.
+// referred returns the text of a number; empty for none.
 func (m *memory) referred(number uint64) string {
 	if number == 0 || number > uint64(len(m.texts)) {
 		return ""
@@ -322,14 +321,14 @@ func (m *memory) referred(number uint64) string {
 	return m.texts[number-1]
 }
 
-// Decisions is the sequence of the decisions log that the memory stands for.
+// Decisions returns the sequence of the decisions log that the memory stands for.
 func (in Remembered) Decisions() uint64 { return in.memory.decisions }
 
-// Stored is when the log stored the record of Decisions; zero if that is not known.
+// Stored returns when the log stored the record of Decisions; zero if that is not known.
 func (in Remembered) Stored() time.Time { return in.memory.stored }
 
-// Complete says whether the memory names the pods that were let go. If it does not, the decisions from before it must
-// be read too, as far back as they are kept; only those to let pods go count.
+// Complete reports whether the memory names the pods that were let go. If it does not, the decisions from before it
+// must be read too, as far back as they are kept; of those, only decisions to let pods go count.
 func (in Remembered) Complete() bool { return in.memory.complete }
 
 func (in Remembered) apply(c *Core, now moment) {
@@ -343,7 +342,7 @@ func (in Remembered) apply(c *Core, now moment) {
 		c.history.recalled = m.decisions
 	}
 	for uid, l := range m.leaving {
-		// Should this replica lead, it asks at once: nobody knows whether the binders still know.
+		// If this replica leads, it requests the removal at once, because the binders may no longer know of it.
 		hidden := *l
 		hidden.until = now
 		c.quotas.hidden[uid] = &hidden
@@ -357,7 +356,8 @@ func (in Remembered) apply(c *Core, now moment) {
 	}
 }
 
-// clockWait is until when a condition that was waited for is waited for now.
+// clockWait returns the moment until which to wait for a condition that was already awaited when the memory was
+// written.
 func (c *Core) clockWait(now moment) moment { return now.add(c.cfg.ConditionWait) }
 
 func (m *memory) ghost(p *rememberedPod, until moment) *entry {
@@ -372,7 +372,7 @@ func (m *memory) ghost(p *rememberedPod, until moment) *entry {
 		factSequence: n[podFactsField], factEpoch: m.epoch, ledgerRevision: int64(n[podLedgerField]),
 	}
 	if n[podParkedField] != 0 {
-		// Nothing up to there could help it.
+		// Nothing up to the memory's position could help it.
 		e.verdict.remembered = true
 		e.verdict.factSequence = max(e.verdict.factSequence, m.facts)
 		e.verdict.ledgerRevision = max(e.verdict.ledgerRevision, int64(m.ledger))

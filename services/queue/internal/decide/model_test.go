@@ -13,19 +13,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// model is what a Core does, told as simply as possible: one list of pods, looked through
-// from end to end for every question, and a list of everything that ever happened. It
-// takes the core's inputs and must agree with it after each about the pool of every pod
-// and about every offer.
+// model is a specification of Core, written as simply as possible: one list of pods, searched from end to end for
+// every question, and a list of everything that ever happened. It takes the core's inputs, and after each must agree
+// with the core about the pool of every pod and about every offer.
 type model struct {
 	cfg      Config
 	pods     map[string]*modelPod
 	ghosts   map[string]*modelPod
 	live     map[string]*state.Pod
 	happened []occurrence
-	// forgot are the sequence and the revision that the core's journal forgets up to: how
-	// long it remembers is not the model's business. since is where the facts stood at the
-	// last reset.
+	// forgot returns the sequence and the revision up to which the core's journal has forgotten: the model does not
+	// specify how long the journal remembers. since is the position of the facts at the last reset.
 	forgot func() (uint64, int64)
 	since  uint64
 
@@ -33,7 +31,7 @@ type model struct {
 	shards map[string]*modelShard
 	modelLanes
 	leads, caughtUp, primed bool
-	// fromMemory: the ledger has not been seen since the memory.
+	// fromMemory means that the ledger has not been read since the memory.
 	fromMemory bool
 	serial     int
 }
@@ -106,7 +104,7 @@ func newModel(cfg Config, forgot func() (uint64, int64)) *model {
 	}
 }
 
-// offer is what the model expects to be offered.
+// offer is an offer that the model expects.
 type offer struct{ shard, pod string }
 
 func (m *model) step(in Input, at time.Time) {
@@ -341,7 +339,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 	}
 }
 
-// changed notes what happened, and wakes whom it may help.
+// changed records what happened, and wakes the pods that it may help.
 func (m *model) changed(c placement.Change) {
 	heeds := func(p *placement.Profile) bool { return p.Heeds(c) }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), heeds) {
@@ -370,7 +368,7 @@ func (m *model) occurred(o occurrence) {
 	}
 }
 
-// helps says whether an occurrence came after a pod's verdict and could change it.
+// helps reports whether an occurrence came after a pod's verdict and could change it.
 func (m *model) helps(o occurrence, p *modelPod) bool {
 	later := o.sequence > p.factSequence
 	if o.revision != 0 {
@@ -386,7 +384,7 @@ func (m *model) helps(o occurrence, p *modelPod) bool {
 	return profile.Wakes(p.pod, p.plugins, o.change)
 }
 
-// remembered begins with what another life of the replica wrote down.
+// remembered begins with the memory of another life of the replica.
 func (m *model) remembered(memory *memory) {
 	m.revision, m.fromMemory = int64(memory.ledger), true
 	for _, uid := range memory.live {
@@ -520,7 +518,7 @@ func (m *model) release(p *modelPod) {
 	m.requeue(p)
 }
 
-// doubled is the backoff after a number of failures, by doubling.
+// doubled returns the backoff after a number of failures, by doubling.
 func (m *model) doubled(failures int) time.Duration {
 	d := time.Duration(0)
 	for range failures {
@@ -674,8 +672,8 @@ func (m *model) expired(p *modelPod) {
 	p.quarantined = true
 }
 
-// dispatched checks the offers that were made. What is active must have been offered in the
-// order; of what was let out of its backoff early, it must only have been allowed.
+// dispatched checks the offers that were made. Active pods must have been offered in order; pods that left their
+// backoff early must only have been allowed to.
 func (m *model) dispatched(offers []offer) error {
 	for _, o := range offers {
 		p := m.pods[o.pod]
@@ -701,7 +699,7 @@ func (m *model) dispatched(offers []offer) error {
 	return nil
 }
 
-// room says whether a shard may be offered a pod beside what it has in hand.
+// room reports whether a shard may be offered a pod in addition to those it has leased.
 func (m *model) room(shard string, p *modelPod) bool {
 	s, known := m.shards[shard]
 	leased := m.leased(shard)
@@ -718,7 +716,7 @@ func offerOrder(a, b *modelPod) int {
 		cmp.Compare(a.serial, b.serial))
 }
 
-// first is the first of the active pods that a shard could be offered, nil for none.
+// first returns the first of the active pods that a shard could be offered, nil for none.
 func (m *model) first(shard string) *modelPod {
 	list := slices.DeleteFunc(m.in(PoolActive), func(p *modelPod) bool {
 		return m.ownerOf(p) != shard || p.lane != "" && !p.permit

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// modelLanes are the lanes by key; pods know theirs. heard is by plugin.
+// modelLanes holds the lanes by key; each pod has the key of its lane. heard is keyed by plugin.
 type modelLanes struct {
 	lanes map[string]*modelLane
 	heard map[string]heard
@@ -17,7 +17,7 @@ type modelLane struct {
 	laneVerdict
 }
 
-// toLane moves a pod from its lane to another; one without pods is forgotten.
+// toLane moves a pod from its lane to another; a lane without pods is forgotten.
 func (m *model) toLane(p *modelPod, lane string) {
 	was := p.lane
 	p.lane, p.permit = lane, false
@@ -41,8 +41,8 @@ func (m *model) toLane(p *modelPod, lane string) {
 	}
 }
 
-// openLanes goes through the lanes: who is covered by the newest verdict is parked; then
-// permits are given as far as each lane's width allows, in the order.
+// openLanes visits the lanes: pods that the newest verdict covers are parked; then permits are given in order, up to
+// each lane's width.
 func (m *model) openLanes() {
 	for key, l := range m.lanes {
 		for {
@@ -80,7 +80,7 @@ func (m *model) covered(p *modelPod, l *modelLane) bool {
 	return true
 }
 
-// out is how many pods of a lane have a permit.
+// out returns how many pods of a lane have a permit.
 func (m *model) out(lane string) int {
 	out := 0
 	for _, p := range m.pods {

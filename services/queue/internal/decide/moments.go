@@ -2,7 +2,8 @@ package decide
 
 import "time"
 
-// tell is the moment of a time. The first is after the origin, so that 0 stays never.
+// tell advances the core's clock to a time and returns the moment. The first moment is after the origin, so that 0
+// stays never.
 func (c *Core) tell(at time.Time) moment {
 	if c.clock.origin.IsZero() {
 		c.clock.origin = at.Add(-1)
@@ -11,7 +12,7 @@ func (c *Core) tell(at time.Time) moment {
 	return c.clock.now
 }
 
-// timeOf is the time of a moment; zero for never.
+// timeOf returns the time of a moment; zero for never.
 func (c *Core) timeOf(m moment) time.Time {
 	if m == 0 {
 		return time.Time{}

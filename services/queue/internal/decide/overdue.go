@@ -6,11 +6,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/anomaly"
 )
 
-// maxOverdue is how many overdue pods are told of: more of them is as bad.
+// maxOverdue bounds the overdue pods that are reported: more of them would not change the finding.
 const maxOverdue = 1000
 
-// Overdue are pods that have been ready to be tried, or offered to a shard, for longer than they
-// should. It costs a look at all of these.
+// Overdue returns the pods that have been active, or offered to a shard, for longer than they should. It visits all
+// of these.
 func (c *Core) Overdue(now time.Time) []anomaly.Waiting {
 	var list []anomaly.Waiting
 	for b := range c.allBags() {

@@ -8,63 +8,61 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Pool is where a pod stands. The set is closed.
+// Pool is where a pod waits or is worked on. The set is closed.
 type Pool string
 
-// The pools. Bound and gone pods are in none: the core forgets them.
+// These are the pools. Bound and gone pods are in none: the core forgets them.
 const (
-	// PoolNone: not a pod of this queue, or bound, or gone.
+	// PoolNone is for a pod that is not one of this queue's, is bound or is gone.
 	PoolNone Pool = ""
-	// PoolGated: waits until its scheduling gates are removed.
+	// PoolGated holds pods that wait for the removal of their scheduling gates.
 	PoolGated Pool = "gated"
-	// PoolActive: may be offered at once.
+	// PoolActive holds pods that may be offered at once.
 	PoolActive Pool = "active"
-	// PoolBackoff: may be offered when its time comes, or earlier if there is nothing else
-	// to do.
+	// PoolBackoff holds pods that may be offered when their backoff ends, or earlier if there is nothing else to do.
 	PoolBackoff Pool = "backoff"
-	// PoolParked: waits for an event that its rejectors care about ("unschedulable" in
-	// upstream's metrics), or is in quarantine.
+	// PoolParked holds pods that wait for an event that their rejectors listen to ("unschedulable" in upstream's
+	// metrics), and those in quarantine.
 	PoolParked Pool = "parked"
-	// PoolOffered: leased to a shard.
+	// PoolOffered holds pods that are leased to a shard.
 	PoolOffered Pool = "offered"
-	// PoolHeld: has a reservation in the ledger.
+	// PoolHeld holds pods that have a reservation in the ledger.
 	PoolHeld Pool = "held"
 )
 
 // Pools lists the pools in the order in which people read them.
 var Pools = []Pool{PoolGated, PoolActive, PoolBackoff, PoolParked, PoolOffered, PoolHeld}
 
-// moment is a time of this core's: how long after its origin. Moments are half as big as
-// times, of which a pod has many. 0 is never.
+// moment is a time of this core, as the duration since its origin. An entry has many, and a moment is smaller than a
+// time.Time. 0 is never.
 type moment time.Duration
 
 func (m moment) add(d time.Duration) moment { return m + moment(d) }
 
-// window is the second a moment is in.
+// window returns the start of the backoff window that a moment is in.
 func (m moment) window() moment { return moment(time.Duration(m).Truncate(backoffWindow)) }
 
-// backoffWindow: pods whose backoffs end within one are popped early by priority
+// backoffWindow is the granularity of early offers: pods whose backoffs end within one window leave it by priority
 // (upstream's backoffQOrderingWindowDuration).
 const backoffWindow = time.Second
 
-// entry is one pod and all the queue knows about it.
+// entry is one pod and all that the queue knows about it.
 type entry struct {
 	pod *state.Pod
 	standing
-	// serial breaks ties of the order; it is unique.
+	// serial breaks ties in the order; it is unique.
 	serial uint64
-	// queued is the time that orders pods of one priority: when the pod came, or when its
-	// last attempt was answered. entered is when it came into its pool, seen when the queue
-	// first knew it.
+	// queued orders pods of one priority: it is when the pod arrived, or when its last attempt was answered. entered
+	// is when it entered its pool, and seen when the queue first knew it.
 	queued, entered, seen moment
-	// flushAt is when the pod leaves the parked ones at the latest.
+	// flushAt is when the pod leaves the parked pool at the latest.
 	flushAt moment
-	// partition of the pod, or of its group: see partitionOf.
+	// partition is that of the pod, or of its group; see partitionOf.
 	partition int32
-	// sequence is what a shard must have applied to decide about this pod: the pod's own
-	// version, and the event that woke it.
+	// sequence is the position in the facts that a shard must have applied to decide about this pod: that of the
+	// pod's own version and of the event that woke it.
 	sequence uint64
-	// waits are the groups of waiting pods that the pod is in while it is parked.
+	// waits are the pod's places in groups of waiting pods while it is parked.
 	waits []wait
 
 	attempt attempt
@@ -73,90 +71,89 @@ type entry struct {
 	hold    hold
 }
 
-// standing is where a pod stands.
+// standing is a pod's membership in pools and in a lane.
 type standing struct {
-	// in is the bag the entry is in: being in exactly one pool is a matter of
-	// representation. index is its place there and, in slotEarly, in an early heap.
+	// in is the bag of the entry; a single field ensures that it is in exactly one pool. index holds its position
+	// there and, at slotEarly, in the heap early.
 	in    *bag
 	index [slots]int32
 	early *heapOf
-	// lane is that of a pod whose last answer was a rejection; see lane.go.
+	// lane is the lane of a pod whose last answer was a rejection; see lane.go.
 	lane   *lane
 	permit bool
-	// late: it may not leave its backoff early after all, a verdict of its lane covers it.
+	// late means that the pod may not leave its backoff early after all, because a verdict of its lane covers it.
 	late bool
 }
 
-// attempt is the lease and the count of leases.
+// attempt is the lease and the number of leases.
 type attempt struct {
-	// count is the number of the last attempt, answered that of the last one whose answer is
-	// known.
+	// count is the number of the last attempt, and answered that of the last attempt whose answer is known.
 	count, answered int32
-	// lost counts the leases in a row that ended without an answer; released the
-	// reservations that ended without a bind.
+	// lost counts the leases in a row that ended without an answer, and released the reservations that ended without
+	// a bind.
 	lost, released int16
-	// flushed: the sweep, and no event, brought the pod to this attempt. early: it left its
-	// backoff before its time for it. activated: a plugin has asked meanwhile for it to be tried again.
+	// flushed means that the periodic flush, and no event, led to this attempt. early means that the pod left its
+	// backoff early for it. activated means that a plugin has since requested another attempt.
 	flushed, early, activated bool
 	firstOffer                moment
 	deadline                  moment
-	// cause is the event that brought the pod to this attempt, since when that was.
+	// cause is the event that led to this attempt, and since its time.
 	cause string
 	since moment
-	// token is that of the last lease; "" once it was answered.
+	// token is the token of the last lease; "" once it was answered.
 	token string
 	shard *shard
 }
 
 // verdict is the last answer to an attempt.
 type verdict struct {
-	// kind is the answer's; empty before the first.
+	// kind is the kind of the answer; empty before the first one.
 	kind events.DecisionKind
-	// rejections counts answers "unplaceable", errors those in a row that were errors.
+	// rejections counts the answers "unplaceable" and "held back", and errors the errors in a row.
 	rejections, errors int32
-	// counted: the pod counts for its rejectors. remembered: it was parked by a memory, and
-	// has not been tried since.
+	// counted means that the pod counts for its rejectors. remembered means that it was parked by a memory and has
+	// not been tried since.
 	counted, remembered bool
 	token               string
 	message             string
 	plugins             []string
-	// factSequence and ledgerRevision are what the verdict was computed from. factEpoch is
-	// that of factSequence, 0 if it is not known. factSequence 0: the facts are lost.
+	// factSequence and ledgerRevision are the state that the verdict was computed from. factEpoch is the epoch of
+	// factSequence, 0 if it is not known. With a known factEpoch, a factSequence of 0 means that the facts are lost.
 	factSequence   uint64
 	factEpoch      uint64
 	ledgerRevision int64
-	// backoffUntil is the earliest next attempt, retryAt when something ends that nobody tells of
-	// and that kept the pod from being placed; 0 for nothing of that kind.
+	// backoffUntil is the earliest next attempt. retryAt is when a condition ends that kept the pod from being placed
+	// and whose end no event reports; 0 for none.
 	backoffUntil, retryAt moment
 }
 
-// astray says that the verdict was computed from facts that are lost.
+// astray reports whether the verdict was computed from facts that are lost.
 func (v *verdict) astray() bool { return v.factSequence == 0 && v.factEpoch != 0 }
 
 // await is the wait until the facts show the pod as the last verdict's condition left it.
 type await struct {
 	on    bool
 	until moment
-	// version is the resourceVersion to wait for; 0 while the binder has not told it.
+	// version is the resourceVersion to wait for; 0 until the binder has reported it.
 	version uint64
 }
 
-// hold is what the ledger says, and what must be seen before its silence counts.
+// hold is what the ledger shows, and what must be seen before the absence of an entry counts.
 type hold struct {
 	live bool
-	// revision: a message told of a reservation at this ledger revision, which the watch
-	// has not reached, and is waited for until then. progress: the entry vanished, at revision gone, and the facts must
-	// reach this.
+	// revision is the ledger revision of a reservation that a message reported and the watch has not reached; the pod
+	// waits for it until until. progress is what the facts must reach after the entry vanished at revision gone.
 	revision, gone int64
 	until          moment
 	progress       uint64
-	// withdrawn: what vanished could never have been bound.
+	// withdrawn means that the entry that vanished could never have been bound.
 	withdrawn bool
-	// answered: the attempt that has it is over, and the pod goes where the answer says when it has vanished.
+	// answered means that the attempt behind the hold has ended, and that the pod moves to where the answer puts it
+	// once the entry has vanished.
 	answered bool
 }
 
-// The places an entry can have at the same time.
+// These index the positions that an entry can have at the same time.
 const (
 	slotPool = iota
 	slotEarly
@@ -170,7 +167,7 @@ type heapOf struct {
 	all  []*entry
 }
 
-// Len, Less, Swap, Push and Pop belong to container/heap; use put, drop and fix.
+// Len, Less, Swap, Push and Pop implement heap.Interface; use put, drop and fix.
 func (h *heapOf) Len() int           { return len(h.all) }
 func (h *heapOf) Less(i, j int) bool { return h.less(h.all[i], h.all[j]) }
 func (h *heapOf) Swap(i, j int) {
@@ -178,14 +175,14 @@ func (h *heapOf) Swap(i, j int) {
 	h.all[i].index[h.slot], h.all[j].index[h.slot] = int32(i), int32(j)
 }
 
-// Push belongs to container/heap.
+// Push implements heap.Interface.
 func (h *heapOf) Push(x any) {
 	e := x.(*entry)
 	e.index[h.slot] = int32(len(h.all))
 	h.all = append(h.all, e)
 }
 
-// Pop belongs to container/heap.
+// Pop implements heap.Interface.
 func (h *heapOf) Pop() any {
 	last := len(h.all) - 1
 	e := h.all[last]
@@ -197,10 +194,10 @@ func (h *heapOf) Pop() any {
 func (h *heapOf) put(e *entry)  { heap.Push(h, e) }
 func (h *heapOf) drop(e *entry) { heap.Remove(h, int(e.index[h.slot])) }
 
-// fix restores the order after e's key changed.
+// fix restores the order after e's key has changed.
 func (h *heapOf) fix(e *entry) { heap.Fix(h, int(e.index[h.slot])) }
 
-// first is the least entry, or nil.
+// first returns the least entry, or nil.
 func (h *heapOf) first() *entry {
 	if len(h.all) == 0 {
 		return nil
@@ -218,8 +215,8 @@ func newBag(pool Pool, less func(a, b *entry) bool) *bag {
 	return &bag{pool: pool, heapOf: heapOf{slot: slotPool, less: less}}
 }
 
-// before is the order in which pods are offered: priority, then time, then arrival
-// (upstream's PrioritySort, with a tie-break that makes it total).
+// before is the order in which pods are offered: priority, then time, then arrival (upstream's PrioritySort, with a
+// tie-break that makes it total).
 func before(a, b *entry) bool {
 	if a.pod.Priority != b.pod.Priority {
 		return a.pod.Priority > b.pod.Priority
@@ -251,9 +248,8 @@ func readyBefore(a, b *entry) bool {
 	return before(a, b)
 }
 
-// earlyBefore is the order in which pods are taken out of their backoff early: whose
-// backoff ends first, by windows, and by priority within one (upstream's
-// lessBackoffCompletedWithPriority).
+// earlyBefore is the order in which pods leave their backoff early: by the window in which the backoff ends, then by
+// priority (upstream's lessBackoffCompletedWithPriority).
 func earlyBefore(a, b *entry) bool {
 	if wa, wb := a.verdict.backoffUntil.window(), b.verdict.backoffUntil.window(); wa != wb {
 		return wa < wb
@@ -268,8 +264,8 @@ func deadlineBefore(a, b *entry) bool {
 	return a.serial < b.serial
 }
 
-// ready is the earliest time of the next offer: the backoff is over, and the last
-// condition shows in the facts or has been waited for long enough.
+// ready returns the earliest time of the next offer: the backoff has ended, and the last condition shows in the facts
+// or has been awaited for long enough.
 func (e *entry) ready() moment {
 	if e.await.on {
 		return max(e.await.until, e.verdict.backoffUntil)
@@ -277,8 +273,8 @@ func (e *entry) ready() moment {
 	return e.verdict.backoffUntil
 }
 
-// flushTime is when a pod that is parked now leaves at the latest: after so long, or when something
-// ends that its verdict names.
+// flushTime returns when a pod that is parked now leaves at the latest: after the given duration, or at its verdict's
+// retryAt.
 func (e *entry) flushTime(now moment, after time.Duration) moment {
 	if e.verdict.retryAt > now {
 		return min(now.add(after), e.verdict.retryAt)
@@ -286,9 +282,8 @@ func (e *entry) flushTime(now moment, after time.Duration) moment {
 	return now.add(after)
 }
 
-// mayGoEarly says whether a pod in backoff may be offered before its time when there is
-// nothing else to do: rejections may, errors may not (upstream's podErrorBackoffQ), and
-// nobody before the facts show the last condition.
+// mayGoEarly reports whether a pod in backoff may be offered early when there is nothing else to do. Rejected pods
+// may and failed ones may not (upstream's podErrorBackoffQ), and no pod may before the facts show its last condition.
 func (e *entry) mayGoEarly() bool {
 	return e.verdict.errors == 0 && e.attempt.released == 0 && !e.await.on && !e.suspect() && !e.late
 }

@@ -14,40 +14,37 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// A namespace may have a budget (an annotation of it), and its pods a gate (of an admission
-// policy). A pod whose last gate this is waits, by priority and then by arrival, until the
-// budget has room for it; the binder then removes the gate. What counts against a budget is
-// every pod of the namespace that has not ended and has no such gate, and those whose gate
-// is about to go. The head of the line is not overtaken by what would fit.
+// A namespace may have a budget (in an annotation), and its pods a gate (from an admission policy). A pod whose last
+// gate this is waits, by priority and then by arrival, until the budget has room for it; the binder then removes the
+// gate. Every pod of the namespace counts against the budget that has not ended and has no such gate, and so does
+// every pod whose gate is about to be removed. A pod that would fit does not overtake the head of the queue.
 //
-// A decision to let a pod go is not taken back: binders that cannot reach the API server repeat the removal, and it
-// is asked for again. So the pod counts, under every leader, until the facts show it without its gate or gone: see
-// leaving.go. The log may lose the decision, though, after a binder has read it. So binders try for a bounded time
-// (events.UngateFor), and a new leader waits longer than that (quotaSettle) before it lets other pods go.
+// A decision to let a pod go is not withdrawn: binders that cannot reach the API server repeat the removal, and the
+// queue requests it again. So the pod counts, under every leader, until the facts show it without its gate or gone;
+// see leaving.go. The log may lose the decision, though, after a binder has read it. So binders try for a bounded
+// time (events.UngateFor), and a new leader waits longer than that (quotaSettle) before it lets other pods go.
 //
-// Namespaces take turns by deficit round robin (Shreedhar, Varghese: Efficient Fair Queuing
-// using Deficit Round Robin, 1995): with each turn a namespace may let go of another
-// quotaQuantum of CPU, so that one with many pods does not hold up the others while the
-// binders are busy. A pod that was let go and still has its gate after quotaPatience is
-// asked about again, before other pods of its namespace are let go.
+// Namespaces take turns by deficit round robin (Shreedhar, Varghese: Efficient Fair Queuing using Deficit Round
+// Robin, 1995). With each turn a namespace may let go another quotaQuantum of CPU, so that a namespace with many pods
+// does not delay the others while the binders are busy. For a pod that was let go and still has its gate after
+// quotaPatience, the removal is requested again before other pods of its namespace are let go.
 const (
-	// QuotaAnnotation is where a namespace states its budget, as
-	// "requests.cpu=4,requests.memory=8Gi,pods=10": each at most once, what is left out is
-	// not limited.
+	// QuotaAnnotation holds a namespace's budget, as "requests.cpu=4,requests.memory=8Gi,pods=10": each resource at
+	// most once; a resource that is left out is not limited.
 	QuotaAnnotation = "berth.dev/quota"
 	// quotaQuantum is in milli-CPU; a pod costs at least quotaLeast.
 	quotaQuantum = 1000
 	quotaLeast   = 100
-	// quotaAtOnce is how many gates may be asked about at the same time.
+	// quotaAtOnce is how many removals may be outstanding at the same time.
 	quotaAtOnce = 256
-	// quotaPatience is how long the binders have.
+	// quotaPatience is how long the binders have to remove a gate.
 	quotaPatience = events.UngateFor
-	// quotaSettle is how long a new leader lets no pod go where there is a budget: longer than a removal may take
-	// that the leader before asked for.
+	// quotaSettle is how long a new leader lets no pod go where there is a budget. It is longer than a removal can
+	// take that the leader before it requested.
 	quotaSettle = quotaPatience + 15*time.Second
 )
 
-// amounts are what budgets are about.
+// amounts are the resources that budgets limit.
 type amounts struct{ milliCPU, memory, pods int64 }
 
 func (a amounts) plus(b amounts) amounts {
@@ -58,7 +55,7 @@ func (a amounts) minus(b amounts) amounts {
 	return amounts{a.milliCPU - b.milliCPU, a.memory - b.memory, a.pods - b.pods}
 }
 
-// within says whether a fits a budget, of which a negative amount is no limit.
+// within reports whether a fits a budget, in which a negative amount means no limit.
 func (a amounts) within(budget amounts) bool {
 	fits := func(amount, limit int64) bool { return limit < 0 || amount <= limit }
 	return fits(a.milliCPU, budget.milliCPU) && fits(a.memory, budget.memory) && fits(a.pods, budget.pods)
@@ -73,7 +70,7 @@ var unlimited = amounts{-1, -1, -1}
 
 func asks(p *state.Pod) amounts { return amounts{p.Requests.MilliCPU, p.Requests.Memory, 1} }
 
-// counted is what a pod counts as against the budget of its namespace.
+// counted returns what a pod counts against the budget of its namespace.
 func counted(p *state.Pod) amounts {
 	if p == nil || p.Terminal || hasQuotaGate(p) {
 		return amounts{}
@@ -85,14 +82,14 @@ func hasQuotaGate(p *state.Pod) bool {
 	return p.Gated && slices.ContainsFunc(p.Template.Spec.SchedulingGates, isQuotaGate)
 }
 
-// waitsForQuota says whether the quota gate is the last one of a pod.
+// waitsForQuota reports whether the quota gate is the last gate of a pod.
 func waitsForQuota(p *state.Pod) bool {
 	return p.Gated && len(p.Template.Spec.SchedulingGates) == 1 && hasQuotaGate(p)
 }
 
 func isQuotaGate(g corev1.PodSchedulingGate) bool { return g.Name == events.QuotaGate }
 
-// parseQuota reads a budget.
+// parseQuota parses a budget.
 func parseQuota(text string) (amounts, error) {
 	budget := unlimited
 	for part := range strings.SplitSeq(text, ",") {
@@ -119,31 +116,33 @@ func parseQuota(text string) (amounts, error) {
 	return budget, nil
 }
 
-// quotas are the budgets.
+// quotas are the budgets of all namespaces and the pods let go under them.
 type quotas struct {
 	spaces map[string]*space
 	// turns are the namespaces that may let a pod go, in their order; none on a replica that does not lead.
 	turns []*space
-	// leaving are the pods that were let go, by UID, hidden those of them that the facts have not shown.
+	// leaving holds the pods that were let go, by UID, and hidden those that the facts have not shown.
 	leaving, hidden map[string]*leaving
-	// asked counts those of leaving that are not late. No removal is overdue before due, if there are any.
+	// asked counts the pods in leaving that are not late. If there are any, no removal is overdue before due.
 	asked int
 	due   moment
-	// settles is until when a new leader waits for removals that it may not know of; 0 when it has.
+	// settles is until when a new leader waits for removals that it may not know of; 0 once it has.
 	settles moment
 }
 
 // space is one namespace.
 type space struct {
 	name string
-	// used is what its pods count as, leaving what those do whose gate is about to go.
+	// used is what the namespace's pods count for, and leaving what those count for whose gate is about to be
+	// removed.
 	used, leaving amounts
 	budget        amounts
-	// problem is what is wrong with the annotation; nobody goes until it is mended.
+	// problem describes what is wrong with the annotation. No pod is let go until it is fixed.
 	problem string
 	// waiting are the pods that wait for room, in order.
 	waiting *heapOf
-	// late are the UIDs of those that a leader is to ask about again, the longest late first, and of some that have gone.
+	// late holds the UIDs of pods whose removal a leader must request again, the longest late first. It may also hold
+	// some that are gone.
 	late    []string
 	deficit int64
 	inTurn  bool
@@ -162,7 +161,7 @@ func (q *quotas) space(name string) *space {
 	return s
 }
 
-// forget drops a namespace of which nothing is to be remembered. Clusters may make and delete any number of them.
+// forget drops a namespace with nothing to remember. Clusters may create and delete any number of namespaces.
 func (q *quotas) forget(s *space) {
 	if s.used == (amounts{}) && s.leaving == (amounts{}) && s.budget == unlimited && s.problem == "" &&
 		s.waiting.first() == nil && len(s.late) == 0 && !s.inTurn {
@@ -181,14 +180,15 @@ func (c *Core) turn(s *space) {
 	}
 }
 
-// turnAll gives every namespace a turn that could use one.
+// turnAll gives a turn to every namespace that could use one.
 func (c *Core) turnAll() {
 	for _, name := range slices.Sorted(maps.Keys(c.quotas.spaces)) {
 		c.turn(c.quotas.spaces[name])
 	}
 }
 
-// endTurns ends all turns with a leader's term. Those to be asked about again are overdue under its next one.
+// endTurns ends all turns with a leader's term. Removals to be requested again are overdue at once under the
+// replica's next term.
 func (c *Core) endTurns() {
 	q := &c.quotas
 	for _, l := range q.leaving {
@@ -198,18 +198,20 @@ func (c *Core) endTurns() {
 	}
 	q.turns = nil
 	for _, s := range q.spaces {
-		s.late, s.deficit, s.inTurn = nil, 0, false
+		s.late = nil
+		s.deficit = 0
+		s.inTurn = false
 		q.forget(s)
 	}
 }
 
-// lets reports whether the first of a namespace's line may go now.
+// lets reports whether the first pod in a namespace's queue may go now.
 func (q *quotas) lets(s *space) bool {
 	e := s.waiting.first()
 	return e != nil && s.hasRoom(e) && (q.settles == 0 || s.budget == unlimited)
 }
 
-// settle ends a new leader's wait when it is over.
+// settle ends a new leader's wait when its time is up.
 func (c *Core) settle(now moment) {
 	if c.quotas.settles == 0 || now < c.quotas.settles {
 		return
@@ -218,8 +220,7 @@ func (c *Core) settle(now moment) {
 	c.turnAll()
 }
 
-// headMoved gives a namespace a turn whose line a pod has left, or moved in: who is first
-// now may find room.
+// headMoved gives a turn to a namespace in whose queue a pod has left or moved: the new head may find room.
 func (c *Core) headMoved(e *entry) {
 	if s, ok := c.quotas.spaces[e.pod.Namespace]; ok && e.early == s.waiting {
 		c.turn(s)
@@ -231,7 +232,7 @@ func (s *space) hasRoom(e *entry) bool {
 	return s.problem == "" && s.used.plus(s.leaving).plus(asks(e.pod)).within(s.budget)
 }
 
-// budgetChanged takes in a namespace as it is now; nil for one that is gone.
+// budgetChanged applies a namespace as it is now; nil if it is gone.
 func (c *Core) budgetChanged(name string, now *state.Object) {
 	s := c.quotas.space(name)
 	s.budget, s.problem = unlimited, ""
@@ -256,7 +257,7 @@ func (c *Core) readBudget(s *space, from *state.Object) {
 	s.budget = budget
 }
 
-// usageChanged takes in a pod of any scheduler as it was and as it is.
+// usageChanged applies a pod of any scheduler as it was and as it is.
 func (c *Core) usageChanged(before, after *state.Pod) {
 	p := after
 	if p == nil {
@@ -269,8 +270,7 @@ func (c *Core) usageChanged(before, after *state.Pod) {
 	c.quotas.forget(s)
 }
 
-// resetUsage counts all pods again, and puts those that wait in line again. Those that were let
-// go still are.
+// resetUsage recounts all pods and queues those that wait again. Pods that were let go stay let go.
 func (c *Core) resetUsage(in FactsReset) {
 	was := c.quotas
 	for _, e := range c.bags.gated.all {
@@ -294,8 +294,8 @@ func (c *Core) resetUsage(in FactsReset) {
 	}
 }
 
-// queueForQuota lets a gated pod wait for room, if there is nothing else that it waits for.
-// For one that waits already, it takes in that it asks for something else now.
+// queueForQuota queues a gated pod for room, if it waits for nothing else. For one that is queued already, it applies
+// a change of its requests.
 func (c *Core) queueForQuota(e *entry) {
 	if _, going := c.quotas.leaving[e.pod.UID]; going || !waitsForQuota(e.pod) {
 		return
@@ -308,7 +308,7 @@ func (c *Core) queueForQuota(e *entry) {
 	c.turn(s)
 }
 
-// admit lets pods go whose namespaces have room, in turns, once it is known whom the leader before has let go.
+// admit lets pods go whose namespaces have room, in turns, once all decisions of earlier leaders have been read.
 func (c *Core) admit(now moment) {
 	if !c.leases.leading || !c.history.caughtUp || c.history.sequence < c.leases.decided {
 		return
@@ -336,7 +336,7 @@ func (c *Core) admit(now moment) {
 	}
 }
 
-// mayGo is the pod of a namespace that is let go next, or once more; nil for none.
+// mayGo returns the pod of a namespace that is let go next, or once more; nil for none.
 func (c *Core) mayGo(s *space) *entry {
 	for len(s.late) > 0 {
 		uid := s.late[0]
@@ -353,7 +353,7 @@ func (c *Core) mayGo(s *space) *entry {
 	return nil
 }
 
-// letGo asks for the removal of a pod's gate.
+// letGo requests the removal of a pod's gate.
 func (c *Core) letGo(e *entry, s *space, now moment) {
 	if l, again := c.quotas.leaving[e.pod.UID]; again {
 		s.late = s.late[1:]
@@ -371,7 +371,7 @@ func (c *Core) letGo(e *entry, s *space, now moment) {
 	}})
 }
 
-// quotaReason says what a pod that waits for its quota gate waits for.
+// quotaReason explains what a pod behind its quota gate waits for.
 func (c *Core) quotaReason(e *entry) string {
 	s := c.quotas.space(e.pod.Namespace)
 	if s.problem != "" {

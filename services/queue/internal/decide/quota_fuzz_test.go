@@ -2,7 +2,7 @@ package decide
 
 import "testing"
 
-// FuzzParseQuota: whatever an annotation says, it is a budget without negative limits, or an error.
+// FuzzParseQuota checks that any annotation is either a budget without negative limits, or an error.
 func FuzzParseQuota(f *testing.F) {
 	f.Add("requests.cpu=10, requests.memory=1Gi, pods=5")
 	f.Add("pods=1e30")

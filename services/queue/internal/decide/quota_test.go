@@ -42,7 +42,7 @@ func TestParseQuota(t *testing.T) {
 	}
 }
 
-// budget gives a namespace a budget; empty takes it away.
+// budget gives a namespace a budget; an empty text removes it.
 func (h *harness) budget(namespace, text string) {
 	h.t.Helper()
 	obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: types.UID(namespace)}}
@@ -65,7 +65,7 @@ func (h *harness) gated(namespace, name, cpu string, gates ...string) {
 	})
 }
 
-// let returns the pods that may go since the last call, and forgets them.
+// let returns the pods that were let go since the last call, and forgets them.
 func (h *harness) let() []string {
 	h.t.Helper()
 	var names []string
@@ -108,7 +108,7 @@ func TestPodsWaitForTheBudgetInOrder(t *testing.T) {
 	h.wantLet()
 	h.put("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	h.wantLet("b", "c")
-	// More room, less room, a broken budget, none.
+	// More room, less room, an invalid budget, no budget.
 	h.gated("ns", "d", "2")
 	h.gated("ns", "e", "1")
 	h.wantLet()
@@ -124,7 +124,7 @@ func TestPodsWaitForTheBudgetInOrder(t *testing.T) {
 	h.wantLet("e")
 }
 
-// TestOtherGatesComeFirst: room is not held for a pod that cannot go yet.
+// TestOtherGatesComeFirst checks that room is not held for a pod that cannot go yet.
 func TestOtherGatesComeFirst(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
@@ -136,7 +136,7 @@ func TestOtherGatesComeFirst(t *testing.T) {
 	h.wantLet()
 	h.put("a", func(p *corev1.Pod) { p.Spec.SchedulingGates = p.Spec.SchedulingGates[1:] })
 	h.wantLet("a")
-	// The pod of another scheduler counts, a second leader does not let anybody go twice.
+	// The pod of another scheduler counts, and a second leader lets no pod go twice.
 	h.remove("a")
 	h.put("foreign", func(p *corev1.Pod) { p.Spec.SchedulerName = "other" })
 	h.gated("ns", "c", "1")
@@ -155,7 +155,7 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.wantLet()
 	h.sleep(1)
 	h.wantLet("a")
-	// A list of everything changes nothing about that.
+	// A reset of the facts does not change that.
 	h.step(FactsReset{Pods: []*state.Pod{h.pods["a"]}, Position: h.at()})
 	h.wantLet()
 	h.step(StepDown{})
@@ -163,8 +163,8 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.wantLet()
 }
 
-// TestAPodThatWasLetGoKeepsItsRoom: binders repeat a removal until it succeeds, however long that takes. The room is
-// not another pod's before the gate is gone, or the pod.
+// TestAPodThatWasLetGoKeepsItsRoom checks that binders repeat a removal until it succeeds, however long that takes,
+// and that no other pod gets the room before the gate or the pod is gone.
 func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 	for name, end := range map[string]func(h *harness){
 		"its gate goes, and it ends": func(h *harness) {
@@ -202,8 +202,8 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 	}
 }
 
-// TestGatesThatStayHoldNobodyElseUp: a namespace whose pods keep their gates, because an admission webhook refuses
-// their change for instance, is asked about in turn with the others.
+// TestGatesThatStayHoldNobodyElseUp covers a namespace whose pods keep their gates, for instance because an admission
+// webhook refuses the change: its removals are requested again in turn with the others.
 func TestGatesThatStayHoldNobodyElseUp(t *testing.T) {
 	h := newHarness(t)
 	for i := range 2 * quotaAtOnce {
@@ -230,15 +230,15 @@ func (h *harness) check() {
 	}
 }
 
-// ungateOf is the decision of another leader to let a pod go.
+// ungateOf returns another leader's decision to let a pod go.
 func (h *harness) ungateOf(name string, sequence uint64) Decided {
 	return Decided{Decisions: []events.SequencedDecision{{Sequence: sequence, Decision: events.Decision{
 		Kind: events.DecisionUngate, Pod: events.PodRef{UID: name}, Token: "1", FactSequence: h.sequence, FactEpoch: h.epoch,
 	}}}}
 }
 
-// TestAnotherLeaderIsNotRepeated: what it has let go counts against the budget, whichever a replica reads first, facts
-// or decisions.
+// TestAnotherLeaderIsNotRepeated checks that what another leader has let go counts against the budget, whichever a
+// replica reads first, facts or decisions.
 func TestAnotherLeaderIsNotRepeated(t *testing.T) {
 	for name, begin := range map[string]func(h *harness){
 		"facts first": func(h *harness) {
@@ -294,8 +294,9 @@ func TestAnotherLeaderIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestAMemoryNamesThoseThatWereLetGo: they count for a replica that starts with it, also if the memory is one of an
-// earlier version, which has no word of them: then the decisions from before it are read once more for that.
+// TestAMemoryNamesThoseThatWereLetGo checks that these pods count for a replica that starts with the memory. If an
+// earlier version wrote the memory, it does not name them, and the decisions from before it are read once more for
+// that.
 func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 	h := newHarness(t)
 	h.add("failing", 0)
@@ -339,7 +340,7 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 	}
 }
 
-// withoutLeaving is a memory as earlier versions wrote it.
+// withoutLeaving returns a memory as earlier versions wrote it.
 func withoutLeaving(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var out []byte
@@ -356,7 +357,7 @@ func withoutLeaving(t *testing.T, data []byte) []byte {
 	return out
 }
 
-// TestALeaderReadsWhatTheOneBeforeDecided: nobody is let go before it has.
+// TestALeaderReadsWhatTheOneBeforeDecided checks that no pod is let go before it has.
 func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")
@@ -367,7 +368,7 @@ func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 	h.wantLet()
 	h.step(h.ungateOf("b", 6))
 	h.wantLet()
-	h.step(Decided{Through: 7}) // what stands there cannot be read
+	h.step(Decided{Through: 7}) // the record there cannot be read
 	h.wantLet()
 	h.sleep(quotaSettle)
 	h.wantLet("b")
@@ -376,7 +377,7 @@ func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 }
 
 // NATS lost its tail, with the decision to let a go, and a binder has read it. The next leader gives a's room to no
-// other pod before that binder has removed the gate or let it be.
+// other pod before that binder has removed the gate or stopped trying.
 func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")
@@ -400,7 +401,7 @@ func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
 	h.check()
 }
 
-// NATS lost all of the log, with the decision to let a go. That nothing stands in it says nothing of what it has lost.
+// NATS lost all of the log, with the decision to let a go. An empty log says nothing about what it has lost.
 func TestALeaderWaitsForALogThatHasLostEverything(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")
@@ -421,7 +422,7 @@ func TestALeaderWaitsForALogThatHasLostEverything(t *testing.T) {
 	h.check()
 }
 
-// TestALeaderThatLeadsAgainGivesTurns: also if its first term ended before it had waited.
+// TestALeaderThatLeadsAgainGivesTurns covers also a first term that ended before the leader had waited.
 func TestALeaderThatLeadsAgainGivesTurns(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")
@@ -439,7 +440,7 @@ func TestALeaderThatLeadsAgainGivesTurns(t *testing.T) {
 	h.check()
 }
 
-// TestWhatTheLogHasNotDoesNotOutliveItsLeader: the next leader cannot know of it either.
+// TestWhatTheLogHasNotDoesNotOutliveItsLeader covers decisions of which the next leader cannot know either.
 func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
@@ -463,7 +464,7 @@ func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
 	h.wantLet("dropped")
 }
 
-// TestNamespacesTakeTurns: by CPU, not by pods.
+// TestNamespacesTakeTurns checks that turns are by CPU, not by pods.
 func TestNamespacesTakeTurns(t *testing.T) {
 	h := newHarness(t)
 	for i := range 4 {
@@ -476,8 +477,8 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	h.wantLet("s0", "s1", "l0", "s2", "s3", "s4", "s5", "l1", "s6", "s7", "l2", "l3")
 }
 
-// TestWhoIsFirstNow: when the head of the line goes, asks for less, or is overtaken, whoever
-// is first then gets what room there is, without waiting for another change.
+// TestWhoIsFirstNow checks that when the head of the queue leaves, requests less, or is overtaken, the new head gets
+// the available room without waiting for another change.
 func TestWhoIsFirstNow(t *testing.T) {
 	for name, change := range map[string]func(h *harness){
 		"the head goes":          func(h *harness) { h.remove("large") },
@@ -515,8 +516,8 @@ func moreUrgent(p *corev1.Pod) {
 	p.Spec.Priority = &priority
 }
 
-// A replica that has read records which the log has lost knows nothing of those in their place, and lets no pod go
-// before it has read them.
+// A replica that has read records which the log has lost knows nothing of the records in their place, and lets no pod
+// go before it has read those.
 func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")
@@ -536,7 +537,7 @@ func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
 	h.wantLet("a")
 }
 
-// TestDecisionsThatTheLogHasLostAreMadeAgain: neither the next leader nor a binder may know of them.
+// TestDecisionsThatTheLogHasLostAreMadeAgain covers decisions of which neither the next leader nor a binder may know.
 func TestDecisionsThatTheLogHasLostAreMadeAgain(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

@@ -2,26 +2,24 @@ package decide
 
 import "github.com/berth-scheduler/berth/pkg/placement"
 
-// The log of facts can lose its end. Whoever leads tells then in a new epoch what is true, under
-// sequences that have been used before. A verdict that was computed from facts that are lost
-// stands for nothing: it knows nothing of those that have taken their numbers, and what it saw,
-// a pod that stood in the way for instance, may have gone without a word of it in what is told
-// now. So a verdict names the epoch of its last fact; where a later epoch has begun at or before
-// that fact, the pod counts as one that everything may have helped.
+// The log of facts can lose its tail. The next leader then publishes the truth in a new epoch, under sequences that
+// have been used before. A verdict that was computed from lost facts is void: it does not reflect the facts that have
+// taken their sequences, and what it saw, such as a pod that occupied a node, may have disappeared without any fact
+// about it in the log. So a verdict names the epoch of its last fact. If a later epoch has begun at or before that
+// fact, the pod is treated as if anything may have helped it.
 
-// epochs are the beginnings of fact epochs, in order, as far as this replica has seen them.
+// epochs are the beginnings of fact epochs, in order, to this replica's knowledge.
 type epochs []epochStart
 
-// epochStart says that the facts from sequence on are of the epoch or of later ones. Where it
-// is not known for certain, sequence is rather too small than too large: pods are tried in
-// vain then.
+// epochStart means that the facts from sequence on are of the epoch or of later ones. Where this is not known for
+// certain, sequence is too small rather than too large; the cost is that pods are tried in vain.
 type epochStart struct{ epoch, sequence uint64 }
 
-// maxEpochs bounds the epochs that are remembered. Those before count as one with the oldest.
+// maxEpochs bounds the epochs that are remembered. Earlier ones count as one with the oldest.
 const maxEpochs = 64
 
-// standing is the sequence of a verdict's last fact, which is of an epoch, or 0 if a later epoch
-// has taken that sequence. Epoch 0 is not known, and believed.
+// standing returns the sequence of a verdict's last fact, which is of the given epoch, or 0 if a later epoch has
+// taken that sequence. Epoch 0 means that it is not known, and the sequence is believed.
 func (s epochs) standing(sequence, epoch uint64) uint64 {
 	for _, start := range s {
 		if epoch != 0 && start.epoch > epoch && start.sequence <= sequence {
@@ -31,8 +29,8 @@ func (s epochs) standing(sequence, epoch uint64) uint64 {
 	return sequence
 }
 
-// newEpoch takes in the epoch of the facts, which has begun at a sequence or later if it is new,
-// and says whether it is.
+// newEpoch records the epoch of the facts, which has begun at the given sequence or later if it is new, and reports
+// whether it is new.
 func (c *Core) newEpoch(sequence uint64) bool {
 	w := &c.world
 	epoch := w.facts.Epoch
@@ -55,7 +53,7 @@ func (c *Core) newEpoch(sequence uint64) bool {
 	return true
 }
 
-// advance takes in how far facts have been applied.
+// advance records how far the facts have been applied.
 func (c *Core) advance(to Position, objects placement.Objects, now moment) {
 	after := c.world.facts.Sequence
 	c.world.facts, c.world.objects = to, objects
@@ -69,8 +67,8 @@ func (c *Core) advance(to Position, objects placement.Objects, now moment) {
 	}
 }
 
-// rewind takes in where a store that was rebuilt stands. Its last fact is of its epoch,
-// whatever came before; and what had come to pods after it has not come to them now.
+// rewind records the position of a store that was rebuilt. Its last fact is of its epoch, whatever came before; and
+// changes of pods after that position have not happened in this store.
 func (c *Core) rewind(to Position, objects placement.Objects) {
 	c.world.facts, c.world.objects = to, objects
 	c.newEpoch(to.Sequence)

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// lost has pod a rejected from facts of epoch 1, of which those after the sixth are lost then.
+// lost returns a harness in which pod a was rejected from facts of epoch 1, of which those after the sixth are then
+// lost.
 func lost(t *testing.T) *harness {
 	h := newHarness(t)
 	h.epoch = 1
@@ -25,7 +26,7 @@ func lost(t *testing.T) *harness {
 	return h
 }
 
-// rewound is the store of the facts that are left.
+// rewound applies the store of the remaining facts.
 func (h *harness) rewound(sequence uint64) {
 	h.t.Helper()
 	h.sequence = sequence
@@ -36,7 +37,7 @@ func (h *harness) rewound(sequence uint64) {
 	h.step(FactsReset{Pods: pods, Position: h.at()})
 }
 
-// What has taken the numbers of lost facts is news to a verdict that was computed from these.
+// Facts that have taken the sequences of lost ones are news to a verdict that was computed from the lost ones.
 func TestFactsUnderNumbersOfLostOnesWake(t *testing.T) {
 	h := lost(t)
 	h.rewound(6)
@@ -48,7 +49,7 @@ func TestFactsUnderNumbersOfLostOnesWake(t *testing.T) {
 	h.want("a", PoolOffered)
 }
 
-// So it is when the verdict comes only then, out of the decisions log.
+// The same holds if the verdict arrives only then, from the decisions log.
 func TestVerdictFromLostFactsComesLate(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
@@ -65,7 +66,7 @@ func TestVerdictFromLostFactsComesLate(t *testing.T) {
 	h.want("a", PoolOffered)
 }
 
-// A new epoch alone, in which nothing is lost, wakes nobody.
+// A new epoch alone, in which nothing is lost, wakes no pod.
 func TestVerdictBeforeAnEpochStands(t *testing.T) {
 	h := lost(t)
 	h.want("a", PoolParked)
@@ -90,8 +91,8 @@ func TestVerdictsStandUntilTheirFactsAreLost(t *testing.T) {
 	}
 }
 
-// What a verdict saw in the lost facts may be gone without a word: the pod is tried again, though
-// nothing in what is told now would help it.
+// What a verdict saw in the lost facts may be gone without any fact about it: the pod is tried again, although
+// nothing that is published now would help it.
 func TestVerdictFromLostFactsIsTriedAgain(t *testing.T) {
 	h := lost(t)
 	h.rewound(6)

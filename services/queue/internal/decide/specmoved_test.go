@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// TestSpecMovedByClaims: of a pod's status only the claims that were made for it count, and only for
-// pods that name claims.
+// TestSpecMovedByClaims checks that of a pod's status only the claims that were made for it count, and only for pods
+// that name claims.
 func TestSpecMovedByClaims(t *testing.T) {
 	pod := func(named bool, change func(*corev1.PodStatus)) *state.Pod {
 		obj := statetest.Pod("default", "p")

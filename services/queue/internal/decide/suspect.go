@@ -7,26 +7,26 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// A lease that ends without an answer may be chance: a message was lost, somebody stopped
-// the shard. Or the pod kills whoever works on it, and with it the answers to all pods
-// that were out beside it. After suspectAfter such ends in a row a pod is therefore offered
-// to a shard that has nothing else in hand, and gets nothing else until it has answered:
-// the innocent are soon told from the guilty. A pod that goes on like this is put into
-// quarantine, where nothing but a change of the pod itself gets it out.
+// suspectAfter is how many leases in a row may end without an answer before a pod becomes suspect. A lease that ends
+// without an answer may be chance: a message was lost, or the shard was stopped. Or the pod kills every process that
+// works on it, and with it the answers to all pods that were being tried with it. A suspect pod is therefore offered
+// only to a shard that has no other pod leased, and the shard gets no other until it has answered: this soon
+// separates innocent pods from guilty ones. A pod that still gets no answer is quarantined, and only a change of the
+// pod itself ends that.
 const suspectAfter = 2
 
 func (e *entry) suspect() bool { return e.attempt.lost >= suspectAfter }
 
-// silent says whether a shard has missed its heartbeats: then its leases did not end
-// because it handed over its partitions.
+// silent reports whether a shard has missed its heartbeats: then its leases did not end because it handed over its
+// partitions.
 func (c *Core) silent(s *shard, now moment) bool { return s.lastSeen.add(c.cfg.Lease/2) < now }
 
-// lost ends a lease that nobody answered.
+// lost ends a lease that got no answer.
 func (c *Core) lost(e *entry, now moment) {
 	c.out.counts.Expired++
 	e.attempt.lost++
 	if int(e.attempt.lost) < c.cfg.DeliveryLimit {
-		// The token stays: a verdict that comes late is still worth having.
+		// The token stays: a late verdict is still useful.
 		c.free(e, eventLeaseExpired, now)
 		return
 	}
@@ -42,7 +42,7 @@ func (c *Core) lost(e *entry, now moment) {
 	}})
 }
 
-// pardon lets a pod out of quarantine.
+// pardon releases a pod from quarantine.
 func (c *Core) pardon(e *entry, event string, now moment) {
 	e.attempt.lost = 0
 	e.attempt.token = ""

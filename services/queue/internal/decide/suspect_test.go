@@ -39,7 +39,7 @@ func TestPodsThatKillTheirShardsAreQuarantined(t *testing.T) {
 	h.want("innocent", PoolActive)
 	h.answer(h.offerOf("good"), events.DecisionFailed, nil)
 	h.want("innocent", PoolOffered)
-	// Neither time nor events nor its own condition free it, nor the record itself.
+	// Neither time, events, its own condition nor the record itself free it.
 	h.tell(h.records[0])
 	h.node("n", func(*corev1.Node) {})
 	h.put("poison", func(p *corev1.Pod) { p.Status.Message = "in quarantine" })
@@ -53,7 +53,7 @@ func TestPodsThatKillTheirShardsAreQuarantined(t *testing.T) {
 	h.want("poison", PoolOffered)
 }
 
-// TestQuarantineSurvives: another leader knows of it by the log.
+// TestQuarantineSurvives checks that another leader learns of a quarantine from the log.
 func TestQuarantineSurvives(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)

@@ -11,14 +11,14 @@ import (
 )
 
 // A pod that is too large for the log has events.TooLargeGate in the facts, and waits with the gated pods until it is
-// smaller. Its condition and an event say so, once for each replica that leads.
+// smaller. Its condition and an event explain that, once for each replica that leads.
 
 func tooLargeReason(p *state.Pod) string {
 	return fmt.Sprintf("the pod is too large to be scheduled (%s): shorten its spec, labels or annotations",
 		cmp.Or(p.Annotation(state.TooLargeAnnotation), "gate "+events.TooLargeGate))
 }
 
-// gatedEntered takes in a pod that waits for its gates now.
+// gatedEntered records a pod that now waits for its gates.
 func (c *Core) gatedEntered(e *entry) {
 	c.queueForQuota(e)
 	if e.pod.TooLarge() {
@@ -26,7 +26,7 @@ func (c *Core) gatedEntered(e *entry) {
 	}
 }
 
-// gatedUpdated takes in that a pod has other gates now.
+// gatedUpdated records that the gates of a gated pod have changed.
 func (c *Core) gatedUpdated(e *entry, old *state.Pod) {
 	if !waitsForQuota(e.pod) {
 		c.notEarly(e)
@@ -37,7 +37,8 @@ func (c *Core) gatedUpdated(e *entry, old *state.Pod) {
 	}
 }
 
-// gatedLate takes a pod back that waits to be tried and has got a gate, which only one that has grown can.
+// gatedLate moves back to gated a pod that waits to be tried and has gained a gate, which only happens to a pod that
+// has grown too large.
 func (c *Core) gatedLate(e *entry, now moment) {
 	c.detach(e)
 	c.unreject(e)
@@ -48,7 +49,7 @@ func (c *Core) gatedLate(e *entry, now moment) {
 	c.free(e, eventQuarantine, now)
 }
 
-// tellTooLarge has the binder tell the owners of pods that are too large.
+// tellTooLarge makes the binder inform the owners of pods that are too large, through a decision.
 func (c *Core) tellTooLarge() {
 	if len(c.bags.tooLarge) == 0 || !c.leases.leading || !c.history.caughtUp {
 		return

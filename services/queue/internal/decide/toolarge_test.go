@@ -10,14 +10,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// reduced is what the facts say of a pod that is too large.
+// reduced changes a pod to what the facts show of one that is too large.
 func reduced(p *corev1.Pod) {
 	p.Annotations = map[string]string{state.TooLargeAnnotation: "2000000 bytes; the log takes 1036288"}
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.TooLargeGate}}
 }
 
-// A pod that is too large for the log is not offered. Its owner is told once by each replica that leads, and the pod is
-// offered as soon as it is smaller.
+// A pod that is too large for the log is not offered. Its owner is informed once by each replica that leads, and the
+// pod is offered as soon as it is smaller.
 func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
 	h := newHarness(t)
 	h.add("before", 0)
@@ -52,9 +52,8 @@ func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
 	h.want("large", PoolOffered)
 }
 
-// A pod that was rejected, or is out with a shard, and has grown too large waits until it is smaller, like one
-// that came
-// so.
+// A pod that was rejected, or is offered, and has grown too large waits until it is smaller, like one that was too
+// large from the start.
 func TestAPodThatGrowsIsTakenBack(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

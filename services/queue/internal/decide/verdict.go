@@ -6,8 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// maxShift keeps the doubling of the backoff from overflowing: beyond it every duration
-// is past any sensible maximum.
+// maxShift keeps the doubling of the backoff from overflowing: beyond it every duration exceeds any sensible maximum.
 const maxShift = 32
 
 func (in Decided) apply(c *Core, now moment) {
@@ -46,7 +45,7 @@ func (c *Core) decided(d *events.Decision, now moment) {
 	}
 }
 
-// isAnswer says whether decisions of a kind end an attempt.
+// isAnswer reports whether decisions of a kind end an attempt.
 func isAnswer(k events.DecisionKind) bool {
 	switch k {
 	case events.DecisionPlaced, events.DecisionUnplaceable, events.DecisionFailed, events.DecisionReleased,
@@ -56,10 +55,9 @@ func isAnswer(k events.DecisionKind) bool {
 	return false
 }
 
-// isNews says whether a decision is the answer to the last offer that this replica made,
-// late or not; or, if none of its offers is out, the answer to a later attempt than those
-// whose answers are known: another leader made that offer. Repeated answers, and those to
-// earlier attempts, are no news.
+// isNews reports whether a decision is the answer to the last offer that this replica made, late or not; or the
+// answer to a later attempt, which another leader offered: later than the last known attempt while the pod is
+// offered, else later than the last answered one. Repeated answers and answers to earlier attempts are not news.
 func (c *Core) isNews(e *entry, d *events.Decision) bool {
 	if d.Token != "" && d.Token == e.attempt.token {
 		return true
@@ -70,7 +68,7 @@ func (c *Core) isNews(e *entry, d *events.Decision) bool {
 	return d.Attempt > e.attempt.answered
 }
 
-// answered moves a pod to where an answer leaves it.
+// answered moves a pod to the pool where an answer leaves it.
 func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 	if e.hold.live {
 		// The ledger outranks every message: the pod stays held.
@@ -96,13 +94,13 @@ func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 	}
 }
 
-// turnedDown is what an attempt leads to for which no node would do.
+// turnedDown handles an attempt that found no node.
 func (c *Core) turnedDown(e *entry, now moment) {
 	c.park(e, now)
 	c.rejectedLike(e)
 }
 
-// erred is what an attempt leads to that ended in an error.
+// erred handles an attempt that ended in an error.
 func (c *Core) erred(e *entry, now moment) {
 	c.backOff(e, now)
 	c.requeue(e, eventAttemptFailure, now)
@@ -120,8 +118,13 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	e.attempt.answered = max(e.attempt.answered, d.Attempt)
 	e.attempt.token, e.attempt.lost = "", 0
 	v := &e.verdict
-	v.kind, v.token, v.remembered, v.retryAt = d.Kind, d.Token, false, 0
-	v.factSequence, v.factEpoch, v.ledgerRevision = d.FactSequence, d.FactEpoch, d.LedgerRevision
+	v.kind = d.Kind
+	v.token = d.Token
+	v.remembered = false
+	v.retryAt = 0
+	v.factSequence = d.FactSequence
+	v.factEpoch = d.FactEpoch
+	v.ledgerRevision = d.LedgerRevision
 	v.factSequence = c.world.epochs.standing(v.factSequence, v.factEpoch)
 	switch d.Kind {
 	case events.DecisionUnplaceable:
@@ -144,18 +147,18 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	default:
 		return
 	}
-	// The pod queues anew, and waits for its condition.
+	// The pod queues again from now, and waits for its condition.
 	e.attempt.released, e.attempt.flushed = 0, false
 	e.queued = now
 	e.await = await{on: true, until: now.add(c.cfg.ConditionWait)}
 }
 
-// placed believes the shard until the ledger's watch has reached the reservation's
-// revision; from then on only the ledger counts.
+// placed believes the shard until the ledger's watch has reached the reservation's revision. From then on only the
+// ledger counts.
 func (c *Core) placed(e *entry, d *events.Decision, now moment) {
 	if c.world.revision >= d.LedgerRevision {
-		// The entry has come and gone between two looks at the ledger: the pod is bound,
-		// which the facts will show, or it was taken back. A short wait tells.
+		// The entry has come and gone between two looks at the ledger: either the pod is bound, which the facts will
+		// show, or the reservation was taken back. A short wait decides which.
 		e.verdict.backoffUntil = now.add(c.cfg.InitialBackoff)
 		c.enter(e, c.bags.backoff, eventReleased, now)
 		return
@@ -165,9 +168,10 @@ func (c *Core) placed(e *entry, d *events.Decision, now moment) {
 	c.settling[e] = struct{}{}
 }
 
-// park makes a rejected pod wait for what could help it; if that happened after what the verdict was computed from,
-// or a plugin has asked for it meanwhile, the pod is tried again after its backoff
-// instead. So does one that is held back, which says nothing about others.
+// park makes a rejected pod wait for what could help it. If that has happened since the state from which the verdict
+// was computed, or a plugin has requested another attempt, the pod is tried again after its backoff instead. The same
+// holds for a pod that is held back, except that it joins no lane, because being held back implies nothing about
+// other pods.
 func (c *Core) park(e *entry, now moment) {
 	c.backOff(e, now)
 	if e.verdict.kind != events.DecisionHeldBack {
@@ -186,7 +190,7 @@ func (c *Core) park(e *entry, now moment) {
 	c.enter(e, c.bags.parked, eventAttemptFailure, now)
 }
 
-// unreject takes a pod out of its rejectors' count: it is tried again, or gone.
+// unreject removes a pod from its rejectors' counts, because it is tried again or gone.
 func (c *Core) unreject(e *entry) {
 	if e.verdict.counted {
 		c.countRejectors(e, e.verdict.plugins, -1)
@@ -194,8 +198,8 @@ func (c *Core) unreject(e *entry) {
 	}
 }
 
-// released brings a pod back whose reservation ended without a bind: as upstream, one whose
-// binds fail backs off like one whose attempts end in errors.
+// released requeues a pod whose reservation ended without a bind. As upstream, a pod whose binds fail backs off like
+// one whose attempts end in errors.
 func (c *Core) released(e *entry, now moment) {
 	e.attempt.released = min(e.attempt.released, maxShift) + 1
 	wait := backoff(c.cfg.InitialBackoff, c.cfg.MaxBackoff, int32(e.attempt.released))
@@ -203,9 +207,9 @@ func (c *Core) released(e *entry, now moment) {
 	c.requeue(e, eventReleased, now)
 }
 
-// backOff sets the earliest next attempt, by upstream's formula (pkg/scheduler/backend/
-// queue/backoff_queue.go): the initial backoff doubled for each further failure, where
-// errors in a row count if there are any, else rejections; at most the maximum.
+// backOff sets the earliest next attempt, by upstream's formula (pkg/scheduler/backend/queue/backoff_queue.go): the
+// initial backoff doubled for each further failure, up to the maximum. Errors in a row count if there are any, else
+// rejections.
 func (c *Core) backOff(e *entry, now moment) {
 	count := e.verdict.rejections
 	if e.verdict.errors > 0 {
@@ -225,7 +229,7 @@ func backoff(initial, maximum time.Duration, count int32) time.Duration {
 	return initial << shift
 }
 
-// requeue puts a pod into backoff, or into active if its time has come.
+// requeue puts a pod into backoff, or frees it at once if its backoff has ended.
 func (c *Core) requeue(e *entry, event string, now moment) {
 	if e.hold.live || e.pod.Gated || e.ready() <= now {
 		c.free(e, event, now)
@@ -234,7 +238,7 @@ func (c *Core) requeue(e *entry, event string, now moment) {
 	c.enter(e, c.bags.backoff, event, now)
 }
 
-// endBackoffs activates the pods whose time has come.
+// endBackoffs frees the pods whose backoff has ended.
 func (c *Core) endBackoffs(now moment) {
 	for e := c.bags.backoff.first(); e != nil && e.ready() <= now; e = c.bags.backoff.first() {
 		e.await = await{}
@@ -242,7 +246,7 @@ func (c *Core) endBackoffs(now moment) {
 	}
 }
 
-// conditionWritten learns which version of the pod carries the last verdict's condition.
+// conditionWritten records which version of the pod carries the last verdict's condition.
 func (c *Core) conditionWritten(e *entry, d *events.Decision) {
 	if !e.await.on || (d.Token != "" && e.verdict.token != "" && d.Token != e.verdict.token) {
 		return

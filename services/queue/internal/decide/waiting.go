@@ -7,21 +7,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// waiting holds the parked pods by what could wake them: by the rules that rejected them,
-// and per rule in groups of pods that the rule's hints treat alike, so that ten thousand
-// equal pods cost one hint; and the groups by the topics that a change must be about, so
-// that most changes ask no hint at all.
+// waiting indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
+// pods that the rule's hints treat alike, so that ten thousand equal pods cost one hint. The groups are indexed by
+// the topics that a change must be about, so that most changes call no hint at all.
 type waiting struct {
 	rules map[ruleKey]*rule
 	pods  int
-	// calls counts the changes that were called out.
+	// calls numbers the changes that were looked up.
 	calls uint64
 }
 
-// ruleKey names a rule of a profile. Without a plugin it is for pods that no rule rejected.
+// ruleKey names a rule of a profile. An empty plugin stands for pods that no rule rejected.
 type ruleKey struct{ profile, plugin string }
 
-// rule is the pods that one rule rejected.
+// rule holds the pods that one rule rejected.
 type rule struct {
 	key                 ruleKey
 	profile             *placement.Profile
@@ -29,28 +28,28 @@ type rule struct {
 	pods, nodes, claims reach
 }
 
-// group is pods that get the same hints.
+// group holds pods that get the same hints.
 type group struct {
 	rule     *rule
 	interest placement.Interest
 	members  []member
-	// asked is the last call that asked for a hint: a change can reach a group twice.
+	// asked is the number of the last call that evaluated a hint: a change can reach a group twice.
 	asked uint64
 }
 
-// member is an entry and the place in its waits that leads back here.
+// member is an entry and the index in its waits that refers back here.
 type member struct {
 	entry *entry
 	slot  int
 }
 
-// wait is a group and the entry's place in it.
+// wait is a group and the entry's index in it.
 type wait struct {
 	group *group
 	index int
 }
 
-// reach holds groups by the topics that reach them.
+// reach indexes groups by the topics that reach them.
 type reach struct {
 	all     map[*group]struct{}
 	byTopic map[string]map[*group]struct{}
@@ -58,7 +57,7 @@ type reach struct {
 
 func newWaiting() waiting { return waiting{rules: map[ruleKey]*rule{}} }
 
-// add makes a parked pod wait for what could turn its rejectors' no.
+// add makes a parked pod wait for events that could change its rejectors' verdict.
 func (w *waiting) add(e *entry, profile *placement.Profile) {
 	w.pods++
 	plugins := e.verdict.plugins
@@ -151,19 +150,19 @@ func (r *reach) drop(g *group, of placement.Reach) {
 	}
 }
 
-// HintCount counts the hints of one rule about one event that said the same: the label
-// values of queueing_hint_execution_duration_seconds.
+// HintCount is the key for counting equal results of one rule's hints about one event: the label values of
+// queueing_hint_execution_duration_seconds.
 type HintCount struct {
 	Plugin, Event string
 	Queue         bool
 }
 
-// call is one change on its way through the waiting pods.
+// call is the lookup of one change among the waiting pods.
 type call struct {
 	change placement.Change
 	blind  bool
-	// changed is the UID of the pod that changed, if it is a pod: what it means for that
-	// pod itself is asked elsewhere.
+	// changed is the UID of the pod that changed, if the change is of a pod. What the change means for that pod
+	// itself is evaluated elsewhere.
 	changed string
 	topics  []string
 	number  uint64
@@ -171,7 +170,7 @@ type call struct {
 	hints   map[HintCount]int
 }
 
-// call finds the pods that an occurrence could help, in order of arrival, each once.
+// call returns the pods that an occurrence could help, in order of arrival, each once.
 func (w *waiting) call(o *occurrence) *call {
 	w.calls++
 	c := &call{change: o.change, blind: o.blind, changed: changedPod(o.change), number: w.calls}
@@ -195,7 +194,7 @@ func changedPod(c placement.Change) string {
 	return ""
 }
 
-// ask asks one rule about the groups within reach of the change.
+// ask evaluates the hints of one rule for the groups within reach of the change.
 func (c *call) ask(r *rule) {
 	within := c.within(r)
 	if within == nil {
@@ -220,7 +219,7 @@ func (c *call) ask(r *rule) {
 	}
 }
 
-// within is where a rule keeps the groups that changes of this kind can reach; nil if all of them.
+// within returns the groups of a rule that changes of this kind can reach; nil for all of them.
 func (c *call) within(r *rule) *reach {
 	switch {
 	case c.blind:
@@ -235,7 +234,7 @@ func (c *call) within(r *rule) *reach {
 	return nil
 }
 
-// hint asks about one pod of a group on behalf of all.
+// hint evaluates the hint for one pod of a group on behalf of all.
 func (c *call) hint(g *group) {
 	if g.asked == c.number {
 		return

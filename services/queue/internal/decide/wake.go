@@ -11,8 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// changed takes in a change of the facts, after the pools have taken in what it means for
-// the changed pod itself.
+// changed handles a change in the facts, after the pools have applied what it means for the changed pod itself.
 func (c *Core) changed(change placement.Change, now moment) {
 	o := occurrence{change: change, sequence: c.world.facts.Sequence, at: now}
 	switch {
@@ -27,8 +26,8 @@ func (c *Core) changed(change placement.Change, now moment) {
 	c.occurred(&o, now)
 }
 
-// heeds says whether any rule of any profile listens to changes of this sort: most, such
-// as heartbeats, can be left out at once (upstream's isEventOfInterest).
+// heeds reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
+// dropped at once (upstream's isEventOfInterest).
 func (c *Core) heeds(change placement.Change) bool {
 	for _, p := range c.cfg.Profiles {
 		if p.Heeds(change) {
@@ -38,9 +37,9 @@ func (c *Core) heeds(change placement.Change) bool {
 	return false
 }
 
-// concernsOthers says whether a change can matter to anybody but the changed pod. Of pods,
-// only those count that hold a place, or held one (upstream: assigned, or nominated). That
-// something else about such a pod changed helps nobody.
+// concernsOthers reports whether a change can matter to a pod other than the changed one. Of pods, only those count
+// that hold a place, or held one (upstream: assigned, or nominated). A change to any other property of such a pod
+// helps no other pod.
 func concernsOthers(change placement.Change) bool {
 	if change.Kind != events.KindPod {
 		return true
@@ -52,7 +51,7 @@ func holdsPlace(p *state.Pod) bool {
 	return p != nil && (p.NodeName != "" || p.Status().NominatedNodeName != "")
 }
 
-// ownMatters says whether a change of a waiting pod can matter to itself.
+// ownMatters reports whether a change of a waiting pod can matter to itself.
 func (c *Core) ownMatters(change placement.Change) bool {
 	if change.OldPod == nil || change.NewPod == nil {
 		return false
@@ -61,7 +60,7 @@ func (c *Core) ownMatters(change placement.Change) bool {
 	return known && specMoved(change.OldPod, change.NewPod)
 }
 
-// occurred notes an occurrence and wakes the parked pods that it could help.
+// occurred records an occurrence and wakes the parked pods that it could help.
 func (c *Core) occurred(o *occurrence, now moment) {
 	c.journal.add(*o)
 	if !o.own {
@@ -84,14 +83,13 @@ func (c *Core) occurred(o *occurrence, now moment) {
 	}
 }
 
-// concerns says whether an occurrence can help a pod of this priority.
+// concerns reports whether an occurrence can help a pod of this priority.
 func (o *occurrence) concerns(e *entry) bool {
 	return o.change.Kind != events.KindDisruptionBudget || !o.blind || e.pod.Priority > o.above ||
 		o.above == math.MinInt32
 }
 
-// news says whether an occurrence is later than what a verdict saw: the shard may have
-// been ahead of the queue.
+// news reports whether an occurrence is later than what a verdict saw: the shard may have been ahead of the queue.
 func news(o *occurrence, v *verdict) bool {
 	if o.revision != 0 {
 		return o.revision > v.ledgerRevision
@@ -104,8 +102,8 @@ func (c *Core) woken(e *entry, event string, now moment) {
 	c.requeue(e, event, now)
 }
 
-// parkedUpdated asks a parked pod's rejectors what its own change means, and keeps it
-// under what it waits for now. old is the pod as it was.
+// parkedUpdated evaluates what a parked pod's own change means to its rejectors, and reindexes the pod if it stays
+// parked. old is the pod as it was.
 func (c *Core) parkedUpdated(e *entry, old *state.Pod, now moment) {
 	if !specMoved(old, e.pod) {
 		return
@@ -124,13 +122,13 @@ func (c *Core) parkedUpdated(e *entry, old *state.Pod, now moment) {
 	}
 }
 
-// missed says whether something that can help the pod happened after what its verdict was
-// computed from, so that waiting for it now would be waiting for the past.
+// missed reports whether something that can help the pod happened after the state from which its verdict was
+// computed, so that waiting for it would be in vain.
 func (c *Core) missed(e *entry) bool {
 	return c.journal.forgot(&e.verdict) || c.sawHelp(e)
 }
 
-// sawHelp is missed as far as the journal remembers.
+// sawHelp is missed, limited to what the journal still holds.
 func (c *Core) sawHelp(e *entry) bool {
 	profile := c.cfg.Profiles[e.pod.SchedulerName]
 	helped := false
@@ -150,8 +148,7 @@ func (c *Core) sawHelp(e *entry) bool {
 	return helped
 }
 
-// listensBlind says whether any of the rules would have to be asked about a change that
-// nobody can describe.
+// listensBlind reports whether any of the rules listens to a change of which no details are known.
 func listensBlind(profile *placement.Profile, plugins []string, change placement.Change) bool {
 	for _, plugin := range plugins {
 		if profile.Listens(plugin, change) {
@@ -161,8 +158,7 @@ func listensBlind(profile *placement.Profile, plugins []string, change placement
 	return len(plugins) == 0
 }
 
-// wakeAll requeues every parked pod whose verdict is older than the facts: whatever it
-// waited for may have happened.
+// wakeAll requeues every parked pod whose verdict is older than the facts: whatever it waited for may have happened.
 func (c *Core) wakeAll(now moment) {
 	for _, e := range inOrder(c.bags.parked) {
 		if e.verdict.factSequence < c.world.facts.Sequence {
@@ -171,8 +167,8 @@ func (c *Core) wakeAll(now moment) {
 	}
 }
 
-// flush requeues the pods that no event woke for too long: the net under the hints
-// (upstream's flushUnschedulablePodsLeftover). What it brings to a node, a hint has missed.
+// flush requeues the pods that no event woke for too long, as a safety net for the hints (upstream's
+// flushUnschedulablePodsLeftover). If such a pod is then placed, a hint has missed an event.
 func (c *Core) flush(now moment) {
 	for e := c.bags.parked.first(); e != nil; e = c.bags.parked.first() {
 		if e.flushAt > now {
@@ -184,9 +180,8 @@ func (c *Core) flush(now moment) {
 	}
 }
 
-// specMoved says whether an update of an unbound pod can change where it fits: anything
-// but its status, which claims to devices were made for it excepted, and bookkeeping (upstream's
-// isPodUpdated).
+// specMoved reports whether an update of an unbound pod can change where it fits: anything but bookkeeping and its
+// status, of which only the device claims made for it count (upstream's isPodUpdated).
 func specMoved(before, after *state.Pod) bool {
 	if len(after.Template.Spec.ResourceClaims) > 0 && !equality.Semantic.DeepEqual(
 		before.Status().ResourceClaimStatuses, after.Status().ResourceClaimStatuses) {

@@ -16,12 +16,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// parked has pod a parked by a plugin, and a bound pod "other" on a cordoned node.
+// parked returns a harness with pod a parked by a plugin, and a bound pod "other" on a cordoned node.
 func parked(t *testing.T, plugin string, edit func(*corev1.Pod)) *harness {
 	return parkedIn(newHarness(t), plugin, edit)
 }
 
-// parkedIn is parked in a harness where nothing has happened.
+// parkedIn is parked, in a harness where nothing has happened.
 func parkedIn(h *harness, plugin string, edit func(*corev1.Pod)) *harness {
 	h.t.Helper()
 	h.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -59,7 +59,7 @@ func tolerant(p *corev1.Pod) {
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
 
-// wakeCase is something that happens, and whether it wakes a pod that a plugin rejected.
+// wakeCase is an event, and whether it wakes a pod that a plugin rejected.
 type wakeCase struct {
 	name   string
 	plugin string
@@ -118,7 +118,7 @@ func TestParkedPodsWakeByPods(t *testing.T) {
 	})
 }
 
-// rackHints are those of a plugin Racks, which listens to labels of nodes and wants a rack for pod a.
+// rackHints are the hints of a plugin Racks, which listens to labels of nodes and wants a rack for pod a.
 type rackHints struct{}
 
 func (rackHints) Events(plugin string) ([]placement.Event, bool) {
@@ -181,7 +181,7 @@ func checkWakes(t *testing.T, tests []wakeCase) {
 	}
 }
 
-// wantsWake has the event happen, and checks whether the parked pod is offered.
+// wantsWake applies the event, and checks whether the parked pod is offered.
 func (c wakeCase) wantsWake(h *harness) {
 	h.t.Helper()
 	c.event(h)
@@ -193,7 +193,7 @@ func (c wakeCase) wantsWake(h *harness) {
 	h.want("a", want)
 }
 
-// disruptions changes how many pods a disruption budget lets go; nil: there is none.
+// disruptions changes how many disruptions a budget allows; nil means that there is no budget.
 func (h *harness) disruptions(before, after *int32) {
 	h.t.Helper()
 	object := func(allowed *int32) *state.Object {
@@ -209,7 +209,7 @@ func (h *harness) disruptions(before, after *int32) {
 	}}})
 }
 
-// A pod for which others could go, if budgets did not keep them, waits for these.
+// A pod for which others could be evicted if budgets did not protect them waits for the budgets.
 func TestParkedPodsWakeByBudgets(t *testing.T) {
 	none, one := ptr.To[int32](0), ptr.To[int32](1)
 	more := func(h *harness) { h.disruptions(none, one) }
@@ -223,7 +223,7 @@ func TestParkedPodsWakeByBudgets(t *testing.T) {
 	})
 }
 
-// So it does for plans, and for what they have claimed.
+// The same holds for plans and their claims.
 func TestParkedPodsWakeByPlans(t *testing.T) {
 	freed := func(above int32) func(h *harness) {
 		return func(h *harness) {

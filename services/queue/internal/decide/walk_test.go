@@ -24,15 +24,14 @@ var (
 	walkSteps = flag.Int("steps", 20_000, "random steps of TestWalk, over all walks")
 )
 
-// stepsPerWalk is how long one life of a cluster is.
+// stepsPerWalk is the length of one life of a cluster.
 const stepsPerWalk = 500
 
-// TestWalk takes two replicas of the queue and a model of each through random lives of a
-// cluster: pods and nodes come, change and go, shards ask for work, decide well or badly,
-// die or say things twice, leaders change, replicas are killed and start again from the
-// logs. After every step core and model must agree on the pool of every pod (I5), nothing
-// parked may have been missed (I6), offers must be the model's, in its order; in the end
-// every pod that can be placed is.
+// TestWalk takes two replicas of the queue and a model of each through random lives of a cluster: pods and nodes are
+// created, changed and deleted, shards request work, decide well or badly, die or repeat messages, leaders change,
+// replicas are killed and start again from the logs. After every step core and model must agree on the pool of every
+// pod (I5), nothing parked may have been missed (I6), and offers must be the model's, in its order; in the end every
+// pod that can be placed is.
 func TestWalk(t *testing.T) {
 	first := seedtest.First(t, *walkSeed)
 	t.Logf("one walk: go test ./internal/decide -run TestWalk -args -seed=N -steps=%d", stepsPerWalk)
@@ -55,7 +54,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// replica is one core and the model that it must agree with.
+// replica is one core and the model with which it must agree.
 type replica struct {
 	name  string
 	core  *Core
@@ -78,30 +77,30 @@ type walk struct {
 	replicas [2]*replica
 	terms    int64
 	gates
-	// offers are those not answered yet, by token.
+	// offers holds the offers that are not answered yet, by token.
 	offers map[string]given
 	did    map[string]int
 }
 
-// logs are what has been said.
+// logs is the content of the logs.
 type logs struct {
-	// facts is their log, state what it amounts to, changes what it changed.
+	// facts is the log of facts, state the state it results in, and changes the changes it made.
 	facts   []events.SequencedFact
 	changes []occurrence
 	state   *state.Store
-	// told are all decisions, rejected where in the facts the last rejection of pods alike
-	// was computed.
+	// told holds all decisions, and rejected the position in the facts at which the last rejection of like pods was
+	// computed.
 	told     []events.SequencedDecision
 	rejected map[string]uint64
 }
 
-// gates are the pods whose gate a binder is to remove, and all that ever were let go.
+// gates holds the pods whose gate a binder must remove, and all that were ever let go.
 type gates struct {
 	ungated []string
 	let     map[string]bool
 }
 
-// holders are who holds the partitions, and who should.
+// holders are the holders of the partitions, and the requested ones.
 type holders struct{ owners, wanted [ledger.Partitions]string }
 
 type given struct {
@@ -131,14 +130,13 @@ func (w *walk) fatalf(format string, args ...any) {
 	w.t.Fatalf("seed %d: "+format, append([]any{w.seed}, args...)...)
 }
 
-// memoir is what a replica wrote down when it stopped.
+// memoir is the memory that a replica wrote when it stopped.
 type memoir struct {
 	data      []byte
 	decisions uint64
 }
 
-// restart starts a replica again with nothing but what the logs, the ledger and a memory, if
-// there is one, hold.
+// restart starts a replica again with only the logs, the ledger and a memory, if there is one.
 func (w *walk) restart(r *replica) {
 	config := testConfig("queue-" + r.name)
 	config.TokenSeed, config.DeliveryLimit = w.Uint64(), 3
@@ -202,10 +200,9 @@ func (w *walk) readFacts(r *replica) {
 	}
 }
 
-// nothingMissed is I6 against everything that ever happened to the facts, whatever a replica
-// has seen of it: nothing that could help a parked pod has happened since what its verdict
-// was computed from. Pods that have changed themselves since are left out: what helps them
-// now may have been no help then.
+// nothingMissed checks I6 against everything that ever happened to the facts, whatever a replica has seen of it:
+// nothing that could help a parked pod has happened since the state from which its verdict was computed. Pods that
+// have changed themselves since are left out: what helps them now may not have helped them then.
 func (w *walk) nothingMissed(r *replica) {
 	for _, e := range r.core.bags.parked.all {
 		var verdict events.Decision
@@ -217,12 +214,12 @@ func (w *walk) nothingMissed(r *replica) {
 			}
 		}
 		if len(answers) != 1 {
-			continue // two leaders asked at the same time
+			continue // two leaders offered it at the same time
 		}
 		moved := slices.ContainsFunc(w.changes, func(o occurrence) bool {
 			return o.sequence > verdict.FactSequence && changedPod(o.change) == e.pod.UID
 		})
-		// The verdict about another that was rejected alike is as good.
+		// A verdict about another pod that was rejected alike is as good.
 		seen := max(verdict.FactSequence, w.rejected[alike(e.pod, verdict.Plugins)])
 		missed := slices.IndexFunc(w.changes, func(o occurrence) bool {
 			return o.sequence > seen && concernsOthers(o.change) && testProfile.Heeds(o.change) &&
@@ -236,7 +233,7 @@ func (w *walk) nothingMissed(r *replica) {
 	}
 }
 
-// remember has a replica write down what it knows, for a later life of any.
+// remember makes a replica write its memory, for a later life of any replica.
 func (w *walk) remember() {
 	data, decisions := one(w, w.replicas[:]).core.Remember()
 	w.memories = append(w.memories, memoir{data, decisions})
@@ -321,7 +318,7 @@ func (w *walk) step(r *replica, in Input) {
 	w.want(moves)
 }
 
-// want puts into the ledger what a leader wants of partitions.
+// want writes a leader's requests for partitions to the ledger.
 func (w *walk) want(moves []Move) {
 	if len(moves) == 0 {
 		return
@@ -338,7 +335,7 @@ func (w *walk) want(moves []Move) {
 	w.all(LedgerMoved{Revision: w.revision, Wanted: &wanted})
 }
 
-// handOver has shards do what is wanted of some partitions: a holder releases, another takes.
+// handOver makes shards fulfil the requests for some partitions: a holder releases, another takes.
 func (w *walk) handOver() {
 	for p, member := range w.wanted {
 		switch {
@@ -354,7 +351,7 @@ func (w *walk) handOver() {
 	w.all(LedgerMoved{Revision: w.revision, Owners: &owners})
 }
 
-// wantElsewhere is another leader at work, or an old word of one; members come and go.
+// wantElsewhere simulates another leader's request, or an outdated one; members come and go.
 func (w *walk) wantElsewhere() {
 	wanted := w.wanted
 	for range 1 + w.IntN(10) {
@@ -369,7 +366,7 @@ func (w *walk) wantElsewhere() {
 	w.all(in)
 }
 
-// quiet lets seconds pass one by one, in which shards ask and nothing else happens.
+// quiet lets seconds pass one by one, in which only the shards request work.
 func (w *walk) quiet() {
 	for range 4 + w.IntN(8) {
 		w.now = w.now.Add(time.Second)
@@ -443,7 +440,7 @@ func (w *walk) at() Position {
 	return Position{Sequence: w.sequence, PodProgress: w.progress, ProgressKnown: true}
 }
 
-// fact makes an object be, or with nil data not be, and tells both replicas.
+// fact creates or changes an object, or deletes it with nil data, and informs both replicas.
 func (w *walk) fact(kind events.Kind, uid string, obj state.APIObject) {
 	w.t.Helper()
 	w.version++
@@ -525,7 +522,7 @@ func (w *walk) ask() {
 	w.all(WorkAsked{Request: r})
 }
 
-// poison pods are rarely answered for.
+// poison reports whether a pod is one that rarely gets an answer.
 func poison(uid string) bool { return uid[len(uid)-1] == '7' }
 
 // tell appends decisions to the log.
@@ -542,7 +539,7 @@ func (w *walk) tell(list ...events.Decision) {
 	w.all(Decided{Decisions: batch})
 }
 
-// alike is what pods that rules reject for the same reasons have in common.
+// alike returns what pods that rules reject for the same reasons have in common.
 func alike(p *state.Pod, plugins []string) string {
 	key := fmt.Sprint(p.SchedulerName, p.Priority)
 	for _, plugin := range plugins {
@@ -567,7 +564,7 @@ func (w *walk) decide() {
 	}
 	delete(w.offers, o.Token)
 	if w.chance(5) {
-		return // a shard that keeps silent
+		return // a shard that stays silent
 	}
 	d := events.Decision{
 		Pod: o.Pod, Token: o.Token, Attempt: o.Attempt, FactSequence: w.sequence, LedgerRevision: w.revision,
@@ -598,7 +595,7 @@ func (w *walk) decide() {
 	w.tell(d)
 }
 
-// redeliver is I7: what comes again changes nothing.
+// redeliver checks I7: redelivery changes nothing.
 func (w *walk) redeliver() {
 	if len(w.told) == 0 {
 		return
@@ -654,7 +651,7 @@ func (w *walk) kill() {
 	}
 }
 
-// relist makes a replica lose sight of facts or ledger, and see all of it anew.
+// relist makes a replica lose the facts or the ledger, and read all of it again.
 func (w *walk) relist() {
 	r := one(w, w.replicas[:])
 	if w.chance(50) {
@@ -669,7 +666,7 @@ func (w *walk) relist() {
 	w.step(r, FactsReset{Pods: slices.Collect(s.Pods()), Objects: s, Position: w.at()})
 }
 
-// nonsense is what nobody should say.
+// nonsense sends messages that no member should send.
 func (w *walk) nonsense() {
 	w.all(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: -5, Renew: []string{"", "x"}, Return: []string{"x"}}})
 	w.all(LedgerMoved{Revision: w.revision, Holds: []Hold{{PodUID: ""}, {PodUID: "nobody", HW: 1 << 60}}})
@@ -680,7 +677,7 @@ func (w *walk) nonsense() {
 		events.Decision{Kind: events.DecisionEvict, Pod: events.PodRef{UID: "p0001"}, Attempt: 99})
 }
 
-// finish demands progress once everything works: every pod that can be placed is.
+// finish requires progress once everything works: every pod that can be placed is.
 func (w *walk) finish() {
 	w.lead(w.leader())
 	for p := range w.owners {
@@ -698,7 +695,7 @@ func (w *walk) finish() {
 	w.changeNode()
 	w.now = w.now.Add(24 * time.Hour)
 	core := w.leader().core
-	for range 400 { // suspects go one at a time, and the sweep comes after 300
+	for range 400 { // suspects are tried one at a time, and the flush comes after 300
 		w.all(WorkAsked{Request: events.WorkRequest{
 			Shard: "s1", Window: 10_000, Renew: slices.Sorted(maps.Keys(core.leases.tokens)),
 		}})

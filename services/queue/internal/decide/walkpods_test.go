@@ -18,7 +18,7 @@ func (w *walk) labels() map[string]string {
 	return map[string]string{"app": one(w, []string{"web", "db"}), "zone": one(w, []string{"a", "b"})}
 }
 
-// addPod adds a pod with some of what rules look at.
+// addPod adds a pod with some of the fields that rules use.
 func (w *walk) addPod() {
 	w.names++
 	name := fmt.Sprintf("p%04d", w.names)
@@ -62,7 +62,7 @@ func (w *walk) addPod() {
 	w.putPod(obj)
 }
 
-// pod picks a pod that is as wanted, a copy of its object; nil if there is none.
+// pod returns a copy of the object of a random pod that satisfies wanted; nil if there is none.
 func (w *walk) pod(wanted func(*state.Pod) bool) *corev1.Pod {
 	var list []*state.Pod
 	for p := range w.state.Snapshot().Pods() {
@@ -157,7 +157,7 @@ func (w *walk) removeNode() {
 	}
 }
 
-// changeBudget gives the namespace of all pods a budget, a broken one, or none.
+// changeBudget gives the namespace of all pods a budget, an invalid one, or none.
 func (w *walk) changeBudget() {
 	obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "ns"}}
 	if w.chance(80) {
@@ -167,8 +167,8 @@ func (w *walk) changeBudget() {
 	w.fact(events.KindNamespace, "ns", obj)
 }
 
-// mayGo checks that there is room for a pod whose gate is to go, beside those whose gates any leader has let go. One
-// that was let go before has its room.
+// mayGo checks that there is room for a pod whose gate will be removed, in addition to those that any leader has let
+// go. A pod that was let go before has its room.
 func (w *walk) mayGo(uid string) {
 	w.did["ungated"]++
 	w.ungated = append(w.ungated, uid)
@@ -200,7 +200,7 @@ func (w *walk) mayGo(uid string) {
 	}
 }
 
-// removeGate is a binder at work.
+// removeGate simulates a binder.
 func (w *walk) removeGate() {
 	if len(w.ungated) == 0 {
 		return

@@ -18,8 +18,8 @@ import (
 
 const (
 	userAgent = "berth-queue"
-	// noClientLimit leaves flow control to the API server's priority and fairness: the
-	// queue makes a handful of long requests.
+	// noClientLimit leaves flow control to the API server's priority and fairness: the queue makes a handful of long
+	// requests.
 	noClientLimit = -1
 	// identifyEvery is the pause between attempts to reach the API server at start.
 	identifyEvery = 500 * time.Millisecond
@@ -27,17 +27,16 @@ const (
 	identifyTimeout = 5 * time.Second
 )
 
-// Cluster is the queue's one Kubernetes client. Safe for concurrent use.
+// Cluster is the queue's only Kubernetes client. It is safe for concurrent use.
 type Cluster struct {
 	client  kubernetes.Interface
 	metrics metricsclient.MetricsV1beta1Interface
 	host    string
-	// release is what the server said last; nil before that.
+	// release is the version that the server last reported; nil before that.
 	release atomic.Pointer[Release]
 }
 
-// Connect makes the client; it does not talk to the server yet. The configuration is
-// copied.
+// Connect makes the client, without a request to the server. It copies the configuration.
 func Connect(config *rest.Config) (*Cluster, error) {
 	if config == nil {
 		return nil, errors.New("queue: no Kubernetes client configuration: give a kubeconfig, or run inside a cluster")
@@ -60,9 +59,9 @@ func Connect(config *rest.Config) (*Cluster, error) {
 	return &Cluster{client: client, metrics: metrics, host: config.Host}, nil
 }
 
-// Identify returns the UID of namespace kube-system, which stands for the cluster. It
-// keeps trying for patience, then reports the last error; an answer that no repetition
-// would change (not allowed, not there, a version that is too old) is reported at once.
+// Identify returns the UID of namespace kube-system, which identifies the cluster. It retries for patience, then
+// returns the last error. An answer that no retry would change (not allowed, not found, a version that is too old) is
+// returned at once.
 func (c *Cluster) Identify(ctx context.Context, patience time.Duration) (string, error) {
 	var uid string
 	var last error

@@ -11,34 +11,33 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 )
 
-// Facts turns what is read of the facts into inputs of the core. For one goroutine.
+// Facts turns batches of facts into inputs of the core. It is for one goroutine.
 type Facts struct {
 	store  *state.Store
 	behind bool
-	// barrier is the sequence to reach before the core is told of a rebuilt store: until
-	// then the store is older than what the core may have known. The first store is told at
-	// once: the core knows nothing, and learns from what follows what has happened since.
+	// barrier is the sequence to reach before the core gets a rebuilt store: until then the store is older than what
+	// the core may have known. The first store is passed on at once: the core knows nothing yet, and learns of later
+	// changes from the facts that follow.
 	barrier uint64
 	begun   bool
 	told    Told
 }
 
-// NewFacts returns a picture of no facts.
+// NewFacts returns an empty state.
 func NewFacts() *Facts {
 	return &Facts{store: state.New(), behind: true, told: Told{Versions: map[events.Kind]uint64{}}}
 }
 
-// Ready says whether there are facts, and no older ones than the core has known.
+// Ready reports whether there are facts, and none older than what the core has known.
 func (f *Facts) Ready() bool { return f.begun && !f.behind }
 
-// Snapshot is the state as of the last batch.
+// Snapshot returns the state as of the last batch.
 func (f *Facts) Snapshot() *state.Snapshot { return f.store.Snapshot() }
 
-// Told are the highest resourceVersions in the facts that were read; a copy.
+// Told returns a copy of the highest resourceVersions in the facts that were read.
 func (f *Facts) Told() Told { return f.told.clone() }
 
-// Fold brings the state forward by one batch, and says what the core is to be told, once
-// the state has caught up.
+// Fold applies one batch to the state and returns the inputs for the core, once the state has caught up.
 func (f *Facts) Fold(b follow.Batch) ([]decide.Input, error) {
 	var ins []decide.Input
 	if b.Reset {
@@ -46,7 +45,9 @@ func (f *Facts) Fold(b follow.Batch) ([]decide.Input, error) {
 		if err != nil {
 			return nil, fmt.Errorf("queue: %w", err)
 		}
-		f.store, f.barrier, f.behind = store, b.Barrier, f.begun
+		f.store = store
+		f.barrier = b.Barrier
+		f.behind = f.begun
 		f.told.restart(store.Position())
 		if !f.begun {
 			f.begun = true
@@ -70,7 +71,7 @@ func (f *Facts) Fold(b follow.Batch) ([]decide.Input, error) {
 	return ins, nil
 }
 
-// reset tells the core of a store that does not follow from what it knew.
+// reset returns the input for a store that does not continue from what the core knew.
 func (f *Facts) reset() decide.FactsReset {
 	s := f.store.Snapshot()
 	return decide.FactsReset{Pods: slices.Collect(s.Pods()), Objects: s, Position: corePosition(s.Position())}

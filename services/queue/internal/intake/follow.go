@@ -15,44 +15,45 @@ import (
 )
 
 const (
-	// workBuffer is how many requests of shards may wait; a request that does not fit is
-	// dropped, and repeated with the shard's next heartbeat.
+	// workBuffer is how many requests of shards may wait. A request that does not fit is dropped, and repeated with
+	// the shard's next heartbeat.
 	workBuffer = 256
-	// decisionsBack is how many records before the end of the decisions log are read at start.
-	// A pod that waits is tried every few minutes, so that its attempts are among the latest.
+	// decisionsBack is how many records before the end of the decisions log are read at start. A waiting pod is tried
+	// every few minutes, so its attempts are among the latest records.
 	decisionsBack = 1 << 20
 	// decisionsRetry is the pause before the decisions log is opened again after an error.
 	decisionsRetry = time.Second
 )
 
-// DecisionBatch is records of the decisions log, in order.
+// DecisionBatch holds records of the decisions log, in order.
 type DecisionBatch struct {
 	Decisions []events.SequencedDecision
-	// Times are when the log stored each.
+	// Times holds when the log stored each of Decisions.
 	Times []time.Time
-	// Through is up to where the log has been read, whether or not what stands there can be, or is kept.
+	// Through is how far the log has been read, whether or not the records up to there can be decoded or still exist.
 	Through uint64
-	// CaughtUp: everything that was in the log when the reading began has come by now.
+	// CaughtUp means that everything that was in the log when reading began has been delivered.
 	CaughtUp bool
 	// Stored is when the log stored the record of Through; zero if that is not known.
 	Stored time.Time
-	// Shortened, if it is not nil, says that the log has lost records that were read: it ends at this sequence. There is
-	// nothing else in the batch but Through, and what the log keeps follows, once more.
+	// A non-nil Shortened means that the log has lost records that were read and now ends at this sequence. Such a
+	// batch contains nothing else but Through. The records that the log still has behind Through are delivered again.
 	Shortened *uint64
 }
 
-// Begin is where to read the decisions log from: behind a record that was read before, 0 for none. If the log has not
-// the record that was stored then, it has lost it.
+// Begin is where to start reading the decisions log: behind a record that was read before, 0 for none. If the record
+// stored at that time is not in the log, the log has lost it.
 type Begin struct {
 	After  uint64
 	Stored time.Time
 }
 
-// Decisions sends the decisions log to out, from its beginning, behind a record or, if that is not kept, from
-// the oldest that is, but at most decisionsBack before the end, until ctx ends; then it
-// returns nil. If retention takes what was to be read, it goes on at the end: a lost verdict costs the rest of an
-// offer's lease, and so does a record that cannot be read, which is left out. If the log has lost what was read, it
-// says so and begins anew, because it does not show where the records begin that stand in the place of those.
+// Decisions sends the decisions log to out until ctx ends, when it returns nil. It starts at the beginning of the
+// log, behind a given record or, if that is not kept, at the oldest record, but at most decisionsBack before the end.
+// If retention deletes records that were still to be read, it continues at the end: a lost verdict costs the rest of
+// an offer's lease, and so does a record that cannot be decoded, which is skipped. If the log has lost records that
+// were read, Decisions reports that and starts again, because the log does not show where the records begin that have
+// taken their sequences.
 func Decisions(
 	ctx context.Context, log events.Log, begin Begin, logger *slog.Logger, out chan<- DecisionBatch,
 ) error {
@@ -77,25 +78,24 @@ func Decisions(
 	return nil
 }
 
-// decisionReader is one Decisions under way.
+// decisionReader is one run of Decisions.
 type decisionReader struct {
 	log   events.Log
 	out   chan<- DecisionBatch
 	begin Begin
-	// next is the sequence to read next, 0 before the first look at
-	// the log; target is the last one that was there then.
+	// next is the sequence to read next, 0 before the first request to the log. target is the last sequence at that
+	// time.
 	next, target uint64
-	// through is that of the last batch, stored when the log stored the record.
+	// through is the Through of the last batch, and stored is when the log stored that record.
 	through  uint64
 	stored   time.Time
 	caughtUp bool
-	// again: the log is read from its beginning once more.
+	// again means that the log is being read from its beginning once more.
 	again      bool
 	unreadable *aside.Notes
 }
 
-// jump goes on behind a gap. While the history is read, that is the oldest record kept;
-// later it is the end.
+// jump continues behind a gap: at the oldest record that is kept while the history is being read, later at the end.
 func (r *decisionReader) jump(ctx context.Context, gap *events.ErrGap) error {
 	last, err := r.log.Last(ctx, events.Decisions)
 	switch {
@@ -112,9 +112,11 @@ func (r *decisionReader) jump(ctx context.Context, gap *events.ErrGap) error {
 	return nil
 }
 
-// beginAnew says that the log has lost records that were read, and reads it once more.
+// beginAnew reports that the log has lost records that were read, and reads it once more.
 func (r *decisionReader) beginAnew(ctx context.Context, last uint64) error {
-	r.again, r.stored, r.target = true, time.Time{}, last
+	r.again = true
+	r.stored = time.Time{}
+	r.target = last
 	r.next = 1
 	if last > decisionsBack {
 		r.next = last - decisionsBack + 1
@@ -156,7 +158,9 @@ func (r *decisionReader) read(ctx context.Context) error {
 		}
 		batch := DecisionBatch{Decisions: make([]events.SequencedDecision, 0, len(records))}
 		for _, record := range records {
-			r.next, r.stored, r.again = record.Sequence+1, record.Time, false
+			r.next = record.Sequence + 1
+			r.stored = record.Time
+			r.again = false
 			d, err := events.DecodeOutcome(record)
 			if err != nil {
 				r.unreadable.Record(record, err)
@@ -173,19 +177,21 @@ func (r *decisionReader) read(ctx context.Context) error {
 func (r *decisionReader) send(ctx context.Context, batch DecisionBatch) error {
 	r.caughtUp = r.caughtUp || r.next > r.target
 	r.through = r.next - 1
-	batch.CaughtUp, batch.Through, batch.Stored = r.caughtUp, r.through, r.stored
+	batch.CaughtUp = r.caughtUp
+	batch.Through = r.through
+	batch.Stored = r.stored
 	return r.deliver(ctx, batch)
 }
 
-// isThere begins anew if the log has not the record to read behind.
+// isThere starts again if the log does not have the record behind which to read.
 func (r *decisionReader) isThere(ctx context.Context, last uint64) error {
 	r.stored = r.begin.Stored
 	if r.begin.After == 0 || r.stored.IsZero() || r.begin.After > last {
-		return nil // nothing to compare with, or the log says so itself
+		return nil // nothing to compare with, or the log itself reports the loss
 	}
 	reader, err := r.log.Read(ctx, events.Decisions, r.begin.After)
 	if _, gap := errors.AsType[*events.ErrGap](err); gap {
-		return nil // retention has taken it
+		return nil // retention has deleted it
 	}
 	if err != nil {
 		r.next = 0
@@ -213,8 +219,8 @@ func (r *decisionReader) deliver(ctx context.Context, batch DecisionBatch) error
 	}
 }
 
-// Work subscribes to the shards' requests for work until stop is called. Requests that
-// cannot be read or do not fit are dropped and counted.
+// Work subscribes to the shards' requests for work until stop is called. Requests that cannot be decoded or do not
+// fit are dropped and counted.
 func Work(bus events.Bus) (requests <-chan events.WorkRequest, stop func(), err error) {
 	ch := make(chan events.WorkRequest, workBuffer)
 	stop, err = bus.Subscribe(events.SubjectWork, func(data []byte) {

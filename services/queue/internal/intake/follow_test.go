@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 )
 
-// Batches of decisions say how far the log has been read, whether or not what stands there can be: a leader waits for
-// that.
+// Batches of decisions show how far the log has been read, whether or not the records there can be decoded: a leader
+// waits for that.
 func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
 	unreadable := events.EncodeDecision(events.Decision{
 		Kind: events.DecisionUngate, Pod: events.PodRef{UID: "a", Namespace: "ns", Name: "a"}, Token: "1", Actor: "queue-a",
@@ -72,8 +72,8 @@ func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
 	}
 }
 
-// A reader says that the log has lost what it has read, and reads what stands there now, also if that happened while it
-// was not running.
+// A reader reports that the log has lost records it has read, and reads the records that are there now, even if that
+// happened while it was not running.
 func TestDecisionsThatTheLogHasLost(t *testing.T) {
 	for name, restart := range map[string]bool{"while it is read": false, "between two lives": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { losesDecisions(t, restart) }) })
@@ -85,7 +85,7 @@ func losesDecisions(t *testing.T, restart bool) {
 	defer log.Close()
 	add := func(uids ...string) {
 		for _, uid := range uids {
-			<-time.After(time.Millisecond) // by the clock of the bubble: records differ by when they were stored
+			<-time.After(time.Millisecond) // by the clock of the bubble, so that records differ in when they were stored
 			m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
 			one := []events.Message{m}
 			if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, one); err != nil {

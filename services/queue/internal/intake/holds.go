@@ -12,31 +12,31 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 )
 
-// Holds turns the ledger's watch into inputs of the core. For one goroutine.
+// Holds turns the ledger's watch into inputs of the core. It is for one goroutine.
 type Holds struct {
 	view *ledger.View
-	// last is where a pod's reservation was seen last, and as what.
+	// last is where a pod's reservation was last seen, and in which state.
 	last map[string]seen
-	// claims counts the claims on each disruption budget, by its UID.
+	// claims counts the claims on each disruption budget, by the budget's UID.
 	claims map[string]int
 }
 
 type seen struct {
 	nodeUID string
 	state   ledger.State
-	// prepared: plugins had something to do before it could be bound.
+	// prepared means that plugins had work to do before the pod could be bound.
 	prepared bool
 }
 
-// NewHolds returns a picture of an empty ledger.
+// NewHolds returns the view of an empty ledger.
 func NewHolds() *Holds {
 	return &Holds{view: ledger.NewView(), last: map[string]seen{}, claims: map[string]int{}}
 }
 
-// View is the ledger as of the last batch. The caller only reads it.
+// View returns the ledger as of the last batch. The caller must only read it.
 func (h *Holds) View() *ledger.View { return h.view }
 
-// Fold takes one batch in. facts answers whether a pod is bound.
+// Fold applies one batch. facts is used to check whether a pod is bound.
 func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMoved, error) {
 	changes, err := h.view.Fold(b)
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 	return out, nil
 }
 
-// freed looks for promises about pods that have ended, and claims on budgets.
+// freed returns which pods can benefit from the end of promises about pods, or of claims on budgets; nil for none.
 func (h *Holds) freed(changes ledger.ViewChanges, facts *state.Snapshot) *decide.Freed {
 	if changes.Reset {
 		clear(h.claims)
@@ -97,8 +97,8 @@ func (h *Holds) freed(changes ledger.ViewChanges, facts *state.Snapshot) *decide
 	return freed
 }
 
-// freedIn are the priorities of the pods that nothing in a document keeps from being victims any
-// more, and that are still there.
+// freedIn returns the priorities of the pods that a document no longer protects from being victims and that still
+// exist.
 func freedIn(c *ledger.DocChange, facts *state.Snapshot) []int32 {
 	var out []int32
 	for i := range c.Before.Entries {
@@ -115,8 +115,8 @@ func freedIn(c *ledger.DocChange, facts *state.Snapshot) []int32 {
 	return out
 }
 
-// leavesRoom says whether a place that was kept for a pod that is moved is gone, and no pod has
-// it: whoever takes one over, or ousts it, has a reservation from the same step on.
+// leavesRoom reports whether a place that was kept for a pod that is moved is gone without a pod having taken it: a
+// pod that takes over or displaces such a place has a reservation in the same revision.
 func leavesRoom(c *ledger.DocChange) bool {
 	left := 0
 	for i := range c.Before.Entries {
@@ -139,7 +139,7 @@ func leavesRoom(c *ledger.DocChange) bool {
 	return left > 0
 }
 
-// keeps says whether an entry's pod is nobody's victim.
+// keeps reports whether an entry protects its pod from becoming a victim.
 func keeps(e *ledger.Entry) bool {
 	return e.Role == ledger.RoleVictim || e.Role == ledger.RoleKeeper || e.State == ledger.Held
 }
@@ -150,8 +150,8 @@ func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 		return decide.Hold{PodUID: uid, Live: true}
 	}
 	last := h.last[uid]
-	// One that plugins have had is taken back as a bind that failed is: its verdict is on its way, and tried again
-	// at once, the pod would meet the same plugins.
+	// A hold for plugins that was taken back is not reported as withdrawn: its verdict is on its way, and if the pod
+	// were offered again at once, it would meet the same plugins.
 	hold := decide.Hold{PodUID: uid, Withdrawn: last.state == ledger.Held && !last.prepared, Prepared: last.prepared}
 	if doc, ok := h.view.Doc(last.nodeUID); ok {
 		hold.HW = doc.HW[string(events.KindPod)]

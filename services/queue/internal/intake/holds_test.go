@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// factsOf is a picture of pods on a node, by name and priority; those of priority 0 are leaving.
+// factsOf returns a snapshot of pods on a node, by name and priority; those of priority 0 are leaving.
 func factsOf(t *testing.T, priorities map[string]int32) *state.Snapshot {
 	t.Helper()
 	store, rv := state.New(), uint64(0)
@@ -38,7 +38,7 @@ func factsOf(t *testing.T, priorities map[string]int32) *state.Snapshot {
 	return store.Snapshot()
 }
 
-// Who was kept from being a victim, is not any more, and stays: that is what frees.
+// A pod that was protected from being a victim, is no longer, and stays is what counts as freed.
 func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
 	facts := factsOf(t, map[string]int32{"v": 5, "leaving": 0})
 	victim := func(uid string) ledger.Entry { return ledger.Entry{PodUID: uid, Role: ledger.RoleVictim} }
@@ -71,7 +71,7 @@ func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
 	}
 }
 
-// A place that is kept and then is not leaves room, unless a pod has got it in the same step.
+// A place that was kept and is gone leaves room, unless a pod has got it in the same revision.
 func TestWhenAKeptPlaceLeavesRoom(t *testing.T) {
 	kept := func(token ledger.Token) ledger.Entry {
 		return ledger.Entry{PodUID: "v", Role: ledger.RoleMove, Token: token}

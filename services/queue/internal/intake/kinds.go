@@ -23,7 +23,7 @@ type watched struct {
 	group    func(kubernetes.Interface) cache.Getter
 }
 
-// kinds is what the queue watches of every API server. A kind is added here and in pkg/state.
+// kinds are the kinds that the queue watches on every API server. A new kind must be added here and in pkg/state.
 var kinds = []watched{
 	{events.KindPod, "pods", &corev1.Pod{}, coreGroup},
 	{events.KindNode, "nodes", &corev1.Node{}, coreGroup},
@@ -38,13 +38,13 @@ var kinds = []watched{
 	{events.KindVolumeClaim, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, coreGroup},
 }
 
-// Groups that an API server may not serve, or not all of.
+// These are groups that an API server may serve in part or not at all.
 const (
 	storageVersion = "storage.k8s.io/v1"
 	deviceVersion  = "resource.k8s.io/v1"
 )
 
-// storageKinds are the kinds of the group of volumes. What is not served is not watched.
+// storageKinds are the kinds of the group for volumes. A kind that is not served is not watched.
 var storageKinds = []watched{
 	{events.KindStorageClass, "storageclasses", &storagev1.StorageClass{}, storageGroup},
 	{events.KindCSINode, "csinodes", &storagev1.CSINode{}, storageGroup},
@@ -53,7 +53,7 @@ var storageKinds = []watched{
 	{events.KindVolumeAttachment, "volumeattachments", &storagev1.VolumeAttachment{}, storageGroup},
 }
 
-// deviceKinds are those of the group of devices. What is not served is not watched.
+// deviceKinds are the kinds of the group for devices. A kind that is not served is not watched.
 var deviceKinds = []watched{
 	{events.KindResourceClaim, "resourceclaims", &resourcev1.ResourceClaim{}, resourceGroup},
 	{events.KindResourceSlice, "resourceslices", &resourcev1.ResourceSlice{}, resourceGroup},
@@ -74,10 +74,10 @@ func (w watched) listWatch(client kubernetes.Interface, store *kindStore) cache.
 	return &cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.begin}
 }
 
-// consistent makes every list a consistent read, streamed or not. A reflector begins with resourceVersion "0", any
-// state that the cache of an API server happens to have, and goes on with any that is not older than the list before.
-// Another API server may have told more meanwhile: facts must never run backwards, and an older object is how the
-// queue knows that Kubernetes was restored from a backup.
+// consistent makes every list a consistent read, streamed or not. A reflector starts with resourceVersion "0", which
+// accepts any state in the cache of an API server, and continues with any state that is not older than the list
+// before. Another API server may have reported more in the meantime. Facts must never run backwards, and an older
+// object is how the queue detects that Kubernetes was restored from a backup.
 func consistent(options *metav1.ListOptions) {
 	if !options.Watch || options.SendInitialEvents != nil {
 		options.ResourceVersion = ""

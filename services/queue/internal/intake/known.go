@@ -7,20 +7,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// known is what the log says of one object: enough to compare, and to delete it.
+// known is what the log holds of one object: enough to compare it, and to delete it.
 type known struct {
 	version         uint64
 	namespace, name string
 }
 
-// knownOf reads the objects of one kind out of a snapshot, by UID. Of those that are reduced (see state.Reduce) no
-// version is known: each round publishes them again, as the queue before it may have reduced them otherwise.
+// knownOf reads the objects of one kind from a snapshot, by UID. The version of a reduced object (see state.Reduce)
+// is not known: each round publishes it again, because an earlier queue may have reduced it differently.
 func knownOf(s *state.Snapshot, kind events.Kind) map[string]known {
 	out := map[string]known{}
 	switch kind {
 	case events.KindPod:
 		for p := range s.Pods() {
-			// A clone: the pod's own text would outlive the pod.
+			// The strings are cloned: sharing the pod's text would keep it alive beyond the pod.
 			at := unless(p.TooLarge(), p.ResourceVersion)
 			out[strings.Clone(p.UID)] = known{at, p.Namespace, strings.Clone(p.Name)}
 		}

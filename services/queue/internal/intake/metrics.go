@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// causePoll: nothing watches metrics.k8s.io.
+	// causePoll is the cause of facts of usage, because metrics.k8s.io cannot be watched.
 	causePoll = "poll"
 	// podsOfPage is how many pods share a fact: few facts, each far below events.MaxMessage.
 	podsOfPage = 500
@@ -33,7 +33,7 @@ const (
 // measured are the kinds that are polled.
 var measured = []events.Kind{events.KindNodeMetrics, events.KindPodMetrics}
 
-// Metrics says how actual use is polled.
+// Metrics configures the polling of actual usage.
 type Metrics struct {
 	// Every is the time between two polls; 0 is never.
 	Every  time.Duration
@@ -41,16 +41,16 @@ type Metrics struct {
 	Logger *slog.Logger
 }
 
-// sampler tells of actual use as metrics.k8s.io samples it. For one goroutine.
+// sampler publishes actual usage as metrics.k8s.io samples it. It is for one goroutine.
 type sampler struct {
 	Metrics
 	client metricsclient.MetricsV1beta1Interface
 	out    chan<- events.Fact
-	// said is what the log says of each kind once everything handed over is stored, by UID; content
-	// is the part of it that this sampler has told itself.
+	// said is what the log holds of each kind once everything handed over is stored, by UID. content is the part of
+	// it that this sampler has published itself.
 	said    map[events.Kind]map[string]known
 	content map[string][]byte
-	// trouble is what was logged last, so that the same is not logged again.
+	// trouble is the last message that was logged, so that it is not logged again.
 	trouble string
 }
 
@@ -80,8 +80,8 @@ func (c *Cluster) sample(ctx context.Context, r Round, out chan<- events.Fact) e
 	}
 }
 
-// poll asks once. An API that is not served takes what was said back; while one that is served
-// fails, what was said stands, and readers see how old it is. An error ends the round.
+// poll requests the usage once. If the API is not served, everything published is withdrawn. If it is served but
+// fails, what was published stays, and readers see how old it is. An error ends the round.
 func (s *sampler) poll(ctx context.Context) error {
 	all, err := s.ask(ctx)
 	switch {
@@ -106,7 +106,7 @@ func (s *sampler) poll(ctx context.Context) error {
 	return nil
 }
 
-// complain logs what is wrong, once.
+// complain logs a problem, once.
 func (s *sampler) complain(trouble string) {
 	if s.trouble != trouble {
 		s.Logger.Warn(trouble, "askingAgainEvery", s.Every)
@@ -136,15 +136,14 @@ func (s *sampler) ask(ctx context.Context) (map[events.Kind][]object, error) {
 	return all, nil
 }
 
-// identity names an object of a kind whose API knows no UIDs.
+// identity returns the metadata of an object whose API has no UIDs.
 func identity(kind events.Kind, namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(string(kind) + "/" + namespace + "/" + name),
 	}
 }
 
-// pagesOf puts the pods of each namespace into pages. A page is as old as the oldest sample in
-// it.
+// pagesOf groups the pods of each namespace into pages. A page is as old as the oldest sample in it.
 func pagesOf(pods []metricsv1beta1.PodMetrics) (pages []object) {
 	slices.SortFunc(pods, func(a, b metricsv1beta1.PodMetrics) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -174,7 +173,7 @@ func pagesOf(pods []metricsv1beta1.PodMetrics) (pages []object) {
 	return pages
 }
 
-// sum is what the containers of a pod use together.
+// sum returns the total usage of a pod's containers.
 func sum(p *metricsv1beta1.PodMetrics) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	for i := range p.Containers {
@@ -187,8 +186,7 @@ func sum(p *metricsv1beta1.PodMetrics) corev1.ResourceList {
 	return all
 }
 
-// rounded keeps cpu and memory, in the units that decisions go by: thousandths of a processor,
-// and bytes.
+// rounded keeps CPU and memory, in the units used for decisions: thousandths of a CPU, and bytes.
 func rounded(use corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	if q, ok := use[corev1.ResourceCPU]; ok {
@@ -200,7 +198,7 @@ func rounded(use corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// tell hands over what of a kind has changed, and what is no more.
+// tell hands over what has changed of a kind, and deletions of what is gone.
 func (s *sampler) tell(ctx context.Context, kind events.Kind, objects []object) error {
 	version := uint64(max(s.Clock.Now().UnixMilli(), 1)) //nolint:gosec // after 1970
 	gone := maps.Clone(s.said[kind])
@@ -238,7 +236,7 @@ func (s *sampler) tell(ctx context.Context, kind events.Kind, objects []object) 
 	return nil
 }
 
-// forget takes back all that was said.
+// forget withdraws everything published.
 func (s *sampler) forget(ctx context.Context) error {
 	for _, kind := range measured {
 		if err := s.tell(ctx, kind, nil); err != nil {
@@ -248,7 +246,7 @@ func (s *sampler) forget(ctx context.Context) error {
 	return nil
 }
 
-// send hands a fact over, waiting as long as it takes; false if ctx ended first.
+// send hands a fact over, waiting as long as necessary. It reports false if ctx ended first.
 func (s *sampler) send(ctx context.Context, f events.Fact) bool {
 	select {
 	case s.out <- f:

@@ -29,7 +29,7 @@ const pollEvery = 30 * time.Second
 type metricsAPI struct {
 	mu struct {
 		sync.Mutex
-		// status is what every request is answered with; 200 answers the lists.
+		// status is the status of every response; 200 returns the lists.
 		status int
 		nodes  []metricsv1beta1.NodeMetrics
 		pods   []metricsv1beta1.PodMetrics
@@ -58,7 +58,7 @@ func (a *metricsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(list) // the client's error tells
+	_ = json.NewEncoder(w).Encode(list) // the client's error shows it
 }
 
 func (a *metricsAPI) set(status int, nodes []metricsv1beta1.NodeMetrics, pods []metricsv1beta1.PodMetrics) {
@@ -84,7 +84,7 @@ func podUsing(namespace, name string, at time.Time, cpus ...string) metricsv1bet
 	return p
 }
 
-// samplerOf polls the API with the real client.
+// samplerOf returns a sampler that polls the API with the real client.
 func samplerOf(t *testing.T, api *metricsAPI, log *strings.Builder, base *state.Snapshot) (*sampler, chan events.Fact) {
 	t.Helper()
 	server := httptest.NewServer(api)
@@ -107,7 +107,7 @@ func samplerOf(t *testing.T, api *metricsAPI, log *strings.Builder, base *state.
 	return s, out
 }
 
-// polled is what one poll tells, applied to a store, and in words.
+// polled runs one poll, applies its facts to a store, and returns them in words.
 func polled(t *testing.T, s *sampler, out chan events.Fact, store *state.Store) string {
 	t.Helper()
 	if err := s.poll(t.Context()); err != nil {
@@ -194,8 +194,8 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestSamplerTakesOver: what an earlier leader has told is known: it is told anew once, as no
-// one knows of what it was, and taken back when it is no more, or when nobody polls any more.
+// TestSamplerTakesOver checks that what an earlier leader has published is known: it is published once more, because
+// its content is not known here, and withdrawn when it is gone or when polling is off.
 func TestSamplerTakesOver(t *testing.T) {
 	api, store := &metricsAPI{}, state.New()
 	at := time.Date(2026, time.March, 1, 11, 59, 50, 0, time.UTC)

@@ -20,20 +20,20 @@ import (
 const (
 	// oldestMinor is the first minor version of Kubernetes 1 that Berth runs on: the first with resource.k8s.io/v1.
 	oldestMinor = 34
-	// releaseEvery is how often a running queue asks for the version: watches outlive an upgrade of API servers.
+	// releaseEvery is how often a running queue requests the version: watches outlive an upgrade of API servers.
 	releaseEvery = time.Minute
 )
 
-// Release is the version of an API server. The zero value is one that does not tell.
+// Release is the version of an API server. The zero value stands for a server that does not report its version.
 type Release struct {
-	// Version is what it calls itself, such as v1.36.3.
+	// Version is the server's own version string, such as v1.36.3.
 	Version string
-	// minor is of Kubernetes 1, 0 if it cannot be told.
+	// minor is the minor version of Kubernetes 1, 0 if it is not known.
 	minor int
 }
 
-// releaseOf reads an answer. A server that emulates an earlier version serves what that version does. Some vendors add
-// a sign to the minor version.
+// releaseOf parses an answer. A server that emulates an earlier version serves what that version serves. Some vendors
+// append a plus sign to the minor version.
 func releaseOf(info *apiversion.Info) Release {
 	r := Release{Version: info.GitVersion}
 	major, minor := cmp.Or(info.EmulationMajor, info.Major), cmp.Or(info.EmulationMinor, info.Minor)
@@ -51,7 +51,7 @@ func (r Release) check() error {
 	return fmt.Errorf("has version %s, want v1.%d or later", r.Version, oldestMinor)
 }
 
-// Later says of a version later than the rules what follows from that; it is empty for any other.
+// Later describes what follows if the version is later than the rules; it is empty otherwise.
 func (r Release) Later() string {
 	if r.minor <= placement.RulesMinor {
 		return ""
@@ -60,8 +60,8 @@ func (r Release) Later() string {
 		"fields of objects that came later are not seen", r.Version, placement.RulesMinor)
 }
 
-// tell says what the rules miss in the objects of this version: fields that an older server drops from what is
-// created, and fields that only a later one knows.
+// tell logs what the rules miss in the objects of this version: fields that an older server drops on creation, and
+// fields that only a later server knows.
 func (r Release) tell(logger klog.Logger) {
 	if off := offByDefault(r.minor); len(off) > 0 {
 		logger.Info("The API server is of an older version, which has these features off by default: "+
@@ -74,9 +74,9 @@ func (r Release) tell(logger klog.Logger) {
 	}
 }
 
-// since are the features that rules read fields of, with the minor version of Kubernetes 1 in which they
-// came to be on by default. Source: pkg/features/kube_features.go of 1.36.3. Those that have been on since
-// oldestMinor are left out.
+// since lists the features whose fields rules read, with the minor version of Kubernetes 1 in which they became
+// enabled by default. Source: pkg/features/kube_features.go of 1.36.3. Features that have been on since oldestMinor
+// are left out.
 var since = []struct {
 	feature string
 	minor   int
@@ -89,8 +89,8 @@ var since = []struct {
 	{"NodeDeclaredFeatures", 36},
 }
 
-// offByDefault are the features that a version of the API server does not have on by default, none if the
-// version cannot be told.
+// offByDefault returns the features that a version of the API server does not enable by default; none if the version
+// is not known.
 func offByDefault(minor int) (off []string) {
 	for _, f := range since {
 		if minor != 0 && minor < f.minor {
@@ -100,7 +100,7 @@ func offByDefault(minor int) (off []string) {
 	return off
 }
 
-// Release is what the API server said last; the zero value before that, and if it does not tell.
+// Release returns the version that the API server last reported; the zero value before that, and if it reports none.
 func (c *Cluster) Release() Release {
 	if r := c.release.Load(); r != nil {
 		return *r
@@ -108,7 +108,7 @@ func (c *Cluster) Release() Release {
 	return Release{}
 }
 
-// ask asks for the version, once. A server that does not tell is not an error.
+// ask requests the version, once. A server that does not report it is not an error.
 func (c *Cluster) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
@@ -129,7 +129,7 @@ func (c *Cluster) ask(ctx context.Context) error {
 	return nil
 }
 
-// tellRelease asks until there is an answer, and says what the rules miss. An error is that of ctx.
+// tellRelease requests the version until there is an answer, and logs what the rules miss. An error is that of ctx.
 func (c *Cluster) tellRelease(ctx context.Context, logger klog.Logger) error {
 	err := wait.PollUntilContextCancel(ctx, identifyEvery, true, func(ctx context.Context) (bool, error) {
 		return c.ask(ctx) == nil, nil
@@ -140,7 +140,7 @@ func (c *Cluster) tellRelease(ctx context.Context, logger klog.Logger) error {
 	return err
 }
 
-// followRelease asks again and again until ctx ends.
+// followRelease requests the version periodically until ctx ends.
 func (c *Cluster) followRelease(ctx context.Context, logger klog.Logger) {
 	tick := time.NewTicker(releaseEvery)
 	defer tick.Stop()
@@ -154,11 +154,11 @@ func (c *Cluster) followRelease(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// again asks once more, and says what the rules miss if the answer is another one.
+// again requests the version once more, and logs what the rules miss if it has changed.
 func (c *Cluster) again(ctx context.Context, logger klog.Logger) {
 	before := c.Release()
 	if err := c.ask(ctx); err != nil {
-		return // watches say that the server is away
+		return // the watches report that the server is unreachable
 	}
 	if now := c.Release(); now != before {
 		logger.Info("The API server has another version", "version", now.Version, "before", before.Version)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// TestReleases: what is refused, what is said to be off by default, and which version is later than the rules. Of a
-// version that cannot be told nothing is said.
+// TestReleases checks which versions are refused, which features are logged as off by default, and which versions are
+// later than the rules. Nothing is logged for an unknown version.
 func TestReleases(t *testing.T) {
 	for _, test := range []struct {
 		info           apiversion.Info
@@ -80,7 +80,7 @@ func (v *versioned) connect(t *testing.T) *Cluster {
 	return cluster
 }
 
-// TestOldServerIsRefused: the error names the server, its version and what is accepted.
+// TestOldServerIsRefused checks that the error names the server, its version and what is accepted.
 func TestOldServerIsRefused(t *testing.T) {
 	v := &versioned{}
 	cluster := v.connect(t)
@@ -100,7 +100,7 @@ func TestOldServerIsRefused(t *testing.T) {
 	}
 }
 
-// TestVersionIsTold: at the start of a round, and when it has changed meanwhile.
+// TestVersionIsTold checks that the version is logged at the start of a round, and when it has changed in between.
 func TestVersionIsTold(t *testing.T) {
 	v := &versioned{}
 	cluster := v.connect(t)

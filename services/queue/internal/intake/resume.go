@@ -11,27 +11,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// resumption begins the watches of a reflector. Before each, and before a list that is streamed, it looks whether the
-// API server is as far as it was. Its storage may have been restored from a backup meanwhile: a watch from a
+// resumption begins the watches of a reflector. Before each watch, and before a streamed list, it checks that the API
+// server has not gone back. The server's storage may have been restored from a backup in the meantime: a watch from a
 // resourceVersion that the API server has not reached sends nothing until it has, and a streamed list sends objects
-// before it sends its resourceVersion. For the reflector's one goroutine.
+// before it sends its resourceVersion. It is for the reflector's one goroutine.
 type resumption struct {
 	list  cache.ListWithContextFunc
 	watch cache.WatchFuncWithContext
 	store *kindStore
-	// away: the API server has refused a connection since the last watch. A reflector takes that for a restart that
-	// has lost nothing, and resumes.
+	// away means that the API server has refused a connection since the last watch. A reflector takes that for a
+	// restart that has lost nothing, and resumes.
 	away bool
 }
 
-// begin is the reflector's way to a watch, and to a list that is streamed.
+// begin begins a watch or a streamed list for the reflector.
 func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (begun watch.Interface, err error) {
 	lists := options.SendInitialEvents != nil
 	if was := r.store.been(); was > 0 {
 		err = r.compare(ctx, was)
 	}
 	if err == nil && r.away && !lists {
-		// It is as far as before, and may have gone back and on: only a list shows that.
+		// The server has reached the same version as before, but may have gone back and advanced again: only a list
+		// shows that.
 		r.away = false
 		return nil, apierrors.NewResourceExpired("the API server was away")
 	}
@@ -46,7 +47,7 @@ func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (beg
 	return begun, err
 }
 
-// compare ends the round if the API server is not as far as it was: by a consistent read of one object.
+// compare makes a consistent read of one object, and ends the round if the API server is behind what it was.
 func (r *resumption) compare(ctx context.Context, was uint64) error {
 	list, err := r.list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *server) resumption(store *kindStore) *resumption {
 	}
 }
 
-// A watch is resumed, and a list streamed, unless the API server is not as far as before.
+// A watch is resumed, and a list streamed, unless the API server is behind its earlier version.
 func TestAWatchIsNotResumedBeforeItsTime(t *testing.T) {
 	for name, streamed := range map[string]*bool{"a watch": nil, "a streamed list": new(bool)} {
 		for version, ends := range map[int]bool{19: true, 20: false, 21: false} {
@@ -60,7 +60,7 @@ func TestAWatchIsNotResumedBeforeItsTime(t *testing.T) {
 	}
 }
 
-// After an API server was away its objects are listed: it may be one that has gone back, and on.
+// After an API server was away its objects are listed, because it may have gone back and advanced again.
 func TestAnAPIServerThatWasAwayIsListed(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// served are the kinds that the API server has. It asks until it gets an answer; an error is
-// that of ctx. What the server's version leaves out by default is said, too.
+// served returns the kinds that the API server serves. It retries until it gets an answer; an error is that of ctx.
+// It also logs what the server's version leaves out by default.
 func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, error) {
 	list := slices.Clone(kinds)
 	if err := c.tellRelease(ctx, logger); err != nil {
@@ -42,7 +42,7 @@ func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, er
 	return list, nil
 }
 
-// resources are the resources of a group and version; none if it is not there.
+// resources returns the resources of a group and version; none if the server does not have it.
 func (c *Cluster) resources(ctx context.Context, group string) (map[string]bool, error) {
 	var list *metav1.APIResourceList
 	err := wait.PollUntilContextCancel(ctx, identifyEvery, true, func(context.Context) (bool, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// TestWhatIsNotServed: a group that the API server does not have, and a kind of one that it has, are said
-// once and not watched; the rest is.
+// TestWhatIsNotServed checks that a group that the API server does not have, and a kind missing in one that it has,
+// are logged once and not watched, while the rest is watched.
 func TestWhatIsNotServed(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -18,33 +18,33 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// Causes of facts.
+// These are causes of facts.
 const (
 	causeWatch    = "watch"
 	causeBookmark = "bookmark"
-	// CauseList and CauseRepair: a list after a change of leaders, or after the log had
-	// lost something.
+	// CauseList and CauseRepair are causes of a list: after a change of leaders, and after the log has lost something
+	// or a round has failed.
 	CauseList   = "list"
 	CauseRepair = "repair"
 )
 
-// errStopped tells the reflector that the round is over.
+// errStopped informs the reflector that the round has ended.
 var errStopped = errors.New("queue: the watch of this term has ended")
 
-// kindStore is where the reflector of one kind stores objects: it keeps none, and turns
-// what it is told into facts. For the reflector's one goroutine.
+// kindStore is the store of one kind's reflector. It keeps no objects, but turns the reflector's calls into facts. It
+// is for the reflector's one goroutine.
 type kindStore struct {
 	kind  events.Kind
 	cause string
 	out   chan<- events.Fact
-	// strip takes out of an object what facts do without.
+	// strip removes from an object what facts do not need.
 	strip  func(metav1.Object)
 	logger klog.Logger
 	// tooLarge are the UIDs of objects that were logged as too large for the log in this round.
 	tooLarge map[string]bool
-	// known is what the log says once everything handed over is stored.
+	// known is what the log holds once everything handed over is stored.
 	known map[string]known
-	// progress is what the log claims for this kind then.
+	// progress is the progress that the log then claims for this kind.
 	progress uint64
 	// reached is a resourceVersion that the API server had reached before the round.
 	reached uint64
@@ -53,11 +53,11 @@ type kindStore struct {
 	onListed func() error
 	// fail ends the round with an error.
 	fail context.CancelCauseFunc
-	// older is an object of the list under way that is older than what the log says of it, nil for none. No such object
-	// comes of a lagging API server, because lists are consistent reads.
+	// older is an object of the current list that is older than in the log, nil for none. A lagging API server cannot
+	// produce one, because lists are consistent reads.
 	older *WentBackError
-	// done ends the round. Once a fact was not handed over, dead is set, and nothing more
-	// is said: a later fact would claim progress past the lost one.
+	// done ends the round. Once a fact was not handed over, dead is set and nothing more is sent: a later fact would
+	// claim progress past the lost one.
 	done <-chan struct{}
 	dead bool
 }
@@ -68,9 +68,9 @@ var (
 	_ cache.TransformingStore      = (*kindStore)(nil)
 )
 
-// WentBackError reports an API server whose storage was restored from a backup: it is not as far as before, or,
-// with a Name, it has come further since, and a list has an object of an older version than the log, which is not
-// that far.
+// WentBackError reports an API server whose storage was restored from a backup. Without a Name, the server is behind
+// what it was. With a Name, it has advanced again since, and a list has an object in an older version than the log
+// has.
 type WentBackError struct {
 	Kind            events.Kind
 	Namespace, Name string
@@ -85,7 +85,7 @@ func (e *WentBackError) Error() string {
 		e.Kind, e.Namespace, e.Name, e.Is, e.Was)
 }
 
-// compare notes an object of a list that is older than what the log says of it.
+// compare records an object of a list that is older than in the log.
 func (s *kindStore) compare(o metav1.Object, version uint64) {
 	was := s.known[string(o.GetUID())].version
 	if version >= was || s.older != nil && s.older.Was <= was {
@@ -94,15 +94,15 @@ func (s *kindStore) compare(o metav1.Object, version uint64) {
 	s.older = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
 }
 
-// been is the highest resourceVersion that the API server is known to have reached.
+// been returns the highest resourceVersion that the API server is known to have reached.
 func (s *kindStore) been() uint64 { return max(s.progress, s.reached) }
 
-// told stands for an object of a streamed list that has been told of already.
+// told stands for an object of a streamed list that has already been published.
 type told struct{ metav1.ObjectMeta }
 
-// Transformer tells of the objects of a streamed list as they come, and keeps of each only
-// what Replace needs to see what is missing: a list of a million pods is never in memory.
-// An object that cannot be told of ends the round, so that nothing is taken for missing.
+// Transformer publishes the objects of a streamed list as they arrive, and keeps of each only what Replace needs to
+// find the missing ones: a list of a million pods is never in memory. An object that cannot be published ends the
+// round, so that no object is taken for missing.
 func (s *kindStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if _, again := obj.(*told); again {
@@ -124,13 +124,13 @@ func (s *kindStore) Transformer() cache.TransformFunc {
 	}
 }
 
-// object is what all watched objects can do.
+// object is the interface of all watched objects.
 type object = state.APIObject
 
-// Add is called for a watch's ADDED.
+// Add is called for a watch's ADDED event.
 func (s *kindStore) Add(obj any) error { return s.observe(obj) }
 
-// Update is called for a watch's MODIFIED.
+// Update is called for a watch's MODIFIED event.
 func (s *kindStore) Update(obj any) error { return s.observe(obj) }
 
 func (s *kindStore) observe(obj any) error {
@@ -144,8 +144,7 @@ func (s *kindStore) observe(obj any) error {
 	return s.upsert(o, version, max(s.progress, version), causeWatch)
 }
 
-// Delete is called for a watch's DELETED: obj is the last state, at the resourceVersion of
-// the deletion.
+// Delete is called for a watch's DELETED event. obj is the last state, at the resourceVersion of the deletion.
 func (s *kindStore) Delete(obj any) error {
 	o, version, err := s.read(obj)
 	if err != nil {
@@ -179,7 +178,7 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	if err := s.removeMissing(items, listVersion); err != nil {
 		return err
 	}
-	// In the order of their last change, which is nearly that of creation for pending pods.
+	// Facts follow the order of the objects' last change, which for pending pods is nearly that of creation.
 	order := slices.SortedFunc(maps.Keys(items), func(a, b string) int {
 		return cmp.Or(cmp.Compare(items[a].version, items[b].version), cmp.Compare(a, b))
 	})
@@ -202,7 +201,7 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	return s.onListed()
 }
 
-// removeMissing tells of every known object that a list does not have.
+// removeMissing publishes a deletion for every known object that a list does not have.
 func (s *kindStore) removeMissing(items map[string]item, listVersion uint64) error {
 	for _, uid := range slices.Sorted(maps.Keys(s.known)) {
 		if _, ok := items[uid]; ok {
@@ -215,17 +214,17 @@ func (s *kindStore) removeMissing(items map[string]item, listVersion uint64) err
 	return nil
 }
 
-// Resync is never asked for: the reflector's resync period is 0.
+// Resync is never called, because the reflector's resync period is 0.
 func (s *kindStore) Resync() error { return nil }
 
-// UpdateResourceVersion is called after every event, bookmarks included; only a bookmark
-// moves it past what the events themselves have said.
+// UpdateResourceVersion is called after every event, bookmarks included. Only a bookmark advances the version past
+// that of the events.
 func (s *kindStore) UpdateResourceVersion(resourceVersion string) {
 	version, err := s.version(resourceVersion)
 	if err != nil || version <= s.progress {
 		return
 	}
-	// The reflector takes no error here; send has ended the round if there is one.
+	// The interface returns no error; if there is one, send has ended the round.
 	_ = s.mark(version, causeBookmark)
 }
 
@@ -276,9 +275,8 @@ func (s *kindStore) upsert(o object, version, progress uint64, cause string) err
 	return err
 }
 
-// reduce makes of an object that is too large for the log what readers need of it to stay safe. It returns
-// false if that
-// is too large as well.
+// reduce shrinks an object that is too large for the log to what readers need to stay safe. It reports false if the
+// result is too large as well.
 func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
 	kept = state.Reduce(o, size, events.MaxObject)
 	if kept {
@@ -302,7 +300,7 @@ func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
 	return data, kept
 }
 
-// leaveOut has readers know nothing of an object.
+// leaveOut makes readers forget an object, or never see it.
 func (s *kindStore) leaveOut(uid string, version, progress uint64, cause string) error {
 	if was, ok := s.known[uid]; ok {
 		return s.remove(uid, was, version, progress, cause)
@@ -328,7 +326,7 @@ func (s *kindStore) mark(version uint64, cause string) error {
 	return s.send(events.Fact{Kind: s.kind, Op: events.OpProgress, Progress: version, Cause: cause})
 }
 
-// send hands a fact of this kind over.
+// send hands over a fact of this kind.
 func (s *kindStore) send(f events.Fact) error {
 	err := s.sendMarker(f)
 	if err == nil {
@@ -337,8 +335,7 @@ func (s *kindStore) send(f events.Fact) error {
 	return err
 }
 
-// sendMarker hands any fact over, waiting as long as it takes: a full channel is
-// backpressure.
+// sendMarker hands over any fact, waiting as long as necessary: a full channel is backpressure.
 func (s *kindStore) sendMarker(f events.Fact) error {
 	if s.dead {
 		return errStopped
@@ -352,7 +349,7 @@ func (s *kindStore) sendMarker(f events.Fact) error {
 	}
 }
 
-// read checks that obj can be told about: it has an identity and a version.
+// read checks that obj can be published: it has a UID and a version.
 func (s *kindStore) read(obj any) (object, uint64, error) {
 	o, ok := obj.(object)
 	if !ok {
@@ -373,8 +370,8 @@ func (s *kindStore) version(text string) (uint64, error) {
 	return version, nil
 }
 
-// broken ends the round: the reflector would log the error and go on, and the next
-// bookmark would claim what was never told.
+// broken ends the round: the reflector would log the error and continue, and the next bookmark would claim progress
+// past an object that was never published.
 func (s *kindStore) broken(err error) error {
 	s.dead = true
 	s.fail(err)

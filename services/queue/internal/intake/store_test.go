@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// room is how many facts a test's channel holds; more than any test makes.
+// room is the capacity of a test's channel of facts; more than any test makes.
 const room = 10_000
 
 func newStore(
@@ -42,7 +42,7 @@ func podAt(name string, v uint64) *corev1.Pod {
 	return p
 }
 
-// say prints facts one a line: what, which, its version, the progress claimed.
+// say returns the facts, one per line: operation, object, version and claimed progress.
 func say(out chan events.Fact) []string {
 	var lines []string
 	for len(out) > 0 {
@@ -59,8 +59,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// An API server that was restored is known by a list that is not as far as it was when the round began; or, if it
-// has come further since, by an object that is older in a list than it had been before.
+// A restored API server is detected by a list that is behind the version at which the round began; or, if it has
+// advanced further since, by an object that is older in a list than it was before.
 func TestAListThatWentBackEndsTheRound(t *testing.T) {
 	for name, c := range map[string]struct {
 		reached, moved uint64
@@ -101,7 +101,7 @@ func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
 	if diff := gocmp.Diff(want, say(out)); diff != "" {
 		t.Fatal(diff)
 	}
-	// The watch, then a list again: only what changed in between, at the old progress.
+	// The watch, then another list: only what changed in between, at the old progress.
 	must(t, s.Add(podAt("watched", 60)))
 	s.UpdateResourceVersion("60")
 	must(t, s.Update(podAt("same", 61)))
@@ -123,7 +123,8 @@ func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
 	}
 }
 
-// TestAStreamedListIsToldAsItComes: and once, though the stream breaks and begins again.
+// TestAStreamedListIsToldAsItComes checks that it is published as it arrives, and only once although the stream
+// breaks and begins again.
 func TestAStreamedListIsToldAsItComes(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
 	s, out := newStore(map[string]known{"same": {10, "ns", "same"}, "gone": {12, "ns", "gone"}}, fail, ctx.Done())
@@ -151,7 +152,7 @@ func TestAStreamedListIsToldAsItComes(t *testing.T) {
 	if diff := gocmp.Diff(want, say(out)); diff != "" {
 		t.Fatal(diff)
 	}
-	// What cannot be told of must not be taken for missing later.
+	// An object that cannot be published must not be taken for missing later.
 	if _, err := s.Transformer()(&corev1.Pod{}); err == nil || ctx.Err() == nil {
 		t.Fatalf("a nameless pod passes: %v", err)
 	}
@@ -207,7 +208,7 @@ func TestAFactThatWasNotHandedOverIsTheLast(t *testing.T) {
 	}
 }
 
-// cluster is a dumb history of pods: what stood at each resourceVersion.
+// cluster is a simple history of pods: the pods at each resourceVersion.
 type cluster struct {
 	now     uint64
 	history map[uint64]map[string]uint64
@@ -224,7 +225,7 @@ func (c *cluster) change(name string, gone bool) {
 	c.history[c.now] = next
 }
 
-// list is what a list returns now.
+// list returns the result of a list now.
 func (c *cluster) list() (items []any, resourceVersion string) {
 	for _, name := range slices.Sorted(maps.Keys(c.history[c.now])) {
 		items = append(items, podAt(name, c.history[c.now][name]))
@@ -232,8 +233,8 @@ func (c *cluster) list() (items []any, resourceVersion string) {
 	return items, strconv.FormatUint(c.now, 10)
 }
 
-// TestProgressNeverClaimsWhatIsNotThere: whatever the reflector does, a reader that has
-// applied a fact with progress P sees every change up to P, wherever it stops reading.
+// TestProgressNeverClaimsWhatIsNotThere checks that, whatever the reflector does, a reader that has applied a fact
+// with progress P sees every change up to P, wherever it stops reading.
 func TestProgressNeverClaimsWhatIsNotThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SampledFrom([]string{"a", "b", "c", "d"})
@@ -243,7 +244,7 @@ func TestProgressNeverClaimsWhatIsNotThere(t *testing.T) {
 			_, exists := c.history[c.now][name]
 			c.change(name, exists && rapid.Bool().Draw(t, "gone"))
 		}
-		// The log says what stood at some time.
+		// The log has the pods as of some time.
 		replayed, base := map[string]uint64{}, map[string]known{}
 		for name, v := range c.history[rapid.Uint64Range(1, c.now).Draw(t, "log at")] {
 			base[name], replayed[name] = known{v, "ns", name}, v
@@ -259,8 +260,8 @@ func TestProgressNeverClaimsWhatIsNotThere(t *testing.T) {
 	})
 }
 
-// drive feeds the store what a reflector would: a list, then watch events in order, now
-// and then a bookmark, or a list again after changes that nobody told of.
+// drive feeds the store like a reflector: a list, then watch events in order, occasionally a bookmark, or a list
+// again after changes that the watch has not delivered.
 func drive(t *rapid.T, c *cluster, s *kindStore, names *rapid.Generator[string]) {
 	items, at := c.list()
 	ok(t, s.Replace(items, at))
@@ -299,7 +300,7 @@ func ok(t *rapid.T, err error) {
 	}
 }
 
-// replay applies one fact and holds the state against the claim.
+// replay applies one fact and compares the state with the claim.
 func replay(t *rapid.T, c *cluster, replayed map[string]uint64, f events.Fact) {
 	switch f.Op {
 	case events.OpUpsert:
@@ -324,7 +325,7 @@ func replay(t *rapid.T, c *cluster, replayed map[string]uint64, f events.Fact) {
 	}
 }
 
-// deletedAfter says whether the pod was absent at some time after a resourceVersion.
+// deletedAfter reports whether the pod was absent at some time after a resourceVersion.
 func deletedAfter(c *cluster, name string, after uint64) bool {
 	for v := after; v <= c.now; v++ {
 		if _, there := c.history[v][name]; !there {
@@ -334,9 +335,9 @@ func deletedAfter(c *cluster, name string, after uint64) bool {
 	return false
 }
 
-// An object that is too large for the log is told of as what readers need to stay safe; if that is too large, too,
-// readers are told that it is gone. What comes behind it is told of as ever, and it is told of whole when it
-// is smaller.
+// An object that is too large for the log is published as what readers need to stay safe; if that is too large as
+// well, it is published as deleted. Later facts are published as usual, and the object is published whole when it is
+// smaller.
 func TestObjectsThatAreTooLarge(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
@@ -369,7 +370,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 
 }
 
-// Of a node that is too large, and of a volume.
+// The same for a node that is too large, and for a volume.
 func TestOtherObjectsThatAreTooLarge(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
@@ -418,8 +419,9 @@ func TestOtherObjectsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// TestReducedObjectsAreToldAgain: what a queue of an earlier version has reduced is told of as this one does, in the
-// first list of its round, and a store takes it in although the version of the object is the same.
+// TestReducedObjectsAreToldAgain checks that an object that an earlier version of the queue has reduced is published
+// as this version reduces it, in the first list of its round, and that a store applies it although the object's
+// version is the same.
 func TestReducedObjectsAreToldAgain(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)

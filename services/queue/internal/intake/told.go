@@ -7,17 +7,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Told are the highest resourceVersions in the facts that this process has read. Unlike a Position, it also counts
+// Told holds the highest resourceVersions in the facts that this process has read. Unlike a Position, it also counts
 // facts behind one that cannot be decoded, and facts of an epoch that has not ended.
 type Told struct {
-	// Epoch is that of the latest fact. If it is not later than the FactsAfter of the ledger's generation, Kubernetes was
-	// restored from a backup since, and Versions says nothing about it.
+	// Epoch is the epoch of the latest fact. If it is not later than the FactsAfter of the ledger's generation,
+	// Kubernetes was restored from a backup since, and Versions does not describe the restored state.
 	Epoch uint64
-	// Versions are the highest resourceVersions, by kind, since a leader last published all facts anew.
+	// Versions holds the highest resourceVersions, by kind, since a leader last published all facts from scratch.
 	Versions map[events.Kind]uint64
 }
 
-// restart takes in the position of a snapshot, behind which the facts are read again.
+// restart applies the position of a snapshot, behind which the facts are read again.
 func (t *Told) restart(p state.Position) {
 	if p.Epoch > t.Epoch {
 		t.Epoch = p.Epoch
@@ -31,14 +31,14 @@ func (t *Told) restart(p state.Position) {
 	}
 }
 
-// learn takes in facts. Those of earlier epochs are read again, and Versions count them.
+// learn applies facts. Facts of epochs before Epoch are read again; Versions already counts them.
 func (t *Told) learn(facts []events.SequencedFact) {
 	for i := range facts {
 		f := &facts[i]
 		if f.Op == events.OpUnreadable || f.Epoch < t.Epoch {
 			continue
 		}
-		// The begin of this epoch could not be decoded. It may have been one that publishes all facts anew.
+		// The begin of this epoch could not be decoded. It may have been one that publishes all facts from scratch.
 		unseen := f.Op != events.OpEpochBegin
 		if f.Epoch > t.Epoch && (unseen || f.Anew()) {
 			clear(t.Versions)
@@ -51,5 +51,5 @@ func (t *Told) learn(facts []events.SequencedFact) {
 	}
 }
 
-// clone is a copy for another goroutine.
+// clone returns a copy for another goroutine.
 func (t *Told) clone() Told { return Told{t.Epoch, maps.Clone(t.Versions)} }

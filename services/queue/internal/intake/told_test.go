@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// facts are of pods, numbered from 1 on.
+// facts returns facts about pods, numbered from 1.
 func facts(all ...events.Fact) []events.SequencedFact {
 	out := make([]events.SequencedFact, len(all))
 	for i, f := range all {
@@ -27,7 +27,7 @@ func reaches(epoch, version uint64) events.Fact {
 	return events.Fact{Op: events.OpProgress, Epoch: epoch, Progress: version}
 }
 
-// Told counts facts that a state cannot be built from, and forgets those from before all facts were published anew.
+// Told counts facts that a state cannot be built from, and forgets those from before all facts were republished.
 func TestTold(t *testing.T) {
 	unreadable := events.Fact{Op: events.OpUnreadable, Epoch: 5}
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestToldOfFactsThatAreReadAgain(t *testing.T) {
 	}
 }
 
-// No list may be older than one before it, by whichever API server.
+// No list may be older than the one before it, whichever API server answers.
 func TestListsAreConsistentReads(t *testing.T) {
 	for name, c := range map[string]struct {
 		options metav1.ListOptions

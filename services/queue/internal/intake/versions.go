@@ -11,13 +11,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// VersionedKinds are those whose high-waters the ledger has.
+// VersionedKinds are the kinds for which the ledger has high-waters.
 var VersionedKinds = []events.Kind{
 	events.KindPod, events.KindNode, events.KindDisruptionBudget, events.KindResourceClaim,
 }
 
-// Versions is how far the API server is with each of VersionedKinds that it serves: the resourceVersion of
-// a consistent read that is made now.
+// Versions returns the resourceVersion that the API server has reached for each of VersionedKinds that it serves, by
+// a consistent read.
 func (c *Cluster) Versions(ctx context.Context) (map[events.Kind]uint64, error) {
 	versions := map[events.Kind]uint64{}
 	for _, kind := range VersionedKinds {

@@ -15,33 +15,32 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// reflectorBackoff is client-go's own, with a lower cap: one watcher per cluster is no
-// herd, and a reflector that is waiting cannot be stopped.
+// reflectorBackoff is client-go's own backoff with a lower cap: one watcher per cluster causes no thundering herd,
+// and a reflector that is waiting cannot be stopped.
 var reflectorBackoff = wait.Backoff{
 	Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 5,
 }
 
-// Round is one life of the watches: from a state of the log on, until something ends it.
+// Round is one life of the watches: from a state of the log until something ends it.
 type Round struct {
-	// Base is the state the log stands for; nothing may have been appended since.
+	// Base is the state of the log; nothing may have been appended since.
 	Base *state.Snapshot
-	// Reached are resourceVersions that the API server had reached before the round, by kind. A list at an earlier one
-	// ends the round.
+	// Reached holds resourceVersions that the API server had reached before the round, by kind. A list at an earlier
+	// one ends the round.
 	Reached map[events.Kind]uint64
 	// Cause names the first lists: CauseList or CauseRepair.
 	Cause string
-	// Logger of client-go's reflectors.
+	// Logger is the logger of client-go's reflectors.
 	Logger klog.Logger
-	// Metrics says whether actual use is polled beside.
+	// Metrics configures the polling of actual usage, which runs next to the watches.
 	Metrics Metrics
-	// Whole keeps in facts what no rule reads (state.StripLess), for those who are shown objects.
+	// Whole keeps in facts the fields that no rule reads (state.StripLess), for plugins that are shown whole objects.
 	Whole bool
 }
 
-// Watch lists and watches every kind that is served and sends facts to out until ctx ends,
-// when it returns nil, or until something comes in that cannot be told as a fact. The facts
-// carry no epoch: the writer stamps it. When every kind has been listed once, OpEpochEnd is
-// sent. Reflectors ride out an API server that cannot be reached.
+// Watch lists and watches every served kind and sends facts to out until ctx ends, when it returns nil, or until
+// something arrives that cannot become a fact. The facts carry no epoch: the writer sets it. When every kind has been
+// listed once, OpEpochEnd is sent. Reflectors keep retrying while the API server cannot be reached.
 func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) error {
 	kinds, err := c.served(ctx, r.Logger)
 	if err != nil {
@@ -75,8 +74,8 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 	return endCause(ctx)
 }
 
-// reflected is a store as a reflector has it. Whatever Replace fails of has ended the round; a reflector
-// that hears of it besides forgets to stop the watch that the list came by.
+// reflected is a kindStore as a reflector sees it. An error of Replace has already ended the round; a reflector that
+// receives it as well would not stop the watch that delivered the list.
 type reflected struct{ *kindStore }
 
 // Replace is called with a whole list.
@@ -85,8 +84,8 @@ func (s reflected) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// stores are what the reflectors of a round store into, one for each kind. Whichever is the
-// last to be listed for the first time tells that the epoch has ended.
+// stores returns the stores of the round's reflectors, one for each kind. The store that is the last to be listed for
+// the first time sends the end of the epoch.
 func (r Round) stores(
 	kinds []events.Kind, out chan<- events.Fact, fail context.CancelCauseFunc, done <-chan struct{},
 ) []*kindStore {
@@ -112,15 +111,14 @@ func (r Round) stores(
 	return stores
 }
 
-// KindStore is what one kind's lists and watch are told to, as a reflector does.
+// KindStore is the store of one kind for a reflector, which passes it the lists and the watch.
 type KindStore interface {
 	cache.ReflectorStore
 	UpdateResourceVersion(resourceVersion string)
 }
 
-// Stores are the stores of a round of some kinds, for a driver that does the reflectors'
-// work by hand. What they tell goes to out, which must have room; an error that ends the
-// round goes to fail.
+// Stores returns the stores of a round for some kinds, for a driver that does the reflectors' work itself. Their
+// facts go to out, which must have room; an error that ends the round goes to fail.
 func (r Round) Stores(kinds []events.Kind, out chan<- events.Fact, fail func(error)) map[events.Kind]KindStore {
 	stores := make(map[events.Kind]KindStore, len(kinds))
 	for _, s := range r.stores(kinds, out, fail, nil) {
@@ -129,7 +127,7 @@ func (r Round) Stores(kinds []events.Kind, out chan<- events.Fact, fail func(err
 	return stores
 }
 
-// endCause is the error a round ended with; nil if it was only told to stop.
+// endCause returns the error that ended a round; nil if the round was only asked to stop.
 func endCause(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {

@@ -90,11 +90,7 @@ func (c *Core) abortOf(plan string) ledger.Abort {
 func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 	var out []ledger.Entry
 	for _, d := range docs {
-		for i := range d.Entries {
-			if e := &d.Entries[i]; e.Role == ledger.RoleVictim && e.Plan == plan {
-				out = append(out, *e)
-			}
-		}
+		out = append(out, d.Victims(plan)...)
 	}
 	return out
 }

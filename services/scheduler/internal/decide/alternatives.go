@@ -54,18 +54,20 @@ func (c *Core) nextBest(a *attempt) bool {
 		}
 		a.others[i] = alternative{}
 		c.unstage(a)
-		a.pick.nodeUID, a.pick.nodeName, a.pick.basis = o.node.Node.UID, o.node.Node.Name, o.basis
+		a.pick.nodeUID = o.node.Node.UID
+		a.pick.nodeName = o.node.Node.Name
+		a.pick.basis = o.basis
 		a.pick.nodeRV = o.node.Node.ResourceVersion
 		a.pick.evidence = c.choseOther(a.pick.evidence, i+1)
 		c.view.Stage(a.pod, a.pick.nodeName)
-		c.next = append(c.next, a)
+		c.attempts.append(staged, a)
 		return true
 	}
 	return false
 }
 
 func (c *Core) unmoved(o alternative) bool {
-	if o.node.Node == nil || o.node.Generation != o.generation || !c.restraint.usable(o.node) {
+	if o.node.Node == nil || o.node.Generation != o.generation || !c.gate.Usable(o.node) {
 		return false
 	}
 	doc, _ := c.ledger.Doc(o.node.Node.UID)

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 const (
@@ -30,14 +31,14 @@ const (
 	timedShare = 10
 )
 
-func (c *Core) hasRoom() bool { return len(c.next) < batchPods && !c.draining && !c.plans.quiet }
+func (c *Core) hasRoom() bool {
+	return c.attempts.count(staged) < batchPods && !c.draining && !c.plans.quiet
+}
 
 // decide tries pending attempts in order until the next batch is full.
 func (c *Core) decide(out *Output) {
-	for n := 0; n < decisionsPerStep && len(c.pending) > 0 && c.hasRoom(); n++ {
-		a := c.pending[0]
-		c.pending = c.pending[1:]
-		c.try(a, out)
+	for n := 0; n < decisionsPerStep && c.attempts.count(pending) > 0 && c.hasRoom(); n++ {
+		c.try(c.attempts.next(), out)
 	}
 }
 
@@ -49,7 +50,7 @@ func (c *Core) try(a *attempt, out *Output) {
 		return
 	}
 	if c.store.Position().Sequence < o.FactSequence || !c.usable() || c.mustWait(a) {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	pod, ok := c.view.Pod(o.Pod.UID)
@@ -73,13 +74,13 @@ func (c *Core) try(a *attempt, out *Output) {
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
 // what its rules about other nodes need.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
-	volumes, err := c.volumesOf(a.pod, profile)
+	volumes, err := c.claims.Of(a.pod, profile)
 	if err != nil {
 		c.fail(a, err.Error(), out)
 		return
 	}
-	if !c.free(volumes) {
-		c.deferred = append(c.deferred, a)
+	if !c.claims.Free(volumes) {
+		c.attempts.append(deferred, a)
 		return
 	}
 	concern, err := c.concernOf(a.pod, profile)
@@ -89,9 +90,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	behind := c.view.Settle()
 	out.Behind = behind
-	avoided := c.avoided(a.pod)
+	avoided := c.avoid.AvoidedBy(a.pod, c.now)
 	extended := profile.Extended(a.pod)
-	if !concern.Uncertain && !volumes.any() && !extended && c.placeKept(a, profile, &concern, avoided, out) {
+	if !concern.Uncertain && !volumes.Any() && !extended && c.placeKept(a, profile, &concern, avoided, out) {
 		return
 	}
 	onHold := c.onHold(a.pod, profile, &concern)
@@ -103,14 +104,14 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		return
 	}
 	if !ok && behind > 0 || concern.Uncertain {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result, out) {
 		return
 	}
 	if !ok {
-		result.unsettled = volumes.devices.maybeLater()
+		result.unsettled = volumes.MaybeLater()
 		c.nowhere(a, profile, result, avoided, out)
 		return
 	}
@@ -121,26 +122,33 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	node, needs := c.choose(a, &concern, result.Feasible)
 	if node == nil {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
-	volumes, ok, err = c.pickSupplies(volumes, profile, supplied{a.pod, node.Node, Seed(a.pod.UID, a.offer.Attempt)})
+	volumes, ok, err = c.claims.Pick(volumes, profile, a.on(node.Node))
 	switch {
 	case err != nil:
 		c.fail(a, err.Error(), out)
 		return
 	case !ok:
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
 	if !c.registered(a, needs, volumes, out) {
 		return
 	}
 	a.pick = c.pickOf(a, node, needs)
-	a.pick.feasible, a.pick.evidence, a.pick.volumes = result.FeasibleCount, c.chose(evidence), volumes
-	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.any() || extended)
+	a.pick.feasible = result.FeasibleCount
+	a.pick.evidence = c.chose(evidence)
+	a.pick.volumes = volumes
+	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.Any() || extended)
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.proceed(a)
+}
+
+// on is the pod of an attempt on a node.
+func (a *attempt) on(node *state.Node) claims.Target {
+	return claims.Target{Pod: a.pod, Node: node, Seed: Seed(a.pod.UID, a.offer.Attempt)}
 }
 
 // pickOf is the choice of a node, with what it rests on.
@@ -162,7 +170,7 @@ func (c *Core) nowhere(a *attempt, p *placement.Profile, r looked, avoided []str
 	h, held := c.heldBack(p, a, seed, avoided)
 	switch {
 	case held && h.brief:
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 	case held:
 		c.fail(a, h.message, out)
 	default:
@@ -181,7 +189,7 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 }
 
 // evaluateWith is evaluate with volumes and devices as they are promised.
-func (c *Core) evaluateWith(v volumes, profile *placement.Profile, a *attempt, s search) looked {
+func (c *Core) evaluateWith(v claims.Supply, profile *placement.Profile, a *attempt, s search) looked {
 	defer c.lookUp(v)()
 	return c.evaluate(profile, a, s)
 }
@@ -195,11 +203,11 @@ type search struct {
 }
 
 // lookUp has the engine look up volumes and devices as they are promised, until done.
-func (c *Core) lookUp(v volumes) (done func()) {
-	if v.objects == nil {
+func (c *Core) lookUp(v claims.Supply) (done func()) {
+	if !v.Promised() {
 		return func() {}
 	}
-	c.engine.Refresh(v.objects)
+	c.engine.Refresh(v.Lookups(c.view.Snapshot()))
 	return func() { c.engine.Refresh(c.view.Snapshot()) }
 }
 
@@ -330,8 +338,8 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 		Priority: a.pod.Priority, PodRV: a.pod.ResourceVersion, Wish: a.pod.Wish(), Token: token,
 		Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName,
 		Requests:   a.pod.Requests.Map(),
-		Volumes:    a.pick.volumes.picks,
-		Devices:    a.pick.volumes.devices.picks,
+		Volumes:    a.pick.volumes.Volumes,
+		Devices:    a.pick.volumes.Devices,
 		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,
 	}
 	switch {

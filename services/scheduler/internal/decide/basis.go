@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -31,12 +32,8 @@ func (c *Core) basis(profile *placement.Profile, avoided []string) events.Basis 
 		Moment: c.moments, FactEpoch: c.store.Position().Epoch, Learned: c.learnedAhead(),
 		Avoided: c.namesOf(avoided), Whole: !c.cfg.HomeFirst,
 	}
-	if len(c.restraint.left) > 0 {
-		left := make([]string, 0, len(c.restraint.left))
-		for uid := range c.restraint.left {
-			left = append(left, uid)
-		}
-		names := c.namesOf(left)
+	if avoided := c.gate.Avoided(); len(avoided) > 0 {
+		names := c.namesOf(slices.Collect(maps.Keys(avoided)))
 		b.Unlisted = len(names) > events.MaxLeftAlone
 		b.LeftAlone = names[:min(len(names), events.MaxLeftAlone)]
 	}

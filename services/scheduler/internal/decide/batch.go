@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // batch is a T1 in the making.
@@ -70,7 +71,7 @@ func (b *batch) full(a *attempt) bool {
 	}
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
 	// document and incarnation, epoch, pins, guards, claims and pools
-	more := 3 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.holdings())
+	more := 3 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.Holdings())
 	return b.place.Ops()+len(b.drafts)+b.firsts+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
@@ -166,7 +167,7 @@ func (b *batch) unfit(err error) joining {
 	switch {
 	case errors.As(err, &large):
 		return crowded
-	case errors.As(err, &refused), errors.As(err, &claimed), errors.As(err, &taken), errors.Is(err, errMoved):
+	case errors.As(err, &refused), errors.As(err, &claimed), errors.As(err, &taken), errors.Is(err, claims.ErrMoved):
 		return stale
 	}
 	return impossible
@@ -199,43 +200,13 @@ func (b *batch) weigh(a *attempt, next []draft, held map[string]ledger.Exclusive
 	return true
 }
 
-// errMoved says that what something exclusive was decided on has moved, or that the facts do not show yet
-// who has had it.
-var errMoved = errors.New("a claim or a pool of devices has moved since the decision")
-
 // hold makes an attempt the holder of the claims that only one pod may use, and of what it gets of
 // pools of devices; an error if one has a holder or its document no room, the facts do not show yet who
 // has had it, or the pool has moved since the decision.
 func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
-	return b.core.take(a.pick.volumes.holdings(), ledger.Holder{
+	return b.core.claims.Take(a.pick.volumes.Holdings(), ledger.Holder{
 		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID,
 	}, b.exclusives)
-}
-
-// take makes a reservation the holder of something, on top of the documents that are changed already;
-// an error as hold has it.
-func (c *Core) take(
-	holdings []holding, holder ledger.Holder, changed map[string]ledger.ExclusiveDoc,
-) (held map[string]ledger.ExclusiveDoc, err error) {
-	if len(holdings) == 0 {
-		return nil, nil
-	}
-	held = map[string]ledger.ExclusiveDoc{}
-	for _, h := range holdings {
-		x, known := changed[h.key]
-		if !known {
-			x = c.exclusive(h.key)
-		}
-		if !c.caughtUp(x) || !c.sees(x, h) {
-			return nil, errMoved
-		}
-		holder.Items = h.items
-		if x, err = ledger.Hold(x, holder); err != nil {
-			return nil, err
-		}
-		held[x.Key] = x
-	}
-	return held, nil
 }
 
 func dependent(e ledger.Entry) ledger.Dependent {

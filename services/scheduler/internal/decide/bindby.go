@@ -1,5 +1,7 @@
 package decide
 
+import "github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+
 // A pod that plugins are asked to bind is bound by them when its reservation is Committed: nobody can take that without
 // a fence, and binders fence it only when the plugins have failed, or have had their time. Until they have answered
 // nothing is told. What comes of it binders see at the pod; what the shard says has them act sooner:
@@ -20,8 +22,8 @@ type delegation struct {
 
 // delegate tells whether a reservation that gives the pod's claims something is left to plugins to bind: not if binders
 // have to do something about the claims first.
-func (d *deal) delegate(v volumes) bool {
-	d.delegated = d.asked && v.noWork()
+func (d *deal) delegate(v claims.Supply) bool {
+	d.delegated = d.asked && v.NoWork()
 	return d.delegated
 }
 

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -78,9 +77,8 @@ type Advice struct {
 	Err        error
 }
 
-// consulting is who waits for extenders.
-type consulting struct {
-	asked map[uint64]*attempt
+// consults is what extenders and plugins are asked.
+type consults struct {
 	// vetted are the plans of held places that extenders are asked about.
 	vetted map[uint64]string
 	// questions counts them, for their IDs.
@@ -112,7 +110,7 @@ type counsel struct {
 // asked about.
 func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 	q.Everywhere = a.counsel.everywhere
-	if a.counsel.shown != nil && a.counsel.shownFor != c.consulting.shownFor {
+	if a.counsel.shown != nil && a.counsel.shownFor != c.consults.shownFor {
 		a.counsel.forget() // another attempt has been shown nodes since, and may stand on one of them
 	}
 	if a.counsel.opinions == nil {
@@ -136,8 +134,8 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	case a.counsel.opinions != nil, gateOnly && !c.cfg.Gates[a.pod.SchedulerName] &&
 		!c.cfg.PostFilters[a.pod.SchedulerName]:
 		return false
-	case c.consulting.full() || p.Custom() && c.showing(), !c.preparable(p, a.pod):
-		c.deferred = append(c.deferred, a)
+	case c.maxConsults() || p.Custom() && c.showing(), !c.preparable(p, a.pod):
+		c.attempts.append(deferred, a)
 		return true
 	case a.counsel.questions >= maxQuestions:
 		c.fail(a, "the nodes that fit were others each time that plugins and extenders had answered", out)
@@ -147,9 +145,9 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	a.counsel.from = c.standpoint()
 	a.counsel.alone = !a.counsel.everywhere && len(r.Feasible) == 1 &&
 		a.pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
-	c.consulting.questions++
+	c.consults.questions++
 	q := Consult{
-		ID: c.consulting.questions, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+		ID: c.consults.questions, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
 		GateOnly: gateOnly,
 	}
 	for _, s := range r.Feasible {
@@ -157,17 +155,20 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	}
 	if p.Custom() {
 		q.Cluster = c.show()
-		c.consulting.shownFor = q.ID
-		a.counsel.shown, a.counsel.shownFor = c.consulting.shown, q.ID
+		c.consults.shownFor = q.ID
+		a.counsel.shown, a.counsel.shownFor = c.consults.shown, q.ID
 	}
-	c.consulting.asked[q.ID] = a
+	c.attempts.ask(a, consulting, q.ID)
 	out.Consults = append(out.Consults, q)
 	return true
 }
 
 // forget has an attempt ask anew.
 func (c *counsel) forget() {
-	c.opinions, c.guidance, c.shown, c.victims = nil, nil, nil, victimCounsel{}
+	c.opinions = nil
+	c.guidance = nil
+	c.shown = nil
+	c.victims = victimCounsel{}
 }
 
 // outdated tells whether custom plugins were shown a node otherwise than it is, or do not know all that stands
@@ -182,10 +183,10 @@ func (c *counsel) outdated(n *state.NodeInfo) bool {
 
 // showing tells whether custom plugins are being asked, or act on what they have answered.
 func (c *Core) showing() bool {
-	if c.performing.inCycle() {
+	if c.attempts.count(reserving, filtering) > 0 || c.performing.inCycle() {
 		return true
 	}
-	for _, a := range c.consulting.asked {
+	for _, a := range c.attempts.asked[consulting] {
 		if a.counsel.shown != nil {
 			return true
 		}
@@ -199,13 +200,13 @@ func (c *Core) show() []*state.NodeInfo {
 	nodes := c.view.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
 	for i, n := range nodes {
-		shown, ok := c.consulting.shown[n.Node.Name]
+		shown, ok := c.consults.shown[n.Node.Name]
 		if !ok || shown.Generation != n.Generation {
 			shown = n.Clone()
 		}
 		list[i], now[n.Node.Name] = shown, shown
 	}
-	c.consulting.shown = now
+	c.consults.shown = now
 	return list
 }
 
@@ -223,14 +224,13 @@ func (c *Core) reconsult(a *attempt, d placement.Diagnosis) bool {
 // advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
 // may have been given back since.
 func (c *Core) advised(advice Advice, out *Output) {
-	a, waits := c.consulting.asked[advice.ID]
+	a, waits := c.attempts.answered(consulting, advice.ID)
 	if !waits {
 		c.vetted(advice)
 		return
 	}
-	delete(c.consulting.asked, advice.ID)
 	switch {
-	case a.counsel.victims.waiting != nil:
+	case a.verdict != nil:
 		c.advisedOnVictims(a, advice, out)
 		return
 	case advice.HeldBack != nil:
@@ -243,13 +243,15 @@ func (c *Core) advised(advice Advice, out *Output) {
 		return
 	}
 	a.counsel.opinions, a.counsel.guidance = advice.Opinions, advice.Guidance
-	c.deferred = append([]*attempt{a}, c.deferred...)
+	c.attempts.prepend(deferred, a)
 }
 
 // holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
 func (c *Core) holdBack(a *attempt, by *Refusal, out *Output) {
 	d, from := c.decision(events.DecisionHeldBack, a), a.counsel.from
-	d.FactSequence, d.FactEpoch, d.LedgerRevision = from.facts.Sequence, from.facts.Epoch, from.ledger
+	d.FactSequence = from.facts.Sequence
+	d.FactEpoch = from.facts.Epoch
+	d.LedgerRevision = from.ledger
 	d.Message, d.Plugins = strings.Join(by.Reasons, ", "), []string{by.Plugin}
 	out.Decisions = append(out.Decisions, d)
 	c.drop(a)
@@ -257,9 +259,8 @@ func (c *Core) holdBack(a *attempt, by *Refusal, out *Output) {
 
 // dismissConsults gives back whoever waits for extenders.
 func (c *Core) dismissConsults() {
-	for _, id := range slices.Sorted(maps.Keys(c.consulting.asked)) {
-		c.giveBack(c.consulting.asked[id])
+	for _, a := range c.attempts.takeAll(consulting) {
+		c.giveBack(a)
 	}
-	clear(c.consulting.asked)
-	clear(c.consulting.vetted)
+	clear(c.consults.vetted)
 }

@@ -27,15 +27,15 @@ const victimsAgain = 10 * time.Second
 
 // victimCounsel is what an attempt has to do with extenders that are asked who may go for it.
 type victimCounsel struct {
-	// waiting is the attempt's verdict while they are asked, else nil.
-	waiting *rejection
 	// answered: left is what they have left of the candidates.
 	answered bool
 	left     []placement.Candidate
 }
 
-// full: there are as many questions out as there may be.
-func (c *consulting) full() bool { return len(c.asked)+len(c.vetted) >= MaxConsults }
+// maxConsults reports whether there are as many questions out as there may be.
+func (c *Core) maxConsults() bool {
+	return c.attempts.count(consulting)+len(c.consults.vetted) >= MaxConsults
+}
 
 // isConsulted: others have a say in where a pod goes, or in who goes for it. It takes no place of another then: about
 // that nobody can ask them.
@@ -86,8 +86,8 @@ func (c *Core) consultVictims(s seeker, list []placement.Candidate, out *Output)
 	a := s.attempt
 	a.counsel.victims = victimCounsel{}
 	switch {
-	case c.consulting.full():
-		c.deferred = append(c.deferred, a)
+	case c.maxConsults():
+		c.attempts.append(deferred, a)
 		return
 	case a.counsel.questions >= maxQuestions:
 		c.fail(a, "the pods that would have to go were others each time that extenders had answered", out)
@@ -95,19 +95,19 @@ func (c *Core) consultVictims(s seeker, list []placement.Candidate, out *Output)
 	}
 	a.counsel.questions++
 	r := s.rejection
-	a.counsel.victims.waiting = &r
-	c.consulting.questions++
+	a.verdict = &r
+	c.consults.questions++
 	q := Consult{
-		ID: c.consulting.questions, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Candidates: list,
+		ID: c.consults.questions, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Candidates: list,
 	}
-	c.consulting.asked[q.ID] = a
+	c.attempts.ask(a, consulting, q.ID)
 	out.Consults = append(out.Consults, q)
 }
 
 // advisedOnVictims takes in what extenders have left of candidates, and has who asked stand in line again. When
 // they have failed, the pod has the verdict that it had, so that whoever adds nodes for pods sees it.
 func (c *Core) advisedOnVictims(a *attempt, advice Advice, out *Output) {
-	r := *a.counsel.victims.waiting
+	r := *a.verdict
 	a.counsel.victims = victimCounsel{}
 	if advice.Err != nil {
 		r.decision.Message += " preemption: " + advice.Err.Error()
@@ -146,12 +146,12 @@ func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node, out
 		return c.giveUp(s, end{reason: refusedBy(v.opinion), failed: true}, out)
 	case v.answered && v.err == nil:
 		return 0
-	case c.consulting.full():
+	case c.maxConsults():
 		return lookAgain
 	}
-	c.consulting.questions++
-	*v = vetting{id: c.consulting.questions}
-	c.consulting.vetted[v.id] = s.plan
+	c.consults.questions++
+	*v = vetting{id: c.consults.questions}
+	c.consults.vetted[v.id] = s.plan
 	out.Consults = append(out.Consults, Consult{
 		ID: v.id, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Nodes: []*state.Node{node},
 	})
@@ -168,8 +168,8 @@ func refusedBy(o placement.Opinion) string {
 
 // vetted takes in what extenders say of a place that is held.
 func (c *Core) vetted(advice Advice) {
-	plan, waits := c.consulting.vetted[advice.ID]
-	delete(c.consulting.vetted, advice.ID)
+	plan, waits := c.consults.vetted[advice.ID]
+	delete(c.consults.vetted, advice.ID)
 	h, held := c.plans.byPlan[plan]
 	if !waits || !held || h.vetting.id != advice.ID {
 		return

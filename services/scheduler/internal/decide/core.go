@@ -2,7 +2,6 @@ package decide
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -13,6 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // MaxLosses is how many races for a node one attempt may lose before it is given back to the
@@ -59,11 +60,9 @@ type holdings struct {
 
 // manners is how the shard gets on with the others, with binders and with kubelets.
 type manners struct {
-	restraint *restraint
-	trust     trust
-	kubelets  kubelets
-	turns     turns
-	notices   []Notice
+	gate  *avoid.Gate
+	avoid *avoid.Table
+	turns *avoid.Turns
 	// stirred: time or another shard has changed what deferred attempts wait for.
 	stirred bool
 }
@@ -75,23 +74,19 @@ type searching struct {
 	// start is where the next search of a profile that samples begins: among all nodes, and
 	// among the home ones.
 	start      [2]int
-	consulting consulting
+	consults   consults
 	performing performing
-	devices    deviceBook
+	claims     *claims.Book
 }
 
 // pipeline is where the attempts are; see the package comment.
 type pipeline struct {
-	pending, deferred, next []*attempt
-	// rejected wait until what they have counted stands.
-	rejected []rejection
+	attempts attempts
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
 	limits  limits
 	recording
-	// inHand finds every attempt in the core by pod UID.
-	inHand map[string]*attempt
 	// written is what the last successful flight did to documents and guards, by their keys:
 	// what was decided while it was in flight counted its pods already, as staged.
 	written map[string]step
@@ -99,6 +94,7 @@ type pipeline struct {
 
 // attempt is one offer being worked on.
 type attempt struct {
+	phase    phase
 	offer    events.Offer
 	received time.Time
 	pod      *state.Pod
@@ -118,6 +114,8 @@ type attempt struct {
 	// missed are the plans of places that are kept for the pod and where it did not fit.
 	missed  []string
 	counsel counsel
+	// verdict is what it ends with if nothing else is found for it; nil unless it fits nowhere.
+	verdict *rejection
 	// deal is what plugins have to do with the choice of a node, nil for nothing.
 	deal *deal
 }
@@ -143,7 +141,7 @@ type pick struct {
 	room room
 	// evidence is for the record of the attempt.
 	evidence *events.Evidence
-	volumes  volumes
+	volumes  claims.Supply
 }
 
 // step is one change of the revision of a key.
@@ -154,13 +152,17 @@ type step struct{ from, to int64 }
 func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
 	c.engine = placement.NewEngine(placement.EngineConfig{})
-	c.inHand = map[string]*attempt{}
-	c.consulting.asked, c.consulting.vetted = map[uint64]*attempt{}, map[uint64]string{}
+	c.attempts = newAttempts()
+	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()
+	c.claims = &claims.Book{Staged: c.stagedSupplies, Wrote: c.wrote}
 	c.cross.reset()
 	c.plans = newPlans()
-	c.restraint = newRestraint(c.engine)
-	c.view = view.New(c.store, c.ledger, c.restraint)
+	c.gate = avoid.NewGate(c.engine)
+	c.view = view.New(c.store, c.ledger, c.gate)
+	c.claims.View, c.claims.Ledger = c.view, c.ledger
+	c.avoid = avoid.NewTable(c.gate, c.view, c.ledger.Reservations)
+	c.turns = avoid.NewTurns(c.avoid, cfg.Shard, c.isHome)
 	return c
 }
 
@@ -195,10 +197,9 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	}
 	c.pass(in)
 	c.activate(in.Activated)
-	if moved || c.stirred {
+	if eased := c.avoid.Eased(); moved || eased || c.stirred {
 		c.stirred = false
-		c.pending = append(c.deferred, c.pending...)
-		c.deferred = nil
+		c.attempts.resume()
 	}
 	for _, b := range in.Offers {
 		c.accept(b)
@@ -218,30 +219,29 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		out.Request = c.request()
 	}
 	out.More = c.more()
-	out.Idle = len(c.inHand) == 0 && c.performing.idle()
-	out.Turns, c.turns.out = c.turns.out, nil
+	out.Idle = len(c.attempts.byPod) == 0 && c.performing.idle()
+	out.Turns = c.turns.Messages()
 	out.Performs, c.performing.out = c.performing.out, nil
-	out.Notices, c.notices = c.notices, nil
+	out.Notices = c.avoid.Notices()
 	out.Plans, c.plans.reports = c.plans.reports, nil
 	out.Soon = c.soon()
-	return out, nil
+	return out, c.attempts.err()
 }
 
 // more tells whether another step has work to do even without input.
 func (c *Core) more() bool {
-	return len(c.performing.activate) > 0 || len(c.pending) > 0 && c.hasRoom() ||
+	return len(c.performing.activate) > 0 || c.attempts.count(pending) > 0 && c.hasRoom() ||
 		c.flight == nil && !c.draining && c.maySeek()
 }
 
 // pass takes in what other shards said, and ends what has lasted long enough.
 func (c *Core) pass(in Input) {
 	for _, t := range in.Turns {
-		c.hearTurn(t)
+		c.turns.Hear(t, c.now)
 	}
 	c.passTurns()
 	if in.Beat {
-		c.passTrust()
-		c.passKubelets()
+		c.avoid.Expire(c.now)
 		c.passPlans()
 		c.passDeals()
 	}
@@ -272,6 +272,11 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 // not bound yet.
 func (c *Core) Sizes() (nodes, pods, reserved int) { return c.view.Sizes() }
 
+// LeftAlone counts the nodes that are left alone, by every reason there is: "quarantine" (what
+// is reserved there does not stand), "doubt" (its kubelet has rejected a pod for want of room)
+// and "turn" (another shard places there).
+func (c *Core) LeftAlone() map[string]int { return c.avoid.Counts() }
+
 // Asked visits how often rules have been asked since the last call; see placement.Engine.Asked.
 func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.engine.Asked(visit) }
 
@@ -290,7 +295,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		c.store = store
 		c.view.Reset(store)
 		c.engine.SetObjects(c.view.Snapshot())
-		c.devices.close()
+		c.claims.Reset()
 		c.cross.countHosts(c.view.Nodes())
 		c.resetPlans()
 	}
@@ -308,8 +313,8 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		}
 		c.seeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
 	}
-	c.devices.followFacts(changes.Others, c.view.Snapshot())
-	c.regard(changes)
+	c.claims.FollowFacts(changes.Others)
+	c.avoid.FollowFacts(changes, c.now)
 	c.factsMoved(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
 		c.engine.SetObjects(c.view.Snapshot())
@@ -331,8 +336,8 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if changes.Reset {
 		c.view.RecountLedger()
 	}
-	c.takenBack(changes)
-	c.turnsTaken(changes)
+	c.avoid.FollowWatch(changes, c.now)
+	c.turns.FollowWatch(changes, c.now)
 	c.ledgerMoved(changes)
 	if changes.Reset || changes.Members {
 		c.home.forget()
@@ -356,7 +361,7 @@ func (c *Core) accept(b events.OfferBatch) {
 	}
 	c.term = b.Term
 	for _, o := range b.Offers {
-		if known, ok := c.inHand[o.Pod.UID]; ok {
+		if known, ok := c.attempts.byPod[o.Pod.UID]; ok {
 			// The lease was renewed under a new token: the outcome must carry it, unless
 			// the old one is already in a transaction that may commit.
 			if known.pick.nodeUID == "" {
@@ -369,27 +374,21 @@ func (c *Core) accept(b events.OfferBatch) {
 			continue
 		}
 		a := &attempt{offer: o, received: c.now}
-		c.inHand[o.Pod.UID] = a
-		c.pending = append(c.pending, a)
+		c.attempts.begin(a)
+		c.attempts.append(pending, a)
 	}
 }
 
 // drain gives back everything that is not in a transaction.
 func (c *Core) drain() {
 	c.draining = true
-	for _, a := range slices.Concat(c.pending, c.deferred, c.next) {
-		c.giveBack(a)
+	for _, p := range []phase{pending, deferred, staged, rejected, seeking, reserving, filtering} {
+		for _, a := range c.attempts.takeAll(p) {
+			c.giveBack(a)
+		}
 	}
-	for _, r := range slices.Concat(c.rejected, c.plans.seekers) {
-		c.giveBack(r.attempt)
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.performing.reserving)) {
-		c.giveBack(c.performing.reserving[id])
-	}
-	c.dismissFiltering()
 	c.drainDeals()
 	c.dismissConsults()
-	c.pending, c.deferred, c.next, c.rejected, c.plans.seekers = nil, nil, nil, nil, nil
 	c.cross.asked = nil
 }
 
@@ -401,7 +400,7 @@ func (c *Core) giveBack(a *attempt) {
 
 // drop forgets an attempt and what it staged.
 func (c *Core) drop(a *attempt) {
-	delete(c.inHand, a.offer.Pod.UID)
+	c.attempts.end(a)
 	c.unstage(a)
 }
 
@@ -425,11 +424,12 @@ func (c *Core) unstage(a *attempt) {
 // request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
 // does not keep others from being tried.
 func (c *Core) request() *events.WorkRequest {
-	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window + len(c.plans.seekers)), Return: c.returns}
+	window := c.cfg.Window + c.attempts.count(seeking)
+	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(window), Return: c.returns}
 	if c.draining || !c.Ready() {
 		r.Window = 0
 	}
-	for _, a := range c.inHand {
+	for _, a := range c.attempts.byPod {
 		r.Renew = append(r.Renew, a.offer.Token)
 	}
 	slices.Sort(r.Renew)

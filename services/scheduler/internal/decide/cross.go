@@ -177,7 +177,7 @@ func (c *Core) choose(a *attempt, concern *guard.Concern, ranked []placement.Sco
 	if concern.None() {
 		return ranked[0].Node, needs{registry: c.ledger.TermRegistryRevision()}
 	}
-	if concern.CountsBatch() && (len(c.performing.reserving) > 0 || c.seeksPlace()) {
+	if concern.CountsBatch() && (c.attempts.count(reserving) > 0 || c.seeksPlace()) {
 		return nil, needs{} // a pod that counts already may be refused by plugins, or come to be only held
 	}
 	blocked := c.uncounted(concern.Keys())
@@ -276,7 +276,7 @@ func (c *Core) stands(a *attempt) bool {
 	if c.plans.returned.last[a.pick.nodeUID] > a.pick.returned {
 		return false // it may have counted the room as free
 	}
-	if v := &a.pick.volumes; !slices.Equal(v.basis, c.versionsOf(v.keys())) {
+	if c.claims.Moved(a.pick.volumes) {
 		return false // another pod has been promised the claim since, and may use it
 	}
 	for i := range n.guards {

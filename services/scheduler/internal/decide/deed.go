@@ -34,6 +34,7 @@ func (c *Core) launch(d deed, change ledger.Change, out *Output, attempts ...*at
 	}
 	c.flights++
 	c.flight = &flight{id: c.flights, attempts: attempts, txn: txn, deed: d, change: change}
+	c.attempts.send(attempts)
 	c.send(out)
 	return nil
 }
@@ -81,9 +82,9 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 // ledgerMoved passes on what has changed in the ledger's picture.
 func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 	c.view.ApplyLedger(changes)
-	c.devices.followLedger(changes, c.view.Snapshot())
+	c.claims.FollowLedger(changes)
 	c.followPlans(changes)
-	c.noteEnded(changes.Docs)
+	c.avoid.FollowDocs(changes.Docs)
 	if len(c.performing.bindable) > 0 {
 		for _, uid := range changes.PodUIDs {
 			c.seeBound(uid)

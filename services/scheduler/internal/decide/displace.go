@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // maxDisplacements bounds the holds that one decision tries to take over.
@@ -47,7 +48,7 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 	var list []takeover
 	for _, uid := range nodes {
 		node, ok := c.view.Node(uid)
-		if !ok || !c.restraint.usable(node) {
+		if !ok || !c.gate.Usable(node) {
 			continue
 		}
 		for _, e := range c.view.Displaceable(uid, s.pod.Priority) {
@@ -93,10 +94,10 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	}
 	n, ready := c.demands(&s.concern, t.node, followed)
 	if !ok || !ready || followed.waits || c.stoodIn(t.node.Node.UID) {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
-	if !c.registered(a, n, volumes{}, out) {
+	if !c.registered(a, n, claims.Supply{}, out) {
 		return false
 	}
 	x := ledger.Displacement{
@@ -131,7 +132,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	}
 	var gone *ledger.TransitionError
 	if errors.As(err, &gone) {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	return c.unsent(a, err, out)

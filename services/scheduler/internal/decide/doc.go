@@ -3,11 +3,15 @@
 // clock, no goroutine, no I/O and no randomness, so that a recorded sequence of inputs
 // replays to the same effects.
 //
-// One attempt at a pod moves through these places, each a field of Core:
+// One attempt at a pod is in one phase (attempts.go), which says what it waits for. A step takes attempts up,
+// decides, and puts each where it waits next:
 //
-//	pending ──► decided ──► next (staged) ──► flight (transaction sent) ──► placed
-//	   ▲  └──► deferred (facts or high-water not there yet)         │
-//	   └────────────────── lost the race, with fresh documents ─────┘
+//	pending ──► deciding ──► staged ──► inFlight (transaction sent) ──► ended: placed
+//	   ▲           └──► deferred (facts or high-water not there yet)   │
+//	   └───────────────── lost the race, with fresh documents ─────────┘
+//
+// Attempts that plugins and extenders have a say in are consulting before they are staged (consult.go), and
+// reserving after (perform.go).
 //
 // At most one transaction is in flight per shard; while it is, the next batch is decided
 // on top of it, because what is staged counts in the view.
@@ -21,8 +25,8 @@
 // An attempt that fits nowhere is asked about preemption (nominate.go) before its verdict is
 // told. What becomes of a plan is done by deeds (deed.go), transactions of their own:
 //
-//	rejected ──► seeker ──► T2: a place is held ──► victims gone ──► T3: placed
-//	                │           ▲            └──► T8: given up, the queue offers the pod again
+//	rejected ──► seeking ──► T2: a place is held ──► victims gone ──► T3: placed
+//	                │            ▲            └──► T8: given up, the queue offers the pod again
 //	                └──► T4: takes over the place of a less important pod
 //
 // Where extenders have a say, a seeker waits for what they say of victims before T2, and a place for what they say

@@ -97,29 +97,15 @@ func (c *Core) sought(a *attempt, e *events.Evidence) *events.Evidence {
 
 // stagedOrders are the numbers of the decisions whose pods are staged.
 func (c *Core) stagedOrders() []uint64 {
-	n := len(c.next) + len(c.performing.reserving)
-	if c.flight != nil {
-		n += len(c.flight.attempts)
-	}
+	n := c.attempts.count(staged, inFlight, reserving)
 	if n == 0 {
 		return nil
 	}
 	orders := make([]uint64, 0, n)
-	add := func(a *attempt) {
+	for a := range c.attempts.onNodes() {
 		if e := a.pick.evidence; e != nil && e.Order > 0 {
 			orders = append(orders, e.Order)
 		}
-	}
-	if c.flight != nil {
-		for _, a := range c.flight.attempts {
-			add(a)
-		}
-	}
-	for _, a := range c.next {
-		add(a)
-	}
-	for _, a := range c.performing.reserving {
-		add(a)
 	}
 	slices.Sort(orders)
 	return orders
@@ -134,7 +120,9 @@ func (c *Core) tellLost(a *attempt, r Reason, out *Output) {
 
 func (c *Core) lostRecord(a *attempt, r Reason) events.Decision {
 	d := c.decision(events.DecisionLost, a)
-	d.FactSequence, d.LedgerRevision, d.Seed = a.pick.factSequence, a.pick.evidence.LedgerRevision, a.pick.seed
+	d.FactSequence = a.pick.factSequence
+	d.LedgerRevision = a.pick.evidence.LedgerRevision
+	d.Seed = a.pick.seed
 	d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
 	d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
 	d.Message, d.Evidence = string(r), c.answered(a)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // flight is one transaction whose answer has not come yet: a T1, with ofTerms one about the
@@ -30,23 +31,22 @@ func (c *Core) submit(out *Output) {
 	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.admit(out) || c.register(out) {
 		return
 	}
-	waiting := len(c.next) > 0
+	waiting := c.attempts.count(staged) > 0
 	if (!c.plans.alternate || !waiting) && c.act(out) {
 		c.plans.alternate = true
 		return
 	}
 	c.plans.alternate = false
-	for c.flight == nil && len(c.next) > 0 {
-		attempts := c.next
-		c.next = nil
-		f, rest := c.build(attempts, out)
-		c.next = append(c.next, rest...)
+	for c.flight == nil && c.attempts.count(staged) > 0 {
+		f, rest := c.build(c.attempts.takeAll(staged), out)
+		c.attempts.append(staged, rest...)
 		if len(f.attempts) == 0 {
 			continue // all have left it, or it is built again of fewer
 		}
 		c.flights++
 		f.id = c.flights
 		c.flight = f
+		c.attempts.send(f.attempts)
 		c.send(out)
 	}
 }
@@ -159,6 +159,7 @@ func (c *Core) land(r Result, out *Output) error {
 		return nil
 	}
 	c.flight = nil
+	c.attempts.takeAll(inFlight)
 	if r.Refused != "" {
 		c.refused(f, r.Refused, out)
 		return nil
@@ -206,6 +207,9 @@ func (c *Core) note(t ledger.Txn, revision int64) {
 	}
 }
 
+// wrote reports whether the last flight of this shard brought a document or guard from one revision to another.
+func (c *Core) wrote(key string, from, to int64) bool { return c.written[key] == step{from, to} }
+
 // placed ends attempts whose reservation stands at revision.
 func (c *Core) placed(attempts []*attempt, revision int64, out *Output) {
 	for _, a := range attempts {
@@ -248,7 +252,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
 		if slices.ContainsFunc(f.attempts, func(a *attempt) bool { return a.pick.nodeUID == d.NodeUID }) {
-			c.strike(d.NodeUID, d.NodeName, "")
+			c.avoid.Conflict(d.NodeUID, d.NodeName, "", c.now)
 		}
 	}
 	var losers []loser
@@ -284,7 +288,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 		}
 	}
 	c.retry(losers, lost, out)
-	c.next = append(winners, c.next...)
+	c.attempts.prepend(staged, winners...)
 	return nil
 }
 
@@ -298,7 +302,7 @@ type loser struct {
 // floor; 0 if it has lost none.
 func lostVolume(a *attempt, lost ledger.Lost) (revision int64) {
 	for _, x := range lost.Exclusives {
-		if slices.ContainsFunc(a.pick.volumes.holdings(), func(h holding) bool { return h.key == x.Key }) {
+		if slices.ContainsFunc(a.pick.volumes.Holdings(), func(h claims.Holding) bool { return h.Key == x.Key }) {
 			revision = max(revision, x.Revision, lost.NamesAt)
 		}
 	}
@@ -370,7 +374,7 @@ func (c *Core) again(a *attempt) {
 	c.unstage(a)
 	a.pick = pick{}
 	a.counsel.forget()
-	c.pending = append([]*attempt{a}, c.pending...)
+	c.attempts.prepend(pending, a)
 }
 
 // fail ends an attempt that cannot go on; the queue backs the pod off.

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // Config of a Core.
@@ -87,7 +88,7 @@ type Output struct {
 	// Turns goes to all other shards. Hints.
 	Turns []events.Turn
 	// Notices are for people, and for metrics.
-	Notices []Notice
+	Notices []avoid.Notice
 	// Plans is what has become of preemption, for people and metrics.
 	Plans []PlanReport
 	// Attempts lists the attempts that ended in this step, for metrics and spans.

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // A place that is kept for the replacement of a pod that is moved (T12) is taken over by the
@@ -56,7 +57,7 @@ func (c *Core) returnPlace(p *pick) {
 // stoodIn reports whether a pod is staged in a kept place on a node. What is held there beside it would have the room
 // of the place, and nothing would take it back if the pod did not get the place.
 func (c *Core) stoodIn(nodeUID string) bool {
-	return slices.ContainsFunc(c.next, func(a *attempt) bool {
+	return slices.ContainsFunc(c.attempts.in(staged), func(a *attempt) bool {
 		return a.pick.room.token != 0 && a.pick.nodeUID == nodeUID
 	})
 }
@@ -68,8 +69,8 @@ func (c *Core) placeKept(
 ) (done bool) {
 	a.missed = nil
 	for _, k := range c.view.KeptFor(a.pod) {
-		if _, late := c.restraint.late[k.Node]; late {
-			c.deferred = append(c.deferred, a)
+		if c.gate.Late(k.Node) {
+			c.attempts.append(deferred, a)
 			return true
 		}
 		if slices.Contains(avoided, k.Node.Node.UID) || !c.fitsKept(a.pod, profile, concern, k) {
@@ -86,7 +87,7 @@ func (c *Core) placeKept(
 
 // fitsKept says whether a pod fits in the place of a placeholder.
 func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
-	if !c.restraint.usable(k.Node) {
+	if !c.gate.Usable(k.Node) {
 		return false
 	}
 	in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{k.Node}, Objects: c.view.Snapshot()}
@@ -105,15 +106,15 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 	one := []placement.Scored{{Node: k.Node}}
 	node, n := c.choose(a, concern, one)
 	if node == nil {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return
 	}
-	if !c.registered(a, n, volumes{}, out) {
+	if !c.registered(a, n, claims.Supply{}, out) {
 		return
 	}
 	a.pick = c.pickOf(a, node, n)
 	a.pick.feasible, a.pick.room = 1, r
-	found := looked{Result: placement.Result{Feasible: one}, basis: c.basis(profile, c.avoided(a.pod))}
+	found := looked{Result: placement.Result{Feasible: one}, basis: c.basis(profile, c.avoid.AvoidedBy(a.pod, c.now))}
 	found.basis.Way = events.WayKept
 	if r.ousted {
 		found.basis.Way = events.WayOusted
@@ -121,7 +122,7 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 	a.pick.evidence = c.chose(c.evidence(a, profile, found, 0))
 	a.others = [maxAlternatives]alternative{}
 	c.view.StageInstead(a.pod, a.pick.nodeName, r.token)
-	c.next = append(c.next, a)
+	c.attempts.append(staged, a)
 }
 
 // enter puts the reservation of a pick into its node's document, in the place of the placeholder

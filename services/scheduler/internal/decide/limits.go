@@ -98,7 +98,7 @@ func (c *Core) split(f *flight, why string, out *Output) {
 		}
 	}
 	rest = slices.DeleteFunc(rest, func(a *attempt) bool { return a.doubtful })
-	c.next = append(rest, c.next...)
+	c.attempts.prepend(staged, rest...)
 }
 
 // crowdedOut sends an attempt on whose node has no room for it in its document: to the next-best one, or
@@ -116,6 +116,6 @@ func (c *Core) crowdedOut(a *attempt, why error, out *Output) {
 		c.unstage(a)
 		a.pick = pick{}
 		a.counsel.forget()
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // Preemption that comes to nothing must not be repeated for ever: pods would die for pods that
@@ -51,11 +52,11 @@ func (l *loops) failed(c *Core, pod *state.Pod, victims []ledger.Entry) {
 	for _, v := range victims {
 		owner := v.Namespace + "/" + v.Name
 		if p, ok := c.view.Pod(v.PodUID); ok {
-			owner = workload(p)
+			owner = avoid.Workload(p)
 		}
 		if !seen[owner] {
 			seen[owner] = true
-			key := [2]string{workload(pod), owner}
+			key := [2]string{avoid.Workload(pod), owner}
 			l.pairs[key] = append(l.pairs[key], c.now)
 		}
 	}
@@ -68,7 +69,7 @@ func (l *loops) bound(pod *state.Pod) {
 		return
 	}
 	delete(l.pods, pod.UID)
-	owner := workload(pod)
+	owner := avoid.Workload(pod)
 	maps.DeleteFunc(l.pairs, func(key [2]string, _ []time.Time) bool { return key[0] == owner })
 }
 
@@ -124,7 +125,7 @@ func (l *loops) refusesVictims(pod *state.Pod, victims []placement.Victim, now t
 		return refusal{}
 	}
 	for _, v := range victims {
-		times := l.pairs[[2]string{workload(pod), workload(v.Pod)}]
+		times := l.pairs[[2]string{avoid.Workload(pod), avoid.Workload(v.Pod)}]
 		if tooMany(times, now) {
 			why := fmt.Sprintf("%d plans to evict pods like %s for pods like this one have come to nothing within %s",
 				len(times), v.Pod.Key(), loopWindow)
@@ -200,7 +201,7 @@ func (c *Core) passPlans() {
 	p.looks = secondLooks
 	p.budgets.stale = p.budgets.stale || p.budgets.claims
 	p.loops.pass(c.now)
-	if c.flight == nil && len(c.next)+len(c.performing.reserving) == 0 {
+	if c.flight == nil && c.attempts.count(staged, reserving) == 0 {
 		p.returned.last = nil // nothing is staged that could have counted them
 	}
 	for uid, s := range p.loops.spared {

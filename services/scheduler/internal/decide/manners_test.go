@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
@@ -144,7 +145,7 @@ func (st *story) wait(d time.Duration) {
 	st.step(st.s, decide.Input{Beat: true})
 }
 
-func (st *story) noticed() (kinds []decide.NoticeKind) {
+func (st *story) noticed() (kinds []avoid.NoticeKind) {
 	for _, n := range st.s.notices {
 		kinds = append(kinds, n.What)
 	}

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // seeksPerStep bounds the attempts that one step asks about preemption: a decision from scratch
@@ -37,7 +37,7 @@ type seeker struct {
 	pod     *state.Pod
 	profile *placement.Profile
 	concern guard.Concern
-	volumes volumes
+	volumes claims.Supply
 }
 
 // conclude ends an attempt that fits nowhere for certain: it is asked about preemption next, if
@@ -47,7 +47,7 @@ func (c *Core) conclude(r rejection, out *Output) {
 	switch {
 	case r.onHold:
 	case !ok || !profile.Preempts() || c.draining || profile.Custom() && isConsulted(profile, r.attempt.pod):
-	case len(c.plans.seekers) < maxSeekers:
+	case c.attempts.count(seeking) < maxSeekers:
 		c.lineUp(r)
 		return
 	default:
@@ -62,36 +62,31 @@ func (c *Core) lineUp(r rejection) {
 		c.plans.sought++
 		r.attempt.sought = c.plans.sought
 	}
-	at, _ := slices.BinarySearchFunc(c.plans.seekers, r, func(a, b rejection) int {
-		return cmp.Or(
-			cmp.Compare(b.attempt.pod.Priority, a.attempt.pod.Priority),
-			cmp.Compare(a.attempt.sought, b.attempt.sought),
-		)
-	})
-	c.plans.seekers = slices.Insert(c.plans.seekers, at, r)
+	r.attempt.verdict = &r
+	c.attempts.seek(r.attempt)
 }
 
 // retrySeekers has some of those that wait for plans tried again, in turns: they may fit by now.
 func (c *Core) retrySeekers() {
 	p := &c.plans
-	if len(p.seekers) == 0 || c.maySeek() {
+	waiting := c.attempts.count(seeking)
+	if waiting == 0 || c.maySeek() {
 		return
 	}
-	if p.retried >= len(p.seekers) {
+	if p.retried >= waiting {
 		p.retried = 0
 	}
-	end := min(p.retried+retriesPerBeat, len(p.seekers))
-	again := slices.Clone(p.seekers[p.retried:end])
-	p.seekers = slices.Delete(p.seekers, p.retried, end)
+	end := min(p.retried+retriesPerBeat, waiting)
+	again := c.attempts.takeSeekers(p.retried, end)
 	p.retried = end
-	for _, r := range slices.Backward(again) {
-		c.again(r.attempt)
+	for _, a := range slices.Backward(again) {
+		c.again(a)
 	}
 }
 
 // maySeek says whether there is somebody to look for room for, and room for the plan.
 func (c *Core) maySeek() bool {
-	return len(c.plans.seekers) > 0 && c.plans.unbegun < maxUnbegun
+	return c.attempts.count(seeking) > 0 && c.plans.unbegun < maxUnbegun
 }
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
@@ -100,11 +95,11 @@ func (c *Core) seek(out *Output) bool {
 	if !c.maySeek() {
 		return false
 	}
-	for n := 0; n < seeksPerStep && len(c.plans.seekers) > 0; n++ {
-		r := c.plans.seekers[0]
-		c.plans.seekers = c.plans.seekers[1:]
-		if c.seekFor(r, out) {
-			return true
+	for n := 0; n < seeksPerStep && c.attempts.count(seeking) > 0; n++ {
+		for _, a := range c.attempts.takeSeekers(0, 1) {
+			if c.seekFor(*a.verdict, out) {
+				return true
+			}
 		}
 	}
 	return false
@@ -126,7 +121,7 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		return false
 	}
 	if s.concern.Uncertain {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	c.report(PlanReport{What: PlanAsked, Pod: a.offer.Pod})
@@ -134,15 +129,15 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		c.refusePlan(s, no, out)
 		return false
 	}
-	if s.volumes, err = c.volumesOf(pod, s.profile); err != nil {
+	if s.volumes, err = c.claims.Of(pod, s.profile); err != nil {
 		c.fail(a, err.Error(), out)
 		return false
 	}
-	if !c.free(s.volumes) {
-		c.deferred = append(c.deferred, a)
+	if !c.claims.Free(s.volumes) {
+		c.attempts.append(deferred, a)
 		return false
 	}
-	if !s.volumes.any() && !isConsulted(s.profile, s.pod) {
+	if !s.volumes.Any() && !isConsulted(s.profile, s.pod) {
 		if c.oust(s, out) {
 			return false
 		}
@@ -168,7 +163,7 @@ func (c *Core) seekVictims(s seeker, out *Output) bool {
 		c.fail(a, plan.Err.Error(), out)
 	case plan.Node == nil && plan.Kept && c.plans.budgets.unknown:
 		// What is left of a budget cannot be told yet, and nobody will say when it can.
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 	case plan.Node == nil:
 		c.inVain(s, plan, out)
 	case c.planRestsOnHolds(s, plan):
@@ -186,7 +181,7 @@ func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 	for _, v := range plan.Victims {
 		gone[v.Pod.UID] = true
 	}
-	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: s.volumes.lookups(c.view.Snapshot())}
+	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: s.volumes.Lookups(c.view.Snapshot())}
 	return c.restsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
@@ -251,7 +246,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 	b, ok := c.newPlan(a, plan.Node)
 	if !ok || c.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// Somebody among them is only reserved by what is in flight, or has moved since.
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	demanded, ready := c.demands(&s.concern, plan.Node, following{
@@ -259,7 +254,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 	})
 	rooms, known := c.rooms(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	entry, held, ok := c.supply(s, plan, out)
@@ -271,7 +266,9 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		return false
 	}
 	n := b.nomination(plan.Node, entry)
-	n.Budgets, n.Guards, n.Exclusives = rooms, demanded.guards, held
+	n.Budgets = rooms
+	n.Guards = demanded.guards
+	n.Exclusives = held
 	d := &nomination{seeker: s, node: plan.Node.Node, victims: len(plan.Victims), token: entry.Token}
 	for _, v := range plan.Victims {
 		if v.Reserved {
@@ -293,7 +290,9 @@ func (c *Core) supply(
 	for _, v := range plan.Victims {
 		gone = append(gone, v.Pod)
 	}
-	v, ready, err := c.pickSupplies(s.volumes, s.profile, supplied{s.pod, plan.Node.Node, s.decision.Seed}, gone...)
+	v, ready, err := c.claims.Pick(s.volumes, s.profile, claims.Target{
+		Pod: s.pod, Node: plan.Node.Node, Seed: s.decision.Seed,
+	}, gone...)
 	if err == nil && ready {
 		a.pick.volumes = v
 		entry, err = c.entryOf(a)
@@ -303,10 +302,10 @@ func (c *Core) supply(
 		return entry, nil, false
 	}
 	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
-	docs, err := c.take(v.holdings(), holder, nil)
+	docs, err := c.claims.Take(v.Holdings(), holder, nil)
 	if !ready || err != nil {
 		a.pick = pick{}
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return entry, nil, false
 	}
 	return entry, sortedDocs(docs), true
@@ -350,7 +349,7 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 	a.losses++
 	if a.losses < MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
 		c.plans.budgets.stale = true
-		c.deferred = append(c.deferred, a)
+		c.attempts.append(deferred, a)
 		return false
 	}
 	c.fail(a, err.Error(), out)
@@ -390,8 +389,12 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	a := n.attempt
 	d := n.decision
 	d.Kind = events.DecisionNominated
-	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
-	d.NodeUID, d.NodeName, d.LedgerRevision = n.node.UID, n.node.Name, revision
+	d.Token = a.offer.Token
+	d.Attempt = a.offer.Attempt
+	d.TraceParent = a.offer.TraceParent
+	d.NodeUID = n.node.UID
+	d.NodeName = n.node.Name
+	d.LedgerRevision = revision
 	d.FactSequence, d.Evidence = a.pick.factSequence, c.answered(a)
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)

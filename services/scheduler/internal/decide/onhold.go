@@ -8,6 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // A place that is held counts as a placement does, and may yet be given up. For most rules that is the strict side.
@@ -67,13 +69,13 @@ func (c *Core) seeksPlace() bool {
 }
 
 // besideHolds leaves those nodes of an evaluation that pass without held pods, too.
-func (c *Core) besideHolds(a *attempt, p *placement.Profile, v volumes, r looked, held map[string]bool) looked {
+func (c *Core) besideHolds(a *attempt, p *placement.Profile, v claims.Supply, r looked, held map[string]bool) looked {
 	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {
 		return r
 	}
 	in := placement.Input{
 		Pod: a.pod, Nodes: nodesWithout(c.view.Nodes(), held), Candidates: []*state.NodeInfo{},
-		Objects: v.lookups(c.view.Snapshot()), Limit: -1, Details: true, Everywhere: true,
+		Objects: v.Lookups(c.view.Snapshot()), Limit: -1, Details: true, Everywhere: true,
 	}
 	among := placesOf(r.Feasible)
 	for _, n := range in.Nodes {
@@ -97,22 +99,22 @@ func (c *Core) besideHolds(a *attempt, p *placement.Profile, v volumes, r looked
 
 // diagnoseHeld says why no node is feasible: some would be, but fail without held pods.
 func (c *Core) diagnoseHeld(
-	a *attempt, p *placement.Profile, v volumes, failed []placement.NodeReport,
+	a *attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
 ) placement.Diagnosis {
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.view.Nodes(), Objects: v.lookups(c.view.Snapshot()), Everywhere: true,
+		Pod: a.pod, Nodes: c.view.Nodes(), Objects: v.Lookups(c.view.Snapshot()), Everywhere: true,
 		Opinions: map[string]placement.Opinion{}, Guidance: a.counsel.guidance, Excluded: map[string]string{},
 	}
 	if p.Extended(a.pod) {
 		maps.Copy(in.Opinions, c.extends(placement.Query{}, a).Opinions)
 	}
 	for _, n := range in.Nodes {
-		if c.restraint.usable(n) {
+		if c.gate.Usable(n) {
 			in.Candidates = append(in.Candidates, n)
 		}
 	}
-	for _, uid := range c.avoided(a.pod) {
-		in.Excluded[uid] = avoidedReason
+	for _, uid := range c.avoid.AvoidedBy(a.pod, c.now) {
+		in.Excluded[uid] = avoid.OwnerMessage
 	}
 	for i := range failed {
 		f := &failed[i]

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -105,11 +104,8 @@ func (p *Performed) failed() bool { return p.Refusal != nil || p.Err != nil }
 
 // performing is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
 type performing struct {
-	// reserving are attempts at ActReserve, filtering those at ActPostFilter that fit nowhere, preparing holds at
-	// ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
-	// whether it belongs to a cycle.
-	reserving map[uint64]*attempt
-	filtering map[uint64]rejection
+	// preparing are holds at ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
+	// whether it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases of their own.)
 	preparing map[uint64]*deal
 	binding   map[uint64]*deal
 	undoing   map[uint64]bool
@@ -137,16 +133,13 @@ type deal struct {
 
 func newPerforming() performing {
 	return performing{
-		reserving: map[uint64]*attempt{}, filtering: map[uint64]rejection{}, preparing: map[uint64]*deal{},
-		binding: map[uint64]*deal{}, undoing: map[uint64]bool{}, bindable: map[string]*deal{},
+		preparing: map[uint64]*deal{},
+		binding:   map[uint64]*deal{}, undoing: map[uint64]bool{}, bindable: map[string]*deal{},
 	}
 }
 
-// inCycle tells whether a cycle of plugins has not come to its end.
+// inCycle tells whether plugins take something back that belongs to a cycle.
 func (p *performing) inCycle() bool {
-	if len(p.reserving)+len(p.filtering) > 0 {
-		return true
-	}
 	for _, cycle := range p.undoing {
 		if cycle {
 			return true
@@ -156,7 +149,7 @@ func (p *performing) inCycle() bool {
 }
 
 func (p *performing) idle() bool {
-	return len(p.reserving)+len(p.filtering)+len(p.preparing)+len(p.binding)+len(p.undoing) == 0
+	return len(p.preparing)+len(p.binding)+len(p.undoing) == 0
 }
 
 // acts tells whether plugins act on a pod once a node has been chosen.
@@ -165,13 +158,13 @@ func (c *Core) acts(pod *state.Pod) bool { return c.cfg.Acts[pod.SchedulerName] 
 // proceed sends an attempt on that has been staged: to the plugins first, if they act.
 func (c *Core) proceed(a *attempt) {
 	if !c.acts(a.pod) {
-		c.next = append(c.next, a)
+		c.attempts.append(staged, a)
 		return
 	}
 	a.deal = &deal{
 		id: a.counsel.shownFor, attempt: a, nodeUID: a.pick.nodeUID, node: a.pick.nodeName, token: entryToken(a),
 	}
-	c.performing.reserving[a.deal.id] = a
+	c.attempts.ask(a, reserving, a.deal.id)
 	c.perform(a.deal, ActReserve)
 }
 
@@ -188,7 +181,6 @@ func (c *Core) undo(d *deal, inCycle bool) {
 		return
 	}
 	d.over = true
-	delete(c.performing.reserving, d.id)
 	c.performing.undoing[d.id] = inCycle
 	c.perform(d, ActUndo)
 }
@@ -197,12 +189,9 @@ func (c *Core) undo(d *deal, inCycle bool) {
 func (c *Core) performed(p Performed, out *Output) {
 	switch p.Act {
 	case ActReserve:
-		a, waits := c.performing.reserving[p.ID]
-		if !waits {
-			return
+		if a, waits := c.attempts.answered(reserving, p.ID); waits {
+			c.reserved(a, p, out)
 		}
-		delete(c.performing.reserving, p.ID)
-		c.reserved(a, p, out)
 	case ActPrepare:
 		d, known := c.performing.preparing[p.ID]
 		delete(c.performing.preparing, p.ID)
@@ -236,7 +225,7 @@ func (c *Core) reserved(a *attempt, p Performed, out *Output) {
 		c.fail(a, p.Err.Error(), out)
 	default:
 		a.deal.later, a.deal.asked = p.Later, p.Binds
-		c.next = append(c.next, a)
+		c.attempts.append(staged, a)
 	}
 }
 
@@ -264,31 +253,6 @@ func (c *Core) refusal(a *attempt, r *Refusal) events.Decision {
 	}
 	d.NodesTotal, d.Seed = int32(a.pick.total), a.pick.seed
 	return d
-}
-
-// stagedAttempts are those that count on their nodes without a reservation yet.
-func (c *Core) stagedAttempts() iter.Seq[*attempt] {
-	return func(yield func(*attempt) bool) {
-		lists := [][]*attempt{c.next, nil}
-		if c.flight != nil {
-			lists[1] = c.flight.attempts
-		}
-		for _, list := range lists {
-			for _, a := range list {
-				if !yield(a) {
-					return
-				}
-			}
-		}
-		if len(c.performing.reserving) == 0 {
-			return
-		}
-		for _, id := range slices.Sorted(maps.Keys(c.performing.reserving)) {
-			if !yield(c.performing.reserving[id]) {
-				return
-			}
-		}
-	}
 }
 
 // settleDeal goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something

@@ -40,9 +40,6 @@ type plans struct {
 
 // waitingLine is who waits for a plan.
 type waitingLine struct {
-	// seekers fit nowhere for certain, and have not been asked about preemption yet: the more
-	// important first, of equals the one that came first.
-	seekers []rejection
 	// sought counts them, retried is the place of the next one that is tried again meanwhile.
 	sought  uint64
 	retried int

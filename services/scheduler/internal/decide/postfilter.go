@@ -1,9 +1,6 @@
 package decide
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
@@ -18,7 +15,8 @@ func (c *Core) postFilter(r rejection, p *placement.Profile) bool {
 	if !c.cfg.PostFilters[a.pod.SchedulerName] || a.counsel.opinions == nil || r.decision.NodesTotal == 0 {
 		return false
 	}
-	c.performing.filtering[a.counsel.shownFor] = r
+	a.verdict = &r
+	c.attempts.ask(a, filtering, a.counsel.shownFor)
 	c.performing.out = append(c.performing.out, Perform{
 		ID: a.counsel.shownFor, Act: ActPostFilter, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
 		Verdicts: c.verdicts(a, p),
@@ -32,11 +30,11 @@ func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
 		Pod: a.pod, Nodes: c.view.Nodes(), Opinions: a.counsel.opinions, Guidance: a.counsel.guidance,
 		Everywhere: true, Details: true,
 	}
-	v, err := c.volumesOf(a.pod, p)
+	v, err := c.claims.Of(a.pod, p)
 	if err != nil {
 		return nil // it was found to fit nowhere, so there is none
 	}
-	in.Objects = v.lookups(c.view.Snapshot())
+	in.Objects = v.Lookups(c.view.Snapshot())
 	reports := p.Evaluate(in).Nodes
 	verdicts := make([]Verdict, len(reports))
 	for i, r := range reports {
@@ -49,22 +47,14 @@ func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
 
 // postFiltered goes on with an attempt that plugins have been asked about.
 func (c *Core) postFiltered(p Performed, out *Output) {
-	r, waits := c.performing.filtering[p.ID]
+	a, waits := c.attempts.answered(filtering, p.ID)
 	if !waits {
 		return
 	}
-	delete(c.performing.filtering, p.ID)
+	r := *a.verdict
 	if p.Message != "" {
 		r.decision.Message += " " + p.Message
 	}
 	r.decision.NodeName = p.Nominated
 	c.rejectedFor(r, out)
-}
-
-// dismissFiltering gives back whoever plugins are asked about.
-func (c *Core) dismissFiltering() {
-	for _, id := range slices.Sorted(maps.Keys(c.performing.filtering)) {
-		c.giveBack(c.performing.filtering[id].attempt)
-	}
-	clear(c.performing.filtering)
 }

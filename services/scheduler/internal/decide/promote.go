@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 const (
@@ -209,11 +210,11 @@ func (c *Core) fitsElsewhere(s standing) string {
 	if !ok || c.view.Settle() > 0 || profile.Extended(s.pod) {
 		return "" // of what extenders would say, too, nothing is known
 	}
-	v, err := c.volumesOf(s.pod, profile)
+	v, err := c.claims.Of(s.pod, profile)
 	if err != nil {
 		return ""
 	}
-	defer v.setAside(s.pod)()
+	defer v.SetAside(s.pod)()
 	defer c.lookUp(v)()
 	concern, err := c.concernOf(s.pod, profile)
 	r := c.query(profile, placement.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
@@ -221,7 +222,7 @@ func (c *Core) fitsElsewhere(s standing) string {
 		return ""
 	}
 	best := r.Feasible[0].Node
-	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: v.lookups(c.view.Snapshot())}
+	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: v.Lookups(c.view.Snapshot())}
 	if c.restsOnHolds(in, profile, &concern, best, nil) {
 		return ""
 	}
@@ -249,7 +250,7 @@ func (c *Core) promote(s standing, out *Output) look {
 	if concern.Uncertain || node.UndescribedPods() > 0 {
 		return lookAgain
 	}
-	if concern.CountsBatch() && len(c.next)+len(c.performing.reserving) > 0 {
+	if concern.CountsBatch() && c.attempts.count(staged, reserving) > 0 {
 		c.plans.quiet = true // until what is staged stands, or does not
 		return lookAgain
 	}
@@ -261,13 +262,13 @@ func (c *Core) promote(s standing, out *Output) look {
 	default:
 		return lookAgain
 	}
-	v, err := c.volumesOf(s.pod, profile)
+	v, err := c.claims.Of(s.pod, profile)
 	if err != nil {
 		return c.giveUp(s, end{reason: err.Error()}, out)
 	}
-	defer v.setAside(s.pod)()
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.lookups(c.view.Snapshot())}
-	if !concern.None() || len(v.exclusive) > 0 {
+	defer v.SetAside(s.pod)()
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(c.view.Snapshot())}
+	if !concern.None() || v.HasExclusive() {
 		in.Nodes = c.nodesWith(node)
 	}
 	fits, why, err := profile.FitsWithout(in, node, nil)
@@ -315,32 +316,33 @@ type footing struct {
 	node       *state.NodeInfo
 	concern    guard.Concern
 	guards     []ledger.GuardUse
-	volumes    volumes
+	volumes    claims.Supply
 	exclusives []ledger.ExclusiveDoc
 }
 
 // resupply picks anew what the claims of a pod get whose place becomes its own; false if that cannot be
 // told yet.
 func (c *Core) resupply(
-	s standing, profile *placement.Profile, v volumes, node *state.Node,
-) (volumes, []ledger.ExclusiveDoc, bool, error) {
-	if v.devices.promised != nil && c.view.ClaimProgress() < s.doc.HighWater(ledger.KindClaim) ||
-		len(v.exclusive) > 0 && c.view.HasPodsOnUnknownNodes() {
+	s standing, profile *placement.Profile, v claims.Supply, node *state.Node,
+) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
+	if !c.claims.Settled(v, s.doc) {
 		return v, nil, false, nil
 	}
-	v, ok, err := c.pickSupplies(v, profile, supplied{s.pod, node, Seed(s.pod.UID, s.attempt)})
+	v, ok, err := c.claims.Pick(v, profile, claims.Target{
+		Pod: s.pod, Node: node, Seed: Seed(s.pod.UID, s.attempt),
+	})
 	if err != nil || !ok {
 		return v, nil, false, err
 	}
 	docs := map[string]ledger.ExclusiveDoc{}
 	for x := range c.ledger.Exclusives() {
-		if free, had := ledger.LetGo(c.exclusive(x.Key), s.token); had {
+		if free, had := ledger.LetGo(c.claims.Exclusive(x.Key), s.token); had {
 			docs[x.Key] = free
 		}
 	}
-	held, err := c.take(v.holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
+	held, err := c.claims.Take(v.Holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
 	for key, x := range held {
-		docs[key] = ledger.HeldAgain(c.exclusive(key), x, s.token)
+		docs[key] = ledger.HeldAgain(c.claims.Exclusive(key), x, s.token)
 	}
 	return v, sortedDocs(docs), err == nil, nil
 }
@@ -380,7 +382,7 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
 		Fits: true, Guards: f.guards, Facts: c.view,
-		Volumes: f.volumes.picks, Devices: f.volumes.devices.picks, Exclusives: f.exclusives,
+		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
 	}
 	if r, ok := c.ledger.Record(s.plan); ok {
 		p.Record = &r
@@ -430,7 +432,9 @@ func (p *promotion) done(c *Core, revision int64, out *Output) {
 		return
 	}
 	d := p.decision(c, events.DecisionPlaced)
-	d.LedgerRevision, d.NodesTotal, d.NodesFeasible = revision, int32(len(c.view.Nodes())), 1
+	d.LedgerRevision = revision
+	d.NodesTotal = int32(len(c.view.Nodes()))
+	d.NodesFeasible = 1
 	out.Decisions = append(out.Decisions, d)
 	out.Attempts = append(out.Attempts, Attempt{
 		Pod: d.Pod, Received: p.since, Decided: c.now, Profile: p.pod.SchedulerName, Number: p.attempt,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // A pod's terms are registered before it is placed (T11). What it needs of the registry and of the
@@ -21,7 +22,7 @@ const registerEvery = 250 * time.Millisecond
 
 // registered says whether all terms are registered that a pod needs. If not, it has that done, and
 // the attempt waits, or ends as failed because it cannot be placed like this.
-func (c *Core) registered(a *attempt, n needs, v volumes, out *Output) bool {
+func (c *Core) registered(a *attempt, n needs, v claims.Supply, out *Output) bool {
 	if len(n.missing) == 0 && n.carried <= ledger.MaxPodTerms {
 		return true
 	}
@@ -36,12 +37,12 @@ func (c *Core) registered(a *attempt, n needs, v volumes, out *Output) bool {
 		c.fail(a, err.Error(), out)
 		return false
 	}
-	c.deferred = append(c.deferred, a)
+	c.attempts.append(deferred, a)
 	return false
 }
 
 // affordable says whether a transaction could hold what a pod needs.
-func (n needs) affordable(v volumes) error {
+func (n needs) affordable(v claims.Supply) error {
 	if n.carried > ledger.MaxPodTerms {
 		return fmt.Errorf("the pod has %d rules about pods on other nodes that the ledger has to guard, "+
 			"at most %d are accepted", n.carried, ledger.MaxPodTerms)
@@ -55,7 +56,7 @@ func (n needs) affordable(v volumes) error {
 			puts++
 		}
 	}
-	others := len(n.pins) + len(v.holdings())
+	others := len(n.pins) + len(v.Holdings())
 	if ops := reserveOps + others + max(compares, puts); ops > ledger.MaxTxnOps {
 		return fmt.Errorf("the pod needs %d operations of one transaction of the ledger, at most %d are accepted: "+
 			"%d for rules about pods on other nodes, of which it carries %d and others select it, "+
@@ -66,7 +67,7 @@ func (n needs) affordable(v volumes) error {
 }
 
 // storable says whether a node's document could hold the pod's reservation if it held no other.
-func (c *Core) storable(a *attempt, v volumes) error {
+func (c *Core) storable(a *attempt, v claims.Supply) error {
 	with := *a
 	with.pick.volumes = v
 	entry, err := c.entryOf(&with)

@@ -43,7 +43,9 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 	if a.counsel.opinions != nil {
 		from = a.counsel.from
 	}
-	d.FactSequence, d.FactEpoch, d.LedgerRevision = from.facts.Sequence, from.facts.Epoch, from.ledger
+	d.FactSequence = from.facts.Sequence
+	d.FactEpoch = from.facts.Epoch
+	d.LedgerRevision = from.ledger
 	d.Message = r.Diagnosis.Message()
 	d.Plugins = r.Diagnosis.Plugins()
 	d.Reasons = r.Diagnosis.Reasons()
@@ -62,7 +64,8 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 // rejectedFor concludes an attempt, or has it wait for what it has counted.
 func (c *Core) rejectedFor(r rejection, out *Output) {
 	if r.withdrawn != c.cross.withdrawn || slices.ContainsFunc(r.counted, c.view.IsStaged) {
-		c.rejected = append(c.rejected, r)
+		r.attempt.verdict = &r
+		c.attempts.reject(r.attempt)
 		return
 	}
 	c.conclude(r, out)
@@ -104,7 +107,7 @@ func (c *Core) keepsBelow(priority int32) bool {
 
 func (c *Core) stagedPods() []string {
 	var uids []string
-	for a := range c.stagedAttempts() {
+	for a := range c.attempts.onNodes() {
 		uids = append(uids, a.offer.Pod.UID)
 	}
 	return uids
@@ -113,22 +116,23 @@ func (c *Core) stagedPods() []string {
 // settleRejections tells of those whose counted pods all stand, and has those decided again
 // next to which one has been taken back.
 func (c *Core) settleRejections(out *Output) {
-	waiting := c.rejected
-	c.rejected = nil
 	var again []*attempt
-	for _, r := range waiting {
-		switch {
+	for _, a := range c.attempts.takeAll(rejected) {
+		switch r := *a.verdict; {
 		case r.withdrawn != c.cross.withdrawn:
-			r.attempt.counsel.forget()
-			again = append(again, r.attempt)
+			a.counsel.forget()
+			again = append(again, a)
 		case slices.ContainsFunc(r.counted, c.view.IsStaged):
-			c.rejected = append(c.rejected, r)
+			c.attempts.reject(a)
 		default:
 			c.conclude(r, out)
 		}
 	}
-	c.pending = append(again, c.pending...)
+	c.attempts.prepend(pending, again...)
 }
+
+// promisesPending says that a pod found no node, and that this is no verdict.
+const promisesPending = "devices are still promised to other pods: "
 
 // unplaceable ends an attempt with its verdict, or with the error that there is none yet. The offer may
 // have been renewed since.
@@ -142,9 +146,13 @@ func (c *Core) unplaceable(r rejection, out *Output) {
 }
 
 func (c *Core) tellUnplaceable(a *attempt, d events.Decision, out *Output) {
-	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
+	d.Token = a.offer.Token
+	d.Attempt = a.offer.Attempt
+	d.TraceParent = a.offer.TraceParent
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)
-	report.Nodes, report.Plugins, report.Evidence = int(d.NodesTotal), d.Plugins, d.Evidence
+	report.Nodes = int(d.NodesTotal)
+	report.Plugins = d.Plugins
+	report.Evidence = d.Evidence
 	out.Attempts = append(out.Attempts, report)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // Replica makes decisions of a shard again, from the records that it left: a Core that is fed
@@ -126,6 +127,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	a := &attempt{
 		offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, pod: pod, received: c.now,
 	}
+	c.attempts.begin(a)
 	if a.turn, err = r.turn(b.Preferred); err != nil {
 		return events.Decision{}, err
 	}
@@ -158,10 +160,10 @@ func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision
 	}
 	again := c.decision(events.DecisionNominated, a)
 	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
-	if s.volumes, err = c.volumesOf(a.pod, profile); err != nil {
+	if s.volumes, err = c.claims.Of(a.pod, profile); err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
 	}
-	if t, ok := c.displaceable(s); ok && !s.volumes.any() {
+	if t, ok := c.displaceable(s); ok && !s.volumes.Any() {
 		again.NodeName = t.node.Node.Name
 		return again, nil
 	}
@@ -260,23 +262,22 @@ func (r *Replica) stage(orders []uint64) error {
 
 // leaveAlone has exactly these nodes left alone.
 func (r *Replica) leaveAlone(names []string) error {
-	c := r.core
-	wanted := make(map[string]bool, len(names))
+	uids, err := r.uidsOf(names)
+	if err == nil {
+		r.core.avoid.SetAvoided(uids)
+	}
+	return err
+}
+
+func (r *Replica) uidsOf(names []string) (uids []string, err error) {
 	for _, name := range names {
 		uid, err := r.uidOf(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		wanted[uid] = true
+		uids = append(uids, uid)
 	}
-	for uid := range c.restraint.left {
-		delete(c.restraint.left, uid)
-		c.tellEngine(uid)
-	}
-	for uid := range wanted {
-		c.leave(uid, inQuarantine)
-	}
-	return nil
+	return uids, nil
 }
 
 func (r *Replica) uidOf(name string) (string, error) {
@@ -298,20 +299,11 @@ func (r *Replica) turn(name string) (ownTurn, error) {
 
 // avoid has the pods of a workload avoid exactly these nodes.
 func (r *Replica) avoid(pod *state.Pod, names []string) error {
-	r.core.kubelets.avoids = nil
-	if len(names) == 0 {
-		return nil
+	uids, err := r.uidsOf(names)
+	if err == nil {
+		r.core.avoid.SetOwners(avoid.Workload(pod), uids, r.core.now.Add(everAfter))
 	}
-	nodes := map[string]*pause{}
-	for _, name := range names {
-		uid, err := r.uidOf(name)
-		if err != nil {
-			return err
-		}
-		nodes[uid] = &pause{until: r.core.now.Add(everAfter)}
-	}
-	r.core.kubelets.avoids = map[string]map[string]*pause{workload(pod): nodes}
-	return nil
+	return err
 }
 
 // oust is the search for a place that is kept for a less important pod.
@@ -328,19 +320,15 @@ func (r *Replica) oust(a *attempt, profile *placement.Profile, out *Output) erro
 
 // outcome is what became of an attempt, as a record says it.
 func (r *Replica) outcome(a *attempt, b events.Basis, out Output) (events.Decision, error) {
-	c := r.core
 	switch {
-	case slices.Contains(c.next, a):
+	case a.phase == staged:
 		return r.chosen(a, b)
-	case slices.Contains(c.deferred, a):
+	case a.phase == deferred:
 		return events.Decision{}, &NotRemadeError{"on this state the pod would have waited"}
 	case len(out.Decisions) > 0:
 		return out.Decisions[0], nil
-	}
-	for _, waiting := range slices.Concat(c.rejected, c.plans.seekers) {
-		if waiting.attempt == a {
-			return waiting.decision, nil
-		}
+	case a.phase == rejected, a.phase == seeking:
+		return a.verdict.decision, nil
 	}
 	return events.Decision{}, &NotRemadeError{"the attempt came to nothing"}
 }
@@ -354,8 +342,12 @@ func (r *Replica) chosen(a *attempt, b events.Basis) (events.Decision, error) {
 		node = a.others[n-1].node.Node.Name
 	}
 	d := r.core.decision(events.DecisionPlaced, a)
-	d.NodeName, d.NodesTotal, d.NodesFeasible = node, int32(a.pick.total), int32(a.pick.feasible)
-	d.Seed, d.Evidence, d.FactSequence = a.pick.seed, a.pick.evidence, a.pick.factSequence
+	d.NodeName = node
+	d.NodesTotal = int32(a.pick.total)
+	d.NodesFeasible = int32(a.pick.feasible)
+	d.Seed = a.pick.seed
+	d.Evidence = a.pick.evidence
+	d.FactSequence = a.pick.factSequence
 	return d, nil
 }
 
@@ -397,8 +389,8 @@ func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 func (r *Replica) clear(a *attempt) {
 	c := r.core
 	c.view.Unstage(a.offer.Pod.UID)
-	c.next, c.deferred, c.rejected, c.plans.seekers = nil, nil, nil, nil
-	c.cross.asked, c.abandoned, c.inHand = nil, nil, map[string]*attempt{}
+	c.attempts = newAttempts()
+	c.cross.asked, c.abandoned = nil, nil
 	for order := range r.staged {
 		// The pod itself may count, by a choice before this one that a record says counted.
 		if r.made[order].pod.UID == a.offer.Pod.UID {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
@@ -71,7 +72,7 @@ func (st *story) places(name string, options ...func(*corev1.Pod)) (node, messag
 func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	st := newStory(t, 1, 4, 2)
 	st.distrust("n0")
-	if diff := cmp.Diff([]decide.NoticeKind{decide.Quarantined}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticed()); diff != "" {
 		t.Fatalf("notices (-want +got):\n%s", diff)
 	}
 	for i := range 6 { // what the others have room for
@@ -95,7 +96,7 @@ func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	if node, message := st.places("r"); node != "n0" {
 		t.Errorf("after the quarantine: %q, %s", node, message)
 	}
-	if diff := cmp.Diff([]decide.NoticeKind{decide.QuarantineEnded}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.QuarantineEnded}, st.noticed()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 }
@@ -204,7 +205,7 @@ func TestRacesLostForEverAreDisagreements(t *testing.T) {
 			st.lose()
 		}
 	}
-	if diff := cmp.Diff([]decide.NoticeKind{decide.Quarantined}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticed()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 }
@@ -219,13 +220,13 @@ func TestQuarantineIsBounded(t *testing.T) {
 	for n := range 5 {
 		st.distrust(fmt.Sprintf("n%d", n))
 	}
-	want := []decide.NoticeKind{decide.Quarantined, decide.Spared, decide.Spared, decide.Spared, decide.Spared}
+	want := []avoid.NoticeKind{avoid.Quarantined, avoid.Spared, avoid.Spared, avoid.Spared, avoid.Spared}
 	if diff := cmp.Diff(want, st.noticed()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 	small := newStory(t, 1, 3, 2)
 	small.distrust("n0")
-	if diff := cmp.Diff([]decide.NoticeKind{decide.Spared}, small.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Spared}, small.noticed()); diff != "" {
 		t.Errorf("notices in a cluster that can spare no node (-want +got):\n%s", diff)
 	}
 }
@@ -252,7 +253,7 @@ func TestReplacementAvoidsTheNode(t *testing.T) {
 	st := newStory(t, 1, 2, 3)
 	node, _ := st.places("p", ownedBy("web"))
 	st.reject("pod-p0", node, "TopologyAffinityError")
-	if diff := cmp.Diff([]decide.NoticeKind{decide.Avoided}, st.noticed()); diff != "" {
+	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Avoided}, st.noticed()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
 	for i := range 3 { // what the other node has room for

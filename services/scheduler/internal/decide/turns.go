@@ -1,51 +1,14 @@
 package decide
 
 import (
-	"maps"
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
-// Where everybody wants the same few nodes, as a profile that packs does, optimism fails: of
-// several shards one wins each round, and nothing says that it is not always the same. So who
-// has lost turnAfter races asks the home shard of the node that it lost to for a turn. The
-// home shard gives one turn at a time, in the order of asking; all others leave the node
-// alone until the one whose turn it is has placed there, or for turnLength.
-//
-// The pod stays with its own shard, whose epoch its transaction compares: handed over to the
-// home shard, a pod would have two that may decide about it, and nothing in the ledger to tell
-// which one does. And a turn is a courtesy: what keeps nodes from being overcommitted is the
-// ledger, with turns or without.
-
-const (
-	// turnAfter is how many lost races make an attempt ask for a turn.
-	turnAfter = 3
-	// turnLength is how long a turn lasts at most: some round trips to the ledger.
-	turnLength = 300 * time.Millisecond
-	// turnPatience is how long an attempt waits for its turn before it goes on without: as
-	// long as a few others before it take.
-	turnPatience = 4 * turnLength
-	// turnQueue is how many shards may wait for one node; more are not answered.
-	turnQueue = 16
-)
-
-// turns is what a shard knows of them.
-type turns struct {
-	// running are the turns that have been heard of, by node UID.
-	running map[string]turn
-	// waiting are the shards that want one, first come first; only at the node's home shard.
-	waiting map[string][]string
-	// out are messages to send.
-	out []events.Turn
-}
-
-type turn struct {
-	shard string
-	until time.Time
-}
+// turnAfter is how many lost races make an attempt ask for a turn at the node that it lost last (avoid.Turns).
+const turnAfter = 3
 
 // ownTurn is an attempt's wait for its turn at a node.
 type ownTurn struct {
@@ -54,7 +17,7 @@ type ownTurn struct {
 	granted bool
 }
 
-// pending says whether the attempt has to wait for its turn still.
+// pending reports whether the attempt still has to wait for its turn.
 func (t ownTurn) pending(now time.Time) bool {
 	return t.nodeUID != "" && !t.granted && now.Before(t.until)
 }
@@ -64,106 +27,28 @@ func (c *Core) askTurn(a *attempt) {
 	if c.cfg.Home == nil || a.pick.nodeUID == "" {
 		return
 	}
-	node := a.pick.nodeUID
-	a.turn = ownTurn{nodeUID: node, until: c.now.Add(turnPatience)}
-	ask := events.Turn{NodeUID: node, Shard: c.cfg.Shard}
-	if c.homeOf(node) {
-		c.hearTurn(ask)
-		return
-	}
-	c.turns.out = append(c.turns.out, ask)
+	a.turn = ownTurn{nodeUID: a.pick.nodeUID, until: c.now.Add(avoid.TurnPatience)}
+	c.turns.Ask(a.turn.nodeUID, c.now)
 }
 
-// homeOf says whether this shard is the one that gives turns at a node.
-func (c *Core) homeOf(nodeUID string) bool {
+// isHome reports whether this shard is the one that gives turns at a node.
+func (c *Core) isHome(nodeUID string) bool {
 	return c.cfg.Home != nil && c.cfg.Home(c.shards(), nodeUID)
 }
 
-// hearTurn takes in what a shard says, this one included.
-func (c *Core) hearTurn(t events.Turn) {
-	switch {
-	case t.Granted:
-		c.beginTurn(t)
-	case c.homeOf(t.NodeUID):
-		queue := c.turns.waiting[t.NodeUID]
-		if len(queue) < turnQueue && !slices.Contains(queue, t.Shard) {
-			if c.turns.waiting == nil {
-				c.turns.waiting = map[string][]string{}
-			}
-			c.turns.waiting[t.NodeUID] = append(queue, t.Shard)
-		}
-		c.nextTurn(t.NodeUID)
-	}
-}
-
-// nextTurn gives the next turn at a node, at its home shard, if nobody's is running.
-func (c *Core) nextTurn(nodeUID string) {
-	queue := c.turns.waiting[nodeUID]
-	if _, running := c.turns.running[nodeUID]; running || len(queue) == 0 {
-		return
-	}
-	next := events.Turn{NodeUID: nodeUID, Shard: queue[0], Granted: true}
-	if queue = queue[1:]; len(queue) == 0 {
-		delete(c.turns.waiting, nodeUID)
-	} else {
-		c.turns.waiting[nodeUID] = queue
-	}
-	c.turns.out = append(c.turns.out, next)
-	c.beginTurn(next)
-}
-
-func (c *Core) beginTurn(t events.Turn) {
-	if c.turns.running == nil {
-		c.turns.running = map[string]turn{}
-	}
-	c.turns.running[t.NodeUID] = turn{shard: t.Shard, until: c.now.Add(turnLength)}
-	if t.Shard != c.cfg.Shard {
-		c.leave(t.NodeUID, anothersTurn)
-		return
-	}
-	c.letGo(t.NodeUID, anothersTurn)
-	for _, a := range c.inHand {
-		if a.turn.nodeUID == t.NodeUID && !a.turn.granted {
-			a.turn.granted = true
-			c.stirred = true
-		}
-	}
-}
-
-// endTurn ends a turn, and gives the next.
-func (c *Core) endTurn(nodeUID string) {
-	delete(c.turns.running, nodeUID)
-	c.letGo(nodeUID, anothersTurn)
-	c.nextTurn(nodeUID)
-}
-
-// turnsTaken ends the turns of shards that have placed where they wanted to.
-func (c *Core) turnsTaken(changes ledger.ViewChanges) {
-	if len(c.turns.running) == 0 {
-		return
-	}
-	for _, d := range changes.Docs {
-		t, running := c.turns.running[d.After.NodeUID]
-		if running && slices.ContainsFunc(d.After.Entries, func(e ledger.Entry) bool {
-			if e.Role != ledger.RoleReservation || e.Shard != t.shard {
-				return false
-			}
-			old, was := d.Before.Find(e.PodUID)
-			return !was || old.Token != e.Token
-		}) {
-			c.endTurn(d.After.NodeUID)
-		}
-	}
-}
-
-// passTurns ends turns that have lasted too long, and waits that have.
+// passTurns ends turns that have lasted too long, hands out those that were given, and ends waits that have lasted too
+// long.
 func (c *Core) passTurns() {
-	for _, uid := range slices.Sorted(maps.Keys(c.turns.running)) {
-		if !c.now.Before(c.turns.running[uid].until) {
-			c.endTurn(uid)
+	c.turns.Expire(c.now)
+	if granted := c.turns.Granted(); len(granted) > 0 {
+		for _, a := range c.attempts.byPod {
+			if !a.turn.granted && slices.Contains(granted, a.turn.nodeUID) {
+				a.turn.granted = true
+				c.stirred = true
+			}
 		}
 	}
-	for _, a := range c.deferred {
+	for _, a := range c.attempts.in(deferred) {
 		if a.turn.nodeUID != "" && !a.turn.granted && !c.now.Before(a.turn.until) {
 			a.turn = ownTurn{}
 			c.stirred = true
@@ -171,8 +56,8 @@ func (c *Core) passTurns() {
 	}
 }
 
-// soon says whether time alone will change something in less than a heartbeat.
+// soon reports whether time alone will change something in less than a heartbeat.
 func (c *Core) soon() bool {
-	return len(c.turns.running) > 0 || c.flight == nil && len(c.cross.asked) > 0 ||
-		slices.ContainsFunc(c.deferred, func(a *attempt) bool { return a.turn.pending(c.now) })
+	return c.turns.Running() || c.flight == nil && len(c.cross.asked) > 0 ||
+		slices.ContainsFunc(c.attempts.in(deferred), func(a *attempt) bool { return a.turn.pending(c.now) })
 }

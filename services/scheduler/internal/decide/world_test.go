@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
@@ -70,7 +71,7 @@ type shard struct {
 	// turns is what others have said, not heard yet; said is all that it has said itself.
 	turns, said []events.Turn
 	lost        []events.Decision
-	notices     []decide.Notice
+	notices     []avoid.Notice
 	asked
 }
 

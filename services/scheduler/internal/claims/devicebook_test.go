@@ -1,4 +1,4 @@
-package decide
+package claims
 
 import (
 	"fmt"
@@ -18,13 +18,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// bookWorld is what a book is told of: claims, documents and staged attempts.
+// bookWorld is what a book is told of: claims, documents and staged pods.
 type bookWorld struct {
 	store    *state.Store
 	sequence uint64
 	tokens   ledger.Token
 	docs     map[string]ledger.NodeDoc
-	staged   []*attempt
+	staged   []Staged
 }
 
 func drawDevices(t *rapid.T) *resourcev1.AllocationResult {
@@ -112,16 +112,16 @@ func (w *bookWorld) doc(t *rapid.T) ledger.DocChange {
 	return ledger.DocChange{Before: before, After: after}
 }
 
-// stage draws which attempts are staged, some of them with other picks than before.
+// stage draws which pods are staged, some of them with other picks than before.
 func (w *bookWorld) stage(t *rapid.T) {
-	w.staged = slices.DeleteFunc(w.staged, func(*attempt) bool { return rapid.Bool().Draw(t, "lands") })
-	a := &attempt{}
+	w.staged = slices.DeleteFunc(w.staged, func(Staged) bool { return rapid.Bool().Draw(t, "lands") })
+	s := Staged{Pod: &state.Pod{}, Supply: &Supply{}}
 	if len(w.staged) > 0 && rapid.Bool().Draw(t, "again") {
-		a = w.staged[0]
+		s = w.staged[0]
 	} else {
-		w.staged = append(w.staged, a)
+		w.staged = append(w.staged, s)
 	}
-	a.pick.volumes.devices.picks = slices.DeleteFunc(drawPicks(t), func(p ledger.DevicePick) bool {
+	s.Supply.Devices = slices.DeleteFunc(drawPicks(t), func(p ledger.DevicePick) bool {
 		return string(p.Allocation) == "no allocation" // what a shard staged can be read
 	})
 }

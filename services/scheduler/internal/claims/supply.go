@@ -1,4 +1,4 @@
-package decide
+package claims
 
 import (
 	"iter"
@@ -13,9 +13,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// volumes is what a pod has to do with volumes and devices beyond the rules about nodes. Most pods have
-// none of it.
-type volumes struct {
+// Supply is what a pod has to do with volumes and devices beyond the rules about nodes. Most pods have none of it: the
+// zero Supply.
+type Supply struct {
+	// Volumes and Devices are what the binder has to do before the bind, once a node has been chosen.
+	Volumes []ledger.VolumePick
+	Devices []ledger.DevicePick
+
 	// objects are those of the cluster, with the volumes, devices and claims that are promised as
 	// they will be; nil for a pod to which that makes no difference.
 	objects placement.Objects
@@ -24,23 +28,24 @@ type volumes struct {
 	// basis are the versions of those claims' documents that the decision has looked at: the only ones it may
 	// be committed on.
 	basis []ledger.Version
-	// picks are what the binder has to do before the bind, once a node has been chosen.
-	picks   []ledger.VolumePick
-	devices devices
+	// promised is nil for a pod that names no claims to devices.
+	promised *promisedDevices
+	// pools are what the pod holds of pools of devices that several nodes reach.
+	pools []Holding
 }
 
-// any: a pod like this takes no place that was kept or is held for another: whether its claims find there
-// what they need has not been asked.
-func (v volumes) any() bool { return v.objects != nil || len(v.exclusive) > 0 }
+// Any reports whether it has. Such a pod takes no place that was kept or is held for another: whether its claims find
+// there what they need has not been asked.
+func (v Supply) Any() bool { return v.objects != nil || len(v.exclusive) > 0 }
 
-// volumesOf finds out what a pod has to do with volumes.
-func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) (v volumes, err error) {
-	facts := c.view.Snapshot()
+// Of finds out what a pod has to do with volumes.
+func (b *Book) Of(pod *state.Pod, profile *placement.Profile) (v Supply, err error) {
+	facts := b.View.Snapshot()
 	if len(pod.Template.Spec.Volumes) > 0 {
 		v.exclusive = profile.ExclusiveClaims(pod, facts)
-		v.basis = c.versionsOf(v.keys())
+		v.basis = b.versionsOf(v.keys())
 		if profile.UnboundClaims(pod, facts) {
-			v.objects = c.promisedVolumes(facts)
+			v.objects = b.promisedVolumes(facts)
 		}
 	}
 	if !profile.LooksAtDevices(pod, facts) {
@@ -50,22 +55,34 @@ func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) (v volumes,
 	if under == nil {
 		under = facts
 	}
-	v.devices.promised, err = c.promisedDevices(under, facts)
-	v.objects = v.devices.promised
+	v.promised, err = b.promisedDevices(under, facts)
+	v.objects = v.promised
 	return v, err
 }
 
-// lookups are the objects of the cluster for the pod, facts unless there are promises about its claims.
-func (v volumes) lookups(facts *state.Snapshot) placement.Objects {
+// Promised reports whether promises make a difference to what the pod's claims find.
+func (v Supply) Promised() bool { return v.objects != nil }
+
+// Settled reports whether the facts show what became of those who had the pod's claims, and the devices of a node.
+func (b *Book) Settled(v Supply, d ledger.NodeDoc) bool {
+	return (v.promised == nil || b.View.ClaimProgress() >= d.HighWater(ledger.KindClaim)) &&
+		(len(v.exclusive) == 0 || !b.View.HasPodsOnUnknownNodes())
+}
+
+// HasExclusive reports whether the pod has claims that only one pod in the cluster may use.
+func (v Supply) HasExclusive() bool { return len(v.exclusive) > 0 }
+
+// Lookups are the objects of the cluster for the pod, facts unless there are promises about its claims.
+func (v Supply) Lookups(facts *state.Snapshot) placement.Objects {
 	if v.objects == nil {
 		return facts
 	}
 	return v.objects
 }
 
-// setAside leaves what a pod itself has been promised of devices out of account, until done.
-func (v volumes) setAside(pod *state.Pod) (done func()) {
-	p := v.devices.promised
+// SetAside leaves what a pod itself has been promised of devices out of account, until done.
+func (v Supply) SetAside(pod *state.Pod) (done func()) {
+	p := v.promised
 	if p == nil {
 		return func() {}
 	}
@@ -73,21 +90,21 @@ func (v volumes) setAside(pod *state.Pod) (done func()) {
 	return func() { p.Devices().Return(pod, p) }
 }
 
-// holdings are what the pod's reservation holds that is exclusive.
-func (v volumes) holdings() []holding {
+// Holdings are what the pod's reservation holds that is exclusive.
+func (v Supply) Holdings() []Holding {
 	if len(v.exclusive) == 0 {
-		return v.devices.pools
+		return v.pools
 	}
-	list := make([]holding, 0, 2*len(v.exclusive)+len(v.devices.pools))
+	list := make([]Holding, 0, 2*len(v.exclusive)+len(v.pools))
 	for _, key := range v.keys() {
-		list = append(list, holding{key: key})
+		list = append(list, Holding{Key: key})
 	}
-	return append(list, v.devices.pools...)
+	return append(list, v.pools...)
 }
 
 // keys are those of the documents of the claims that only one pod may use: by name, which is what pods go by, and by
 // UID, which is all that shards of earlier versions know.
-func (v volumes) keys() []string {
+func (v Supply) keys() []string {
 	if len(v.exclusive) == 0 {
 		return nil
 	}
@@ -98,81 +115,84 @@ func (v volumes) keys() []string {
 	return list
 }
 
+// Moved reports whether the documents of exclusive claims have changed since the decision looked at them.
+func (b *Book) Moved(v Supply) bool { return !slices.Equal(v.basis, b.versionsOf(v.keys())) }
+
 // versionsOf are the versions of claims' documents as they are known.
-func (c *Core) versionsOf(keys []string) []ledger.Version {
+func (b *Book) versionsOf(keys []string) []ledger.Version {
 	var versions []ledger.Version
 	for _, key := range keys {
-		versions = append(versions, c.ledger.Exclusive(key).Version())
+		versions = append(versions, b.Ledger.Exclusive(key).Version())
 	}
 	return versions
 }
 
-// free tells whether nobody is promised the claims that only one pod may use, as far as the
+// Free tells whether nobody is promised the claims that only one pod may use, as far as the
 // facts do not show who uses them, and whether the facts show all who do. If not, the ledger or the facts
 // will move.
-func (c *Core) free(v volumes) bool {
-	if len(v.exclusive) > 0 && c.view.HasPodsOnUnknownNodes() {
+func (b *Book) Free(v Supply) bool {
+	if len(v.exclusive) > 0 && b.View.HasPodsOnUnknownNodes() {
 		return false
 	}
 	for _, key := range v.keys() {
-		if x := c.exclusive(key); len(x.Holders) > 0 || c.view.PodProgress() < x.HW[ledger.KindPod] {
+		if x := b.Exclusive(key); len(x.Holders) > 0 || b.View.PodProgress() < x.HW[ledger.KindPod] {
 			return false
 		}
 	}
 	return true
 }
 
-// exclusive is the document of a claim or a pool, without the holders that the facts show or that have
+// Exclusive is the document of a claim or a pool, without the holders that the facts show or that have
 // been taken back. It need not be that their entries have left the nodes' documents already: the
 // high-water keeps whoever has not applied those facts from the claim.
-func (c *Core) exclusive(key string) ledger.ExclusiveDoc {
-	x, _ := ledger.FinishHolders(c.ledger.Exclusive(key), handedOver{c.ledger, c})
+func (b *Book) Exclusive(key string) ledger.ExclusiveDoc {
+	x, _ := ledger.FinishHolders(b.Ledger.Exclusive(key), handedOver{b.Ledger, b})
 	return x
 }
 
 // handedOver is the ledger as it will be when all that the facts show has been handed over.
 type handedOver struct {
 	*ledger.View
-	core *Core
+	book *Book
 }
 
 // Doc implements ledger.Reservations.
 func (h handedOver) Doc(nodeUID string) (ledger.NodeDoc, bool) {
 	d, ok := h.View.Doc(nodeUID)
 	if ok {
-		d, _ = ledger.Finish(d, h.core.view)
+		d, _ = ledger.Finish(d, h.book.View)
 	}
 	return d, ok
 }
 
 // pickVolumes says what has to be done about the pod's claims on a node; false if the node will
 // not do after all.
-func (v volumes) pickVolumes(profile *placement.Profile, pod *state.Pod, node *state.Node) (volumes, bool) {
+func (v Supply) pickVolumes(profile *placement.Profile, pod *state.Pod, node *state.Node) (Supply, bool) {
 	if len(pod.Template.Spec.Volumes) == 0 {
 		return v, true
 	}
-	v.picks = nil
+	v.Volumes = nil
 	ok := true
 	if v.objects != nil {
 		var picks []placement.VolumePick
 		picks, ok = profile.VolumePicks(pod, node, v.objects)
 		for _, p := range picks {
-			v.picks = append(v.picks, ledger.VolumePick{Claim: p.Claim, ClaimUID: p.UID, Volume: p.Volume})
+			v.Volumes = append(v.Volumes, ledger.VolumePick{Claim: p.Claim, ClaimUID: p.UID, Volume: p.Volume})
 		}
 	}
 	for _, claim := range v.exclusive {
 		picked := func(p ledger.VolumePick) bool { return p.Claim == claim.Name }
-		if !slices.ContainsFunc(v.picks, picked) {
-			v.picks = append(v.picks, ledger.VolumePick{Claim: claim.Name, ClaimUID: string(claim.UID), HasVolume: true})
+		if !slices.ContainsFunc(v.Volumes, picked) {
+			v.Volumes = append(v.Volumes, ledger.VolumePick{Claim: claim.Name, ClaimUID: string(claim.UID), HasVolume: true})
 		}
 	}
 	return v, ok
 }
 
-// noWork reports whether nothing has to be written about the pod's claims before the bind.
-func (v volumes) noWork() bool {
+// NoWork reports whether nothing has to be written about the pod's claims before the bind.
+func (v Supply) NoWork() bool {
 	work := func(p ledger.VolumePick) bool { return !p.HasVolume }
-	return !slices.ContainsFunc(v.picks, work) && len(v.devices.picks) == 0
+	return !slices.ContainsFunc(v.Volumes, work) && len(v.Devices) == 0
 }
 
 // promisedVolumes are the facts with what reservations and staged attempts have been promised:
@@ -180,16 +200,16 @@ func (v volumes) noWork() bool {
 // belongs to its node. Binders write that into the cluster, and the facts come after it.
 // (Who does not know of a promise that another shard has just made loses it at the API server,
 // and decides again.)
-func (c *Core) promisedVolumes(facts *state.Snapshot) placement.Objects {
+func (b *Book) promisedVolumes(facts *state.Snapshot) placement.Objects {
 	p := promisedVolumes{Snapshot: facts, claimOf: map[string]promisedClaim{}, nodeOf: map[string]promisedNode{}}
-	for d := range c.ledger.Docs() {
+	for d := range b.Ledger.Docs() {
 		for i := range d.Entries {
 			e := &d.Entries[i]
 			p.promise(e.Namespace, d.NodeName, e.Volumes)
 		}
 	}
-	for a := range c.stagedAttempts() {
-		p.promise(a.pod.Namespace, a.pick.nodeName, a.pick.volumes.picks)
+	for a := range b.Staged() {
+		p.promise(a.Pod.Namespace, a.Node, a.Supply.Volumes)
 	}
 	return p
 }

@@ -1,4 +1,4 @@
-package decide
+package claims
 
 import (
 	"bytes"
@@ -15,15 +15,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// deviceBook keeps what facts, reservations and staged attempts say about devices up to date, by their
+// deviceBook keeps what facts, reservations and staged pods say about devices up to date, by their
 // changes: to read all of them for each decision costs what the cluster has of claims. It is empty until
 // the first pod names claims.
 type deviceBook struct {
 	open  bool
 	index placement.DeviceIndex
-	// promises are those of reservations, staged those of attempts.
+	// promises are those of reservations, staged those of staged pods.
 	promises map[promiseKey]devicePromise
-	staged   map[*attempt][]devicePromise
+	staged   map[*Supply][]devicePromise
 	// unseen are the claims, by UID, which have been promised devices and of which the facts do not show
 	// any. Before, the promise may be taken back; after the end of the claim its devices are free once the
 	// reservation has gone: no event tells of either.
@@ -56,7 +56,7 @@ func (b *deviceBook) read(facts *state.Snapshot, view *ledger.View) {
 		return
 	}
 	*b = deviceBook{
-		open: true, promises: map[promiseKey]devicePromise{}, staged: map[*attempt][]devicePromise{},
+		open: true, promises: map[promiseKey]devicePromise{}, staged: map[*Supply][]devicePromise{},
 		unseen: map[string]struct{}{}, broken: map[promiseKey]error{},
 	}
 	b.index.Fill(facts)
@@ -165,26 +165,26 @@ func readPromise(podUID string, pick *ledger.DevicePick) (devicePromise, error) 
 	return p, nil
 }
 
-// stage makes exactly these attempts count, beside the reservations.
-func (b *deviceBook) stage(attempts []*attempt, facts *state.Snapshot) error {
+// stage makes exactly these count, beside the reservations.
+func (b *deviceBook) stage(list []Staged, facts *state.Snapshot) error {
 	old := b.staged
-	b.staged = make(map[*attempt][]devicePromise, len(attempts))
-	for _, a := range attempts {
-		picks := a.pick.volumes.devices.picks
+	b.staged = make(map[*Supply][]devicePromise, len(list))
+	for _, s := range list {
+		picks := s.Supply.Devices
 		if len(picks) == 0 {
 			continue
 		}
-		if was := old[a]; len(was) > 0 && was[0].pick == &picks[0] {
-			b.staged[a] = was
-			delete(old, a)
+		if was := old[s.Supply]; len(was) > 0 && was[0].pick == &picks[0] {
+			b.staged[s.Supply] = was
+			delete(old, s.Supply)
 			continue
 		}
 		for i := range picks {
-			p, err := readPromise(a.offer.Pod.UID, &picks[i])
+			p, err := readPromise(s.Pod.UID, &picks[i])
 			if err != nil {
 				return err
 			}
-			b.staged[a] = append(b.staged[a], p)
+			b.staged[s.Supply] = append(b.staged[s.Supply], p)
 			b.promise(p, facts)
 		}
 	}

@@ -1,0 +1,250 @@
+package avoid
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Cluster is what a Table looks up.
+type Cluster interface {
+	Node(uid string) (*state.NodeInfo, bool)
+	Nodes() []*state.NodeInfo
+	Pod(uid string) (*state.Pod, bool)
+	Snapshot() *state.Snapshot
+}
+
+// Reservations are the documents in which the ledger has a reservation of a pod, by UID.
+type Reservations func(podUID string) iter.Seq2[ledger.NodeDoc, ledger.Entry]
+
+// Table is what is avoided, why, and until when.
+type Table struct {
+	gate    *Gate
+	cluster Cluster
+	placed  Reservations
+	// nodes are avoided by all pods, for Quarantine and Doubt, by node UID.
+	nodes [Turn]map[string]*row
+	// owners are workloads, with the nodes that their pods avoid, by node UID.
+	owners  map[string]map[string]*pause
+	records ended
+	notices []Notice
+	// eased: a node is not avoided any more.
+	eased bool
+}
+
+// row is one node that is or was avoided for one reason.
+type row struct {
+	pause
+	// active: it is avoided.
+	active bool
+	name   string
+	// conflicts are disagreements about it that have not led to a quarantine.
+	conflicts []conflict
+}
+
+// rules of a reason: how long, and for which share of the nodes at most: one in so many, of at least so many nodes.
+var rules = [Turn]struct {
+	backoff
+	share, from int
+}{
+	Quarantine: {backoff{first: time.Minute, most: 10 * time.Minute, forgets: 30 * time.Minute}, 20, 4},
+	// A kubelet counts a pod until its containers are gone (30 s of grace by default), and needs some seconds to say
+	// in its status what has changed.
+	Doubt: {backoff{first: 10 * time.Second, most: 5 * time.Minute, forgets: 15 * time.Minute}, 10, 2},
+}
+
+// ownerBackoff is how long the pods of an owner avoid a node.
+var ownerBackoff = backoff{first: 30 * time.Second, most: 10 * time.Minute, forgets: 30 * time.Minute}
+
+const (
+	// maxOwners bounds the workloads that avoid nodes, and maxPerOwner the nodes that each does: past that, the ones
+	// that were rejected the longest ago are forgotten.
+	maxOwners   = 1024
+	maxPerOwner = 16
+)
+
+// Notice is something about a node that people should hear of.
+type Notice struct {
+	Node string
+	What NoticeKind
+	// Detail is a sentence about it, without the node's name.
+	Detail string
+}
+
+// NoticeKind says what a Notice is about.
+type NoticeKind string
+
+// The kinds of notices.
+const (
+	Quarantined     NoticeKind = "quarantined"
+	QuarantineEnded NoticeKind = "quarantine-ended"
+	// Spared: it should be in quarantine, but so many are that it is not.
+	Spared NoticeKind = "spared"
+	// Doubted: its kubelet found less room than the facts show.
+	Doubted NoticeKind = "doubted"
+	// Avoided: its kubelet rejected a pod, and the pods of the same owner go elsewhere.
+	Avoided NoticeKind = "avoided"
+)
+
+// NewTable returns a table that avoids nothing.
+func NewTable(g *Gate, c Cluster, placed Reservations) *Table {
+	t := &Table{gate: g, cluster: c, placed: placed, owners: map[string]map[string]*pause{}}
+	for r := range t.nodes {
+		t.nodes[r] = map[string]*row{}
+	}
+	return t
+}
+
+// Begin has all pods avoid a node; End ends that. Both may be repeated.
+func (t *Table) Begin(nodeUID string, r Reason) {
+	t.gate.avoided[nodeUID] |= 1 << r
+	t.apply(nodeUID)
+}
+
+// End ends what Begin has begun.
+func (t *Table) End(nodeUID string, r Reason) {
+	if because := t.gate.avoided[nodeUID] &^ (1 << r); because == 0 {
+		delete(t.gate.avoided, nodeUID)
+	} else {
+		t.gate.avoided[nodeUID] = because
+	}
+	t.apply(nodeUID)
+	t.eased = true
+}
+
+// SetAvoided has all pods avoid exactly these nodes.
+func (t *Table) SetAvoided(nodeUIDs []string) {
+	for uid := range t.gate.avoided {
+		delete(t.gate.avoided, uid)
+		t.apply(uid)
+	}
+	for _, uid := range nodeUIDs {
+		t.Begin(uid, Quarantine)
+	}
+}
+
+func (t *Table) apply(nodeUID string) {
+	if n, ok := t.cluster.Node(nodeUID); ok {
+		t.gate.set(n)
+	}
+}
+
+// Counts are how many nodes all pods avoid, by the label of every reason there is.
+func (t *Table) Counts() map[string]int {
+	counts := make(map[string]int, reasons)
+	for r := range reasons {
+		counts[r.Label()] = 0
+		for _, because := range t.gate.avoided {
+			if because.has(r) {
+				counts[r.Label()]++
+			}
+		}
+	}
+	return counts
+}
+
+// Eased reports whether a node has come not to be avoided since the last call.
+func (t *Table) Eased() bool {
+	eased := t.eased
+	t.eased = false
+	return eased
+}
+
+// Notices are those since the last call.
+func (t *Table) Notices() []Notice {
+	notices := t.notices
+	t.notices = nil
+	return notices
+}
+
+func (t *Table) notice(node string, what NoticeKind, detail string) {
+	t.notices = append(t.notices, Notice{Node: node, What: what, Detail: detail})
+}
+
+// full reports whether a reason has its share of the nodes already, or the cluster is too small for any; active is
+// how many it has.
+func (t *Table) full(r Reason) (active, nodes int, full bool) {
+	for _, row := range t.nodes[r] {
+		if row.active {
+			active++
+		}
+	}
+	nodes = len(t.cluster.Nodes())
+	return active, nodes, nodes < rules[r].from || active >= max(1, nodes/rules[r].share)
+}
+
+// AvoidedBy are the UIDs of the nodes that a pod must not go to now for the sake of its owner, sorted.
+func (t *Table) AvoidedBy(pod *state.Pod, now time.Time) []string {
+	if len(t.owners) == 0 {
+		return nil
+	}
+	var uids []string
+	for uid, p := range t.owners[Workload(pod)] {
+		if p.on(now) {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// Workload names what makes the next pod when one has failed: its controller or, for a pod without one, whoever makes
+// another of its name. Controllers are in the namespaces of their pods: the UID alone is whatever the pod's maker
+// writes.
+func Workload(pod *state.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(pod.Template); owner != nil {
+		return pod.Namespace + "/" + string(owner.UID)
+	}
+	return pod.Key()
+}
+
+// Expire ends what has lasted long enough, and forgets. It is for every heartbeat.
+func (t *Table) Expire(now time.Time) {
+	for r, nodes := range t.nodes {
+		for _, uid := range slices.Sorted(maps.Keys(nodes)) {
+			row := nodes[uid]
+			if row.on(now) {
+				continue
+			}
+			t.end(uid, Reason(r))
+			if row.idle(now) && row.over(now, rules[r].backoff) {
+				delete(nodes, uid)
+			}
+		}
+	}
+	for owner, nodes := range t.owners {
+		maps.DeleteFunc(nodes, func(_ string, p *pause) bool { return p.over(now, ownerBackoff) })
+		if len(nodes) == 0 {
+			delete(t.owners, owner)
+		}
+	}
+}
+
+// end ends what a row is about, if it is.
+func (t *Table) end(nodeUID string, r Reason) {
+	row, known := t.nodes[r][nodeUID]
+	if !known || !row.active {
+		return
+	}
+	row.active = false
+	t.End(nodeUID, r)
+	if r == Quarantine {
+		t.notice(row.name, QuarantineEnded, "it is used again")
+	}
+}
+
+// row is that of a node, new if there is none.
+func (t *Table) row(nodeUID, name string, r Reason) *row {
+	known := t.nodes[r][nodeUID]
+	if known == nil {
+		known = &row{name: name}
+		t.nodes[r][nodeUID] = known
+	}
+	return known
+}

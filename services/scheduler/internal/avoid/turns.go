@@ -1,0 +1,155 @@
+package avoid
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// Where everybody wants the same few nodes, as a profile that packs does, optimism fails: of several shards one wins
+// each round, and nothing says that it is not always the same. So a shard that has lost several races asks the home
+// shard of the node that it lost to for a turn. The home shard gives one turn at a time, in the order of asking; all
+// others avoid the node until the one whose turn it is has placed there, or for turnLength.
+//
+// The pod stays with its own shard, whose epoch its transaction compares: handed over to the home shard, a pod would
+// have two that may decide about it, and nothing in the ledger to tell which one does. And a turn is a courtesy: what
+// keeps nodes from being overcommitted is the ledger, with turns or without.
+
+const (
+	// turnLength is how long a turn lasts at most: some round trips to the ledger.
+	turnLength = 300 * time.Millisecond
+	// TurnPatience is how long to wait for a turn before going on without: as long as a few others before it take.
+	TurnPatience = 4 * turnLength
+	// turnQueue is how many shards may wait for one node; more are not answered.
+	turnQueue = 16
+)
+
+// Turns is what a shard knows of turns.
+type Turns struct {
+	table *Table
+	shard string
+	// home reports whether this shard gives the turns at a node.
+	home func(nodeUID string) bool
+	// running are the turns that have been heard of, by node UID.
+	running map[string]turn
+	// waiting are the shards that want one, first come first; only at the node's home shard.
+	waiting map[string][]string
+	// granted are the nodes at which this shard has been given turns, out are messages to send.
+	granted []string
+	out     []events.Turn
+}
+
+type turn struct {
+	shard string
+	until time.Time
+}
+
+// NewTurns returns turns at the nodes of a table, for a shard.
+func NewTurns(t *Table, shard string, home func(nodeUID string) bool) *Turns {
+	return &Turns{table: t, shard: shard, home: home, running: map[string]turn{}, waiting: map[string][]string{}}
+}
+
+// Ask asks for a turn at a node.
+func (t *Turns) Ask(nodeUID string, now time.Time) {
+	ask := events.Turn{NodeUID: nodeUID, Shard: t.shard}
+	if t.home(nodeUID) {
+		t.Hear(ask, now)
+		return
+	}
+	t.out = append(t.out, ask)
+}
+
+// Hear takes in what a shard says, this one included.
+func (t *Turns) Hear(said events.Turn, now time.Time) {
+	switch {
+	case said.Granted:
+		t.begin(said, now)
+	case t.home(said.NodeUID):
+		if queue := t.waiting[said.NodeUID]; len(queue) < turnQueue && !slices.Contains(queue, said.Shard) {
+			t.waiting[said.NodeUID] = append(queue, said.Shard)
+		}
+		t.next(said.NodeUID, now)
+	}
+}
+
+// next gives the next turn at a node, at its home shard, if nobody's is running.
+func (t *Turns) next(nodeUID string, now time.Time) {
+	queue := t.waiting[nodeUID]
+	if _, running := t.running[nodeUID]; running || len(queue) == 0 {
+		return
+	}
+	given := events.Turn{NodeUID: nodeUID, Shard: queue[0], Granted: true}
+	if queue = queue[1:]; len(queue) == 0 {
+		delete(t.waiting, nodeUID)
+	} else {
+		t.waiting[nodeUID] = queue
+	}
+	t.out = append(t.out, given)
+	t.begin(given, now)
+}
+
+func (t *Turns) begin(given events.Turn, now time.Time) {
+	t.running[given.NodeUID] = turn{shard: given.Shard, until: now.Add(turnLength)}
+	if given.Shard != t.shard {
+		t.table.Begin(given.NodeUID, Turn)
+		return
+	}
+	t.table.End(given.NodeUID, Turn)
+	t.granted = append(t.granted, given.NodeUID)
+}
+
+// end ends a turn, and gives the next.
+func (t *Turns) end(nodeUID string, now time.Time) {
+	delete(t.running, nodeUID)
+	t.table.End(nodeUID, Turn)
+	t.next(nodeUID, now)
+}
+
+// FollowWatch ends the turns of shards that have placed where they wanted to.
+func (t *Turns) FollowWatch(changes ledger.ViewChanges, now time.Time) {
+	if len(t.running) == 0 {
+		return
+	}
+	for _, d := range changes.Docs {
+		nodeUID := d.After.NodeUID
+		given, running := t.running[nodeUID]
+		if running && slices.ContainsFunc(d.After.Entries, func(e ledger.Entry) bool {
+			if e.Role != ledger.RoleReservation || e.Shard != given.shard {
+				return false
+			}
+			old, was := d.Before.Find(e.PodUID)
+			return !was || old.Token != e.Token
+		}) {
+			t.end(nodeUID, now)
+		}
+	}
+}
+
+// Expire ends turns that have lasted too long. It is for every step.
+func (t *Turns) Expire(now time.Time) {
+	for _, uid := range slices.Sorted(maps.Keys(t.running)) {
+		if !now.Before(t.running[uid].until) {
+			t.end(uid, now)
+		}
+	}
+}
+
+// Running reports whether any turn is.
+func (t *Turns) Running() bool { return len(t.running) > 0 }
+
+// Granted are the nodes at which this shard has been given turns since the last call.
+func (t *Turns) Granted() []string {
+	granted := t.granted
+	t.granted = nil
+	return granted
+}
+
+// Messages are those to send since the last call.
+func (t *Turns) Messages() []events.Turn {
+	out := t.out
+	t.out = nil
+	return out
+}

@@ -1,0 +1,42 @@
+package claims
+
+import (
+	"iter"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Book knows what is promised to claims: by facts, by the ledger, and by what a shard has staged.
+type Book struct {
+	View   *view.View
+	Ledger *ledger.View
+	// Staged are the pods that count on their nodes without a reservation yet.
+	Staged func() iter.Seq[Staged]
+	// Wrote reports whether the shard's own last transaction brought a document from one revision to another.
+	Wrote func(key string, from, to int64) bool
+
+	devices deviceBook
+}
+
+// Staged is a pod that counts on a node, with what its claims get there. The Supply stays the caller's, and is the same
+// pointer as long as the pod is staged.
+type Staged struct {
+	Pod    *state.Pod
+	Node   string
+	Supply *Supply
+}
+
+// Reset forgets what is known of devices.
+func (b *Book) Reset() { b.devices.close() }
+
+// FollowFacts takes in what became of objects.
+func (b *Book) FollowFacts(changes []state.ObjectChange) {
+	b.devices.followFacts(changes, b.View.Snapshot())
+}
+
+// FollowLedger takes in what became of documents.
+func (b *Book) FollowLedger(changes ledger.ViewChanges) {
+	b.devices.followLedger(changes, b.View.Snapshot())
+}

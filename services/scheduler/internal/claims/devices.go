@@ -1,0 +1,172 @@
+package claims
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Holding is something exclusive that the pod's reservation holds.
+type Holding struct {
+	// Key is that of its document, items what is held of it; none for all.
+	Key   string
+	items []string
+	// basis is the version of the document which the decision counted.
+	basis ledger.Version
+}
+
+// lookups gives the embedded interface a name that its method Objects does not have.
+type lookups = placement.Objects
+
+// promisedDevices are the facts with what reservations and staged attempts have been promised of
+// devices, which binders write into the cluster before the facts show it. Who does not know of a
+// promise that another shard has just made loses the node's document, or that of a pool. It
+// implements placement.Objects and placement.DeviceMemory.
+type promisedDevices struct {
+	lookups
+	book     *deviceBook
+	position state.Position
+}
+
+// Position is that of the facts.
+func (p *promisedDevices) Position() state.Position { return p.position }
+
+// Devices implements placement.DeviceMemory.
+func (p *promisedDevices) Devices() *placement.DeviceIndex { return &p.book.index }
+
+// promisedDevices adds promises to what a decision looks up.
+func (b *Book) promisedDevices(to placement.Objects, facts *state.Snapshot) (*promisedDevices, error) {
+	b.devices.read(facts, b.Ledger)
+	if err := b.devices.problem(); err != nil {
+		return nil, err
+	}
+	if err := b.devices.stage(slices.Collect(b.Staged()), facts); err != nil {
+		return nil, err
+	}
+	return &promisedDevices{to, &b.devices, facts.Position()}, nil
+}
+
+// MaybeLater reports whether the pod would perhaps fit if it were known what becomes of a promise. No event tells of
+// one that is taken back.
+func (v Supply) MaybeLater() bool { return v.promised != nil && len(v.promised.book.unseen) > 0 }
+
+// Pick says what has to be done about the pod's claims to volumes and devices on a node; false if that cannot be told
+// yet, an error if the node will not do after all. Some pods are taken for gone, with the devices that they alone
+// have.
+func (b *Book) Pick(v Supply, p *placement.Profile, t Target, gone ...*state.Pod) (Supply, bool, error) {
+	v, ok := v.pickVolumes(p, t.Pod, t.Node)
+	if !ok {
+		return v, false, fmt.Errorf("the volumes of the pod do not suit node %s, which was chosen for it", t.Node.Name)
+	}
+	return b.pickDevices(v, p, t, gone)
+}
+
+// Target is a pod that gets what its claims need on a node. The names of shares come from the seed.
+type Target struct {
+	Pod  *state.Pod
+	Node *state.Node
+	Seed uint64
+}
+
+// pickDevices is Pick of devices alone.
+func (b *Book) pickDevices(v Supply, p *placement.Profile, t Target, gone []*state.Pod) (Supply, bool, error) {
+	v.Devices, v.pools = nil, nil
+	if v.promised == nil {
+		return v, true, nil
+	}
+	picks, ok := p.DevicePicks(t.Pod, t.Node, v.promised, t.Seed, gone...)
+	if !ok {
+		return v, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", t.Node.Name)
+	}
+	inline := placement.ConfigBytes(picks) <= placement.MaxInlineConfig
+	for _, pick := range picks {
+		entry, err := promiseOf(pick, inline)
+		if err != nil {
+			return v, false, fmt.Errorf("claim %s/%s: %w", t.Pod.Namespace, pick.Claim, err)
+		}
+		v.Devices = append(v.Devices, entry)
+	}
+	for _, use := range placement.SharedPools(picks, t.Node.Name, v.promised) {
+		key := ledger.KeyPool(use.Driver, use.Pool)
+		if !b.caughtUp(b.Exclusive(key)) {
+			return v, false, nil
+		}
+		v.pools = append(v.pools, Holding{key, use.Items, b.Ledger.Exclusive(key).Version()})
+	}
+	return v, true, nil
+}
+
+// promiseOf is a pick as a reservation has it: with the opaque parameters of its configuration, or with
+// their hashes, by which the binder finds them in the claim and its classes.
+func promiseOf(pick placement.DevicePick, inline bool) (p ledger.DevicePick, err error) {
+	p = ledger.DevicePick{Claim: pick.Claim, ClaimUID: pick.UID, ClaimRV: pick.Version}
+	if allocation := pick.Allocation; allocation != nil {
+		if !inline {
+			allocation, p.ConfigHashes = placement.WithoutConfig(allocation)
+		}
+		if p.Allocation, err = allocation.Marshal(); err != nil {
+			return p, fmt.Errorf("allocation: %w", err)
+		}
+	}
+	if pick.Made == nil {
+		return p, nil
+	}
+	if p.Spec, err = pick.Made.Claim.Spec.Marshal(); err != nil {
+		return p, fmt.Errorf("spec: %w", err)
+	}
+	status := corev1.PodExtendedResourceClaimStatus{RequestMappings: pick.Made.Mappings, ResourceClaimName: pick.Claim}
+	if p.PodStatus, err = status.Marshal(); err != nil {
+		return p, fmt.Errorf("status of the pod: %w", err)
+	}
+	return p, nil
+}
+
+// caughtUp tells whether the facts show what became of those who held something exclusive.
+func (b *Book) caughtUp(x ledger.ExclusiveDoc) bool {
+	return b.View.PodProgress() >= x.HW[ledger.KindPod] &&
+		(x.HW[ledger.KindClaim] == 0 || b.View.ClaimProgress() >= x.HW[ledger.KindClaim])
+}
+
+// sees tells whether a pool's document is the one that the decision counted, or that plus this
+// shard's own last flight. (Of a claim nothing is counted.)
+func (b *Book) sees(x ledger.ExclusiveDoc, h Holding) bool {
+	return len(h.items) == 0 || x.Version() == h.basis ||
+		b.Wrote(h.Key, h.basis.Revision, x.Revision)
+}
+
+// ErrMoved says that what something exclusive was decided on has moved, or that the facts do not show yet
+// who has had it.
+var ErrMoved = errors.New("a claim or a pool of devices has moved since the decision")
+
+// Take makes a reservation the holder of something, on top of the documents that are changed already;
+// an error if one has a holder or its document no room, the facts do not show yet
+// who has had it, or the pool has moved since the decision (ErrMoved).
+func (b *Book) Take(
+	holdings []Holding, holder ledger.Holder, changed map[string]ledger.ExclusiveDoc,
+) (held map[string]ledger.ExclusiveDoc, err error) {
+	if len(holdings) == 0 {
+		return nil, nil
+	}
+	held = map[string]ledger.ExclusiveDoc{}
+	for _, h := range holdings {
+		x, known := changed[h.Key]
+		if !known {
+			x = b.Exclusive(h.Key)
+		}
+		if !b.caughtUp(x) || !b.sees(x, h) {
+			return nil, ErrMoved
+		}
+		holder.Items = h.items
+		if x, err = ledger.Hold(x, holder); err != nil {
+			return nil, err
+		}
+		held[x.Key] = x
+	}
+	return held, nil
+}
