@@ -14,6 +14,8 @@ const (
 	maxMethods      = 40
 	maxPackageLines = 4000
 	maxExports      = 100
+	// maxBack is the share of the arrows between a package's files that may run back up, in percent.
+	maxBack = 20
 	// maxWide is how many variables one assignment gives a value each.
 	maxWide = 2
 )
@@ -41,6 +43,14 @@ func roomRules() []Rule {
 				maxExports),
 			Check: func(r *Repo) []Finding {
 				return measured(exportsByPackage(r), maxExports, exportDebt, "exported names")
+			},
+		},
+		{
+			Name: "backup",
+			Why: fmt.Sprintf("a package is read from top to bottom (%d of 100 arrows may run back up): cut its circles",
+				maxBack),
+			Check: func(r *Repo) []Finding {
+				return measured(backByPackage(r), maxBack, backDebt, "of 100 arrows that run back up")
 			},
 		},
 		{
@@ -83,6 +93,7 @@ func PaidDebts(repo *Repo) (paid []string) {
 		{methodDebt, methodsByType(repo), maxMethods},
 		{lineDebt, linesByPackage(repo), maxPackageLines},
 		{exportDebt, exportsByPackage(repo), maxExports},
+		{backDebt, backByPackage(repo), maxBack},
 	} {
 		for _, of := range slices.Sorted(maps.Keys(d.owed)) {
 			if n := d.all[of].n; n <= d.most || n*10 <= d.owed[of]*9 {
