@@ -25,6 +25,17 @@ type Snapshot struct {
 // Position returns the position of this state in the log.
 func (s *Snapshot) Position() Position { return s.position }
 
+// Behind returns the same state with a barrier: its progress is undefined unless the position has reached the sequence. A
+// barrier only moves forward; see Store.SetBarrier.
+func (s *Snapshot) Behind(sequence uint64) *Snapshot {
+	if sequence <= s.position.barrier {
+		return s
+	}
+	behind := *s
+	behind.position.barrier = sequence
+	return &behind
+}
+
 // Partial reports that facts were left out because only a later version knows their kinds. Such a state is
 // sufficient for this version, but must not be marshalled for others.
 func (s *Snapshot) Partial() bool { return s.partial }

@@ -40,9 +40,7 @@ func (s *Store) Position() Position { return s.published.Load().position }
 // SetBarrier leaves progress undefined until the fact with this sequence has been applied: the stream's last
 // sequence as read at start. A barrier only moves forward.
 func (s *Store) SetBarrier(sequence uint64) {
-	snapshot := *s.published.Load()
-	snapshot.position.barrier = max(snapshot.position.barrier, sequence)
-	s.published.Store(&snapshot)
+	s.published.Store(s.published.Load().Behind(sequence))
 }
 
 // StartBehind positions an empty store that has applied nothing at a sequence, so that the next fact may be one
