@@ -25,7 +25,7 @@ type Snapshot struct {
 // Position returns the position of this state in the log.
 func (s *Snapshot) Position() Position { return s.position }
 
-// Behind returns the same state with a barrier: its progress is undefined unless the position has reached the sequence. A
+// Behind returns the same state with a barrier: progress is undefined until the position has reached the sequence. A
 // barrier only moves forward; see Store.SetBarrier.
 func (s *Snapshot) Behind(sequence uint64) *Snapshot {
 	if sequence <= s.position.barrier {

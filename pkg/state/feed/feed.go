@@ -143,18 +143,23 @@ func (f *Feed) Follow(ctx context.Context, out chan<- Step) error {
 		case <-r.added:
 		}
 		for _, step := range r.take() {
-			if step.Reset {
-				r.barrier = 0
-				if !f.readEnd(ctx, r) {
-					return nil
-				}
-			}
-			select {
-			case <-ctx.Done():
+			if !f.deliver(ctx, r, step, out) {
 				return nil
-			case out <- step.behind(r.barrier):
 			}
 		}
+	}
+}
+
+// deliver sends one step, a Reset with a new barrier; false if ctx ended first.
+func (f *Feed) deliver(ctx context.Context, r *reader, step Step, out chan<- Step) bool {
+	if step.Reset && !f.readEnd(ctx, r) {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case out <- step.behind(r.barrier):
+		return true
 	}
 }
 

@@ -3,6 +3,7 @@ package feed_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -33,6 +35,7 @@ type process struct {
 	h    statetest.History
 	feed *feed.Feed
 	ctx  context.Context
+	stop func()
 	done sync.WaitGroup
 }
 
@@ -50,21 +53,23 @@ type reader struct {
 	}
 }
 
-func run(t *testing.T, play func(p *process)) {
+// begin runs a feed over an empty log. Call end before the bubble ends.
+func begin(t *testing.T) *process {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		log := memlog.New(memlog.Options{ReadBatch: 2})
-		ctx, cancel := context.WithCancel(t.Context())
-		p := &process{t: t, log: log, h: statetest.History{Epoch: 1}, feed: feed.New(log, log), ctx: ctx}
-		p.done.Go(func() {
-			if err := p.feed.Run(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-		play(p)
-		cancel()
-		p.done.Wait()
+	log := memlog.New(memlog.Options{ReadBatch: 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &process{t: t, log: log, h: statetest.History{Epoch: 1}, feed: feed.New(log, log), ctx: ctx, stop: cancel}
+	p.done.Go(func() {
+		if err := p.feed.Run(ctx); err != nil {
+			t.Error(err)
+		}
 	})
+	return p
+}
+
+func (p *process) end() {
+	p.stop()
+	p.done.Wait()
 }
 
 func (p *process) read() *reader {
@@ -115,6 +120,18 @@ func (r *reader) take(step feed.Step) {
 	}
 	r.mu.steps++
 	r.mu.last = step
+}
+
+func (r *reader) last() feed.Step {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.last
+}
+
+func (r *reader) pods() map[string]*state.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.mu.pods)
 }
 
 // sees checks that a reader has the state to which the facts of the log lead.
@@ -177,14 +194,18 @@ func pod(name string) *corev1.Pod { return statetest.Pod("default", name, "cpu",
 
 // TestReadersShareObjects: the same pod is one object for all readers.
 func TestReadersShareObjects(t *testing.T) {
-	run(t, func(p *process) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t)
+		defer p.end()
 		a, b := p.read(), p.read()
 		p.pods("x", "y")
 		time.Sleep(settle)
 		p.sees(a)
 		p.sees(b)
-		for uid, pod := range a.mu.pods {
-			if b.mu.pods[uid] != pod {
+		mine := a.pods()
+		other := b.pods()
+		for uid, pod := range mine {
+			if other[uid] != pod {
 				t.Errorf("pod %s is two objects", uid)
 			}
 		}
@@ -194,13 +215,15 @@ func TestReadersShareObjects(t *testing.T) {
 // TestLateReaderHasItsOwnBarrier: a reader that comes late has no progress until it has all that was in the log when it
 // came, although the feed has.
 func TestLateReaderHasItsOwnBarrier(t *testing.T) {
-	run(t, func(p *process) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t)
+		defer p.end()
 		early := p.read()
 		p.pods("x")
 		p.h.Bookmark(events.KindPod)
 		p.write(p.h.Facts[1:])
 		time.Sleep(settle)
-		if _, ok := early.mu.last.Snapshot.Position().Progress(events.KindPod); !ok {
+		if _, ok := early.last().Snapshot.Position().Progress(events.KindPod); !ok {
 			t.Fatal("the early reader has no progress")
 		}
 		p.pods("y", "z") // the feed has not read these when the late reader comes
@@ -210,7 +233,7 @@ func TestLateReaderHasItsOwnBarrier(t *testing.T) {
 		if resets := p.sees(late); resets != 1 {
 			t.Errorf("%d resets, want 1", resets)
 		}
-		step := late.mu.last
+		step := late.last()
 		if _, ok := step.Snapshot.Position().Progress(events.KindPod); !ok || step.Barrier != 4 {
 			t.Errorf("at the end: progress %v, barrier %d", ok, step.Barrier)
 		}
@@ -222,7 +245,9 @@ func TestLateReaderHasItsOwnBarrier(t *testing.T) {
 
 // TestSlowReader: a reader that is held up holds up nobody, and then starts again from the newest snapshot.
 func TestSlowReader(t *testing.T) {
-	run(t, func(p *process) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t)
+		defer p.end()
 		slow, fast := p.read(), p.read()
 		p.pods("first")
 		time.Sleep(settle)
@@ -249,7 +274,9 @@ func TestSlowReader(t *testing.T) {
 
 // TestLostTail: all readers start again when the log has lost what they have read.
 func TestLostTail(t *testing.T) {
-	run(t, func(p *process) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t)
+		defer p.end()
 		a, b := p.read(), p.read()
 		p.pods("x", "lost")
 		time.Sleep(settle)
@@ -265,7 +292,7 @@ func TestLostTail(t *testing.T) {
 				t.Errorf("%d resets, want 2", resets)
 			}
 		}
-		if got := a.mu.last.Barrier; got > a.mu.last.Snapshot.Position().Sequence {
+		if got := a.last().Barrier; got > a.last().Snapshot.Position().Sequence {
 			t.Errorf("the barrier %d is one of the log before its loss", got)
 		}
 	})
