@@ -1,12 +1,12 @@
-// Package feed follows the log of facts once for a whole process. It folds the facts into one state.Store, and hands each
-// service of the process immutable snapshots with the changes that led to them. The services share every object.
+// Package feed follows the log of facts once for a whole process. It folds the facts into one state.Store, and hands
+// each service of the process immutable snapshots with the changes that led to them. The services share every object.
 //
 // Start reading at Feed.Follow and Step. Guarantees to each reader:
 //
-//   - The first step is a Reset. After it each step follows from the one before: its Changes lead from that snapshot to
-//     this one.
-//   - A reader that is slow holds up neither the feed nor other readers. When more than MaxPending steps wait for it, they
-//     are replaced by one Reset to the newest snapshot.
+//   - The first step is a Reset. After it each step follows from the one before: its Changes lead from that snapshot
+//     to this one.
+//   - A reader that is slow holds up neither the feed nor other readers. When more than MaxPending steps wait for it,
+//     they are replaced by one Reset to the newest snapshot.
 //   - The barrier of its snapshots (state.Position) is the log's last sequence, read after the reader called Follow and
 //     again after each Reset. Progress thus stays undefined until every fact that existed then has been applied.
 //

@@ -131,8 +131,8 @@ func (f *Feed) publish(step Step) {
 	}
 }
 
-// Follow sends steps to out until ctx ends, and then returns nil. out may be unbuffered. While the end of the log cannot
-// be read, it retries with growing delays.
+// Follow sends steps to out until ctx ends, and then returns nil. out may be unbuffered. While the end of the log
+// cannot be read, it retries with growing delays.
 func (f *Feed) Follow(ctx context.Context, out chan<- Step) error {
 	r := f.subscribe()
 	defer f.unsubscribe(r)
