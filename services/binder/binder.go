@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 	"github.com/berth-scheduler/berth/services/binder/internal/intake"
@@ -118,9 +119,10 @@ func (c Config) limits() decide.Limits {
 
 // Deps holds the external systems of a binder. All are required.
 type Deps struct {
-	Log       events.Log
-	Snapshots events.Snapshots
-	Ledger    ledger.Store
+	Log events.Log
+	// Facts is the feed of the process, which its services share.
+	Facts  *feed.Feed
+	Ledger ledger.Store
 	// RestConfig reaches the API server. It is copied, and its rate limits are replaced by Config's.
 	RestConfig *rest.Config
 	Logger     *slog.Logger
@@ -191,7 +193,7 @@ func within(d, most time.Duration) error {
 
 func (d Deps) validate() error {
 	for name, missing := range map[string]bool{
-		"Log": d.Log == nil, "Snapshots": d.Snapshots == nil, "Ledger": d.Ledger == nil,
+		"Log": d.Log == nil, "Facts": d.Facts == nil, "Ledger": d.Ledger == nil,
 		"Logger": d.Logger == nil, "Clock": d.Clock == nil,
 	} {
 		if missing {
@@ -216,7 +218,7 @@ func build(cfg Config, deps Deps, api commit.API) (*Binder, error) {
 		inputs: make(chan decide.Input, inputBuffer),
 	}
 	b.intake = intake.New(cfg.ID, intake.Deps{
-		Log: deps.Log, Snapshots: deps.Snapshots, Ledger: deps.Ledger, Logger: deps.Logger, Clock: deps.Clock,
+		Log: deps.Log, Facts: deps.Facts, Ledger: deps.Ledger, Logger: deps.Logger, Clock: deps.Clock,
 	}, b.inputs)
 	b.commit = commit.New(cfg.Workers, commit.Deps{
 		Member: cfg.ID, API: api, Ledger: deps.Ledger, Log: deps.Log, Logger: deps.Logger, Clock: deps.Clock,

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
@@ -55,7 +56,7 @@ func newSite(t *testing.T, nodes, pods int) *site {
 // start runs a binder; the returned function drains it and returns Run's result.
 func (s *site) start(id string) (stop func() error) {
 	b, err := build(Config{ID: id, Workers: 4}, Deps{
-		Log: s.log, Snapshots: s.log, Ledger: s.ledger, Clock: clock.RealClock{},
+		Log: s.log, Facts: feed.New(s.log, s.log), Ledger: s.ledger, Clock: clock.RealClock{},
 		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, commit.APIOf(s.client))
 	if err != nil {
@@ -401,7 +402,7 @@ func TestEvictionThatABudgetRefuses(t *testing.T) {
 
 func TestNewNamesWhatIsWrong(t *testing.T) {
 	log, store := memlog.New(memlog.Options{}), mem.New()
-	good := Deps{Log: log, Snapshots: log, Ledger: store, RestConfig: &rest.Config{Host: "http://127.0.0.1:1"},
+	good := Deps{Log: log, Facts: feed.New(log, log), Ledger: store, RestConfig: &rest.Config{Host: "http://127.0.0.1:1"},
 		Logger: slog.Default(), Clock: clock.RealClock{}}
 	if _, err := New(Config{ID: "binder-0"}, good); err != nil {
 		t.Fatal(err)
@@ -436,7 +437,7 @@ func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
 		s := newSite(t, 1, 0)
 		defer s.end()
 		b, err := build(Config{ID: "binder-0", Workers: 4}, Deps{
-			Log: s.log, Snapshots: s.log, Ledger: s.ledger, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
+			Log: s.log, Facts: feed.New(s.log, s.log), Ledger: s.ledger, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
 		}, commit.APIOf(s.client))
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/usage"
 )
 
@@ -55,8 +56,9 @@ type Ledger interface {
 
 // Deps holds the external systems of a replica.
 type Deps struct {
-	Log       events.Log
-	Snapshots events.Snapshots
+	Log events.Log
+	// Facts is the feed of the process, which its services share.
+	Facts *feed.Feed
 	// Ledger may be nil in a dry run, which then does not know what is promised.
 	Ledger Ledger
 	Logger *slog.Logger
@@ -83,7 +85,7 @@ func (d Deps) validate(dryRun bool) error {
 		nil  bool
 	}{
 		{"Log", d.Log == nil},
-		{"Snapshots", d.Snapshots == nil},
+		{"Facts", d.Facts == nil},
 		{"Ledger", d.Ledger == nil && !dryRun},
 		{"Logger", d.Logger == nil},
 		{"Clock", d.Clock == nil},

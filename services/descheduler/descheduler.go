@@ -65,7 +65,7 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 	d := &Descheduler{cfg: cfg, deps: deps, placement: byScheduler}
 	d.policy.Store(cfg.Policy)
 	d.intake = intake.New(intake.Deps{
-		Log: deps.Log, Snapshots: deps.Snapshots, Ledger: deps.Ledger,
+		Log: deps.Log, Facts: deps.Facts, Ledger: deps.Ledger,
 		Clock: deps.Clock, Logger: deps.Logger, Settled: observeSettled,
 		HalfLife: func() time.Duration { return d.policy.Load().Berth.UsageHalfLife },
 	})

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -157,7 +158,7 @@ func (w *world) start(id string, change ...func(*Config)) *replica {
 		store = own
 	}
 	d, err := New(cfg, Deps{
-		Log: w.log, Snapshots: w.log, Ledger: store, Clock: clock.RealClock{},
+		Log: w.log, Facts: feed.New(w.log, w.log), Ledger: store, Clock: clock.RealClock{},
 		Logger: slog.New(slog.NewTextHandler(&w.output, nil)),
 	})
 	if err != nil {
@@ -528,7 +529,7 @@ func TestNewRefuses(t *testing.T) {
 	_, err := New(Config{Interval: -time.Second}, Deps{})
 	const want = `descheduler: ID: empty: want a member id
 descheduler: Log: nil: want one
-descheduler: Snapshots: nil: want one
+descheduler: Facts: nil: want one
 descheduler: Ledger: nil: want one
 descheduler: Logger: nil: want one
 descheduler: Clock: nil: want one`

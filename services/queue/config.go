@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 )
 
 // These are the defaults of Config.
@@ -91,6 +92,8 @@ type Config struct {
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
+	// Facts is the feed of the process, which its services share.
+	Facts     *feed.Feed
 	Bus       events.Bus
 	Ledger    ledger.Store
 	Elections ledger.Elections
@@ -204,6 +207,8 @@ func (d *Deps) complete() error {
 		missing = "Log"
 	case d.Snapshots == nil:
 		missing = "Snapshots"
+	case d.Facts == nil:
+		missing = "Facts"
 	case d.Bus == nil:
 		missing = "Bus"
 	case d.Ledger == nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
@@ -131,7 +132,7 @@ func (q *Queue) seen(
 // known holds the resourceVersions that Kubernetes must have reached: those in the log of facts, and those of the
 // ledger's high-waters and reservations.
 type known struct {
-	told    intake.Told
+	seen    feed.Seen
 	counted map[events.Kind]uint64
 }
 
@@ -144,7 +145,7 @@ func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, erro
 		err := q.ask(ctx, func(l *loop) {
 			view := l.holds.View()
 			current = view.Revision() > 0 && view.Generation().Revision >= generation && view.Floor().Revision >= floor
-			k.told = l.facts.Told()
+			k.seen = l.facts.Seen()
 			for _, kind := range intake.VersionedKinds {
 				k.counted[kind] = view.Reached(string(kind))
 			}
@@ -173,10 +174,10 @@ func (q *Queue) compare(
 		return nil, "", err
 	}
 	// Facts up to FactsAfter were published before a restore that the queue has already noticed.
-	ofNow := been.told.Epoch > g.FactsAfter
+	ofNow := been.seen.Epoch > g.FactsAfter
 	for _, kind := range intake.VersionedKinds {
 		at, listed := now[kind]
-		told, counted := been.told.Versions[kind], been.counted[kind]
+		told, counted := been.seen.Versions[kind], been.counted[kind]
 		switch {
 		case !listed:
 		case ofNow && at < told:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 
@@ -26,7 +26,7 @@ const gaugeInterval = 250 * time.Millisecond
 
 // feeds are the inputs of the deciding goroutine.
 type feeds struct {
-	facts     chan follow.Batch
+	facts     chan feed.Step
 	ledger    chan ledger.ViewBatch
 	decisions chan intake.DecisionBatch
 	requests  <-chan events.WorkRequest
@@ -38,7 +38,7 @@ type loop struct {
 	in    feeds
 	core  *decide.Core
 	facts *intake.Facts
-	alarm *follow.Alarm
+	alarm *feed.Alarm
 	holds *intake.Holds
 	out   *commit.Reporter
 	timer clock.Timer
@@ -51,7 +51,7 @@ type loop struct {
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
-		alarm: follow.NewAlarm(aside.New("queue", events.Facts, q.logger, q.deps.Clock.Now).Write),
+		alarm: feed.NewAlarm(aside.New("queue", events.Facts, q.logger, q.deps.Clock.Now).Write),
 		out:   out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
@@ -120,8 +120,8 @@ func (l *loop) next(ctx context.Context, t ticks) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case b := <-l.in.facts:
-		return l.applyFacts(b)
+	case step := <-l.in.facts:
+		l.applyFacts(step)
 	case b := <-l.in.ledger:
 		moved, err := l.holds.Fold(b, l.facts.Snapshot())
 		if err != nil {
@@ -157,21 +157,16 @@ func (l *loop) next(ctx context.Context, t ticks) error {
 	return nil
 }
 
-// applyFacts applies a batch to the state and passes the resulting inputs to the core once the state has caught up.
-func (l *loop) applyFacts(b follow.Batch) error {
-	ins, err := l.facts.Fold(b)
-	if err != nil {
-		return err
-	}
-	for _, in := range ins {
+// applyFacts applies a step to the state and passes the resulting inputs to the core once the state has caught up.
+func (l *loop) applyFacts(step feed.Step) {
+	for _, in := range l.facts.Take(step) {
 		if applied, ok := in.(decide.FactsApplied); ok {
 			l.out.Went(applied.Changes.Pods, l.queue.deps.Clock.Now())
 		}
 		l.step(in)
 	}
-	l.alarm.Look(b, l.facts.Snapshot().Unreadable())
+	l.alarm.Look(step)
 	l.queue.applied.publish(l.facts.Snapshot())
-	return nil
 }
 
 // step runs one input through the core and carries out the effects.

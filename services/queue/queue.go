@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
@@ -108,12 +108,12 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	in := feeds{
-		facts:     make(chan follow.Batch, batchBuffer),
+		facts:     make(chan feed.Step, batchBuffer),
 		ledger:    make(chan ledger.ViewBatch, batchBuffer),
 		decisions: make(chan intake.DecisionBatch, batchBuffer),
 		requests:  requests,
 	}
-	group.Go(func() error { return follow.New(q.deps.Log, q.deps.Snapshots).Run(ctx, in.facts) })
+	group.Go(func() error { return q.deps.Facts.Follow(ctx, in.facts) })
 	group.Go(func() error { return ledger.Follow(ctx, q.deps.Ledger, in.ledger) })
 	recorder, mover := commit.NewRecorder(q.deps.Log, q.logger), commit.NewMover(q.deps.Ledger, q.logger)
 	group.Go(func() error { return recorder.Run(ctx) })

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 
 	"github.com/berth-scheduler/berth/services/queue"
 	"github.com/berth-scheduler/berth/services/queue/internal/apitest"
@@ -76,7 +77,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) deps() queue.Deps {
 	return queue.Deps{
-		Log: w.log, Snapshots: w.log, Bus: w.log, Ledger: w.ledger, Elections: w.ledger,
+		Log: w.log, Snapshots: w.log, Facts: feed.New(w.log, w.log), Bus: w.log, Ledger: w.ledger, Elections: w.ledger,
 		RestConfig: w.api.Config(), Logger: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
 
@@ -19,7 +20,7 @@ type binder struct {
 	streams
 	outbox
 	core     *bindercore.Core
-	facts    *bindercore.Facts
+	facts    *feed.Folder
 	promises *bindercore.Promises
 	ticked   time.Time
 	// running counts calls whose answer is outstanding.
@@ -61,7 +62,7 @@ func (b *binder) start() {
 	b.streams = streams{p: &b.proc}
 	b.outbox = outbox{}
 	b.core = bindercore.NewCore(b.member(), limits(), func(string, string) bool { return true })
-	b.facts, b.promises = bindercore.NewFacts(), bindercore.NewPromises(b.member())
+	b.facts, b.promises = feed.NewFolder(), bindercore.NewPromises(b.member())
 	b.ticked, b.running = time.Time{}, 0
 }
 
@@ -101,11 +102,11 @@ func (b *binder) stepFacts() error {
 	if err != nil || !ok {
 		return err
 	}
-	in, err := b.facts.Fold(batch)
+	step, err := b.facts.Fold(batch)
 	if err != nil {
 		return b.w.breaks("%s: %v", b.member(), err)
 	}
-	return b.step(in)
+	return b.step(bindercore.FromFacts(step))
 }
 
 func (b *binder) stepLedger() error {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/descheduler/descore"
 )
 
@@ -19,7 +19,7 @@ type descheduler struct {
 	proc
 	streams
 	outbox
-	facts    *state.Store
+	facts    *feed.Folder
 	promised *ledger.View
 	history  *plan.History
 	// candidate is the session with which it runs for leadership, term what it leads under.
@@ -65,7 +65,7 @@ func (d *descheduler) start() {
 	d.begin()
 	d.streams = streams{p: &d.proc, decisions: 1}
 	d.outbox = outbox{}
-	d.facts, d.promised, d.history = state.New(), ledger.NewView(), plan.NewHistory()
+	d.facts, d.promised, d.history = feed.NewFolder(), ledger.NewView(), plan.NewHistory()
 	d.candidate, d.term, d.leading = 0, 0, false
 	d.next, d.cycle = time.Time{}, nil
 }
@@ -82,12 +82,7 @@ func (d *descheduler) stepFacts() error {
 	if err != nil || !ok {
 		return err
 	}
-	if b.Reset {
-		if d.facts, err = b.Store(); err != nil {
-			return d.w.breaks("%s: %v", d.member(), err)
-		}
-	}
-	if _, err := d.facts.Apply(b.Facts); err != nil {
+	if _, err := d.facts.Fold(b); err != nil {
 		return d.w.breaks("%s: %v", d.member(), err)
 	}
 	return nil

@@ -200,7 +200,7 @@ func (q *queueReplica) compared(g ledger.Generation) (wentBack string, known boo
 	if view.Revision() == 0 || view.Generation().Revision < g.Revision || view.Floor().Revision < q.w.floor().Revision {
 		return "", false
 	}
-	versions, been := q.w.versions(), q.facts.Told()
+	versions, been := q.w.versions(), q.facts.Seen()
 	for _, kind := range versionedKinds {
 		at, served := versions[kind]
 		told, counted := been.Versions[events.Kind(kind)], view.Reached(kind)

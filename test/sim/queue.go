@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/queue/queuecore"
 )
 
@@ -22,6 +23,7 @@ type queueReplica struct {
 	streams
 	outbox
 	core     *queuecore.Core
+	folder   *feed.Folder
 	facts    *queuecore.Facts
 	holds    *queuecore.Holds
 	caughtUp bool
@@ -79,6 +81,7 @@ func (q *queueReplica) start() {
 	q.streams = streams{p: &q.proc, decisions: 1}
 	q.outbox = outbox{}
 	q.core = queuecore.New(q.w.queueConfig(q.member()))
+	q.folder = feed.NewFolder()
 	q.facts, q.holds = queuecore.NewFacts(), queuecore.NewHolds()
 	q.caughtUp, q.tick = false, time.Time{}
 	q.reign = reign{}
@@ -144,11 +147,11 @@ func (q *queueReplica) stepFacts() error {
 	if err != nil || !ok {
 		return err
 	}
-	ins, err := q.facts.Fold(b)
+	step, err := q.folder.Fold(b)
 	if err != nil {
 		return q.w.breaks("%s: %v", q.member(), err)
 	}
-	for _, in := range ins {
+	for _, in := range q.facts.Take(step) {
 		if err := q.step(in); err != nil {
 			return err
 		}

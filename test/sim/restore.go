@@ -95,7 +95,7 @@ func (w *world) restartAPI() {
 func (w *world) toldSince(b *keptAPI) bool {
 	last, err := w.log.Last(w.ctx, events.Facts)
 	return err == nil && b != nil && slices.ContainsFunc(w.queues, func(q *queueReplica) bool {
-		told := q.facts.Told()
+		told := q.facts.Seen()
 		read := q.up && q.facts.Snapshot().Position().Sequence == last && told.Epoch > w.generation().FactsAfter
 		return read && told.Versions[events.KindPod] > b.api.rv
 	})

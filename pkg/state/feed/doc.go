@@ -1,7 +1,8 @@
 // Package feed follows the log of facts once for a whole process. It folds the facts into one state.Store, and hands
 // each service of the process immutable snapshots with the changes that led to them. The services share every object.
 //
-// Start reading at Feed.Follow and Step. Guarantees to each reader:
+// Start reading at Feed.Follow and Step. The log is read from the first reader's arrival to the last one's departure.
+// Guarantees to each reader:
 //
 //   - The first step is a Reset. After it each step follows from the one before: its Changes lead from that snapshot
 //     to this one.

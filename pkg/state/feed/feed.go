@@ -33,25 +33,30 @@ const (
 // Step is one change of the state, for one reader.
 type Step struct {
 	// Reset means that Snapshot does not follow from the one before: the reader discards what it derived from that. Such
-	// a step has no Changes and no Facts.
+	// a step has no Changes.
 	Reset bool
 	// Unreadable explains, on a Reset, why the newest stored snapshot of the facts was not used; nil if it was.
 	Unreadable error
 	// Snapshot is the state after the step. It never changes.
 	Snapshot *state.Snapshot
-	// Changes lists what changed, and Facts the facts that say so, in order. Both are shared by all readers, which must
-	// not change them.
+	// Changes lists what changed, and Seen the highest resourceVersions so far. All readers share them, and must not
+	// change them.
 	Changes state.Changes
-	Facts   []events.SequencedFact
+	Seen    Seen
 	// Barrier is the sequence that Snapshot must reach before there is progress; see state.Store.SetBarrier.
 	Barrier uint64
 }
 
 // Folder folds batches into steps. It is for use by one goroutine.
-type Folder struct{ store *state.Store }
+type Folder struct {
+	store *state.Store
+	seen  Seen
+}
 
 // NewFolder returns a folder with an empty state.
-func NewFolder() *Folder { return &Folder{store: state.New()} }
+func NewFolder() *Folder {
+	return &Folder{store: state.New(), seen: Seen{Versions: map[events.Kind]uint64{}}}
+}
 
 // Snapshot returns the state after the last batch.
 func (f *Folder) Snapshot() *state.Snapshot { return f.store.Snapshot() }
@@ -59,87 +64,50 @@ func (f *Folder) Snapshot() *state.Snapshot { return f.store.Snapshot() }
 // Fold applies one batch. An error means that the batch does not follow from the ones before, or that its snapshot
 // cannot be read; nothing has changed then.
 func (f *Folder) Fold(b follow.Batch) (Step, error) {
-	step := Step{Reset: b.Reset, Unreadable: b.Unreadable, Facts: b.Facts, Barrier: b.Barrier}
+	step := Step{Reset: b.Reset, Unreadable: b.Unreadable, Barrier: b.Barrier}
 	if b.Reset {
 		store, err := b.Store()
 		if err != nil {
 			return Step{}, err
 		}
 		f.store = store
+		f.seen.restart(store.Position())
 	}
 	changes, err := f.store.Apply(b.Facts)
 	if err != nil {
 		return Step{}, err
 	}
-	step.Changes, step.Snapshot = changes, f.store.Snapshot()
+	f.seen.learn(b.Facts)
+	step.Changes, step.Snapshot, step.Seen = changes, f.store.Snapshot(), f.seen.clone()
 	return step, nil
 }
 
-// Feed follows the facts for the services of one process. Its methods are safe for concurrent use; Run must run once.
+// Feed follows the facts for the services of one process. It reads the log while at least one reader follows it. It is
+// safe for concurrent use.
 type Feed struct {
-	log      events.Log
-	follower *follow.Follower
-	mu       struct {
+	log   events.Log
+	snaps events.Snapshots
+	mu    struct {
 		sync.Mutex
-		// newest is the last snapshot, nil before the first Reset; unreadable belongs to the last Reset.
-		newest     *state.Snapshot
-		unreadable error
-		readers    map[*reader]struct{}
+		// reading is nil while nobody follows.
+		reading *reading
 	}
 }
 
-// New returns a feed of log's facts that starts from the snapshots in snaps. Nothing runs yet.
-func New(log events.Log, snaps events.Snapshots) *Feed {
-	f := &Feed{log: log, follower: follow.New(log, snaps)}
-	f.mu.readers = map[*reader]struct{}{}
-	return f
-}
+// New returns a feed of log's facts that starts from the snapshots in snaps.
+func New(log events.Log, snaps events.Snapshots) *Feed { return &Feed{log: log, snaps: snaps} }
 
-// Run follows the log until ctx ends, and then returns nil. It returns an error when the facts cannot be applied.
-func (f *Feed) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	batches := make(chan follow.Batch, batchBuffer)
-	g.Go(func() error { return f.follower.Run(ctx, batches) })
-	g.Go(func() error {
-		folder := NewFolder()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case b := <-batches:
-				step, err := folder.Fold(b)
-				if err != nil {
-					return fmt.Errorf("facts: %w", err)
-				}
-				f.publish(step)
-			}
-		}
-	})
-	return g.Wait()
-}
-
-// publish adds a step to what waits for each reader.
-func (f *Feed) publish(step Step) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.newest = step.Snapshot
-	if step.Reset {
-		f.mu.unreadable = step.Unreadable
-	}
-	for r := range f.mu.readers {
-		r.add(step)
-	}
-}
-
-// Follow sends steps to out until ctx ends, and then returns nil. out may be unbuffered. While the end of the log
-// cannot be read, it retries with growing delays.
+// Follow sends steps to out until ctx ends, and then returns nil. out may be unbuffered. While the log cannot be read,
+// it retries with growing delays. It returns an error when the facts cannot be applied.
 func (f *Feed) Follow(ctx context.Context, out chan<- Step) error {
-	r := f.subscribe()
-	defer f.unsubscribe(r)
+	from, r := f.subscribe(ctx)
+	defer f.unsubscribe(from, r)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-from.done:
+			return from.err
 		case <-r.added:
 		}
 		for _, step := range r.take() {
@@ -182,21 +150,109 @@ func (f *Feed) readEnd(ctx context.Context, r *reader) bool {
 	}
 }
 
-func (f *Feed) subscribe() *reader {
-	r := &reader{added: make(chan struct{}, 1)}
+// subscribe adds a reader to what reads the log, which it starts for the first one.
+func (f *Feed) subscribe(ctx context.Context) (*reading, *reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.readers[r] = struct{}{}
-	if f.mu.newest != nil {
-		r.add(Step{Reset: true, Snapshot: f.mu.newest, Unreadable: f.mu.unreadable})
+	if f.mu.reading == nil {
+		f.mu.reading = f.start(context.WithoutCancel(ctx))
 	}
+	return f.mu.reading, f.mu.reading.subscribe()
+}
+
+func (f *Feed) start(ctx context.Context) *reading {
+	ctx, stop := context.WithCancel(ctx)
+	r := &reading{stop: stop, done: make(chan struct{})}
+	r.mu.readers = map[*reader]struct{}{}
+	go func() { //nolint:goroutine // the last reader waits for its end: no service's errgroup outlives the others
+		defer close(r.done)
+		r.err = r.run(ctx, follow.New(f.log, f.snaps))
+	}()
 	return r
 }
 
-func (f *Feed) unsubscribe(r *reader) {
+// unsubscribe removes a reader. When it was the last one, the log is read no longer when unsubscribe returns.
+func (f *Feed) unsubscribe(from *reading, r *reader) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.mu.readers, r)
+	last := from.unsubscribe(r)
+	if last && f.mu.reading == from {
+		f.mu.reading = nil
+	}
+	f.mu.Unlock()
+	if last {
+		from.stop()
+		<-from.done
+	}
+}
+
+// reading reads the log from the first reader's arrival to the last one's departure.
+type reading struct {
+	stop func()
+	// done is closed when it has ended; err explains why then.
+	done chan struct{}
+	err  error
+	mu   struct {
+		sync.Mutex
+		// newest is a Reset to the last snapshot, which is nil before the first one.
+		newest  Step
+		readers map[*reader]struct{}
+	}
+}
+
+// run reads until ctx ends, and then returns nil. It returns an error when the facts cannot be applied.
+func (r *reading) run(ctx context.Context, follower *follow.Follower) error {
+	g, ctx := errgroup.WithContext(ctx)
+	batches := make(chan follow.Batch, batchBuffer)
+	g.Go(func() error { return follower.Run(ctx, batches) })
+	g.Go(func() error {
+		folder := NewFolder()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case b := <-batches:
+				step, err := folder.Fold(b)
+				if err != nil {
+					return fmt.Errorf("facts: %w", err)
+				}
+				r.publish(step)
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// publish adds a step to what waits for each reader.
+func (r *reading) publish(step Step) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	unreadable := r.mu.newest.Unreadable
+	if step.Reset {
+		unreadable = step.Unreadable
+	}
+	r.mu.newest = Step{Reset: true, Snapshot: step.Snapshot, Seen: step.Seen, Unreadable: unreadable}
+	for reader := range r.mu.readers {
+		reader.add(step, r.mu.newest)
+	}
+}
+
+func (r *reading) subscribe() *reader {
+	reader := &reader{added: make(chan struct{}, 1)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.readers[reader] = struct{}{}
+	if r.mu.newest.Snapshot != nil {
+		reader.add(r.mu.newest, r.mu.newest)
+	}
+	return reader
+}
+
+// unsubscribe removes a reader, and reports whether it was the last one.
+func (r *reading) unsubscribe(reader *reader) (last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.mu.readers, reader)
+	return len(r.mu.readers) == 0
 }
 
 // behind returns the step with a barrier of the reader's own.
@@ -219,12 +275,13 @@ type reader struct {
 	}
 }
 
-// add appends a step to those that wait. A Reset replaces them, as does one too many.
-func (r *reader) add(step Step) {
+// add appends a step to those that wait. A Reset replaces them; if too many wait, newest does, which is a Reset to the
+// same snapshot.
+func (r *reader) add(step, newest Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.mu.pending) >= MaxPending {
-		step = Step{Reset: true, Snapshot: step.Snapshot, Unreadable: step.Unreadable}
+		step = newest
 	}
 	if step.Reset {
 		r.mu.pending = r.mu.pending[:0:0]

@@ -50,21 +50,17 @@ type reader struct {
 		steps   int
 		pods    map[string]*state.Pod
 		problem string
+		// unreadable is that of the last Reset.
+		unreadable error
 	}
 }
 
-// begin runs a feed over an empty log. Call end before the bubble ends.
+// begin returns a feed of an empty log. Call end before the bubble ends.
 func begin(t *testing.T) *process {
 	t.Helper()
 	log := memlog.New(memlog.Options{ReadBatch: 2})
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &process{t: t, log: log, h: statetest.History{Epoch: 1}, feed: feed.New(log, log), ctx: ctx, stop: cancel}
-	p.done.Go(func() {
-		if err := p.feed.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return &process{t: t, log: log, h: statetest.History{Epoch: 1}, feed: feed.New(log, log), ctx: ctx, stop: cancel}
 }
 
 func (p *process) end() {
@@ -72,12 +68,15 @@ func (p *process) end() {
 	p.done.Wait()
 }
 
-func (p *process) read() *reader {
+func (p *process) read() *reader { return p.readUntil(p.ctx) }
+
+// readUntil starts a reader that leaves when ctx ends.
+func (p *process) readUntil(ctx context.Context) *reader {
 	r := &reader{gate: make(chan struct{}, 1)}
 	out := make(chan feed.Step)
 	p.done.Go(func() {
 		defer close(out)
-		if err := p.feed.Follow(p.ctx, out); err != nil {
+		if err := p.feed.Follow(ctx, out); err != nil {
 			p.t.Error(err)
 		}
 	})
@@ -97,6 +96,7 @@ func (r *reader) take(step feed.Step) {
 	switch {
 	case step.Reset:
 		r.mu.resets++
+		r.mu.unreadable = step.Unreadable
 		r.mu.pods = map[string]*state.Pod{}
 		for pod := range step.Snapshot.Pods() {
 			r.mu.pods[pod.UID] = pod
@@ -120,6 +120,13 @@ func (r *reader) take(step feed.Step) {
 	}
 	r.mu.steps++
 	r.mu.last = step
+}
+
+// unreadable returns what the last Reset said about the stored snapshot.
+func (r *reader) unreadable() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.unreadable
 }
 
 func (r *reader) last() feed.Step {
@@ -294,6 +301,54 @@ func TestLostTail(t *testing.T) {
 		}
 		if got := a.last().Barrier; got > a.last().Snapshot.Position().Sequence {
 			t.Errorf("the barrier %d is one of the log before its loss", got)
+		}
+	})
+}
+
+// TestReadersComeAndGo: the feed goes on while one reader is left, and begins again after the last has left.
+func TestReadersComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t)
+		defer p.end()
+		first, leave := context.WithCancel(p.ctx)
+		p.readUntil(first)
+		second, leaveToo := context.WithCancel(p.ctx)
+		r := p.readUntil(second)
+		p.pods("x")
+		time.Sleep(settle)
+		leave()
+		p.pods("y")
+		time.Sleep(settle)
+		if resets := p.sees(r); resets != 1 {
+			t.Errorf("%d resets, want 1", resets)
+		}
+		leaveToo()
+		synctest.Wait()
+		p.pods("z")
+		again := p.read()
+		time.Sleep(settle)
+		p.sees(again)
+	})
+}
+
+// TestUnreadableSnapshot: each reader gets to know that the facts are read without the snapshot that is stored.
+func TestUnreadableSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t)
+		defer p.end()
+		p.pods("x")
+		if err := p.log.Put(p.ctx, events.Facts, 1, []byte("no snapshot")); err != nil {
+			t.Fatal(err)
+		}
+		early := p.read()
+		time.Sleep(settle)
+		late := p.read()
+		time.Sleep(settle)
+		for _, r := range []*reader{early, late} {
+			p.sees(r)
+			if r.unreadable() == nil {
+				t.Error("the reset says nothing about the snapshot")
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package bindercore
 
 import (
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 	"github.com/berth-scheduler/berth/services/binder/internal/intake"
 )
@@ -12,8 +13,6 @@ type (
 	Limits = decide.Limits
 	// Enforces is decide.Enforces.
 	Enforces = decide.Enforces
-	// Facts is intake.Facts.
-	Facts = intake.Facts
 	// Promises is intake.Promises.
 	Promises = intake.Promises
 )
@@ -119,8 +118,8 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 // DefaultLimits returns the protocol's limits.
 func DefaultLimits() Limits { return decide.DefaultLimits() }
 
-// NewFacts returns an empty state.
-func NewFacts() *Facts { return intake.NewFacts() }
+// FromFacts turns a step of the facts into an input.
+func FromFacts(step feed.Step) decide.FactsMoved { return intake.FromFacts(step) }
 
 // NewPromises returns the view of an empty ledger for one binder.
 func NewPromises(binder string) *Promises { return intake.NewPromises(binder) }

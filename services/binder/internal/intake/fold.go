@@ -16,39 +16,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// Facts turns batches of facts into inputs of the core. It is for one goroutine.
-type Facts struct{ store *state.Store }
-
-// NewFacts returns an empty state.
-func NewFacts() *Facts { return &Facts{store: state.New()} }
-
-// Unreadable returns why a fact could not be read, nil if all could.
-func (f *Facts) Unreadable() error { return f.store.Snapshot().Unreadable() }
-
-// Fold applies one batch to the state.
-func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
-	var changes state.Changes
-	var err error
-	if b.Reset {
-		if f.store, err = b.Store(); err != nil {
-			return decide.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
-		}
-	} else if changes, err = f.store.Apply(b.Facts); err != nil {
-		return decide.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
-	}
-	in := decide.FactsMoved{Cluster: cluster{f.store.Snapshot()}, Sequence: f.store.Position().Sequence}
-	in.Epoch = f.store.Position().Epoch
-	in.Exists = (&existence{facts: f.store.Snapshot()}).exists
-	in.PodProgress, in.PodProgressKnown = f.store.Position().Progress(events.KindPod)
-	if rv, known := f.store.Position().Progress(events.KindDisruptionBudget); known {
+// FromFacts turns a step of the facts into an input of the core.
+func FromFacts(step feed.Step) decide.FactsMoved {
+	facts, position := step.Snapshot, step.Snapshot.Position()
+	in := decide.FactsMoved{Cluster: cluster{facts}, Sequence: position.Sequence, Epoch: position.Epoch}
+	in.Exists = (&existence{facts: facts}).exists
+	in.PodProgress, in.PodProgressKnown = position.Progress(events.KindPod)
+	if rv, known := position.Progress(events.KindDisruptionBudget); known {
 		in.BudgetProgress = rv
 	}
-	if rv, known := f.store.Position().Progress(events.KindResourceClaim); known {
-		facts := f.store.Snapshot()
+	if rv, known := position.Progress(events.KindResourceClaim); known {
 		in.ClaimProgress = rv
 		in.Claims = func(namespace, name string) ledger.ClaimFact { return view.ClaimFact(facts, namespace, name) }
 		in.Claim = func(namespace, name string) *resourcev1.ResourceClaim {
@@ -56,10 +37,10 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		}
 		in.Classes = func() []*resourcev1.DeviceClass { return classes(facts) }
 	}
-	if !b.Reset {
-		in.Moved = make([]string, 0, len(changes.Pods))
+	if !step.Reset {
+		in.Moved = make([]string, 0, len(step.Changes.Pods))
 	}
-	for _, c := range changes.Pods {
+	for _, c := range step.Changes.Pods {
 		in.Moved = append(in.Moved, cmp.Or(c.After, c.Before).UID)
 		if c.Before != nil && c.After != nil && c.Before.NodeName == "" && c.After.NodeName == "" {
 			in.Replaced = append(in.Replaced, c.Before)
@@ -70,7 +51,7 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 			}
 		}
 	}
-	return in, nil
+	return in
 }
 
 func classes(facts *state.Snapshot) (all []*resourcev1.DeviceClass) {

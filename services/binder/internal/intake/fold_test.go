@@ -9,7 +9,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
 // Writes to a claim without reading it first rest on these facts.
@@ -25,10 +27,7 @@ func TestClaimsAsTheFactsShowThem(t *testing.T) {
 		Kind: events.KindResourceClaim, Op: events.OpUpsert, UID: "uid", Namespace: "ns", Name: "c",
 		ResourceVersion: 7, Progress: 7, Object: data,
 	}}
-	in, err := NewFacts().Fold(follow.Batch{Facts: []events.SequencedFact{fact}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := inputOf(t, fact)
 	got := in.Claim("ns", "c")
 	if got == nil || got.UID != "uid" || got.ResourceVersion != "7" || len(got.Finalizers) != 1 {
 		t.Fatalf("the claim is %+v", got)
@@ -48,13 +47,10 @@ func TestDocumentsOfClaimsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := NewFacts().Fold(follow.Batch{Facts: []events.SequencedFact{{Sequence: 1, Fact: events.Fact{
+	in := inputOf(t, events.SequencedFact{Sequence: 1, Fact: events.Fact{
 		Kind: events.KindVolumeClaim, Op: events.OpUpsert, UID: "uid", Namespace: "ns", Name: "c",
 		ResourceVersion: 7, Progress: 7, Object: data,
-	}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}})
 	for key, want := range map[string]bool{
 		ledger.KeyClaim("ns", "c"): true, ledger.KeyClaim("ns", "d"): false, ledger.KeyClaim("other", "c"): false,
 		ledger.KeyVolume("uid"): true, ledger.KeyVolume("uid-before"): false,
@@ -63,4 +59,14 @@ func TestDocumentsOfClaimsThatExist(t *testing.T) {
 			t.Errorf("%s exists: %v, want %v", key, got, want)
 		}
 	}
+}
+
+// inputOf returns the input that one fact leads to.
+func inputOf(t *testing.T, fact events.SequencedFact) decide.FactsMoved {
+	t.Helper()
+	step, err := feed.NewFolder().Fold(follow.Batch{Facts: []events.SequencedFact{fact}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return FromFacts(step)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventstest"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
@@ -28,7 +29,7 @@ func reading(t *testing.T, log *memlog.Log) *following {
 	ctx, cancel := context.WithCancel(context.Background())
 	out, ended := make(chan decide.Input), make(chan error, 2)
 	r := New("binder-0", Deps{
-		Log: log, Snapshots: log, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
+		Log: log, Facts: feed.New(log, log), Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 	}, out)
 	go func() { ended <- r.Facts(ctx) }()
 	go func() { ended <- r.Decisions(ctx) }()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
@@ -29,11 +29,11 @@ const readQuiet = time.Minute
 
 // Deps holds the systems that the room reads from.
 type Deps struct {
-	Log       events.Log
-	Snapshots events.Snapshots
-	Ledger    ledger.Store
-	Logger    *slog.Logger
-	Clock     clock.WithTicker
+	Log    events.Log
+	Facts  *feed.Feed
+	Ledger ledger.Store
+	Logger *slog.Logger
+	Clock  clock.WithTicker
 }
 
 // Room is the intake stage of the binder.
@@ -65,22 +65,17 @@ func (r *Room) send(ctx context.Context, in decide.Input) error {
 // Facts follows the log of facts until ctx ends.
 func (r *Room) Facts(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	batches := make(chan follow.Batch, batchBuffer)
-	g.Go(func() error { return follow.New(r.deps.Log, r.deps.Snapshots).Run(ctx, batches) })
+	steps := make(chan feed.Step, batchBuffer)
+	g.Go(func() error { return r.deps.Facts.Follow(ctx, steps) })
 	g.Go(func() error {
-		notes := aside.New("binder", events.Facts, r.deps.Logger, r.deps.Clock.Now)
-		facts, alarm := NewFacts(), follow.NewAlarm(notes.Write)
+		alarm := feed.NewAlarm(aside.New("binder", events.Facts, r.deps.Logger, r.deps.Clock.Now).Write)
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
-			case b := <-batches:
-				in, err := facts.Fold(b)
-				if err != nil {
-					return err
-				}
-				alarm.Look(b, facts.Unreadable())
-				if err := r.send(ctx, in); err != nil {
+			case step := <-steps:
+				alarm.Look(step)
+				if err := r.send(ctx, FromFacts(step)); err != nil {
 					return nil // ctx ended
 				}
 			}

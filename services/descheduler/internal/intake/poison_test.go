@@ -12,12 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventstest"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
 // reading starts a room; stop ends it and fails the test if it had ended before.
 func reading(t *testing.T, log *memlog.Log) (r *Room, stop func()) {
-	r = New(Deps{Log: log, Snapshots: log, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
+	r = New(Deps{Log: log, Facts: feed.New(log, log), Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
 		Settled: func(string, events.Decision) {}})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 3)

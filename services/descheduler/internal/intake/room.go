@@ -15,18 +15,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
-// batchBuffer lets one batch of facts be decoded while another is applied.
+// batchBuffer lets one batch be decoded while another is applied.
 const batchBuffer = 1
 
 // Deps holds the external systems of a Room.
 type Deps struct {
-	Log       events.Log
-	Snapshots events.Snapshots
+	Log events.Log
+	// Facts is the feed of the process.
+	Facts *feed.Feed
 	// Ledger may be nil: then no View has one.
 	Ledger ledger.Store
 	Clock  clock.Clock
@@ -42,15 +43,15 @@ type Deps struct {
 // Room collects facts, decisions and the content of the ledger. Its methods are safe for concurrent use; Follow,
 // Apply, Decisions and Promises must run once each.
 type Room struct {
-	deps    Deps
-	batches chan follow.Batch
-	alarm   *follow.Alarm
+	deps  Deps
+	steps chan feed.Step
+	alarm *feed.Alarm
 	// unreadable logs decisions that cannot be decoded.
 	unreadable *aside.Notes
 
 	mu struct {
 		sync.Mutex
-		store   *state.Store
+		facts   *state.Snapshot
 		history *plan.History
 		// averages is nil while none are needed.
 		averages *decide.Averages
@@ -83,11 +84,11 @@ type View struct {
 // New returns an empty room. Nothing runs yet.
 func New(deps Deps) *Room {
 	r := &Room{
-		deps: deps, batches: make(chan follow.Batch, batchBuffer),
-		alarm:      follow.NewAlarm(aside.New("descheduler", events.Facts, deps.Logger, deps.Clock.Now).Write),
+		deps: deps, steps: make(chan feed.Step, batchBuffer),
+		alarm:      feed.NewAlarm(aside.New("descheduler", events.Facts, deps.Logger, deps.Clock.Now).Write),
 		unreadable: aside.New("descheduler", events.Decisions, deps.Logger, deps.Clock.Now),
 	}
-	r.mu.store = state.New()
+	r.mu.facts = state.New().Snapshot()
 	r.mu.history = plan.NewHistory()
 	r.mu.mine = map[string]mine{}
 	r.mu.changed = make(chan struct{})
@@ -96,7 +97,7 @@ func New(deps Deps) *Room {
 
 // Follow reads the facts until ctx ends. An error means that they cannot be read.
 func (r *Room) Follow(ctx context.Context) error {
-	return follow.New(r.deps.Log, r.deps.Snapshots).Run(ctx, r.batches)
+	return r.deps.Facts.Follow(ctx, r.steps)
 }
 
 // Apply applies what Follow reads until ctx ends.
@@ -105,36 +106,22 @@ func (r *Room) Apply(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case b := <-r.batches:
-			if err := r.apply(b); err != nil {
-				return fmt.Errorf("descheduler: facts: %w", err)
-			}
+		case step := <-r.steps:
+			r.apply(step)
 		}
 	}
 }
 
-func (r *Room) apply(b follow.Batch) error {
-	store := r.store()
-	if b.Reset {
-		var err error
-		if store, err = b.Store(); err != nil {
-			return err
-		}
-	}
-	changes, err := store.Apply(b.Facts)
-	if err != nil {
-		return err
-	}
+func (r *Room) apply(step feed.Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.store = store
-	r.alarm.Look(b, store.Snapshot().Unreadable())
-	r.smooth(changes.Others, b.Reset)
+	r.mu.facts = step.Snapshot
+	r.alarm.Look(step)
+	r.smooth(step.Changes.Others, step.Reset)
 	r.wake()
-	return nil
 }
 
-// smooth applies samples of usage if averages are needed: all of them when the store is new or averages were not kept
+// smooth applies samples of usage if averages are needed: all of them after a Reset or when averages were not kept
 // before, and then every change. It is called with the lock held.
 func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
 	halfLife := time.Duration(0)
@@ -150,7 +137,7 @@ func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
 	}
 	if anew {
 		for _, k := range []events.Kind{events.KindNodeMetrics, events.KindPodMetrics} {
-			for o := range r.mu.store.Snapshot().Objects(k) {
+			for o := range r.mu.facts.Objects(k) {
 				r.mu.averages.Take(o.API, halfLife)
 			}
 		}
@@ -160,12 +147,6 @@ func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
 			r.mu.averages.Take(c.After.API, halfLife)
 		}
 	}
-}
-
-func (r *Room) store() *state.Store {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.store
 }
 
 // Promises follows the ledger until ctx ends. An error means that it cannot be read.
@@ -236,7 +217,7 @@ func (r *Room) View(ctx context.Context, least Least) (View, error) {
 func (r *Room) view(least Least) (v View, missing string, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	snapshot := r.mu.store.Snapshot()
+	snapshot := r.mu.facts
 	for _, k := range least.Kinds {
 		if _, ok := snapshot.Position().Progress(k); !ok {
 			return View{}, fmt.Sprintf("the facts of kind %s", k), r.mu.changed
@@ -287,7 +268,7 @@ func (r *Room) Unkept(e decide.Eviction) {
 func (r *Room) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cluster := r.mu.store.Snapshot()
+	cluster := r.mu.facts
 	r.mu.history.Forget(func(uid string) bool {
 		_, exists := cluster.Pod(uid)
 		return exists

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +37,7 @@ func TestUnreadableDecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := New(Deps{
-			Log: log, Snapshots: log, Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(output, nil)),
+			Log: log, Facts: feed.New(log, log), Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(output, nil)),
 			Settled: func(string, events.Decision) { t.Error("settled") },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +64,7 @@ func TestUnreadableDecision(t *testing.T) {
 func TestViewSaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
-		r := New(Deps{Log: log, Snapshots: log, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler)})
+		r := New(Deps{Log: log, Facts: feed.New(log, log), Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := r.View(ctx, Least{Kinds: []events.Kind{events.KindPod}, Decisions: 0})

@@ -1,80 +1,66 @@
 package intake
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 )
 
-// Facts turns batches of facts into inputs of the core. It is for one goroutine.
+// Facts turns steps of the facts into inputs of the core. It is for one goroutine.
 type Facts struct {
-	store  *state.Store
+	facts  *state.Snapshot
 	behind bool
-	// barrier is the sequence to reach before the core gets a rebuilt store: until then the store is older than what
-	// the core may have known. The first store is passed on at once: the core knows nothing yet, and learns of later
-	// changes from the facts that follow.
+	// barrier is the sequence to reach before the core gets a rebuilt state: until then it is older than what the core
+	// may have known. The first state is passed on at once: the core knows nothing yet, and learns of later changes from
+	// the steps that follow.
 	barrier uint64
 	begun   bool
-	told    Told
+	seen    feed.Seen
 }
 
 // NewFacts returns an empty state.
-func NewFacts() *Facts {
-	return &Facts{store: state.New(), behind: true, told: Told{Versions: map[events.Kind]uint64{}}}
-}
+func NewFacts() *Facts { return &Facts{facts: state.New().Snapshot(), behind: true} }
 
 // Ready reports whether there are facts, and none older than what the core has known.
 func (f *Facts) Ready() bool { return f.begun && !f.behind }
 
-// Snapshot returns the state as of the last batch.
-func (f *Facts) Snapshot() *state.Snapshot { return f.store.Snapshot() }
+// Snapshot returns the state as of the last step.
+func (f *Facts) Snapshot() *state.Snapshot { return f.facts }
 
-// Told returns a copy of the highest resourceVersions in the facts that were read.
-func (f *Facts) Told() Told { return f.told.clone() }
+// Seen returns the highest resourceVersions in the facts that were read. They are not to be changed.
+func (f *Facts) Seen() feed.Seen { return f.seen }
 
-// Fold applies one batch to the state and returns the inputs for the core, once the state has caught up.
-func (f *Facts) Fold(b follow.Batch) ([]decide.Input, error) {
-	var ins []decide.Input
-	if b.Reset {
-		store, err := b.Store()
-		if err != nil {
-			return nil, fmt.Errorf("queue: %w", err)
-		}
-		f.store = store
-		f.barrier = b.Barrier
+// Take applies one step and returns the inputs for the core, once the state has caught up.
+func (f *Facts) Take(step feed.Step) []decide.Input {
+	f.facts, f.seen = step.Snapshot, step.Seen
+	if step.Reset {
+		f.barrier = step.Barrier
 		f.behind = f.begun
-		f.told.restart(store.Position())
 		if !f.begun {
 			f.begun = true
-			ins = append(ins, f.reset())
+			return []decide.Input{f.reset()}
 		}
 	}
-	changes, err := f.store.Apply(b.Facts)
-	if err != nil {
-		return nil, fmt.Errorf("queue: apply facts: %w", err)
-	}
-	f.told.learn(b.Facts)
-	position := corePosition(f.store.Position())
+	position := corePosition(f.facts.Position())
 	switch {
 	case f.behind && position.Sequence < f.barrier:
+		return nil
 	case f.behind:
 		f.behind = false
-		ins = append(ins, f.reset())
-	case len(b.Facts) > 0:
-		ins = append(ins, decide.FactsApplied{Changes: changes, Objects: f.store.Snapshot(), Position: position})
+		return []decide.Input{f.reset()}
 	}
-	return ins, nil
+	return []decide.Input{decide.FactsApplied{Changes: step.Changes, Objects: f.facts, Position: position}}
 }
 
-// reset returns the input for a store that does not continue from what the core knew.
+// reset returns the input for a state that does not continue from what the core knew.
 func (f *Facts) reset() decide.FactsReset {
-	s := f.store.Snapshot()
-	return decide.FactsReset{Pods: slices.Collect(s.Pods()), Objects: s, Position: corePosition(s.Position())}
+	return decide.FactsReset{
+		Pods: slices.Collect(f.facts.Pods()), Objects: f.facts, Position: corePosition(f.facts.Position()),
+	}
 }
 
 func corePosition(p state.Position) decide.Position {

@@ -1,4 +1,4 @@
-package intake
+package feed
 
 import (
 	"maps"
@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Told holds the highest resourceVersions in the facts that this process has read. Unlike a Position, it also counts
-// facts behind one that cannot be decoded, and facts of an epoch that has not ended.
-type Told struct {
+// Seen holds the highest resourceVersions in the facts that a process has read. Unlike a Position, it also counts facts
+// behind one that cannot be decoded, and facts of an epoch that has not ended.
+type Seen struct {
 	// Epoch is the epoch of the latest fact. If it is not later than the FactsAfter of the ledger's generation,
 	// Kubernetes was restored from a backup since, and Versions does not describe the restored state.
 	Epoch uint64
@@ -18,38 +18,38 @@ type Told struct {
 }
 
 // restart applies the position of a snapshot, behind which the facts are read again.
-func (t *Told) restart(p state.Position) {
-	if p.Epoch > t.Epoch {
-		t.Epoch = p.Epoch
-		clear(t.Versions)
+func (s *Seen) restart(p state.Position) {
+	if p.Epoch > s.Epoch {
+		s.Epoch = p.Epoch
+		clear(s.Versions)
 	}
-	if p.Epoch < t.Epoch {
+	if p.Epoch < s.Epoch {
 		return
 	}
-	for _, kind := range VersionedKinds {
-		t.Versions[kind] = max(t.Versions[kind], p.Claimed(kind))
+	for _, kind := range state.Kinds() {
+		s.Versions[kind] = max(s.Versions[kind], p.Claimed(kind))
 	}
 }
 
 // learn applies facts. Facts of epochs before Epoch are read again; Versions already counts them.
-func (t *Told) learn(facts []events.SequencedFact) {
+func (s *Seen) learn(facts []events.SequencedFact) {
 	for i := range facts {
 		f := &facts[i]
-		if f.Op == events.OpUnreadable || f.Epoch < t.Epoch {
+		if f.Op == events.OpUnreadable || f.Epoch < s.Epoch {
 			continue
 		}
 		// The begin of this epoch could not be decoded. It may have been one that publishes all facts from scratch.
 		unseen := f.Op != events.OpEpochBegin
-		if f.Epoch > t.Epoch && (unseen || f.Anew()) {
-			clear(t.Versions)
+		if f.Epoch > s.Epoch && (unseen || f.Anew()) {
+			clear(s.Versions)
 		}
-		t.Epoch = f.Epoch
+		s.Epoch = f.Epoch
 		switch f.Op {
 		case events.OpUpsert, events.OpDelete, events.OpProgress:
-			t.Versions[f.Kind] = max(t.Versions[f.Kind], f.Progress, f.ResourceVersion)
+			s.Versions[f.Kind] = max(s.Versions[f.Kind], f.Progress, f.ResourceVersion)
 		}
 	}
 }
 
 // clone returns a copy for another goroutine.
-func (t *Told) clone() Told { return Told{t.Epoch, maps.Clone(t.Versions)} }
+func (s *Seen) clone() Seen { return Seen{s.Epoch, maps.Clone(s.Versions)} }

@@ -1,9 +1,7 @@
-package intake
+package feed
 
 import (
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -27,8 +25,8 @@ func reaches(epoch, version uint64) events.Fact {
 	return events.Fact{Op: events.OpProgress, Epoch: epoch, Progress: version}
 }
 
-// Told counts facts that a state cannot be built from, and forgets those from before all facts were republished.
-func TestTold(t *testing.T) {
+// Seen counts facts that a state cannot be built from, and forgets those from before all facts were republished.
+func TestSeen(t *testing.T) {
 	unreadable := events.Fact{Op: events.OpUnreadable, Epoch: 5}
 	for name, c := range map[string]struct {
 		facts       []events.Fact
@@ -44,43 +42,26 @@ func TestTold(t *testing.T) {
 		"told anew, of which unseen": {[]events.Fact{reaches(5, 40), unreadable, reaches(6, 7)}, 6, 7},
 		"read again":                 {[]events.Fact{reaches(5, 40), begins(6, 5), reaches(6, 60), reaches(5, 90)}, 6, 60},
 	} {
-		told := NewFacts().told
-		told.learn(facts(c.facts...))
-		if got := told.Versions[events.KindPod]; got != c.pods || told.Epoch != c.epoch {
-			t.Errorf("%s: pods were at %d, epoch %d; want %d, %d", name, got, told.Epoch, c.pods, c.epoch)
+		seen := NewFolder().seen
+		seen.learn(facts(c.facts...))
+		if got := seen.Versions[events.KindPod]; got != c.pods || seen.Epoch != c.epoch {
+			t.Errorf("%s: pods were at %d, epoch %d; want %d, %d", name, got, seen.Epoch, c.pods, c.epoch)
 		}
 	}
 }
 
-// When the facts are read again from a snapshot, Told keeps what it has, unless the snapshot is of a later epoch.
-func TestToldOfFactsThatAreReadAgain(t *testing.T) {
+// When the facts are read again from a snapshot, Seen keeps what it has, unless the snapshot is of a later epoch.
+func TestSeenOfFactsThatAreReadAgain(t *testing.T) {
 	for epoch, want := range map[uint64]uint64{4: 40, 5: 40, 6: 30} {
-		told := NewFacts().told
-		told.learn(facts(reaches(5, 40)))
+		seen := NewFolder().seen
+		seen.learn(facts(reaches(5, 40)))
 		again := state.New()
 		if _, err := again.Apply(facts(begins(epoch, epoch), reaches(epoch, 30))); err != nil {
 			t.Fatal(err)
 		}
-		told.restart(again.Position())
-		if got := told.Versions[events.KindPod]; got != want {
+		seen.restart(again.Position())
+		if got := seen.Versions[events.KindPod]; got != want {
 			t.Errorf("from epoch %d on: pods were at %d, want %d", epoch, got, want)
-		}
-	}
-}
-
-// No list may be older than the one before it, whichever API server answers.
-func TestListsAreConsistentReads(t *testing.T) {
-	for name, c := range map[string]struct {
-		options metav1.ListOptions
-		want    string
-	}{
-		"the first list":  {metav1.ListOptions{ResourceVersion: "0"}, ""},
-		"a later list":    {metav1.ListOptions{ResourceVersion: "40"}, ""},
-		"a streamed list": {metav1.ListOptions{Watch: true, ResourceVersion: "40", SendInitialEvents: new(bool)}, ""},
-		"a watch":         {metav1.ListOptions{Watch: true, ResourceVersion: "40"}, "40"},
-	} {
-		if consistent(&c.options); c.options.ResourceVersion != c.want {
-			t.Errorf("%s is asked for at %q, want %q", name, c.options.ResourceVersion, c.want)
 		}
 	}
 }

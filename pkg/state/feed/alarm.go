@@ -1,0 +1,29 @@
+package feed
+
+// Alarm reports facts, and stored snapshots of them, that a service cannot read. It is for use by one goroutine.
+type Alarm struct {
+	write func(message string, attributes ...any)
+	// reported means that the current hole has been reported already.
+	reported bool
+}
+
+// NewAlarm returns an alarm that reports through write, which limits its own output (as aside.Notes does). The
+// attributes are keys and values in turn, as in log/slog.
+func NewAlarm(write func(message string, attributes ...any)) *Alarm {
+	return &Alarm{write: write}
+}
+
+// Look is called with each step.
+func (a *Alarm) Look(step Step) {
+	if step.Reset {
+		a.reported = false
+	}
+	if step.Unreadable != nil {
+		a.write("the snapshot of the facts cannot be read: they are read without", "error", step.Unreadable)
+	}
+	if err := step.Snapshot.Unreadable(); err != nil && !a.reported {
+		a.reported = true
+		a.write("a fact cannot be read: nothing is decided until the queue that leads has told the facts anew",
+			"error", err)
+	}
+}
