@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/berth/internal/reach"
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
@@ -106,7 +107,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer log.Close()
-	deps := descheduler.Deps{Log: log, Snapshots: log, Logger: logger, Clock: clock.RealClock{}}
+	deps := descheduler.Deps{Log: log, Facts: feed.New(log, log), Logger: logger, Clock: clock.RealClock{}}
 	store, err := o.openLedger(ctx)
 	switch {
 	case err != nil:

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
@@ -97,7 +98,7 @@ profiles:
 	d, err := descheduler.New(descheduler.Config{
 		ID: "d1", Policy: p, DryRun: true, Prometheus: reach, Report: func(r plan.Report) { report = &r },
 	}, descheduler.Deps{
-		Log: log, Snapshots: log, Ledger: mem.New(), Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
+		Log: log, Facts: feed.New(log, log), Ledger: mem.New(), Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
