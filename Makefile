@@ -386,6 +386,10 @@ endif
 HISTORIES ?= $(if $(LONG),2000,200)
 HISTORY_KINDS := cross kept preempt remade replica overcommit takeover incarnation
 
+.PHONY: scripts
+scripts: ## Stories such as a preemption, played by the real cores and compared with what test/sim/testdata/scripts has (REWRITE=1)
+	@go test -count=1 -run TestScripts ./test/sim $(if $(REWRITE),-rewrite)
+
 .PHONY: histories
 histories: ## New random histories of shards: rules, places, preemption, take-overs, nodes (HISTORIES=n, FIRST=s plays the same again)
 	@echo "histories of shards: random seeds from $(FIRST); the same again: make histories FIRST=$(FIRST) HISTORIES=$(HISTORIES)"

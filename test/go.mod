@@ -25,6 +25,7 @@ require (
 )
 
 require (
+	github.com/cockroachdb/datadriven v1.0.2
 	gonum.org/v1/gonum v0.17.0
 	k8s.io/cri-streaming v0.36.3
 	k8s.io/metrics v0.36.3

@@ -288,14 +288,17 @@ func (w *world) queueConfig(member string) queuecore.Config {
 }
 
 // sweep lets every process do everything once, and everything under way arrive.
-func (w *world) sweep() error {
+func (w *world) sweep() error { return w.sweepOnce(true) }
+
+// sweepOnce is a sweep that starts processes which are down, if restart says so.
+func (w *world) sweepOnce(restart bool) error {
 	w.advance(sweepTime)
 	w.api.rv++ // somebody else's lease; without it a log that has lost its tail may stay silent
 	for _, p := range w.processes() {
-		if !p.base().up { // a process that was draining when the faults ended is replaced, as in a rolling update
+		if !p.base().up && restart { // a process that was draining when the faults ended is replaced, as in a rolling update
 			p.start()
 		}
-		if p.base().paused() {
+		if p.base().paused() || !p.base().up {
 			continue
 		}
 		p.base().keep()
