@@ -437,7 +437,8 @@ func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
 		s := newSite(t, 1, 0)
 		defer s.end()
 		b, err := build(Config{ID: "binder-0", Workers: 4}, Deps{
-			Log: s.log, Facts: feed.New(s.log, s.log), Ledger: s.ledger, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
+			Log: s.log, Facts: feed.New(s.log, s.log), Ledger: s.ledger, Clock: clock.RealClock{},
+			Logger: slog.New(slog.DiscardHandler),
 		}, commit.APIOf(s.client))
 		if err != nil {
 			t.Fatal(err)

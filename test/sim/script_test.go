@@ -18,8 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// TestScripts plays the scripts in testdata/scripts against the real cores, without faults other than those that a script
-// asks for, and compares what happens with what the script has recorded. `make scripts REWRITE=1` records it again.
+// TestScripts plays the scripts in testdata/scripts against the real cores, without faults other than those that a
+// script asks for, and compares what happens with what the script has recorded. `make scripts REWRITE=1` records it
+// again.
 //
 // A command and its arguments stand above the line of dashes, what happens below it:
 //

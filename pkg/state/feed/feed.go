@@ -78,7 +78,8 @@ func (f *Folder) Fold(b follow.Batch) (Step, error) {
 		return Step{}, err
 	}
 	f.seen.learn(b.Facts)
-	step.Changes, step.Snapshot, step.Seen = changes, f.store.Snapshot(), f.seen.clone()
+	step.Changes, step.Snapshot = changes, f.store.Snapshot()
+	step.Seen = f.seen.clone()
 	return step, nil
 }
 

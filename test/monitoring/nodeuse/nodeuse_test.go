@@ -98,7 +98,8 @@ profiles:
 	d, err := descheduler.New(descheduler.Config{
 		ID: "d1", Policy: p, DryRun: true, Prometheus: reach, Report: func(r plan.Report) { report = &r },
 	}, descheduler.Deps{
-		Log: log, Facts: feed.New(log, log), Ledger: mem.New(), Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
+		Log: log, Facts: feed.New(log, log), Ledger: mem.New(), Clock: clock.RealClock{},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
