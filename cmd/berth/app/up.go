@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/ledger/share"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -200,7 +201,7 @@ func (o *options) build(
 	ctx context.Context, services []service, in inputs, st *stores, logger *slog.Logger,
 ) (map[string]runner, error) {
 	b := builder{
-		in: in, st: st, facts: feed.New(st.log, st.log), clock: clock.RealClock{}, logger: logger,
+		in: in, st: st, facts: feed.New(st.log, st.log), ledger: share.New(st.ledger), clock: clock.RealClock{}, logger: logger,
 		runners: map[string]runner{},
 	}
 	for _, s := range services {
@@ -225,8 +226,9 @@ func (o *options) build(
 type builder struct {
 	in inputs
 	st *stores
-	// facts is shared by all services of the process.
+	// facts and ledger are shared by all services of the process.
 	facts   *feed.Feed
+	ledger  *share.Store
 	clock   clock.WithTicker
 	logger  *slog.Logger
 	runners map[string]runner
@@ -259,8 +261,8 @@ func (b *builder) queue(ctx context.Context, o *options) error {
 		PodInitialBackoff: b.in.config.PodInitialBackoff, PodMaxBackoff: b.in.config.PodMaxBackoff,
 		NoBackoff: b.in.config.PodMaxBackoff == 0, MetricsInterval: o.metricsInterval,
 	}, queue.Deps{
-		Log: b.st.log, Snapshots: b.st.log, Facts: b.facts, Bus: b.st.log, Ledger: b.st.ledger,
-		Elections: b.st.ledger, RestConfig: rest.CopyConfig(b.in.rest), Hints: hints,
+		Log: b.st.log, Snapshots: b.st.log, Facts: b.facts, Bus: b.st.log, Ledger: b.ledger,
+		Elections: b.ledger, RestConfig: rest.CopyConfig(b.in.rest), Hints: hints,
 		Logger: b.logger.With("service", "queue", "member", id), Clock: b.clock,
 	})
 	return b.add(id, q, err)
@@ -277,7 +279,7 @@ func (b *builder) shards(ctx context.Context, o *options) error {
 			ID: id, Profiles: b.in.config.Profiles, WholeCluster: o.wholeCluster, NoEvidence: o.noEvidence,
 		}
 		s, err := scheduler.New(cfg, scheduler.Deps{
-			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger,
+			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.ledger,
 			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock, Plugins: custom,
 		})
 		if err := b.add(id, s, err); err != nil {
@@ -319,7 +321,7 @@ func (b *builder) binders(o *options) error {
 			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
 			Profiles: b.in.config.Profiles, KeepPlace: o.leftovers.keepPlace, CollectAfter: o.leftovers.collectAfter,
 		}, binder.Deps{
-			Log: b.st.log, Facts: b.facts, Ledger: b.st.ledger,
+			Log: b.st.log, Facts: b.facts, Ledger: b.ledger,
 			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "binder", "member", id), Clock: b.clock,
 		})
 		if err := b.add(id, s, err); err != nil {
@@ -335,7 +337,7 @@ func (b *builder) descheduler(o *options) error {
 		ID: id, Policy: b.in.policy, Reload: o.descheduling.reload(),
 		Interval: o.descheduling.interval, Profiles: b.in.config.Profiles, Prometheus: o.descheduling.prometheus,
 	}, descheduler.Deps{
-		Log: b.st.log, Facts: b.facts, Ledger: b.st.ledger,
+		Log: b.st.log, Facts: b.facts, Ledger: b.ledger,
 		Logger: b.logger.With("service", "descheduler", "member", id), Clock: b.clock,
 	})
 	return b.add(id, d, err)

@@ -1,0 +1,189 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+const (
+	// keptBatches is how many of the newest batches are kept for watches that begin: enough for the time between a list
+	// and the watch that follows it, and for one that broke as it was behind.
+	keptBatches = 256
+	// watchBuffer is how many batches may wait for one watch. It is more than keptBatches, which a watch begins with.
+	watchBuffer = 1024
+)
+
+// ErrBehind is why a watch breaks whose owner takes too long.
+var ErrBehind = errors.New("ledger: the watch is behind by too many changes; watch again")
+
+// Backend is what a Store passes calls on to.
+type Backend interface {
+	ledger.Store
+	ledger.Elections
+}
+
+// Store is a ledger.Store for all services of a process. It is safe for concurrent use. The events that its watches
+// deliver are shared: they must not be changed.
+type Store struct {
+	Backend
+	mu struct {
+		sync.Mutex
+		// source is nil while no watch is served.
+		source *source
+		// broken is the source before, if it broke and the next one can go on from it: all watches that it served begin
+		// again, each where it was.
+		broken *source
+	}
+}
+
+// New returns a store that passes calls on to backend.
+func New(backend Backend) *Store { return &Store{Backend: backend} }
+
+// Watch implements ledger.Store.
+func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Watch {
+	if prefix != "" || ctx.Err() != nil {
+		return s.Backend.Watch(ctx, prefix, from)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	src := s.mu.source
+	if src == nil {
+		src = s.start(context.WithoutCancel(ctx), from)
+		s.mu.source = src
+	}
+	if from < src.first {
+		return s.Backend.Watch(ctx, prefix, from)
+	}
+	w := &watch{from: from, batches: make(chan ledger.EventBatch, watchBuffer)}
+	for _, b := range src.kept {
+		w.add(b)
+	}
+	src.watches[w] = struct{}{}
+	w.forget = context.AfterFunc(ctx, func() { s.leave(src, w) })
+	return w
+}
+
+// source is the one watch that others are served from.
+type source struct {
+	stop func()
+	// first is the first revision of which every event is in kept or still to come.
+	first   int64
+	kept    []ledger.EventBatch
+	watches map[*watch]struct{}
+}
+
+// start begins a source where the broken one ended, or at from if that is not possible.
+func (s *Store) start(ctx context.Context, from int64) *source {
+	ctx, stop := context.WithCancel(ctx)
+	src := &source{stop: stop, first: from, watches: map[*watch]struct{}{}}
+	if last := s.mu.broken; last != nil && last.first <= from && from <= last.next() {
+		src.first, src.kept = last.first, last.kept
+		from = last.next()
+	}
+	go s.run(src, s.Backend.Watch(ctx, "", from)) //nolint:goroutine // it ends with the last watch that it serves
+	return src
+}
+
+// run passes batches on until the source breaks, which breaks all watches that are served from it.
+func (s *Store) run(src *source, from ledger.Watch) {
+	for b := range from.Batches() {
+		s.mu.Lock()
+		src.publish(b)
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	src.stop()
+	for w := range src.watches {
+		src.end(w, from.Err())
+	}
+	if s.mu.source == src {
+		s.mu.source, s.mu.broken = nil, src
+	}
+	var anew *ledger.AnewError
+	if err := from.Err(); errors.Is(err, ledger.ErrCompacted) || errors.As(err, &anew) {
+		s.mu.broken = nil
+	}
+}
+
+// next returns the revision after the last one that was read.
+func (src *source) next() int64 {
+	if len(src.kept) == 0 {
+		return src.first
+	}
+	return src.kept[len(src.kept)-1].Revision + 1
+}
+
+// publish keeps a batch and hands it to each watch. Those that have no room for it end.
+func (src *source) publish(b ledger.EventBatch) {
+	src.kept = append(src.kept, b)
+	if extra := len(src.kept) - keptBatches; extra > 0 {
+		src.first = src.kept[extra-1].Revision + 1
+		src.kept = slices.Delete(src.kept, 0, extra)
+	}
+	for w := range src.watches {
+		if !w.add(b) {
+			src.end(w, ErrBehind)
+		}
+	}
+}
+
+// end closes a watch.
+func (src *source) end(w *watch, err error) {
+	delete(src.watches, w)
+	w.forget()
+	w.err = err
+	close(w.batches)
+}
+
+// leave ends a watch whose context has ended, and the source with the last one.
+func (s *Store) leave(src *source, w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, served := src.watches[w]; !served {
+		return
+	}
+	src.end(w, nil)
+	if len(src.watches) == 0 {
+		src.stop()
+		if s.mu.source == src {
+			s.mu.source, s.mu.broken = nil, nil
+		}
+	}
+}
+
+// watch is one that is served from the source. The store's lock guards it until batches is closed.
+type watch struct {
+	from    int64
+	batches chan ledger.EventBatch
+	forget  func() bool
+	err     error
+}
+
+// Batches implements ledger.Watch.
+func (w *watch) Batches() <-chan ledger.EventBatch { return w.batches }
+
+// Err implements ledger.Watch.
+func (w *watch) Err() error { return w.err }
+
+// add hands a batch over, without what comes before from; false if there is no room for it.
+func (w *watch) add(b ledger.EventBatch) bool {
+	if b.Revision < w.from {
+		return true
+	}
+	begin := slices.IndexFunc(b.Events, func(e ledger.Event) bool { return e.ModRevision >= w.from })
+	if begin < 0 {
+		begin = len(b.Events)
+	}
+	b.Events = b.Events[begin:]
+	select {
+	case w.batches <- b:
+		return true
+	default:
+		return false
+	}
+}
