@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // end says why a place is given up.
@@ -20,13 +21,13 @@ type end struct {
 
 // giveUp sends T8 for a hold: what is not being evicted for it is free again. (What is stays
 // claimed until it is gone, and then leaves its room to whoever comes.)
-func (c *Core) giveUp(s standing, e end, out *Output) look {
+func (c *Core) giveUp(s standing, e end) look {
 	a := c.abortOf(s.plan)
 	a.Docs = append(a.Docs, c.pinning(s.podUID, a.Docs)...)
 	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
-	if err := c.sendAbort(d, a, s.doc.NodeUID, out); err != nil {
+	if err := c.sendAbort(d, a, s.doc.NodeUID); err != nil {
 		// Nothing of it is left, or a document cannot be written: its sweep is the binders'.
-		c.report(PlanReport{What: PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
+		c.effects.Plan(step.PlanReport{What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
 		return lookLater
 	}
 	return lookSent
@@ -34,10 +35,10 @@ func (c *Core) giveUp(s standing, e end, out *Output) look {
 
 // sendAbort sends T8; of a plan too large for one transaction, or with too many budgets, as much
 // as one takes, the hold first. The rest has no hold then, and follows as an orphan.
-func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) error {
+func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string) error {
 	change, err := ledger.AbortPlan(a)
 	if err == nil {
-		err = c.launch(d, change, out)
+		err = c.launch(d, change)
 	}
 	if !isTooLarge(err) {
 		return err
@@ -66,7 +67,7 @@ func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) e
 		return 0
 	})
 	a.Docs = a.Docs[:docs]
-	return c.sendAbort(d, a, holdNode, out)
+	return c.sendAbort(d, a, holdNode)
 }
 
 func (c *Core) abortOf(plan string) ledger.Abort {
@@ -115,12 +116,12 @@ func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 }
 
 // dropOrphan sends T8 for what is left of a plan whose hold has gone without it.
-func (c *Core) dropOrphan(plan string, out *Output) bool {
+func (c *Core) dropOrphan(plan string) bool {
 	if _, _, owned := c.ledger.PlanOwner(plan); owned {
 		return false
 	}
 	// An error says that all of it is being evicted, or gone.
-	return c.sendAbort(&orphan{plan: plan}, c.abortOf(plan), "", out) == nil
+	return c.sendAbort(&orphan{plan: plan}, c.abortOf(plan), "") == nil
 }
 
 // abort is a T8 in flight.
@@ -134,7 +135,7 @@ type abort struct {
 
 func (a *abort) kind() string { return "T8" }
 
-func (a *abort) done(c *Core, revision int64, out *Output) {
+func (a *abort) done(c *Core, revision int64) {
 	if a.failed && a.pod != nil {
 		c.plans.loops.failed(c, a.pod, a.victims)
 	}
@@ -143,42 +144,42 @@ func (a *abort) done(c *Core, revision int64, out *Output) {
 	}
 	c.plans.budgets.stale = true
 	if !ledger.IsPrepared(a.plan) {
-		c.report(PlanReport{
-			What: PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
+		c.effects.Plan(step.PlanReport{
+			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
 		})
 	}
-	if a.silent || c.tellPrepared(a.refused, revision, out) {
+	if a.silent || c.tellPrepared(a.refused, revision) {
 		return
 	}
 	d := a.decision(c, events.DecisionWithdrawn)
 	d.Message = "The place held for it on node " + a.doc.NodeName + " was given up: " + a.reason + "."
-	out.Decisions = append(out.Decisions, d)
+	c.effects.Decide(d)
 }
 
 // undone may be the answer to a second copy of what has been carried out: a verdict is told all the same.
-func (a *abort) undone(c *Core, _ ledger.Lost, out *Output) {
+func (a *abort) undone(c *Core, _ ledger.Lost) {
 	c.plans.due[a.podUID] = struct{}{}
 	if _, e, held := c.ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
-		c.tellPrepared(a.refused, c.ledger.Revision(), out)
+		c.tellPrepared(a.refused, c.ledger.Revision())
 	}
 }
 
 // tooLarge: the next try is smaller, as far as that goes; beyond, it is the binders' to sweep.
-func (a *abort) tooLarge(c *Core, _ string, _ *Output) { c.plans.due[a.podUID] = struct{}{} }
+func (a *abort) tooLarge(c *Core, _ string) { c.plans.due[a.podUID] = struct{}{} }
 
 // orphan is the T8 of a plan without a hold.
 type orphan struct{ plan string }
 
 func (o *orphan) kind() string { return "T8" }
 
-func (o *orphan) done(c *Core, _ int64, _ *Output) {
+func (o *orphan) done(c *Core, _ int64) {
 	c.plans.budgets.stale = true
 	c.plans.orphans[o.plan] = struct{}{}
 }
 
-func (o *orphan) tooLarge(c *Core, _ string, _ *Output) { c.plans.orphans[o.plan] = struct{}{} }
+func (o *orphan) tooLarge(c *Core, _ string) { c.plans.orphans[o.plan] = struct{}{} }
 
-func (o *orphan) undone(c *Core, _ ledger.Lost, _ *Output) {
+func (o *orphan) undone(c *Core, _ ledger.Lost) {
 	if len(c.ledger.PlanDocs(o.plan)) > 0 {
 		c.plans.orphans[o.plan] = struct{}{}
 	}

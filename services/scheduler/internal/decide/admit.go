@@ -13,7 +13,7 @@ const admitAtOnce = 32
 
 // admit sends the T15 of nodes whose names stand for other nodes, or for none; true if it is on its
 // way. Until then nothing is placed on them.
-func (c *Core) admit(out *Output) bool {
+func (c *Core) admit() bool {
 	if c.draining || !c.usable() || c.ledger.Revision() < c.admitAfter {
 		return false
 	}
@@ -21,7 +21,7 @@ func (c *Core) admit(out *Output) bool {
 	for limit := admitAtOnce; limit > 0; limit /= 2 {
 		tooLarge := false
 		for some := range slices.Chunk(nodes, limit) {
-			err := c.sendAdmission(some, out)
+			err := c.sendAdmission(some)
 			if c.flight != nil {
 				return true
 			}
@@ -35,7 +35,7 @@ func (c *Core) admit(out *Output) bool {
 }
 
 // sendAdmission sends one T15, unless none of the nodes can be admitted.
-func (c *Core) sendAdmission(nodes []*state.Node, out *Output) error {
+func (c *Core) sendAdmission(nodes []*state.Node) error {
 	var all ledger.Change
 	for _, n := range nodes {
 		change, err := ledger.AdmitNode{
@@ -50,7 +50,7 @@ func (c *Core) sendAdmission(nodes []*state.Node, out *Output) error {
 	if len(all.Incarnations) == 0 {
 		return nil
 	}
-	return c.launch(&admission{}, all, out)
+	return c.launch(&admission{}, all)
 }
 
 // admission is a T15 in flight. Won or lost, the picture of the ledger shows what has come of it.
@@ -60,8 +60,8 @@ func (*admission) kind() string { return "T15" }
 
 // done: what is staged on the nodes before was not decided on the documents as they are now, although
 // they were changed by this shard.
-func (*admission) done(c *Core, _ int64, _ *Output) { c.written = nil }
+func (*admission) done(c *Core, _ int64) { c.written = nil }
 
-func (*admission) undone(c *Core, lost ledger.Lost, _ *Output) { c.admitAfter = lostAt(lost) }
+func (*admission) undone(c *Core, lost ledger.Lost) { c.admitAfter = lostAt(lost) }
 
-func (*admission) tooLarge(*Core, string, *Output) {} // fewer go next
+func (*admission) tooLarge(*Core, string) {} // fewer go next

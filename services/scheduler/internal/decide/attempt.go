@@ -36,14 +36,14 @@ func (c *Core) hasRoom() bool {
 }
 
 // decide tries pending attempts in order until the next batch is full.
-func (c *Core) decide(out *Output) {
+func (c *Core) decide() {
 	for n := 0; n < decisionsPerStep && c.attempts.count(pending) > 0 && c.hasRoom(); n++ {
-		c.try(c.attempts.next(), out)
+		c.try(c.attempts.next())
 	}
 }
 
 // try takes one attempt as far as it goes now.
-func (c *Core) try(a *attempt, out *Output) {
+func (c *Core) try(a *attempt) {
 	o := a.offer
 	if _, ok := c.holds(o.Partition); !ok {
 		c.giveBack(a)
@@ -68,15 +68,15 @@ func (c *Core) try(a *attempt, out *Output) {
 		return
 	}
 	a.pod = pod
-	c.place(a, profile, out)
+	c.place(a, profile)
 }
 
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
 // what its rules about other nodes need.
-func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
+func (c *Core) place(a *attempt, profile *placement.Profile) {
 	volumes, err := c.claims.Of(a.pod, profile)
 	if err != nil {
-		c.fail(a, err.Error(), out)
+		c.fail(a, err.Error())
 		return
 	}
 	if !c.claims.Free(volumes) {
@@ -85,14 +85,14 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	concern, err := c.concernOf(a.pod, profile)
 	if err != nil {
-		c.fail(a, err.Error(), out)
+		c.fail(a, err.Error())
 		return
 	}
 	behind := c.view.Settle()
-	out.Behind = behind
+	c.effects.Behind(behind)
 	avoided := c.avoid.AvoidedBy(a.pod, c.now)
 	extended := profile.Extended(a.pod)
-	if !concern.Uncertain && !volumes.Any() && !extended && c.placeKept(a, profile, &concern, avoided, out) {
+	if !concern.Uncertain && !volumes.Any() && !extended && c.placeKept(a, profile, &concern, avoided) {
 		return
 	}
 	onHold := c.onHold(a.pod, profile, &concern)
@@ -100,19 +100,19 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	result = c.besideHolds(a, profile, volumes, result, onHold)
 	ok := len(result.Feasible) > 0
 	if result.Err != nil {
-		c.fail(a, result.Err.Error(), out)
+		c.fail(a, result.Err.Error())
 		return
 	}
 	if !ok && behind > 0 || concern.Uncertain {
 		c.attempts.append(deferred, a)
 		return
 	}
-	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result, out) {
+	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result) {
 		return
 	}
 	if !ok {
 		result.unsettled = volumes.MaybeLater()
-		c.nowhere(a, profile, result, avoided, out)
+		c.nowhere(a, profile, result, avoided)
 		return
 	}
 	evidence := c.evidence(a, profile, result, behind)
@@ -128,13 +128,13 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	volumes, ok, err = c.claims.Pick(volumes, profile, a.on(node.Node))
 	switch {
 	case err != nil:
-		c.fail(a, err.Error(), out)
+		c.fail(a, err.Error())
 		return
 	case !ok:
 		c.attempts.append(deferred, a)
 		return
 	}
-	if !c.registered(a, needs, volumes, out) {
+	if !c.registered(a, needs, volumes) {
 		return
 	}
 	a.pick = c.pickOf(a, node, needs)
@@ -165,16 +165,16 @@ func (c *Core) pickOf(a *attempt, node *state.NodeInfo, needs needs) pick {
 // nowhere ends an attempt that found no node, or makes it wait if it will find one that is
 // only left alone for now. Then it is no verdict that an event could change, but an error,
 // which the queue repeats after a while.
-func (c *Core) nowhere(a *attempt, p *placement.Profile, r looked, avoided []string, out *Output) {
+func (c *Core) nowhere(a *attempt, p *placement.Profile, r looked, avoided []string) {
 	seed := Seed(a.pod.UID, a.offer.Attempt)
 	h, held := c.heldBack(p, a, seed, avoided)
 	switch {
 	case held && h.brief:
 		c.attempts.append(deferred, a)
 	case held:
-		c.fail(a, h.message, out)
+		c.fail(a, h.message)
 	default:
-		c.reject(a, p, r, out)
+		c.reject(a, p, r)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // recording is what the records of decisions are put together from, beside the decisions.
@@ -16,9 +17,6 @@ type recording struct {
 	chosen, moments uint64
 	// ahead is what the picture of the ledger has that its watch has not told of yet.
 	ahead []events.Learned
-	// abandoned are records of choices that came to nothing without a transaction, and that
-	// others may have counted.
-	abandoned []events.Decision
 }
 
 // basis is what the decision that is made now depends on beside facts, ledger and pod; of avoided
@@ -94,10 +92,6 @@ func (c *Core) learnedAhead() []events.Learned {
 // decided after it may have counted it.
 func (c *Core) abandon(a *attempt) {
 	if e := a.pick.evidence; e != nil && e.Order > a.told {
-		c.abandoned = append(c.abandoned, c.lostRecord(a, Abandoned))
+		c.effects.Abandon(c.lostRecord(a, step.Abandoned))
 	}
-}
-
-func (c *Core) tellAbandoned(out *Output) {
-	out.Lost, c.abandoned = append(out.Lost, c.abandoned...), nil
 }

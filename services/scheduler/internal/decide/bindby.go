@@ -1,6 +1,9 @@
 package decide
 
-import "github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+import (
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+)
 
 // A pod that plugins are asked to bind is bound by them when its reservation is Committed: nobody can take that without
 // a fence, and binders fence it only when the plugins have failed, or have had their time. Until they have answered
@@ -32,12 +35,12 @@ func (c *Core) letBind(d *deal, revision int64) {
 	d.revision = revision
 	c.performing.bindable[d.attempt.offer.Pod.UID] = d
 	c.performing.binding[d.id] = d
-	c.perform(d, ActBind)
+	c.perform(d, step.ActBind)
 }
 
 // bindEnded takes in what plugins have done about a bind. A place that has been taken back meanwhile is told of by
 // whoever did.
-func (c *Core) bindEnded(p Performed, out *Output) {
+func (c *Core) bindEnded(p step.Performed) {
 	d, known := c.performing.binding[p.ID]
 	delete(c.performing.binding, p.ID)
 	if !known || d.over {
@@ -47,14 +50,9 @@ func (c *Core) bindEnded(p Performed, out *Output) {
 	if p.Err != nil {
 		d.over = true
 		delete(c.performing.bindable, uid)
-		c.tellFailed(d.attempt, p.Err.Error(), out)
-		last := &out.Decisions[len(out.Decisions)-1]
-		last.NodeUID, last.NodeName = d.nodeUID, d.node
+		c.tellFailedOn(d.attempt, p.Err.Error(), d.nodeUID, d.node)
 		return
 	}
-	c.tellPlaced(d.attempt, d.revision, out)
-	if p.By != "" {
-		out.Decisions[len(out.Decisions)-1].Plugins = []string{p.By}
-	}
+	c.tellPlacedBy(d.attempt, d.revision, p.By)
 	c.seeBound(uid)
 }

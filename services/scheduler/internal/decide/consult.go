@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // A pod that custom plugins or extenders have a say in (Profile.Extended) is decided in two looks. The first finds
@@ -43,39 +44,6 @@ const notAsked = "node(s) that plugins and extenders have not been asked about"
 
 // notAskedOnly is the list of it, shared.
 var notAskedOnly = []string{notAsked}
-
-// Consult asks the custom plugins and the extenders of a profile about a pod; the answer comes back as an
-// Advice with its ID. With Candidates it is about them, and not about nodes (see consultvictims.go). All that it
-// points to is shared, not to be changed.
-type Consult struct {
-	ID            uint64
-	Shard         string
-	SchedulerName string
-	Pod           *state.Pod
-	// GateOnly asks only whether the pod is to be tried: the rules let it nowhere.
-	GateOnly bool
-	// Nodes are those that the rules let pass, in no order.
-	Nodes []*state.Node
-	// Cluster is all nodes, in the order of their names, with what counts on them; nil for a profile
-	// without custom plugins. A node that has not changed is the same pointer as in other questions.
-	Cluster []*state.NodeInfo
-	// Candidates are nodes on which the pod fits when others have gone, and who these are, for extenders to say
-	// who may.
-	Candidates []placement.Candidate
-}
-
-// Advice is the answer to a Consult: what plugins say of the pod as a whole, nil for nothing, and an opinion
-// of each node, by name; of candidates, those that are left. HeldBack says that the pod is not to be tried yet. Err
-// ends the attempt.
-type Advice struct {
-	ID       uint64
-	HeldBack *Refusal
-	Guidance *placement.Guidance
-	Opinions map[string]placement.Opinion
-	// Candidates are those of the question on which extenders have left victims, perhaps others.
-	Candidates []placement.Candidate
-	Err        error
-}
 
 // consults is what extenders and plugins are asked.
 type consults struct {
@@ -128,7 +96,7 @@ func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 
 // consult has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
 // to be asked.
-func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) bool {
+func (c *Core) consult(a *attempt, p *placement.Profile, r looked) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
 	case a.counsel.opinions != nil, gateOnly && !c.cfg.Gates[a.pod.SchedulerName] &&
@@ -138,7 +106,7 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 		c.attempts.append(deferred, a)
 		return true
 	case a.counsel.questions >= maxQuestions:
-		c.fail(a, "the nodes that fit were others each time that plugins and extenders had answered", out)
+		c.fail(a, "the nodes that fit were others each time that plugins and extenders had answered")
 		return true
 	}
 	a.counsel.questions++
@@ -146,7 +114,7 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	a.counsel.alone = !a.counsel.everywhere && len(r.Feasible) == 1 &&
 		a.pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
 	c.consults.questions++
-	q := Consult{
+	q := step.Consult{
 		ID: c.consults.questions, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
 		GateOnly: gateOnly,
 	}
@@ -159,7 +127,7 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 		a.counsel.shown, a.counsel.shownFor = c.consults.shown, q.ID
 	}
 	c.attempts.ask(a, consulting, q.ID)
-	out.Consults = append(out.Consults, q)
+	c.effects.Consult(q)
 	return true
 }
 
@@ -223,7 +191,7 @@ func (c *Core) reconsult(a *attempt, d placement.Diagnosis) bool {
 
 // advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
 // may have been given back since.
-func (c *Core) advised(advice Advice, out *Output) {
+func (c *Core) advised(advice step.Advice) {
 	a, waits := c.attempts.answered(consulting, advice.ID)
 	if !waits {
 		c.vetted(advice)
@@ -231,15 +199,15 @@ func (c *Core) advised(advice Advice, out *Output) {
 	}
 	switch {
 	case a.verdict != nil:
-		c.advisedOnVictims(a, advice, out)
+		c.advisedOnVictims(a, advice)
 		return
 	case advice.HeldBack != nil:
-		c.holdBack(a, advice.HeldBack, out)
+		c.holdBack(a, advice.HeldBack)
 		return
 	case advice.Err != nil && a.counsel.alone:
 		a.counsel.everywhere = true // as upstream, for which the nominated node is only a first try
 	case advice.Err != nil:
-		c.fail(a, advice.Err.Error(), out)
+		c.fail(a, advice.Err.Error())
 		return
 	}
 	a.counsel.opinions, a.counsel.guidance = advice.Opinions, advice.Guidance
@@ -247,13 +215,13 @@ func (c *Core) advised(advice Advice, out *Output) {
 }
 
 // holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
-func (c *Core) holdBack(a *attempt, by *Refusal, out *Output) {
+func (c *Core) holdBack(a *attempt, by *step.Refusal) {
 	d, from := c.decision(events.DecisionHeldBack, a), a.counsel.from
 	d.FactSequence = from.facts.Sequence
 	d.FactEpoch = from.facts.Epoch
 	d.LedgerRevision = from.ledger
 	d.Message, d.Plugins = strings.Join(by.Reasons, ", "), []string{by.Plugin}
-	out.Decisions = append(out.Decisions, d)
+	c.effects.Decide(d)
 	c.drop(a)
 }
 

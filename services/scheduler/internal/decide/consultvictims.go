@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Where extenders have a say in where a pod may go, nobody is evicted for it whom they have not been asked about.
@@ -45,7 +46,7 @@ func isConsulted(p *placement.Profile, pod *state.Pod) bool {
 
 // advisedPlan is who could go for a pod, of those whom extenders let go, if they are to be asked; false while
 // they are asked, or when the attempt has come to its end.
-func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery, out *Output) (placement.Preemption, bool) {
+func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery) (placement.Preemption, bool) {
 	a := s.attempt
 	q.Opinions = a.counsel.opinions
 	if !s.profile.AdvisedOnVictims(s.pod) {
@@ -67,7 +68,7 @@ func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery, out *Output) (pla
 		a.counsel.victims = victimCounsel{}
 		return plan, true
 	}
-	c.consultVictims(s, list, out)
+	c.consultVictims(s, list)
 	return placement.Preemption{}, false
 }
 
@@ -82,7 +83,7 @@ func (c *Core) asFound(given []placement.Candidate) (list []placement.Candidate)
 }
 
 // consultVictims has an attempt wait for what extenders say of candidates.
-func (c *Core) consultVictims(s seeker, list []placement.Candidate, out *Output) {
+func (c *Core) consultVictims(s seeker, list []placement.Candidate) {
 	a := s.attempt
 	a.counsel.victims = victimCounsel{}
 	switch {
@@ -90,29 +91,29 @@ func (c *Core) consultVictims(s seeker, list []placement.Candidate, out *Output)
 		c.attempts.append(deferred, a)
 		return
 	case a.counsel.questions >= maxQuestions:
-		c.fail(a, "the pods that would have to go were others each time that extenders had answered", out)
+		c.fail(a, "the pods that would have to go were others each time that extenders had answered")
 		return
 	}
 	a.counsel.questions++
 	r := s.rejection
 	a.verdict = &r
 	c.consults.questions++
-	q := Consult{
+	q := step.Consult{
 		ID: c.consults.questions, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Candidates: list,
 	}
 	c.attempts.ask(a, consulting, q.ID)
-	out.Consults = append(out.Consults, q)
+	c.effects.Consult(q)
 }
 
 // advisedOnVictims takes in what extenders have left of candidates, and has who asked stand in line again. When
 // they have failed, the pod has the verdict that it had, so that whoever adds nodes for pods sees it.
-func (c *Core) advisedOnVictims(a *attempt, advice Advice, out *Output) {
+func (c *Core) advisedOnVictims(a *attempt, advice step.Advice) {
 	r := *a.verdict
 	a.counsel.victims = victimCounsel{}
 	if advice.Err != nil {
 		r.decision.Message += " preemption: " + advice.Err.Error()
 		r.decision.RetryAfter = victimsAgain
-		c.unplaceable(r, out)
+		c.unplaceable(r)
 		return
 	}
 	a.counsel.victims.answered, a.counsel.victims.left = true, advice.Candidates
@@ -133,7 +134,7 @@ type vetting struct {
 
 // vet asks the extenders that filter whether a pod may have the place that is held for it, and acts on a no; 0 if
 // the pod may have it. An extender that does not answer is asked again until patience ends: pods have gone for it.
-func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node, out *Output) look {
+func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node) look {
 	v := &s.vetting
 	switch {
 	case ledger.IsPrepared(s.plan) || !profile.FilteredByExtenders(s.pod):
@@ -141,9 +142,9 @@ func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node, out
 	case v.id != 0:
 		return lookLater
 	case v.answered && v.err != nil && c.now.Sub(s.moved) > holdPatience:
-		return c.giveUp(s, end{reason: v.err.Error()}, out)
+		return c.giveUp(s, end{reason: v.err.Error()})
 	case v.answered && v.err == nil && v.opinion.Rejected:
-		return c.giveUp(s, end{reason: refusedBy(v.opinion), failed: true}, out)
+		return c.giveUp(s, end{reason: refusedBy(v.opinion), failed: true})
 	case v.answered && v.err == nil:
 		return 0
 	case c.maxConsults():
@@ -152,7 +153,7 @@ func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node, out
 	c.consults.questions++
 	*v = vetting{id: c.consults.questions}
 	c.consults.vetted[v.id] = s.plan
-	out.Consults = append(out.Consults, Consult{
+	c.effects.Consult(step.Consult{
 		ID: v.id, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Nodes: []*state.Node{node},
 	})
 	return lookLater
@@ -167,7 +168,7 @@ func refusedBy(o placement.Opinion) string {
 }
 
 // vetted takes in what extenders say of a place that is held.
-func (c *Core) vetted(advice Advice) {
+func (c *Core) vetted(advice step.Advice) {
 	plan, waits := c.consults.vetted[advice.ID]
 	delete(c.consults.vetted, advice.ID)
 	h, held := c.plans.byPlan[plan]

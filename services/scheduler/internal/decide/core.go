@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // MaxLosses is how many races for a node one attempt may lose before it is given back to the
@@ -86,10 +87,11 @@ type pipeline struct {
 	// flights counts transactions, for their IDs.
 	flights uint64
 	limits  limits
+	effects step.Effects
 	recording
 	// written is what the last successful flight did to documents and guards, by their keys:
 	// what was decided while it was in flight counted its pods already, as staged.
-	written map[string]step
+	written map[string]revisions
 }
 
 // attempt is one offer being worked on.
@@ -144,8 +146,8 @@ type pick struct {
 	volumes  claims.Supply
 }
 
-// step is one change of the revision of a key.
-type step struct{ from, to int64 }
+// revisions is one change of the revision of a key.
+type revisions struct{ from, to int64 }
 
 // New returns a core that knows nothing yet: no node is usable until the first facts
 // have reached their barrier.
@@ -170,30 +172,29 @@ func New(cfg Config) *Core {
 // An error means an input that cannot be (a fact or document that does not decode).
 // now is noted for the reports on attempts, and ends what lasts only for a while; it must
 // not go backwards.
-func (c *Core) Step(in Input, now time.Time) (Output, error) {
-	var out Output
+func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	c.now = now
 	moved := len(in.Facts)+len(in.Ledger)+len(in.Results)+len(in.Advice)+len(in.Performed) > 0
 	for _, b := range in.Ledger {
 		if err := c.applyLedger(b); err != nil {
-			return out, err
+			return c.effects.Take(), err
 		}
 	}
 	for _, b := range in.Facts {
 		if err := c.applyFacts(b); err != nil {
-			return out, err
+			return c.effects.Take(), err
 		}
 	}
 	for _, r := range in.Results {
-		if err := c.land(r, &out); err != nil {
-			return out, err
+		if err := c.land(r); err != nil {
+			return c.effects.Take(), err
 		}
 	}
 	for _, a := range in.Advice {
-		c.advised(a, &out)
+		c.advised(a)
 	}
 	for _, p := range in.Performed {
-		c.performed(p, &out)
+		c.performed(p)
 	}
 	c.pass(in)
 	c.activate(in.Activated)
@@ -207,13 +208,13 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	if in.Drain {
 		c.drain()
 	}
-	c.decide(&out)
+	c.decide()
 	if in.Beat {
-		c.tidyTerms(&out)
+		c.tidyTerms()
 	}
-	c.submit(&out)
-	c.settleRejections(&out)
-	c.tellAbandoned(&out)
+	c.submit()
+	c.settleRejections()
+	out := c.effects.Take()
 	if in.Beat || c.Ready() && !c.announced || len(c.performing.activate) > 0 {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
@@ -221,9 +222,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	out.More = c.more()
 	out.Idle = len(c.attempts.byPod) == 0 && c.performing.idle()
 	out.Turns = c.turns.Messages()
-	out.Performs, c.performing.out = c.performing.out, nil
 	out.Notices = c.avoid.Notices()
-	out.Plans, c.plans.reports = c.plans.reports, nil
 	out.Soon = c.soon()
 	return out, c.attempts.err()
 }
@@ -235,7 +234,7 @@ func (c *Core) more() bool {
 }
 
 // pass takes in what other shards said, and ends what has lasted long enough.
-func (c *Core) pass(in Input) {
+func (c *Core) pass(in step.Input) {
 	for _, t := range in.Turns {
 		c.turns.Hear(t, c.now)
 	}

@@ -285,7 +285,7 @@ func (c *Core) stands(a *attempt) bool {
 			continue
 		}
 		now, counted := c.ledger.Guard(g.Key)
-		if !counted || now != g.Revision && c.written[g.Key] != (step{from: g.Revision, to: now}) {
+		if !counted || now != g.Revision && c.written[g.Key] != (revisions{from: g.Revision, to: now}) {
 			return false
 		}
 		g.Revision = now

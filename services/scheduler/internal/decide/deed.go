@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // deed is a change of a plan: T2 (nominate), T3 (promote), T4 (displace) or T8 (abort). Each is
@@ -15,16 +16,16 @@ type deed interface {
 	// kind is the transaction's name in the protocol.
 	kind() string
 	// done takes in that it has been carried out, at a revision.
-	done(c *Core, revision int64, out *Output)
+	done(c *Core, revision int64)
 	// undone takes in that it has not been.
-	undone(c *Core, lost ledger.Lost, out *Output)
+	undone(c *Core, lost ledger.Lost)
 	// tooLarge takes in that the store does not take a transaction of its size.
-	tooLarge(c *Core, why string, out *Output)
+	tooLarge(c *Core, why string)
 }
 
 // launch sends a deed; an error means that it cannot be made into a transaction. The attempts
 // are those whose pods it places, staged until it lands.
-func (c *Core) launch(d deed, change ledger.Change, out *Output, attempts ...*attempt) error {
+func (c *Core) launch(d deed, change ledger.Change, attempts ...*attempt) error {
 	txn, err := change.Txn()
 	if err == nil {
 		err = c.limits.check(txn, c.now)
@@ -35,12 +36,12 @@ func (c *Core) launch(d deed, change ledger.Change, out *Output, attempts ...*at
 	c.flights++
 	c.flight = &flight{id: c.flights, attempts: attempts, txn: txn, deed: d, change: change}
 	c.attempts.send(attempts)
-	c.send(out)
+	c.send()
 	return nil
 }
 
 // landDeed takes in the answer to a deed.
-func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
+func (c *Core) landDeed(f *flight, r ledger.TxnResult) error {
 	if r.Succeeded {
 		c.learnedOwn(r.Revision)
 		changes, err := c.ledger.LearnOwn(f.txn, r)
@@ -51,7 +52,7 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 		if p, ok := f.deed.(*promotion); ok && p.supplied {
 			c.written = nil // decisions made meanwhile have counted what the hold had
 		}
-		f.deed.done(c, r.Revision, out)
+		f.deed.done(c, r.Revision)
 		c.ledgerMoved(changes)
 		return nil
 	}
@@ -72,10 +73,10 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 		c.cross.hold = max(c.cross.hold, lost.RegistryRevision)
 	}
 	if lost.Applied {
-		f.deed.done(c, lost.AppliedAt, out)
+		f.deed.done(c, lost.AppliedAt)
 		return nil
 	}
-	f.deed.undone(c, lost, out)
+	f.deed.undone(c, lost)
 	return nil
 }
 
@@ -94,11 +95,11 @@ func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 
 // act sends the next deed there is, if any. Holds come first: room that is free at last, or
 // held for nothing, is worth more than the next plan.
-func (c *Core) act(out *Output) bool {
+func (c *Core) act() bool {
 	if c.draining || !c.usable() {
 		return false
 	}
-	return c.tend(out) || c.releaseOne(out) || c.seek(out)
+	return c.tend() || c.releaseOne() || c.seek()
 }
 
 // isTooLarge says whether a change is too large for one transaction.
@@ -130,22 +131,22 @@ func lostAt(lost ledger.Lost) int64 {
 }
 
 // lostDeed puts an attempt whose deed was lost back, or gives it back if it has lost too often.
-func (c *Core) lostDeed(a *attempt, lost ledger.Lost, out *Output) {
-	reason := LostNode
+func (c *Core) lostDeed(a *attempt, lost ledger.Lost) {
+	reason := step.LostNode
 	switch {
 	case len(lost.Partitions) > 0:
-		reason = LostPartition
+		reason = step.LostPartition
 	case len(lost.Guards) > 0:
-		reason = LostGuard
+		reason = step.LostGuard
 	case len(lost.Budgets) > 0 && len(lost.Docs) == 0:
-		reason = LostBudget
+		reason = step.LostBudget
 	case len(lost.Exclusives) > 0 && len(lost.Docs) == 0:
-		reason = LostVolume
+		reason = step.LostVolume
 	}
-	out.Attempts = append(out.Attempts, a.lost(reason))
-	c.tellLost(a, reason, out)
+	c.effects.Report(a.lost(reason))
+	c.tellLost(a, reason)
 	a.losses++
-	if reason == LostPartition || a.doubtful || a.losses >= MaxLosses {
+	if reason == step.LostPartition || a.doubtful || a.losses >= MaxLosses {
 		c.giveBack(a)
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // maxDisplacements bounds the holds that one decision tries to take over.
@@ -25,12 +26,12 @@ type takeover struct {
 // with all that goes for it: then nobody has to go who would not go anyway. Of several, the
 // least important is taken. tried says that there is nothing more to decide for the attempt
 // now, sent that a transaction is on its way.
-func (c *Core) displace(s seeker, out *Output) (tried, sent bool) {
+func (c *Core) displace(s seeker) (tried, sent bool) {
 	t, ok := c.displaceable(s)
 	if !ok {
 		return false, false
 	}
-	return true, c.sendDisplacement(s, t, out)
+	return true, c.sendDisplacement(s, t)
 }
 
 // displaceable is the hold that displace takes, of the least important pod whose place will do.
@@ -80,12 +81,12 @@ func (c *Core) fitsInstead(s seeker, t takeover) bool {
 	return err == nil && fits
 }
 
-func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
+func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 	a := s.attempt
 	b, ok := c.newPlan(a, t.node)
 	entry, err := c.entryOf(a)
 	if err != nil {
-		c.fail(a, err.Error(), out)
+		c.fail(a, err.Error())
 		return false
 	}
 	followed := following{}
@@ -97,7 +98,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 		c.attempts.append(deferred, a)
 		return false
 	}
-	if !c.registered(a, n, claims.Supply{}, out) {
+	if !c.registered(a, n, claims.Supply{}) {
 		return false
 	}
 	x := ledger.Displacement{
@@ -125,7 +126,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 		d := &displacement{nomination: nomination{
 			seeker: s, node: t.node.Node, plan: x.Plan(t.hold), token: entry.Token,
 		}, hold: t.hold}
-		if err = c.launch(d, change, out, a); err == nil {
+		if err = c.launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
@@ -135,7 +136,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 		c.attempts.append(deferred, a)
 		return false
 	}
-	return c.unsent(a, err, out)
+	return c.unsent(a, err)
 }
 
 // except are the documents but one.
@@ -151,8 +152,8 @@ type displacement struct {
 
 func (d *displacement) kind() string { return "T4" }
 
-func (d *displacement) done(c *Core, revision int64, out *Output) {
-	d.nomination.done(c, revision, out)
+func (d *displacement) done(c *Core, revision int64) {
+	d.nomination.done(c, revision)
 	by := d.attempt.pod
 	was := events.Decision{
 		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.cfg.Shard,
@@ -162,6 +163,6 @@ func (d *displacement) done(c *Core, revision int64, out *Output) {
 		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important "+
 			"(priority %d, against %d).", d.node.Name, by.Key(), by.Priority, d.hold.Priority),
 	}
-	out.Decisions = append(out.Decisions, was)
-	c.report(PlanReport{What: PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
+	c.effects.Decide(was)
+	c.effects.Plan(step.PlanReport{What: step.PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
 }

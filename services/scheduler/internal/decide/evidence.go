@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // looked is what an evaluation found, whether it looked at the home nodes only, and what else it
@@ -112,13 +113,13 @@ func (c *Core) stagedOrders() []uint64 {
 }
 
 // tellLost records a race that an attempt has lost.
-func (c *Core) tellLost(a *attempt, r Reason, out *Output) {
+func (c *Core) tellLost(a *attempt, r step.Reason) {
 	if a.pick.evidence != nil {
-		out.Lost = append(out.Lost, c.lostRecord(a, r))
+		c.effects.Lose(c.lostRecord(a, r))
 	}
 }
 
-func (c *Core) lostRecord(a *attempt, r Reason) events.Decision {
+func (c *Core) lostRecord(a *attempt, r step.Reason) events.Decision {
 	d := c.decision(events.DecisionLost, a)
 	d.FactSequence = a.pick.factSequence
 	d.LedgerRevision = a.pick.evidence.LedgerRevision

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // flight is one transaction whose answer has not come yet: a T1, with ofTerms one about the
@@ -27,18 +28,18 @@ type flight struct {
 
 // submit sends the staged batch if nothing is in flight. Nodes and terms that attempts wait for go
 // first, each time in a transaction of their own; then deeds and batches in turns.
-func (c *Core) submit(out *Output) {
-	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.admit(out) || c.register(out) {
+func (c *Core) submit() {
+	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.admit() || c.register() {
 		return
 	}
 	waiting := c.attempts.count(staged) > 0
-	if (!c.plans.alternate || !waiting) && c.act(out) {
+	if (!c.plans.alternate || !waiting) && c.act() {
 		c.plans.alternate = true
 		return
 	}
 	c.plans.alternate = false
 	for c.flight == nil && c.attempts.count(staged) > 0 {
-		f, rest := c.build(c.attempts.takeAll(staged), out)
+		f, rest := c.build(c.attempts.takeAll(staged))
 		c.attempts.append(staged, rest...)
 		if len(f.attempts) == 0 {
 			continue // all have left it, or it is built again of fewer
@@ -47,11 +48,11 @@ func (c *Core) submit(out *Output) {
 		f.id = c.flights
 		c.flight = f
 		c.attempts.send(f.attempts)
-		c.send(out)
+		c.send()
 	}
 }
 
-func (c *Core) send(out *Output) {
+func (c *Core) send() {
 	f := c.flight
 	kind := "T1"
 	switch {
@@ -60,7 +61,7 @@ func (c *Core) send(out *Output) {
 	case f.deed != nil:
 		kind = f.deed.kind()
 	}
-	out.Commit = &Commit{ID: f.id, Kind: kind, Pods: len(f.batch.Placed), Resubmitted: f.sent, Txn: f.txn}
+	c.effects.Commit(&step.Commit{ID: f.id, Kind: kind, Pods: len(f.batch.Placed), Resubmitted: f.sent, Txn: f.txn})
 	f.sent++
 }
 
@@ -72,7 +73,7 @@ func (c *Core) send(out *Output) {
 // the transaction is full; the rest keeps its order, because what is in it may have counted
 // what comes before. An attempt that fits no transaction, or whose reservation fits no document, fails
 // alone.
-func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attempt) {
+func (c *Core) build(attempts []*attempt) (f *flight, rest []*attempt) {
 	b := c.newBatch()
 	for i, a := range attempts {
 		if !c.mayReserve(a) {
@@ -85,7 +86,7 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 		}
 		entry, err := c.entryOf(a)
 		if err != nil {
-			c.fail(a, err.Error(), out)
+			c.fail(a, err.Error())
 			continue
 		}
 		if b.full(a) || b.holdsBack(a) {
@@ -100,14 +101,14 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 		switch added {
 		case joined, tooMuch:
 		case crowded:
-			c.crowdedOut(a, b.why, out)
+			c.crowdedOut(a, b.why)
 		case stale:
 			c.again(a)
 		case impossible:
-			c.fail(a, b.why.Error(), out)
+			c.fail(a, b.why.Error())
 		}
 	}
-	return c.seal(b.flight(), out), rest
+	return c.seal(b.flight()), rest
 }
 
 // mayReserve reports whether the decision of an attempt may still become a reservation: its
@@ -127,18 +128,18 @@ func (c *Core) mayReserve(a *attempt) bool {
 func (c *Core) current(p pick) bool {
 	now := c.ledger.Version(p.nodeUID)
 	return now == p.basis ||
-		c.written[ledger.KeyNode(p.nodeUID)] == step{from: p.basis.Revision, to: now.Revision}
+		c.written[ledger.KeyNode(p.nodeUID)] == revisions{from: p.basis.Revision, to: now.Revision}
 }
 
 // seal turns the batch into its transaction. One that cannot be made is tried in parts, until the attempt
 // is alone that is to blame.
-func (c *Core) seal(f *flight, out *Output) *flight {
+func (c *Core) seal(f *flight) *flight {
 	if len(f.attempts) == 0 {
 		return f
 	}
 	txn, err := f.batch.Txn()
 	if err != nil {
-		c.split(f, err.Error(), out)
+		c.split(f, err.Error())
 		return &flight{}
 	}
 	f.txn = txn
@@ -146,7 +147,7 @@ func (c *Core) seal(f *flight, out *Output) *flight {
 }
 
 // land takes in the answer to the transaction in flight.
-func (c *Core) land(r Result, out *Output) error {
+func (c *Core) land(r step.Result) error {
 	f := c.flight
 	if f == nil || f.id != r.ID {
 		return fmt.Errorf("scheduler: result %d belongs to no transaction in flight", r.ID)
@@ -155,13 +156,13 @@ func (c *Core) land(r Result, out *Output) error {
 		for _, a := range f.attempts {
 			a.doubtful = true
 		}
-		c.send(out)
+		c.send()
 		return nil
 	}
 	c.flight = nil
 	c.attempts.takeAll(inFlight)
 	if r.Refused != "" {
-		c.refused(f, r.Refused, out)
+		c.refused(f, r.Refused)
 		return nil
 	}
 	c.limits.took(f)
@@ -170,7 +171,7 @@ func (c *Core) land(r Result, out *Output) error {
 		return nil
 	}
 	if f.deed != nil {
-		return c.landDeed(f, r.Txn, out)
+		return c.landDeed(f, r.Txn)
 	}
 	if !r.Txn.Succeeded {
 		c.learned(r.Txn.Current)
@@ -179,7 +180,7 @@ func (c *Core) land(r Result, out *Output) error {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
 		}
 		c.ledgerMoved(changes)
-		return c.lost(f, r.Txn, out)
+		return c.lost(f, r.Txn)
 	}
 	c.learnedOwn(r.Txn.Revision)
 	changes, err := c.ledger.LearnOwn(f.txn, r.Txn)
@@ -187,7 +188,7 @@ func (c *Core) land(r Result, out *Output) error {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
 	c.note(f.txn, r.Txn.Revision)
-	c.placed(f.attempts, r.Txn.Revision, out)
+	c.placed(f.attempts, r.Txn.Revision)
 	c.ledgerMoved(changes)
 	return nil
 }
@@ -199,38 +200,44 @@ func (c *Core) note(t ledger.Txn, revision int64) {
 	for _, cmp := range t.Compares {
 		compared[cmp.Key] = cmp.Revision
 	}
-	c.written = make(map[string]step, len(t.Puts))
+	c.written = make(map[string]revisions, len(t.Puts))
 	for _, p := range t.Puts {
 		if from, ok := compared[p.Key]; ok {
-			c.written[p.Key] = step{from: from, to: revision}
+			c.written[p.Key] = revisions{from: from, to: revision}
 		}
 	}
 }
 
 // wrote reports whether the last flight of this shard brought a document or guard from one revision to another.
-func (c *Core) wrote(key string, from, to int64) bool { return c.written[key] == step{from, to} }
+func (c *Core) wrote(key string, from, to int64) bool { return c.written[key] == revisions{from, to} }
 
 // placed ends attempts whose reservation stands at revision.
-func (c *Core) placed(attempts []*attempt, revision int64, out *Output) {
+func (c *Core) placed(attempts []*attempt, revision int64) {
 	for _, a := range attempts {
 		if !c.settleDeal(a, revision) {
 			continue
 		}
-		c.tellPlaced(a, revision, out)
+		c.tellPlaced(a, revision)
 		c.missedPlaces(a)
 		c.drop(a)
 	}
 }
 
 // tellPlaced tells of an attempt whose reservation can be bound.
-func (c *Core) tellPlaced(a *attempt, revision int64, out *Output) {
+func (c *Core) tellPlaced(a *attempt, revision int64) { c.tellPlacedBy(a, revision, "") }
+
+// tellPlacedBy is tellPlaced for a pod that a plugin has bound; an empty name stands for the binders.
+func (c *Core) tellPlacedBy(a *attempt, revision int64, plugin string) {
 	d := c.decision(events.DecisionPlaced, a)
 	d.FactSequence, d.LedgerRevision = a.pick.factSequence, revision
 	d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
 	d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
 	d.Seed, d.Evidence = a.pick.seed, c.answered(a)
-	out.Decisions = append(out.Decisions, d)
-	out.Attempts = append(out.Attempts, a.report(Scheduled))
+	if plugin != "" {
+		d.Plugins = []string{plugin}
+	}
+	c.effects.Decide(d)
+	c.effects.Report(a.report(step.Scheduled))
 }
 
 // lost sorts a refused batch: attempts whose reservation stands after all (an earlier
@@ -239,7 +246,7 @@ func (c *Core) tellPlaced(a *attempt, revision int64, out *Output) {
 // attempts that lost their node, a guard or a pin and are decided again, and the rest,
 // which goes again as soon as it can. If it was the registry that moved, that is when the
 // watch has told what is registered now.
-func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
+func (c *Core) lost(f *flight, r ledger.TxnResult) error {
 	lost, err := ledger.Losers(f.batch, r)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
@@ -263,31 +270,31 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 		_, overtaken := lost.Moved(needs.Guards)
 		switch {
 		case reserved && entry.Token.String() == a.offer.Token:
-			c.placed([]*attempt{a}, doc.Revision, out)
+			c.placed([]*attempt{a}, doc.Revision)
 		case slices.Contains(lost.Partitions, a.offer.Partition):
-			out.Attempts = append(out.Attempts, a.lost(LostPartition))
-			c.tellLost(a, LostPartition, out)
+			c.effects.Report(a.lost(step.LostPartition))
+			c.tellLost(a, step.LostPartition)
 			c.giveBack(a)
 		case a.doubtful:
-			out.Attempts = append(out.Attempts, a.lost(LostNode))
-			c.tellLost(a, LostNode, out)
+			c.effects.Report(a.lost(step.LostNode))
+			c.tellLost(a, step.LostNode)
 			c.giveBack(a)
 		case reserved:
-			losers = append(losers, loser{a, LostPod})
+			losers = append(losers, loser{a, step.LostPod})
 		case overtaken:
-			losers = append(losers, loser{a, LostGuard})
+			losers = append(losers, loser{a, step.LostGuard})
 		case changed[a.pick.nodeUID]:
-			losers = append(losers, loser{a, LostNode})
+			losers = append(losers, loser{a, step.LostNode})
 		case !lost.Kept(needs):
-			losers = append(losers, loser{a, LostKeeper})
+			losers = append(losers, loser{a, step.LostKeeper})
 		case lostVolume(a, lost) > 0:
 			a.wait.revision = max(a.wait.revision, lostVolume(a, lost))
-			losers = append(losers, loser{a, LostVolume})
+			losers = append(losers, loser{a, step.LostVolume})
 		default:
 			winners = append(winners, a)
 		}
 	}
-	c.retry(losers, lost, out)
+	c.retry(losers, lost)
 	c.attempts.prepend(staged, winners...)
 	return nil
 }
@@ -295,7 +302,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 // loser is an attempt that lost a race, and what about.
 type loser struct {
 	*attempt
-	reason Reason
+	reason step.Reason
 }
 
 // lostVolume is the revision of the document of a claim or a pool that an attempt has lost to, or of the
@@ -318,17 +325,17 @@ func entryToken(a *attempt) ledger.Token {
 // has moved there, else back to be decided as soon as the watch has told of what they lost to.
 // Who has lost turnAfter races for nodes asks to be alone at the last one, and who has lost
 // MaxLosses goes back to the queue.
-func (c *Core) retry(losers []loser, lost ledger.Lost, out *Output) {
+func (c *Core) retry(losers []loser, lost ledger.Lost) {
 	for _, l := range slices.Backward(losers) {
 		a := l.attempt
-		out.Attempts = append(out.Attempts, a.lost(l.reason))
-		c.tellLost(a, l.reason, out)
-		if l.reason == LostGuard {
+		c.effects.Report(a.lost(l.reason))
+		c.tellLost(a, l.reason)
+		if l.reason == step.LostGuard {
 			revision, _ := lost.Moved(a.pick.needs.guards)
 			a.wait.losses++
 			a.wait.revision = max(a.wait.revision, revision)
 			if a.wait.losses >= maxGuardLosses {
-				c.fail(a, fmt.Sprintf("lost %d races for a rule about pods on other nodes", a.wait.losses), out)
+				c.fail(a, fmt.Sprintf("lost %d races for a rule about pods on other nodes", a.wait.losses))
 				continue
 			}
 			c.again(a)
@@ -339,9 +346,9 @@ func (c *Core) retry(losers []loser, lost ledger.Lost, out *Output) {
 		case a.losses >= MaxLosses:
 			c.giveBack(a)
 			continue
-		case a.losses == turnAfter && l.reason == LostNode:
+		case a.losses == turnAfter && l.reason == step.LostNode:
 			c.askTurn(a)
-		case l.reason == LostNode && !lost.Registry && c.nextBest(a):
+		case l.reason == step.LostNode && !lost.Registry && c.nextBest(a):
 			continue
 		}
 		a.wait.revision = max(a.wait.revision, lostTo(a, lost))
@@ -378,21 +385,25 @@ func (c *Core) again(a *attempt) {
 }
 
 // fail ends an attempt that cannot go on; the queue backs the pod off.
-func (c *Core) fail(a *attempt, message string, out *Output) {
-	c.tellFailed(a, message, out)
+func (c *Core) fail(a *attempt, message string) {
+	c.tellFailed(a, message)
 	c.drop(a)
 }
 
-func (c *Core) tellFailed(a *attempt, message string, out *Output) {
+func (c *Core) tellFailed(a *attempt, message string) { c.tellFailedOn(a, message, "", "") }
+
+// tellFailedOn is tellFailed for a pod whose place on a node is taken back.
+func (c *Core) tellFailedOn(a *attempt, message, nodeUID, node string) {
 	d := c.decision(events.DecisionFailed, a)
 	d.FactSequence, d.LedgerRevision = c.store.Position().Sequence, c.ledger.Revision()
 	d.Message = message
-	out.Decisions = append(out.Decisions, d)
-	out.Attempts = append(out.Attempts, a.report(Failed))
+	d.NodeUID, d.NodeName = nodeUID, node
+	c.effects.Decide(d)
+	c.effects.Report(a.report(step.Failed))
 }
 
-func (a *attempt) report(o Outcome) Attempt {
-	return Attempt{
+func (a *attempt) report(o step.Outcome) step.Attempt {
+	return step.Attempt{
 		Pod: a.offer.Pod, Received: a.received, Decided: a.pick.decided,
 		Profile: a.pod.SchedulerName, Number: a.offer.Attempt, Outcome: o,
 		NodeName: a.pick.nodeName, Feasible: a.pick.feasible, Nodes: a.pick.total, Evidence: a.pick.evidence,
@@ -401,8 +412,8 @@ func (a *attempt) report(o Outcome) Attempt {
 }
 
 // lost reports a race that an attempt has lost.
-func (a *attempt) lost(r Reason) Attempt {
-	report := a.report(Conflict)
+func (a *attempt) lost(r step.Reason) step.Attempt {
+	report := a.report(step.Conflict)
 	report.Reason = r
 	return report
 }

@@ -15,7 +15,7 @@ const victimsPerPart = 40
 
 // sendFirstPart sends the first transaction of a plan that is too large for one: the place and
 // the plan's record. The victims follow, see form.
-func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination, out *Output) bool {
+func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination) bool {
 	a := d.attempt
 	all := n.Victims
 	n.Victims, n.Budgets = nil, nil
@@ -30,12 +30,12 @@ func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination, out *Output) bo
 	if err == nil {
 		d.plan, d.rest = n.RecordedPlan(), all
 		c.pickFor(a, d.node, &d.decision)
-		if err = c.launch(d, change, out, a); err == nil {
+		if err = c.launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
 	}
-	return c.unsent(a, err, out)
+	return c.unsent(a, err)
 }
 
 func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
@@ -49,13 +49,13 @@ func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
 
 // form goes on with a plan that has a record; 0 when that says Ready. One that is not, and whose
 // victims this shard does not know, was begun by another: it is given up.
-func (c *Core) form(s standing, out *Output) look {
+func (c *Core) form(s standing) look {
 	r, ok := c.ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
 		return 0
 	}
 	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
-		return c.giveUp(s, end{reason: "its plan was not completed"}, out)
+		return c.giveUp(s, end{reason: "its plan was not completed"})
 	}
 	mandate, mine := c.mandate(s.entry.Partition())
 	if !mine {
@@ -63,10 +63,10 @@ func (c *Core) form(s standing, out *Output) look {
 	}
 	claimed := victimsOf(c.ledger.PlanDocs(s.plan), s.plan)
 	part := formPart{mandate: mandate, record: r, victims: c.unclaimed(s, claimed), claimed: len(claimed)}
-	err := c.sendPart(s, part, out)
+	err := c.sendPart(s, part)
 	for isTooLarge(err) && len(part.victims) > 1 {
 		part.victims = part.victims[:len(part.victims)/2]
-		err = c.sendPart(s, part, out)
+		err = c.sendPart(s, part)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -75,7 +75,7 @@ func (c *Core) form(s standing, out *Output) look {
 	case errors.As(err, &refused):
 		return lookAgain
 	}
-	return c.giveUp(s, end{reason: err.Error()}, out)
+	return c.giveUp(s, end{reason: err.Error()})
 }
 
 // formPart is a further transaction of a large plan, of which so many victims are claimed.
@@ -87,7 +87,7 @@ type formPart struct {
 }
 
 // sendPart sends the claims on some more victims, or, if none is left, what makes the plan Ready.
-func (c *Core) sendPart(s standing, p formPart, out *Output) error {
+func (c *Core) sendPart(s standing, p formPart) error {
 	var change ledger.Change
 	var err error
 	if len(p.victims) == 0 {
@@ -99,7 +99,7 @@ func (c *Core) sendPart(s standing, p formPart, out *Output) error {
 	if err != nil {
 		return err
 	}
-	return c.launch(&formation{standing: s}, change, out)
+	return c.launch(&formation{standing: s}, change)
 }
 
 func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
@@ -151,9 +151,9 @@ type formation struct{ standing }
 
 func (f *formation) kind() string { return "T2" }
 
-func (f *formation) done(c *Core, _ int64, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) done(c *Core, _ int64) { c.plans.due[f.podUID] = struct{}{} }
 
 // tooLarge: parts are smaller from here on, as far as that goes.
-func (f *formation) tooLarge(c *Core, _ string, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) tooLarge(c *Core, _ string) { c.plans.due[f.podUID] = struct{}{} }
 
-func (f *formation) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) undone(c *Core, _ ledger.Lost) { c.plans.due[f.podUID] = struct{}{} }

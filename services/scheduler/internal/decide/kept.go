@@ -65,7 +65,7 @@ func (c *Core) stoodIn(nodeUID string) bool {
 // placeKept stages a pod on a place that is kept for it; false if there is none where it fits.
 // done says that there is nothing more to decide now.
 func (c *Core) placeKept(
-	a *attempt, profile *placement.Profile, concern *guard.Concern, avoided []string, out *Output,
+	a *attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
 	a.missed = nil
 	for _, k := range c.view.KeptFor(a.pod) {
@@ -79,7 +79,7 @@ func (c *Core) placeKept(
 		}
 		c.stageIn(a, concern, k, room{
 			token: k.Entry.Token, replacement: k.Entry.Replacement, moved: k.Entry.PodUID,
-		}, out)
+		})
 		return true
 	}
 	return false
@@ -101,7 +101,7 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 
 // stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about
 // other nodes need there.
-func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, out *Output) {
+func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room) {
 	profile := c.cfg.Profiles[a.pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
 	node, n := c.choose(a, concern, one)
@@ -109,7 +109,7 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 		c.attempts.append(deferred, a)
 		return
 	}
-	if !c.registered(a, n, claims.Supply{}, out) {
+	if !c.registered(a, n, claims.Supply{}) {
 		return
 	}
 	a.pick = c.pickOf(a, node, n)
@@ -140,7 +140,7 @@ func (p *pick) enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 
 // oust stages a pod that fits nowhere in a room that is kept for a less important one; of
 // several it takes the least important. Nobody has to go for that who would not go anyway.
-func (c *Core) oust(s seeker, out *Output) (done bool) {
+func (c *Core) oust(s seeker) (done bool) {
 	if isNever(s.pod) {
 		return false
 	}
@@ -157,7 +157,7 @@ func (c *Core) oust(s seeker, out *Output) (done bool) {
 	slices.SortStableFunc(list, func(a, b view.Kept) int { return int(a.Entry.Priority) - int(b.Entry.Priority) })
 	for _, k := range list[:min(len(list), maxDisplacements)] {
 		if c.fitsKept(s.pod, s.profile, &s.concern, k) {
-			c.stageIn(s.attempt, &s.concern, k, room{token: k.Entry.Token, ousted: true}, out)
+			c.stageIn(s.attempt, &s.concern, k, room{token: k.Entry.Token, ousted: true})
 			return true
 		}
 	}
@@ -182,12 +182,12 @@ type release struct{ plan string }
 
 func (r *release) kind() string { return "T8" }
 
-func (r *release) done(c *Core, _ int64, _ *Output) { c.plans.budgets.stale = true }
+func (r *release) done(c *Core, _ int64) { c.plans.budgets.stale = true }
 
 // tooLarge: what is left is the binders' to sweep.
-func (r *release) tooLarge(*Core, string, *Output) {}
+func (r *release) tooLarge(*Core, string) {}
 
-func (r *release) undone(c *Core, _ ledger.Lost, _ *Output) {
+func (r *release) undone(c *Core, _ ledger.Lost) {
 	c.plans.releases = append(c.plans.releases, r.plan)
 }
 
@@ -211,7 +211,7 @@ func (c *Core) missedPlaces(a *attempt) {
 }
 
 // releaseOne sends T8 for a place that nobody will want; true if it is on its way.
-func (c *Core) releaseOne(out *Output) bool {
+func (c *Core) releaseOne() bool {
 	for len(c.plans.releases) > 0 {
 		plan := c.plans.releases[0]
 		c.plans.releases = c.plans.releases[1:]
@@ -219,7 +219,7 @@ func (c *Core) releaseOne(out *Output) bool {
 			continue
 		}
 		// What cannot be sent is released by the binders, after a while.
-		if c.sendAbort(&release{plan: plan}, c.abortOf(plan), "", out) == nil {
+		if c.sendAbort(&release{plan: plan}, c.abortOf(plan), "") == nil {
 			return true
 		}
 	}

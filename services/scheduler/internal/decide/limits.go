@@ -71,23 +71,23 @@ func (l *limits) check(txn ledger.Txn, now time.Time) error {
 
 // refused takes in that the store does not take a transaction of this size: nothing of it has happened,
 // and it is not sent again.
-func (c *Core) refused(f *flight, why string, out *Output) {
+func (c *Core) refused(f *flight, why string) {
 	c.limits.refuse(f.txn, c.now)
 	switch {
 	case f.ofTerms: // who waits for them asks again, and is told in the end
 	case f.deed != nil:
-		f.deed.tooLarge(c, why, out)
+		f.deed.tooLarge(c, why)
 	default:
-		c.split(f, why, out)
+		c.split(f, why)
 	}
 }
 
 // split has a batch that could not be carried out tried in parts, in their order; the attempt that is
 // alone in one fails. One of which an earlier copy may have been carried out is given back, as when it
 // has lost.
-func (c *Core) split(f *flight, why string, out *Output) {
+func (c *Core) split(f *flight, why string) {
 	if len(f.attempts) == 1 && !f.attempts[0].doubtful {
-		c.fail(f.attempts[0], why, out)
+		c.fail(f.attempts[0], why)
 		return
 	}
 	c.limits.most = max(1, len(f.attempts)/2)
@@ -104,13 +104,13 @@ func (c *Core) split(f *flight, why string, out *Output) {
 // crowdedOut sends an attempt on whose node has no room for it in its document: to the next-best one, or
 // back to be decided again when something has moved. A node whose document is full for any pod is left
 // alone by all (ledger.NodeDoc.HasRoom).
-func (c *Core) crowdedOut(a *attempt, why error, out *Output) {
+func (c *Core) crowdedOut(a *attempt, why error) {
 	a.losses++
 	switch {
 	case c.draining:
 		c.giveBack(a)
 	case a.losses >= MaxLosses:
-		c.fail(a, why.Error(), out)
+		c.fail(a, why.Error())
 	case c.nextBest(a):
 	default:
 		c.unstage(a)

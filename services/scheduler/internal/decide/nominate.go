@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // seeksPerStep bounds the attempts that one step asks about preemption: a decision from scratch
@@ -42,7 +43,7 @@ type seeker struct {
 
 // conclude ends an attempt that fits nowhere for certain: it is asked about preemption next, if
 // its profile has that.
-func (c *Core) conclude(r rejection, out *Output) {
+func (c *Core) conclude(r rejection) {
 	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
 	switch {
 	case r.onHold:
@@ -53,7 +54,7 @@ func (c *Core) conclude(r rejection, out *Output) {
 	default:
 		r.awaits(placement.DefaultPreemption)
 	}
-	c.unplaceable(r, out)
+	c.unplaceable(r)
 }
 
 // lineUp has a seeker wait for its turn.
@@ -91,13 +92,13 @@ func (c *Core) maySeek() bool {
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
 // true if that is on its way.
-func (c *Core) seek(out *Output) bool {
+func (c *Core) seek() bool {
 	if !c.maySeek() {
 		return false
 	}
 	for n := 0; n < seeksPerStep && c.attempts.count(seeking) > 0; n++ {
 		for _, a := range c.attempts.takeSeekers(0, 1) {
-			if c.seekFor(*a.verdict, out) {
+			if c.seekFor(*a.verdict) {
 				return true
 			}
 		}
@@ -105,7 +106,7 @@ func (c *Core) seek(out *Output) bool {
 	return false
 }
 
-func (c *Core) seekFor(r rejection, out *Output) bool {
+func (c *Core) seekFor(r rejection) bool {
 	a := r.attempt
 	s := seeker{rejection: r, pod: a.pod, profile: c.cfg.Profiles[a.pod.SchedulerName]}
 	pod, known := c.view.Pod(a.offer.Pod.UID)
@@ -117,20 +118,20 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 	}
 	var err error
 	if s.concern, err = c.concernOf(pod, s.profile); err != nil {
-		c.fail(a, err.Error(), out)
+		c.fail(a, err.Error())
 		return false
 	}
 	if s.concern.Uncertain {
 		c.attempts.append(deferred, a)
 		return false
 	}
-	c.report(PlanReport{What: PlanAsked, Pod: a.offer.Pod})
+	c.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.offer.Pod})
 	if no := c.plans.loops.refusesPod(pod, c.now); no.why != "" {
-		c.refusePlan(s, no, out)
+		c.refusePlan(s, no)
 		return false
 	}
 	if s.volumes, err = c.claims.Of(pod, s.profile); err != nil {
-		c.fail(a, err.Error(), out)
+		c.fail(a, err.Error())
 		return false
 	}
 	if !c.claims.Free(s.volumes) {
@@ -138,20 +139,20 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		return false
 	}
 	if !s.volumes.Any() && !isConsulted(s.profile, s.pod) {
-		if c.oust(s, out) {
+		if c.oust(s) {
 			return false
 		}
-		if tried, sent := c.displace(s, out); tried {
+		if tried, sent := c.displace(s); tried {
 			return sent
 		}
 	}
-	return c.seekVictims(s, out)
+	return c.seekVictims(s)
 }
 
 // seekVictims asks for whom others would have to go, and has it so.
-func (c *Core) seekVictims(s seeker, out *Output) bool {
+func (c *Core) seekVictims(s seeker) bool {
 	a := s.attempt
-	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.decision.Seed, Budgets: c.budgetsNow()}, out)
+	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.decision.Seed, Budgets: c.budgetsNow()})
 	if !ok {
 		return false
 	}
@@ -160,17 +161,17 @@ func (c *Core) seekVictims(s seeker, out *Output) bool {
 	case errors.As(plan.Err, &fits):
 		c.again(a)
 	case plan.Err != nil:
-		c.fail(a, plan.Err.Error(), out)
+		c.fail(a, plan.Err.Error())
 	case plan.Node == nil && plan.Kept && c.plans.budgets.unknown:
 		// What is left of a budget cannot be told yet, and nobody will say when it can.
 		c.attempts.append(deferred, a)
 	case plan.Node == nil:
-		c.inVain(s, plan, out)
+		c.inVain(s, plan)
 	case c.planRestsOnHolds(s, plan):
 		s.awaits(placement.PodTopologySpread)
-		c.unplaceable(s.rejection, out)
+		c.unplaceable(s.rejection)
 	default:
-		return c.nominate(s, plan, out)
+		return c.nominate(s, plan)
 	}
 	return false
 }
@@ -208,7 +209,7 @@ func (c *Core) search(s seeker, look func() placement.Preemption) placement.Pree
 
 // inVain ends an attempt that preemption does not help, with upstream's sentence and with what
 // there is to say beyond it.
-func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
+func (c *Core) inVain(s seeker, plan placement.Preemption) {
 	r := s.rejection
 	if r.attempt.counsel.victims.answered {
 		r.awaits(placement.Extenders)
@@ -223,24 +224,24 @@ func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
 		r.awaits(placement.DefaultPreemption)
 		r.decision.RetryAfter = c.spareEnds(s.pod.Priority)
 	}
-	c.unplaceable(r, out)
+	c.unplaceable(r)
 }
 
 // refusePlan ends an attempt for which there is or could be a plan that is not made.
-func (c *Core) refusePlan(s seeker, no refusal, out *Output) {
+func (c *Core) refusePlan(s seeker, no refusal) {
 	r := s.rejection
 	r.decision.Message += " preemption: refused: " + no.why + "."
 	r.decision.RetryAfter = no.ends
-	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: no.why})
+	c.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.attempt.offer.Pod, Detail: no.why})
 	r.awaits(placement.DefaultPreemption)
-	c.unplaceable(r, out)
+	c.unplaceable(r)
 }
 
 // nominate builds and sends T2; false if there is nothing to send (now).
-func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
+func (c *Core) nominate(s seeker, plan placement.Preemption) bool {
 	a := s.attempt
 	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.now); no.why != "" {
-		c.refusePlan(s, no, out)
+		c.refusePlan(s, no)
 		return false
 	}
 	b, ok := c.newPlan(a, plan.Node)
@@ -257,11 +258,11 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		c.attempts.append(deferred, a)
 		return false
 	}
-	entry, held, ok := c.supply(s, plan, out)
+	entry, held, ok := c.supply(s, plan)
 	if !ok {
 		return false
 	}
-	if !c.registered(a, demanded, a.pick.volumes, out) {
+	if !c.registered(a, demanded, a.pick.volumes) {
 		a.pick = pick{}
 		return false
 	}
@@ -276,14 +277,14 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		}
 	}
 	d.yielding.alone = len(d.yielding.reserved) == len(plan.Victims)
-	return c.sendNomination(d, n, out)
+	return c.sendNomination(d, n)
 }
 
 // supply is the reservation that holds a place, with what the pod's claims get there when the victims
 // have gone: nobody else may have it in between. It is picked anew then. False if there is nothing to
 // send (now).
 func (c *Core) supply(
-	s seeker, plan placement.Preemption, out *Output,
+	s seeker, plan placement.Preemption,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
 	a := s.attempt
 	var gone []*state.Pod
@@ -298,7 +299,7 @@ func (c *Core) supply(
 		entry, err = c.entryOf(a)
 	}
 	if err != nil {
-		c.fail(a, err.Error(), out)
+		c.fail(a, err.Error())
 		return entry, nil, false
 	}
 	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
@@ -320,26 +321,26 @@ func sortedDocs(docs map[string]ledger.ExclusiveDoc) (list []ledger.ExclusiveDoc
 }
 
 // sendNomination sends a T2, whole or its first part.
-func (c *Core) sendNomination(d *nomination, n ledger.Nomination, out *Output) bool {
+func (c *Core) sendNomination(d *nomination, n ledger.Nomination) bool {
 	a := d.attempt
 	change, err := ledger.Nominate(n)
 	if err == nil {
 		d.plan = n.Plan()
 		c.pickFor(a, d.node, &d.decision)
-		if err = c.launch(d, change, out, a); err == nil {
+		if err = c.launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
 	}
 	if isTooLarge(err) {
-		return c.sendFirstPart(d, n, out)
+		return c.sendFirstPart(d, n)
 	}
-	return c.unsent(a, err, out)
+	return c.unsent(a, err)
 }
 
 // unsent ends a try that could not be made into a transaction: what it was decided on has
 // moved, or it never will be.
-func (c *Core) unsent(a *attempt, err error, out *Output) bool {
+func (c *Core) unsent(a *attempt, err error) bool {
 	var claimed *ledger.ClaimedError
 	var refused *ledger.RefusedError
 	var budget *ledger.BudgetError
@@ -352,7 +353,7 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 		c.attempts.append(deferred, a)
 		return false
 	}
-	c.fail(a, err.Error(), out)
+	c.fail(a, err.Error())
 	return false
 }
 
@@ -385,7 +386,7 @@ type nomination struct {
 
 func (n *nomination) kind() string { return "T2" }
 
-func (n *nomination) done(c *Core, revision int64, out *Output) {
+func (n *nomination) done(c *Core, revision int64) {
 	a := n.attempt
 	d := n.decision
 	d.Kind = events.DecisionNominated
@@ -396,14 +397,14 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	d.NodeName = n.node.Name
 	d.LedgerRevision = revision
 	d.FactSequence, d.Evidence = a.pick.factSequence, c.answered(a)
-	out.Decisions = append(out.Decisions, d)
-	report := a.report(Unschedulable)
+	c.effects.Decide(d)
+	report := a.report(step.Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
 	for _, v := range victimsOf(c.ledger.PlanDocs(n.plan), n.plan) {
 		report.Victims = append(report.Victims, v.PodUID)
 	}
-	out.Attempts = append(out.Attempts, report)
-	c.report(PlanReport{What: PlanNominated, Pod: a.offer.Pod, Node: n.node.Name, Victims: n.victims})
+	c.effects.Report(report)
+	c.effects.Plan(step.PlanReport{What: step.PlanNominated, Pod: a.offer.Pod, Node: n.node.Name, Victims: n.victims})
 	c.drop(a)
 	c.addHold(&hold{
 		podUID: a.pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
@@ -411,17 +412,17 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	})
 }
 
-func (n *nomination) undone(c *Core, lost ledger.Lost, out *Output) {
+func (n *nomination) undone(c *Core, lost ledger.Lost) {
 	c.plans.budgets.stale = true
-	c.lostDeed(n.attempt, lost, out)
+	c.lostDeed(n.attempt, lost)
 }
 
-func (n *nomination) tooLarge(c *Core, why string, out *Output) {
+func (n *nomination) tooLarge(c *Core, why string) {
 	if n.attempt.doubtful {
 		c.giveBack(n.attempt)
 		return
 	}
-	c.fail(n.attempt, why, out)
+	c.fail(n.attempt, why)
 }
 
 // demands says what the pod needs on a node; false if that cannot be told yet. Of what it follows,

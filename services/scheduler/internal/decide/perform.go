@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Custom plugins that act once a node has been chosen (Config.Acts) are asked to in two parts, as upstream has a
@@ -40,68 +41,6 @@ const (
 	noPlace = "the scheduler whose plugins prepared the bind is gone"
 )
 
-// Act is what plugins are to do about a pod and its node.
-type Act uint8
-
-// The acts. ActReserve is upstream's Reserve, Permit and PreBindPreFlight, ActPrepare the wait that Permit asked for
-// and PreBind, ActBind Bind, ActUndo Unreserve, ActBound PostBind, and ActPostFilter PostFilter, of a pod that no node
-// has been chosen for.
-const (
-	ActReserve Act = iota + 1
-	ActPrepare
-	ActUndo
-	ActBound
-	ActBind
-	ActPostFilter
-)
-
-// Perform has the plugins of a profile act. ID is that of the question (Consult) whose cycle it belongs to. Each is
-// answered by a Performed, that to ActUndo when all that was under way has ended.
-type Perform struct {
-	ID            uint64
-	Act           Act
-	Shard         string
-	SchedulerName string
-	Pod           *state.Pod
-	Node          string
-	// Verdicts (ActPostFilter) are about all nodes, in no order.
-	Verdicts []Verdict
-}
-
-// Verdict is why a node will not do. Resolvable: it might, if pods left.
-type Verdict struct {
-	Node, Plugin string
-	Reasons      []string
-	Resolvable   bool
-}
-
-// Performed is the answer to a Perform.
-type Performed struct {
-	ID  uint64
-	Act Act
-	// Later (ActReserve): there is something left to do before the bind.
-	Later bool
-	// Binds (ActReserve): plugins are to be asked to bind the pod. By (ActBind) is the one that has, empty if all leave
-	// it to the binders.
-	Binds bool
-	By    string
-	// Nominated (ActPostFilter) is the node that a plugin nominates the pod to, empty for none, Message what plugins
-	// say. There is neither refusal nor error.
-	Nominated, Message string
-	// Refusal is that of a plugin, in its words; Err says that one has failed. With either, all that plugins had
-	// reserved has been taken back.
-	Refusal *Refusal
-	Err     error
-}
-
-// Refusal is a plugin's no; Plugin may be empty.
-type Refusal struct {
-	Plugin  string
-	Reasons []string
-}
-
-func (p *Performed) failed() bool { return p.Refusal != nil || p.Err != nil }
-
 // performing is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
 type performing struct {
 	// preparing are holds at ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
@@ -111,7 +50,6 @@ type performing struct {
 	undoing   map[uint64]bool
 	// bindable are the deals of reservations that binders may bind, by pod UID.
 	bindable map[string]*deal
-	out      []Perform
 	// activate are the UIDs of pods that plugins want tried, of which the queue has not been told.
 	activate []string
 }
@@ -125,7 +63,7 @@ type deal struct {
 	token         ledger.Token
 	// later: there is something left to do. outcome is what came of that; nil until then.
 	later   bool
-	outcome *Performed
+	outcome *step.Performed
 	// over: plugins have nothing more to do with it.
 	over bool
 	delegation
@@ -165,12 +103,12 @@ func (c *Core) proceed(a *attempt) {
 		id: a.counsel.shownFor, attempt: a, nodeUID: a.pick.nodeUID, node: a.pick.nodeName, token: entryToken(a),
 	}
 	c.attempts.ask(a, reserving, a.deal.id)
-	c.perform(a.deal, ActReserve)
+	c.perform(a.deal, step.ActReserve)
 }
 
-func (c *Core) perform(d *deal, act Act) {
+func (c *Core) perform(d *deal, act step.Act) {
 	pod := d.attempt.pod
-	c.performing.out = append(c.performing.out, Perform{
+	c.effects.Perform(step.Perform{
 		ID: d.id, Act: act, Shard: c.cfg.Shard, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.node,
 	})
 }
@@ -182,47 +120,47 @@ func (c *Core) undo(d *deal, inCycle bool) {
 	}
 	d.over = true
 	c.performing.undoing[d.id] = inCycle
-	c.perform(d, ActUndo)
+	c.perform(d, step.ActUndo)
 }
 
 // performed takes in an answer. Whoever it is for may have gone.
-func (c *Core) performed(p Performed, out *Output) {
+func (c *Core) performed(p step.Performed) {
 	switch p.Act {
-	case ActReserve:
+	case step.ActReserve:
 		if a, waits := c.attempts.answered(reserving, p.ID); waits {
-			c.reserved(a, p, out)
+			c.reserved(a, p)
 		}
-	case ActPrepare:
+	case step.ActPrepare:
 		d, known := c.performing.preparing[p.ID]
 		delete(c.performing.preparing, p.ID)
 		if !known || d.over {
 			return
 		}
-		d.outcome, d.over = &p, p.failed()
+		d.outcome, d.over = &p, p.Failed()
 		if h, held := c.plans.held[d.attempt.offer.Pod.UID]; held && h.deal == d {
 			c.touch(h)
 		}
-	case ActUndo:
+	case step.ActUndo:
 		delete(c.performing.undoing, p.ID)
-	case ActBind:
-		c.bindEnded(p, out)
-	case ActPostFilter:
-		c.postFiltered(p, out)
-	case ActBound:
+	case step.ActBind:
+		c.bindEnded(p)
+	case step.ActPostFilter:
+		c.postFiltered(p)
+	case step.ActBound:
 	}
 }
 
 // reserved goes on with an attempt for which plugins have reserved, or not.
-func (c *Core) reserved(a *attempt, p Performed, out *Output) {
+func (c *Core) reserved(a *attempt, p step.Performed) {
 	switch {
 	case p.Refusal != nil:
 		a.deal = nil
 		d := c.refusal(a, p.Refusal)
 		d.LedgerRevision = a.counsel.from.ledger
-		c.unplaceable(rejection{attempt: a, decision: d}, out)
+		c.unplaceable(rejection{attempt: a, decision: d})
 	case p.Err != nil:
 		a.deal = nil
-		c.fail(a, p.Err.Error(), out)
+		c.fail(a, p.Err.Error())
 	default:
 		a.deal.later, a.deal.asked = p.Later, p.Binds
 		c.attempts.append(staged, a)
@@ -231,7 +169,7 @@ func (c *Core) reserved(a *attempt, p Performed, out *Output) {
 
 // refusal is the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
 // pkg/scheduler/framework/types.go, of one node). It is as old as the question.
-func (c *Core) refusal(a *attempt, r *Refusal) events.Decision {
+func (c *Core) refusal(a *attempt, r *step.Refusal) events.Decision {
 	d := c.decision(events.DecisionUnplaceable, a)
 	from := a.counsel.from.facts
 	d.FactSequence, d.FactEpoch = from.Sequence, from.Epoch
@@ -288,39 +226,39 @@ func (c *Core) settleDeal(a *attempt, revision int64) (bindable bool) {
 	c.addHold(h)
 	c.plans.setBegun(h, true)
 	c.performing.preparing[d.id] = d
-	c.perform(d, ActPrepare)
+	c.perform(d, step.ActPrepare)
 	return false
 }
 
 // prepared is a look at a hold that plugins have something to do with; 0 if that is done.
-func (c *Core) prepared(s standing, out *Output) look {
+func (c *Core) prepared(s standing) look {
 	switch d := s.deal; {
 	case d == nil || d.over && d.outcome == nil:
-		return c.giveUp(s, end{reason: noPlace}, out)
+		return c.giveUp(s, end{reason: noPlace})
 	case d.outcome == nil && c.now.Sub(s.since) > ledger.PreparedFor:
-		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)}, out)
+		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)})
 	case d.outcome == nil:
 		return lookLater
-	case d.outcome.failed():
-		return c.giveUp(s, end{reason: "a plugin will not have the pod bound there"}, out)
+	case d.outcome.Failed():
+		return c.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
 	}
 	return 0
 }
 
 // tellPrepared ends the attempt of a place that has been given up because plugins would not have it; false if that was
 // not why.
-func (c *Core) tellPrepared(d *deal, revision int64, out *Output) bool {
-	if d == nil || d.outcome == nil || !d.outcome.failed() {
+func (c *Core) tellPrepared(d *deal, revision int64) bool {
+	if d == nil || d.outcome == nil || !d.outcome.Failed() {
 		return false
 	}
 	a := d.attempt
 	if r := d.outcome.Refusal; r != nil {
 		verdict := c.refusal(a, r)
 		verdict.LedgerRevision = revision
-		c.tellUnplaceable(a, verdict, out)
+		c.tellUnplaceable(a, verdict)
 		return true
 	}
-	c.tellFailed(a, d.outcome.Err.Error(), out)
+	c.tellFailed(a, d.outcome.Err.Error())
 	return true
 }
 
@@ -358,7 +296,7 @@ func (c *Core) seeBound(podUID string) {
 	case known && pod.NodeName == d.node:
 		delete(c.performing.bindable, podUID)
 		d.over = true
-		c.perform(d, ActBound)
+		c.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
 	case reserved && e.Token == d.token, c.view.PodProgress() < hw:
 		return

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Plugins that have something to do about pods that fit nowhere (Config.PostFilters) are asked when a look has found
@@ -17,15 +18,15 @@ func (c *Core) postFilter(r rejection, p *placement.Profile) bool {
 	}
 	a.verdict = &r
 	c.attempts.ask(a, filtering, a.counsel.shownFor)
-	c.performing.out = append(c.performing.out, Perform{
-		ID: a.counsel.shownFor, Act: ActPostFilter, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+	c.effects.Perform(step.Perform{
+		ID: a.counsel.shownFor, Act: step.ActPostFilter, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
 		Verdicts: c.verdicts(a, p),
 	})
 	return true
 }
 
 // verdicts say why each node will not do. They come from scratch: nothing keeps them by node.
-func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
+func (c *Core) verdicts(a *attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
 		Pod: a.pod, Nodes: c.view.Nodes(), Opinions: a.counsel.opinions, Guidance: a.counsel.guidance,
 		Everywhere: true, Details: true,
@@ -36,9 +37,9 @@ func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
 	}
 	in.Objects = v.Lookups(c.view.Snapshot())
 	reports := p.Evaluate(in).Nodes
-	verdicts := make([]Verdict, len(reports))
+	verdicts := make([]step.Verdict, len(reports))
 	for i, r := range reports {
-		verdicts[i] = Verdict{
+		verdicts[i] = step.Verdict{
 			Node: r.Node.Node.Name, Plugin: r.Plugin, Reasons: r.Reasons, Resolvable: r.Code == placement.Unschedulable,
 		}
 	}
@@ -46,7 +47,7 @@ func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
 }
 
 // postFiltered goes on with an attempt that plugins have been asked about.
-func (c *Core) postFiltered(p Performed, out *Output) {
+func (c *Core) postFiltered(p step.Performed) {
 	a, waits := c.attempts.answered(filtering, p.ID)
 	if !waits {
 		return
@@ -56,5 +57,5 @@ func (c *Core) postFiltered(p Performed, out *Output) {
 		r.decision.Message += " " + p.Message
 	}
 	r.decision.NodeName = p.Nominated
-	c.rejectedFor(r, out)
+	c.rejectedFor(r)
 }

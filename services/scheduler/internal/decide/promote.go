@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 const (
@@ -54,12 +55,12 @@ const (
 
 // tend looks at the holds of which something has moved, until one needs a transaction; true if
 // that is on its way.
-func (c *Core) tend(out *Output) bool {
+func (c *Core) tend() bool {
 	p := &c.plans
 	p.quiet = false
 	for _, plan := range slices.Sorted(maps.Keys(p.orphans)) {
 		delete(p.orphans, plan)
-		if c.dropOrphan(plan, out) {
+		if c.dropOrphan(plan) {
 			return true
 		}
 	}
@@ -74,7 +75,7 @@ func (c *Core) tend(out *Output) bool {
 			delete(p.due, uid)
 			continue
 		}
-		switch c.lookAt(h, out) {
+		switch c.lookAt(h) {
 		case lookSent:
 			delete(p.due, uid)
 			return true
@@ -96,7 +97,7 @@ type standing struct {
 	others []ledger.NodeDoc
 }
 
-func (c *Core) lookAt(h *hold, out *Output) look {
+func (c *Core) lookAt(h *hold) look {
 	s := standing{hold: h}
 	var ok bool
 	if s.doc, s.entry, ok = c.ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
@@ -113,24 +114,24 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 	case !ok && progress < s.entry.PodRV:
 		return lookAgain
 	case !ok || s.pod.Deleting || s.pod.Terminal:
-		return c.giveUp(s, end{reason: "the pod is gone", silent: true}, out)
+		return c.giveUp(s, end{reason: "the pod is gone", silent: true})
 	case s.pod.NodeName != "":
-		return c.giveUp(s, end{reason: "somebody else has bound the pod", silent: true}, out)
+		return c.giveUp(s, end{reason: "somebody else has bound the pod", silent: true})
 	case s.doc.SupersededBy != "":
-		return c.giveUp(s, end{reason: "another node has registered under the name of the node"}, out)
+		return c.giveUp(s, end{reason: "another node has registered under the name of the node"})
 	}
 	var l look
 	switch {
 	case ledger.IsRecorded(h.plan):
-		l = c.form(s, out)
+		l = c.form(s)
 	case ledger.IsPrepared(h.plan):
-		l = c.prepared(s, out)
+		l = c.prepared(s)
 	}
 	if l != 0 {
 		return l
 	}
 	if left, grace := c.victimsLeft(s); left && !ledger.IsPrepared(h.plan) {
-		return c.await(s, grace, out)
+		return c.await(s, grace)
 	}
 	c.plans.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
@@ -138,7 +139,7 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 			return lookAgain
 		}
 	}
-	return c.promote(s, out)
+	return c.promote(s)
 }
 
 // victimsLeft says whether pods are still there that have to go, and the longest time that one
@@ -168,22 +169,22 @@ func (c *Core) graceOf(podUID string) time.Duration {
 }
 
 // await looks whether a hold has waited too long, or for nothing.
-func (c *Core) await(s standing, grace time.Duration, out *Output) look {
+func (c *Core) await(s standing, grace time.Duration) look {
 	idle := c.now.Sub(s.moved)
 	marked := c.anyMarked(s)
 	c.plans.setBegun(s.hold, marked || !c.anyToEvict(s))
 	switch {
 	case idle > holdPatience+grace:
-		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true}, out)
+		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true})
 	case !s.refused.IsZero() && !marked && c.now.Sub(s.refused) > refusedPatience:
-		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true}, out)
+		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
 	case !s.begun && idle > unmarkedPatience:
 		// Nobody has gone for it, so that it is no failure of the pod's.
-		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true}, out)
+		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
 	case !marked && c.now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
 		c.plans.looks--
 		if node := c.fitsElsewhere(s); node != "" {
-			return c.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"}, out)
+			return c.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"})
 		}
 	}
 	return lookLater
@@ -231,21 +232,21 @@ func (c *Core) fitsElsewhere(s standing) string {
 
 // promote sends T3 if the pod fits now that all who had to go have gone; else the place is
 // given up.
-func (c *Core) promote(s standing, out *Output) look {
+func (c *Core) promote(s standing) look {
 	if s.vetting.unstorable != "" {
-		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true}, out)
+		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
 	}
 	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
 	if !ok {
-		return c.giveUp(s, end{reason: "no profile of that name is configured"}, out)
+		return c.giveUp(s, end{reason: "no profile of that name is configured"})
 	}
 	node, ok := c.view.Ask(view.Now, s.doc.NodeUID, s.plan)
 	if !ok {
-		return c.giveUp(s, end{reason: "the node is gone"}, out)
+		return c.giveUp(s, end{reason: "the node is gone"})
 	}
 	concern, err := c.concernOf(s.pod, profile)
 	if err != nil {
-		return c.giveUp(s, end{reason: err.Error()}, out)
+		return c.giveUp(s, end{reason: err.Error()})
 	}
 	if concern.Uncertain || node.UndescribedPods() > 0 {
 		return lookAgain
@@ -258,13 +259,13 @@ func (c *Core) promote(s standing, out *Output) look {
 	switch {
 	case ready:
 	case c.now.Sub(s.moved) > holdPatience:
-		return c.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"}, out)
+		return c.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
 	default:
 		return lookAgain
 	}
 	v, err := c.claims.Of(s.pod, profile)
 	if err != nil {
-		return c.giveUp(s, end{reason: err.Error()}, out)
+		return c.giveUp(s, end{reason: err.Error()})
 	}
 	defer v.SetAside(s.pod)()
 	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(c.view.Snapshot())}
@@ -274,39 +275,39 @@ func (c *Core) promote(s standing, out *Output) look {
 	fits, why, err := profile.FitsWithout(in, node, nil)
 	switch {
 	case err != nil:
-		return c.giveUp(s, end{reason: err.Error()}, out)
+		return c.giveUp(s, end{reason: err.Error()})
 	case !fits:
-		return c.lacksRoom(s, profile, in, obstacle{node, why}, out)
+		return c.lacksRoom(s, profile, in, obstacle{node, why})
 	}
-	if l := c.besideOthers(s, profile, in, footing{node: node, concern: concern}, out); l != 0 {
+	if l := c.besideOthers(s, profile, in, footing{node: node, concern: concern}); l != 0 {
 		return l
 	}
-	if l := c.vet(s, profile, node.Node, out); l != 0 {
+	if l := c.vet(s, profile, node.Node); l != 0 {
 		return l
 	}
 	f := footing{node: node, concern: concern, guards: guards}
 	switch f.volumes, f.exclusives, ready, err = c.resupply(s, profile, v, node.Node); {
 	case err != nil:
-		return c.giveUp(s, end{reason: err.Error(), failed: true}, out)
+		return c.giveUp(s, end{reason: err.Error(), failed: true})
 	case !ready:
 		return lookAgain
 	}
-	return c.sendPromotion(s, f, out)
+	return c.sendPromotion(s, f)
 }
 
 // besideOthers is a look at a hold whose pod fits: whether that rests on the places of others; 0 if not.
 func (c *Core) besideOthers(
-	s standing, profile *placement.Profile, in placement.Input, f footing, out *Output,
+	s standing, profile *placement.Profile, in placement.Input, f footing,
 ) look {
 	takes := c.takesPromised(s, profile, in)
 	rests := c.restsOnHolds(in, profile, &f.concern, f.node, nil)
 	switch {
 	case takes && s.yielding.alone:
-		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"}, out)
+		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
 	case (takes || rests) && c.now.Sub(s.moved) <= holdPatience:
 		return lookLater // until the other has its place, or gives it up
 	case rests:
-		return c.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true}, out)
+		return c.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
 	}
 	return 0
 }
@@ -372,7 +373,7 @@ func (c *Core) nodesWith(node *state.NodeInfo) []*state.NodeInfo {
 	return nodes
 }
 
-func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
+func (c *Core) sendPromotion(s standing, f footing) look {
 	mandate, mine := c.mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
@@ -394,7 +395,7 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 	change, err := ledger.Promote(p)
 	if err == nil {
 		d := &promotion{standing: s, node: f.node.Node, agreed: s.deal, supplied: len(p.Volumes)+len(p.Devices) > 0}
-		err = c.launch(d, change, out)
+		err = c.launch(d, change)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -403,7 +404,7 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 	case errors.As(err, &refused):
 		return lookAgain
 	}
-	return c.giveUp(s, end{reason: err.Error()}, out)
+	return c.giveUp(s, end{reason: err.Error()})
 }
 
 // promotion is a T3 in flight.
@@ -418,7 +419,7 @@ type promotion struct {
 
 func (p *promotion) kind() string { return "T3" }
 
-func (p *promotion) done(c *Core, revision int64, out *Output) {
+func (p *promotion) done(c *Core, revision int64) {
 	if deal := p.agreed; deal != nil {
 		p.deal, deal.attempt.pod = nil, p.pod
 		if deal.delegated && !deal.over {
@@ -428,28 +429,28 @@ func (p *promotion) done(c *Core, revision int64, out *Output) {
 		if !deal.over {
 			c.performing.bindable[p.podUID] = deal
 		}
-		c.tellPlaced(deal.attempt, revision, out)
+		c.tellPlaced(deal.attempt, revision)
 		return
 	}
 	d := p.decision(c, events.DecisionPlaced)
 	d.LedgerRevision = revision
 	d.NodesTotal = int32(len(c.view.Nodes()))
 	d.NodesFeasible = 1
-	out.Decisions = append(out.Decisions, d)
-	out.Attempts = append(out.Attempts, Attempt{
+	c.effects.Decide(d)
+	c.effects.Report(step.Attempt{
 		Pod: d.Pod, Received: p.since, Decided: c.now, Profile: p.pod.SchedulerName, Number: p.attempt,
-		Outcome: Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
+		Outcome: step.Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
-	c.report(PlanReport{What: PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.now.Sub(p.since)})
+	c.effects.Plan(step.PlanReport{What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.now.Sub(p.since)})
 }
 
 // tooLarge: its place is given up, which takes less.
-func (p *promotion) tooLarge(c *Core, why string, _ *Output) {
+func (p *promotion) tooLarge(c *Core, why string) {
 	p.vetting.unstorable = why
 	c.plans.due[p.podUID] = struct{}{}
 }
 
-func (p *promotion) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[p.podUID] = struct{}{} }
+func (p *promotion) undone(c *Core, _ ledger.Lost) { c.plans.due[p.podUID] = struct{}{} }
 
 // decision is about the pod of a hold.
 func (s *standing) decision(c *Core, kind events.DecisionKind) events.Decision {

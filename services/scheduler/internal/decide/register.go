@@ -22,7 +22,7 @@ const registerEvery = 250 * time.Millisecond
 
 // registered says whether all terms are registered that a pod needs. If not, it has that done, and
 // the attempt waits, or ends as failed because it cannot be placed like this.
-func (c *Core) registered(a *attempt, n needs, v claims.Supply, out *Output) bool {
+func (c *Core) registered(a *attempt, n needs, v claims.Supply) bool {
 	if len(n.missing) == 0 && n.carried <= ledger.MaxPodTerms {
 		return true
 	}
@@ -34,7 +34,7 @@ func (c *Core) registered(a *attempt, n needs, v claims.Supply, out *Output) boo
 		err = c.ask(a, n.missing)
 	}
 	if err != nil {
-		c.fail(a, err.Error(), out)
+		c.fail(a, err.Error())
 		return false
 	}
 	c.attempts.append(deferred, a)
@@ -137,7 +137,7 @@ func (c *Core) enlist(namespace string, missing []ledger.Term) error {
 }
 
 // register sends terms that have been asked for; true if there is a flight now.
-func (c *Core) register(out *Output) bool {
+func (c *Core) register() bool {
 	if len(c.cross.asked) == 0 || c.now.Before(c.cross.registerAt) {
 		return false
 	}
@@ -146,7 +146,7 @@ func (c *Core) register(out *Output) bool {
 		c.unask(err)
 		return false
 	}
-	return c.changeTerms(&flight{txn: txn, registers: true}, out)
+	return c.changeTerms(&flight{txn: txn, registers: true})
 }
 
 // unask forgets the terms that there is no room for any more: those of a namespace that has its share,
@@ -186,11 +186,11 @@ func (c *Core) nextTerms() []ledger.RegisteredTerm {
 }
 
 // changeTerms sends a transaction about the registry.
-func (c *Core) changeTerms(f *flight, out *Output) bool {
+func (c *Core) changeTerms(f *flight) bool {
 	c.flights++
 	f.id, f.ofTerms = c.flights, true
 	c.flight = f
-	c.send(out)
+	c.send()
 	return true
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // rejection is an attempt that fits nowhere, next to pods that are staged and may yet be
@@ -37,7 +38,7 @@ func (c *Core) standpoint() standpoint {
 }
 
 // reject ends an attempt that fits nowhere, as soon as that is certain.
-func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
+func (c *Core) reject(a *attempt, p *placement.Profile, r looked) {
 	d := c.decision(events.DecisionUnplaceable, a)
 	from := c.standpoint()
 	if a.counsel.opinions != nil {
@@ -57,18 +58,18 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 		onHold: r.onHold,
 	}
 	if !c.postFilter(rejected, p) {
-		c.rejectedFor(rejected, out)
+		c.rejectedFor(rejected)
 	}
 }
 
 // rejectedFor concludes an attempt, or has it wait for what it has counted.
-func (c *Core) rejectedFor(r rejection, out *Output) {
+func (c *Core) rejectedFor(r rejection) {
 	if r.withdrawn != c.cross.withdrawn || slices.ContainsFunc(r.counted, c.view.IsStaged) {
 		r.attempt.verdict = &r
 		c.attempts.reject(r.attempt)
 		return
 	}
-	c.conclude(r, out)
+	c.conclude(r)
 }
 
 // awaits says that the pod waits also for what concerns a plugin. DefaultPreemption: for pods that may not go now,
@@ -115,7 +116,7 @@ func (c *Core) stagedPods() []string {
 
 // settleRejections tells of those whose counted pods all stand, and has those decided again
 // next to which one has been taken back.
-func (c *Core) settleRejections(out *Output) {
+func (c *Core) settleRejections() {
 	var again []*attempt
 	for _, a := range c.attempts.takeAll(rejected) {
 		switch r := *a.verdict; {
@@ -125,7 +126,7 @@ func (c *Core) settleRejections(out *Output) {
 		case slices.ContainsFunc(r.counted, c.view.IsStaged):
 			c.attempts.reject(a)
 		default:
-			c.conclude(r, out)
+			c.conclude(r)
 		}
 	}
 	c.attempts.prepend(pending, again...)
@@ -136,23 +137,23 @@ const promisesPending = "devices are still promised to other pods: "
 
 // unplaceable ends an attempt with its verdict, or with the error that there is none yet. The offer may
 // have been renewed since.
-func (c *Core) unplaceable(r rejection, out *Output) {
+func (c *Core) unplaceable(r rejection) {
 	if r.unsettled {
-		c.fail(r.attempt, promisesPending+r.decision.Message, out)
+		c.fail(r.attempt, promisesPending+r.decision.Message)
 		return
 	}
-	c.tellUnplaceable(r.attempt, r.decision, out)
+	c.tellUnplaceable(r.attempt, r.decision)
 	c.drop(r.attempt)
 }
 
-func (c *Core) tellUnplaceable(a *attempt, d events.Decision, out *Output) {
+func (c *Core) tellUnplaceable(a *attempt, d events.Decision) {
 	d.Token = a.offer.Token
 	d.Attempt = a.offer.Attempt
 	d.TraceParent = a.offer.TraceParent
-	out.Decisions = append(out.Decisions, d)
-	report := a.report(Unschedulable)
+	c.effects.Decide(d)
+	report := a.report(step.Unschedulable)
 	report.Nodes = int(d.NodesTotal)
 	report.Plugins = d.Plugins
 	report.Evidence = d.Evidence
-	out.Attempts = append(out.Attempts, report)
+	c.effects.Report(report)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Replica makes decisions of a shard again, from the records that it left: a Core that is fed
@@ -135,19 +136,18 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 		return events.Decision{}, err
 	}
 	defer r.clear(a)
-	var out Output
 	switch b.Way {
 	case events.WayHeld:
 		return r.seek(a, profile, d)
 	case events.WayOusted:
-		err = r.oust(a, profile, &out)
+		err = r.oust(a, profile)
 	default:
-		c.place(a, profile, &out)
+		c.place(a, profile)
 	}
 	if err != nil {
 		return events.Decision{}, err
 	}
-	return r.outcome(a, b, out)
+	return r.outcome(a, b, c.effects.Take())
 }
 
 // seek is the search for pods that could go.
@@ -307,19 +307,19 @@ func (r *Replica) avoid(pod *state.Pod, names []string) error {
 }
 
 // oust is the search for a place that is kept for a less important pod.
-func (r *Replica) oust(a *attempt, profile *placement.Profile, out *Output) error {
+func (r *Replica) oust(a *attempt, profile *placement.Profile) error {
 	s, err := r.seeker(a, profile)
 	if err != nil {
 		return err
 	}
-	if !r.core.oust(s, out) {
+	if !r.core.oust(s) {
 		return &NotRemadeError{"no place that is kept could be ousted"}
 	}
 	return nil
 }
 
 // outcome is what became of an attempt, as a record says it.
-func (r *Replica) outcome(a *attempt, b events.Basis, out Output) (events.Decision, error) {
+func (r *Replica) outcome(a *attempt, b events.Basis, out step.Output) (events.Decision, error) {
 	switch {
 	case a.phase == staged:
 		return r.chosen(a, b)
@@ -390,7 +390,8 @@ func (r *Replica) clear(a *attempt) {
 	c := r.core
 	c.view.Unstage(a.offer.Pod.UID)
 	c.attempts = newAttempts()
-	c.cross.asked, c.abandoned = nil, nil
+	c.cross.asked = nil
+	_ = c.effects.Take()
 	for order := range r.staged {
 		// The pod itself may count, by a choice before this one that a record says counted.
 		if r.made[order].pod.UID == a.offer.Pod.UID {

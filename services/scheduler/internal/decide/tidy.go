@@ -25,14 +25,14 @@ const (
 // retire, and when every pod that carries them is bound or gone they are dropped with their
 // guards. Each goes by itself: one that cannot be dropped keeps no other. Every shard does this
 // on its heartbeat; of several at once one succeeds.
-func (c *Core) tidyTerms(out *Output) {
+func (c *Core) tidyTerms() {
 	c.cross.beats.note(c.now, c.ledger.Revision())
 	if c.flight != nil || c.draining || !c.usable() || c.ledger.Revision() < c.cross.hold {
 		return
 	}
 	txn, err := c.tidying()
 	if err == nil && len(txn.Compares) > 0 { // what does not fit or encode stays: a registry too full says so
-		c.changeTerms(&flight{txn: txn}, out)
+		c.changeTerms(&flight{txn: txn})
 	}
 }
 

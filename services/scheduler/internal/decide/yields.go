@@ -43,7 +43,7 @@ type obstacle struct {
 
 // lacksRoom is a look at a hold whose victims have gone and whose pod does not fit.
 func (c *Core) lacksRoom(
-	s standing, profile *placement.Profile, in placement.Input, o obstacle, out *Output,
+	s standing, profile *placement.Profile, in placement.Input, o obstacle,
 ) look {
 	switch {
 	case o.why.LacksDevices() && c.now.Sub(s.moved) <= claimPatience:
@@ -51,10 +51,10 @@ func (c *Core) lacksRoom(
 		return lookLater
 	case c.fitsWhenYielded(s, profile, in, o.node):
 		s.yielding.awaited = true
-		return c.await(s, 0, out)
+		return c.await(s, 0)
 	}
 	reason := "the pod does not fit there any more: " + strings.Join(o.why.Reasons, ", ")
-	return c.giveUp(s, end{reason: reason, failed: true}, out)
+	return c.giveUp(s, end{reason: reason, failed: true})
 }
 
 // fitsWhenYielded reports whether the pod of a hold fits once the reservations that are asked back have been given
