@@ -71,18 +71,18 @@ func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string) error {
 }
 
 func (c *Core) abortOf(plan string) ledger.Abort {
-	a := ledger.Abort{Plan: plan, Docs: c.ledger.PlanDocs(plan)}
-	if _, e, owned := c.ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
-		a.Exclusives = c.heldFor(e.Token)
+	a := ledger.Abort{Plan: plan, Docs: c.shard.Ledger.PlanDocs(plan)}
+	if _, e, owned := c.shard.Ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
+		a.Exclusives = c.shard.HeldBy(e.Token)
 	}
 	for _, e := range victimsOf(a.Docs, plan) {
 		for _, uid := range e.Budgets {
 			if !slices.ContainsFunc(a.Budgets, func(b ledger.BudgetDoc) bool { return b.UID == uid }) {
-				a.Budgets = append(a.Budgets, c.ledger.Budget(uid))
+				a.Budgets = append(a.Budgets, c.shard.Ledger.Budget(uid))
 			}
 		}
 	}
-	if r, ok := c.ledger.Record(plan); ok {
+	if r, ok := c.shard.Ledger.Record(plan); ok {
 		a.Record = &r
 	}
 	return a
@@ -100,7 +100,7 @@ func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
 	var out []ledger.NodeDoc
-	for d := range c.ledger.Docs() {
+	for d := range c.shard.Ledger.Docs() {
 		if slices.ContainsFunc(known, func(k ledger.NodeDoc) bool { return k.NodeUID == d.NodeUID }) {
 			continue
 		}
@@ -117,7 +117,7 @@ func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 
 // dropOrphan sends T8 for what is left of a plan whose hold has gone without it.
 func (c *Core) dropOrphan(plan string) bool {
-	if _, _, owned := c.ledger.PlanOwner(plan); owned {
+	if _, _, owned := c.shard.Ledger.PlanOwner(plan); owned {
 		return false
 	}
 	// An error says that all of it is being evicted, or gone.
@@ -145,7 +145,7 @@ func (a *abort) done(c *Core, revision int64) {
 	c.plans.budgets.stale = true
 	if !ledger.IsPrepared(a.plan) {
 		c.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
+			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.shard.Now.Sub(a.since), Detail: a.reason,
 		})
 	}
 	if a.silent || c.tellPrepared(a.refused, revision) {
@@ -159,8 +159,8 @@ func (a *abort) done(c *Core, revision int64) {
 // undone may be the answer to a second copy of what has been carried out: a verdict is told all the same.
 func (a *abort) undone(c *Core, _ ledger.Lost) {
 	c.plans.due[a.podUID] = struct{}{}
-	if _, e, held := c.ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
-		c.tellPrepared(a.refused, c.ledger.Revision())
+	if _, e, held := c.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
+		c.tellPrepared(a.refused, c.shard.Ledger.Revision())
 	}
 }
 
@@ -180,7 +180,7 @@ func (o *orphan) done(c *Core, _ int64) {
 func (o *orphan) tooLarge(c *Core, _ string) { c.plans.orphans[o.plan] = struct{}{} }
 
 func (o *orphan) undone(c *Core, _ ledger.Lost) {
-	if len(c.ledger.PlanDocs(o.plan)) > 0 {
+	if len(c.shard.Ledger.PlanDocs(o.plan)) > 0 {
 		c.plans.orphans[o.plan] = struct{}{}
 	}
 }

@@ -14,10 +14,10 @@ const admitAtOnce = 32
 // admit sends the T15 of nodes whose names stand for other nodes, or for none; true if it is on its
 // way. Until then nothing is placed on them.
 func (c *Core) admit() bool {
-	if c.draining || !c.usable() || c.ledger.Revision() < c.admitAfter {
+	if c.shard.Draining || !c.shard.Usable() || c.shard.Ledger.Revision() < c.admitAfter {
 		return false
 	}
-	nodes := c.view.Unadmitted(admitAtOnce)
+	nodes := c.shard.View.Unadmitted(admitAtOnce)
 	for limit := admitAtOnce; limit > 0; limit /= 2 {
 		tooLarge := false
 		for some := range slices.Chunk(nodes, limit) {
@@ -40,7 +40,7 @@ func (c *Core) sendAdmission(nodes []*state.Node) error {
 	for _, n := range nodes {
 		change, err := ledger.AdmitNode{
 			NodeUID: n.UID, NodeName: n.Name, NodeRV: n.ResourceVersion,
-			Known: c.ledger.Incarnation(n.Name), Docs: c.ledger.Named(n.Name), Floor: c.ledger.Floor(),
+			Known: c.shard.Ledger.Incarnation(n.Name), Docs: c.shard.Ledger.Named(n.Name), Floor: c.shard.Ledger.Floor(),
 		}.Admit()
 		if err == nil {
 			all.Docs = append(all.Docs, change.Docs...)

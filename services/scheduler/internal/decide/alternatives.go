@@ -31,7 +31,7 @@ func (c *Core) rememberOthers(a *attempt, ranked []placement.Scored, concerned b
 			continue
 		}
 		a.others[i] = alternative{
-			node: s.Node, generation: s.Node.Generation, basis: c.ledger.Version(s.Node.Node.UID),
+			node: s.Node, generation: s.Node.Generation, basis: c.shard.Ledger.Version(s.Node.Node.UID),
 		}
 		i++
 	}
@@ -41,11 +41,11 @@ func (c *Core) rememberOthers(a *attempt, ranked []placement.Scored, concerned b
 // only if nothing there has moved since, so that it is what the decision would have been
 // without the lost node. The transaction compares the same revisions as any other.
 func (c *Core) nextBest(a *attempt) bool {
-	pod, known := c.view.Pod(a.pod.UID)
-	if !known || pod != a.pod || a.pick.needs.registry != c.ledger.TermRegistryRevision() {
+	pod, known := c.shard.View.Pod(a.pod.UID)
+	if !known || pod != a.pod || a.pick.needs.registry != c.shard.Ledger.TermRegistryRevision() {
 		return false
 	}
-	if _, _, reserved := c.ledger.Entry(a.pod.UID); reserved {
+	if _, _, reserved := c.shard.Ledger.Entry(a.pod.UID); reserved {
 		return false
 	}
 	for i, o := range a.others {
@@ -59,7 +59,7 @@ func (c *Core) nextBest(a *attempt) bool {
 		a.pick.basis = o.basis
 		a.pick.nodeRV = o.node.Node.ResourceVersion
 		a.pick.evidence = c.choseOther(a.pick.evidence, i+1)
-		c.view.Stage(a.pod, a.pick.nodeName)
+		c.shard.View.Stage(a.pod, a.pick.nodeName)
 		c.attempts.append(staged, a)
 		return true
 	}
@@ -67,9 +67,9 @@ func (c *Core) nextBest(a *attempt) bool {
 }
 
 func (c *Core) unmoved(o alternative) bool {
-	if o.node.Node == nil || o.node.Generation != o.generation || !c.gate.Usable(o.node) {
+	if o.node.Node == nil || o.node.Generation != o.generation || !c.shard.Gate.Usable(o.node) {
 		return false
 	}
-	doc, _ := c.ledger.Doc(o.node.Node.UID)
-	return c.ledger.Version(o.node.Node.UID) == o.basis && doc.HasRoom()
+	doc, _ := c.shard.Ledger.Doc(o.node.Node.UID)
+	return c.shard.Ledger.Version(o.node.Node.UID) == o.basis && doc.HasRoom()
 }

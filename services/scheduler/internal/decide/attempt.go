@@ -32,7 +32,7 @@ const (
 )
 
 func (c *Core) hasRoom() bool {
-	return c.attempts.count(staged) < batchPods && !c.draining && !c.plans.quiet
+	return c.attempts.count(staged) < batchPods && !c.shard.Draining && !c.plans.quiet
 }
 
 // decide tries pending attempts in order until the next batch is full.
@@ -45,24 +45,24 @@ func (c *Core) decide() {
 // try takes one attempt as far as it goes now.
 func (c *Core) try(a *attempt) {
 	o := a.offer
-	if _, ok := c.holds(o.Partition); !ok {
+	if _, ok := c.shard.Holds(o.Partition); !ok {
 		c.giveBack(a)
 		return
 	}
-	if c.store.Position().Sequence < o.FactSequence || !c.usable() || c.mustWait(a) {
+	if c.shard.Store.Position().Sequence < o.FactSequence || !c.shard.Usable() || c.mustWait(a) {
 		c.attempts.append(deferred, a)
 		return
 	}
-	pod, ok := c.view.Pod(o.Pod.UID)
+	pod, ok := c.shard.View.Pod(o.Pod.UID)
 	if !ok || pod.NodeName != "" || pod.Deleting || pod.Gated {
 		c.giveBack(a) // the queue sees the same facts and files the pod where it belongs
 		return
 	}
-	if _, _, reserved := c.ledger.Entry(o.Pod.UID); reserved {
+	if _, _, reserved := c.shard.Ledger.Entry(o.Pod.UID); reserved {
 		c.giveBack(a)
 		return
 	}
-	profile, ok := c.cfg.Profiles[pod.SchedulerName]
+	profile, ok := c.shard.Profiles[pod.SchedulerName]
 	if !ok {
 		c.giveBack(a)
 		return
@@ -74,12 +74,12 @@ func (c *Core) try(a *attempt) {
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
 // what its rules about other nodes need.
 func (c *Core) place(a *attempt, profile *placement.Profile) {
-	volumes, err := c.claims.Of(a.pod, profile)
+	volumes, err := c.shard.Claims.Of(a.pod, profile)
 	if err != nil {
 		c.fail(a, err.Error())
 		return
 	}
-	if !c.claims.Free(volumes) {
+	if !c.shard.Claims.Free(volumes) {
 		c.attempts.append(deferred, a)
 		return
 	}
@@ -88,9 +88,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile) {
 		c.fail(a, err.Error())
 		return
 	}
-	behind := c.view.Settle()
+	behind := c.shard.View.Settle()
 	c.effects.Behind(behind)
-	avoided := c.avoid.AvoidedBy(a.pod, c.now)
+	avoided := c.shard.Avoid.AvoidedBy(a.pod, c.shard.Now)
 	extended := profile.Extended(a.pod)
 	if !concern.Uncertain && !volumes.Any() && !extended && c.placeKept(a, profile, &concern, avoided) {
 		return
@@ -125,7 +125,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile) {
 		c.attempts.append(deferred, a)
 		return
 	}
-	volumes, ok, err = c.claims.Pick(volumes, profile, a.on(node.Node))
+	volumes, ok, err = c.shard.Claims.Pick(volumes, profile, a.on(node.Node))
 	switch {
 	case err != nil:
 		c.fail(a, err.Error())
@@ -142,7 +142,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile) {
 	a.pick.evidence = c.chose(evidence)
 	a.pick.volumes = volumes
 	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.Any() || extended)
-	c.view.Stage(a.pod, a.pick.nodeName)
+	c.shard.View.Stage(a.pod, a.pick.nodeName)
 	c.proceed(a)
 }
 
@@ -153,11 +153,11 @@ func (a *attempt) on(node *state.Node) claims.Target {
 
 // pickOf is the choice of a node, with what it rests on.
 func (c *Core) pickOf(a *attempt, node *state.NodeInfo, needs needs) pick {
-	epoch, _ := c.holds(a.offer.Partition)
+	epoch, _ := c.shard.Holds(a.offer.Partition)
 	return pick{
 		nodeUID: node.Node.UID, nodeName: node.Node.Name, nodeRV: node.Node.ResourceVersion,
-		basis: c.ledger.Version(node.Node.UID), epoch: epoch, decided: c.now, needs: needs, total: len(c.view.Nodes()),
-		seed: Seed(a.pod.UID, a.offer.Attempt), factSequence: c.store.Position().Sequence,
+		basis: c.shard.Ledger.Version(node.Node.UID), epoch: epoch, decided: c.shard.Now, needs: needs, total: len(c.shard.View.Nodes()),
+		seed: Seed(a.pod.UID, a.offer.Attempt), factSequence: c.shard.Store.Position().Sequence,
 		returned: c.plans.returned.count,
 	}
 }
@@ -190,7 +190,7 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 
 // evaluateWith is evaluate with volumes and devices as they are promised.
 func (c *Core) evaluateWith(v claims.Supply, profile *placement.Profile, a *attempt, s search) looked {
-	defer c.lookUp(v)()
+	defer c.shard.LookUp(v)()
 	return c.evaluate(profile, a, s)
 }
 
@@ -202,25 +202,16 @@ type search struct {
 	whole bool
 }
 
-// lookUp has the engine look up volumes and devices as they are promised, until done.
-func (c *Core) lookUp(v claims.Supply) (done func()) {
-	if !v.Promised() {
-		return func() {}
-	}
-	c.engine.Refresh(v.Lookups(c.view.Snapshot()))
-	return func() { c.engine.Refresh(c.view.Snapshot()) }
-}
-
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable nodes, where home nodes rank
 // before others of the same total. Rules that count pods elsewhere see all nodes either way.
 func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked {
 	avoided := s.avoided
 	basis := c.basis(profile, avoided)
-	q := placement.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt), HomeFirst: c.cfg.HomeFirst}
+	q := placement.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt), HomeFirst: c.shard.HomeFirst}
 	if q.HomeFirst {
 		c.markHome()
 	}
-	if !c.cfg.NoEvidence {
+	if !c.shard.NoEvidence {
 		q.Weigh = events.EvidenceCandidates
 	}
 	if len(avoided) > 0 {
@@ -232,7 +223,7 @@ func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked
 			basis.Way = events.WayAdvised
 		}
 	} else if q.HomeFirst && plain(a.pod) && !s.whole {
-		if usable, home := c.engine.Candidates(); home >= minHome && home < usable {
+		if usable, home := c.shard.Engine.Candidates(); home >= minHome && home < usable {
 			home := q
 			home.Home = true
 			if r := without(avoided, c.query(profile, home)); r.FeasibleCount >= enoughHome(a.pod) {
@@ -267,8 +258,8 @@ func (c *Core) query(profile *placement.Profile, q placement.Query) placement.Re
 		start = &c.start[1]
 	}
 	q.Start = *start
-	q.Laps, q.TimeRules = c.cfg.Laps, q.Seed%timedShare == 0
-	r := c.engine.Evaluate(profile, q)
+	q.Laps, q.TimeRules = c.shard.Laps, q.Seed%timedShare == 0
+	r := c.shard.Engine.Evaluate(profile, q)
 	if r.NodesTotal > 0 {
 		*start = (*start + r.Examined) % r.NodesTotal
 	}
@@ -312,7 +303,7 @@ func enoughHome(p *state.Pod) int {
 
 func (c *Core) decision(kind events.DecisionKind, a *attempt) events.Decision {
 	return events.Decision{
-		Kind: kind, Pod: a.offer.Pod, SchedulerName: a.pod.SchedulerName, Actor: c.cfg.Shard,
+		Kind: kind, Pod: a.offer.Pod, SchedulerName: a.pod.SchedulerName, Actor: c.shard.ID,
 		Attempt: a.offer.Attempt, Token: a.offer.Token, PodResourceVersion: a.pod.ResourceVersion,
 		TraceParent: a.offer.TraceParent,
 	}
@@ -336,7 +327,7 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 		PodUID: a.pod.UID, Namespace: a.pod.Namespace, Name: a.pod.Name,
 		Role: ledger.RoleReservation, State: ledger.Committed,
 		Priority: a.pod.Priority, PodRV: a.pod.ResourceVersion, Wish: a.pod.Wish(), Token: token,
-		Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName,
+		Shard: c.shard.ID, SchedulerName: a.pod.SchedulerName,
 		Requests:   a.pod.Requests.Map(),
 		Volumes:    a.pick.volumes.Volumes,
 		Devices:    a.pick.volumes.Devices,

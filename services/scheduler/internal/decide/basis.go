@@ -23,39 +23,27 @@ type recording struct {
 // nodes the UIDs. It counts as a moment.
 func (c *Core) basis(profile *placement.Profile, avoided []string) events.Basis {
 	c.moments++
-	if c.cfg.NoEvidence {
+	if c.shard.NoEvidence {
 		return events.Basis{}
 	}
 	b := events.Basis{
-		Moment: c.moments, FactEpoch: c.store.Position().Epoch, Learned: c.learnedAhead(),
-		Avoided: c.namesOf(avoided), Whole: !c.cfg.HomeFirst,
+		Moment: c.moments, FactEpoch: c.shard.Store.Position().Epoch, Learned: c.learnedAhead(),
+		Avoided: c.shard.NamesOf(avoided), Whole: !c.shard.HomeFirst,
 	}
-	if avoided := c.gate.Avoided(); len(avoided) > 0 {
-		names := c.namesOf(slices.Collect(maps.Keys(avoided)))
+	if avoided := c.shard.Gate.Avoided(); len(avoided) > 0 {
+		names := c.shard.NamesOf(slices.Collect(maps.Keys(avoided)))
 		b.Unlisted = len(names) > events.MaxLeftAlone
 		b.LeftAlone = names[:min(len(names), events.MaxLeftAlone)]
 	}
-	if usable, _ := c.engine.Candidates(); profile.SampleSize(usable) < usable {
+	if usable, _ := c.shard.Engine.Candidates(); profile.SampleSize(usable) < usable {
 		b.Start, b.HomeStart = int32(c.start[0]), int32(c.start[1])
 	}
 	return b
 }
 
-// namesOf are the names of those nodes that exist, sorted.
-func (c *Core) namesOf(uids []string) []string {
-	var names []string
-	for _, uid := range uids {
-		if n, ok := c.view.Node(uid); ok {
-			names = append(names, n.Node.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // prefer notes that the choice prefers a node.
 func (c *Core) prefer(e *events.Evidence, nodeUID string) {
-	if n, ok := c.view.Node(nodeUID); ok && e != nil {
+	if n, ok := c.shard.View.Node(nodeUID); ok && e != nil {
 		e.Basis.Preferred = n.Node.Name
 	}
 }
@@ -64,18 +52,18 @@ func (c *Core) prefer(e *events.Evidence, nodeUID string) {
 // by an own transaction and by one that was lost. (What the registry and guards learn is left out:
 // no choice of a node depends on it.)
 func (c *Core) learnedOwn(revision int64) {
-	if !c.cfg.NoEvidence && revision > c.ledger.Revision() {
+	if !c.shard.NoEvidence && revision > c.shard.Ledger.Revision() {
 		c.ahead = append(c.ahead, events.Learned{Revision: revision})
 	}
 }
 
 func (c *Core) learned(current []ledger.KV) {
-	if c.cfg.NoEvidence {
+	if c.shard.NoEvidence {
 		return // nobody would read it, nor shorten it
 	}
 	for _, kv := range current {
 		l := events.Learned{Revision: kv.ModRevision, Key: kv.Key}
-		if kv.ModRevision > c.ledger.Revision() && !slices.Contains(c.ahead, l) {
+		if kv.ModRevision > c.shard.Ledger.Revision() && !slices.Contains(c.ahead, l) {
 			c.ahead = append(c.ahead, l)
 		}
 	}
@@ -83,7 +71,7 @@ func (c *Core) learned(current []ledger.KV) {
 
 // learnedAhead is what the watch has not told of yet, in the order of learning.
 func (c *Core) learnedAhead() []events.Learned {
-	told := c.ledger.Revision()
+	told := c.shard.Ledger.Revision()
 	c.ahead = slices.DeleteFunc(c.ahead, func(l events.Learned) bool { return l.Revision <= told })
 	return slices.Clone(c.ahead)
 }

@@ -54,7 +54,7 @@ func (c *Core) newBatch() *batch {
 	return &batch{
 		core: c, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
 		place: ledger.PlaceBatch{
-			Epochs: map[int32]int64{}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
+			Epochs: map[int32]int64{}, TermRegistryRevision: c.shard.Ledger.TermRegistryRevision(),
 			Needs: map[ledger.Token]ledger.Needs{},
 		},
 	}
@@ -193,7 +193,7 @@ func (b *batch) weigh(a *attempt, next []draft, held map[string]ledger.Exclusive
 	for _, g := range a.pick.needs.guards {
 		bytes += g.Weight()
 	}
-	if len(b.attempts) > 0 && bytes+registry > b.core.limits.batchBytes(b.core.now) {
+	if len(b.attempts) > 0 && bytes+registry > b.core.limits.batchBytes(b.core.shard.Now) {
 		return false
 	}
 	b.bytes = bytes
@@ -204,7 +204,7 @@ func (b *batch) weigh(a *attempt, next []draft, held map[string]ledger.Exclusive
 // pools of devices; an error if one has a holder or its document no room, the facts do not show yet who
 // has had it, or the pool has moved since the decision.
 func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
-	return b.core.claims.Take(a.pick.volumes.Holdings(), ledger.Holder{
+	return b.core.shard.Claims.Take(a.pick.volumes.Holdings(), ledger.Holder{
 		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID,
 	}, b.exclusives)
 }
@@ -226,17 +226,7 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if d, ok := b.draft(nodeUID); ok {
 		return d.doc
 	}
-	return b.core.openDoc(nodeUID, nodeName)
-}
-
-// openDoc is a node's document with what has finished dropped.
-func (c *Core) openDoc(nodeUID, nodeName string) ledger.NodeDoc {
-	var rv uint64
-	if n, ok := c.view.Node(nodeUID); ok {
-		rv = n.Node.ResourceVersion
-	}
-	doc, _ := ledger.Finish(c.ledger.Open(nodeUID, nodeName, rv), c.view)
-	return doc
+	return b.core.shard.OpenDoc(nodeUID, nodeName)
 }
 
 // flight is the transaction, not yet made.

@@ -86,7 +86,7 @@ func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 		return q
 	}
 	q.Opinions, q.Guidance = maps.Clone(a.counsel.opinions), a.counsel.guidance
-	for _, n := range c.view.Nodes() {
+	for _, n := range c.shard.View.Nodes() {
 		if o, asked := q.Opinions[n.Node.Name]; !asked || !o.Rejected && a.counsel.outdated(n) {
 			q.Opinions[n.Node.Name] = placement.Opinion{Rejected: true, Reasons: notAskedOnly}
 		}
@@ -115,7 +115,7 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked) bool {
 		a.pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
 	c.consults.questions++
 	q := step.Consult{
-		ID: c.consults.questions, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+		ID: c.consults.questions, Shard: c.shard.ID, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
 		GateOnly: gateOnly,
 	}
 	for _, s := range r.Feasible {
@@ -165,7 +165,7 @@ func (c *Core) showing() bool {
 // show is all nodes as they are now, for those who look at them meanwhile. What has not changed since is not
 // copied again.
 func (c *Core) show() []*state.NodeInfo {
-	nodes := c.view.Nodes()
+	nodes := c.shard.View.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
 	for i, n := range nodes {
 		shown, ok := c.consults.shown[n.Node.Name]

@@ -54,14 +54,14 @@ func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery) (placement.Preemp
 	}
 	if a.counsel.victims.answered {
 		current := c.asFound(a.counsel.victims.left)
-		plan := c.search(s, func() placement.Preemption { return c.engine.PreemptAmong(s.profile, q, current) })
+		plan := c.search(s, func() placement.Preemption { return c.shard.Engine.PreemptAmong(s.profile, q, current) })
 		if plan.Node != nil || plan.Err != nil || len(current) == len(a.counsel.victims.left) {
 			return plan, true
 		}
 	}
 	var list []placement.Candidate
 	plan := c.search(s, func() (plan placement.Preemption) {
-		list, plan = c.engine.PreemptCandidates(s.profile, q)
+		list, plan = c.shard.Engine.PreemptCandidates(s.profile, q)
 		return plan
 	})
 	if len(list) == 0 {
@@ -75,7 +75,7 @@ func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery) (placement.Preemp
 // asFound are the candidates whose nodes are as they were when they were found.
 func (c *Core) asFound(given []placement.Candidate) (list []placement.Candidate) {
 	for _, one := range given {
-		if n, ok := c.view.Node(one.Node.UID); ok && n.Generation == one.Generation {
+		if n, ok := c.shard.View.Node(one.Node.UID); ok && n.Generation == one.Generation {
 			list = append(list, one)
 		}
 	}
@@ -99,7 +99,7 @@ func (c *Core) consultVictims(s seeker, list []placement.Candidate) {
 	a.verdict = &r
 	c.consults.questions++
 	q := step.Consult{
-		ID: c.consults.questions, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Candidates: list,
+		ID: c.consults.questions, Shard: c.shard.ID, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Candidates: list,
 	}
 	c.attempts.ask(a, consulting, q.ID)
 	c.effects.Consult(q)
@@ -141,7 +141,7 @@ func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node) loo
 		return 0
 	case v.id != 0:
 		return lookLater
-	case v.answered && v.err != nil && c.now.Sub(s.moved) > holdPatience:
+	case v.answered && v.err != nil && c.shard.Now.Sub(s.moved) > holdPatience:
 		return c.giveUp(s, end{reason: v.err.Error()})
 	case v.answered && v.err == nil && v.opinion.Rejected:
 		return c.giveUp(s, end{reason: refusedBy(v.opinion), failed: true})
@@ -154,7 +154,7 @@ func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node) loo
 	*v = vetting{id: c.consults.questions}
 	c.consults.vetted[v.id] = s.plan
 	c.effects.Consult(step.Consult{
-		ID: v.id, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Nodes: []*state.Node{node},
+		ID: v.id, Shard: c.shard.ID, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Nodes: []*state.Node{node},
 	})
 	return lookLater
 }
@@ -179,7 +179,7 @@ func (c *Core) vetted(advice step.Advice) {
 	if advice.Err != nil {
 		return // with a heartbeat it is asked again
 	}
-	doc, _ := c.ledger.Doc(h.nodeUID)
+	doc, _ := c.shard.Ledger.Doc(h.nodeUID)
 	var ok bool
 	if h.vetting.opinion, ok = advice.Opinions[doc.NodeName]; !ok {
 		h.vetting.err = errors.New("extenders have said nothing about node " + doc.NodeName)

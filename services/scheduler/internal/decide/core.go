@@ -7,13 +7,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -24,20 +24,16 @@ const MaxLosses = 8
 
 // Core is the decision state of one shard. For one goroutine.
 type Core struct {
-	cfg    Config
-	store  *state.Store
-	ledger *ledger.View
-	view   *view.View
+	cfg   Config
+	shard *shard.State
 	pipeline
 
 	// returns are tokens to give back with the next request.
-	returns  []string
-	now      time.Time
-	term     int64
-	draining bool
-	home     homeNodes
-	cross    crossNode
-	plans    plans
+	returns []string
+	term    int64
+	home    homeNodes
+	cross   crossNode
+	plans   plans
 	holdings
 	searching
 	manners
@@ -51,9 +47,6 @@ type holdings struct {
 	announced  bool
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
-	// overEpochs are those that a refused transaction has shown to be over, by partition. The watch
-	// brings the next owner later.
-	overEpochs map[int32]int64
 	// admitAfter is the revision that the ledger's watch must have reached before nodes are admitted
 	// again.
 	admitAfter int64
@@ -61,8 +54,6 @@ type holdings struct {
 
 // manners is how the shard gets on with the others, with binders and with kubelets.
 type manners struct {
-	gate  *avoid.Gate
-	avoid *avoid.Table
 	turns *avoid.Turns
 	// stirred: time or another shard has changed what deferred attempts wait for.
 	stirred bool
@@ -70,14 +61,11 @@ type manners struct {
 
 // searching is what answers where a pod may go.
 type searching struct {
-	// engine follows the view.
-	engine *placement.Engine
 	// start is where the next search of a profile that samples begins: among all nodes, and
 	// among the home ones.
 	start      [2]int
 	consults   consults
 	performing performing
-	claims     *claims.Book
 }
 
 // pipeline is where the attempts are; see the package comment.
@@ -152,19 +140,16 @@ type revisions struct{ from, to int64 }
 // New returns a core that knows nothing yet: no node is usable until the first facts
 // have reached their barrier.
 func New(cfg Config) *Core {
-	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
-	c.engine = placement.NewEngine(placement.EngineConfig{})
+	c := &Core{cfg: cfg, shard: shard.New(cfg.Shard, cfg.Profiles)}
+	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
+	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
 	c.attempts = newAttempts()
 	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()
-	c.claims = &claims.Book{Staged: c.stagedSupplies, Wrote: c.wrote}
+	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.stagedSupplies, c.wrote
 	c.cross.reset()
 	c.plans = newPlans()
-	c.gate = avoid.NewGate(c.engine)
-	c.view = view.New(c.store, c.ledger, c.gate)
-	c.claims.View, c.claims.Ledger = c.view, c.ledger
-	c.avoid = avoid.NewTable(c.gate, c.view, c.ledger.Reservations)
-	c.turns = avoid.NewTurns(c.avoid, cfg.Shard, c.isHome)
+	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
 	return c
 }
 
@@ -173,7 +158,7 @@ func New(cfg Config) *Core {
 // now is noted for the reports on attempts, and ends what lasts only for a while; it must
 // not go backwards.
 func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
-	c.now = now
+	c.shard.Now = now
 	moved := len(in.Facts)+len(in.Ledger)+len(in.Results)+len(in.Advice)+len(in.Performed) > 0
 	for _, b := range in.Ledger {
 		if err := c.applyLedger(b); err != nil {
@@ -198,7 +183,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	}
 	c.pass(in)
 	c.activate(in.Activated)
-	if eased := c.avoid.Eased(); moved || eased || c.stirred {
+	if eased := c.shard.Avoid.Eased(); moved || eased || c.stirred {
 		c.stirred = false
 		c.attempts.resume()
 	}
@@ -222,7 +207,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	out.More = c.more()
 	out.Idle = len(c.attempts.byPod) == 0 && c.performing.idle()
 	out.Turns = c.turns.Messages()
-	out.Notices = c.avoid.Notices()
+	out.Notices = c.shard.Avoid.Notices()
 	out.Soon = c.soon()
 	return out, c.attempts.err()
 }
@@ -230,17 +215,17 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 // more tells whether another step has work to do even without input.
 func (c *Core) more() bool {
 	return len(c.performing.activate) > 0 || c.attempts.count(pending) > 0 && c.hasRoom() ||
-		c.flight == nil && !c.draining && c.maySeek()
+		c.flight == nil && !c.shard.Draining && c.maySeek()
 }
 
 // pass takes in what other shards said, and ends what has lasted long enough.
 func (c *Core) pass(in step.Input) {
 	for _, t := range in.Turns {
-		c.turns.Hear(t, c.now)
+		c.turns.Hear(t, c.shard.Now)
 	}
 	c.passTurns()
 	if in.Beat {
-		c.avoid.Expire(c.now)
+		c.shard.Avoid.Expire(c.shard.Now)
 		c.passPlans()
 		c.passDeals()
 	}
@@ -248,14 +233,7 @@ func (c *Core) pass(in step.Input) {
 
 // Ready says whether the shard can place pods: its facts have reached their barrier, so
 // that nodes can be used, and it holds partitions.
-func (c *Core) Ready() bool { return c.usable() && c.partitions > 0 }
-
-// usable reports whether the facts have reached their barrier, and the ledger is open to them.
-func (c *Core) usable() bool {
-	p := c.store.Position()
-	_, ok := p.Progress(events.KindPod)
-	return ok && c.ledger.Permits(p.Epoch)
-}
+func (c *Core) Ready() bool { return c.shard.Usable() && c.partitions > 0 }
 
 // Ownership is who holds which partitions and who is alive; ok is false when that has not
 // changed since it was last asked for.
@@ -264,26 +242,26 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 		return membership.Picture{}, false
 	}
 	c.ownershipMoved = false
-	return membership.PictureOf(c.ledger, membership.RoleScheduler), true
+	return membership.PictureOf(c.shard.Ledger, membership.RoleScheduler), true
 }
 
 // Sizes are how many nodes exist, how many pods count on them, and how many of those are
 // not bound yet.
-func (c *Core) Sizes() (nodes, pods, reserved int) { return c.view.Sizes() }
+func (c *Core) Sizes() (nodes, pods, reserved int) { return c.shard.View.Sizes() }
 
 // LeftAlone counts the nodes that are left alone, by every reason there is: "quarantine" (what
 // is reserved there does not stand), "doubt" (its kubelet has rejected a pod for want of room)
 // and "turn" (another shard places there).
-func (c *Core) LeftAlone() map[string]int { return c.avoid.Counts() }
+func (c *Core) LeftAlone() map[string]int { return c.shard.Avoid.Counts() }
 
 // Asked visits how often rules have been asked since the last call; see placement.Engine.Asked.
-func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.engine.Asked(visit) }
+func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.shard.Engine.Asked(visit) }
 
 // Position is what the core has applied of the facts.
-func (c *Core) Position() state.Position { return c.store.Position() }
+func (c *Core) Position() state.Position { return c.shard.Store.Position() }
 
 // Unreadable says why a fact could not be read, nil if all could.
-func (c *Core) Unreadable() error { return c.store.Snapshot().Unreadable() }
+func (c *Core) Unreadable() error { return c.shard.Store.Snapshot().Unreadable() }
 
 func (c *Core) applyFacts(b follow.Batch) error {
 	if b.Reset {
@@ -291,41 +269,38 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		if err != nil {
 			return fmt.Errorf("scheduler: %w", err)
 		}
-		c.store = store
-		c.view.Reset(store)
-		c.engine.SetObjects(c.view.Snapshot())
-		c.claims.Reset()
-		c.cross.countHosts(c.view.Nodes())
+		c.shard.Replace(store)
+		c.cross.countHosts(c.shard.View.Nodes())
 		c.resetPlans()
 	}
 	if len(b.Facts) == 0 {
 		return nil
 	}
-	changes, err := c.store.Apply(b.Facts)
+	changes, err := c.shard.Store.Apply(b.Facts)
 	if err != nil {
 		return fmt.Errorf("scheduler: apply facts: %w", err)
 	}
-	c.view.ApplyFacts(changes)
+	c.shard.View.ApplyFacts(changes)
 	for i := range changes.Pods {
 		if len(c.performing.bindable) == 0 {
 			break
 		}
 		c.seeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
 	}
-	c.claims.FollowFacts(changes.Others)
-	c.avoid.FollowFacts(changes, c.now)
+	c.shard.Claims.FollowFacts(changes.Others)
+	c.shard.Avoid.FollowFacts(changes, c.shard.Now)
 	c.factsMoved(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
-		c.engine.SetObjects(c.view.Snapshot())
+		c.shard.Engine.SetObjects(c.shard.View.Snapshot())
 	} else {
-		c.engine.Refresh(c.view.Snapshot())
+		c.shard.Engine.Refresh(c.shard.View.Snapshot())
 	}
 	c.cross.moveHosts(changes.Nodes)
 	return nil
 }
 
 func (c *Core) applyLedger(b ledger.ViewBatch) error {
-	changes, err := c.ledger.Fold(b)
+	changes, err := c.shard.Ledger.Fold(b)
 	if err != nil {
 		return fmt.Errorf("scheduler: ledger watch: %w", err)
 	}
@@ -333,10 +308,10 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 		return err
 	}
 	if changes.Reset {
-		c.view.RecountLedger()
+		c.shard.View.RecountLedger()
 	}
-	c.avoid.FollowWatch(changes, c.now)
-	c.turns.FollowWatch(changes, c.now)
+	c.shard.Avoid.FollowWatch(changes, c.shard.Now)
+	c.turns.FollowWatch(changes, c.shard.Now)
 	c.ledgerMoved(changes)
 	if changes.Reset || changes.Members {
 		c.home.forget()
@@ -349,7 +324,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 func (c *Core) noteOwnership(changes ledger.ViewChanges) {
 	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
 		c.ownershipMoved = true
-		c.countPartitions()
+		c.partitions = c.shard.Partitions()
 	}
 }
 
@@ -368,11 +343,11 @@ func (c *Core) accept(b events.OfferBatch) {
 			}
 			continue
 		}
-		if c.draining {
+		if c.shard.Draining {
 			c.returns = append(c.returns, o.Token)
 			continue
 		}
-		a := &attempt{offer: o, received: c.now}
+		a := &attempt{offer: o, received: c.shard.Now}
 		c.attempts.begin(a)
 		c.attempts.append(pending, a)
 	}
@@ -380,7 +355,7 @@ func (c *Core) accept(b events.OfferBatch) {
 
 // drain gives back everything that is not in a transaction.
 func (c *Core) drain() {
-	c.draining = true
+	c.shard.Draining = true
 	for _, p := range []phase{pending, deferred, staged, rejected, seeking, reserving, filtering} {
 		for _, a := range c.attempts.takeAll(p) {
 			c.giveBack(a)
@@ -409,12 +384,12 @@ func (c *Core) unstage(a *attempt) {
 	uid := a.offer.Pod.UID
 	c.undo(a.deal, true)
 	a.deal = nil
-	if !c.view.IsStaged(uid) {
+	if !c.shard.View.IsStaged(uid) {
 		return
 	}
-	c.view.Unstage(uid)
+	c.shard.View.Unstage(uid)
 	c.returnPlace(&a.pick)
-	if _, _, reserved := c.ledger.Entry(uid); !reserved {
+	if _, _, reserved := c.shard.Ledger.Entry(uid); !reserved {
 		c.cross.withdrawn++
 	}
 	c.abandon(a)
@@ -424,8 +399,8 @@ func (c *Core) unstage(a *attempt) {
 // does not keep others from being tried.
 func (c *Core) request() *events.WorkRequest {
 	window := c.cfg.Window + c.attempts.count(seeking)
-	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(window), Return: c.returns}
-	if c.draining || !c.Ready() {
+	r := &events.WorkRequest{Shard: c.shard.ID, Window: int32(window), Return: c.returns}
+	if c.shard.Draining || !c.Ready() {
 		r.Window = 0
 	}
 	for _, a := range c.attempts.byPod {
@@ -442,35 +417,9 @@ func (c *Core) request() *events.WorkRequest {
 // has never been turned down.
 func (c *Core) activate(pods []events.PodRef) {
 	for _, ref := range pods {
-		pod, known := c.view.Snapshot().PodByName(ref.Namespace, ref.Name)
+		pod, known := c.shard.View.Snapshot().PodByName(ref.Namespace, ref.Name)
 		if known && pod.NodeName == "" {
 			c.performing.activate = append(c.performing.activate, pod.UID)
 		}
-	}
-}
-
-func (c *Core) countPartitions() {
-	c.partitions = 0
-	for _, owner := range c.ledger.Owners() {
-		if owner.Member == c.cfg.Shard {
-			c.partitions++
-		}
-	}
-}
-
-// holds reports whether this shard owns a partition, and its epoch. The picture of the ledger must
-// have reached the epoch: every reservation of the owners before was committed earlier.
-func (c *Core) holds(partition int32) (epoch int64, ok bool) {
-	owner, epoch, ok := c.ledger.Owner(partition)
-	return epoch, ok && owner.Member == c.cfg.Shard && epoch <= c.ledger.Revision() && c.overEpochs[partition] != epoch
-}
-
-// loseEpochs notes that transactions of these partitions were refused over their epochs.
-func (c *Core) loseEpochs(partitions []int32, epochs map[int32]int64) {
-	for _, p := range partitions {
-		if c.overEpochs == nil {
-			c.overEpochs = map[int32]int64{}
-		}
-		c.overEpochs[p] = epochs[p]
 	}
 }

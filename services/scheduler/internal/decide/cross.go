@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -114,12 +113,12 @@ func (c *Core) applyTerms(changes ledger.ViewChanges) error {
 	if changes.Reset {
 		c.cross.index = guard.NewIndex()
 		ids = nil
-		for id := range c.ledger.Terms() {
+		for id := range c.shard.Ledger.Terms() {
 			ids = append(ids, id)
 		}
 	}
 	for _, id := range ids {
-		t, ok := c.ledger.Term(id)
+		t, ok := c.shard.Ledger.Term(id)
 		if !ok {
 			c.cross.index.Drop(id)
 			continue
@@ -138,8 +137,8 @@ func (c *Core) applyTerms(changes ledger.ViewChanges) error {
 // facts older than the registry demands, nor right behind a lost compare: the pod would go to a worse node
 // than the one that another shard has just used as well.
 func (c *Core) mustWait(a *attempt) bool {
-	if c.ledger.AheadOfWatch() || c.view.PodProgress() < c.ledger.Registry().PodRV ||
-		c.ledger.Revision() < a.wait.revision || a.turn.pending(c.now) {
+	if c.shard.Ledger.AheadOfWatch() || c.shard.View.PodProgress() < c.shard.Ledger.Registry().PodRV ||
+		c.shard.Ledger.Revision() < a.wait.revision || a.turn.pending(c.shard.Now) {
 		return true
 	}
 	return slices.ContainsFunc(a.wait.terms, func(id ledger.TermID) bool {
@@ -151,31 +150,23 @@ func (c *Core) mustWait(a *attempt) bool {
 // expected says whether a term is on its way into the registry.
 func (c *Core) expected(id ledger.TermID) bool {
 	_, asked := c.cross.asked[id]
-	return asked || c.ledger.Revision() < c.cross.hold
+	return asked || c.shard.Ledger.Revision() < c.cross.hold
 }
 
 // concernOf gathers what concerns a pod beyond its node.
 func (c *Core) concernOf(pod *state.Pod, profile *placement.Profile) (guard.Concern, error) {
-	rules, err := profile.CrossRules(pod, c.view.Snapshot())
+	rules, err := profile.CrossRules(pod, c.shard.View.Snapshot())
 	if err != nil {
 		return guard.Concern{}, fmt.Errorf("rules about pods on other nodes: %w", err)
 	}
-	return c.cross.index.Of(pod, rules, c.namespace(pod.Namespace)), nil
-}
-
-func (c *Core) namespace(name string) guard.Namespace {
-	o, ok := c.view.Snapshot().ObjectByName(events.KindNamespace, "", name)
-	if !ok {
-		return guard.Namespace{}
-	}
-	return guard.Namespace{Labels: o.API.GetLabels(), Known: true}
+	return c.cross.index.Of(pod, rules, c.shard.Namespace(pod.Namespace)), nil
 }
 
 // choose takes the best node in whose domains every pod is counted, and says what the
 // placement needs there. Without a node the attempt has to wait.
 func (c *Core) choose(a *attempt, concern *guard.Concern, ranked []placement.Scored) (*state.NodeInfo, needs) {
 	if concern.None() {
-		return ranked[0].Node, needs{registry: c.ledger.TermRegistryRevision()}
+		return ranked[0].Node, needs{registry: c.shard.Ledger.TermRegistryRevision()}
 	}
 	if concern.CountsBatch() && (c.attempts.count(reserving) > 0 || c.seeksPlace()) {
 		return nil, needs{} // a pod that counts already may be refused by plugins, or come to be only held
@@ -207,7 +198,7 @@ func (c *Core) needsAt(concern *guard.Concern, node *state.NodeInfo, found follo
 		Labels: node.Node.Object.Labels, SharedHost: c.cross.hosts[hostOf(node.Node)] > 1, First: found.first,
 	})
 	n := needs{
-		guards: d.Uses, pins: found.pins, registry: c.ledger.TermRegistryRevision(), carried: d.Carried, missing: d.Missing,
+		guards: d.Uses, pins: found.pins, registry: c.shard.Ledger.TermRegistryRevision(), carried: d.Carried, missing: d.Missing,
 	}
 	if len(n.missing) > 0 {
 		return n, true
@@ -218,7 +209,7 @@ func (c *Core) needsAt(concern *guard.Concern, node *state.NodeInfo, found follo
 			continue
 		}
 		var counted bool
-		if g.Revision, counted = c.ledger.Guard(g.Key); !counted {
+		if g.Revision, counted = c.shard.Ledger.Guard(g.Key); !counted {
 			return needs{}, false
 		}
 	}
@@ -233,7 +224,7 @@ type blocked struct {
 }
 
 func (c *Core) uncounted(keys []string) blocked {
-	nodes, elsewhere := c.view.Uncounted()
+	nodes, elsewhere := c.shard.View.Uncounted()
 	b := blocked{any: len(nodes) > 0 || elsewhere, all: elsewhere, domains: map[string]map[string]bool{}}
 	for _, n := range nodes {
 		for _, key := range keys {
@@ -270,13 +261,13 @@ func (b blocked) has(n *state.NodeInfo) bool {
 // that no guard stands for any more.
 func (c *Core) stands(a *attempt) bool {
 	n := &a.pick.needs
-	if n.registry != c.ledger.TermRegistryRevision() || n.countsBatch && n.withdrawn != c.cross.withdrawn {
+	if n.registry != c.shard.Ledger.TermRegistryRevision() || n.countsBatch && n.withdrawn != c.cross.withdrawn {
 		return false
 	}
 	if c.plans.returned.last[a.pick.nodeUID] > a.pick.returned {
 		return false // it may have counted the room as free
 	}
-	if c.claims.Moved(a.pick.volumes) {
+	if c.shard.Claims.Moved(a.pick.volumes) {
 		return false // another pod has been promised the claim since, and may use it
 	}
 	for i := range n.guards {
@@ -284,7 +275,7 @@ func (c *Core) stands(a *attempt) bool {
 		if !g.Compare {
 			continue
 		}
-		now, counted := c.ledger.Guard(g.Key)
+		now, counted := c.shard.Ledger.Guard(g.Key)
 		if !counted || now != g.Revision && c.written[g.Key] != (revisions{from: g.Revision, to: now}) {
 			return false
 		}

@@ -28,7 +28,7 @@ type deed interface {
 func (c *Core) launch(d deed, change ledger.Change, attempts ...*attempt) error {
 	txn, err := change.Txn()
 	if err == nil {
-		err = c.limits.check(txn, c.now)
+		err = c.limits.check(txn, c.shard.Now)
 	}
 	if err != nil {
 		return fmt.Errorf("scheduler: %s: %w", d.kind(), err)
@@ -44,7 +44,7 @@ func (c *Core) launch(d deed, change ledger.Change, attempts ...*attempt) error 
 func (c *Core) landDeed(f *flight, r ledger.TxnResult) error {
 	if r.Succeeded {
 		c.learnedOwn(r.Revision)
-		changes, err := c.ledger.LearnOwn(f.txn, r)
+		changes, err := c.shard.Ledger.LearnOwn(f.txn, r)
 		if err != nil {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
 		}
@@ -57,7 +57,7 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult) error {
 		return nil
 	}
 	c.learned(r.Current)
-	changes, err := c.ledger.Learn(r.Current)
+	changes, err := c.shard.Ledger.Learn(r.Current)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
@@ -67,7 +67,7 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult) error {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
 	if f.change.Mandate != nil {
-		c.loseEpochs(lost.Partitions, f.change.Mandate.Epochs)
+		c.shard.LoseEpochs(lost.Partitions, f.change.Mandate.Epochs)
 	}
 	if lost.Registry {
 		c.cross.hold = max(c.cross.hold, lost.RegistryRevision)
@@ -82,10 +82,10 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult) error {
 
 // ledgerMoved passes on what has changed in the ledger's picture.
 func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
-	c.view.ApplyLedger(changes)
-	c.claims.FollowLedger(changes)
+	c.shard.View.ApplyLedger(changes)
+	c.shard.Claims.FollowLedger(changes)
 	c.followPlans(changes)
-	c.avoid.FollowDocs(changes.Docs)
+	c.shard.Avoid.FollowDocs(changes.Docs)
 	if len(c.performing.bindable) > 0 {
 		for _, uid := range changes.PodUIDs {
 			c.seeBound(uid)
@@ -96,7 +96,7 @@ func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 // act sends the next deed there is, if any. Holds come first: room that is free at last, or
 // held for nothing, is worth more than the next plan.
 func (c *Core) act() bool {
-	if c.draining || !c.usable() {
+	if c.shard.Draining || !c.shard.Usable() {
 		return false
 	}
 	return c.tend() || c.releaseOne() || c.seek()
@@ -152,14 +152,6 @@ func (c *Core) lostDeed(a *attempt, lost ledger.Lost) {
 	}
 	a.wait.revision = max(a.wait.revision, lostAt(lost))
 	c.again(a)
-}
-
-// mandate is what entitles this shard to decide about a pod of a partition.
-func (c *Core) mandate(partition int32) (ledger.Mandate, bool) {
-	epoch, ok := c.holds(partition)
-	return ledger.Mandate{
-		Epochs: map[int32]int64{partition: epoch}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
-	}, ok
 }
 
 func refOf(e ledger.Entry) events.PodRef {

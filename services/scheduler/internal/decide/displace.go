@@ -48,11 +48,11 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 	slices.Sort(nodes)
 	var list []takeover
 	for _, uid := range nodes {
-		node, ok := c.view.Node(uid)
-		if !ok || !c.gate.Usable(node) {
+		node, ok := c.shard.View.Node(uid)
+		if !ok || !c.shard.Gate.Usable(node) {
 			continue
 		}
-		for _, e := range c.view.Displaceable(uid, s.pod.Priority) {
+		for _, e := range c.shard.View.Displaceable(uid, s.pod.Priority) {
 			if e.Plan != "" && !ledger.IsRecorded(e.Plan) {
 				list = append(list, takeover{node, e})
 			}
@@ -70,12 +70,12 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 // fitsInstead says whether a pod fits in the place of a hold when all that goes for it has gone.
 func (c *Core) fitsInstead(s seeker, t takeover) bool {
 	gone := map[string]bool{t.hold.PodUID: true}
-	for _, v := range victimsOf(c.ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
+	for _, v := range victimsOf(c.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
 		gone[v.PodUID] = true
 	}
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{t.node}, Objects: c.view.Snapshot()}
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{t.node}, Objects: c.shard.View.Snapshot()}
 	if !s.concern.None() {
-		in.Nodes = c.view.Nodes()
+		in.Nodes = c.shard.View.Nodes()
 	}
 	fits, _, err := s.profile.FitsWithout(in, t.node, gone)
 	return err == nil && fits
@@ -102,19 +102,19 @@ func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 		return false
 	}
 	x := ledger.Displacement{
-		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.guards, Facts: c.view,
+		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.guards, Facts: c.shard.View,
 	}
 	for _, p := range followed.pins {
 		b.openDoc(p.nodeUID, p.nodeName)
 		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.nodeUID, Entry: p.keeper})
 	}
-	for _, d := range c.ledger.PlanDocs(t.hold.Plan) {
+	for _, d := range c.shard.Ledger.PlanDocs(t.hold.Plan) {
 		if _, open := b.docs[d.NodeUID]; !open {
 			b.docs[d.NodeUID], b.order = d, append(b.order, d.NodeUID)
 		}
 	}
 	if ledger.IsPrepared(t.hold.Plan) {
-		for _, doc := range c.heldFor(t.hold.Token) {
+		for _, doc := range c.shard.HeldBy(t.hold.Token) {
 			freed, _ := ledger.LetGo(doc, t.hold.Token)
 			x.Exclusives = append(x.Exclusives, freed)
 		}
@@ -156,9 +156,9 @@ func (d *displacement) done(c *Core, revision int64) {
 	d.nomination.done(c, revision)
 	by := d.attempt.pod
 	was := events.Decision{
-		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.cfg.Shard,
+		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.shard.ID,
 		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,
-		FactSequence: c.store.Position().Sequence, LedgerRevision: revision,
+		FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: revision,
 		NodeUID: d.node.UID, NodeName: d.node.Name,
 		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important "+
 			"(priority %d, against %d).", d.node.Name, by.Key(), by.Priority, d.hold.Priority),

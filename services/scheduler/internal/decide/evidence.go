@@ -22,13 +22,13 @@ type looked struct {
 // evidence is the record of an evaluation. The result belongs to the engine; what is kept of
 // it is copied here.
 func (c *Core) evidence(a *attempt, p *placement.Profile, r looked, behind int) *events.Evidence {
-	if c.cfg.NoEvidence {
+	if c.shard.NoEvidence {
 		return nil
 	}
 	e := &events.Evidence{
-		Config: p.Hash(), Class: r.Class, LedgerRevision: c.ledger.Revision(), Staged: c.stagedOrders(),
+		Config: p.Hash(), Class: r.Class, LedgerRevision: c.shard.Ledger.Revision(), Staged: c.stagedOrders(),
 		Home: r.home, Behind: int32(behind),
-		Cause: a.offer.Cause, Waited: a.offer.Waited, Considered: c.since(a.received),
+		Cause: a.offer.Cause, Waited: a.offer.Waited, Considered: c.shard.Since(a.received),
 		Basis: r.basis,
 	}
 	if len(r.Feasible) == 0 {
@@ -51,9 +51,6 @@ func (c *Core) evidence(a *attempt, p *placement.Profile, r looked, behind int) 
 	}
 	return e
 }
-
-// since is how long ago something was, as records have it.
-func (c *Core) since(t time.Time) time.Duration { return c.now.Sub(t).Truncate(time.Microsecond) }
 
 // chose numbers a decision that chose a node.
 func (c *Core) chose(e *events.Evidence) *events.Evidence {
@@ -81,8 +78,8 @@ func (c *Core) sought(a *attempt, e *events.Evidence) *events.Evidence {
 		return nil
 	}
 	other := *e
-	other.LedgerRevision, other.Staged = c.ledger.Revision(), c.stagedOrders()
-	other.Basis = c.basis(c.cfg.Profiles[a.pod.SchedulerName], nil)
+	other.LedgerRevision, other.Staged = c.shard.Ledger.Revision(), c.stagedOrders()
+	other.Basis = c.basis(c.shard.Profiles[a.pod.SchedulerName], nil)
 	if other.Basis.Way = events.WayHeld; a.counsel.opinions != nil || a.counsel.victims.answered {
 		other.Basis.Way = events.WayAdvised
 	}
@@ -137,6 +134,6 @@ func (c *Core) answered(a *attempt) *events.Evidence {
 	}
 	a.told = a.pick.evidence.Order
 	e := *a.pick.evidence
-	e.Considered, e.Reserved = a.pick.decided.Sub(a.received).Truncate(time.Microsecond), c.since(a.pick.decided)
+	e.Considered, e.Reserved = a.pick.decided.Sub(a.received).Truncate(time.Microsecond), c.shard.Since(a.pick.decided)
 	return &e
 }

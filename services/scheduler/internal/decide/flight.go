@@ -29,7 +29,7 @@ type flight struct {
 // submit sends the staged batch if nothing is in flight. Nodes and terms that attempts wait for go
 // first, each time in a transaction of their own; then deeds and batches in turns.
 func (c *Core) submit() {
-	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.admit() || c.register() {
+	if c.flight != nil || c.shard.Ledger.Revision() < c.cross.hold || c.admit() || c.register() {
 		return
 	}
 	waiting := c.attempts.count(staged) > 0
@@ -117,16 +117,16 @@ func (c *Core) build(attempts []*attempt) (f *flight, rest []*attempt) {
 // shard staged in an earlier epoch has not counted what others decided about the pod since, not
 // even if the partition has come back (docs/bugs.md, 30).
 func (c *Core) mayReserve(a *attempt) bool {
-	epoch, held := c.holds(a.offer.Partition)
-	pod, known := c.view.Pod(a.pod.UID)
-	_, _, reserved := c.ledger.Entry(a.pod.UID)
-	return held && epoch == a.pick.epoch && known && pod.NodeName == "" && !reserved && c.usable()
+	epoch, held := c.shard.Holds(a.offer.Partition)
+	pod, known := c.shard.View.Pod(a.pod.UID)
+	_, _, reserved := c.shard.Ledger.Entry(a.pod.UID)
+	return held && epoch == a.pick.epoch && known && pod.NodeName == "" && !reserved && c.shard.Usable()
 }
 
 // current says whether the document of a pick is the one it was decided on, or that plus
 // this shard's own last flight.
 func (c *Core) current(p pick) bool {
-	now := c.ledger.Version(p.nodeUID)
+	now := c.shard.Ledger.Version(p.nodeUID)
 	return now == p.basis ||
 		c.written[ledger.KeyNode(p.nodeUID)] == revisions{from: p.basis.Revision, to: now.Revision}
 }
@@ -175,7 +175,7 @@ func (c *Core) land(r step.Result) error {
 	}
 	if !r.Txn.Succeeded {
 		c.learned(r.Txn.Current)
-		changes, err := c.ledger.Learn(r.Txn.Current)
+		changes, err := c.shard.Ledger.Learn(r.Txn.Current)
 		if err != nil {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
 		}
@@ -183,7 +183,7 @@ func (c *Core) land(r step.Result) error {
 		return c.lost(f, r.Txn)
 	}
 	c.learnedOwn(r.Txn.Revision)
-	changes, err := c.ledger.LearnOwn(f.txn, r.Txn)
+	changes, err := c.shard.Ledger.LearnOwn(f.txn, r.Txn)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
@@ -254,18 +254,18 @@ func (c *Core) lost(f *flight, r ledger.TxnResult) error {
 	if lost.Registry {
 		c.cross.hold = max(c.cross.hold, lost.RegistryRevision)
 	}
-	c.loseEpochs(lost.Partitions, f.batch.Epochs)
+	c.shard.LoseEpochs(lost.Partitions, f.batch.Epochs)
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
 		if slices.ContainsFunc(f.attempts, func(a *attempt) bool { return a.pick.nodeUID == d.NodeUID }) {
-			c.avoid.Conflict(d.NodeUID, d.NodeName, "", c.now)
+			c.shard.Avoid.Conflict(d.NodeUID, d.NodeName, "", c.shard.Now)
 		}
 	}
 	var losers []loser
 	var winners []*attempt
 	for _, a := range f.attempts {
-		doc, entry, reserved := c.ledger.Entry(a.offer.Pod.UID)
+		doc, entry, reserved := c.shard.Ledger.Entry(a.offer.Pod.UID)
 		needs := f.batch.Needs[entryToken(a)]
 		_, overtaken := lost.Moved(needs.Guards)
 		switch {
@@ -374,7 +374,7 @@ func lostTo(a *attempt, lost ledger.Lost) int64 {
 // again puts an attempt back at the head, unstaged, to be decided on fresh documents. A shard
 // that drains decides nothing more: another one will.
 func (c *Core) again(a *attempt) {
-	if c.draining {
+	if c.shard.Draining {
 		c.giveBack(a)
 		return
 	}
@@ -395,7 +395,7 @@ func (c *Core) tellFailed(a *attempt, message string) { c.tellFailedOn(a, messag
 // tellFailedOn is tellFailed for a pod whose place on a node is taken back.
 func (c *Core) tellFailedOn(a *attempt, message, nodeUID, node string) {
 	d := c.decision(events.DecisionFailed, a)
-	d.FactSequence, d.LedgerRevision = c.store.Position().Sequence, c.ledger.Revision()
+	d.FactSequence, d.LedgerRevision = c.shard.Store.Position().Sequence, c.shard.Ledger.Revision()
 	d.Message = message
 	d.NodeUID, d.NodeName = nodeUID, node
 	c.effects.Decide(d)

@@ -50,18 +50,18 @@ func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
 // form goes on with a plan that has a record; 0 when that says Ready. One that is not, and whose
 // victims this shard does not know, was begun by another: it is given up.
 func (c *Core) form(s standing) look {
-	r, ok := c.ledger.Record(s.plan)
+	r, ok := c.shard.Ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
 		return 0
 	}
 	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
 		return c.giveUp(s, end{reason: "its plan was not completed"})
 	}
-	mandate, mine := c.mandate(s.entry.Partition())
+	mandate, mine := c.shard.Mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
 	}
-	claimed := victimsOf(c.ledger.PlanDocs(s.plan), s.plan)
+	claimed := victimsOf(c.shard.Ledger.PlanDocs(s.plan), s.plan)
 	part := formPart{mandate: mandate, record: r, victims: c.unclaimed(s, claimed), claimed: len(claimed)}
 	err := c.sendPart(s, part)
 	for isTooLarge(err) && len(part.victims) > 1 {
@@ -93,7 +93,7 @@ func (c *Core) sendPart(s standing, p formPart) error {
 	if len(p.victims) == 0 {
 		change, err = ledger.FinishPlan(p.mandate, p.record, s.doc, p.claimed)
 	} else {
-		profile, known := c.cfg.Profiles[s.pod.SchedulerName]
+		profile, known := c.shard.Profiles[s.pod.SchedulerName]
 		change, err = c.extension(p.mandate, p.record, p.victims, known && profile.ExceedsBudgets())
 	}
 	if err != nil {
@@ -119,25 +119,25 @@ func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry 
 func (c *Core) extension(
 	m ledger.Mandate, r ledger.PlanRecord, part []ledger.NodeEntry, exceed bool,
 ) (ledger.Change, error) {
-	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: c.view}
+	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: c.shard.View}
 	docs, budgets := map[string]bool{}, map[string]bool{}
 	for _, v := range part {
 		if !docs[v.NodeUID] {
 			docs[v.NodeUID] = true
-			if n, ok := c.view.Node(v.NodeUID); ok {
-				x.Docs = append(x.Docs, c.ledger.Open(v.NodeUID, n.Node.Name, n.Node.ResourceVersion))
-			} else if doc, ok := c.ledger.Doc(v.NodeUID); ok {
+			if n, ok := c.shard.View.Node(v.NodeUID); ok {
+				x.Docs = append(x.Docs, c.shard.Ledger.Open(v.NodeUID, n.Node.Name, n.Node.ResourceVersion))
+			} else if doc, ok := c.shard.Ledger.Doc(v.NodeUID); ok {
 				x.Docs = append(x.Docs, doc)
 			}
 		}
 		for _, uid := range v.Entry.Budgets {
-			o, ok := c.view.Snapshot().Object(events.KindDisruptionBudget, uid)
+			o, ok := c.shard.View.Snapshot().Object(events.KindDisruptionBudget, uid)
 			if budgets[uid] || !ok {
 				continue
 			}
 			budgets[uid] = true
 			if pdb, ok := o.API.(*policyv1.PodDisruptionBudget); ok {
-				room := c.view.Room(pdb)
+				room := c.shard.View.Room(pdb)
 				room.Exceed = exceed
 				x.Budgets = append(x.Budgets, room)
 			}

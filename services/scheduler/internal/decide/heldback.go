@@ -18,12 +18,12 @@ type held struct {
 // its workload avoids. Others are not counted in its message, as those are not whose facts are
 // not there yet.
 func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided []string) (held, bool) {
-	if len(c.gate.Avoided())+len(avoided) == 0 {
+	if len(c.shard.Gate.Avoided())+len(avoided) == 0 {
 		return held{}, false
 	}
 	excluded := map[string]string{}
 	brief := true
-	for uid, because := range c.gate.Avoided() {
+	for uid, because := range c.shard.Gate.Avoided() {
 		gravest := because.Gravest()
 		excluded[uid], brief = gravest.Message(), brief && gravest == avoid.Turn
 	}
@@ -31,7 +31,7 @@ func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided [
 		excluded[uid], brief = avoid.OwnerMessage, false
 	}
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.view.Nodes(), Objects: c.view.Snapshot(), Seed: seed, Limit: -1,
+		Pod: a.pod, Nodes: c.shard.View.Nodes(), Objects: c.shard.View.Snapshot(), Seed: seed, Limit: -1,
 		Candidates: []*state.NodeInfo{}, Opinions: a.counsel.opinions,
 	}
 	for _, n := range in.Nodes {

@@ -97,7 +97,7 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 	p.budgets.stale = p.budgets.stale || p.budgets.unknown || changes.Reset || len(changes.Budgets) > 0
 	if changes.Reset {
 		p.promised, p.kept = map[string]int32{}, map[string]int32{}
-		for d := range c.ledger.Docs() {
+		for d := range c.shard.Ledger.Docs() {
 			c.notePromises(d)
 			c.protect(d.NodeUID)
 		}
@@ -112,7 +112,7 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 		for _, uid := range slices.Sorted(maps.Keys(p.held)) {
 			c.followHold(uid)
 		}
-		for uid := range c.ledger.Reserved() {
+		for uid := range c.shard.Ledger.Reserved() {
 			c.followHold(uid)
 		}
 	}
@@ -156,9 +156,9 @@ func (c *Core) followDoc(d *ledger.DocChange) {
 		c.plans.due[h.podUID] = struct{}{}
 		was, known := d.Before.Victim(e.PodUID)
 		if e.Role == ledger.RoleVictim && (!known || was.State != e.State) {
-			h.moved = c.now
+			h.moved = c.shard.Now
 			if was.State == ledger.Evicting {
-				h.refused = c.now
+				h.refused = c.shard.Now
 			}
 		}
 	}
@@ -187,16 +187,16 @@ func isHold(e *ledger.Entry) bool {
 
 // touch notes that something has happened to a plan.
 func (c *Core) touch(h *hold) {
-	h.moved = c.now
+	h.moved = c.shard.Now
 	c.plans.due[h.podUID] = struct{}{}
 }
 
 // followHold takes in what has become of a pod's reservation. Whoever holds the partition looks
 // after its holds, whoever made them.
 func (c *Core) followHold(uid string) {
-	doc, e, ok := c.ledger.Entry(uid)
+	doc, e, ok := c.shard.Ledger.Entry(uid)
 	if ok && isHold(&e) {
-		_, ok = c.holds(e.Partition())
+		_, ok = c.shard.Holds(e.Partition())
 	} else {
 		ok = false
 	}
@@ -212,7 +212,7 @@ func (c *Core) followHold(uid string) {
 }
 
 func (c *Core) addHold(h *hold) {
-	h.since, h.moved = c.now, c.now
+	h.since, h.moved = c.shard.Now, c.shard.Now
 	if old, known := c.plans.held[h.podUID]; known {
 		c.plans.setBegun(old, true)
 	}
@@ -241,7 +241,7 @@ func (c *Core) forgetHold(h *hold) {
 	if p.byPlan[h.plan] == h {
 		delete(p.byPlan, h.plan)
 	}
-	if _, _, owned := c.ledger.PlanOwner(h.plan); !owned && len(c.ledger.PlanDocs(h.plan)) > 0 {
+	if _, _, owned := c.shard.Ledger.PlanOwner(h.plan); !owned && len(c.shard.Ledger.PlanDocs(h.plan)) > 0 {
 		p.orphans[h.plan] = struct{}{}
 	}
 }
@@ -291,14 +291,14 @@ func (c *Core) podMoved(pod *state.PodChange) {
 	if _, held := p.held[uid]; held {
 		p.due[uid] = struct{}{}
 	}
-	_, victim, claimed := c.ledger.Victim(uid)
+	_, victim, claimed := c.shard.Ledger.Victim(uid)
 	h, mine := p.byPlan[victim.Plan]
 	if !claimed || !mine || !isLeaving(pod.After) {
 		return
 	}
 	p.due[h.podUID] = struct{}{}
 	if pod.After == nil || !isLeaving(pod.Before) {
-		h.moved = c.now
+		h.moved = c.shard.Now
 	}
 }
 
@@ -315,7 +315,7 @@ func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal 
 // resetPlans looks at everything anew, after the facts were rebuilt.
 func (c *Core) resetPlans() {
 	c.plans.budgets.stale = true
-	for d := range c.ledger.Docs() {
+	for d := range c.shard.Ledger.Docs() {
 		if concernsPlans(&d) {
 			c.protect(d.NodeUID)
 		}
@@ -333,11 +333,11 @@ func (c *Core) allDue() {
 // claimed, those that a placement relies on, and those a place is held for (T4 takes it, not
 // an eviction). Reservations that can be bound may be victims: their binders give them back.
 func (c *Core) protect(nodeUID string) {
-	n, ok := c.view.Node(nodeUID)
+	n, ok := c.shard.View.Node(nodeUID)
 	if !ok {
 		return
 	}
-	d, _ := c.ledger.Doc(nodeUID)
+	d, _ := c.shard.Ledger.Doc(nodeUID)
 	var uids []string
 	for i := range d.Entries {
 		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
@@ -355,5 +355,5 @@ func (c *Core) protect(nodeUID string) {
 	if len(uids) == 0 {
 		delete(c.plans.protected, nodeUID)
 	}
-	c.engine.SetProtected(n, uids)
+	c.shard.Engine.SetProtected(n, uids)
 }

@@ -49,7 +49,7 @@ func (c *Core) keepers(pod *state.Pod, node *state.NodeInfo) following {
 // keeperIn looks for a keeper in a domain. Where it begins depends on the pod, so that not
 // all pods rely on one and meet in its document.
 func (c *Core) keeperIn(m *matcher, podUID, key, domain string) (found pin, ok, reserved bool) {
-	nodes := c.view.Nodes()
+	nodes := c.shard.View.Nodes()
 	start := int(xxhash.Sum64String(podUID) % uint64(len(nodes)))
 	for i := range nodes {
 		n := nodes[(start+i)%len(nodes)]
@@ -70,7 +70,7 @@ func (c *Core) keeperOn(m *matcher, n *state.NodeInfo, reserved *bool) (pin, boo
 		if !m.matches(p) {
 			continue
 		}
-		doc, _ := c.ledger.Doc(n.Node.UID)
+		doc, _ := c.shard.Ledger.Doc(n.Node.UID)
 		if p.NodeName != "" && !doc.Claimed(p.UID) {
 			return pin{
 				nodeUID: n.Node.UID, nodeName: n.Node.Name,
@@ -110,7 +110,7 @@ func (m *matcher) matches(p *state.Pod) bool {
 func (m *matcher) selects(k *state.Kind) bool {
 	for i := range m.terms {
 		t := &m.terms[i]
-		if !t.MustMatch(k.Namespace, m.core.namespace(k.Namespace).Labels, k.Labels) {
+		if !t.MustMatch(k.Namespace, m.core.shard.Namespace(k.Namespace).Labels, k.Labels) {
 			return false
 		}
 	}

@@ -42,7 +42,7 @@ func (c *Core) returnPlace(p *pick) {
 	if p.room.token == 0 {
 		return
 	}
-	if _, e, kept := c.ledger.PlanOwner(ledger.PlanID(p.room.token, false)); !kept || e.Token != p.room.token {
+	if _, e, kept := c.shard.Ledger.PlanOwner(ledger.PlanID(p.room.token, false)); !kept || e.Token != p.room.token {
 		return // the pod has its place
 	}
 	r := &c.plans.returned
@@ -68,8 +68,8 @@ func (c *Core) placeKept(
 	a *attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
 	a.missed = nil
-	for _, k := range c.view.KeptFor(a.pod) {
-		if c.gate.Late(k.Node) {
+	for _, k := range c.shard.View.KeptFor(a.pod) {
+		if c.shard.Gate.Late(k.Node) {
 			c.attempts.append(deferred, a)
 			return true
 		}
@@ -87,12 +87,12 @@ func (c *Core) placeKept(
 
 // fitsKept says whether a pod fits in the place of a placeholder.
 func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
-	if !c.gate.Usable(k.Node) {
+	if !c.shard.Gate.Usable(k.Node) {
 		return false
 	}
-	in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{k.Node}, Objects: c.view.Snapshot()}
+	in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{k.Node}, Objects: c.shard.View.Snapshot()}
 	if !concern.None() {
-		in.Nodes = c.view.Nodes()
+		in.Nodes = c.shard.View.Nodes()
 	}
 	gone := map[string]bool{view.PlaceholderUID(k.Entry.Token): true}
 	fits, _, err := profile.FitsWithout(in, k.Node, gone)
@@ -102,7 +102,7 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 // stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about
 // other nodes need there.
 func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room) {
-	profile := c.cfg.Profiles[a.pod.SchedulerName]
+	profile := c.shard.Profiles[a.pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
 	node, n := c.choose(a, concern, one)
 	if node == nil {
@@ -114,14 +114,14 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room) 
 	}
 	a.pick = c.pickOf(a, node, n)
 	a.pick.feasible, a.pick.room = 1, r
-	found := looked{Result: placement.Result{Feasible: one}, basis: c.basis(profile, c.avoid.AvoidedBy(a.pod, c.now))}
+	found := looked{Result: placement.Result{Feasible: one}, basis: c.basis(profile, c.shard.Avoid.AvoidedBy(a.pod, c.shard.Now))}
 	found.basis.Way = events.WayKept
 	if r.ousted {
 		found.basis.Way = events.WayOusted
 	}
 	a.pick.evidence = c.chose(c.evidence(a, profile, found, 0))
 	a.others = [maxAlternatives]alternative{}
-	c.view.StageInstead(a.pod, a.pick.nodeName, r.token)
+	c.shard.View.StageInstead(a.pod, a.pick.nodeName, r.token)
 	c.attempts.append(staged, a)
 }
 
@@ -146,11 +146,11 @@ func (c *Core) oust(s seeker) (done bool) {
 	}
 	var list []view.Kept
 	for _, uid := range c.keepingBelow(s.pod.Priority) {
-		node, ok := c.view.Node(uid)
+		node, ok := c.shard.View.Node(uid)
 		if !ok {
 			continue
 		}
-		for _, e := range c.view.KeptOn(uid, s.pod.Priority) {
+		for _, e := range c.shard.View.KeptOn(uid, s.pod.Priority) {
 			list = append(list, view.Kept{Node: node, Entry: e})
 		}
 	}
@@ -196,12 +196,12 @@ func (r *release) undone(c *Core, _ ledger.Lost) {
 // one more.)
 func (c *Core) missedPlaces(a *attempt) {
 	for _, plan := range a.missed {
-		_, e, ok := c.ledger.PlanOwner(plan)
+		_, e, ok := c.shard.Ledger.PlanOwner(plan)
 		if !ok || e.Role != ledger.RoleMove || slices.Contains(c.plans.releases, plan) {
 			continue
 		}
-		if _, victim, claimed := c.ledger.Victim(e.PodUID); claimed {
-			if fate, _ := c.view.VictimFate(victim.PodUID, victim.PodRV); fate == ledger.Staying {
+		if _, victim, claimed := c.shard.Ledger.Victim(e.PodUID); claimed {
+			if fate, _ := c.shard.View.VictimFate(victim.PodUID, victim.PodRV); fate == ledger.Staying {
 				continue
 			}
 		}
@@ -215,7 +215,7 @@ func (c *Core) releaseOne() bool {
 	for len(c.plans.releases) > 0 {
 		plan := c.plans.releases[0]
 		c.plans.releases = c.plans.releases[1:]
-		if _, e, ok := c.ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
+		if _, e, ok := c.shard.Ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
 			continue
 		}
 		// What cannot be sent is released by the binders, after a while.

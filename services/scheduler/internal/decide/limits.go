@@ -72,7 +72,7 @@ func (l *limits) check(txn ledger.Txn, now time.Time) error {
 // refused takes in that the store does not take a transaction of this size: nothing of it has happened,
 // and it is not sent again.
 func (c *Core) refused(f *flight, why string) {
-	c.limits.refuse(f.txn, c.now)
+	c.limits.refuse(f.txn, c.shard.Now)
 	switch {
 	case f.ofTerms: // who waits for them asks again, and is told in the end
 	case f.deed != nil:
@@ -107,7 +107,7 @@ func (c *Core) split(f *flight, why string) {
 func (c *Core) crowdedOut(a *attempt, why error) {
 	a.losses++
 	switch {
-	case c.draining:
+	case c.shard.Draining:
 		c.giveBack(a)
 	case a.losses >= MaxLosses:
 		c.fail(a, why.Error())

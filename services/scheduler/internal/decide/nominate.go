@@ -44,10 +44,10 @@ type seeker struct {
 // conclude ends an attempt that fits nowhere for certain: it is asked about preemption next, if
 // its profile has that.
 func (c *Core) conclude(r rejection) {
-	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
+	profile, ok := c.shard.Profiles[r.attempt.pod.SchedulerName]
 	switch {
 	case r.onHold:
-	case !ok || !profile.Preempts() || c.draining || profile.Custom() && isConsulted(profile, r.attempt.pod):
+	case !ok || !profile.Preempts() || c.shard.Draining || profile.Custom() && isConsulted(profile, r.attempt.pod):
 	case c.attempts.count(seeking) < maxSeekers:
 		c.lineUp(r)
 		return
@@ -108,11 +108,11 @@ func (c *Core) seek() bool {
 
 func (c *Core) seekFor(r rejection) bool {
 	a := r.attempt
-	s := seeker{rejection: r, pod: a.pod, profile: c.cfg.Profiles[a.pod.SchedulerName]}
-	pod, known := c.view.Pod(a.offer.Pod.UID)
-	_, _, reserved := c.ledger.Entry(a.offer.Pod.UID)
-	_, held := c.holds(a.offer.Partition)
-	if !known || pod != a.pod || reserved || !held || c.mustWait(a) || c.view.Settle() > 0 {
+	s := seeker{rejection: r, pod: a.pod, profile: c.shard.Profiles[a.pod.SchedulerName]}
+	pod, known := c.shard.View.Pod(a.offer.Pod.UID)
+	_, _, reserved := c.shard.Ledger.Entry(a.offer.Pod.UID)
+	_, held := c.shard.Holds(a.offer.Partition)
+	if !known || pod != a.pod || reserved || !held || c.mustWait(a) || c.shard.View.Settle() > 0 {
 		c.again(a)
 		return false
 	}
@@ -126,15 +126,15 @@ func (c *Core) seekFor(r rejection) bool {
 		return false
 	}
 	c.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.offer.Pod})
-	if no := c.plans.loops.refusesPod(pod, c.now); no.why != "" {
+	if no := c.plans.loops.refusesPod(pod, c.shard.Now); no.why != "" {
 		c.refusePlan(s, no)
 		return false
 	}
-	if s.volumes, err = c.claims.Of(pod, s.profile); err != nil {
+	if s.volumes, err = c.shard.Claims.Of(pod, s.profile); err != nil {
 		c.fail(a, err.Error())
 		return false
 	}
-	if !c.claims.Free(s.volumes) {
+	if !c.shard.Claims.Free(s.volumes) {
 		c.attempts.append(deferred, a)
 		return false
 	}
@@ -182,28 +182,28 @@ func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 	for _, v := range plan.Victims {
 		gone[v.Pod.UID] = true
 	}
-	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: s.volumes.Lookups(c.view.Snapshot())}
+	in := placement.Input{Pod: s.pod, Nodes: c.shard.View.Nodes(), Objects: s.volumes.Lookups(c.shard.View.Snapshot())}
 	return c.restsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
 // preempt asks the engine who could go for a pod.
 func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
-	return c.search(s, func() placement.Preemption { return c.engine.Preempt(s.profile, q) })
+	return c.search(s, func() placement.Preemption { return c.shard.Engine.Preempt(s.profile, q) })
 }
 
 // search has the engine look for victims, and takes the time.
 func (c *Core) search(s seeker, look func() placement.Preemption) placement.Preemption {
-	defer c.lookUp(s.volumes)()
-	if c.cfg.Laps == nil {
+	defer c.shard.LookUp(s.volumes)()
+	if c.shard.Laps == nil {
 		return look()
 	}
-	c.cfg.Laps.Begin(s.pod.SchedulerName)
+	c.shard.Laps.Begin(s.pod.SchedulerName)
 	plan := look()
 	code := placement.Success
 	if plan.Node == nil {
 		code = placement.Unschedulable
 	}
-	c.cfg.Laps.Lap(placement.PointPostFilter, "", code)
+	c.shard.Laps.Lap(placement.PointPostFilter, "", code)
 	return plan
 }
 
@@ -240,7 +240,7 @@ func (c *Core) refusePlan(s seeker, no refusal) {
 // nominate builds and sends T2; false if there is nothing to send (now).
 func (c *Core) nominate(s seeker, plan placement.Preemption) bool {
 	a := s.attempt
-	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.now); no.why != "" {
+	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.shard.Now); no.why != "" {
 		c.refusePlan(s, no)
 		return false
 	}
@@ -291,7 +291,7 @@ func (c *Core) supply(
 	for _, v := range plan.Victims {
 		gone = append(gone, v.Pod)
 	}
-	v, ready, err := c.claims.Pick(s.volumes, s.profile, claims.Target{
+	v, ready, err := c.shard.Claims.Pick(s.volumes, s.profile, claims.Target{
 		Pod: s.pod, Node: plan.Node.Node, Seed: s.decision.Seed,
 	}, gone...)
 	if err == nil && ready {
@@ -303,7 +303,7 @@ func (c *Core) supply(
 		return entry, nil, false
 	}
 	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
-	docs, err := c.claims.Take(v.Holdings(), holder, nil)
+	docs, err := c.shard.Claims.Take(v.Holdings(), holder, nil)
 	if !ready || err != nil {
 		a.pick = pick{}
 		c.attempts.append(deferred, a)
@@ -360,11 +360,11 @@ func (c *Core) unsent(a *attempt, err error) bool {
 // pickFor stages an attempt's pod where a place is to be held for it.
 func (c *Core) pickFor(a *attempt, node *state.Node, d *events.Decision) {
 	a.pick = pick{
-		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()),
-		seed: d.Seed, evidence: c.sought(a, d.Evidence), factSequence: c.store.Position().Sequence,
+		nodeUID: node.UID, nodeName: node.Name, decided: c.shard.Now, total: len(c.shard.View.Nodes()),
+		seed: d.Seed, evidence: c.sought(a, d.Evidence), factSequence: c.shard.Store.Position().Sequence,
 		volumes: a.pick.volumes,
 	}
-	c.view.Stage(a.pod, node.Name)
+	c.shard.View.Stage(a.pod, node.Name)
 }
 
 func (c *Core) unpick(a *attempt) {
@@ -400,7 +400,7 @@ func (n *nomination) done(c *Core, revision int64) {
 	c.effects.Decide(d)
 	report := a.report(step.Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
-	for _, v := range victimsOf(c.ledger.PlanDocs(n.plan), n.plan) {
+	for _, v := range victimsOf(c.shard.Ledger.PlanDocs(n.plan), n.plan) {
 		report.Victims = append(report.Victims, v.PodUID)
 	}
 	c.effects.Report(report)

@@ -34,7 +34,7 @@ func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard
 		return nil
 	}
 	var matchers []*matcher
-	rules, _ := profile.CrossRules(pod, c.view.Snapshot()) // an error would have ended concernOf
+	rules, _ := profile.CrossRules(pod, c.shard.View.Snapshot()) // an error would have ended concernOf
 	for i := range rules {
 		if rules[i].Kind == placement.CrossSpread {
 			matchers = append(matchers, c.matcherOf(rules[i].Terms))
@@ -42,7 +42,7 @@ func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard
 	}
 	var held map[string]bool
 	for nodeUID := range c.plans.promised {
-		doc, _ := c.ledger.Doc(nodeUID)
+		doc, _ := c.shard.Ledger.Doc(nodeUID)
 		for i := range doc.Entries {
 			e := &doc.Entries[i]
 			if e.Namespace != pod.Namespace || !isHold(e) || ledger.IsPrepared(e.Plan) || !c.counts(matchers, e.PodUID) {
@@ -59,7 +59,7 @@ func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard
 
 // counts says whether one of some rules selects a pod that is not bound. Of one that is not known that cannot be told.
 func (c *Core) counts(rules []*matcher, podUID string) bool {
-	pod, known := c.view.Pod(podUID)
+	pod, known := c.shard.View.Pod(podUID)
 	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *matcher) bool { return m.matches(pod) })
 }
 
@@ -74,8 +74,8 @@ func (c *Core) besideHolds(a *attempt, p *placement.Profile, v claims.Supply, r 
 		return r
 	}
 	in := placement.Input{
-		Pod: a.pod, Nodes: nodesWithout(c.view.Nodes(), held), Candidates: []*state.NodeInfo{},
-		Objects: v.Lookups(c.view.Snapshot()), Limit: -1, Details: true, Everywhere: true,
+		Pod: a.pod, Nodes: nodesWithout(c.shard.View.Nodes(), held), Candidates: []*state.NodeInfo{},
+		Objects: v.Lookups(c.shard.View.Snapshot()), Limit: -1, Details: true, Everywhere: true,
 	}
 	among := placesOf(r.Feasible)
 	for _, n := range in.Nodes {
@@ -102,18 +102,18 @@ func (c *Core) diagnoseHeld(
 	a *attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
 ) placement.Diagnosis {
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.view.Nodes(), Objects: v.Lookups(c.view.Snapshot()), Everywhere: true,
+		Pod: a.pod, Nodes: c.shard.View.Nodes(), Objects: v.Lookups(c.shard.View.Snapshot()), Everywhere: true,
 		Opinions: map[string]placement.Opinion{}, Guidance: a.counsel.guidance, Excluded: map[string]string{},
 	}
 	if p.Extended(a.pod) {
 		maps.Copy(in.Opinions, c.extends(placement.Query{}, a).Opinions)
 	}
 	for _, n := range in.Nodes {
-		if c.gate.Usable(n) {
+		if c.shard.Gate.Usable(n) {
 			in.Candidates = append(in.Candidates, n)
 		}
 	}
-	for _, uid := range c.avoid.AvoidedBy(a.pod, c.now) {
+	for _, uid := range c.shard.Avoid.AvoidedBy(a.pod, c.shard.Now) {
 		in.Excluded[uid] = avoid.OwnerMessage
 	}
 	for i := range failed {

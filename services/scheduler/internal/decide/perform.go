@@ -109,7 +109,7 @@ func (c *Core) proceed(a *attempt) {
 func (c *Core) perform(d *deal, act step.Act) {
 	pod := d.attempt.pod
 	c.effects.Perform(step.Perform{
-		ID: d.id, Act: act, Shard: c.cfg.Shard, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.node,
+		ID: d.id, Act: act, Shard: c.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.node,
 	})
 }
 
@@ -215,7 +215,7 @@ func (c *Core) settleDeal(a *attempt, revision int64) (bindable bool) {
 	c.cross.withdrawn++
 	c.answered(a) // it is recorded when it has come to something
 	c.drop(a)
-	if c.draining {
+	if c.shard.Draining {
 		c.undo(d, false)
 		return false
 	}
@@ -235,7 +235,7 @@ func (c *Core) prepared(s standing) look {
 	switch d := s.deal; {
 	case d == nil || d.over && d.outcome == nil:
 		return c.giveUp(s, end{reason: noPlace})
-	case d.outcome == nil && c.now.Sub(s.since) > ledger.PreparedFor:
+	case d.outcome == nil && c.shard.Now.Sub(s.since) > ledger.PreparedFor:
 		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)})
 	case d.outcome == nil:
 		return lookLater
@@ -269,7 +269,7 @@ func (c *Core) leaveDeal(h *hold) {
 		return
 	}
 	h.deal = nil
-	if _, e, ok := c.ledger.Entry(h.podUID); ok && e.Token == d.token && e.State != ledger.Held {
+	if _, e, ok := c.shard.Ledger.Entry(h.podUID); ok && e.Token == d.token && e.State != ledger.Held {
 		c.performing.bindable[h.podUID] = d // promoted
 		return
 	}
@@ -282,12 +282,12 @@ func (c *Core) seeBound(podUID string) {
 	if !ok {
 		return
 	}
-	pod, known := c.view.Pod(podUID)
-	_, e, reserved := c.ledger.Entry(podUID)
-	doc, there := c.ledger.Doc(d.nodeUID)
+	pod, known := c.shard.View.Pod(podUID)
+	_, e, reserved := c.shard.Ledger.Entry(podUID)
+	doc, there := c.shard.Ledger.Doc(d.nodeUID)
 	hw := doc.HighWater(ledger.KindPod)
 	if !there {
-		hw = c.ledger.HighWater(ledger.KindPod)
+		hw = c.shard.Ledger.HighWater(ledger.KindPod)
 	}
 	_, binding := c.performing.binding[d.id]
 	switch {
@@ -298,7 +298,7 @@ func (c *Core) seeBound(podUID string) {
 		d.over = true
 		c.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
-	case reserved && e.Token == d.token, c.view.PodProgress() < hw:
+	case reserved && e.Token == d.token, c.shard.View.PodProgress() < hw:
 		return
 	}
 	delete(c.performing.bindable, podUID)
@@ -331,18 +331,6 @@ func (c *Core) inFlight() deed {
 		return nil
 	}
 	return c.flight.deed
-}
-
-// heldFor are the documents of volumes and pools of devices of which a hold has something.
-func (c *Core) heldFor(token ledger.Token) []ledger.ExclusiveDoc {
-	var held []ledger.ExclusiveDoc
-	for x := range c.ledger.Exclusives() {
-		if slices.ContainsFunc(x.Holders, func(h ledger.Holder) bool { return h.Token == token }) {
-			held = append(held, x)
-		}
-	}
-	slices.SortFunc(held, func(a, b ledger.ExclusiveDoc) int { return strings.Compare(a.Key, b.Key) })
-	return held
 }
 
 // preparable tells whether one more pod of a profile whose plugins act may be tried.

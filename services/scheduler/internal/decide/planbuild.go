@@ -18,7 +18,7 @@ type planBuild struct {
 }
 
 func (c *Core) newPlan(a *attempt, node *state.NodeInfo) (*planBuild, bool) {
-	mandate, ok := c.mandate(a.offer.Partition)
+	mandate, ok := c.shard.Mandate(a.offer.Partition)
 	b := &planBuild{core: c, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
 	doc := ledger.Cover(b.open(node.Node), ledger.KindNode, node.Node.ResourceVersion)
 	b.docs[node.Node.UID] = doc
@@ -32,7 +32,7 @@ func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
 	if d, ok := b.docs[uid]; ok {
 		return d
 	}
-	doc := b.core.openDoc(uid, name)
+	doc := b.core.shard.OpenDoc(uid, name)
 	b.docs[uid], b.order = doc, append(b.order, uid)
 	return doc
 }
@@ -81,7 +81,7 @@ func (b *planBuild) keep(keepers []placement.Keeper) bool {
 func (b *planBuild) nomination(node *state.NodeInfo, entry ledger.Entry) ledger.Nomination {
 	return ledger.Nomination{
 		Mandate: b.mandate, Hold: ledger.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
-		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.core.view,
+		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.core.shard.View,
 	}
 }
 

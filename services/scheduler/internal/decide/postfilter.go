@@ -19,7 +19,7 @@ func (c *Core) postFilter(r rejection, p *placement.Profile) bool {
 	a.verdict = &r
 	c.attempts.ask(a, filtering, a.counsel.shownFor)
 	c.effects.Perform(step.Perform{
-		ID: a.counsel.shownFor, Act: step.ActPostFilter, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+		ID: a.counsel.shownFor, Act: step.ActPostFilter, Shard: c.shard.ID, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
 		Verdicts: c.verdicts(a, p),
 	})
 	return true
@@ -28,14 +28,14 @@ func (c *Core) postFilter(r rejection, p *placement.Profile) bool {
 // verdicts say why each node will not do. They come from scratch: nothing keeps them by node.
 func (c *Core) verdicts(a *attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.view.Nodes(), Opinions: a.counsel.opinions, Guidance: a.counsel.guidance,
+		Pod: a.pod, Nodes: c.shard.View.Nodes(), Opinions: a.counsel.opinions, Guidance: a.counsel.guidance,
 		Everywhere: true, Details: true,
 	}
-	v, err := c.claims.Of(a.pod, p)
+	v, err := c.shard.Claims.Of(a.pod, p)
 	if err != nil {
 		return nil // it was found to fit nowhere, so there is none
 	}
-	in.Objects = v.Lookups(c.view.Snapshot())
+	in.Objects = v.Lookups(c.shard.View.Snapshot())
 	reports := p.Evaluate(in).Nodes
 	verdicts := make([]step.Verdict, len(reports))
 	for i, r := range reports {

@@ -100,16 +100,16 @@ type standing struct {
 func (c *Core) lookAt(h *hold) look {
 	s := standing{hold: h}
 	var ok bool
-	if s.doc, s.entry, ok = c.ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
+	if s.doc, s.entry, ok = c.shard.Ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
 		return lookLater
 	}
-	for _, d := range c.ledger.PlanDocs(h.plan) {
+	for _, d := range c.shard.Ledger.PlanDocs(h.plan) {
 		if d.NodeUID != s.doc.NodeUID {
 			s.others = append(s.others, d)
 		}
 	}
-	progress := c.view.PodProgress()
-	s.pod, ok = c.view.Pod(h.podUID)
+	progress := c.shard.View.PodProgress()
+	s.pod, ok = c.shard.View.Pod(h.podUID)
 	switch {
 	case !ok && progress < s.entry.PodRV:
 		return lookAgain
@@ -146,7 +146,7 @@ func (c *Core) lookAt(h *hold) look {
 // of them is given to stop.
 func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
-		if fate, _ := c.view.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
+		if fate, _ := c.shard.View.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
 			left, grace = true, max(grace, c.graceOf(v.PodUID))
 		}
 	}
@@ -157,7 +157,7 @@ func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
 }
 
 func (c *Core) graceOf(podUID string) time.Duration {
-	pod, ok := c.view.Pod(podUID)
+	pod, ok := c.shard.View.Pod(podUID)
 	if !ok || pod.Template == nil {
 		return defaultGrace
 	}
@@ -170,18 +170,18 @@ func (c *Core) graceOf(podUID string) time.Duration {
 
 // await looks whether a hold has waited too long, or for nothing.
 func (c *Core) await(s standing, grace time.Duration) look {
-	idle := c.now.Sub(s.moved)
+	idle := c.shard.Now.Sub(s.moved)
 	marked := c.anyMarked(s)
 	c.plans.setBegun(s.hold, marked || !c.anyToEvict(s))
 	switch {
 	case idle > holdPatience+grace:
 		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true})
-	case !s.refused.IsZero() && !marked && c.now.Sub(s.refused) > refusedPatience:
+	case !s.refused.IsZero() && !marked && c.shard.Now.Sub(s.refused) > refusedPatience:
 		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
 	case !s.begun && idle > unmarkedPatience:
 		// Nobody has gone for it, so that it is no failure of the pod's.
 		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
-	case !marked && c.now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
+	case !marked && c.shard.Now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
 		c.plans.looks--
 		if node := c.fitsElsewhere(s); node != "" {
 			return c.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"})
@@ -200,30 +200,30 @@ func (c *Core) anyMarked(s standing) bool {
 // anyToEvict says whether a victim of a plan stays until it is evicted.
 func (c *Core) anyToEvict(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
-		pod, known := c.view.Pod(v.PodUID)
+		pod, known := c.shard.View.Pod(v.PodUID)
 		return known && !isLeaving(pod)
 	})
 }
 
 // fitsElsewhere is a node that would take the pod of a hold without anybody having to go.
 func (c *Core) fitsElsewhere(s standing) string {
-	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
-	if !ok || c.view.Settle() > 0 || profile.Extended(s.pod) {
+	profile, ok := c.shard.Profiles[s.pod.SchedulerName]
+	if !ok || c.shard.View.Settle() > 0 || profile.Extended(s.pod) {
 		return "" // of what extenders would say, too, nothing is known
 	}
-	v, err := c.claims.Of(s.pod, profile)
+	v, err := c.shard.Claims.Of(s.pod, profile)
 	if err != nil {
 		return ""
 	}
 	defer v.SetAside(s.pod)()
-	defer c.lookUp(v)()
+	defer c.shard.LookUp(v)()
 	concern, err := c.concernOf(s.pod, profile)
 	r := c.query(profile, placement.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
 	}
 	best := r.Feasible[0].Node
-	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: v.Lookups(c.view.Snapshot())}
+	in := placement.Input{Pod: s.pod, Nodes: c.shard.View.Nodes(), Objects: v.Lookups(c.shard.View.Snapshot())}
 	if c.restsOnHolds(in, profile, &concern, best, nil) {
 		return ""
 	}
@@ -236,11 +236,11 @@ func (c *Core) promote(s standing) look {
 	if s.vetting.unstorable != "" {
 		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
 	}
-	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
+	profile, ok := c.shard.Profiles[s.pod.SchedulerName]
 	if !ok {
 		return c.giveUp(s, end{reason: "no profile of that name is configured"})
 	}
-	node, ok := c.view.Ask(view.Now, s.doc.NodeUID, s.plan)
+	node, ok := c.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan)
 	if !ok {
 		return c.giveUp(s, end{reason: "the node is gone"})
 	}
@@ -258,19 +258,19 @@ func (c *Core) promote(s standing) look {
 	guards, ready := c.rests(s.pod, node, &concern)
 	switch {
 	case ready:
-	case c.now.Sub(s.moved) > holdPatience:
+	case c.shard.Now.Sub(s.moved) > holdPatience:
 		return c.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
 	default:
 		return lookAgain
 	}
-	v, err := c.claims.Of(s.pod, profile)
+	v, err := c.shard.Claims.Of(s.pod, profile)
 	if err != nil {
 		return c.giveUp(s, end{reason: err.Error()})
 	}
 	defer v.SetAside(s.pod)()
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(c.view.Snapshot())}
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(c.shard.View.Snapshot())}
 	if !concern.None() || v.HasExclusive() {
-		in.Nodes = c.nodesWith(node)
+		in.Nodes = c.shard.NodesWith(node)
 	}
 	fits, why, err := profile.FitsWithout(in, node, nil)
 	switch {
@@ -304,7 +304,7 @@ func (c *Core) besideOthers(
 	switch {
 	case takes && s.yielding.alone:
 		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
-	case (takes || rests) && c.now.Sub(s.moved) <= holdPatience:
+	case (takes || rests) && c.shard.Now.Sub(s.moved) <= holdPatience:
 		return lookLater // until the other has its place, or gives it up
 	case rests:
 		return c.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
@@ -326,24 +326,24 @@ type footing struct {
 func (c *Core) resupply(
 	s standing, profile *placement.Profile, v claims.Supply, node *state.Node,
 ) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
-	if !c.claims.Settled(v, s.doc) {
+	if !c.shard.Claims.Settled(v, s.doc) {
 		return v, nil, false, nil
 	}
-	v, ok, err := c.claims.Pick(v, profile, claims.Target{
+	v, ok, err := c.shard.Claims.Pick(v, profile, claims.Target{
 		Pod: s.pod, Node: node, Seed: Seed(s.pod.UID, s.attempt),
 	})
 	if err != nil || !ok {
 		return v, nil, false, err
 	}
 	docs := map[string]ledger.ExclusiveDoc{}
-	for x := range c.ledger.Exclusives() {
-		if free, had := ledger.LetGo(c.claims.Exclusive(x.Key), s.token); had {
+	for x := range c.shard.Ledger.Exclusives() {
+		if free, had := ledger.LetGo(c.shard.Claims.Exclusive(x.Key), s.token); had {
 			docs[x.Key] = free
 		}
 	}
-	held, err := c.claims.Take(v.Holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
+	held, err := c.shard.Claims.Take(v.Holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
 	for key, x := range held {
-		docs[key] = ledger.HeldAgain(c.claims.Exclusive(key), x, s.token)
+		docs[key] = ledger.HeldAgain(c.shard.Claims.Exclusive(key), x, s.token)
 	}
 	return v, sortedDocs(docs), err == nil, nil
 }
@@ -362,30 +362,19 @@ func (c *Core) rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concer
 	return n.guards, ready && !followed.waits
 }
 
-// nodesWith are all nodes, one of them as given.
-func (c *Core) nodesWith(node *state.NodeInfo) []*state.NodeInfo {
-	nodes := slices.Clone(c.view.Nodes())
-	for i, n := range nodes {
-		if n.Node.UID == node.Node.UID {
-			nodes[i] = node
-		}
-	}
-	return nodes
-}
-
 func (c *Core) sendPromotion(s standing, f footing) look {
-	mandate, mine := c.mandate(s.entry.Partition())
+	mandate, mine := c.shard.Mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
 	}
-	target, _ := ledger.Finish(s.doc, c.view)
+	target, _ := ledger.Finish(s.doc, c.shard.View)
 	p := ledger.Promotion{
 		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
-		Fits: true, Guards: f.guards, Facts: c.view,
+		Fits: true, Guards: f.guards, Facts: c.shard.View,
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
 	}
-	if r, ok := c.ledger.Record(s.plan); ok {
+	if r, ok := c.shard.Ledger.Record(s.plan); ok {
 		p.Record = &r
 	}
 	s.vetting = vetting{} // an opinion is as old as its question
@@ -434,14 +423,14 @@ func (p *promotion) done(c *Core, revision int64) {
 	}
 	d := p.decision(c, events.DecisionPlaced)
 	d.LedgerRevision = revision
-	d.NodesTotal = int32(len(c.view.Nodes()))
+	d.NodesTotal = int32(len(c.shard.View.Nodes()))
 	d.NodesFeasible = 1
 	c.effects.Decide(d)
 	c.effects.Report(step.Attempt{
-		Pod: d.Pod, Received: p.since, Decided: c.now, Profile: p.pod.SchedulerName, Number: p.attempt,
+		Pod: d.Pod, Received: p.since, Decided: c.shard.Now, Profile: p.pod.SchedulerName, Number: p.attempt,
 		Outcome: step.Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
-	c.effects.Plan(step.PlanReport{What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.now.Sub(p.since)})
+	c.effects.Plan(step.PlanReport{What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.shard.Now.Sub(p.since)})
 }
 
 // tooLarge: its place is given up, which takes less.
@@ -455,9 +444,9 @@ func (p *promotion) undone(c *Core, _ ledger.Lost) { c.plans.due[p.podUID] = str
 // decision is about the pod of a hold.
 func (s *standing) decision(c *Core, kind events.DecisionKind) events.Decision {
 	d := events.Decision{
-		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: c.cfg.Shard,
+		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: c.shard.ID,
 		Attempt: s.attempt, Token: s.token.String(), PodResourceVersion: s.entry.PodRV,
-		FactSequence: c.store.Position().Sequence, LedgerRevision: c.ledger.Revision(),
+		FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: c.shard.Ledger.Revision(),
 		NodeUID: s.doc.NodeUID, NodeName: s.doc.NodeName, TraceParent: s.traceParent,
 	}
 	if s.pod != nil {

@@ -96,9 +96,9 @@ func (c *Core) ask(a *attempt, missing []ledger.Term) error {
 // enlist has terms registered for a pod of a namespace: all of them, or none if one is not accepted or
 // there is no room for all.
 func (c *Core) enlist(namespace string, missing []ledger.Term) error {
-	d := ledger.TermDemand{Namespace: namespace, Terms: c.ledger.TermCount(), Own: c.ledger.TermsOf(namespace)}
+	d := ledger.TermDemand{Namespace: namespace, Terms: c.shard.Ledger.TermCount(), Own: c.shard.Ledger.TermsOf(namespace)}
 	for id, t := range c.cross.asked {
-		old, known := c.ledger.Term(id)
+		old, known := c.shard.Ledger.Term(id)
 		if !known {
 			d.Terms++
 		}
@@ -117,7 +117,7 @@ func (c *Core) enlist(namespace string, missing []ledger.Term) error {
 			return err
 		}
 		fresh = append(fresh, term)
-		switch old, known := c.ledger.Term(id); {
+		switch old, known := c.shard.Ledger.Term(id); {
 		case !known:
 			d.New++
 		case old.Namespace != namespace:
@@ -138,10 +138,10 @@ func (c *Core) enlist(namespace string, missing []ledger.Term) error {
 
 // register sends terms that have been asked for; true if there is a flight now.
 func (c *Core) register() bool {
-	if len(c.cross.asked) == 0 || c.now.Before(c.cross.registerAt) {
+	if len(c.cross.asked) == 0 || c.shard.Now.Before(c.cross.registerAt) {
 		return false
 	}
-	txn, err := ledger.RegisterTerms(c.ledger.Registry(), c.ledger, c.nextTerms()...)
+	txn, err := ledger.RegisterTerms(c.shard.Ledger.Registry(), c.shard.Ledger, c.nextTerms()...)
 	if err != nil { // others have taken the room meanwhile: the attempts ask again
 		c.unask(err)
 		return false
@@ -198,7 +198,7 @@ func (c *Core) changeTerms(f *flight) bool {
 // has to wait until the watch has told what the registry is now.
 func (c *Core) landTerms(f *flight, r ledger.TxnResult) {
 	if f.registers && (r.Succeeded || f.sent > 1) { // an earlier copy may have been carried out
-		c.cross.registerAt = c.now.Add(registerEvery)
+		c.cross.registerAt = c.shard.Now.Add(registerEvery)
 	}
 	if r.Succeeded {
 		c.cross.hold = max(c.cross.hold, r.Revision)

@@ -34,7 +34,7 @@ type standpoint struct {
 }
 
 func (c *Core) standpoint() standpoint {
-	return standpoint{c.store.Position(), c.ledger.Revision(), c.cross.withdrawn}
+	return standpoint{c.shard.Store.Position(), c.shard.Ledger.Revision(), c.cross.withdrawn}
 }
 
 // reject ends an attempt that fits nowhere, as soon as that is certain.
@@ -64,7 +64,7 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked) {
 
 // rejectedFor concludes an attempt, or has it wait for what it has counted.
 func (c *Core) rejectedFor(r rejection) {
-	if r.withdrawn != c.cross.withdrawn || slices.ContainsFunc(r.counted, c.view.IsStaged) {
+	if r.withdrawn != c.cross.withdrawn || slices.ContainsFunc(r.counted, c.shard.View.IsStaged) {
 		r.attempt.verdict = &r
 		c.attempts.reject(r.attempt)
 		return
@@ -86,11 +86,11 @@ func (r *rejection) awaits(plugin string) {
 // stay where they are.
 func (c *Core) keepsBelow(priority int32) bool {
 	stays := func(uid string) bool {
-		pod, ok := c.view.Pod(uid)
+		pod, ok := c.shard.View.Pod(uid)
 		return ok && !isLeaving(pod) && pod.Priority < priority
 	}
 	for nodeUID := range c.plans.protected {
-		d, _ := c.ledger.Doc(nodeUID)
+		d, _ := c.shard.Ledger.Doc(nodeUID)
 		for i := range d.Entries {
 			e := &d.Entries[i]
 			if (e.Role != ledger.RoleReservation || e.State == ledger.Held) && stays(e.PodUID) {
@@ -123,7 +123,7 @@ func (c *Core) settleRejections() {
 		case r.withdrawn != c.cross.withdrawn:
 			a.counsel.forget()
 			again = append(again, a)
-		case slices.ContainsFunc(r.counted, c.view.IsStaged):
+		case slices.ContainsFunc(r.counted, c.shard.View.IsStaged):
 			c.attempts.reject(a)
 		default:
 			c.conclude(r)

@@ -51,7 +51,7 @@ func (e *NotRemadeError) Error() string { return "cannot be made again: " + e.Re
 func NewReplica(cfg Config) *Replica {
 	cfg.NoEvidence = false
 	r := &Replica{core: New(cfg), made: map[uint64]made{}, staged: map[uint64]bool{}}
-	r.core.view.KeepFates()
+	r.core.shard.View.KeepFates()
 	return r
 }
 
@@ -66,9 +66,9 @@ func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b
 
 // Learn applies what the shard knew ahead of its watch (events.Basis.Learned): kvs are the keys that l names.
 func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {
-	learn := r.core.ledger.Learn
+	learn := r.core.shard.Ledger.Learn
 	if l.Key == "" {
-		learn = r.core.ledger.LearnPut
+		learn = r.core.shard.Ledger.LearnPut
 	}
 	changes, err := learn(kvs)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {
 // Members are the versions of the live members of a role, by id, as the ledger has them.
 func (r *Replica) Members(role string) map[string]string {
 	versions := map[string]string{}
-	for _, m := range r.core.ledger.Members(role) {
+	for _, m := range r.core.shard.Ledger.Members(role) {
 		versions[m.ID] = m.Version
 	}
 	return versions
@@ -89,7 +89,7 @@ func (r *Replica) Members(role string) map[string]string {
 
 // Note takes a choice for granted that is not made again: later ones may have counted it.
 func (r *Replica) Note(d events.Decision) {
-	if pod, ok := r.core.view.Pod(d.Pod.UID); ok && d.NodeName != "" {
+	if pod, ok := r.core.shard.View.Pod(d.Pod.UID); ok && d.NodeName != "" {
 		r.remember(d.Evidence.Order, made{pod: pod, node: d.NodeName})
 	}
 }
@@ -124,9 +124,9 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 		return events.Decision{}, err
 	}
 	c.start = [2]int{int(b.Start), int(b.HomeStart)}
-	c.cfg.HomeFirst = !b.Whole
+	c.shard.HomeFirst = !b.Whole
 	a := &attempt{
-		offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, pod: pod, received: c.now,
+		offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, pod: pod, received: c.shard.Now,
 	}
 	c.attempts.begin(a)
 	if a.turn, err = r.turn(b.Preferred); err != nil {
@@ -160,7 +160,7 @@ func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision
 	}
 	again := c.decision(events.DecisionNominated, a)
 	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
-	if s.volumes, err = c.claims.Of(a.pod, profile); err != nil {
+	if s.volumes, err = c.shard.Claims.Of(a.pod, profile); err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
 	}
 	if t, ok := c.displaceable(s); ok && !s.volumes.Any() {
@@ -188,11 +188,11 @@ func (r *Replica) spare(uids []string) {
 	}
 	c.plans.loops.spared = map[string]sparedPod{}
 	for _, uid := range uids {
-		pod, ok := c.view.Pod(uid)
+		pod, ok := c.shard.View.Pod(uid)
 		if !ok {
 			continue
 		}
-		if n, ok := c.view.Snapshot().NodeByName(pod.NodeName); ok {
+		if n, ok := c.shard.View.Snapshot().NodeByName(pod.NodeName); ok {
 			c.plans.loops.spared[uid] = sparedPod{nodeUID: n.UID}
 			nodes[n.UID] = true
 		}
@@ -208,7 +208,7 @@ func (r *Replica) seeker(a *attempt, profile *placement.Profile) (seeker, error)
 	if err != nil {
 		return seeker{}, &NotRemadeError{err.Error()}
 	}
-	r.core.view.Settle()
+	r.core.shard.View.Settle()
 	return seeker{rejection: rejection{attempt: a}, pod: a.pod, profile: profile, concern: concern}, nil
 }
 
@@ -220,15 +220,15 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 		return nil, nil, &NotRemadeError{"the record does not say what it was computed from"}
 	case d.Evidence.Basis.Unlisted:
 		return nil, nil, &NotRemadeError{fmt.Sprintf("more than %d nodes were left alone", events.MaxLeftAlone)}
-	case c.store.Position().Epoch != d.Evidence.Basis.FactEpoch:
+	case c.shard.Store.Position().Epoch != d.Evidence.Basis.FactEpoch:
 		return nil, nil, &NotRemadeError{fmt.Sprintf("fact %d was of epoch %d, which the log has lost; it has %d there",
-			d.FactSequence, d.Evidence.Basis.FactEpoch, c.store.Position().Epoch)}
+			d.FactSequence, d.Evidence.Basis.FactEpoch, c.shard.Store.Position().Epoch)}
 	}
-	pod, ok := c.view.Pod(d.Pod.UID)
+	pod, ok := c.shard.View.Pod(d.Pod.UID)
 	if !ok {
 		return nil, nil, &NotRemadeError{fmt.Sprintf("the facts up to %d do not have the pod", d.FactSequence)}
 	}
-	profile, ok := c.cfg.Profiles[pod.SchedulerName]
+	profile, ok := c.shard.Profiles[pod.SchedulerName]
 	if !ok {
 		return nil, nil, &NotRemadeError{fmt.Sprintf("the configuration has no profile %q", pod.SchedulerName)}
 	}
@@ -239,7 +239,7 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 func (r *Replica) stage(orders []uint64) error {
 	for order := range r.staged {
 		if !slices.Contains(orders, order) {
-			r.core.view.Unstage(r.made[order].pod.UID)
+			r.core.shard.View.Unstage(r.made[order].pod.UID)
 			delete(r.staged, order)
 		}
 	}
@@ -251,9 +251,9 @@ func (r *Replica) stage(orders []uint64) error {
 		case r.staged[order]:
 			continue
 		case m.instead != 0:
-			r.core.view.StageInstead(m.pod, m.node, m.instead)
+			r.core.shard.View.StageInstead(m.pod, m.node, m.instead)
 		default:
-			r.core.view.Stage(m.pod, m.node)
+			r.core.shard.View.Stage(m.pod, m.node)
 		}
 		r.staged[order] = true
 	}
@@ -264,7 +264,7 @@ func (r *Replica) stage(orders []uint64) error {
 func (r *Replica) leaveAlone(names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
-		r.core.avoid.SetAvoided(uids)
+		r.core.shard.Avoid.SetAvoided(uids)
 	}
 	return err
 }
@@ -281,7 +281,7 @@ func (r *Replica) uidsOf(names []string) (uids []string, err error) {
 }
 
 func (r *Replica) uidOf(name string) (string, error) {
-	n, ok := r.core.view.Snapshot().NodeByName(name)
+	n, ok := r.core.shard.View.Snapshot().NodeByName(name)
 	if !ok {
 		return "", &NotRemadeError{fmt.Sprintf("the facts do not have node %q", name)}
 	}
@@ -301,7 +301,7 @@ func (r *Replica) turn(name string) (ownTurn, error) {
 func (r *Replica) avoid(pod *state.Pod, names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
-		r.core.avoid.SetOwners(avoid.Workload(pod), uids, r.core.now.Add(everAfter))
+		r.core.shard.Avoid.SetOwners(avoid.Workload(pod), uids, r.core.shard.Now.Add(everAfter))
 	}
 	return err
 }
@@ -354,7 +354,7 @@ func (r *Replica) chosen(a *attempt, b events.Basis) (events.Decision, error) {
 // Keep remembers what Remake has answered as the choice of an order, and where the answer is not
 // to be relied on, because it differs, the node that the record has.
 func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
-	pod, ok := r.core.view.Pod(remade.Pod.UID)
+	pod, ok := r.core.shard.View.Pod(remade.Pod.UID)
 	if !ok || node == "" {
 		return
 	}
@@ -367,17 +367,17 @@ func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
 
 // keptBy is the placeholder on a node that a pod has been found a place of.
 func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
-	for _, k := range r.core.view.KeptFor(pod) {
+	for _, k := range r.core.shard.View.KeptFor(pod) {
 		if k.Node.Node.Name == node {
 			return k.Entry.Token
 		}
 	}
-	n, ok := r.core.view.Snapshot().NodeByName(node)
+	n, ok := r.core.shard.View.Snapshot().NodeByName(node)
 	if !ok {
 		return 0
 	}
 	least := view.Kept{}
-	for _, e := range r.core.view.KeptOn(n.UID, pod.Priority) {
+	for _, e := range r.core.shard.View.KeptOn(n.UID, pod.Priority) {
 		if least.Entry.Token == 0 || e.Priority < least.Entry.Priority {
 			least.Entry = e
 		}
@@ -388,7 +388,7 @@ func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 // clear leaves nothing of an attempt.
 func (r *Replica) clear(a *attempt) {
 	c := r.core
-	c.view.Unstage(a.offer.Pod.UID)
+	c.shard.View.Unstage(a.offer.Pod.UID)
 	c.attempts = newAttempts()
 	c.cross.asked = nil
 	_ = c.effects.Take()

@@ -26,8 +26,8 @@ const (
 // guards. Each goes by itself: one that cannot be dropped keeps no other. Every shard does this
 // on its heartbeat; of several at once one succeeds.
 func (c *Core) tidyTerms() {
-	c.cross.beats.note(c.now, c.ledger.Revision())
-	if c.flight != nil || c.draining || !c.usable() || c.ledger.Revision() < c.cross.hold {
+	c.cross.beats.note(c.shard.Now, c.shard.Ledger.Revision())
+	if c.flight != nil || c.shard.Draining || !c.shard.Usable() || c.shard.Ledger.Revision() < c.cross.hold {
 		return
 	}
 	txn, err := c.tidying()
@@ -62,8 +62,8 @@ func (b beats) rested(now time.Time) int64 {
 
 // tidying is the next transaction that takes something out of the registry, empty for none.
 func (c *Core) tidying() (ledger.Txn, error) {
-	registry := c.ledger.Registry()
-	if unguarded := c.ledger.Unguarded(); len(unguarded) > 0 {
+	registry := c.shard.Ledger.Registry()
+	if unguarded := c.shard.Ledger.Unguarded(); len(unguarded) > 0 {
 		return ledger.DropGuards(registry, c.guardsOf(unguarded, ledger.MaxTxnOps))
 	}
 	retiring, surplus := c.retiring(), c.surplus()
@@ -81,7 +81,7 @@ func (c *Core) tidying() (ledger.Txn, error) {
 	surplus = slices.DeleteFunc(surplus, func(id ledger.TermID) bool { return used[id] })
 	var terms []ledger.RegisteredTerm
 	for _, id := range surplus[:min(len(surplus), max(0, maxRetiring-len(retiring)))] {
-		t, _ := c.ledger.Term(id)
+		t, _ := c.shard.Ledger.Term(id)
 		terms = append(terms, t)
 	}
 	if len(terms) == 0 {
@@ -92,7 +92,7 @@ func (c *Core) tidying() (ledger.Txn, error) {
 
 func (c *Core) retiring() []ledger.TermID {
 	var ids []ledger.TermID
-	for id, t := range c.ledger.Terms() {
+	for id, t := range c.shard.Ledger.Terms() {
 		if t.Retiring {
 			ids = append(ids, id)
 		}
@@ -105,7 +105,7 @@ func (c *Core) retiring() []ledger.TermID {
 func (c *Core) guardsOf(ids []ledger.TermID, limit int) []string {
 	var keys []string
 	for _, id := range ids {
-		keys = append(keys, c.ledger.Guards(id)...)
+		keys = append(keys, c.shard.Ledger.Guards(id)...)
 	}
 	return keys[:min(len(keys), limit)]
 }
@@ -116,7 +116,7 @@ func (c *Core) dropTerms(r ledger.Registry, retiring []ledger.TermID) (ledger.Tx
 	var ids []ledger.TermID
 	var guards []string
 	for _, id := range retiring {
-		more := c.ledger.Guards(id)
+		more := c.shard.Ledger.Guards(id)
 		if 1+len(ids)+1+len(guards)+len(more) > ledger.MaxTxnOps {
 			break
 		}
@@ -125,7 +125,7 @@ func (c *Core) dropTerms(r ledger.Registry, retiring []ledger.TermID) (ledger.Tx
 	if len(ids) == 0 {
 		return ledger.DropGuards(r, c.guardsOf(retiring[:1], ledger.MaxTxnOps))
 	}
-	return ledger.DropTerms(r, c.view.PodProgress(), ids, guards)
+	return ledger.DropTerms(r, c.shard.View.PodProgress(), ids, guards)
 }
 
 // inUse are the terms that concern a pod which is reserved and not bound, by all this shard has
@@ -133,16 +133,16 @@ func (c *Core) dropTerms(r ledger.Registry, retiring []ledger.TermID) (ledger.Tx
 // those that spread by default, what they carried depends on objects that may have changed,
 // and a carrier that its term does not select is an odd one.) known is false if there may be others.
 func (c *Core) inUse() (used map[ledger.TermID]bool, known bool) {
-	if nodes, elsewhere := c.view.Uncounted(); len(nodes) > 0 || elsewhere {
+	if nodes, elsewhere := c.shard.View.Uncounted(); len(nodes) > 0 || elsewhere {
 		return nil, false
 	}
 	used = map[ledger.TermID]bool{}
-	for uid := range c.ledger.Reserved() {
-		pod, there := c.view.Pod(uid)
+	for uid := range c.shard.Ledger.Reserved() {
+		pod, there := c.shard.View.Pod(uid)
 		if !there || pod.NodeName != "" {
 			continue
 		}
-		profile, ok := c.cfg.Profiles[pod.SchedulerName]
+		profile, ok := c.shard.Profiles[pod.SchedulerName]
 		if !ok {
 			return nil, false
 		}
@@ -160,10 +160,10 @@ func (c *Core) inUse() (used map[ledger.TermID]bool, known bool) {
 // surplus are the terms that there are too many of, those that have gone unused the longest first, by
 // the ledger's revisions: of all, or of a namespace that has nearly as many as remain free.
 func (c *Core) surplus() []ledger.TermID {
-	full := c.ledger.TermCount() > retireAbove
-	much := (ledger.MaxTerms - c.ledger.TermCount()) * 3 / 4
+	full := c.shard.Ledger.TermCount() > retireAbove
+	much := (ledger.MaxTerms - c.shard.Ledger.TermCount()) * 3 / 4
 	greedy := map[string]bool{}
-	for namespace, n := range c.ledger.TermShares() {
+	for namespace, n := range c.shard.Ledger.TermShares() {
 		if n > much {
 			greedy[namespace] = true
 		}
@@ -176,9 +176,9 @@ func (c *Core) surplus() []ledger.TermID {
 		last int64
 	}
 	var all []used
-	rested := c.cross.beats.rested(c.now)
-	for id, t := range c.ledger.Terms() {
-		last := c.ledger.LastUse(id)
+	rested := c.cross.beats.rested(c.shard.Now)
+	for id, t := range c.shard.Ledger.Terms() {
+		last := c.shard.Ledger.LastUse(id)
 		if !t.Retiring && last <= rested && (full || greedy[t.Namespace]) {
 			all = append(all, used{id, last})
 		}

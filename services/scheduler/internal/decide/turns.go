@@ -24,22 +24,17 @@ func (t ownTurn) pending(now time.Time) bool {
 
 // askTurn asks for a turn at the node that an attempt has just lost.
 func (c *Core) askTurn(a *attempt) {
-	if c.cfg.Home == nil || a.pick.nodeUID == "" {
+	if c.shard.Home == nil || a.pick.nodeUID == "" {
 		return
 	}
-	a.turn = ownTurn{nodeUID: a.pick.nodeUID, until: c.now.Add(avoid.TurnPatience)}
-	c.turns.Ask(a.turn.nodeUID, c.now)
-}
-
-// isHome reports whether this shard is the one that gives turns at a node.
-func (c *Core) isHome(nodeUID string) bool {
-	return c.cfg.Home != nil && c.cfg.Home(c.shards(), nodeUID)
+	a.turn = ownTurn{nodeUID: a.pick.nodeUID, until: c.shard.Now.Add(avoid.TurnPatience)}
+	c.turns.Ask(a.turn.nodeUID, c.shard.Now)
 }
 
 // passTurns ends turns that have lasted too long, hands out those that were given, and ends waits that have lasted too
 // long.
 func (c *Core) passTurns() {
-	c.turns.Expire(c.now)
+	c.turns.Expire(c.shard.Now)
 	if granted := c.turns.Granted(); len(granted) > 0 {
 		for _, a := range c.attempts.byPod {
 			if !a.turn.granted && slices.Contains(granted, a.turn.nodeUID) {
@@ -49,7 +44,7 @@ func (c *Core) passTurns() {
 		}
 	}
 	for _, a := range c.attempts.in(deferred) {
-		if a.turn.nodeUID != "" && !a.turn.granted && !c.now.Before(a.turn.until) {
+		if a.turn.nodeUID != "" && !a.turn.granted && !c.shard.Now.Before(a.turn.until) {
 			a.turn = ownTurn{}
 			c.stirred = true
 		}
@@ -59,5 +54,5 @@ func (c *Core) passTurns() {
 // soon reports whether time alone will change something in less than a heartbeat.
 func (c *Core) soon() bool {
 	return c.turns.Running() || c.flight == nil && len(c.cross.asked) > 0 ||
-		slices.ContainsFunc(c.attempts.in(deferred), func(a *attempt) bool { return a.turn.pending(c.now) })
+		slices.ContainsFunc(c.attempts.in(deferred), func(a *attempt) bool { return a.turn.pending(c.shard.Now) })
 }
