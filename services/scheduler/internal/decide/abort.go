@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -130,7 +131,7 @@ type abort struct {
 	end
 	victims []ledger.Entry
 	// refused is what plugins had to do with it, nil for nothing.
-	refused *deal
+	refused *attempt.Deal
 }
 
 func (a *abort) kind() string { return "T8" }

@@ -1,37 +1,24 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
-
-// maxAlternatives is how many of the next-best nodes an attempt remembers: one for each race
-// that it may lose before it asks for a turn, and some that others have moved meanwhile.
-const maxAlternatives = 4
-
-// alternative is a node that would have been the choice if the better ones had not been
-// there, as the decision saw it.
-type alternative struct {
-	node       *state.NodeInfo
-	generation uint64
-	basis      ledger.Version
-}
 
 // rememberOthers keeps the next-best nodes of a decision. A pod that a rule beyond its node
 // concerns has none: what its placement needs differs from node to node.
-func (c *Core) rememberOthers(a *attempt, ranked []placement.Scored, concerned bool) {
-	a.others = [maxAlternatives]alternative{}
+func (c *Core) rememberOthers(a *attempt.Attempt, ranked []placement.Scored, concerned bool) {
+	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}
 	if concerned {
 		return
 	}
 	i := 0
 	for _, s := range ranked {
-		if i == maxAlternatives || s.Node.Node.UID == a.pick.nodeUID {
+		if i == attempt.MaxAlternatives || s.Node.Node.UID == a.Pick.NodeUID {
 			continue
 		}
-		a.others[i] = alternative{
-			node: s.Node, generation: s.Node.Generation, basis: c.shard.Ledger.Version(s.Node.Node.UID),
+		a.Others[i] = attempt.Alternative{
+			Node: s.Node, Generation: s.Node.Generation, Basis: c.shard.Ledger.Version(s.Node.Node.UID),
 		}
 		i++
 	}
@@ -40,36 +27,36 @@ func (c *Core) rememberOthers(a *attempt, ranked []placement.Scored, concerned b
 // nextBest stages an attempt that lost its node on the next-best one, without another search:
 // only if nothing there has moved since, so that it is what the decision would have been
 // without the lost node. The transaction compares the same revisions as any other.
-func (c *Core) nextBest(a *attempt) bool {
-	pod, known := c.shard.View.Pod(a.pod.UID)
-	if !known || pod != a.pod || a.pick.needs.registry != c.shard.Ledger.TermRegistryRevision() {
+func (c *Core) nextBest(a *attempt.Attempt) bool {
+	pod, known := c.shard.View.Pod(a.Pod.UID)
+	if !known || pod != a.Pod || a.Pick.Needs.Registry != c.shard.Ledger.TermRegistryRevision() {
 		return false
 	}
-	if _, _, reserved := c.shard.Ledger.Entry(a.pod.UID); reserved {
+	if _, _, reserved := c.shard.Ledger.Entry(a.Pod.UID); reserved {
 		return false
 	}
-	for i, o := range a.others {
-		if o.node == nil || !c.unmoved(o) {
+	for i, o := range a.Others {
+		if o.Node == nil || !c.unmoved(o) {
 			continue
 		}
-		a.others[i] = alternative{}
-		c.unstage(a)
-		a.pick.nodeUID = o.node.Node.UID
-		a.pick.nodeName = o.node.Node.Name
-		a.pick.basis = o.basis
-		a.pick.nodeRV = o.node.Node.ResourceVersion
-		a.pick.evidence = c.choseOther(a.pick.evidence, i+1)
-		c.shard.View.Stage(a.pod, a.pick.nodeName)
-		c.attempts.append(staged, a)
+		a.Others[i] = attempt.Alternative{}
+		c.life.Unstage(a)
+		a.Pick.NodeUID = o.Node.Node.UID
+		a.Pick.NodeName = o.Node.Node.Name
+		a.Pick.Basis = o.Basis
+		a.Pick.NodeRV = o.Node.Node.ResourceVersion
+		a.Pick.Evidence = c.record.ChoseOther(a.Pick.Evidence, i+1)
+		c.shard.View.Stage(a.Pod, a.Pick.NodeName)
+		c.attempts.Append(attempt.Staged, a)
 		return true
 	}
 	return false
 }
 
-func (c *Core) unmoved(o alternative) bool {
-	if o.node.Node == nil || o.node.Generation != o.generation || !c.shard.Gate.Usable(o.node) {
+func (c *Core) unmoved(o attempt.Alternative) bool {
+	if o.Node.Node == nil || o.Node.Generation != o.Generation || !c.shard.Gate.Usable(o.Node) {
 		return false
 	}
-	doc, _ := c.shard.Ledger.Doc(o.node.Node.UID)
-	return c.shard.Ledger.Version(o.node.Node.UID) == o.basis && doc.HasRoom()
+	doc, _ := c.shard.Ledger.Doc(o.Node.Node.UID)
+	return c.shard.Ledger.Version(o.Node.Node.UID) == o.Basis && doc.HasRoom()
 }

@@ -1,7 +1,7 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -15,26 +15,11 @@ import (
 //
 // A shard that dies meanwhile says nothing, and binders take the place back when the time is over.
 
-// delegation is what a deal has to do with plugins that bind.
-type delegation struct {
-	// asked: plugins are to be asked to bind. delegated: the reservation leaves it to them.
-	asked, delegated bool
-	// revision is where the reservation became Committed.
-	revision int64
-}
-
-// delegate tells whether a reservation that gives the pod's claims something is left to plugins to bind: not if binders
-// have to do something about the claims first.
-func (d *deal) delegate(v claims.Supply) bool {
-	d.delegated = d.asked && v.NoWork()
-	return d.delegated
-}
-
 // letBind has plugins bind the pod of a deal.
-func (c *Core) letBind(d *deal, revision int64) {
-	d.revision = revision
-	c.performing.bindable[d.attempt.offer.Pod.UID] = d
-	c.performing.binding[d.id] = d
+func (c *Core) letBind(d *attempt.Deal, revision int64) {
+	d.Revision = revision
+	c.performing.bindable[d.Attempt.Offer.Pod.UID] = d
+	c.performing.binding[d.ID] = d
 	c.perform(d, step.ActBind)
 }
 
@@ -43,16 +28,16 @@ func (c *Core) letBind(d *deal, revision int64) {
 func (c *Core) bindEnded(p step.Performed) {
 	d, known := c.performing.binding[p.ID]
 	delete(c.performing.binding, p.ID)
-	if !known || d.over {
+	if !known || d.Over {
 		return
 	}
-	uid := d.attempt.offer.Pod.UID
+	uid := d.Attempt.Offer.Pod.UID
 	if p.Err != nil {
-		d.over = true
+		d.Over = true
 		delete(c.performing.bindable, uid)
-		c.tellFailedOn(d.attempt, p.Err.Error(), d.nodeUID, d.node)
+		c.record.FailedOn(d.Attempt, p.Err.Error(), d.NodeUID, d.Node)
 		return
 	}
-	c.tellPlacedBy(d.attempt, d.revision, p.By)
+	c.record.PlacedBy(d.Attempt, d.Revision, p.By)
 	c.seeBound(uid)
 }

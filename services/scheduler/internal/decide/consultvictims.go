@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -26,16 +27,9 @@ import (
 // wakes it before.
 const victimsAgain = 10 * time.Second
 
-// victimCounsel is what an attempt has to do with extenders that are asked who may go for it.
-type victimCounsel struct {
-	// answered: left is what they have left of the candidates.
-	answered bool
-	left     []placement.Candidate
-}
-
 // maxConsults reports whether there are as many questions out as there may be.
 func (c *Core) maxConsults() bool {
-	return c.attempts.count(consulting)+len(c.consults.vetted) >= MaxConsults
+	return c.attempts.Count(attempt.Consulting)+len(c.consults.vetted) >= MaxConsults
 }
 
 // isConsulted: others have a say in where a pod goes, or in who goes for it. It takes no place of another then: about
@@ -47,15 +41,15 @@ func isConsulted(p *placement.Profile, pod *state.Pod) bool {
 // advisedPlan is who could go for a pod, of those whom extenders let go, if they are to be asked; false while
 // they are asked, or when the attempt has come to its end.
 func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery) (placement.Preemption, bool) {
-	a := s.attempt
-	q.Opinions = a.counsel.opinions
+	a := s.Attempt
+	q.Opinions = a.Counsel.Opinions
 	if !s.profile.AdvisedOnVictims(s.pod) {
 		return c.preempt(s, q), true
 	}
-	if a.counsel.victims.answered {
-		current := c.asFound(a.counsel.victims.left)
+	if a.Counsel.Victims.Answered {
+		current := c.asFound(a.Counsel.Victims.Left)
 		plan := c.search(s, func() placement.Preemption { return c.shard.Engine.PreemptAmong(s.profile, q, current) })
-		if plan.Node != nil || plan.Err != nil || len(current) == len(a.counsel.victims.left) {
+		if plan.Node != nil || plan.Err != nil || len(current) == len(a.Counsel.Victims.Left) {
 			return plan, true
 		}
 	}
@@ -65,7 +59,7 @@ func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery) (placement.Preemp
 		return plan
 	})
 	if len(list) == 0 {
-		a.counsel.victims = victimCounsel{}
+		a.Counsel.Victims = attempt.VictimCounsel{}
 		return plan, true
 	}
 	c.consultVictims(s, list)
@@ -84,39 +78,39 @@ func (c *Core) asFound(given []placement.Candidate) (list []placement.Candidate)
 
 // consultVictims has an attempt wait for what extenders say of candidates.
 func (c *Core) consultVictims(s seeker, list []placement.Candidate) {
-	a := s.attempt
-	a.counsel.victims = victimCounsel{}
+	a := s.Attempt
+	a.Counsel.Victims = attempt.VictimCounsel{}
 	switch {
 	case c.maxConsults():
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return
-	case a.counsel.questions >= maxQuestions:
-		c.fail(a, "the pods that would have to go were others each time that extenders had answered")
+	case a.Counsel.Questions >= maxQuestions:
+		c.life.Fail(a, "the pods that would have to go were others each time that extenders had answered")
 		return
 	}
-	a.counsel.questions++
-	r := s.rejection
-	a.verdict = &r
+	a.Counsel.Questions++
+	r := s.Rejection
+	a.Verdict = &r
 	c.consults.questions++
 	q := step.Consult{
 		ID: c.consults.questions, Shard: c.shard.ID, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Candidates: list,
 	}
-	c.attempts.ask(a, consulting, q.ID)
+	c.attempts.Ask(a, attempt.Consulting, q.ID)
 	c.effects.Consult(q)
 }
 
 // advisedOnVictims takes in what extenders have left of candidates, and has who asked stand in line again. When
 // they have failed, the pod has the verdict that it had, so that whoever adds nodes for pods sees it.
-func (c *Core) advisedOnVictims(a *attempt, advice step.Advice) {
-	r := *a.verdict
-	a.counsel.victims = victimCounsel{}
+func (c *Core) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
+	r := *a.Verdict
+	a.Counsel.Victims = attempt.VictimCounsel{}
 	if advice.Err != nil {
-		r.decision.Message += " preemption: " + advice.Err.Error()
-		r.decision.RetryAfter = victimsAgain
-		c.unplaceable(r)
+		r.Decision.Message += " preemption: " + advice.Err.Error()
+		r.Decision.RetryAfter = victimsAgain
+		c.life.Unplaceable(r)
 		return
 	}
-	a.counsel.victims.answered, a.counsel.victims.left = true, advice.Candidates
+	a.Counsel.Victims.Answered, a.Counsel.Victims.Left = true, advice.Candidates
 	c.lineUp(r)
 }
 

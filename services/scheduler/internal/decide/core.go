@@ -11,8 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -55,8 +57,6 @@ type holdings struct {
 // manners is how the shard gets on with the others, with binders and with kubelets.
 type manners struct {
 	turns *avoid.Turns
-	// stirred: time or another shard has changed what deferred attempts wait for.
-	stirred bool
 }
 
 // searching is what answers where a pod may go.
@@ -70,68 +70,17 @@ type searching struct {
 
 // pipeline is where the attempts are; see the package comment.
 type pipeline struct {
-	attempts attempts
+	attempts *attempt.Queues
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
 	limits  limits
-	effects step.Effects
-	recording
+	effects *step.Effects
+	record  *record.Recorder
+	life    *lifecycle.Attempts
 	// written is what the last successful flight did to documents and guards, by their keys:
 	// what was decided while it was in flight counted its pods already, as staged.
 	written map[string]revisions
-}
-
-// attempt is one offer being worked on.
-type attempt struct {
-	phase    phase
-	offer    events.Offer
-	received time.Time
-	pod      *state.Pod
-	losses   int
-	// doubtful: the answer to its transaction was lost once.
-	doubtful bool
-	wait     wait
-	turn     ownTurn
-	// sought is when it was first asked to look for victims for it, in a count of such events.
-	sought uint64
-	// others are the next-best nodes after pick, best first.
-	others [maxAlternatives]alternative
-	// pick is set while the attempt is staged or in flight.
-	pick pick
-	// told is the order of the last choice of a node that a record was made of.
-	told uint64
-	// missed are the plans of places that are kept for the pod and where it did not fit.
-	missed  []string
-	counsel counsel
-	// verdict is what it ends with if nothing else is found for it; nil unless it fits nowhere.
-	verdict *rejection
-	// deal is what plugins have to do with the choice of a node, nil for nothing.
-	deal *deal
-}
-
-type pick struct {
-	nodeUID, nodeName string
-	// basis is the version of the node's document that the decision counted: the only one it may
-	// be committed on.
-	basis ledger.Version
-	// epoch is that of the pod's partition when the decision was made: the only one it may be
-	// committed in.
-	epoch           int64
-	decided         time.Time
-	feasible, total int
-	seed            uint64
-	factSequence    uint64
-	// nodeRV is the resourceVersion of the node as the decision saw it.
-	nodeRV uint64
-	// returned is how many places were returnedPlaces then.
-	returned uint64
-	needs    needs
-	// room is what it takes of a place that was kept.
-	room room
-	// evidence is for the record of the attempt.
-	evidence *events.Evidence
-	volumes  claims.Supply
 }
 
 // revisions is one change of the revision of a key.
@@ -143,10 +92,17 @@ func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, shard: shard.New(cfg.Shard, cfg.Profiles)}
 	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
 	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
-	c.attempts = newAttempts()
+	c.attempts, c.effects = attempt.NewQueues(), &step.Effects{}
+	c.record = &record.Recorder{
+		Shard: c.shard, Attempts: c.attempts, Effects: c.effects,
+		Start: func() (all, home int) { return c.start[0], c.start[1] },
+	}
+	c.life = &lifecycle.Attempts{
+		Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: func(d *attempt.Deal) { c.undo(d, true) },
+	}
 	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()
-	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.stagedSupplies, c.wrote
+	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.wrote
 	c.cross.reset()
 	c.plans = newPlans()
 	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
@@ -183,9 +139,8 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	}
 	c.pass(in)
 	c.activate(in.Activated)
-	if eased := c.shard.Avoid.Eased(); moved || eased || c.stirred {
-		c.stirred = false
-		c.attempts.resume()
+	if eased, stirred := c.shard.Avoid.Eased(), c.life.Stirred(); moved || eased || stirred {
+		c.attempts.Resume()
 	}
 	for _, b := range in.Offers {
 		c.accept(b)
@@ -205,16 +160,16 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 		out.Request = c.request()
 	}
 	out.More = c.more()
-	out.Idle = len(c.attempts.byPod) == 0 && c.performing.idle()
+	out.Idle = len(c.attempts.ByPod) == 0 && c.performing.idle()
 	out.Turns = c.turns.Messages()
 	out.Notices = c.shard.Avoid.Notices()
 	out.Soon = c.soon()
-	return out, c.attempts.err()
+	return out, c.attempts.Err()
 }
 
 // more tells whether another step has work to do even without input.
 func (c *Core) more() bool {
-	return len(c.performing.activate) > 0 || c.attempts.count(pending) > 0 && c.hasRoom() ||
+	return len(c.performing.activate) > 0 || c.attempts.Count(attempt.Pending) > 0 && c.hasRoom() ||
 		c.flight == nil && !c.shard.Draining && c.maySeek()
 }
 
@@ -335,30 +290,30 @@ func (c *Core) accept(b events.OfferBatch) {
 	}
 	c.term = b.Term
 	for _, o := range b.Offers {
-		if known, ok := c.attempts.byPod[o.Pod.UID]; ok {
+		if known, ok := c.attempts.ByPod[o.Pod.UID]; ok {
 			// The lease was renewed under a new token: the outcome must carry it, unless
 			// the old one is already in a transaction that may commit.
-			if known.pick.nodeUID == "" {
-				known.offer = o
+			if known.Pick.NodeUID == "" {
+				known.Offer = o
 			}
 			continue
 		}
 		if c.shard.Draining {
-			c.returns = append(c.returns, o.Token)
+			c.life.Refuse(o.Token)
 			continue
 		}
-		a := &attempt{offer: o, received: c.shard.Now}
-		c.attempts.begin(a)
-		c.attempts.append(pending, a)
+		a := &attempt.Attempt{Offer: o, Received: c.shard.Now}
+		c.attempts.Begin(a)
+		c.attempts.Append(attempt.Pending, a)
 	}
 }
 
 // drain gives back everything that is not in a transaction.
 func (c *Core) drain() {
 	c.shard.Draining = true
-	for _, p := range []phase{pending, deferred, staged, rejected, seeking, reserving, filtering} {
-		for _, a := range c.attempts.takeAll(p) {
-			c.giveBack(a)
+	for _, p := range []attempt.Phase{attempt.Pending, attempt.Deferred, attempt.Staged, attempt.Rejected, attempt.Seeking, attempt.Reserving, attempt.Filtering} {
+		for _, a := range c.attempts.TakeAll(p) {
+			c.life.GiveBack(a)
 		}
 	}
 	c.drainDeals()
@@ -366,48 +321,18 @@ func (c *Core) drain() {
 	c.cross.asked = nil
 }
 
-// giveBack returns an offer untried.
-func (c *Core) giveBack(a *attempt) {
-	c.returns = append(c.returns, a.offer.Token)
-	c.drop(a)
-}
-
-// drop forgets an attempt and what it staged.
-func (c *Core) drop(a *attempt) {
-	c.attempts.end(a)
-	c.unstage(a)
-}
-
-// unstage takes back what an attempt staged. If no reservation has taken its place, what
-// counted the pod meanwhile counted one that is not there. So do plugins.
-func (c *Core) unstage(a *attempt) {
-	uid := a.offer.Pod.UID
-	c.undo(a.deal, true)
-	a.deal = nil
-	if !c.shard.View.IsStaged(uid) {
-		return
-	}
-	c.shard.View.Unstage(uid)
-	c.returnPlace(&a.pick)
-	if _, _, reserved := c.shard.Ledger.Entry(uid); !reserved {
-		c.cross.withdrawn++
-	}
-	c.abandon(a)
-}
-
 // request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
 // does not keep others from being tried.
 func (c *Core) request() *events.WorkRequest {
-	window := c.cfg.Window + c.attempts.count(seeking)
-	r := &events.WorkRequest{Shard: c.shard.ID, Window: int32(window), Return: c.returns}
+	window := c.cfg.Window + c.attempts.Count(attempt.Seeking)
+	r := &events.WorkRequest{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
 	if c.shard.Draining || !c.Ready() {
 		r.Window = 0
 	}
-	for _, a := range c.attempts.byPod {
-		r.Renew = append(r.Renew, a.offer.Token)
+	for _, a := range c.attempts.ByPod {
+		r.Renew = append(r.Renew, a.Offer.Token)
 	}
 	slices.Sort(r.Renew)
-	c.returns = nil
 	most := min(len(c.performing.activate), events.MaxActivate)
 	r.Activate, c.performing.activate = c.performing.activate[:most:most], c.performing.activate[most:]
 	return r

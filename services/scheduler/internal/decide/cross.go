@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
 const (
@@ -20,10 +21,6 @@ const (
 	maxGuardLosses = 64
 	// maxAsks is how often one attempt may ask for the registration of its terms.
 	maxAsks = 16
-	// reserveOps is what a transaction that reserves a pod needs of ledger.MaxTxnOps besides guards,
-	// pods that it follows, volumes and pools: the node's document and its incarnation, the epoch, the
-	// registry, the floor, and the record of a plan.
-	reserveOps = 6
 )
 
 // crossNode is what the core keeps for hard rules about pods on other nodes.
@@ -41,38 +38,6 @@ type crossNode struct {
 	hold int64
 	// withdrawn counts staged pods that were taken back without a reservation.
 	withdrawn uint64
-}
-
-// needs is what a pick needs besides the node's document.
-type needs struct {
-	guards []ledger.GuardUse
-	pins   []pin
-	// countsBatch and withdrawn: the pick is right only if no staged pod has been taken back
-	// since (see ledger.Needs).
-	countsBatch bool
-	withdrawn   uint64
-	// registry is the revision of the registry that the pick was decided by.
-	registry int64
-	// carried is how many terms of its own need guards; missing are those that have to be registered
-	// before. There is no pick with some missing.
-	carried int
-	missing []ledger.Term
-}
-
-// pin is a bound pod that a pick relies on.
-type pin struct {
-	nodeUID, nodeName string
-	keeper            ledger.Entry
-}
-
-// wait is what a deferred attempt waits for; there is no point in looking at it before.
-type wait struct {
-	// revision of the ledger's watch.
-	revision int64
-	// terms that must be usable.
-	terms []ledger.TermID
-	// asks and losses count what it has waited for so far.
-	asks, losses int
 }
 
 func (x *crossNode) reset() {
@@ -136,12 +101,12 @@ func (c *Core) applyTerms(changes ledger.ViewChanges) error {
 // mustWait says whether an attempt need not be looked at yet. Nobody decides anything with
 // facts older than the registry demands, nor right behind a lost compare: the pod would go to a worse node
 // than the one that another shard has just used as well.
-func (c *Core) mustWait(a *attempt) bool {
+func (c *Core) mustWait(a *attempt.Attempt) bool {
 	if c.shard.Ledger.AheadOfWatch() || c.shard.View.PodProgress() < c.shard.Ledger.Registry().PodRV ||
-		c.shard.Ledger.Revision() < a.wait.revision || a.turn.pending(c.shard.Now) {
+		c.shard.Ledger.Revision() < a.Wait.Revision || a.Turn.Pending(c.shard.Now) {
 		return true
 	}
-	return slices.ContainsFunc(a.wait.terms, func(id ledger.TermID) bool {
+	return slices.ContainsFunc(a.Wait.Terms, func(id ledger.TermID) bool {
 		_, usable := c.cross.index.Knows(id)
 		return !usable && c.expected(id)
 	})
@@ -164,53 +129,53 @@ func (c *Core) concernOf(pod *state.Pod, profile *placement.Profile) (guard.Conc
 
 // choose takes the best node in whose domains every pod is counted, and says what the
 // placement needs there. Without a node the attempt has to wait.
-func (c *Core) choose(a *attempt, concern *guard.Concern, ranked []placement.Scored) (*state.NodeInfo, needs) {
+func (c *Core) choose(a *attempt.Attempt, concern *guard.Concern, ranked []placement.Scored) (*state.NodeInfo, attempt.Needs) {
 	if concern.None() {
-		return ranked[0].Node, needs{registry: c.shard.Ledger.TermRegistryRevision()}
+		return ranked[0].Node, attempt.Needs{Registry: c.shard.Ledger.TermRegistryRevision()}
 	}
-	if concern.CountsBatch() && (c.attempts.count(reserving) > 0 || c.seeksPlace()) {
-		return nil, needs{} // a pod that counts already may be refused by plugins, or come to be only held
+	if concern.CountsBatch() && (c.attempts.Count(attempt.Reserving) > 0 || c.seeksPlace()) {
+		return nil, attempt.Needs{} // a pod that counts already may be refused by plugins, or come to be only held
 	}
 	blocked := c.uncounted(concern.Keys())
 	i := slices.IndexFunc(ranked, func(s placement.Scored) bool { return !blocked.has(s.Node) })
 	if i < 0 {
-		return nil, needs{}
+		return nil, attempt.Needs{}
 	}
 	node := ranked[i].Node
 	var found following
 	if concern.Together() {
-		found = c.keepers(a.pod, node)
+		found = c.keepers(a.Pod, node)
 		if found.waits || found.first && blocked.any {
-			return nil, needs{}
+			return nil, attempt.Needs{}
 		}
 	}
 	n, counted := c.needsAt(concern, node, found)
 	if !counted {
-		return nil, needs{}
+		return nil, attempt.Needs{}
 	}
-	n.countsBatch, n.withdrawn = concern.CountsBatch(), c.cross.withdrawn
+	n.CountsBatch, n.Withdrawn = concern.CountsBatch(), c.life.Withdrawn
 	return node, n
 }
 
 // needsAt is what a pod needs on a node; false if a guard cannot be compared yet.
-func (c *Core) needsAt(concern *guard.Concern, node *state.NodeInfo, found following) (needs, bool) {
+func (c *Core) needsAt(concern *guard.Concern, node *state.NodeInfo, found following) (attempt.Needs, bool) {
 	d := concern.At(guard.Choice{
 		Labels: node.Node.Object.Labels, SharedHost: c.cross.hosts[hostOf(node.Node)] > 1, First: found.first,
 	})
-	n := needs{
-		guards: d.Uses, pins: found.pins, registry: c.shard.Ledger.TermRegistryRevision(), carried: d.Carried, missing: d.Missing,
+	n := attempt.Needs{
+		Guards: d.Uses, Pins: found.pins, Registry: c.shard.Ledger.TermRegistryRevision(), Carried: d.Carried, Missing: d.Missing,
 	}
-	if len(n.missing) > 0 {
+	if len(n.Missing) > 0 {
 		return n, true
 	}
-	for i := range n.guards {
-		g := &n.guards[i]
+	for i := range n.Guards {
+		g := &n.Guards[i]
 		if !g.Compare {
 			continue
 		}
 		var counted bool
 		if g.Revision, counted = c.shard.Ledger.Guard(g.Key); !counted {
-			return needs{}, false
+			return attempt.Needs{}, false
 		}
 	}
 	return n, true
@@ -259,19 +224,19 @@ func (b blocked) has(n *state.NodeInfo) bool {
 // When the registry has moved, every pick is decided again, also one that no term concerns:
 // a term may have come and gone since, with carriers that the decision has not seen and
 // that no guard stands for any more.
-func (c *Core) stands(a *attempt) bool {
-	n := &a.pick.needs
-	if n.registry != c.shard.Ledger.TermRegistryRevision() || n.countsBatch && n.withdrawn != c.cross.withdrawn {
+func (c *Core) stands(a *attempt.Attempt) bool {
+	n := &a.Pick.Needs
+	if n.Registry != c.shard.Ledger.TermRegistryRevision() || n.CountsBatch && n.Withdrawn != c.life.Withdrawn {
 		return false
 	}
-	if c.plans.returned.last[a.pick.nodeUID] > a.pick.returned {
+	if c.life.Returned.Last[a.Pick.NodeUID] > a.Pick.Returned {
 		return false // it may have counted the room as free
 	}
-	if c.shard.Claims.Moved(a.pick.volumes) {
+	if c.shard.Claims.Moved(a.Pick.Volumes) {
 		return false // another pod has been promised the claim since, and may use it
 	}
-	for i := range n.guards {
-		g := &n.guards[i]
+	for i := range n.Guards {
+		g := &n.Guards[i]
 		if !g.Compare {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -25,7 +26,7 @@ type deed interface {
 
 // launch sends a deed; an error means that it cannot be made into a transaction. The attempts
 // are those whose pods it places, staged until it lands.
-func (c *Core) launch(d deed, change ledger.Change, attempts ...*attempt) error {
+func (c *Core) launch(d deed, change ledger.Change, attempts ...*attempt.Attempt) error {
 	txn, err := change.Txn()
 	if err == nil {
 		err = c.limits.check(txn, c.shard.Now)
@@ -35,7 +36,7 @@ func (c *Core) launch(d deed, change ledger.Change, attempts ...*attempt) error 
 	}
 	c.flights++
 	c.flight = &flight{id: c.flights, attempts: attempts, txn: txn, deed: d, change: change}
-	c.attempts.send(attempts)
+	c.attempts.Send(attempts)
 	c.send()
 	return nil
 }
@@ -43,7 +44,7 @@ func (c *Core) launch(d deed, change ledger.Change, attempts ...*attempt) error 
 // landDeed takes in the answer to a deed.
 func (c *Core) landDeed(f *flight, r ledger.TxnResult) error {
 	if r.Succeeded {
-		c.learnedOwn(r.Revision)
+		c.record.LearningOwn(r.Revision)
 		changes, err := c.shard.Ledger.LearnOwn(f.txn, r)
 		if err != nil {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
@@ -56,7 +57,7 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult) error {
 		c.ledgerMoved(changes)
 		return nil
 	}
-	c.learned(r.Current)
+	c.record.Learning(r.Current)
 	changes, err := c.shard.Ledger.Learn(r.Current)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
@@ -131,7 +132,7 @@ func lostAt(lost ledger.Lost) int64 {
 }
 
 // lostDeed puts an attempt whose deed was lost back, or gives it back if it has lost too often.
-func (c *Core) lostDeed(a *attempt, lost ledger.Lost) {
+func (c *Core) lostDeed(a *attempt.Attempt, lost ledger.Lost) {
 	reason := step.LostNode
 	switch {
 	case len(lost.Partitions) > 0:
@@ -143,15 +144,15 @@ func (c *Core) lostDeed(a *attempt, lost ledger.Lost) {
 	case len(lost.Exclusives) > 0 && len(lost.Docs) == 0:
 		reason = step.LostVolume
 	}
-	c.effects.Report(a.lost(reason))
-	c.tellLost(a, reason)
-	a.losses++
-	if reason == step.LostPartition || a.doubtful || a.losses >= MaxLosses {
-		c.giveBack(a)
+	c.effects.Report(a.Lost(reason))
+	c.record.Lost(a, reason)
+	a.Losses++
+	if reason == step.LostPartition || a.Doubtful || a.Losses >= MaxLosses {
+		c.life.GiveBack(a)
 		return
 	}
-	a.wait.revision = max(a.wait.revision, lostAt(lost))
-	c.again(a)
+	a.Wait.Revision = max(a.Wait.Revision, lostAt(lost))
+	c.life.Again(a)
 }
 
 func refOf(e ledger.Entry) events.PodRef {

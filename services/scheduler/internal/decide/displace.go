@@ -82,11 +82,11 @@ func (c *Core) fitsInstead(s seeker, t takeover) bool {
 }
 
 func (c *Core) sendDisplacement(s seeker, t takeover) bool {
-	a := s.attempt
+	a := s.Attempt
 	b, ok := c.newPlan(a, t.node)
-	entry, err := c.entryOf(a)
+	entry, err := a.Entry(c.shard.ID)
 	if err != nil {
-		c.fail(a, err.Error())
+		c.life.Fail(a, err.Error())
 		return false
 	}
 	followed := following{}
@@ -95,18 +95,18 @@ func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 	}
 	n, ready := c.demands(&s.concern, t.node, followed)
 	if !ok || !ready || followed.waits || c.stoodIn(t.node.Node.UID) {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return false
 	}
 	if !c.registered(a, n, claims.Supply{}) {
 		return false
 	}
 	x := ledger.Displacement{
-		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.guards, Facts: c.shard.View,
+		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards, Facts: c.shard.View,
 	}
 	for _, p := range followed.pins {
-		b.openDoc(p.nodeUID, p.nodeName)
-		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.nodeUID, Entry: p.keeper})
+		b.openDoc(p.NodeUID, p.NodeName)
+		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.NodeUID, Entry: p.Keeper})
 	}
 	for _, d := range c.shard.Ledger.PlanDocs(t.hold.Plan) {
 		if _, open := b.docs[d.NodeUID]; !open {
@@ -122,7 +122,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 	x.Target, x.Docs = b.docs[t.node.Node.UID], b.except(t.node.Node.UID)
 	change, err := ledger.Displace(x)
 	if err == nil {
-		c.pickFor(a, t.node.Node, &s.decision)
+		c.pickFor(a, t.node.Node, &s.Decision)
 		d := &displacement{nomination: nomination{
 			seeker: s, node: t.node.Node, plan: x.Plan(t.hold), token: entry.Token,
 		}, hold: t.hold}
@@ -133,7 +133,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 	}
 	var gone *ledger.TransitionError
 	if errors.As(err, &gone) {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return false
 	}
 	return c.unsent(a, err)
@@ -154,7 +154,7 @@ func (d *displacement) kind() string { return "T4" }
 
 func (d *displacement) done(c *Core, revision int64) {
 	d.nomination.done(c, revision)
-	by := d.attempt.pod
+	by := d.Attempt.Pod
 	was := events.Decision{
 		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.shard.ID,
 		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -14,7 +14,7 @@ import (
 // registry of terms, or a deed.
 type flight struct {
 	id       uint64
-	attempts []*attempt
+	attempts []*attempt.Attempt
 	batch    ledger.PlaceBatch
 	txn      ledger.Txn
 	sent     int
@@ -32,22 +32,22 @@ func (c *Core) submit() {
 	if c.flight != nil || c.shard.Ledger.Revision() < c.cross.hold || c.admit() || c.register() {
 		return
 	}
-	waiting := c.attempts.count(staged) > 0
+	waiting := c.attempts.Count(attempt.Staged) > 0
 	if (!c.plans.alternate || !waiting) && c.act() {
 		c.plans.alternate = true
 		return
 	}
 	c.plans.alternate = false
-	for c.flight == nil && c.attempts.count(staged) > 0 {
-		f, rest := c.build(c.attempts.takeAll(staged))
-		c.attempts.append(staged, rest...)
+	for c.flight == nil && c.attempts.Count(attempt.Staged) > 0 {
+		f, rest := c.build(c.attempts.TakeAll(attempt.Staged))
+		c.attempts.Append(attempt.Staged, rest...)
 		if len(f.attempts) == 0 {
 			continue // all have left it, or it is built again of fewer
 		}
 		c.flights++
 		f.id = c.flights
 		c.flight = f
-		c.attempts.send(f.attempts)
+		c.attempts.Send(f.attempts)
 		c.send()
 	}
 }
@@ -73,20 +73,20 @@ func (c *Core) send() {
 // the transaction is full; the rest keeps its order, because what is in it may have counted
 // what comes before. An attempt that fits no transaction, or whose reservation fits no document, fails
 // alone.
-func (c *Core) build(attempts []*attempt) (f *flight, rest []*attempt) {
+func (c *Core) build(attempts []*attempt.Attempt) (f *flight, rest []*attempt.Attempt) {
 	b := c.newBatch()
 	for i, a := range attempts {
 		if !c.mayReserve(a) {
-			c.giveBack(a)
+			c.life.GiveBack(a)
 			continue
 		}
-		if !c.current(a.pick) || !c.stands(a) {
-			c.again(a)
+		if !c.current(a.Pick) || !c.stands(a) {
+			c.life.Again(a)
 			continue
 		}
-		entry, err := c.entryOf(a)
+		entry, err := a.Entry(c.shard.ID)
 		if err != nil {
-			c.fail(a, err.Error())
+			c.life.Fail(a, err.Error())
 			continue
 		}
 		if b.full(a) || b.holdsBack(a) {
@@ -103,9 +103,9 @@ func (c *Core) build(attempts []*attempt) (f *flight, rest []*attempt) {
 		case crowded:
 			c.crowdedOut(a, b.why)
 		case stale:
-			c.again(a)
+			c.life.Again(a)
 		case impossible:
-			c.fail(a, b.why.Error())
+			c.life.Fail(a, b.why.Error())
 		}
 	}
 	return c.seal(b.flight()), rest
@@ -116,19 +116,19 @@ func (c *Core) build(attempts []*attempt) (f *flight, rest []*attempt) {
 // is open. What the
 // shard staged in an earlier epoch has not counted what others decided about the pod since, not
 // even if the partition has come back (docs/bugs.md, 30).
-func (c *Core) mayReserve(a *attempt) bool {
-	epoch, held := c.shard.Holds(a.offer.Partition)
-	pod, known := c.shard.View.Pod(a.pod.UID)
-	_, _, reserved := c.shard.Ledger.Entry(a.pod.UID)
-	return held && epoch == a.pick.epoch && known && pod.NodeName == "" && !reserved && c.shard.Usable()
+func (c *Core) mayReserve(a *attempt.Attempt) bool {
+	epoch, held := c.shard.Holds(a.Offer.Partition)
+	pod, known := c.shard.View.Pod(a.Pod.UID)
+	_, _, reserved := c.shard.Ledger.Entry(a.Pod.UID)
+	return held && epoch == a.Pick.Epoch && known && pod.NodeName == "" && !reserved && c.shard.Usable()
 }
 
 // current says whether the document of a pick is the one it was decided on, or that plus
 // this shard's own last flight.
-func (c *Core) current(p pick) bool {
-	now := c.shard.Ledger.Version(p.nodeUID)
-	return now == p.basis ||
-		c.written[ledger.KeyNode(p.nodeUID)] == revisions{from: p.basis.Revision, to: now.Revision}
+func (c *Core) current(p attempt.Pick) bool {
+	now := c.shard.Ledger.Version(p.NodeUID)
+	return now == p.Basis ||
+		c.written[ledger.KeyNode(p.NodeUID)] == revisions{from: p.Basis.Revision, to: now.Revision}
 }
 
 // seal turns the batch into its transaction. One that cannot be made is tried in parts, until the attempt
@@ -154,13 +154,13 @@ func (c *Core) land(r step.Result) error {
 	}
 	if r.Err != nil {
 		for _, a := range f.attempts {
-			a.doubtful = true
+			a.Doubtful = true
 		}
 		c.send()
 		return nil
 	}
 	c.flight = nil
-	c.attempts.takeAll(inFlight)
+	c.attempts.TakeAll(attempt.InFlight)
 	if r.Refused != "" {
 		c.refused(f, r.Refused)
 		return nil
@@ -174,7 +174,7 @@ func (c *Core) land(r step.Result) error {
 		return c.landDeed(f, r.Txn)
 	}
 	if !r.Txn.Succeeded {
-		c.learned(r.Txn.Current)
+		c.record.Learning(r.Txn.Current)
 		changes, err := c.shard.Ledger.Learn(r.Txn.Current)
 		if err != nil {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
@@ -182,7 +182,7 @@ func (c *Core) land(r step.Result) error {
 		c.ledgerMoved(changes)
 		return c.lost(f, r.Txn)
 	}
-	c.learnedOwn(r.Txn.Revision)
+	c.record.LearningOwn(r.Txn.Revision)
 	changes, err := c.shard.Ledger.LearnOwn(f.txn, r.Txn)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
@@ -212,32 +212,15 @@ func (c *Core) note(t ledger.Txn, revision int64) {
 func (c *Core) wrote(key string, from, to int64) bool { return c.written[key] == revisions{from, to} }
 
 // placed ends attempts whose reservation stands at revision.
-func (c *Core) placed(attempts []*attempt, revision int64) {
+func (c *Core) placed(attempts []*attempt.Attempt, revision int64) {
 	for _, a := range attempts {
 		if !c.settleDeal(a, revision) {
 			continue
 		}
-		c.tellPlaced(a, revision)
+		c.record.Placed(a, revision)
 		c.missedPlaces(a)
-		c.drop(a)
+		c.life.Drop(a)
 	}
-}
-
-// tellPlaced tells of an attempt whose reservation can be bound.
-func (c *Core) tellPlaced(a *attempt, revision int64) { c.tellPlacedBy(a, revision, "") }
-
-// tellPlacedBy is tellPlaced for a pod that a plugin has bound; an empty name stands for the binders.
-func (c *Core) tellPlacedBy(a *attempt, revision int64, plugin string) {
-	d := c.decision(events.DecisionPlaced, a)
-	d.FactSequence, d.LedgerRevision = a.pick.factSequence, revision
-	d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
-	d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
-	d.Seed, d.Evidence = a.pick.seed, c.answered(a)
-	if plugin != "" {
-		d.Plugins = []string{plugin}
-	}
-	c.effects.Decide(d)
-	c.effects.Report(a.report(step.Scheduled))
 }
 
 // lost sorts a refused batch: attempts whose reservation stands after all (an earlier
@@ -258,67 +241,62 @@ func (c *Core) lost(f *flight, r ledger.TxnResult) error {
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
-		if slices.ContainsFunc(f.attempts, func(a *attempt) bool { return a.pick.nodeUID == d.NodeUID }) {
+		if slices.ContainsFunc(f.attempts, func(a *attempt.Attempt) bool { return a.Pick.NodeUID == d.NodeUID }) {
 			c.shard.Avoid.Conflict(d.NodeUID, d.NodeName, "", c.shard.Now)
 		}
 	}
 	var losers []loser
-	var winners []*attempt
+	var winners []*attempt.Attempt
 	for _, a := range f.attempts {
-		doc, entry, reserved := c.shard.Ledger.Entry(a.offer.Pod.UID)
-		needs := f.batch.Needs[entryToken(a)]
+		doc, entry, reserved := c.shard.Ledger.Entry(a.Offer.Pod.UID)
+		needs := f.batch.Needs[a.Token()]
 		_, overtaken := lost.Moved(needs.Guards)
 		switch {
-		case reserved && entry.Token.String() == a.offer.Token:
-			c.placed([]*attempt{a}, doc.Revision)
-		case slices.Contains(lost.Partitions, a.offer.Partition):
-			c.effects.Report(a.lost(step.LostPartition))
-			c.tellLost(a, step.LostPartition)
-			c.giveBack(a)
-		case a.doubtful:
-			c.effects.Report(a.lost(step.LostNode))
-			c.tellLost(a, step.LostNode)
-			c.giveBack(a)
+		case reserved && entry.Token.String() == a.Offer.Token:
+			c.placed([]*attempt.Attempt{a}, doc.Revision)
+		case slices.Contains(lost.Partitions, a.Offer.Partition):
+			c.effects.Report(a.Lost(step.LostPartition))
+			c.record.Lost(a, step.LostPartition)
+			c.life.GiveBack(a)
+		case a.Doubtful:
+			c.effects.Report(a.Lost(step.LostNode))
+			c.record.Lost(a, step.LostNode)
+			c.life.GiveBack(a)
 		case reserved:
 			losers = append(losers, loser{a, step.LostPod})
 		case overtaken:
 			losers = append(losers, loser{a, step.LostGuard})
-		case changed[a.pick.nodeUID]:
+		case changed[a.Pick.NodeUID]:
 			losers = append(losers, loser{a, step.LostNode})
 		case !lost.Kept(needs):
 			losers = append(losers, loser{a, step.LostKeeper})
 		case lostVolume(a, lost) > 0:
-			a.wait.revision = max(a.wait.revision, lostVolume(a, lost))
+			a.Wait.Revision = max(a.Wait.Revision, lostVolume(a, lost))
 			losers = append(losers, loser{a, step.LostVolume})
 		default:
 			winners = append(winners, a)
 		}
 	}
 	c.retry(losers, lost)
-	c.attempts.prepend(staged, winners...)
+	c.attempts.Prepend(attempt.Staged, winners...)
 	return nil
 }
 
 // loser is an attempt that lost a race, and what about.
 type loser struct {
-	*attempt
+	*attempt.Attempt
 	reason step.Reason
 }
 
 // lostVolume is the revision of the document of a claim or a pool that an attempt has lost to, or of the
 // floor; 0 if it has lost none.
-func lostVolume(a *attempt, lost ledger.Lost) (revision int64) {
+func lostVolume(a *attempt.Attempt, lost ledger.Lost) (revision int64) {
 	for _, x := range lost.Exclusives {
-		if slices.ContainsFunc(a.pick.volumes.Holdings(), func(h claims.Holding) bool { return h.Key == x.Key }) {
+		if slices.ContainsFunc(a.Pick.Volumes.Holdings(), func(h claims.Holding) bool { return h.Key == x.Key }) {
 			revision = max(revision, x.Revision, lost.NamesAt)
 		}
 	}
 	return revision
-}
-
-func entryToken(a *attempt) ledger.Token {
-	token, _ := ledger.ParseToken(a.offer.Token) // it was parsed when the flight was built
-	return token
 }
 
 // retry sends attempts that lost a race on, in their order: to the next-best node if nothing
@@ -327,41 +305,41 @@ func entryToken(a *attempt) ledger.Token {
 // MaxLosses goes back to the queue.
 func (c *Core) retry(losers []loser, lost ledger.Lost) {
 	for _, l := range slices.Backward(losers) {
-		a := l.attempt
-		c.effects.Report(a.lost(l.reason))
-		c.tellLost(a, l.reason)
+		a := l.Attempt
+		c.effects.Report(a.Lost(l.reason))
+		c.record.Lost(a, l.reason)
 		if l.reason == step.LostGuard {
-			revision, _ := lost.Moved(a.pick.needs.guards)
-			a.wait.losses++
-			a.wait.revision = max(a.wait.revision, revision)
-			if a.wait.losses >= maxGuardLosses {
-				c.fail(a, fmt.Sprintf("lost %d races for a rule about pods on other nodes", a.wait.losses))
+			revision, _ := lost.Moved(a.Pick.Needs.Guards)
+			a.Wait.Losses++
+			a.Wait.Revision = max(a.Wait.Revision, revision)
+			if a.Wait.Losses >= maxGuardLosses {
+				c.life.Fail(a, fmt.Sprintf("lost %d races for a rule about pods on other nodes", a.Wait.Losses))
 				continue
 			}
-			c.again(a)
+			c.life.Again(a)
 			continue
 		}
-		a.losses++
+		a.Losses++
 		switch {
-		case a.losses >= MaxLosses:
-			c.giveBack(a)
+		case a.Losses >= MaxLosses:
+			c.life.GiveBack(a)
 			continue
-		case a.losses == turnAfter && l.reason == step.LostNode:
+		case a.Losses == turnAfter && l.reason == step.LostNode:
 			c.askTurn(a)
 		case l.reason == step.LostNode && !lost.Registry && c.nextBest(a):
 			continue
 		}
-		a.wait.revision = max(a.wait.revision, lostTo(a, lost))
-		c.again(a)
+		a.Wait.Revision = max(a.Wait.Revision, lostTo(a, lost))
+		c.life.Again(a)
 	}
 }
 
 // lostTo is the revision of the node's document that an attempt has lost to, 0 if it has not
 // lost that.
-func lostTo(a *attempt, lost ledger.Lost) int64 {
+func lostTo(a *attempt.Attempt, lost ledger.Lost) int64 {
 	for _, d := range lost.Docs {
 		switch {
-		case d.NodeUID != a.pick.nodeUID:
+		case d.NodeUID != a.Pick.NodeUID:
 		case d.Revision == 0:
 			return lost.NamesAt
 		default:
@@ -369,51 +347,4 @@ func lostTo(a *attempt, lost ledger.Lost) int64 {
 		}
 	}
 	return 0
-}
-
-// again puts an attempt back at the head, unstaged, to be decided on fresh documents. A shard
-// that drains decides nothing more: another one will.
-func (c *Core) again(a *attempt) {
-	if c.shard.Draining {
-		c.giveBack(a)
-		return
-	}
-	c.unstage(a)
-	a.pick = pick{}
-	a.counsel.forget()
-	c.attempts.prepend(pending, a)
-}
-
-// fail ends an attempt that cannot go on; the queue backs the pod off.
-func (c *Core) fail(a *attempt, message string) {
-	c.tellFailed(a, message)
-	c.drop(a)
-}
-
-func (c *Core) tellFailed(a *attempt, message string) { c.tellFailedOn(a, message, "", "") }
-
-// tellFailedOn is tellFailed for a pod whose place on a node is taken back.
-func (c *Core) tellFailedOn(a *attempt, message, nodeUID, node string) {
-	d := c.decision(events.DecisionFailed, a)
-	d.FactSequence, d.LedgerRevision = c.shard.Store.Position().Sequence, c.shard.Ledger.Revision()
-	d.Message = message
-	d.NodeUID, d.NodeName = nodeUID, node
-	c.effects.Decide(d)
-	c.effects.Report(a.report(step.Failed))
-}
-
-func (a *attempt) report(o step.Outcome) step.Attempt {
-	return step.Attempt{
-		Pod: a.offer.Pod, Received: a.received, Decided: a.pick.decided,
-		Profile: a.pod.SchedulerName, Number: a.offer.Attempt, Outcome: o,
-		NodeName: a.pick.nodeName, Feasible: a.pick.feasible, Nodes: a.pick.total, Evidence: a.pick.evidence,
-		Replaces: a.pick.room.moved,
-	}
-}
-
-// lost reports a race that an attempt has lost.
-func (a *attempt) lost(r step.Reason) step.Attempt {
-	report := a.report(step.Conflict)
-	report.Reason = r
-	return report
 }

@@ -16,7 +16,7 @@ const victimsPerPart = 40
 // sendFirstPart sends the first transaction of a plan that is too large for one: the place and
 // the plan's record. The victims follow, see form.
 func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination) bool {
-	a := d.attempt
+	a := d.Attempt
 	all := n.Victims
 	n.Victims, n.Budgets = nil, nil
 	var docs []ledger.NodeDoc
@@ -29,7 +29,7 @@ func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination) bool {
 	change, err := ledger.FormPlan(n, len(all))
 	if err == nil {
 		d.plan, d.rest = n.RecordedPlan(), all
-		c.pickFor(a, d.node, &d.decision)
+		c.pickFor(a, d.node, &d.Decision)
 		if err = c.launch(d, change, a); err == nil {
 			return true
 		}

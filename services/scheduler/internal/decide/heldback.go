@@ -3,6 +3,7 @@ package decide
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
@@ -17,7 +18,7 @@ type held struct {
 // heldBack says whether a pod that found no node would fit some that are left alone or that
 // its workload avoids. Others are not counted in its message, as those are not whose facts are
 // not there yet.
-func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided []string) (held, bool) {
+func (c *Core) heldBack(p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string) (held, bool) {
 	if len(c.shard.Gate.Avoided())+len(avoided) == 0 {
 		return held{}, false
 	}
@@ -31,8 +32,8 @@ func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided [
 		excluded[uid], brief = avoid.OwnerMessage, false
 	}
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.shard.View.Nodes(), Objects: c.shard.View.Snapshot(), Seed: seed, Limit: -1,
-		Candidates: []*state.NodeInfo{}, Opinions: a.counsel.opinions,
+		Pod: a.Pod, Nodes: c.shard.View.Nodes(), Objects: c.shard.View.Snapshot(), Seed: seed, Limit: -1,
+		Candidates: []*state.NodeInfo{}, Opinions: a.Counsel.Opinions,
 	}
 	for _, n := range in.Nodes {
 		if _, is := excluded[n.Node.UID]; is {

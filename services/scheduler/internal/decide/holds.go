@@ -9,6 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 )
 
 // plans is what a shard knows about places that are held for pods until others have gone.
@@ -53,7 +55,7 @@ type promises struct {
 	promised, kept map[string]int32
 	// releases are the plans of moves whose place nobody will want.
 	releases []string
-	returned returnedPlaces
+	returned lifecycle.ReturnedPlaces
 }
 
 // hold is a place that is held for a pod of this shard's.
@@ -71,7 +73,7 @@ type hold struct {
 	rest     []ledger.NodeEntry
 	yielding yielding
 	// deal is what plugins have to do with it, nil for nothing.
-	deal *deal
+	deal *attempt.Deal
 	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
 	begun bool
 	// awaitsClaims: all have gone, and their claims still have the devices.

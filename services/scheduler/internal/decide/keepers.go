@@ -5,12 +5,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
 // following is how a pod's required affinity is satisfied on a node.
 type following struct {
 	// pins are the bound pods it relies on.
-	pins []pin
+	pins []attempt.Pin
 	// first: there is nothing to follow, and the rules allowed that.
 	first bool
 	// waits: what it would follow is only reserved. A reservation may be taken back, a bound
@@ -24,7 +25,7 @@ func (c *Core) keepers(pod *state.Pod, node *state.NodeInfo) following {
 	terms := pod.Terms.RequiredAffinity
 	m := c.matcherOf(terms)
 	if p, ok := c.keeperOn(m, node, nil); ok {
-		return following{pins: []pin{p}}
+		return following{pins: []attempt.Pin{p}}
 	}
 	var found following
 	missing := 0
@@ -48,7 +49,7 @@ func (c *Core) keepers(pod *state.Pod, node *state.NodeInfo) following {
 
 // keeperIn looks for a keeper in a domain. Where it begins depends on the pod, so that not
 // all pods rely on one and meet in its document.
-func (c *Core) keeperIn(m *matcher, podUID, key, domain string) (found pin, ok, reserved bool) {
+func (c *Core) keeperIn(m *matcher, podUID, key, domain string) (found attempt.Pin, ok, reserved bool) {
 	nodes := c.shard.View.Nodes()
 	start := int(xxhash.Sum64String(podUID) % uint64(len(nodes)))
 	for i := range nodes {
@@ -60,28 +61,28 @@ func (c *Core) keeperIn(m *matcher, podUID, key, domain string) (found pin, ok, 
 			return found, true, reserved
 		}
 	}
-	return pin{}, false, reserved
+	return attempt.Pin{}, false, reserved
 }
 
 // keeperOn looks for a keeper on one node; reserved is set if there is one that is not bound,
 // or that somebody has claimed as a victim.
-func (c *Core) keeperOn(m *matcher, n *state.NodeInfo, reserved *bool) (pin, bool) {
+func (c *Core) keeperOn(m *matcher, n *state.NodeInfo, reserved *bool) (attempt.Pin, bool) {
 	for p := range n.Pods() {
 		if !m.matches(p) {
 			continue
 		}
 		doc, _ := c.shard.Ledger.Doc(n.Node.UID)
 		if p.NodeName != "" && !doc.Claimed(p.UID) {
-			return pin{
-				nodeUID: n.Node.UID, nodeName: n.Node.Name,
-				keeper: ledger.Entry{PodUID: p.UID, Namespace: p.Namespace, Name: p.Name},
+			return attempt.Pin{
+				NodeUID: n.Node.UID, NodeName: n.Node.Name,
+				Keeper: ledger.Entry{PodUID: p.UID, Namespace: p.Namespace, Name: p.Name},
 			}, true
 		}
 		if reserved != nil {
 			*reserved = true
 		}
 	}
-	return pin{}, false
+	return attempt.Pin{}, false
 }
 
 // matcher tells pods that all of some terms select. It asks kinds, once each.

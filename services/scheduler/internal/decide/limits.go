@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
 // refusalLasts is how long a store that has refused a transaction for its size is taken to refuse others
@@ -86,36 +87,36 @@ func (c *Core) refused(f *flight, why string) {
 // alone in one fails. One of which an earlier copy may have been carried out is given back, as when it
 // has lost.
 func (c *Core) split(f *flight, why string) {
-	if len(f.attempts) == 1 && !f.attempts[0].doubtful {
-		c.fail(f.attempts[0], why)
+	if len(f.attempts) == 1 && !f.attempts[0].Doubtful {
+		c.life.Fail(f.attempts[0], why)
 		return
 	}
 	c.limits.most = max(1, len(f.attempts)/2)
 	rest := slices.Clone(f.attempts)
 	for _, a := range f.attempts {
-		if a.doubtful {
-			c.giveBack(a)
+		if a.Doubtful {
+			c.life.GiveBack(a)
 		}
 	}
-	rest = slices.DeleteFunc(rest, func(a *attempt) bool { return a.doubtful })
-	c.attempts.prepend(staged, rest...)
+	rest = slices.DeleteFunc(rest, func(a *attempt.Attempt) bool { return a.Doubtful })
+	c.attempts.Prepend(attempt.Staged, rest...)
 }
 
 // crowdedOut sends an attempt on whose node has no room for it in its document: to the next-best one, or
 // back to be decided again when something has moved. A node whose document is full for any pod is left
 // alone by all (ledger.NodeDoc.HasRoom).
-func (c *Core) crowdedOut(a *attempt, why error) {
-	a.losses++
+func (c *Core) crowdedOut(a *attempt.Attempt, why error) {
+	a.Losses++
 	switch {
 	case c.shard.Draining:
-		c.giveBack(a)
-	case a.losses >= MaxLosses:
-		c.fail(a, why.Error())
+		c.life.GiveBack(a)
+	case a.Losses >= MaxLosses:
+		c.life.Fail(a, why.Error())
 	case c.nextBest(a):
 	default:
-		c.unstage(a)
-		a.pick = pick{}
-		a.counsel.forget()
-		c.attempts.append(deferred, a)
+		c.life.Unstage(a)
+		a.Pick = attempt.Pick{}
+		a.Counsel.Forget()
+		c.life.Defer(a)
 	}
 }

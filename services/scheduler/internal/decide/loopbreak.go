@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
@@ -201,8 +202,8 @@ func (c *Core) passPlans() {
 	p.looks = secondLooks
 	p.budgets.stale = p.budgets.stale || p.budgets.claims
 	p.loops.pass(c.shard.Now)
-	if c.flight == nil && c.attempts.count(staged, reserving) == 0 {
-		p.returned.last = nil // nothing is staged that could have counted them
+	if c.flight == nil && c.attempts.Count(attempt.Staged, attempt.Reserving) == 0 {
+		c.life.Returned.Last = nil // nothing is staged that could have counted them
 	}
 	for uid, s := range p.loops.spared {
 		if !c.shard.Now.Before(s.until) {
@@ -213,3 +214,6 @@ func (c *Core) passPlans() {
 	c.retrySeekers()
 	c.allDue()
 }
+
+// sparedPods returns the UIDs of all spared pods, sorted.
+func (l *loops) sparedPods() []string { return slices.Sorted(maps.Keys(l.spared)) }

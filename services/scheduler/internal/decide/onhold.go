@@ -8,8 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 )
 
 // A place that is held counts as a placement does, and may yet be given up. For most rules that is the strict side.
@@ -69,12 +71,12 @@ func (c *Core) seeksPlace() bool {
 }
 
 // besideHolds leaves those nodes of an evaluation that pass without held pods, too.
-func (c *Core) besideHolds(a *attempt, p *placement.Profile, v claims.Supply, r looked, held map[string]bool) looked {
+func (c *Core) besideHolds(a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Look, held map[string]bool) record.Look {
 	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {
 		return r
 	}
 	in := placement.Input{
-		Pod: a.pod, Nodes: nodesWithout(c.shard.View.Nodes(), held), Candidates: []*state.NodeInfo{},
+		Pod: a.Pod, Nodes: nodesWithout(c.shard.View.Nodes(), held), Candidates: []*state.NodeInfo{},
 		Objects: v.Lookups(c.shard.View.Snapshot()), Limit: -1, Details: true, Everywhere: true,
 	}
 	among := placesOf(r.Feasible)
@@ -85,13 +87,13 @@ func (c *Core) besideHolds(a *attempt, p *placement.Profile, v claims.Supply, r 
 	}
 	without := p.Evaluate(in)
 	if without.Err != nil {
-		return looked{Result: placement.Result{Err: without.Err}, basis: r.basis}
+		return record.Look{Result: placement.Result{Err: without.Err}, Basis: r.Basis}
 	}
 	passed := placesOf(without.Feasible)
 	r.Weighed = placement.Weighed{} // its places would not be those of the nodes any more
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
 	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
-		r.onHold = true
+		r.OnHold = true
 		r.Diagnosis = c.diagnoseHeld(a, p, v, without.Nodes)
 	}
 	return r
@@ -99,13 +101,13 @@ func (c *Core) besideHolds(a *attempt, p *placement.Profile, v claims.Supply, r 
 
 // diagnoseHeld says why no node is feasible: some would be, but fail without held pods.
 func (c *Core) diagnoseHeld(
-	a *attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
+	a *attempt.Attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
 ) placement.Diagnosis {
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.shard.View.Nodes(), Objects: v.Lookups(c.shard.View.Snapshot()), Everywhere: true,
-		Opinions: map[string]placement.Opinion{}, Guidance: a.counsel.guidance, Excluded: map[string]string{},
+		Pod: a.Pod, Nodes: c.shard.View.Nodes(), Objects: v.Lookups(c.shard.View.Snapshot()), Everywhere: true,
+		Opinions: map[string]placement.Opinion{}, Guidance: a.Counsel.Guidance, Excluded: map[string]string{},
 	}
-	if p.Extended(a.pod) {
+	if p.Extended(a.Pod) {
 		maps.Copy(in.Opinions, c.extends(placement.Query{}, a).Opinions)
 	}
 	for _, n := range in.Nodes {
@@ -113,7 +115,7 @@ func (c *Core) diagnoseHeld(
 			in.Candidates = append(in.Candidates, n)
 		}
 	}
-	for _, uid := range c.shard.Avoid.AvoidedBy(a.pod, c.shard.Now) {
+	for _, uid := range c.shard.Avoid.AvoidedBy(a.Pod, c.shard.Now) {
 		in.Excluded[uid] = avoid.OwnerMessage
 	}
 	for i := range failed {

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -45,34 +46,19 @@ const (
 type performing struct {
 	// preparing are holds at ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
 	// whether it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases of their own.)
-	preparing map[uint64]*deal
-	binding   map[uint64]*deal
+	preparing map[uint64]*attempt.Deal
+	binding   map[uint64]*attempt.Deal
 	undoing   map[uint64]bool
 	// bindable are the deals of reservations that binders may bind, by pod UID.
-	bindable map[string]*deal
+	bindable map[string]*attempt.Deal
 	// activate are the UIDs of pods that plugins want tried, of which the queue has not been told.
 	activate []string
 }
 
-// deal is what plugins have agreed to about a pod and its node.
-type deal struct {
-	id      uint64
-	attempt *attempt
-	// nodeUID and node are the place, token that of its reservation.
-	nodeUID, node string
-	token         ledger.Token
-	// later: there is something left to do. outcome is what came of that; nil until then.
-	later   bool
-	outcome *step.Performed
-	// over: plugins have nothing more to do with it.
-	over bool
-	delegation
-}
-
 func newPerforming() performing {
 	return performing{
-		preparing: map[uint64]*deal{},
-		binding:   map[uint64]*deal{}, undoing: map[uint64]bool{}, bindable: map[string]*deal{},
+		preparing: map[uint64]*attempt.Deal{},
+		binding:   map[uint64]*attempt.Deal{}, undoing: map[uint64]bool{}, bindable: map[string]*attempt.Deal{},
 	}
 }
 
@@ -94,32 +80,32 @@ func (p *performing) idle() bool {
 func (c *Core) acts(pod *state.Pod) bool { return c.cfg.Acts[pod.SchedulerName] }
 
 // proceed sends an attempt on that has been staged: to the plugins first, if they act.
-func (c *Core) proceed(a *attempt) {
-	if !c.acts(a.pod) {
-		c.attempts.append(staged, a)
+func (c *Core) proceed(a *attempt.Attempt) {
+	if !c.acts(a.Pod) {
+		c.attempts.Append(attempt.Staged, a)
 		return
 	}
-	a.deal = &deal{
-		id: a.counsel.shownFor, attempt: a, nodeUID: a.pick.nodeUID, node: a.pick.nodeName, token: entryToken(a),
+	a.Deal = &attempt.Deal{
+		ID: a.Counsel.ShownFor, Attempt: a, NodeUID: a.Pick.NodeUID, Node: a.Pick.NodeName, Token: a.Token(),
 	}
-	c.attempts.ask(a, reserving, a.deal.id)
-	c.perform(a.deal, step.ActReserve)
+	c.attempts.Ask(a, attempt.Reserving, a.Deal.ID)
+	c.perform(a.Deal, step.ActReserve)
 }
 
-func (c *Core) perform(d *deal, act step.Act) {
-	pod := d.attempt.pod
+func (c *Core) perform(d *attempt.Deal, act step.Act) {
+	pod := d.Attempt.Pod
 	c.effects.Perform(step.Perform{
-		ID: d.id, Act: act, Shard: c.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.node,
+		ID: d.ID, Act: act, Shard: c.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.Node,
 	})
 }
 
 // undo has plugins take back what they have reserved, unless they have nothing more to do with it.
-func (c *Core) undo(d *deal, inCycle bool) {
-	if d == nil || d.over {
+func (c *Core) undo(d *attempt.Deal, inCycle bool) {
+	if d == nil || d.Over {
 		return
 	}
-	d.over = true
-	c.performing.undoing[d.id] = inCycle
+	d.Over = true
+	c.performing.undoing[d.ID] = inCycle
 	c.perform(d, step.ActUndo)
 }
 
@@ -127,17 +113,17 @@ func (c *Core) undo(d *deal, inCycle bool) {
 func (c *Core) performed(p step.Performed) {
 	switch p.Act {
 	case step.ActReserve:
-		if a, waits := c.attempts.answered(reserving, p.ID); waits {
+		if a, waits := c.attempts.Answered(attempt.Reserving, p.ID); waits {
 			c.reserved(a, p)
 		}
 	case step.ActPrepare:
 		d, known := c.performing.preparing[p.ID]
 		delete(c.performing.preparing, p.ID)
-		if !known || d.over {
+		if !known || d.Over {
 			return
 		}
-		d.outcome, d.over = &p, p.Failed()
-		if h, held := c.plans.held[d.attempt.offer.Pod.UID]; held && h.deal == d {
+		d.Outcome, d.Over = &p, p.Failed()
+		if h, held := c.plans.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
 			c.touch(h)
 		}
 	case step.ActUndo:
@@ -151,27 +137,27 @@ func (c *Core) performed(p step.Performed) {
 }
 
 // reserved goes on with an attempt for which plugins have reserved, or not.
-func (c *Core) reserved(a *attempt, p step.Performed) {
+func (c *Core) reserved(a *attempt.Attempt, p step.Performed) {
 	switch {
 	case p.Refusal != nil:
-		a.deal = nil
+		a.Deal = nil
 		d := c.refusal(a, p.Refusal)
-		d.LedgerRevision = a.counsel.from.ledger
-		c.unplaceable(rejection{attempt: a, decision: d})
+		d.LedgerRevision = a.Counsel.From.Ledger
+		c.life.Unplaceable(attempt.Rejection{Attempt: a, Decision: d})
 	case p.Err != nil:
-		a.deal = nil
-		c.fail(a, p.Err.Error())
+		a.Deal = nil
+		c.life.Fail(a, p.Err.Error())
 	default:
-		a.deal.later, a.deal.asked = p.Later, p.Binds
-		c.attempts.append(staged, a)
+		a.Deal.Later, a.Deal.Asked = p.Later, p.Binds
+		c.attempts.Append(attempt.Staged, a)
 	}
 }
 
 // refusal is the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
 // pkg/scheduler/framework/types.go, of one node). It is as old as the question.
-func (c *Core) refusal(a *attempt, r *step.Refusal) events.Decision {
-	d := c.decision(events.DecisionUnplaceable, a)
-	from := a.counsel.from.facts
+func (c *Core) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
+	d := c.record.Decision(events.DecisionUnplaceable, a)
+	from := a.Counsel.From.Facts
 	d.FactSequence, d.FactEpoch = from.Sequence, from.Epoch
 	d.Reasons = map[string]int32{}
 	for _, reason := range r.Reasons {
@@ -189,43 +175,43 @@ func (c *Core) refusal(a *attempt, r *step.Refusal) events.Decision {
 	if r.Plugin != "" {
 		d.Plugins = []string{r.Plugin}
 	}
-	d.NodesTotal, d.Seed = int32(a.pick.total), a.pick.seed
+	d.NodesTotal, d.Seed = int32(a.Pick.Total), a.Pick.Seed
 	return d
 }
 
 // settleDeal goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something
 // left to do first.
-func (c *Core) settleDeal(a *attempt, revision int64) (bindable bool) {
-	d := a.deal
-	a.deal = nil
+func (c *Core) settleDeal(a *attempt.Attempt, revision int64) (bindable bool) {
+	d := a.Deal
+	a.Deal = nil
 	switch {
 	case d == nil:
 		return true
-	case !d.later && !d.delegated:
-		c.performing.bindable[a.offer.Pod.UID] = d
+	case !d.Later && !d.Delegated:
+		c.performing.bindable[a.Offer.Pod.UID] = d
 		return true
-	case !d.later:
-		c.answered(a) // it is recorded when plugins have answered
+	case !d.Later:
+		c.record.Answered(a) // it is recorded when plugins have answered
 		c.missedPlaces(a)
-		c.drop(a)
+		c.life.Drop(a)
 		c.letBind(d, revision)
 		return false
 	}
 	// What has counted the pod as one that will be there has to be decided again.
-	c.cross.withdrawn++
-	c.answered(a) // it is recorded when it has come to something
-	c.drop(a)
+	c.life.Withdraw()
+	c.record.Answered(a) // it is recorded when it has come to something
+	c.life.Drop(a)
 	if c.shard.Draining {
 		c.undo(d, false)
 		return false
 	}
 	h := &hold{
-		podUID: a.offer.Pod.UID, nodeUID: d.nodeUID, plan: ledger.PreparedPlan(d.token), token: d.token,
-		attempt: a.offer.Attempt, traceParent: a.offer.TraceParent, deal: d,
+		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: ledger.PreparedPlan(d.Token), token: d.Token,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
 	}
 	c.addHold(h)
 	c.plans.setBegun(h, true)
-	c.performing.preparing[d.id] = d
+	c.performing.preparing[d.ID] = d
 	c.perform(d, step.ActPrepare)
 	return false
 }
@@ -233,13 +219,13 @@ func (c *Core) settleDeal(a *attempt, revision int64) (bindable bool) {
 // prepared is a look at a hold that plugins have something to do with; 0 if that is done.
 func (c *Core) prepared(s standing) look {
 	switch d := s.deal; {
-	case d == nil || d.over && d.outcome == nil:
+	case d == nil || d.Over && d.Outcome == nil:
 		return c.giveUp(s, end{reason: noPlace})
-	case d.outcome == nil && c.shard.Now.Sub(s.since) > ledger.PreparedFor:
+	case d.Outcome == nil && c.shard.Now.Sub(s.since) > ledger.PreparedFor:
 		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)})
-	case d.outcome == nil:
+	case d.Outcome == nil:
 		return lookLater
-	case d.outcome.Failed():
+	case d.Outcome.Failed():
 		return c.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
 	}
 	return 0
@@ -247,18 +233,18 @@ func (c *Core) prepared(s standing) look {
 
 // tellPrepared ends the attempt of a place that has been given up because plugins would not have it; false if that was
 // not why.
-func (c *Core) tellPrepared(d *deal, revision int64) bool {
-	if d == nil || d.outcome == nil || !d.outcome.Failed() {
+func (c *Core) tellPrepared(d *attempt.Deal, revision int64) bool {
+	if d == nil || d.Outcome == nil || !d.Outcome.Failed() {
 		return false
 	}
-	a := d.attempt
-	if r := d.outcome.Refusal; r != nil {
+	a := d.Attempt
+	if r := d.Outcome.Refusal; r != nil {
 		verdict := c.refusal(a, r)
 		verdict.LedgerRevision = revision
-		c.tellUnplaceable(a, verdict)
+		c.record.Unplaceable(a, verdict)
 		return true
 	}
-	c.tellFailed(a, d.outcome.Err.Error())
+	c.record.Failed(a, d.Outcome.Err.Error())
 	return true
 }
 
@@ -269,7 +255,7 @@ func (c *Core) leaveDeal(h *hold) {
 		return
 	}
 	h.deal = nil
-	if _, e, ok := c.shard.Ledger.Entry(h.podUID); ok && e.Token == d.token && e.State != ledger.Held {
+	if _, e, ok := c.shard.Ledger.Entry(h.podUID); ok && e.Token == d.Token && e.State != ledger.Held {
 		c.performing.bindable[h.podUID] = d // promoted
 		return
 	}
@@ -284,21 +270,21 @@ func (c *Core) seeBound(podUID string) {
 	}
 	pod, known := c.shard.View.Pod(podUID)
 	_, e, reserved := c.shard.Ledger.Entry(podUID)
-	doc, there := c.shard.Ledger.Doc(d.nodeUID)
+	doc, there := c.shard.Ledger.Doc(d.NodeUID)
 	hw := doc.HighWater(ledger.KindPod)
 	if !there {
 		hw = c.shard.Ledger.HighWater(ledger.KindPod)
 	}
-	_, binding := c.performing.binding[d.id]
+	_, binding := c.performing.binding[d.ID]
 	switch {
 	case binding && known && pod.NodeName != "":
 		return // looked at when the plugin has returned
-	case known && pod.NodeName == d.node:
+	case known && pod.NodeName == d.Node:
 		delete(c.performing.bindable, podUID)
-		d.over = true
+		d.Over = true
 		c.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
-	case reserved && e.Token == d.token, c.shard.View.PodProgress() < hw:
+	case reserved && e.Token == d.Token, c.shard.View.PodProgress() < hw:
 		return
 	}
 	delete(c.performing.bindable, podUID)

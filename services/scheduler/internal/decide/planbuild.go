@@ -4,6 +4,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
 // planBuild gathers what a T2 or T4 says and changes.
@@ -17,8 +18,8 @@ type planBuild struct {
 	yields  int
 }
 
-func (c *Core) newPlan(a *attempt, node *state.NodeInfo) (*planBuild, bool) {
-	mandate, ok := c.shard.Mandate(a.offer.Partition)
+func (c *Core) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
+	mandate, ok := c.shard.Mandate(a.Offer.Partition)
 	b := &planBuild{core: c, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
 	doc := ledger.Cover(b.open(node.Node), ledger.KindNode, node.Node.ResourceVersion)
 	b.docs[node.Node.UID] = doc

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -11,27 +12,27 @@ import (
 // condition; the next look tries it first, and nothing is kept there.
 
 // postFilter has plugins asked about an attempt that fits nowhere; false if there are none to ask.
-func (c *Core) postFilter(r rejection, p *placement.Profile) bool {
-	a := r.attempt
-	if !c.cfg.PostFilters[a.pod.SchedulerName] || a.counsel.opinions == nil || r.decision.NodesTotal == 0 {
+func (c *Core) postFilter(r attempt.Rejection, p *placement.Profile) bool {
+	a := r.Attempt
+	if !c.cfg.PostFilters[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
 		return false
 	}
-	a.verdict = &r
-	c.attempts.ask(a, filtering, a.counsel.shownFor)
+	a.Verdict = &r
+	c.attempts.Ask(a, attempt.Filtering, a.Counsel.ShownFor)
 	c.effects.Perform(step.Perform{
-		ID: a.counsel.shownFor, Act: step.ActPostFilter, Shard: c.shard.ID, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+		ID: a.Counsel.ShownFor, Act: step.ActPostFilter, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
 		Verdicts: c.verdicts(a, p),
 	})
 	return true
 }
 
 // verdicts say why each node will not do. They come from scratch: nothing keeps them by node.
-func (c *Core) verdicts(a *attempt, p *placement.Profile) []step.Verdict {
+func (c *Core) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.shard.View.Nodes(), Opinions: a.counsel.opinions, Guidance: a.counsel.guidance,
+		Pod: a.Pod, Nodes: c.shard.View.Nodes(), Opinions: a.Counsel.Opinions, Guidance: a.Counsel.Guidance,
 		Everywhere: true, Details: true,
 	}
-	v, err := c.shard.Claims.Of(a.pod, p)
+	v, err := c.shard.Claims.Of(a.Pod, p)
 	if err != nil {
 		return nil // it was found to fit nowhere, so there is none
 	}
@@ -48,14 +49,14 @@ func (c *Core) verdicts(a *attempt, p *placement.Profile) []step.Verdict {
 
 // postFiltered goes on with an attempt that plugins have been asked about.
 func (c *Core) postFiltered(p step.Performed) {
-	a, waits := c.attempts.answered(filtering, p.ID)
+	a, waits := c.attempts.Answered(attempt.Filtering, p.ID)
 	if !waits {
 		return
 	}
-	r := *a.verdict
+	r := *a.Verdict
 	if p.Message != "" {
-		r.decision.Message += " " + p.Message
+		r.Decision.Message += " " + p.Message
 	}
-	r.decision.NodeName = p.Nominated
+	r.Decision.NodeName = p.Nominated
 	c.rejectedFor(r)
 }

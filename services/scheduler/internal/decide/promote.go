@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -218,7 +219,7 @@ func (c *Core) fitsElsewhere(s standing) string {
 	defer v.SetAside(s.pod)()
 	defer c.shard.LookUp(v)()
 	concern, err := c.concernOf(s.pod, profile)
-	r := c.query(profile, placement.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
+	r := c.query(profile, placement.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
 	}
@@ -251,7 +252,7 @@ func (c *Core) promote(s standing) look {
 	if concern.Uncertain || node.UndescribedPods() > 0 {
 		return lookAgain
 	}
-	if concern.CountsBatch() && c.attempts.count(staged, reserving) > 0 {
+	if concern.CountsBatch() && c.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
 		c.plans.quiet = true // until what is staged stands, or does not
 		return lookAgain
 	}
@@ -330,7 +331,7 @@ func (c *Core) resupply(
 		return v, nil, false, nil
 	}
 	v, ok, err := c.shard.Claims.Pick(v, profile, claims.Target{
-		Pod: s.pod, Node: node, Seed: Seed(s.pod.UID, s.attempt),
+		Pod: s.pod, Node: node, Seed: attempt.Seed(s.pod.UID, s.attempt),
 	})
 	if err != nil || !ok {
 		return v, nil, false, err
@@ -355,11 +356,11 @@ func (c *Core) rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concer
 		followed = c.keepers(pod, node)
 	}
 	n, ready := c.demands(concern, node, followed)
-	if len(n.missing) > 0 {
-		_ = c.enlist(pod.Namespace, n.missing) // without room for them: again, until the place is given up
+	if len(n.Missing) > 0 {
+		_ = c.enlist(pod.Namespace, n.Missing) // without room for them: again, until the place is given up
 		return nil, false
 	}
-	return n.guards, ready && !followed.waits
+	return n.Guards, ready && !followed.waits
 }
 
 func (c *Core) sendPromotion(s standing, f footing) look {
@@ -379,7 +380,7 @@ func (c *Core) sendPromotion(s standing, f footing) look {
 	}
 	s.vetting = vetting{} // an opinion is as old as its question
 	if s.deal != nil {
-		p.Delegated = s.deal.delegate(f.volumes)
+		p.Delegated = s.deal.Delegate(f.volumes)
 	}
 	change, err := ledger.Promote(p)
 	if err == nil {
@@ -401,7 +402,7 @@ type promotion struct {
 	standing
 	node *state.Node
 	// agreed is what plugins have to do with it, nil for nothing.
-	agreed *deal
+	agreed *attempt.Deal
 	// supplied: it picks volumes or devices anew.
 	supplied bool
 }
@@ -410,15 +411,15 @@ func (p *promotion) kind() string { return "T3" }
 
 func (p *promotion) done(c *Core, revision int64) {
 	if deal := p.agreed; deal != nil {
-		p.deal, deal.attempt.pod = nil, p.pod
-		if deal.delegated && !deal.over {
+		p.deal, deal.Attempt.Pod = nil, p.pod
+		if deal.Delegated && !deal.Over {
 			c.letBind(deal, revision)
 			return
 		}
-		if !deal.over {
+		if !deal.Over {
 			c.performing.bindable[p.podUID] = deal
 		}
-		c.tellPlaced(deal.attempt, revision)
+		c.record.Placed(deal.Attempt, revision)
 		return
 	}
 	d := p.decision(c, events.DecisionPlaced)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
@@ -22,55 +23,30 @@ const registerEvery = 250 * time.Millisecond
 
 // registered says whether all terms are registered that a pod needs. If not, it has that done, and
 // the attempt waits, or ends as failed because it cannot be placed like this.
-func (c *Core) registered(a *attempt, n needs, v claims.Supply) bool {
-	if len(n.missing) == 0 && n.carried <= ledger.MaxPodTerms {
+func (c *Core) registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply) bool {
+	if len(n.Missing) == 0 && n.Carried <= ledger.MaxPodTerms {
 		return true
 	}
-	err := n.affordable(v)
+	err := n.Affordable(v)
 	if err == nil {
 		err = c.storable(a, v)
 	}
 	if err == nil {
-		err = c.ask(a, n.missing)
+		err = c.ask(a, n.Missing)
 	}
 	if err != nil {
-		c.fail(a, err.Error())
+		c.life.Fail(a, err.Error())
 		return false
 	}
-	c.attempts.append(deferred, a)
+	c.life.Defer(a)
 	return false
 }
 
-// affordable says whether a transaction could hold what a pod needs.
-func (n needs) affordable(v claims.Supply) error {
-	if n.carried > ledger.MaxPodTerms {
-		return fmt.Errorf("the pod has %d rules about pods on other nodes that the ledger has to guard, "+
-			"at most %d are accepted", n.carried, ledger.MaxPodTerms)
-	}
-	compares, puts := 0, 0
-	for _, g := range n.guards {
-		if g.Compare {
-			compares++
-		}
-		if g.Put {
-			puts++
-		}
-	}
-	others := len(n.pins) + len(v.Holdings())
-	if ops := reserveOps + others + max(compares, puts); ops > ledger.MaxTxnOps {
-		return fmt.Errorf("the pod needs %d operations of one transaction of the ledger, at most %d are accepted: "+
-			"%d for rules about pods on other nodes, of which it carries %d and others select it, "+
-			"and %d for pods that it follows, volumes and pools of devices",
-			ops, ledger.MaxTxnOps, max(compares, puts), n.carried, others)
-	}
-	return nil
-}
-
 // storable says whether a node's document could hold the pod's reservation if it held no other.
-func (c *Core) storable(a *attempt, v claims.Supply) error {
+func (c *Core) storable(a *attempt.Attempt, v claims.Supply) error {
 	with := *a
-	with.pick.volumes = v
-	entry, err := c.entryOf(&with)
+	with.Pick.Volumes = v
+	entry, err := with.Entry(c.shard.ID)
 	if err != nil {
 		return err
 	}
@@ -79,16 +55,16 @@ func (c *Core) storable(a *attempt, v claims.Supply) error {
 }
 
 // ask has terms registered for an attempt that waits for them.
-func (c *Core) ask(a *attempt, missing []ledger.Term) error {
-	if a.wait.asks++; a.wait.asks > maxAsks {
+func (c *Core) ask(a *attempt.Attempt, missing []ledger.Term) error {
+	if a.Wait.Asks++; a.Wait.Asks > maxAsks {
 		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxAsks)
 	}
-	if err := c.enlist(a.pod.Namespace, missing); err != nil {
+	if err := c.enlist(a.Pod.Namespace, missing); err != nil {
 		return err
 	}
-	a.wait.terms = a.wait.terms[:0]
+	a.Wait.Terms = a.Wait.Terms[:0]
 	for _, t := range missing {
-		a.wait.terms = append(a.wait.terms, t.ID())
+		a.Wait.Terms = append(a.Wait.Terms, t.ID())
 	}
 	return nil
 }
@@ -160,7 +136,7 @@ func (c *Core) unask(err error) {
 	maps.DeleteFunc(c.cross.asked, func(_ ledger.TermID, t ledger.RegisteredTerm) bool {
 		return of == "" || t.Namespace == of
 	})
-	c.stirred = true
+	c.life.Stir()
 }
 
 // nextTerms are as many of the asked ones as one transaction registers. Namespaces take turns, so

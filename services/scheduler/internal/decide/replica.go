@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -125,11 +126,11 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	}
 	c.start = [2]int{int(b.Start), int(b.HomeStart)}
 	c.shard.HomeFirst = !b.Whole
-	a := &attempt{
-		offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, pod: pod, received: c.shard.Now,
+	a := &attempt.Attempt{
+		Offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
 	}
-	c.attempts.begin(a)
-	if a.turn, err = r.turn(b.Preferred); err != nil {
+	c.attempts.Begin(a)
+	if a.Turn, err = r.turn(b.Preferred); err != nil {
 		return events.Decision{}, err
 	}
 	if err := r.avoid(pod, b.Avoided); err != nil {
@@ -151,16 +152,16 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 }
 
 // seek is the search for pods that could go.
-func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
+func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
 	c := r.core
 	r.spare(d.Evidence.Basis.Spared)
 	s, err := r.seeker(a, profile)
 	if err != nil {
 		return events.Decision{}, err
 	}
-	again := c.decision(events.DecisionNominated, a)
+	again := c.record.Decision(events.DecisionNominated, a)
 	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
-	if s.volumes, err = c.shard.Claims.Of(a.pod, profile); err != nil {
+	if s.volumes, err = c.shard.Claims.Of(a.Pod, profile); err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
 	}
 	if t, ok := c.displaceable(s); ok && !s.volumes.Any() {
@@ -168,7 +169,7 @@ func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision
 		return again, nil
 	}
 	c.plans.budgets.stale = true
-	plan := c.preempt(s, placement.PreemptQuery{Pod: a.pod, Seed: d.Seed, Budgets: c.budgetsNow()})
+	plan := c.preempt(s, placement.PreemptQuery{Pod: a.Pod, Seed: d.Seed, Budgets: c.budgetsNow()})
 	switch {
 	case plan.Err != nil:
 		return events.Decision{}, &NotRemadeError{plan.Err.Error()}
@@ -203,13 +204,13 @@ func (r *Replica) spare(uids []string) {
 }
 
 // seeker is an attempt that has found no node.
-func (r *Replica) seeker(a *attempt, profile *placement.Profile) (seeker, error) {
-	concern, err := r.core.concernOf(a.pod, profile)
+func (r *Replica) seeker(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
+	concern, err := r.core.concernOf(a.Pod, profile)
 	if err != nil {
 		return seeker{}, &NotRemadeError{err.Error()}
 	}
 	r.core.shard.View.Settle()
-	return seeker{rejection: rejection{attempt: a}, pod: a.pod, profile: profile, concern: concern}, nil
+	return seeker{Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern}, nil
 }
 
 // subject is what the decision was about.
@@ -289,12 +290,12 @@ func (r *Replica) uidOf(name string) (string, error) {
 }
 
 // turn is that at a node, none if name is empty.
-func (r *Replica) turn(name string) (ownTurn, error) {
+func (r *Replica) turn(name string) (attempt.OwnTurn, error) {
 	if name == "" {
-		return ownTurn{}, nil
+		return attempt.OwnTurn{}, nil
 	}
 	uid, err := r.uidOf(name)
-	return ownTurn{nodeUID: uid, granted: true}, err
+	return attempt.OwnTurn{NodeUID: uid, Granted: true}, err
 }
 
 // avoid has the pods of a workload avoid exactly these nodes.
@@ -307,7 +308,7 @@ func (r *Replica) avoid(pod *state.Pod, names []string) error {
 }
 
 // oust is the search for a place that is kept for a less important pod.
-func (r *Replica) oust(a *attempt, profile *placement.Profile) error {
+func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
 	s, err := r.seeker(a, profile)
 	if err != nil {
 		return err
@@ -319,35 +320,35 @@ func (r *Replica) oust(a *attempt, profile *placement.Profile) error {
 }
 
 // outcome is what became of an attempt, as a record says it.
-func (r *Replica) outcome(a *attempt, b events.Basis, out step.Output) (events.Decision, error) {
+func (r *Replica) outcome(a *attempt.Attempt, b events.Basis, out step.Output) (events.Decision, error) {
 	switch {
-	case a.phase == staged:
+	case a.Phase == attempt.Staged:
 		return r.chosen(a, b)
-	case a.phase == deferred:
+	case a.Phase == attempt.Deferred:
 		return events.Decision{}, &NotRemadeError{"on this state the pod would have waited"}
 	case len(out.Decisions) > 0:
 		return out.Decisions[0], nil
-	case a.phase == rejected, a.phase == seeking:
-		return a.verdict.decision, nil
+	case a.Phase == attempt.Rejected, a.Phase == attempt.Seeking:
+		return a.Verdict.Decision, nil
 	}
 	return events.Decision{}, &NotRemadeError{"the attempt came to nothing"}
 }
 
-func (r *Replica) chosen(a *attempt, b events.Basis) (events.Decision, error) {
-	node := a.pick.nodeName
+func (r *Replica) chosen(a *attempt.Attempt, b events.Basis) (events.Decision, error) {
+	node := a.Pick.NodeName
 	if n := int(b.Alternative); n > 0 {
-		if n > len(a.others) || a.others[n-1].node == nil {
+		if n > len(a.Others) || a.Others[n-1].Node == nil {
 			return events.Decision{}, &NotRemadeError{fmt.Sprintf("there is no alternative %d", n)}
 		}
-		node = a.others[n-1].node.Node.Name
+		node = a.Others[n-1].Node.Node.Name
 	}
-	d := r.core.decision(events.DecisionPlaced, a)
+	d := r.core.record.Decision(events.DecisionPlaced, a)
 	d.NodeName = node
-	d.NodesTotal = int32(a.pick.total)
-	d.NodesFeasible = int32(a.pick.feasible)
-	d.Seed = a.pick.seed
-	d.Evidence = a.pick.evidence
-	d.FactSequence = a.pick.factSequence
+	d.NodesTotal = int32(a.Pick.Total)
+	d.NodesFeasible = int32(a.Pick.Feasible)
+	d.Seed = a.Pick.Seed
+	d.Evidence = a.Pick.Evidence
+	d.FactSequence = a.Pick.FactSequence
 	return d, nil
 }
 
@@ -386,15 +387,15 @@ func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 }
 
 // clear leaves nothing of an attempt.
-func (r *Replica) clear(a *attempt) {
+func (r *Replica) clear(a *attempt.Attempt) {
 	c := r.core
-	c.shard.View.Unstage(a.offer.Pod.UID)
-	c.attempts = newAttempts()
+	c.shard.View.Unstage(a.Offer.Pod.UID)
+	*c.attempts = *attempt.NewQueues()
 	c.cross.asked = nil
 	_ = c.effects.Take()
 	for order := range r.staged {
 		// The pod itself may count, by a choice before this one that a record says counted.
-		if r.made[order].pod.UID == a.offer.Pod.UID {
+		if r.made[order].pod.UID == a.Offer.Pod.UID {
 			delete(r.staged, order)
 		}
 	}

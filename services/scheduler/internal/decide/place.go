@@ -3,14 +3,14 @@ package decide
 import (
 	"slices"
 
-	"github.com/cespare/xxhash/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 )
 
 const (
@@ -32,147 +32,131 @@ const (
 )
 
 func (c *Core) hasRoom() bool {
-	return c.attempts.count(staged) < batchPods && !c.shard.Draining && !c.plans.quiet
+	return c.attempts.Count(attempt.Staged) < batchPods && !c.shard.Draining && !c.plans.quiet
 }
 
 // decide tries pending attempts in order until the next batch is full.
 func (c *Core) decide() {
-	for n := 0; n < decisionsPerStep && c.attempts.count(pending) > 0 && c.hasRoom(); n++ {
-		c.try(c.attempts.next())
+	for n := 0; n < decisionsPerStep && c.attempts.Count(attempt.Pending) > 0 && c.hasRoom(); n++ {
+		c.try(c.attempts.Next())
 	}
 }
 
 // try takes one attempt as far as it goes now.
-func (c *Core) try(a *attempt) {
-	o := a.offer
+func (c *Core) try(a *attempt.Attempt) {
+	o := a.Offer
 	if _, ok := c.shard.Holds(o.Partition); !ok {
-		c.giveBack(a)
+		c.life.GiveBack(a)
 		return
 	}
 	if c.shard.Store.Position().Sequence < o.FactSequence || !c.shard.Usable() || c.mustWait(a) {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return
 	}
 	pod, ok := c.shard.View.Pod(o.Pod.UID)
 	if !ok || pod.NodeName != "" || pod.Deleting || pod.Gated {
-		c.giveBack(a) // the queue sees the same facts and files the pod where it belongs
+		c.life.GiveBack(a) // the queue sees the same facts and files the pod where it belongs
 		return
 	}
 	if _, _, reserved := c.shard.Ledger.Entry(o.Pod.UID); reserved {
-		c.giveBack(a)
+		c.life.GiveBack(a)
 		return
 	}
 	profile, ok := c.shard.Profiles[pod.SchedulerName]
 	if !ok {
-		c.giveBack(a)
+		c.life.GiveBack(a)
 		return
 	}
-	a.pod = pod
+	a.Pod = pod
 	c.place(a, profile)
 }
 
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
 // what its rules about other nodes need.
-func (c *Core) place(a *attempt, profile *placement.Profile) {
-	volumes, err := c.shard.Claims.Of(a.pod, profile)
+func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
+	volumes, err := c.shard.Claims.Of(a.Pod, profile)
 	if err != nil {
-		c.fail(a, err.Error())
+		c.life.Fail(a, err.Error())
 		return
 	}
 	if !c.shard.Claims.Free(volumes) {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return
 	}
-	concern, err := c.concernOf(a.pod, profile)
+	concern, err := c.concernOf(a.Pod, profile)
 	if err != nil {
-		c.fail(a, err.Error())
+		c.life.Fail(a, err.Error())
 		return
 	}
 	behind := c.shard.View.Settle()
 	c.effects.Behind(behind)
-	avoided := c.shard.Avoid.AvoidedBy(a.pod, c.shard.Now)
-	extended := profile.Extended(a.pod)
+	avoided := c.shard.Avoid.AvoidedBy(a.Pod, c.shard.Now)
+	extended := profile.Extended(a.Pod)
 	if !concern.Uncertain && !volumes.Any() && !extended && c.placeKept(a, profile, &concern, avoided) {
 		return
 	}
-	onHold := c.onHold(a.pod, profile, &concern)
+	onHold := c.onHold(a.Pod, profile, &concern)
 	result := c.evaluateWith(volumes, profile, a, search{avoided: avoided, whole: len(onHold) > 0})
 	result = c.besideHolds(a, profile, volumes, result, onHold)
 	ok := len(result.Feasible) > 0
 	if result.Err != nil {
-		c.fail(a, result.Err.Error())
+		c.life.Fail(a, result.Err.Error())
 		return
 	}
 	if !ok && behind > 0 || concern.Uncertain {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return
 	}
 	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result) {
 		return
 	}
 	if !ok {
-		result.unsettled = volumes.MaybeLater()
+		result.Unsettled = volumes.MaybeLater()
 		c.nowhere(a, profile, result, avoided)
 		return
 	}
-	evidence := c.evidence(a, profile, result, behind)
-	if a.turn.granted {
-		c.prefer(evidence, a.turn.nodeUID)
-		preferNode(result.Feasible, a.turn.nodeUID)
+	evidence := c.record.Evidence(a, profile, result, behind)
+	if a.Turn.Granted {
+		c.record.Prefer(evidence, a.Turn.NodeUID)
+		preferNode(result.Feasible, a.Turn.NodeUID)
 	}
 	node, needs := c.choose(a, &concern, result.Feasible)
 	if node == nil {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return
 	}
-	volumes, ok, err = c.shard.Claims.Pick(volumes, profile, a.on(node.Node))
+	volumes, ok, err = c.shard.Claims.Pick(volumes, profile, a.On(node.Node))
 	switch {
 	case err != nil:
-		c.fail(a, err.Error())
+		c.life.Fail(a, err.Error())
 		return
 	case !ok:
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return
 	}
 	if !c.registered(a, needs, volumes) {
 		return
 	}
-	a.pick = c.pickOf(a, node, needs)
-	a.pick.feasible = result.FeasibleCount
-	a.pick.evidence = c.chose(evidence)
-	a.pick.volumes = volumes
+	a.Pick = c.life.PickOf(a, node, needs)
+	a.Pick.Feasible = result.FeasibleCount
+	a.Pick.Evidence = c.record.Chose(evidence)
+	a.Pick.Volumes = volumes
 	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.Any() || extended)
-	c.shard.View.Stage(a.pod, a.pick.nodeName)
+	c.shard.View.Stage(a.Pod, a.Pick.NodeName)
 	c.proceed(a)
-}
-
-// on is the pod of an attempt on a node.
-func (a *attempt) on(node *state.Node) claims.Target {
-	return claims.Target{Pod: a.pod, Node: node, Seed: Seed(a.pod.UID, a.offer.Attempt)}
-}
-
-// pickOf is the choice of a node, with what it rests on.
-func (c *Core) pickOf(a *attempt, node *state.NodeInfo, needs needs) pick {
-	epoch, _ := c.shard.Holds(a.offer.Partition)
-	return pick{
-		nodeUID: node.Node.UID, nodeName: node.Node.Name, nodeRV: node.Node.ResourceVersion,
-		basis: c.shard.Ledger.Version(node.Node.UID), epoch: epoch, decided: c.shard.Now, needs: needs, total: len(c.shard.View.Nodes()),
-		seed: Seed(a.pod.UID, a.offer.Attempt), factSequence: c.shard.Store.Position().Sequence,
-		returned: c.plans.returned.count,
-	}
 }
 
 // nowhere ends an attempt that found no node, or makes it wait if it will find one that is
 // only left alone for now. Then it is no verdict that an event could change, but an error,
 // which the queue repeats after a while.
-func (c *Core) nowhere(a *attempt, p *placement.Profile, r looked, avoided []string) {
-	seed := Seed(a.pod.UID, a.offer.Attempt)
+func (c *Core) nowhere(a *attempt.Attempt, p *placement.Profile, r record.Look, avoided []string) {
+	seed := attempt.Seed(a.Pod.UID, a.Offer.Attempt)
 	h, held := c.heldBack(p, a, seed, avoided)
 	switch {
 	case held && h.brief:
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 	case held:
-		c.fail(a, h.message)
+		c.life.Fail(a, h.message)
 	default:
 		c.reject(a, p, r)
 	}
@@ -189,7 +173,7 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 }
 
 // evaluateWith is evaluate with volumes and devices as they are promised.
-func (c *Core) evaluateWith(v claims.Supply, profile *placement.Profile, a *attempt, s search) looked {
+func (c *Core) evaluateWith(v claims.Supply, profile *placement.Profile, a *attempt.Attempt, s search) record.Look {
 	defer c.shard.LookUp(v)()
 	return c.evaluate(profile, a, s)
 }
@@ -204,10 +188,10 @@ type search struct {
 
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable nodes, where home nodes rank
 // before others of the same total. Rules that count pods elsewhere see all nodes either way.
-func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked {
+func (c *Core) evaluate(profile *placement.Profile, a *attempt.Attempt, s search) record.Look {
 	avoided := s.avoided
-	basis := c.basis(profile, avoided)
-	q := placement.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt), HomeFirst: c.shard.HomeFirst}
+	basis := c.record.Basis(profile, avoided)
+	q := placement.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: c.shard.HomeFirst}
 	if q.HomeFirst {
 		c.markHome()
 	}
@@ -217,24 +201,24 @@ func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked
 	if len(avoided) > 0 {
 		q.Limit = placement.TopK + len(avoided)
 	}
-	if profile.Extended(a.pod) {
+	if profile.Extended(a.Pod) {
 		q = c.extends(q, a)
 		if q.Opinions != nil {
 			basis.Way = events.WayAdvised
 		}
-	} else if q.HomeFirst && plain(a.pod) && !s.whole {
+	} else if q.HomeFirst && plain(a.Pod) && !s.whole {
 		if usable, home := c.shard.Engine.Candidates(); home >= minHome && home < usable {
 			home := q
 			home.Home = true
-			if r := without(avoided, c.query(profile, home)); r.FeasibleCount >= enoughHome(a.pod) {
-				return looked{Result: r, home: true, basis: basis}
+			if r := without(avoided, c.query(profile, home)); r.FeasibleCount >= enoughHome(a.Pod) {
+				return record.Look{Result: r, Home: true, Basis: basis}
 			}
 		}
 	}
 	if s.whole {
 		q.Limit, q.Everywhere = -1, true
 	}
-	return looked{Result: without(avoided, c.query(profile, q)), basis: basis}
+	return record.Look{Result: without(avoided, c.query(profile, q)), Basis: basis}
 }
 
 // without takes nodes out of those that a pod may go to.
@@ -299,52 +283,4 @@ func enoughHome(p *state.Pod) int {
 		return minNarrowed
 	}
 	return 1
-}
-
-func (c *Core) decision(kind events.DecisionKind, a *attempt) events.Decision {
-	return events.Decision{
-		Kind: kind, Pod: a.offer.Pod, SchedulerName: a.pod.SchedulerName, Actor: c.shard.ID,
-		Attempt: a.offer.Attempt, Token: a.offer.Token, PodResourceVersion: a.pod.ResourceVersion,
-		TraceParent: a.offer.TraceParent,
-	}
-}
-
-// Seed is what breaks ties in one attempt at one pod: the same for the same attempt, so
-// that a decision can be rerun.
-func Seed(podUID string, attempt int32) uint64 {
-	d := xxhash.NewWithSeed(uint64(attempt))
-	_, _ = d.WriteString(podUID) // a hash never fails
-	return d.Sum64()
-}
-
-// entryOf is the reservation an attempt asks for.
-func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
-	token, err := ledger.ParseToken(a.offer.Token)
-	if err != nil {
-		return ledger.Entry{}, err
-	}
-	e := ledger.Entry{
-		PodUID: a.pod.UID, Namespace: a.pod.Namespace, Name: a.pod.Name,
-		Role: ledger.RoleReservation, State: ledger.Committed,
-		Priority: a.pod.Priority, PodRV: a.pod.ResourceVersion, Wish: a.pod.Wish(), Token: token,
-		Shard: c.shard.ID, SchedulerName: a.pod.SchedulerName,
-		Requests:   a.pod.Requests.Map(),
-		Volumes:    a.pick.volumes.Volumes,
-		Devices:    a.pick.volumes.Devices,
-		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,
-	}
-	switch {
-	case a.deal == nil:
-	case a.deal.later:
-		e.State, e.Plan = ledger.Held, ledger.PreparedPlan(token)
-	default:
-		e.Delegated = a.deal.delegate(a.pick.volumes)
-	}
-	if a.offer.Partition != e.Partition() {
-		e.GroupPartition = a.offer.Partition + 1
-	}
-	for _, p := range a.pod.Ports {
-		e.Ports = append(e.Ports, ledger.HostPort{IP: p.IP, Protocol: p.Protocol, Port: p.Port})
-	}
-	return e, nil
 }
