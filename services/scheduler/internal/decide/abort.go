@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // end says why a place is given up.
@@ -36,12 +37,12 @@ func (c *Core) giveUp(s standing, e end) look {
 
 // sendAbort sends T8; of a plan too large for one transaction, or with too many budgets, as much
 // as one takes, the hold first. The rest has no hold then, and follows as an orphan.
-func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string) error {
+func (c *Core) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error {
 	change, err := ledger.AbortPlan(a)
 	if err == nil {
-		err = c.launch(d, change)
+		err = c.slot.Launch(d, change)
 	}
-	if !isTooLarge(err) {
+	if !txn.IsTooLarge(err) {
 		return err
 	}
 	docs := min(len(a.Docs), victimsPerPart)
@@ -122,7 +123,7 @@ func (c *Core) dropOrphan(plan string) bool {
 		return false
 	}
 	// An error says that all of it is being evicted, or gone.
-	return c.sendAbort(&orphan{plan: plan}, c.abortOf(plan), "") == nil
+	return c.sendAbort(&orphan{by: c, plan: plan}, c.abortOf(plan), "") == nil
 }
 
 // abort is a T8 in flight.
@@ -134,9 +135,10 @@ type abort struct {
 	refused *attempt.Deal
 }
 
-func (a *abort) kind() string { return "T8" }
+func (a *abort) Kind() string { return "T8" }
 
-func (a *abort) done(c *Core, revision int64) {
+func (a *abort) Done(revision int64) {
+	c := a.by
 	if a.failed && a.pod != nil {
 		c.plans.loops.failed(c, a.pod, a.victims)
 	}
@@ -152,13 +154,14 @@ func (a *abort) done(c *Core, revision int64) {
 	if a.silent || c.tellPrepared(a.refused, revision) {
 		return
 	}
-	d := a.decision(c, events.DecisionWithdrawn)
+	d := a.decision(events.DecisionWithdrawn)
 	d.Message = "The place held for it on node " + a.doc.NodeName + " was given up: " + a.reason + "."
 	c.effects.Decide(d)
 }
 
 // undone may be the answer to a second copy of what has been carried out: a verdict is told all the same.
-func (a *abort) undone(c *Core, _ ledger.Lost) {
+func (a *abort) Undone(_ ledger.Lost) {
+	c := a.by
 	c.plans.due[a.podUID] = struct{}{}
 	if _, e, held := c.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
 		c.tellPrepared(a.refused, c.shard.Ledger.Revision())
@@ -166,21 +169,26 @@ func (a *abort) undone(c *Core, _ ledger.Lost) {
 }
 
 // tooLarge: the next try is smaller, as far as that goes; beyond, it is the binders' to sweep.
-func (a *abort) tooLarge(c *Core, _ string) { c.plans.due[a.podUID] = struct{}{} }
+func (a *abort) TooLarge(string) { a.by.plans.due[a.podUID] = struct{}{} }
 
 // orphan is the T8 of a plan without a hold.
-type orphan struct{ plan string }
+type orphan struct {
+	by   *Core
+	plan string
+}
 
-func (o *orphan) kind() string { return "T8" }
+func (o *orphan) Kind() string { return "T8" }
 
-func (o *orphan) done(c *Core, _ int64) {
+func (o *orphan) Done(_ int64) {
+	c := o.by
 	c.plans.budgets.stale = true
 	c.plans.orphans[o.plan] = struct{}{}
 }
 
-func (o *orphan) tooLarge(c *Core, _ string) { c.plans.orphans[o.plan] = struct{}{} }
+func (o *orphan) TooLarge(string) { o.by.plans.orphans[o.plan] = struct{}{} }
 
-func (o *orphan) undone(c *Core, _ ledger.Lost) {
+func (o *orphan) Undone(_ ledger.Lost) {
+	c := o.by
 	if len(c.shard.Ledger.PlanDocs(o.plan)) > 0 {
 		c.plans.orphans[o.plan] = struct{}{}
 	}

@@ -5,27 +5,37 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // admitAtOnce is how many nodes one transaction admits (T15) at most: each takes two or three
 // operations, and its documents are written again.
 const admitAtOnce = 32
 
+// admitter admits nodes whose names stand for other nodes in the ledger, or for none (T15).
+type admitter struct {
+	shard *shard.State
+	slot  *txn.Slot
+	// after is the revision that the ledger's watch must have reached before nodes are admitted again.
+	after int64
+}
+
 // admit sends the T15 of nodes whose names stand for other nodes, or for none; true if it is on its
 // way. Until then nothing is placed on them.
-func (c *Core) admit() bool {
-	if c.shard.Draining || !c.shard.Usable() || c.shard.Ledger.Revision() < c.admitAfter {
+func (n *admitter) admit() bool {
+	if n.shard.Draining || !n.shard.Usable() || n.shard.Ledger.Revision() < n.after {
 		return false
 	}
-	nodes := c.shard.View.Unadmitted(admitAtOnce)
+	nodes := n.shard.View.Unadmitted(admitAtOnce)
 	for limit := admitAtOnce; limit > 0; limit /= 2 {
 		tooLarge := false
 		for some := range slices.Chunk(nodes, limit) {
-			err := c.sendAdmission(some)
-			if c.flight != nil {
+			err := n.sendAdmission(some)
+			if n.slot.Busy() {
 				return true
 			}
-			tooLarge = tooLarge || isTooLarge(err)
+			tooLarge = tooLarge || txn.IsTooLarge(err)
 		}
 		if !tooLarge {
 			return false
@@ -35,12 +45,12 @@ func (c *Core) admit() bool {
 }
 
 // sendAdmission sends one T15, unless none of the nodes can be admitted.
-func (c *Core) sendAdmission(nodes []*state.Node) error {
+func (n *admitter) sendAdmission(nodes []*state.Node) error {
 	var all ledger.Change
-	for _, n := range nodes {
+	for _, node := range nodes {
 		change, err := ledger.AdmitNode{
-			NodeUID: n.UID, NodeName: n.Name, NodeRV: n.ResourceVersion,
-			Known: c.shard.Ledger.Incarnation(n.Name), Docs: c.shard.Ledger.Named(n.Name), Floor: c.shard.Ledger.Floor(),
+			NodeUID: node.UID, NodeName: node.Name, NodeRV: node.ResourceVersion,
+			Known: n.shard.Ledger.Incarnation(node.Name), Docs: n.shard.Ledger.Named(node.Name), Floor: n.shard.Ledger.Floor(),
 		}.Admit()
 		if err == nil {
 			all.Docs = append(all.Docs, change.Docs...)
@@ -50,18 +60,21 @@ func (c *Core) sendAdmission(nodes []*state.Node) error {
 	if len(all.Incarnations) == 0 {
 		return nil
 	}
-	return c.launch(&admission{}, all)
+	return n.slot.Launch(&admission{n}, all)
 }
 
-// admission is a T15 in flight. Won or lost, the picture of the ledger shows what has come of it.
-type admission struct{}
+// admission is a T15 in flight. Won or lost, the view of the ledger shows the outcome.
+type admission struct{ by *admitter }
 
-func (*admission) kind() string { return "T15" }
+// Kind implements txn.Proposal.
+func (*admission) Kind() string { return "T15" }
 
-// done: what is staged on the nodes before was not decided on the documents as they are now, although
-// they were changed by this shard.
-func (*admission) done(c *Core, _ int64) { c.written = nil }
+// Done implements txn.Proposal: what is staged on the nodes before was not decided on the documents as they are now,
+// although this shard has changed them.
+func (a *admission) Done(int64) { a.by.slot.Forget() }
 
-func (*admission) undone(c *Core, lost ledger.Lost) { c.admitAfter = lostAt(lost) }
+// Undone implements txn.Proposal.
+func (a *admission) Undone(lost ledger.Lost) { a.by.after = txn.LostAt(lost) }
 
-func (*admission) tooLarge(*Core, string) {} // fewer go next
+// TooLarge implements txn.Proposal: fewer nodes are admitted next.
+func (*admission) TooLarge(string) {}

@@ -5,9 +5,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
-// rememberOthers keeps the next-best nodes of a decision. A pod that a rule beyond its node
+// remember keeps the next-best nodes of a decision. A pod that a rule beyond its node
 // concerns has none: what its placement needs differs from node to node.
-func (c *Core) rememberOthers(a *attempt.Attempt, ranked []placement.Scored, concerned bool) {
+func (r *reserver) remember(a *attempt.Attempt, ranked []placement.Scored, concerned bool) {
 	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}
 	if concerned {
 		return
@@ -18,7 +18,7 @@ func (c *Core) rememberOthers(a *attempt.Attempt, ranked []placement.Scored, con
 			continue
 		}
 		a.Others[i] = attempt.Alternative{
-			Node: s.Node, Generation: s.Node.Generation, Basis: c.shard.Ledger.Version(s.Node.Node.UID),
+			Node: s.Node, Generation: s.Node.Generation, Basis: r.shard.Ledger.Version(s.Node.Node.UID),
 		}
 		i++
 	}
@@ -27,36 +27,36 @@ func (c *Core) rememberOthers(a *attempt.Attempt, ranked []placement.Scored, con
 // nextBest stages an attempt that lost its node on the next-best one, without another search:
 // only if nothing there has moved since, so that it is what the decision would have been
 // without the lost node. The transaction compares the same revisions as any other.
-func (c *Core) nextBest(a *attempt.Attempt) bool {
-	pod, known := c.shard.View.Pod(a.Pod.UID)
-	if !known || pod != a.Pod || a.Pick.Needs.Registry != c.shard.Ledger.TermRegistryRevision() {
+func (r *reserver) nextBest(a *attempt.Attempt) bool {
+	pod, known := r.shard.View.Pod(a.Pod.UID)
+	if !known || pod != a.Pod || a.Pick.Needs.Registry != r.shard.Ledger.TermRegistryRevision() {
 		return false
 	}
-	if _, _, reserved := c.shard.Ledger.Entry(a.Pod.UID); reserved {
+	if _, _, reserved := r.shard.Ledger.Entry(a.Pod.UID); reserved {
 		return false
 	}
 	for i, o := range a.Others {
-		if o.Node == nil || !c.unmoved(o) {
+		if o.Node == nil || !r.unmoved(o) {
 			continue
 		}
 		a.Others[i] = attempt.Alternative{}
-		c.life.Unstage(a)
+		r.life.Unstage(a)
 		a.Pick.NodeUID = o.Node.Node.UID
 		a.Pick.NodeName = o.Node.Node.Name
 		a.Pick.Basis = o.Basis
 		a.Pick.NodeRV = o.Node.Node.ResourceVersion
-		a.Pick.Evidence = c.record.ChoseOther(a.Pick.Evidence, i+1)
-		c.shard.View.Stage(a.Pod, a.Pick.NodeName)
-		c.attempts.Append(attempt.Staged, a)
+		a.Pick.Evidence = r.record.ChoseOther(a.Pick.Evidence, i+1)
+		r.shard.View.Stage(a.Pod, a.Pick.NodeName)
+		r.attempts.Append(attempt.Staged, a)
 		return true
 	}
 	return false
 }
 
-func (c *Core) unmoved(o attempt.Alternative) bool {
-	if o.Node.Node == nil || o.Node.Generation != o.Generation || !c.shard.Gate.Usable(o.Node) {
+func (r *reserver) unmoved(o attempt.Alternative) bool {
+	if o.Node.Node == nil || o.Node.Generation != o.Generation || !r.shard.Gate.Usable(o.Node) {
 		return false
 	}
-	doc, _ := c.shard.Ledger.Doc(o.Node.Node.UID)
-	return c.shard.Ledger.Version(o.Node.Node.UID) == o.Basis && doc.HasRoom()
+	doc, _ := r.shard.Ledger.Doc(o.Node.Node.UID)
+	return r.shard.Ledger.Version(o.Node.Node.UID) == o.Basis && doc.HasRoom()
 }

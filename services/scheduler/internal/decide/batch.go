@@ -13,7 +13,7 @@ import (
 
 // batch is a T1 in the making.
 type batch struct {
-	core     *Core
+	by       *reserver
 	attempts []*attempt.Attempt
 	place    ledger.PlaceBatch
 	// drafts are the documents of nodes, by UID, in the order in which they were added.
@@ -51,11 +51,11 @@ const (
 	tooMuch
 )
 
-func (c *Core) newBatch() *batch {
+func (r *reserver) newBatch() *batch {
 	return &batch{
-		core: c, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
+		by: r, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
 		place: ledger.PlaceBatch{
-			Epochs: map[int32]int64{}, TermRegistryRevision: c.shard.Ledger.TermRegistryRevision(),
+			Epochs: map[int32]int64{}, TermRegistryRevision: r.shard.Ledger.TermRegistryRevision(),
 			Needs: map[ledger.Token]ledger.Needs{},
 		},
 	}
@@ -67,7 +67,7 @@ func (b *batch) full(a *attempt.Attempt) bool {
 	if len(b.attempts) == 0 {
 		return false
 	}
-	if b.core.limits.full(len(b.attempts)) {
+	if b.by.slot.Limits.Full(len(b.attempts)) {
 		return true
 	}
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
@@ -194,7 +194,7 @@ func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.E
 	for _, g := range a.Pick.Needs.Guards {
 		bytes += g.Weight()
 	}
-	if len(b.attempts) > 0 && bytes+registry > b.core.limits.batchBytes(b.core.shard.Now) {
+	if len(b.attempts) > 0 && bytes+registry > b.by.slot.Limits.BatchBytes(b.by.shard.Now) {
 		return false
 	}
 	b.bytes = bytes
@@ -205,7 +205,7 @@ func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.E
 // pools of devices; an error if one has a holder or its document no room, the facts do not show yet who
 // has had it, or the pool has moved since the decision.
 func (b *batch) hold(a *attempt.Attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
-	return b.core.shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
+	return b.by.shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
 		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
 	}, b.exclusives)
 }
@@ -219,15 +219,15 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if d, ok := b.draft(nodeUID); ok {
 		return d.doc
 	}
-	return b.core.shard.OpenDoc(nodeUID, nodeName)
+	return b.by.shard.OpenDoc(nodeUID, nodeName)
 }
 
-// flight is the transaction, not yet made.
-func (b *batch) flight() *flight {
+// placing is the T1 of a batch, not yet sent.
+func (b *batch) placing() *placing {
 	b.place.Docs = make([]ledger.NodeDoc, len(b.drafts))
 	for i := range b.drafts {
 		b.place.Docs[i] = b.drafts[i].doc
 	}
-	b.place.Exclusives = sortedDocs(b.exclusives)
-	return &flight{attempts: b.attempts, batch: b.place}
+	b.place.Exclusives = claims.Sorted(b.exclusives)
+	return &placing{by: b.by, attempts: b.attempts, batch: b.place}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // MaxLosses is how many races for a node one attempt may lose before it is given back to the
@@ -49,9 +50,6 @@ type holdings struct {
 	announced  bool
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
-	// admitAfter is the revision that the ledger's watch must have reached before nodes are admitted
-	// again.
-	admitAfter int64
 }
 
 // manners is how the shard gets on with the others, with binders and with kubelets.
@@ -71,20 +69,13 @@ type searching struct {
 // pipeline is where the attempts are; see the package comment.
 type pipeline struct {
 	attempts *attempt.Queues
-	flight   *flight
-	// flights counts transactions, for their IDs.
-	flights uint64
-	limits  limits
-	effects *step.Effects
-	record  *record.Recorder
-	life    *lifecycle.Attempts
-	// written is what the last successful flight did to documents and guards, by their keys:
-	// what was decided while it was in flight counted its pods already, as staged.
-	written map[string]revisions
+	slot     *txn.Slot
+	reserver *reserver
+	admitter *admitter
+	effects  *step.Effects
+	record   *record.Recorder
+	life     *lifecycle.Attempts
 }
-
-// revisions is one change of the revision of a key.
-type revisions struct{ from, to int64 }
 
 // New returns a core that knows nothing yet: no node is usable until the first facts
 // have reached their barrier.
@@ -100,9 +91,17 @@ func New(cfg Config) *Core {
 	c.life = &lifecycle.Attempts{
 		Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: func(d *attempt.Deal) { c.undo(d, true) },
 	}
+	c.slot = &txn.Slot{
+		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Moved: c.ledgerMoved,
+	}
+	c.admitter = &admitter{shard: c.shard, slot: c.slot}
+	c.reserver = &reserver{
+		shard: c.shard, attempts: c.attempts, record: c.record, effects: c.effects, life: c.life, slot: c.slot,
+		settle: c.settleDeal, missed: c.missedPlaces, askTurn: c.askTurn,
+	}
 	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()
-	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.wrote
+	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.slot.Wrote
 	c.cross.reset()
 	c.plans = newPlans()
 	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
@@ -127,7 +126,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 		}
 	}
 	for _, r := range in.Results {
-		if err := c.land(r); err != nil {
+		if err := c.slot.Land(r); err != nil {
 			return c.effects.Take(), err
 		}
 	}
@@ -170,7 +169,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 // more tells whether another step has work to do even without input.
 func (c *Core) more() bool {
 	return len(c.performing.activate) > 0 || c.attempts.Count(attempt.Pending) > 0 && c.hasRoom() ||
-		c.flight == nil && !c.shard.Draining && c.maySeek()
+		!c.slot.Busy() && !c.shard.Draining && c.maySeek()
 }
 
 // pass takes in what other shards said, and ends what has lasted long enough.

@@ -33,11 +33,6 @@ type crossNode struct {
 	asked      map[ledger.TermID]ledger.RegisteredTerm
 	registerAt time.Time
 	beats      beats
-	// hold is the revision that the ledger's watch must have reached before the next
-	// transaction: one that compares an older registry would fail.
-	hold int64
-	// withdrawn counts staged pods that were taken back without a reservation.
-	withdrawn uint64
 }
 
 func (x *crossNode) reset() {
@@ -115,7 +110,7 @@ func (c *Core) mustWait(a *attempt.Attempt) bool {
 // expected says whether a term is on its way into the registry.
 func (c *Core) expected(id ledger.TermID) bool {
 	_, asked := c.cross.asked[id]
-	return asked || c.shard.Ledger.Revision() < c.cross.hold
+	return asked || c.slot.Waits()
 }
 
 // concernOf gathers what concerns a pod beyond its node.
@@ -133,7 +128,7 @@ func (c *Core) choose(a *attempt.Attempt, concern *guard.Concern, ranked []place
 	if concern.None() {
 		return ranked[0].Node, attempt.Needs{Registry: c.shard.Ledger.TermRegistryRevision()}
 	}
-	if concern.CountsBatch() && (c.attempts.Count(attempt.Reserving) > 0 || c.seeksPlace()) {
+	if concern.CountsBatch() && (c.attempts.Count(attempt.Reserving) > 0 || c.slot.SeeksPlace()) {
 		return nil, attempt.Needs{} // a pod that counts already may be refused by plugins, or come to be only held
 	}
 	blocked := c.uncounted(concern.Keys())
@@ -216,35 +211,4 @@ func (b blocked) has(n *state.NodeInfo) bool {
 		}
 	}
 	return false
-}
-
-// stands says whether what a pick needs is still what it was decided on, or that plus this
-// shard's own last flight; the guards' revisions are brought up to that.
-//
-// When the registry has moved, every pick is decided again, also one that no term concerns:
-// a term may have come and gone since, with carriers that the decision has not seen and
-// that no guard stands for any more.
-func (c *Core) stands(a *attempt.Attempt) bool {
-	n := &a.Pick.Needs
-	if n.Registry != c.shard.Ledger.TermRegistryRevision() || n.CountsBatch && n.Withdrawn != c.life.Withdrawn {
-		return false
-	}
-	if c.life.Returned.Last[a.Pick.NodeUID] > a.Pick.Returned {
-		return false // it may have counted the room as free
-	}
-	if c.shard.Claims.Moved(a.Pick.Volumes) {
-		return false // another pod has been promised the claim since, and may use it
-	}
-	for i := range n.Guards {
-		g := &n.Guards[i]
-		if !g.Compare {
-			continue
-		}
-		now, counted := c.shard.Ledger.Guard(g.Key)
-		if !counted || now != g.Revision && c.written[g.Key] != (revisions{from: g.Revision, to: now}) {
-			return false
-		}
-		g.Revision = now
-	}
-	return true
 }

@@ -126,7 +126,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 		d := &displacement{nomination: nomination{
 			seeker: s, node: t.node.Node, plan: x.Plan(t.hold), token: entry.Token,
 		}, hold: t.hold}
-		if err = c.launch(d, change, a); err == nil {
+		if err = c.slot.Launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
@@ -150,10 +150,11 @@ type displacement struct {
 	hold ledger.Entry
 }
 
-func (d *displacement) kind() string { return "T4" }
+func (d *displacement) Kind() string { return "T4" }
 
-func (d *displacement) done(c *Core, revision int64) {
-	d.nomination.done(c, revision)
+func (d *displacement) Done(revision int64) {
+	c := d.by
+	d.nomination.Done(revision)
 	by := d.Attempt.Pod
 	was := events.Decision{
 		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.shard.ID,

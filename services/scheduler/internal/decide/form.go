@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // victimsPerPart is how many victims one transaction of a large plan claims: each has a document
@@ -30,7 +31,7 @@ func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination) bool {
 	if err == nil {
 		d.plan, d.rest = n.RecordedPlan(), all
 		c.pickFor(a, d.node, &d.Decision)
-		if err = c.launch(d, change, a); err == nil {
+		if err = c.slot.Launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
@@ -64,7 +65,7 @@ func (c *Core) form(s standing) look {
 	claimed := victimsOf(c.shard.Ledger.PlanDocs(s.plan), s.plan)
 	part := formPart{mandate: mandate, record: r, victims: c.unclaimed(s, claimed), claimed: len(claimed)}
 	err := c.sendPart(s, part)
-	for isTooLarge(err) && len(part.victims) > 1 {
+	for txn.IsTooLarge(err) && len(part.victims) > 1 {
 		part.victims = part.victims[:len(part.victims)/2]
 		err = c.sendPart(s, part)
 	}
@@ -99,7 +100,7 @@ func (c *Core) sendPart(s standing, p formPart) error {
 	if err != nil {
 		return err
 	}
-	return c.launch(&formation{standing: s}, change)
+	return c.slot.Launch(&formation{standing: s}, change)
 }
 
 func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
@@ -149,11 +150,11 @@ func (c *Core) extension(
 // formation is one of the further transactions of a large plan in flight.
 type formation struct{ standing }
 
-func (f *formation) kind() string { return "T2" }
+func (f *formation) Kind() string { return "T2" }
 
-func (f *formation) done(c *Core, _ int64) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) Done(int64) { f.by.plans.due[f.podUID] = struct{}{} }
 
 // tooLarge: parts are smaller from here on, as far as that goes.
-func (f *formation) tooLarge(c *Core, _ string) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) TooLarge(string) { f.by.plans.due[f.podUID] = struct{}{} }
 
-func (f *formation) undone(c *Core, _ ledger.Lost) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) Undone(ledger.Lost) { f.by.plans.due[f.podUID] = struct{}{} }

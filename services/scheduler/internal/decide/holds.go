@@ -10,7 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 )
 
 // plans is what a shard knows about places that are held for pods until others have gone.
@@ -55,7 +54,6 @@ type promises struct {
 	promised, kept map[string]int32
 	// releases are the plans of moves whose place nobody will want.
 	releases []string
-	returned lifecycle.ReturnedPlaces
 }
 
 // hold is a place that is held for a pod of this shard's.

@@ -131,16 +131,20 @@ func (c *Core) keepingBelow(priority int32) []string {
 }
 
 // release is the T8 of a place that was kept for a pod which has gone elsewhere.
-type release struct{ plan string }
+type release struct {
+	by   *Core
+	plan string
+}
 
-func (r *release) kind() string { return "T8" }
+func (r *release) Kind() string { return "T8" }
 
-func (r *release) done(c *Core, _ int64) { c.plans.budgets.stale = true }
+func (r *release) Done(int64) { r.by.plans.budgets.stale = true }
 
 // tooLarge: what is left is the binders' to sweep.
-func (r *release) tooLarge(*Core, string) {}
+func (r *release) TooLarge(string) {}
 
-func (r *release) undone(c *Core, _ ledger.Lost) {
+func (r *release) Undone(_ ledger.Lost) {
+	c := r.by
 	c.plans.releases = append(c.plans.releases, r.plan)
 }
 
@@ -172,7 +176,7 @@ func (c *Core) releaseOne() bool {
 			continue
 		}
 		// What cannot be sent is released by the binders, after a while.
-		if c.sendAbort(&release{plan: plan}, c.abortOf(plan), "") == nil {
+		if c.sendAbort(&release{by: c, plan: plan}, c.abortOf(plan), "") == nil {
 			return true
 		}
 	}

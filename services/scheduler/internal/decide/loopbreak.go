@@ -202,8 +202,8 @@ func (c *Core) passPlans() {
 	p.looks = secondLooks
 	p.budgets.stale = p.budgets.stale || p.budgets.claims
 	p.loops.pass(c.shard.Now)
-	if c.flight == nil && c.attempts.Count(attempt.Staged, attempt.Reserving) == 0 {
-		c.life.Returned.Last = nil // nothing is staged that could have counted them
+	if !c.slot.Busy() && c.attempts.Count(attempt.Staged, attempt.Reserving) == 0 {
+		c.life.ForgetReturned() // nothing is staged that could have counted them
 	}
 	for uid, s := range p.loops.spared {
 		if !c.shard.Now.Before(s.until) {

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // seeksPerStep bounds the attempts that one step asks about preemption: a decision from scratch
@@ -35,6 +35,7 @@ const (
 
 // seeker is an attempt that fits nowhere, with what is needed to look for room.
 type seeker struct {
+	by *Core
 	attempt.Rejection
 	pod     *state.Pod
 	profile *placement.Profile
@@ -109,7 +110,7 @@ func (c *Core) seek() bool {
 
 func (c *Core) seekFor(r attempt.Rejection) bool {
 	a := r.Attempt
-	s := seeker{Rejection: r, pod: a.Pod, profile: c.shard.Profiles[a.Pod.SchedulerName]}
+	s := seeker{by: c, Rejection: r, pod: a.Pod, profile: c.shard.Profiles[a.Pod.SchedulerName]}
 	pod, known := c.shard.View.Pod(a.Offer.Pod.UID)
 	_, _, reserved := c.shard.Ledger.Entry(a.Offer.Pod.UID)
 	_, held := c.shard.Holds(a.Offer.Partition)
@@ -310,15 +311,7 @@ func (c *Core) supply(
 		c.life.Defer(a)
 		return entry, nil, false
 	}
-	return entry, sortedDocs(docs), true
-}
-
-// sortedDocs are documents by their keys.
-func sortedDocs(docs map[string]ledger.ExclusiveDoc) (list []ledger.ExclusiveDoc) {
-	for _, key := range slices.Sorted(maps.Keys(docs)) {
-		list = append(list, docs[key])
-	}
-	return list
+	return entry, claims.Sorted(docs), true
 }
 
 // sendNomination sends a T2, whole or its first part.
@@ -328,12 +321,12 @@ func (c *Core) sendNomination(d *nomination, n ledger.Nomination) bool {
 	if err == nil {
 		d.plan = n.Plan()
 		c.pickFor(a, d.node, &d.Decision)
-		if err = c.launch(d, change, a); err == nil {
+		if err = c.slot.Launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
 	}
-	if isTooLarge(err) {
+	if txn.IsTooLarge(err) {
 		return c.sendFirstPart(d, n)
 	}
 	return c.unsent(a, err)
@@ -385,9 +378,10 @@ type nomination struct {
 	yielding yielding
 }
 
-func (n *nomination) kind() string { return "T2" }
+func (n *nomination) Kind() string { return "T2" }
 
-func (n *nomination) done(c *Core, revision int64) {
+func (n *nomination) Done(revision int64) {
+	c := n.by
 	a := n.Attempt
 	d := n.Decision
 	d.Kind = events.DecisionNominated
@@ -413,12 +407,14 @@ func (n *nomination) done(c *Core, revision int64) {
 	})
 }
 
-func (n *nomination) undone(c *Core, lost ledger.Lost) {
+func (n *nomination) Undone(lost ledger.Lost) {
+	c := n.by
 	c.plans.budgets.stale = true
 	c.lostDeed(n.Attempt, lost)
 }
 
-func (n *nomination) tooLarge(c *Core, why string) {
+func (n *nomination) TooLarge(why string) {
+	c := n.by
 	if n.Attempt.Doubtful {
 		c.life.GiveBack(n.Attempt)
 		return

@@ -65,11 +65,6 @@ func (c *Core) counts(rules []*matcher, podUID string) bool {
 	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *matcher) bool { return m.matches(pod) })
 }
 
-// seeksPlace says whether the transaction that is under way holds a place for a pod that counts there already.
-func (c *Core) seeksPlace() bool {
-	return c.flight != nil && c.flight.deed != nil && len(c.flight.attempts) > 0
-}
-
 // besideHolds leaves those nodes of an evaluation that pass without held pods, too.
 func (c *Core) besideHolds(a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Look, held map[string]bool) record.Look {
 	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {

@@ -305,18 +305,11 @@ func (c *Core) passDeals() {
 func (c *Core) drainDeals() {
 	for _, uid := range slices.Sorted(maps.Keys(c.plans.held)) {
 		h := c.plans.held[uid]
-		if p, promoting := c.inFlight().(*promotion); promoting && p.hold == h {
+		if p, promoting := c.slot.InFlight().(*promotion); promoting && p.hold == h {
 			continue
 		}
 		c.undo(h.deal, false)
 	}
-}
-
-func (c *Core) inFlight() deed {
-	if c.flight == nil {
-		return nil
-	}
-	return c.flight.deed
 }
 
 // preparable tells whether one more pod of a profile whose plugins act may be tried.

@@ -11,13 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 const (
-	// batchPods bounds the pods of one transaction: large enough to amortise the round trip
-	// (30,000 documents a second were measured at 12 a transaction), small enough that one
-	// conflict costs little and the first pod does not wait for the last.
-	batchPods = 24
 	// decisionsPerStep bounds a step, so that facts and results are never far behind.
 	decisionsPerStep = 24
 	// minHome is how many home nodes a shard must have to try them first: fewer are not a
@@ -32,7 +29,7 @@ const (
 )
 
 func (c *Core) hasRoom() bool {
-	return c.attempts.Count(attempt.Staged) < batchPods && !c.shard.Draining && !c.plans.quiet
+	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.plans.quiet
 }
 
 // decide tries pending attempts in order until the next batch is full.
@@ -141,7 +138,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 	a.Pick.Feasible = result.FeasibleCount
 	a.Pick.Evidence = c.record.Chose(evidence)
 	a.Pick.Volumes = volumes
-	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.Any() || extended)
+	c.reserver.remember(a, result.Feasible, !concern.None() || volumes.Any() || extended)
 	c.shard.View.Stage(a.Pod, a.Pick.NodeName)
 	c.proceed(a)
 }

@@ -90,6 +90,7 @@ func (c *Core) tend() bool {
 
 // standing is a hold with what is known of it.
 type standing struct {
+	by *Core
 	*hold
 	doc   ledger.NodeDoc
 	entry ledger.Entry
@@ -99,7 +100,7 @@ type standing struct {
 }
 
 func (c *Core) lookAt(h *hold) look {
-	s := standing{hold: h}
+	s := standing{by: c, hold: h}
 	var ok bool
 	if s.doc, s.entry, ok = c.shard.Ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
 		return lookLater
@@ -346,7 +347,7 @@ func (c *Core) resupply(
 	for key, x := range held {
 		docs[key] = ledger.HeldAgain(c.shard.Claims.Exclusive(key), x, s.token)
 	}
-	return v, sortedDocs(docs), err == nil, nil
+	return v, claims.Sorted(docs), err == nil, nil
 }
 
 // rests is what a placement on a node rests on beyond it; false if that is not known yet.
@@ -385,7 +386,7 @@ func (c *Core) sendPromotion(s standing, f footing) look {
 	change, err := ledger.Promote(p)
 	if err == nil {
 		d := &promotion{standing: s, node: f.node.Node, agreed: s.deal, supplied: len(p.Volumes)+len(p.Devices) > 0}
-		err = c.launch(d, change)
+		err = c.slot.Launch(d, change)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -407,9 +408,13 @@ type promotion struct {
 	supplied bool
 }
 
-func (p *promotion) kind() string { return "T3" }
+// Resupplies implements an option of txn.Proposal.
+func (p *promotion) Resupplies() bool { return p.supplied }
 
-func (p *promotion) done(c *Core, revision int64) {
+func (p *promotion) Kind() string { return "T3" }
+
+func (p *promotion) Done(revision int64) {
+	c := p.by
 	if deal := p.agreed; deal != nil {
 		p.deal, deal.Attempt.Pod = nil, p.pod
 		if deal.Delegated && !deal.Over {
@@ -422,7 +427,7 @@ func (p *promotion) done(c *Core, revision int64) {
 		c.record.Placed(deal.Attempt, revision)
 		return
 	}
-	d := p.decision(c, events.DecisionPlaced)
+	d := p.decision(events.DecisionPlaced)
 	d.LedgerRevision = revision
 	d.NodesTotal = int32(len(c.shard.View.Nodes()))
 	d.NodesFeasible = 1
@@ -435,15 +440,17 @@ func (p *promotion) done(c *Core, revision int64) {
 }
 
 // tooLarge: its place is given up, which takes less.
-func (p *promotion) tooLarge(c *Core, why string) {
+func (p *promotion) TooLarge(why string) {
+	c := p.by
 	p.vetting.unstorable = why
 	c.plans.due[p.podUID] = struct{}{}
 }
 
-func (p *promotion) undone(c *Core, _ ledger.Lost) { c.plans.due[p.podUID] = struct{}{} }
+func (p *promotion) Undone(ledger.Lost) { p.by.plans.due[p.podUID] = struct{}{} }
 
 // decision is about the pod of a hold.
-func (s *standing) decision(c *Core, kind events.DecisionKind) events.Decision {
+func (s *standing) decision(kind events.DecisionKind) events.Decision {
+	c := s.by
 	d := events.Decision{
 		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: c.shard.ID,
 		Attempt: s.attempt, Token: s.token.String(), PodResourceVersion: s.entry.PodRV,

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // A pod's terms are registered before it is placed (T11). What it needs of the registry and of the
@@ -117,12 +118,12 @@ func (c *Core) register() bool {
 	if len(c.cross.asked) == 0 || c.shard.Now.Before(c.cross.registerAt) {
 		return false
 	}
-	txn, err := ledger.RegisterTerms(c.shard.Ledger.Registry(), c.shard.Ledger, c.nextTerms()...)
+	t, err := ledger.RegisterTerms(c.shard.Ledger.Registry(), c.shard.Ledger, c.nextTerms()...)
 	if err != nil { // others have taken the room meanwhile: the attempts ask again
 		c.unask(err)
 		return false
 	}
-	return c.changeTerms(&flight{txn: txn, registers: true})
+	return c.changeTerms(t, true)
 }
 
 // unask forgets the terms that there is no room for any more: those of a namespace that has its share,
@@ -161,28 +162,27 @@ func (c *Core) nextTerms() []ledger.RegisteredTerm {
 	return terms[:ledger.TermsInTxn(terms)]
 }
 
-// changeTerms sends a transaction about the registry.
-func (c *Core) changeTerms(f *flight) bool {
-	c.flights++
-	f.id, f.ofTerms = c.flights, true
-	c.flight = f
-	c.send()
+// changeTerms sends a transaction about the registry: T11. Carried out or not, the next one has to wait until the
+// watch shows what the registry is now.
+func (c *Core) changeTerms(t ledger.Txn, registers bool) bool {
+	c.slot.Send(txn.Request{Kind: "T11", Txn: t, Answered: func(r ledger.TxnResult, sent int) {
+		if registers && (r.Succeeded || sent > 1) { // an earlier copy may have been carried out
+			c.cross.registerAt = c.shard.Now.Add(registerEvery)
+		}
+		c.landTerms(r)
+	}})
 	return true
 }
 
-// landTerms takes in the answer to such a transaction: carried out or not, the next one
-// has to wait until the watch has told what the registry is now.
-func (c *Core) landTerms(f *flight, r ledger.TxnResult) {
-	if f.registers && (r.Succeeded || f.sent > 1) { // an earlier copy may have been carried out
-		c.cross.registerAt = c.shard.Now.Add(registerEvery)
-	}
+// landTerms applies the answer to such a transaction.
+func (c *Core) landTerms(r ledger.TxnResult) {
 	if r.Succeeded {
-		c.cross.hold = max(c.cross.hold, r.Revision)
+		c.slot.Hold(r.Revision)
 		return
 	}
 	for _, kv := range r.Current {
 		if kv.Key == ledger.KeyTermRegistry {
-			c.cross.hold = max(c.cross.hold, kv.ModRevision)
+			c.slot.Hold(kv.ModRevision)
 		}
 	}
 }

@@ -207,10 +207,10 @@ func (r *Replica) spare(uids []string) {
 func (r *Replica) seeker(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
 	concern, err := r.core.concernOf(a.Pod, profile)
 	if err != nil {
-		return seeker{}, &NotRemadeError{err.Error()}
+		return seeker{by: r.core}, &NotRemadeError{err.Error()}
 	}
 	r.core.shard.View.Settle()
-	return seeker{Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern}, nil
+	return seeker{by: r.core, Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern}, nil
 }
 
 // subject is what the decision was about.

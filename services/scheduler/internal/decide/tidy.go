@@ -27,12 +27,12 @@ const (
 // on its heartbeat; of several at once one succeeds.
 func (c *Core) tidyTerms() {
 	c.cross.beats.note(c.shard.Now, c.shard.Ledger.Revision())
-	if c.flight != nil || c.shard.Draining || !c.shard.Usable() || c.shard.Ledger.Revision() < c.cross.hold {
+	if c.slot.Busy() || c.shard.Draining || !c.shard.Usable() || c.slot.Waits() {
 		return
 	}
-	txn, err := c.tidying()
-	if err == nil && len(txn.Compares) > 0 { // what does not fit or encode stays: a registry too full says so
-		c.changeTerms(&flight{txn: txn})
+	t, err := c.tidying()
+	if err == nil && len(t.Compares) > 0 { // what does not fit or encode stays: a registry too full says so
+		c.changeTerms(t, false)
 	}
 }
 

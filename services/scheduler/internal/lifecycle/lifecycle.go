@@ -19,7 +19,7 @@ type Attempts struct {
 	returns []string
 	// Withdrawn counts staged pods that were taken back without a reservation.
 	Withdrawn uint64
-	Returned  ReturnedPlaces
+	returned  returnedPlaces
 	// moved: time or another shard has changed what deferred attempts wait for.
 	moved bool
 }
@@ -92,12 +92,12 @@ func (l *Attempts) Unplaceable(r attempt.Rejection) {
 // promisesPending says that a pod found no node, and that this is no verdict.
 const promisesPending = "devices are still promised to other pods: "
 
-// ReturnedPlaces is where pods were staged in kept places and did not get them. The document of such a node has not
+// returnedPlaces is where pods were staged in kept places and did not get them. The document of such a node has not
 // moved, and what was staged there meanwhile may have counted the room of the place as free.
-type ReturnedPlaces struct {
+type returnedPlaces struct {
 	// count counts them, last is the latest of each node, by UID.
 	count uint64
-	Last  map[string]uint64
+	last  map[string]uint64
 }
 
 // ReturnPlace notes that what a pick took of a placeholder's room is kept again.
@@ -108,12 +108,12 @@ func (l *Attempts) ReturnPlace(p *attempt.Pick) {
 	if _, e, kept := l.Shard.Ledger.PlanOwner(ledger.PlanID(p.Kept.Token, false)); !kept || e.Token != p.Kept.Token {
 		return // the pod has its place
 	}
-	r := &l.Returned
-	if r.Last == nil {
-		r.Last = map[string]uint64{}
+	r := &l.returned
+	if r.last == nil {
+		r.last = map[string]uint64{}
 	}
 	r.count++
-	r.Last[p.NodeUID] = r.count
+	r.last[p.NodeUID] = r.count
 	l.Stir()
 }
 
@@ -125,7 +125,7 @@ func (l *Attempts) PickOf(a *attempt.Attempt, node *state.NodeInfo, needs attemp
 		Basis: l.Shard.Ledger.Version(node.Node.UID), Epoch: epoch, Decided: l.Shard.Now, Needs: needs,
 		Total: len(l.Shard.View.Nodes()),
 		Seed:  attempt.Seed(a.Pod.UID, a.Offer.Attempt), FactSequence: l.Shard.Store.Position().Sequence,
-		Returned: l.Returned.count,
+		Returned: l.returned.count,
 	}
 }
 
@@ -154,3 +154,10 @@ func (l *Attempts) TakeReturns() []string {
 
 // Refuse gives an offer back that is not taken.
 func (l *Attempts) Refuse(token string) { l.returns = append(l.returns, token) }
+
+// Overtaken reports whether a place that is kept on the node of a pick was returned after the pick was made: the pick
+// may have counted its room as free.
+func (l *Attempts) Overtaken(p *attempt.Pick) bool { return l.returned.last[p.NodeUID] > p.Returned }
+
+// ForgetReturned forgets where places were returned: nothing is staged that could have counted them.
+func (l *Attempts) ForgetReturned() { l.returned.last = nil }
