@@ -251,3 +251,8 @@ const (
 	// registry, the floor, and the record of a plan.
 	reserveOps = 6
 )
+
+// MaxLosses is how many races for a node one attempt may lose before it is given back to the
+// queue, which offers it again at once and in its old place: at the head, since it was there
+// when it was offered. It has done nothing wrong that it should have to wait for.
+const MaxLosses = 8

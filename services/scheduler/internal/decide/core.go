@@ -15,15 +15,11 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/reserve"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
-
-// MaxLosses is how many races for a node one attempt may lose before it is given back to the
-// queue, which offers it again at once and in its old place: at the head, since it was there
-// when it was offered. It has done nothing wrong that it should have to wait for.
-const MaxLosses = 8
 
 // Core is the decision state of one shard. For one goroutine.
 type Core struct {
@@ -70,8 +66,8 @@ type searching struct {
 type pipeline struct {
 	attempts *attempt.Queues
 	slot     *txn.Slot
-	reserver *reserver
-	admitter *admitter
+	reserver *reserve.Reserver
+	admitter *reserve.Admitter
 	effects  *step.Effects
 	record   *record.Recorder
 	life     *lifecycle.Attempts
@@ -94,10 +90,10 @@ func New(cfg Config) *Core {
 	c.slot = &txn.Slot{
 		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Moved: c.ledgerMoved,
 	}
-	c.admitter = &admitter{shard: c.shard, slot: c.slot}
-	c.reserver = &reserver{
-		shard: c.shard, attempts: c.attempts, record: c.record, effects: c.effects, life: c.life, slot: c.slot,
-		settle: c.settleDeal, missed: c.missedPlaces, askTurn: c.askTurn,
+	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
+	c.reserver = &reserve.Reserver{
+		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Life: c.life, Slot: c.slot,
+		Settle: c.settleDeal, Missed: c.missedPlaces, AskTurn: c.askTurn,
 	}
 	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()

@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// maxGuardLosses is how many races for a guard one attempt may lose before it ends as
-	// failed. Each was won by another placement in the same domain, so they say that others
-	// get on, not that something is wrong.
-	maxGuardLosses = 64
 	// maxAsks is how often one attempt may ask for the registration of its terms.
 	maxAsks = 16
 )

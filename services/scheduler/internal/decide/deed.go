@@ -46,7 +46,7 @@ func (c *Core) lostDeed(a *attempt.Attempt, lost ledger.Lost) {
 	c.effects.Report(a.Lost(reason))
 	c.record.Lost(a, reason)
 	a.Losses++
-	if reason == step.LostPartition || a.Doubtful || a.Losses >= MaxLosses {
+	if reason == step.LostPartition || a.Doubtful || a.Losses >= attempt.MaxLosses {
 		c.life.GiveBack(a)
 		return
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -249,7 +249,7 @@ func TestRetryWaitsForWhatItLostTo(t *testing.T) {
 func TestRepeatedLoserGoesBackToTheHeadOfTheQueue(t *testing.T) {
 	st := newStory(t, 1, 1, 10)
 	st.pod("p")
-	for i := range decide.MaxLosses {
+	for i := range attempt.MaxLosses {
 		st.wait(2 * time.Second) // whatever turn it waits for is over
 		st.tellLedger()
 		if st.target() == "" {

@@ -342,7 +342,7 @@ func (c *Core) unsent(a *attempt.Attempt, err error) bool {
 		c.plans.budgets.refused(budget.UID)
 	}
 	a.Losses++
-	if a.Losses < MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
+	if a.Losses < attempt.MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
 		c.plans.budgets.stale = true
 		c.life.Defer(a)
 		return false

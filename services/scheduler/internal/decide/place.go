@@ -138,7 +138,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 	a.Pick.Feasible = result.FeasibleCount
 	a.Pick.Evidence = c.record.Chose(evidence)
 	a.Pick.Volumes = volumes
-	c.reserver.remember(a, result.Feasible, !concern.None() || volumes.Any() || extended)
+	c.reserver.Remember(a, result.Feasible, !concern.None() || volumes.Any() || extended)
 	c.shard.View.Stage(a.Pod, a.Pick.NodeName)
 	c.proceed(a)
 }

@@ -7,7 +7,7 @@ import (
 // submit sends the staged batch if nothing is in flight. Nodes and terms that attempts wait for go
 // first, each time in a transaction of their own; then deeds and batches in turns.
 func (c *Core) submit() {
-	if c.slot.Busy() || c.slot.Waits() || c.admitter.admit() || c.register() {
+	if c.slot.Busy() || c.slot.Waits() || c.admitter.Admit() || c.register() {
 		return
 	}
 	waiting := c.attempts.Count(attempt.Staged) > 0
@@ -17,6 +17,6 @@ func (c *Core) submit() {
 	}
 	c.plans.alternate = false
 	for !c.slot.Busy() && c.attempts.Count(attempt.Staged) > 0 {
-		c.reserver.send()
+		c.reserver.Send()
 	}
 }

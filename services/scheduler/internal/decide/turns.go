@@ -7,9 +7,6 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
-// turnAfter is how many lost races make an attempt ask for a turn at the node that it lost last (avoid.Turns).
-const turnAfter = 3
-
 // askTurn asks for a turn at the node that an attempt has just lost.
 func (c *Core) askTurn(a *attempt.Attempt) {
 	if c.shard.Home == nil || a.Pick.NodeUID == "" {

@@ -1,13 +1,13 @@
-package decide
+package reserve
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
-// remember keeps the next-best nodes of a decision. A pod that a rule beyond its node
+// Remember keeps the next-best nodes of a decision. A pod that a rule beyond its node
 // concerns has none: what its placement needs differs from node to node.
-func (r *reserver) remember(a *attempt.Attempt, ranked []placement.Scored, concerned bool) {
+func (r *Reserver) Remember(a *attempt.Attempt, ranked []placement.Scored, concerned bool) {
 	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}
 	if concerned {
 		return
@@ -18,7 +18,7 @@ func (r *reserver) remember(a *attempt.Attempt, ranked []placement.Scored, conce
 			continue
 		}
 		a.Others[i] = attempt.Alternative{
-			Node: s.Node, Generation: s.Node.Generation, Basis: r.shard.Ledger.Version(s.Node.Node.UID),
+			Node: s.Node, Generation: s.Node.Generation, Basis: r.Shard.Ledger.Version(s.Node.Node.UID),
 		}
 		i++
 	}
@@ -27,12 +27,12 @@ func (r *reserver) remember(a *attempt.Attempt, ranked []placement.Scored, conce
 // nextBest stages an attempt that lost its node on the next-best one, without another search:
 // only if nothing there has moved since, so that it is what the decision would have been
 // without the lost node. The transaction compares the same revisions as any other.
-func (r *reserver) nextBest(a *attempt.Attempt) bool {
-	pod, known := r.shard.View.Pod(a.Pod.UID)
-	if !known || pod != a.Pod || a.Pick.Needs.Registry != r.shard.Ledger.TermRegistryRevision() {
+func (r *Reserver) nextBest(a *attempt.Attempt) bool {
+	pod, known := r.Shard.View.Pod(a.Pod.UID)
+	if !known || pod != a.Pod || a.Pick.Needs.Registry != r.Shard.Ledger.TermRegistryRevision() {
 		return false
 	}
-	if _, _, reserved := r.shard.Ledger.Entry(a.Pod.UID); reserved {
+	if _, _, reserved := r.Shard.Ledger.Entry(a.Pod.UID); reserved {
 		return false
 	}
 	for i, o := range a.Others {
@@ -40,23 +40,23 @@ func (r *reserver) nextBest(a *attempt.Attempt) bool {
 			continue
 		}
 		a.Others[i] = attempt.Alternative{}
-		r.life.Unstage(a)
+		r.Life.Unstage(a)
 		a.Pick.NodeUID = o.Node.Node.UID
 		a.Pick.NodeName = o.Node.Node.Name
 		a.Pick.Basis = o.Basis
 		a.Pick.NodeRV = o.Node.Node.ResourceVersion
-		a.Pick.Evidence = r.record.ChoseOther(a.Pick.Evidence, i+1)
-		r.shard.View.Stage(a.Pod, a.Pick.NodeName)
-		r.attempts.Append(attempt.Staged, a)
+		a.Pick.Evidence = r.Record.ChoseOther(a.Pick.Evidence, i+1)
+		r.Shard.View.Stage(a.Pod, a.Pick.NodeName)
+		r.Attempts.Append(attempt.Staged, a)
 		return true
 	}
 	return false
 }
 
-func (r *reserver) unmoved(o attempt.Alternative) bool {
-	if o.Node.Node == nil || o.Node.Generation != o.Generation || !r.shard.Gate.Usable(o.Node) {
+func (r *Reserver) unmoved(o attempt.Alternative) bool {
+	if o.Node.Node == nil || o.Node.Generation != o.Generation || !r.Shard.Gate.Usable(o.Node) {
 		return false
 	}
-	doc, _ := r.shard.Ledger.Doc(o.Node.Node.UID)
-	return r.shard.Ledger.Version(o.Node.Node.UID) == o.Basis && doc.HasRoom()
+	doc, _ := r.Shard.Ledger.Doc(o.Node.Node.UID)
+	return r.Shard.Ledger.Version(o.Node.Node.UID) == o.Basis && doc.HasRoom()
 }

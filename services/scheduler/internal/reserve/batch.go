@@ -1,4 +1,4 @@
-package decide
+package reserve
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 
 // batch is a T1 in the making.
 type batch struct {
-	by       *reserver
+	by       *Reserver
 	attempts []*attempt.Attempt
 	place    ledger.PlaceBatch
 	// drafts are the documents of nodes, by UID, in the order in which they were added.
@@ -51,11 +51,11 @@ const (
 	tooMuch
 )
 
-func (r *reserver) newBatch() *batch {
+func (r *Reserver) newBatch() *batch {
 	return &batch{
 		by: r, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
 		place: ledger.PlaceBatch{
-			Epochs: map[int32]int64{}, TermRegistryRevision: r.shard.Ledger.TermRegistryRevision(),
+			Epochs: map[int32]int64{}, TermRegistryRevision: r.Shard.Ledger.TermRegistryRevision(),
 			Needs: map[ledger.Token]ledger.Needs{},
 		},
 	}
@@ -67,7 +67,7 @@ func (b *batch) full(a *attempt.Attempt) bool {
 	if len(b.attempts) == 0 {
 		return false
 	}
-	if b.by.slot.Limits.Full(len(b.attempts)) {
+	if b.by.Slot.Limits.Full(len(b.attempts)) {
 		return true
 	}
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
@@ -194,7 +194,7 @@ func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.E
 	for _, g := range a.Pick.Needs.Guards {
 		bytes += g.Weight()
 	}
-	if len(b.attempts) > 0 && bytes+registry > b.by.slot.Limits.BatchBytes(b.by.shard.Now) {
+	if len(b.attempts) > 0 && bytes+registry > b.by.Slot.Limits.BatchBytes(b.by.Shard.Now) {
 		return false
 	}
 	b.bytes = bytes
@@ -205,7 +205,7 @@ func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.E
 // pools of devices; an error if one has a holder or its document no room, the facts do not show yet who
 // has had it, or the pool has moved since the decision.
 func (b *batch) hold(a *attempt.Attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
-	return b.by.shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
+	return b.by.Shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
 		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
 	}, b.exclusives)
 }
@@ -219,7 +219,7 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if d, ok := b.draft(nodeUID); ok {
 		return d.doc
 	}
-	return b.by.shard.OpenDoc(nodeUID, nodeName)
+	return b.by.Shard.OpenDoc(nodeUID, nodeName)
 }
 
 // placing is the T1 of a batch, not yet sent.

@@ -1,4 +1,4 @@
-package decide
+package reserve
 
 import (
 	"slices"
@@ -13,26 +13,26 @@ import (
 // operations, and its documents are written again.
 const admitAtOnce = 32
 
-// admitter admits nodes whose names stand for other nodes in the ledger, or for none (T15).
-type admitter struct {
-	shard *shard.State
-	slot  *txn.Slot
+// Admitter admits nodes whose names stand for other nodes in the ledger, or for none (T15).
+type Admitter struct {
+	Shard *shard.State
+	Slot  *txn.Slot
 	// after is the revision that the ledger's watch must have reached before nodes are admitted again.
 	after int64
 }
 
-// admit sends the T15 of nodes whose names stand for other nodes, or for none; true if it is on its
+// Admit sends the T15 of nodes whose names stand for other nodes, or for none; true if it is on its
 // way. Until then nothing is placed on them.
-func (n *admitter) admit() bool {
-	if n.shard.Draining || !n.shard.Usable() || n.shard.Ledger.Revision() < n.after {
+func (n *Admitter) Admit() bool {
+	if n.Shard.Draining || !n.Shard.Usable() || n.Shard.Ledger.Revision() < n.after {
 		return false
 	}
-	nodes := n.shard.View.Unadmitted(admitAtOnce)
+	nodes := n.Shard.View.Unadmitted(admitAtOnce)
 	for limit := admitAtOnce; limit > 0; limit /= 2 {
 		tooLarge := false
 		for some := range slices.Chunk(nodes, limit) {
 			err := n.sendAdmission(some)
-			if n.slot.Busy() {
+			if n.Slot.Busy() {
 				return true
 			}
 			tooLarge = tooLarge || txn.IsTooLarge(err)
@@ -45,12 +45,12 @@ func (n *admitter) admit() bool {
 }
 
 // sendAdmission sends one T15, unless none of the nodes can be admitted.
-func (n *admitter) sendAdmission(nodes []*state.Node) error {
+func (n *Admitter) sendAdmission(nodes []*state.Node) error {
 	var all ledger.Change
 	for _, node := range nodes {
 		change, err := ledger.AdmitNode{
 			NodeUID: node.UID, NodeName: node.Name, NodeRV: node.ResourceVersion,
-			Known: n.shard.Ledger.Incarnation(node.Name), Docs: n.shard.Ledger.Named(node.Name), Floor: n.shard.Ledger.Floor(),
+			Known: n.Shard.Ledger.Incarnation(node.Name), Docs: n.Shard.Ledger.Named(node.Name), Floor: n.Shard.Ledger.Floor(),
 		}.Admit()
 		if err == nil {
 			all.Docs = append(all.Docs, change.Docs...)
@@ -60,18 +60,18 @@ func (n *admitter) sendAdmission(nodes []*state.Node) error {
 	if len(all.Incarnations) == 0 {
 		return nil
 	}
-	return n.slot.Launch(&admission{n}, all)
+	return n.Slot.Launch(&admission{n}, all)
 }
 
 // admission is a T15 in flight. Won or lost, the view of the ledger shows the outcome.
-type admission struct{ by *admitter }
+type admission struct{ by *Admitter }
 
 // Kind implements txn.Proposal.
 func (*admission) Kind() string { return "T15" }
 
 // Done implements txn.Proposal: what is staged on the nodes before was not decided on the documents as they are now,
 // although this shard has changed them.
-func (a *admission) Done(int64) { a.by.slot.Forget() }
+func (a *admission) Done(int64) { a.by.Slot.Forget() }
 
 // Undone implements txn.Proposal.
 func (a *admission) Undone(lost ledger.Lost) { a.by.after = txn.LostAt(lost) }

@@ -1,4 +1,4 @@
-package decide
+package reserve
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -10,38 +10,38 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// reserver makes reservations of the attempts that are staged: T1, for as many at once as one transaction takes.
-type reserver struct {
-	shard    *shard.State
-	attempts *attempt.Queues
-	record   *record.Recorder
-	effects  *step.Effects
-	life     *lifecycle.Attempts
-	slot     *txn.Slot
-	// settle goes on with what plugins have to do about a reservation; false if they have something left to do first.
-	settle func(a *attempt.Attempt, revision int64) bool
-	// missed notes the places kept for the pod that it did not take.
-	missed func(*attempt.Attempt)
-	// askTurn asks for a turn at the node that an attempt has just lost.
-	askTurn func(*attempt.Attempt)
+// Reserver makes reservations of the attempts that are staged: T1, for as many at once as one transaction takes.
+type Reserver struct {
+	Shard    *shard.State
+	Attempts *attempt.Queues
+	Record   *record.Recorder
+	Effects  *step.Effects
+	Life     *lifecycle.Attempts
+	Slot     *txn.Slot
+	// Settle goes on with what plugins have to do about a reservation; false if they have something left to do first.
+	Settle func(a *attempt.Attempt, revision int64) bool
+	// Missed notes the places kept for the pod that it did not take.
+	Missed func(*attempt.Attempt)
+	// AskTurn asks for a turn at the node that an attempt has just lost.
+	AskTurn func(*attempt.Attempt)
 }
 
 // placing is a T1 in flight.
 type placing struct {
-	by       *reserver
+	by       *Reserver
 	attempts []*attempt.Attempt
 	batch    ledger.PlaceBatch
 	txn      ledger.Txn
 }
 
-// send sends a batch of the staged attempts, unless all leave it.
-func (r *reserver) send() {
-	p, rest := r.build(r.attempts.TakeAll(attempt.Staged))
-	r.attempts.Append(attempt.Staged, rest...)
+// Send sends a batch of the staged attempts, unless all leave it.
+func (r *Reserver) Send() {
+	p, rest := r.build(r.Attempts.TakeAll(attempt.Staged))
+	r.Attempts.Append(attempt.Staged, rest...)
 	if len(p.attempts) == 0 {
 		return // all have left it, or it is built again of fewer
 	}
-	r.slot.Send(txn.Request{
+	r.Slot.Send(txn.Request{
 		Proposal: p, Txn: p.txn, Attempts: p.attempts, Pods: len(p.batch.Placed), Epochs: p.batch.Epochs,
 		Losers: func(result ledger.TxnResult) (ledger.Lost, error) { return ledger.Losers(p.batch, result) }, Each: true,
 	})
@@ -64,20 +64,20 @@ func (p *placing) TooLarge(why string) { p.by.split(p.attempts, why) }
 // the transaction is full; the rest keeps its order, because what is in it may have counted
 // what comes before. An attempt that fits no transaction, or whose reservation fits no document, fails
 // alone.
-func (r *reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attempt.Attempt) {
+func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attempt.Attempt) {
 	b := r.newBatch()
 	for i, a := range attempts {
 		if !r.mayReserve(a) {
-			r.life.GiveBack(a)
+			r.Life.GiveBack(a)
 			continue
 		}
 		if !r.current(a.Pick) || !r.stands(a) {
-			r.life.Again(a)
+			r.Life.Again(a)
 			continue
 		}
-		entry, err := a.Entry(r.shard.ID)
+		entry, err := a.Entry(r.Shard.ID)
 		if err != nil {
-			r.life.Fail(a, err.Error())
+			r.Life.Fail(a, err.Error())
 			continue
 		}
 		if b.full(a) || b.holdsBack(a) {
@@ -94,9 +94,9 @@ func (r *reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attem
 		case crowded:
 			r.crowdedOut(a, b.why)
 		case stale:
-			r.life.Again(a)
+			r.Life.Again(a)
 		case impossible:
-			r.life.Fail(a, b.why.Error())
+			r.Life.Fail(a, b.why.Error())
 		}
 	}
 	return r.seal(b.placing()), rest
@@ -107,18 +107,18 @@ func (r *reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attem
 // is open. What the
 // shard staged in an earlier epoch has not counted what others decided about the pod since, not
 // even if the partition has come back (docs/bugs.md, 30).
-func (r *reserver) mayReserve(a *attempt.Attempt) bool {
-	epoch, held := r.shard.Holds(a.Offer.Partition)
-	pod, known := r.shard.View.Pod(a.Pod.UID)
-	_, _, reserved := r.shard.Ledger.Entry(a.Pod.UID)
-	return held && epoch == a.Pick.Epoch && known && pod.NodeName == "" && !reserved && r.shard.Usable()
+func (r *Reserver) mayReserve(a *attempt.Attempt) bool {
+	epoch, held := r.Shard.Holds(a.Offer.Partition)
+	pod, known := r.Shard.View.Pod(a.Pod.UID)
+	_, _, reserved := r.Shard.Ledger.Entry(a.Pod.UID)
+	return held && epoch == a.Pick.Epoch && known && pod.NodeName == "" && !reserved && r.Shard.Usable()
 }
 
 // current says whether the document of a pick is the one it was decided on, or that plus
 // this shard's own last flight.
-func (r *reserver) current(p attempt.Pick) bool {
-	now := r.shard.Ledger.Version(p.NodeUID)
-	return now == p.Basis || r.slot.Wrote(ledger.KeyNode(p.NodeUID), p.Basis.Revision, now.Revision)
+func (r *Reserver) current(p attempt.Pick) bool {
+	now := r.Shard.Ledger.Version(p.NodeUID)
+	return now == p.Basis || r.Slot.Wrote(ledger.KeyNode(p.NodeUID), p.Basis.Revision, now.Revision)
 }
 
 // stands says whether what a pick needs is still what it was decided on, or that plus this
@@ -127,15 +127,15 @@ func (r *reserver) current(p attempt.Pick) bool {
 // When the registry has moved, every pick is decided again, also one that no term concerns:
 // a term may have come and gone since, with carriers that the decision has not seen and
 // that no guard stands for any more.
-func (r *reserver) stands(a *attempt.Attempt) bool {
+func (r *Reserver) stands(a *attempt.Attempt) bool {
 	n := &a.Pick.Needs
-	if n.Registry != r.shard.Ledger.TermRegistryRevision() || n.CountsBatch && n.Withdrawn != r.life.Withdrawn {
+	if n.Registry != r.Shard.Ledger.TermRegistryRevision() || n.CountsBatch && n.Withdrawn != r.Life.Withdrawn {
 		return false
 	}
-	if r.life.Overtaken(&a.Pick) {
+	if r.Life.Overtaken(&a.Pick) {
 		return false // it may have counted the room as free
 	}
-	if r.shard.Claims.Moved(a.Pick.Volumes) {
+	if r.Shard.Claims.Moved(a.Pick.Volumes) {
 		return false // another pod has been promised the claim since, and may use it
 	}
 	for i := range n.Guards {
@@ -143,8 +143,8 @@ func (r *reserver) stands(a *attempt.Attempt) bool {
 		if !g.Compare {
 			continue
 		}
-		now, counted := r.shard.Ledger.Guard(g.Key)
-		if !counted || now != g.Revision && !r.slot.Wrote(g.Key, g.Revision, now) {
+		now, counted := r.Shard.Ledger.Guard(g.Key)
+		if !counted || now != g.Revision && !r.Slot.Wrote(g.Key, g.Revision, now) {
 			return false
 		}
 		g.Revision = now
@@ -154,7 +154,7 @@ func (r *reserver) stands(a *attempt.Attempt) bool {
 
 // seal turns the batch into its transaction. One that cannot be made is tried in parts, until the attempt
 // is alone that is to blame.
-func (r *reserver) seal(p *placing) *placing {
+func (r *Reserver) seal(p *placing) *placing {
 	if len(p.attempts) == 0 {
 		return p
 	}

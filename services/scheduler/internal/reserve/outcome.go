@@ -1,4 +1,4 @@
-package decide
+package reserve
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 )
 
 // placed ends attempts whose reservation stands at revision.
-func (r *reserver) placed(attempts []*attempt.Attempt, revision int64) {
+func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 	for _, a := range attempts {
-		if !r.settle(a, revision) {
+		if !r.Settle(a, revision) {
 			continue
 		}
-		r.record.Placed(a, revision)
-		r.missed(a)
-		r.life.Drop(a)
+		r.Record.Placed(a, revision)
+		r.Missed(a)
+		r.Life.Drop(a)
 	}
 }
 
@@ -34,26 +34,26 @@ func (p *placing) Undone(lost ledger.Lost) {
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
 		if slices.ContainsFunc(p.attempts, func(a *attempt.Attempt) bool { return a.Pick.NodeUID == d.NodeUID }) {
-			r.shard.Avoid.Conflict(d.NodeUID, d.NodeName, "", r.shard.Now)
+			r.Shard.Avoid.Conflict(d.NodeUID, d.NodeName, "", r.Shard.Now)
 		}
 	}
 	var losers []loser
 	var winners []*attempt.Attempt
 	for _, a := range p.attempts {
-		doc, entry, reserved := r.shard.Ledger.Entry(a.Offer.Pod.UID)
+		doc, entry, reserved := r.Shard.Ledger.Entry(a.Offer.Pod.UID)
 		needs := p.batch.Needs[a.Token()]
 		_, overtaken := lost.Moved(needs.Guards)
 		switch {
 		case reserved && entry.Token.String() == a.Offer.Token:
 			r.placed([]*attempt.Attempt{a}, doc.Revision)
 		case slices.Contains(lost.Partitions, a.Offer.Partition):
-			r.effects.Report(a.Lost(step.LostPartition))
-			r.record.Lost(a, step.LostPartition)
-			r.life.GiveBack(a)
+			r.Effects.Report(a.Lost(step.LostPartition))
+			r.Record.Lost(a, step.LostPartition)
+			r.Life.GiveBack(a)
 		case a.Doubtful:
-			r.effects.Report(a.Lost(step.LostNode))
-			r.record.Lost(a, step.LostNode)
-			r.life.GiveBack(a)
+			r.Effects.Report(a.Lost(step.LostNode))
+			r.Record.Lost(a, step.LostNode)
+			r.Life.GiveBack(a)
 		case reserved:
 			losers = append(losers, loser{a, step.LostPod})
 		case overtaken:
@@ -70,7 +70,7 @@ func (p *placing) Undone(lost ledger.Lost) {
 		}
 	}
 	r.retry(losers, lost)
-	r.attempts.Prepend(attempt.Staged, winners...)
+	r.Attempts.Prepend(attempt.Staged, winners...)
 }
 
 // loser is an attempt that lost a race, and what about.
@@ -93,35 +93,35 @@ func lostVolume(a *attempt.Attempt, lost ledger.Lost) (revision int64) {
 // retry sends attempts that lost a race on, in their order: to the next-best node if nothing
 // has moved there, else back to be decided as soon as the watch has told of what they lost to.
 // Who has lost turnAfter races for nodes asks to be alone at the last one, and who has lost
-// MaxLosses goes back to the queue.
-func (r *reserver) retry(losers []loser, lost ledger.Lost) {
+// attempt.MaxLosses goes back to the queue.
+func (r *Reserver) retry(losers []loser, lost ledger.Lost) {
 	for _, l := range slices.Backward(losers) {
 		a := l.Attempt
-		r.effects.Report(a.Lost(l.reason))
-		r.record.Lost(a, l.reason)
+		r.Effects.Report(a.Lost(l.reason))
+		r.Record.Lost(a, l.reason)
 		if l.reason == step.LostGuard {
 			revision, _ := lost.Moved(a.Pick.Needs.Guards)
 			a.Wait.Losses++
 			a.Wait.Revision = max(a.Wait.Revision, revision)
 			if a.Wait.Losses >= maxGuardLosses {
-				r.life.Fail(a, fmt.Sprintf("lost %d races for a rule about pods on other nodes", a.Wait.Losses))
+				r.Life.Fail(a, fmt.Sprintf("lost %d races for a rule about pods on other nodes", a.Wait.Losses))
 				continue
 			}
-			r.life.Again(a)
+			r.Life.Again(a)
 			continue
 		}
 		a.Losses++
 		switch {
-		case a.Losses >= MaxLosses:
-			r.life.GiveBack(a)
+		case a.Losses >= attempt.MaxLosses:
+			r.Life.GiveBack(a)
 			continue
 		case a.Losses == turnAfter && l.reason == step.LostNode:
-			r.askTurn(a)
+			r.AskTurn(a)
 		case l.reason == step.LostNode && !lost.Registry && r.nextBest(a):
 			continue
 		}
 		a.Wait.Revision = max(a.Wait.Revision, lostTo(a, lost))
-		r.life.Again(a)
+		r.Life.Again(a)
 	}
 }
 
@@ -143,37 +143,45 @@ func lostTo(a *attempt.Attempt, lost ledger.Lost) int64 {
 // split has a batch that could not be carried out tried in parts, in their order; the attempt that is
 // alone in one fails. One of which an earlier copy may have been carried out is given back, as when it
 // has lost.
-func (r *reserver) split(attempts []*attempt.Attempt, why string) {
+func (r *Reserver) split(attempts []*attempt.Attempt, why string) {
 	if len(attempts) == 1 && !attempts[0].Doubtful {
-		r.life.Fail(attempts[0], why)
+		r.Life.Fail(attempts[0], why)
 		return
 	}
-	r.slot.Limits.Halve(len(attempts))
+	r.Slot.Limits.Halve(len(attempts))
 	rest := slices.Clone(attempts)
 	for _, a := range attempts {
 		if a.Doubtful {
-			r.life.GiveBack(a)
+			r.Life.GiveBack(a)
 		}
 	}
 	rest = slices.DeleteFunc(rest, func(a *attempt.Attempt) bool { return a.Doubtful })
-	r.attempts.Prepend(attempt.Staged, rest...)
+	r.Attempts.Prepend(attempt.Staged, rest...)
 }
 
 // crowdedOut sends an attempt on whose node has no room for it in its document: to the next-best one, or
 // back to be decided again when something has moved. A node whose document is full for any pod is left
 // alone by all (ledger.NodeDoc.HasRoom).
-func (r *reserver) crowdedOut(a *attempt.Attempt, why error) {
+func (r *Reserver) crowdedOut(a *attempt.Attempt, why error) {
 	a.Losses++
 	switch {
-	case r.shard.Draining:
-		r.life.GiveBack(a)
-	case a.Losses >= MaxLosses:
-		r.life.Fail(a, why.Error())
+	case r.Shard.Draining:
+		r.Life.GiveBack(a)
+	case a.Losses >= attempt.MaxLosses:
+		r.Life.Fail(a, why.Error())
 	case r.nextBest(a):
 	default:
-		r.life.Unstage(a)
+		r.Life.Unstage(a)
 		a.Pick = attempt.Pick{}
 		a.Counsel.Forget()
-		r.life.Defer(a)
+		r.Life.Defer(a)
 	}
 }
+
+// turnAfter is how many lost races make an attempt ask for a turn at the node that it lost last (avoid.Turns).
+const turnAfter = 3
+
+// maxGuardLosses is how many races for a guard one attempt may lose before it ends as
+// failed. Each was won by another placement in the same domain, so they say that others
+// get on, not that something is wrong.
+const maxGuardLosses = 64
