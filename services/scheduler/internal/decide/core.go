@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/reserve"
@@ -31,7 +32,8 @@ type Core struct {
 	returns []string
 	term    int64
 	home    homeNodes
-	cross   crossNode
+	rules   *crossnode.Rules
+	terms   *crossnode.Terms
 	plans   plans
 	holdings
 	searching
@@ -98,7 +100,8 @@ func New(cfg Config) *Core {
 	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()
 	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.slot.Wrote
-	c.cross.reset()
+	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
+	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.plans = newPlans()
 	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
 	return c
@@ -145,7 +148,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	}
 	c.decide()
 	if in.Beat {
-		c.tidyTerms()
+		c.terms.Tidy()
 	}
 	c.submit()
 	c.settleRejections()
@@ -220,7 +223,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 			return fmt.Errorf("scheduler: %w", err)
 		}
 		c.shard.Replace(store)
-		c.cross.countHosts(c.shard.View.Nodes())
+		c.rules.CountHosts(c.shard.View.Nodes())
 		c.resetPlans()
 	}
 	if len(b.Facts) == 0 {
@@ -245,7 +248,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 	} else {
 		c.shard.Engine.Refresh(c.shard.View.Snapshot())
 	}
-	c.cross.moveHosts(changes.Nodes)
+	c.rules.MoveHosts(changes.Nodes)
 	return nil
 }
 
@@ -254,9 +257,10 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if err != nil {
 		return fmt.Errorf("scheduler: ledger watch: %w", err)
 	}
-	if err := c.applyTerms(changes); err != nil {
+	if err := c.rules.Apply(changes); err != nil {
 		return err
 	}
+	c.terms.Follow(changes)
 	if changes.Reset {
 		c.shard.View.RecountLedger()
 	}
@@ -313,7 +317,7 @@ func (c *Core) drain() {
 	}
 	c.drainDeals()
 	c.dismissConsults()
-	c.cross.asked = nil
+	c.terms.Forget()
 }
 
 // request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -89,22 +90,22 @@ func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 		c.life.Fail(a, err.Error())
 		return false
 	}
-	followed := following{}
+	followed := crossnode.Following{}
 	if s.concern.Together() {
-		followed = c.keepers(s.pod, t.node)
+		followed = c.rules.Keepers(s.pod, t.node)
 	}
-	n, ready := c.demands(&s.concern, t.node, followed)
-	if !ok || !ready || followed.waits || c.stoodIn(t.node.Node.UID) {
+	n, ready := c.rules.Demands(&s.concern, t.node, followed)
+	if !ok || !ready || followed.Waits || c.stoodIn(t.node.Node.UID) {
 		c.life.Defer(a)
 		return false
 	}
-	if !c.registered(a, n, claims.Supply{}) {
+	if !c.terms.Registered(a, n, claims.Supply{}) {
 		return false
 	}
 	x := ledger.Displacement{
 		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards, Facts: c.shard.View,
 	}
-	for _, p := range followed.pins {
+	for _, p := range followed.Pins {
 		b.openDoc(p.NodeUID, p.NodeName)
 		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.NodeUID, Entry: p.Keeper})
 	}

@@ -70,12 +70,12 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 func (c *Core) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
 	profile := c.shard.Profiles[a.Pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
-	node, n := c.choose(a, concern, one)
+	node, n := c.rules.Choose(a, concern, one)
 	if node == nil {
 		c.life.Defer(a)
 		return
 	}
-	if !c.registered(a, n, claims.Supply{}) {
+	if !c.terms.Registered(a, n, claims.Supply{}) {
 		return
 	}
 	a.Pick = c.life.PickOf(a, node, n)

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
@@ -114,12 +115,12 @@ func (c *Core) seekFor(r attempt.Rejection) bool {
 	pod, known := c.shard.View.Pod(a.Offer.Pod.UID)
 	_, _, reserved := c.shard.Ledger.Entry(a.Offer.Pod.UID)
 	_, held := c.shard.Holds(a.Offer.Partition)
-	if !known || pod != a.Pod || reserved || !held || c.mustWait(a) || c.shard.View.Settle() > 0 {
+	if !known || pod != a.Pod || reserved || !held || c.terms.MustWait(a) || c.shard.View.Settle() > 0 {
 		c.life.Again(a)
 		return false
 	}
 	var err error
-	if s.concern, err = c.concernOf(pod, s.profile); err != nil {
+	if s.concern, err = c.rules.ConcernOf(pod, s.profile); err != nil {
 		c.life.Fail(a, err.Error())
 		return false
 	}
@@ -252,8 +253,8 @@ func (c *Core) nominate(s seeker, plan placement.Preemption) bool {
 		c.life.Defer(a)
 		return false
 	}
-	demanded, ready := c.demands(&s.concern, plan.Node, following{
-		first: len(plan.Keepers) == 0, pins: make([]attempt.Pin, len(plan.Keepers)),
+	demanded, ready := c.rules.Demands(&s.concern, plan.Node, crossnode.Following{
+		First: len(plan.Keepers) == 0, Pins: make([]attempt.Pin, len(plan.Keepers)),
 	})
 	rooms, known := c.rooms(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
@@ -264,7 +265,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption) bool {
 	if !ok {
 		return false
 	}
-	if !c.registered(a, demanded, a.Pick.Volumes) {
+	if !c.terms.Registered(a, demanded, a.Pick.Volumes) {
 		a.Pick = attempt.Pick{}
 		return false
 	}
@@ -420,20 +421,6 @@ func (n *nomination) TooLarge(why string) {
 		return
 	}
 	c.life.Fail(n.Attempt, why)
-}
-
-// demands says what the pod needs on a node; false if that cannot be told yet. Of what it follows,
-// first says that there is nothing that its required affinity could rely on, and the rules have allowed that.
-func (c *Core) demands(concern *guard.Concern, node *state.NodeInfo, found following) (attempt.Needs, bool) {
-	if concern.None() {
-		return attempt.Needs{}, true
-	}
-	blocked := c.uncounted(concern.Keys())
-	found.first = found.first && concern.Together()
-	if blocked.has(node) || found.first && blocked.any {
-		return attempt.Needs{}, false
-	}
-	return c.needsAt(concern, node, found)
 }
 
 // isNever says whether a pod has asked not to have others go for it.

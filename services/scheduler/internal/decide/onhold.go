@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 )
 
@@ -35,11 +36,11 @@ func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard
 	if len(c.plans.promised) == 0 || !concern.CountsBatch() {
 		return nil
 	}
-	var matchers []*matcher
+	var matchers []*crossnode.Matcher
 	rules, _ := profile.CrossRules(pod, c.shard.View.Snapshot()) // an error would have ended concernOf
 	for i := range rules {
 		if rules[i].Kind == placement.CrossSpread {
-			matchers = append(matchers, c.matcherOf(rules[i].Terms))
+			matchers = append(matchers, c.rules.MatcherOf(rules[i].Terms))
 		}
 	}
 	var held map[string]bool
@@ -60,9 +61,9 @@ func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard
 }
 
 // counts says whether one of some rules selects a pod that is not bound. Of one that is not known that cannot be told.
-func (c *Core) counts(rules []*matcher, podUID string) bool {
+func (c *Core) counts(rules []*crossnode.Matcher, podUID string) bool {
 	pod, known := c.shard.View.Pod(podUID)
-	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *matcher) bool { return m.matches(pod) })
+	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *crossnode.Matcher) bool { return m.Matches(pod) })
 }
 
 // besideHolds leaves those nodes of an evaluation that pass without held pods, too.

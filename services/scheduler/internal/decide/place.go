@@ -46,7 +46,7 @@ func (c *Core) try(a *attempt.Attempt) {
 		c.life.GiveBack(a)
 		return
 	}
-	if c.shard.Store.Position().Sequence < o.FactSequence || !c.shard.Usable() || c.mustWait(a) {
+	if c.shard.Store.Position().Sequence < o.FactSequence || !c.shard.Usable() || c.terms.MustWait(a) {
 		c.life.Defer(a)
 		return
 	}
@@ -80,7 +80,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 		c.life.Defer(a)
 		return
 	}
-	concern, err := c.concernOf(a.Pod, profile)
+	concern, err := c.rules.ConcernOf(a.Pod, profile)
 	if err != nil {
 		c.life.Fail(a, err.Error())
 		return
@@ -117,7 +117,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 		c.record.Prefer(evidence, a.Turn.NodeUID)
 		preferNode(result.Feasible, a.Turn.NodeUID)
 	}
-	node, needs := c.choose(a, &concern, result.Feasible)
+	node, needs := c.rules.Choose(a, &concern, result.Feasible)
 	if node == nil {
 		c.life.Defer(a)
 		return
@@ -131,7 +131,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 		c.life.Defer(a)
 		return
 	}
-	if !c.registered(a, needs, volumes) {
+	if !c.terms.Registered(a, needs, volumes) {
 		return
 	}
 	a.Pick = c.life.PickOf(a, node, needs)

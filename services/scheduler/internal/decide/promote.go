@@ -219,7 +219,7 @@ func (c *Core) fitsElsewhere(s standing) string {
 	}
 	defer v.SetAside(s.pod)()
 	defer c.shard.LookUp(v)()
-	concern, err := c.concernOf(s.pod, profile)
+	concern, err := c.rules.ConcernOf(s.pod, profile)
 	r := c.query(profile, placement.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
@@ -246,7 +246,7 @@ func (c *Core) promote(s standing) look {
 	if !ok {
 		return c.giveUp(s, end{reason: "the node is gone"})
 	}
-	concern, err := c.concernOf(s.pod, profile)
+	concern, err := c.rules.ConcernOf(s.pod, profile)
 	if err != nil {
 		return c.giveUp(s, end{reason: err.Error()})
 	}
@@ -257,7 +257,7 @@ func (c *Core) promote(s standing) look {
 		c.plans.quiet = true // until what is staged stands, or does not
 		return lookAgain
 	}
-	guards, ready := c.rests(s.pod, node, &concern)
+	guards, ready := c.terms.Rests(s.pod, node, &concern)
 	switch {
 	case ready:
 	case c.shard.Now.Sub(s.moved) > holdPatience:
@@ -348,20 +348,6 @@ func (c *Core) resupply(
 		docs[key] = ledger.HeldAgain(c.shard.Claims.Exclusive(key), x, s.token)
 	}
 	return v, claims.Sorted(docs), err == nil, nil
-}
-
-// rests is what a placement on a node rests on beyond it; false if that is not known yet.
-func (c *Core) rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]ledger.GuardUse, bool) {
-	var followed following
-	if concern.Together() {
-		followed = c.keepers(pod, node)
-	}
-	n, ready := c.demands(concern, node, followed)
-	if len(n.Missing) > 0 {
-		_ = c.enlist(pod.Namespace, n.Missing) // without room for them: again, until the place is given up
-		return nil, false
-	}
-	return n.Guards, ready && !followed.waits
 }
 
 func (c *Core) sendPromotion(s standing, f footing) look {

@@ -205,7 +205,7 @@ func (r *Replica) spare(uids []string) {
 
 // seeker is an attempt that has found no node.
 func (r *Replica) seeker(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
-	concern, err := r.core.concernOf(a.Pod, profile)
+	concern, err := r.core.rules.ConcernOf(a.Pod, profile)
 	if err != nil {
 		return seeker{by: r.core}, &NotRemadeError{err.Error()}
 	}
@@ -391,7 +391,7 @@ func (r *Replica) clear(a *attempt.Attempt) {
 	c := r.core
 	c.shard.View.Unstage(a.Offer.Pod.UID)
 	*c.attempts = *attempt.NewQueues()
-	c.cross.asked = nil
+	c.terms.Forget()
 	_ = c.effects.Take()
 	for order := range r.staged {
 		// The pod itself may count, by a choice before this one that a record says counted.

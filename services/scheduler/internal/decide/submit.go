@@ -7,7 +7,7 @@ import (
 // submit sends the staged batch if nothing is in flight. Nodes and terms that attempts wait for go
 // first, each time in a transaction of their own; then deeds and batches in turns.
 func (c *Core) submit() {
-	if c.slot.Busy() || c.slot.Waits() || c.admitter.Admit() || c.register() {
+	if c.slot.Busy() || c.slot.Waits() || c.admitter.Admit() || c.terms.Register() {
 		return
 	}
 	waiting := c.attempts.Count(attempt.Staged) > 0

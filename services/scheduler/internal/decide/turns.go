@@ -38,6 +38,6 @@ func (c *Core) passTurns() {
 
 // soon reports whether time alone will change something in less than a heartbeat.
 func (c *Core) soon() bool {
-	return c.turns.Running() || !c.slot.Busy() && len(c.cross.asked) > 0 ||
+	return c.turns.Running() || !c.slot.Busy() && c.terms.Waiting() ||
 		slices.ContainsFunc(c.attempts.In(attempt.Deferred), func(a *attempt.Attempt) bool { return a.Turn.Pending(c.shard.Now) })
 }
