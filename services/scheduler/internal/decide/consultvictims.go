@@ -48,13 +48,13 @@ func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery) (placement.Preemp
 	}
 	if a.Counsel.Victims.Answered {
 		current := c.asFound(a.Counsel.Victims.Left)
-		plan := c.search(s, func() placement.Preemption { return c.shard.Engine.PreemptAmong(s.profile, q, current) })
+		plan := c.victimsFor(s, func() placement.Preemption { return c.shard.Engine.PreemptAmong(s.profile, q, current) })
 		if plan.Node != nil || plan.Err != nil || len(current) == len(a.Counsel.Victims.Left) {
 			return plan, true
 		}
 	}
 	var list []placement.Candidate
-	plan := c.search(s, func() (plan placement.Preemption) {
+	plan := c.victimsFor(s, func() (plan placement.Preemption) {
 		list, plan = c.shard.Engine.PreemptCandidates(s.profile, q)
 		return plan
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/reserve"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/search"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
@@ -31,7 +32,6 @@ type Core struct {
 	// returns are tokens to give back with the next request.
 	returns []string
 	term    int64
-	home    homeNodes
 	rules   *crossnode.Rules
 	terms   *crossnode.Terms
 	plans   plans
@@ -57,9 +57,7 @@ type manners struct {
 
 // searching is what answers where a pod may go.
 type searching struct {
-	// start is where the next search of a profile that samples begins: among all nodes, and
-	// among the home ones.
-	start      [2]int
+	search     *search.Searcher
 	consults   consults
 	performing performing
 }
@@ -84,7 +82,7 @@ func New(cfg Config) *Core {
 	c.attempts, c.effects = attempt.NewQueues(), &step.Effects{}
 	c.record = &record.Recorder{
 		Shard: c.shard, Attempts: c.attempts, Effects: c.effects,
-		Start: func() (all, home int) { return c.start[0], c.start[1] },
+		Start: func() (all, home int) { return c.search.Start[0], c.search.Start[1] },
 	}
 	c.life = &lifecycle.Attempts{
 		Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: func(d *attempt.Deal) { c.undo(d, true) },
@@ -101,6 +99,10 @@ func New(cfg Config) *Core {
 	c.performing = newPerforming()
 	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.slot.Wrote
 	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
+	c.search = &search.Searcher{
+		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.extends,
+		Held: func() map[string]int32 { return c.plans.promised },
+	}
 	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.plans = newPlans()
 	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
@@ -268,7 +270,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	c.turns.FollowWatch(changes, c.shard.Now)
 	c.ledgerMoved(changes)
 	if changes.Reset || changes.Members {
-		c.home.forget()
+		c.search.ForgetHome()
 	}
 	c.noteOwnership(changes)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
 // plans is what a shard knows about places that are held for pods until others have gone.
@@ -127,7 +128,7 @@ func (c *Core) notePromises(d ledger.NodeDoc) {
 		switch {
 		case e.Role == ledger.RoleMove:
 			least = c.plans.kept
-		case !isHold(e):
+		case !shard.IsHold(e):
 			continue
 		}
 		if priority, known := least[d.NodeUID]; !known || e.Priority < priority {
@@ -181,10 +182,6 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 	return false
 }
 
-func isHold(e *ledger.Entry) bool {
-	return e.Role == ledger.RoleReservation && e.State == ledger.Held && e.Plan != ""
-}
-
 // touch notes that something has happened to a plan.
 func (c *Core) touch(h *hold) {
 	h.moved = c.shard.Now
@@ -195,7 +192,7 @@ func (c *Core) touch(h *hold) {
 // after its holds, whoever made them.
 func (c *Core) followHold(uid string) {
 	doc, e, ok := c.shard.Ledger.Entry(uid)
-	if ok && isHold(&e) {
+	if ok && shard.IsHold(&e) {
 		_, ok = c.shard.Holds(e.Partition())
 	} else {
 		ok = false

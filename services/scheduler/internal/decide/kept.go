@@ -62,7 +62,7 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 	}
 	gone := map[string]bool{view.PlaceholderUID(k.Entry.Token): true}
 	fits, _, err := profile.FitsWithout(in, k.Node, gone)
-	return err == nil && fits && !c.restsOnHolds(in, profile, concern, k.Node, gone)
+	return err == nil && fits && !c.search.RestsOnHolds(in, profile, concern, k.Node, gone)
 }
 
 // stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about

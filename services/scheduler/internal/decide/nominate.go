@@ -186,16 +186,16 @@ func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 		gone[v.Pod.UID] = true
 	}
 	in := placement.Input{Pod: s.pod, Nodes: c.shard.View.Nodes(), Objects: s.volumes.Lookups(c.shard.View.Snapshot())}
-	return c.restsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
+	return c.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
 // preempt asks the engine who could go for a pod.
 func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
-	return c.search(s, func() placement.Preemption { return c.shard.Engine.Preempt(s.profile, q) })
+	return c.victimsFor(s, func() placement.Preemption { return c.shard.Engine.Preempt(s.profile, q) })
 }
 
-// search has the engine look for victims, and takes the time.
-func (c *Core) search(s seeker, look func() placement.Preemption) placement.Preemption {
+// victimsFor has the engine look for victims, and takes the time.
+func (c *Core) victimsFor(s seeker, look func() placement.Preemption) placement.Preemption {
 	defer c.shard.LookUp(s.volumes)()
 	if c.shard.Laps == nil {
 		return look()

@@ -220,13 +220,13 @@ func (c *Core) fitsElsewhere(s standing) string {
 	defer v.SetAside(s.pod)()
 	defer c.shard.LookUp(v)()
 	concern, err := c.rules.ConcernOf(s.pod, profile)
-	r := c.query(profile, placement.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
+	r := c.search.Query(profile, placement.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
 	}
 	best := r.Feasible[0].Node
 	in := placement.Input{Pod: s.pod, Nodes: c.shard.View.Nodes(), Objects: v.Lookups(c.shard.View.Snapshot())}
-	if c.restsOnHolds(in, profile, &concern, best, nil) {
+	if c.search.RestsOnHolds(in, profile, &concern, best, nil) {
 		return ""
 	}
 	return best.Node.Name
@@ -302,7 +302,7 @@ func (c *Core) besideOthers(
 	s standing, profile *placement.Profile, in placement.Input, f footing,
 ) look {
 	takes := c.takesPromised(s, profile, in)
-	rests := c.restsOnHolds(in, profile, &f.concern, f.node, nil)
+	rests := c.search.RestsOnHolds(in, profile, &f.concern, f.node, nil)
 	switch {
 	case takes && s.yielding.alone:
 		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"})

@@ -124,7 +124,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	if err := r.leaveAlone(b.LeftAlone); err != nil {
 		return events.Decision{}, err
 	}
-	c.start = [2]int{int(b.Start), int(b.HomeStart)}
+	c.search.Start = [2]int{int(b.Start), int(b.HomeStart)}
 	c.shard.HomeFirst = !b.Whole
 	a := &attempt.Attempt{
 		Offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,

@@ -196,3 +196,8 @@ func (s *State) LookUp(v claims.Supply) (done func()) {
 
 // Since returns the time since t, in the precision of records.
 func (s *State) Since(t time.Time) time.Duration { return s.Now.Sub(t).Truncate(time.Microsecond) }
+
+// IsHold reports whether an entry holds a place for a pod until others have gone, or until plugins have acted.
+func IsHold(e *ledger.Entry) bool {
+	return e.Role == ledger.RoleReservation && e.State == ledger.Held && e.Plan != ""
+}

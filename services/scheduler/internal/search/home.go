@@ -1,4 +1,4 @@
-package decide
+package search
 
 // homeNodes caches which nodes are this shard's home; a change of members forgets
 // it. Keyed by node UID, so that a node needs no care when it comes or goes.
@@ -9,26 +9,27 @@ type homeNodes struct {
 	marked uint64
 }
 
-func (h *homeNodes) forget() { h.members = nil }
+// ForgetHome makes the next search ask again which nodes are at home here: the live shards have changed.
+func (x *Searcher) ForgetHome() { x.home.members = nil }
 
 // markHome tells the engine which nodes are at home here, if that may have changed.
-func (c *Core) markHome() {
-	h := &c.home
-	if h.members != nil && h.marked == c.shard.View.NodesVersion() {
+func (x *Searcher) markHome() {
+	h := &x.home
+	if h.members != nil && h.marked == x.Shard.View.NodesVersion() {
 		return
 	}
 	if h.members == nil {
-		h.members = c.shard.Members()
-		h.home = make(map[string]bool, len(c.shard.View.Nodes()))
+		h.members = x.Shard.Members()
+		h.home = make(map[string]bool, len(x.Shard.View.Nodes()))
 	}
-	for _, n := range c.shard.View.Nodes() {
+	for _, n := range x.Shard.View.Nodes() {
 		uid := n.Node.UID
 		is, known := h.home[uid]
 		if !known {
-			is = c.shard.Home(h.members, uid)
+			is = x.Shard.Home(h.members, uid)
 			h.home[uid] = is
 		}
-		c.shard.Engine.SetHome(n, is)
+		x.Shard.Engine.SetHome(n, is)
 	}
-	h.marked = c.shard.View.NodesVersion()
+	h.marked = x.Shard.View.NodesVersion()
 }
