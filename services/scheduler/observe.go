@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // tracerName is the instrumentation scope of the shard's spans.
@@ -23,7 +23,7 @@ const tracerName = "github.com/berth-scheduler/berth/services/scheduler"
 
 // observe counts and traces the attempts that ended in a step that began at begin. The
 // time of the step is shared equally among them.
-func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.Time) {
+func (s *Scheduler) observe(ctx context.Context, out step.Output, begin time.Time) {
 	for _, n := range out.Notices {
 		s.tell(n)
 	}
@@ -47,7 +47,7 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 	for _, a := range out.Attempts {
 		telemetry.SchedulingAlgorithm(each)
 		telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
-		if a.Outcome == decide.Conflict {
+		if a.Outcome == step.Conflict {
 			telemetry.Conflict(string(a.Reason))
 			s.lost[string(a.Reason)]++
 		}
@@ -61,12 +61,12 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 
 // reserved observes the extension points of an attempt that lie in the ledger: its reservation,
 // or the wait until a place that is held is free.
-func reserved(a decide.Attempt, end time.Time) {
+func reserved(a step.Attempt, end time.Time) {
 	if a.Decided.IsZero() {
 		return
 	}
 	status := placement.Success.String()
-	if a.Outcome != decide.Scheduled {
+	if a.Outcome != step.Scheduled {
 		status = statusError
 	}
 	if a.Held {
@@ -77,7 +77,7 @@ func reserved(a decide.Attempt, end time.Time) {
 }
 
 // log leaves one line for an attempt that has ended, at debug.
-func (s *Scheduler) log(ctx context.Context, a decide.Attempt, end time.Time) {
+func (s *Scheduler) log(ctx context.Context, a step.Attempt, end time.Time) {
 	if !s.deps.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
@@ -98,20 +98,20 @@ func (s *Scheduler) tell(n avoid.Notice) {
 }
 
 // tellPlan logs and counts what has become of a plan.
-func (s *Scheduler) tellPlan(p decide.PlanReport) {
-	if p.What == decide.PlanAsked {
+func (s *Scheduler) tellPlan(p step.PlanReport) {
+	if p.What == step.PlanAsked {
 		telemetry.PreemptionAttempt()
 		return
 	}
 	telemetry.Plan(string(p.What), p.Held)
-	if p.What == decide.PlanRefused {
+	if p.What == step.PlanRefused {
 		telemetry.LoopBroken("preemption", 1)
 	}
-	if p.What == decide.PlanNominated {
+	if p.What == step.PlanNominated {
 		telemetry.PreemptionVictims(p.Victims)
 	}
 	log := s.deps.Logger.Info
-	if p.What == decide.PlanRefused {
+	if p.What == step.PlanRefused {
 		log = s.deps.Logger.Warn
 	}
 	log("preemption "+string(p.What), "pod", p.Pod.Namespace+"/"+p.Pod.Name, "node", p.Node,
@@ -156,7 +156,7 @@ func (s *Scheduler) watchLag(ctx context.Context) error {
 // traceAttempt writes the spans of one attempt: queued for the time before it was offered,
 // attempt, and below that filter and score with what they found, and reserve for the time from
 // the pick to the ledger's answer. The end of a held place is a span of its own.
-func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
+func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a step.Attempt, end time.Time) {
 	if !telemetry.TracesPod(a.Pod.UID) {
 		return
 	}
@@ -195,8 +195,8 @@ func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a dec
 
 // traceReplaced leaves, on the path of a pod that was moved, that another one has the place which
 // was kept for its replacement.
-func traceReplaced(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
-	if a.Replaces == "" || a.Outcome != decide.Scheduled || !telemetry.TracesPod(a.Replaces) {
+func traceReplaced(ctx context.Context, tracer trace.Tracer, a step.Attempt, end time.Time) {
+	if a.Replaces == "" || a.Outcome != step.Scheduled || !telemetry.TracesPod(a.Replaces) {
 		return
 	}
 	_, span := telemetry.StartPodSpan(ctx, tracer, telemetry.PodSpan{
@@ -209,8 +209,8 @@ func traceReplaced(ctx context.Context, tracer trace.Tracer, a decide.Attempt, e
 
 // traceQueued writes the span of the time that a pod waited to be offered. A race that was lost
 // is not the first thing that came after it.
-func traceQueued(ctx context.Context, tracer trace.Tracer, a decide.Attempt) {
-	if a.Evidence == nil || a.Outcome == decide.Conflict {
+func traceQueued(ctx context.Context, tracer trace.Tracer, a step.Attempt) {
+	if a.Evidence == nil || a.Outcome == step.Conflict {
 		return
 	}
 	_, queued := telemetry.StartPodSpan(ctx, tracer, telemetry.PodSpan{
@@ -221,7 +221,7 @@ func traceQueued(ctx context.Context, tracer trace.Tracer, a decide.Attempt) {
 }
 
 // traceEvidence writes what an attempt weighed.
-func traceEvidence(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
+func traceEvidence(ctx context.Context, tracer trace.Tracer, a step.Attempt, end time.Time) {
 	decided := a.Decided
 	if decided.IsZero() {
 		decided = end

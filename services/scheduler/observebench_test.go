@@ -9,7 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // BenchmarkTracing is what the spans of an attempt cost where nothing is traced, where its pod is
@@ -42,10 +42,10 @@ func BenchmarkTracing(b *testing.B) {
 }
 
 // attemptAt is an attempt at one of many pods.
-func attemptAt(i int) decide.Attempt {
-	return decide.Attempt{
+func attemptAt(i int) step.Attempt {
+	return step.Attempt{
 		Pod:      events.PodRef{UID: fmt.Sprintf("0f5d0f6e-5b5c-4a0e-9c0e-%012x", i)},
 		Evidence: &events.Evidence{Candidates: make([]events.Candidate, events.EvidenceCandidates)},
-		Outcome:  decide.Scheduled, Received: time.Now(), Decided: time.Now(),
+		Outcome:  step.Scheduled, Received: time.Now(), Decided: time.Now(),
 	}
 }

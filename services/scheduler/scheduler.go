@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/intake"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
 
@@ -297,7 +298,7 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 		s.ready.Store(s.core.Ready() && !draining)
 		more, wake.Soon = out.More, nil
 		if out.Soon {
-			wake.Soon = s.deps.Clock.After(decide.SoonAfter)
+			wake.Soon = s.deps.Clock.After(step.SoonAfter)
 		}
 		select {
 		case <-drainBy:

@@ -15,14 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Consult asks the plugins, and between their filters and their scores the extenders, about a pod. Source:
 // findNodesThatFitPod and prioritizeNodes in pkg/scheduler/schedule_one.go, and the Run functions of
 // pkg/scheduler/framework/runtime, whose messages these are.
-func (s *Set) Consult(ctx context.Context, q decide.Consult) decide.Advice {
-	advice := decide.Advice{ID: q.ID}
+func (s *Set) Consult(ctx context.Context, q step.Consult) step.Advice {
+	advice := step.Advice{ID: q.ID}
 	if advice.Err = s.runtime.clients.sync(ctx); advice.Err != nil {
 		return advice
 	}
@@ -59,7 +59,7 @@ func (s *Set) Consult(ctx context.Context, q decide.Consult) decide.Advice {
 // consultation is one question under way.
 type consultation struct {
 	*Set
-	question decide.Consult
+	question step.Consult
 	pod      *corev1.Pod
 	cycle    *cycle
 	seen     *cluster
@@ -99,13 +99,13 @@ func (s *Set) Gates() bool { return len(s.preEnqueue) > 0 }
 
 // gates is the no of the first plugin that does not want the pod tried, nil for none. Upstream takes a failure for a no
 // as well (runPreEnqueuePlugins in pkg/scheduler/backend/queue/scheduling_queue.go).
-func (c *consultation) gates(ctx context.Context) *decide.Refusal {
+func (c *consultation) gates(ctx context.Context) *step.Refusal {
 	for _, plugin := range c.preEnqueue {
 		begin := time.Now()
 		status := plugin.PreEnqueue(ctx, c.pod)
 		c.lap("PreEnqueue", plugin.Name(), status, begin)
 		if !status.IsSuccess() {
-			return &decide.Refusal{Plugin: plugin.Name(), Reasons: status.Reasons()}
+			return &step.Refusal{Plugin: plugin.Name(), Reasons: status.Reasons()}
 		}
 	}
 	return nil

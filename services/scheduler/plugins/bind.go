@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // binds tells whether plugins are to be asked to bind a pod: not if an extender does, which comes first. Source: bind
@@ -19,7 +19,7 @@ func (s *Set) binds(d *deal) bool {
 
 // bindFor is the end of a binding cycle: plugins are asked in their order until one does not skip the pod. It takes no
 // longer than binders leave the pod to them, if plugins heed their context.
-func (s *Set) bindFor(ctx context.Context, key dealKey, answer *decide.Performed) {
+func (s *Set) bindFor(ctx context.Context, key dealKey, answer *step.Performed) {
 	s.during(ctx, key, ledger.DelegatedFor, answer, func(until context.Context, d *deal) {
 		answer.By, answer.Err = s.bindBy(until, d)
 	})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // What plugins do once a node has been chosen. Source: prepareForBindingCycle and bindingCycle in
@@ -136,23 +136,23 @@ func (s *Set) Acts() bool {
 }
 
 // Perform has the plugins act, and returns when they have. Acts of one cycle are asked for in their order.
-func (s *Set) Perform(ctx context.Context, p decide.Perform) decide.Performed {
-	answer := decide.Performed{ID: p.ID, Act: p.Act}
+func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
+	answer := step.Performed{ID: p.ID, Act: p.Act}
 	key := dealKey{p.Shard, p.ID}
 	switch p.Act {
-	case decide.ActReserve:
+	case step.ActReserve:
 		s.reserveFor(ctx, key, p, &answer)
-	case decide.ActPrepare:
+	case step.ActPrepare:
 		s.prepareFor(ctx, key, &answer)
-	case decide.ActPostFilter:
+	case step.ActPostFilter:
 		s.postFilterFor(ctx, p, &answer)
-	case decide.ActBind:
+	case step.ActBind:
 		s.bindFor(ctx, key, &answer)
-	case decide.ActUndo:
+	case step.ActUndo:
 		if d, mine := s.runtime.deals.end(key); mine {
 			s.unreserve(ctx, d)
 		}
-	case decide.ActBound:
+	case step.ActBound:
 		if d, mine := s.runtime.deals.end(key); mine {
 			for _, plugin := range s.postBind {
 				begin := time.Now()
@@ -169,16 +169,16 @@ func (s *Set) Perform(ctx context.Context, p decide.Perform) decide.Performed {
 }
 
 // no is a status that is no success, as an answer; prefix says who was asked.
-func no(answer *decide.Performed, status *framework.Status, plugin, prefix string) {
+func no(answer *step.Performed, status *framework.Status, plugin, prefix string) {
 	if status.IsRejected() {
-		answer.Refusal = &decide.Refusal{Plugin: plugin, Reasons: status.Reasons()}
+		answer.Refusal = &step.Refusal{Plugin: plugin, Reasons: status.Reasons()}
 		return
 	}
 	answer.Err = fmt.Errorf("%s: %w", prefix, status.AsError())
 }
 
 // reserveFor is the rest of a scheduling cycle.
-func (s *Set) reserveFor(ctx context.Context, key dealKey, p decide.Perform, answer *decide.Performed) {
+func (s *Set) reserveFor(ctx context.Context, key dealKey, p step.Perform, answer *step.Performed) {
 	d, err := s.runtime.deals.begin(key)
 	if err != nil {
 		answer.Err = err
@@ -203,7 +203,7 @@ func (s *Set) reserveFor(ctx context.Context, key dealKey, p decide.Perform, ans
 }
 
 // reserveIn asks Reserve and Permit, and what there is to do before the bind.
-func (s *Set) reserveIn(ctx context.Context, d *deal, answer *decide.Performed) {
+func (s *Set) reserveIn(ctx context.Context, d *deal, answer *step.Performed) {
 	for _, plugin := range s.reserve {
 		begin := time.Now()
 		status := plugin.Reserve(ctx, d.cycle, d.pod, d.node)
@@ -235,7 +235,7 @@ func (s *Set) reserveIn(ctx context.Context, d *deal, answer *decide.Performed) 
 const maxPermit = 15 * time.Minute
 
 // permits asks all Permit plugins until one says no; waits are those that have the pod wait.
-func (s *Set) permits(ctx context.Context, d *deal, answer *decide.Performed) (waits map[string]time.Duration) {
+func (s *Set) permits(ctx context.Context, d *deal, answer *step.Performed) (waits map[string]time.Duration) {
 	waits = map[string]time.Duration{}
 	for _, plugin := range s.permit {
 		begin := time.Now()
@@ -282,7 +282,7 @@ func (s *Set) preFlights(ctx context.Context, d *deal) (work bool, err error) {
 
 // prepareFor is a binding cycle up to the bind. It takes no longer than a place is held for it, if plugins heed their
 // context.
-func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *decide.Performed) {
+func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *step.Performed) {
 	s.during(ctx, key, ledger.PreparedFor, answer, func(until context.Context, d *deal) {
 		s.permitted(until, d, answer)
 		if answer.Err == nil && answer.Refusal == nil {
@@ -293,7 +293,7 @@ func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *decide.Perfor
 
 // during runs a part of a binding cycle in at most limit, while the deal stands. A deal taken back meanwhile, or one
 // that the part ends by a refusal or an error, is unreserved.
-func (s *Set) during(ctx context.Context, key dealKey, limit time.Duration, answer *decide.Performed,
+func (s *Set) during(ctx context.Context, key dealKey, limit time.Duration, answer *step.Performed,
 	part func(context.Context, *deal)) {
 	until, stop := context.WithTimeout(ctx, limit)
 	defer stop()
@@ -319,7 +319,7 @@ func (s *Set) during(ctx context.Context, key dealKey, limit time.Duration, answ
 }
 
 // permitted waits until all plugins let the pod go on, or one does not.
-func (s *Set) permitted(ctx context.Context, d *deal, answer *decide.Performed) {
+func (s *Set) permitted(ctx context.Context, d *deal, answer *step.Performed) {
 	if d.waits == nil {
 		return
 	}

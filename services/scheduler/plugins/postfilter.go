@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/kube-scheduler/framework"
 
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // PostFilters tells whether plugins are asked about pods that fit nowhere.
@@ -15,7 +15,7 @@ func (s *Set) PostFilters() bool { return len(s.postFilter) > 0 }
 
 // postFilterFor asks plugins about a pod that fits nowhere. DefaultPreemption is not among them, and counts as one that
 // has found nothing. Source: RunPostFilterPlugins in pkg/scheduler/framework/runtime/framework.go.
-func (s *Set) postFilterFor(ctx context.Context, p decide.Perform, answer *decide.Performed) {
+func (s *Set) postFilterFor(ctx context.Context, p step.Perform, answer *step.Performed) {
 	d, err := s.runtime.deals.last(dealKey{p.Shard, p.ID})
 	if err != nil {
 		s.logger.Warn("plugins are not asked about a pod that fits nowhere", "pod", p.Pod.Key(), "err", err)
@@ -60,7 +60,7 @@ func nominated(r *framework.PostFilterResult) string {
 // statuses are why the nodes will not do, by name. It implements framework.NodeToStatusReader.
 type statuses map[string]*framework.Status
 
-func statusesOf(verdicts []decide.Verdict) statuses {
+func statusesOf(verdicts []step.Verdict) statuses {
 	s := make(statuses, len(verdicts))
 	for _, v := range verdicts {
 		code := framework.UnschedulableAndUnresolvable

@@ -1,59 +1,62 @@
 package shardcore
 
-import "github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+import (
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+)
 
 type (
 	// Core is the shard's core; the rest is what goes into it and what comes out.
 	Core = decide.Core
 	// Config is decide.Config.
 	Config = decide.Config
-	// Input is decide.Input.
-	Input = decide.Input
-	// Result is decide.Result.
-	Result = decide.Result
-	// Output is decide.Output.
-	Output = decide.Output
-	// Commit is decide.Commit.
-	Commit = decide.Commit
-	// Consult is decide.Consult.
-	Consult = decide.Consult
-	// Advice is decide.Advice.
-	Advice = decide.Advice
-	// Perform is decide.Perform.
-	Perform = decide.Perform
-	// Verdict is decide.Verdict.
-	Verdict = decide.Verdict
-	// Act is decide.Act.
-	Act = decide.Act
-	// Performed is decide.Performed.
-	Performed = decide.Performed
-	// Attempt is decide.Attempt.
-	Attempt = decide.Attempt
-	// PlanReport is decide.PlanReport.
-	PlanReport = decide.PlanReport
-	// PlanEvent is decide.PlanEvent.
-	PlanEvent = decide.PlanEvent
+	// Input is step.Input.
+	Input = step.Input
+	// Result is step.Result.
+	Result = step.Result
+	// Output is step.Output.
+	Output = step.Output
+	// Commit is step.Commit.
+	Commit = step.Commit
+	// Consult is step.Consult.
+	Consult = step.Consult
+	// Advice is step.Advice.
+	Advice = step.Advice
+	// Perform is step.Perform.
+	Perform = step.Perform
+	// Verdict is step.Verdict.
+	Verdict = step.Verdict
+	// Act is step.Act.
+	Act = step.Act
+	// Performed is step.Performed.
+	Performed = step.Performed
+	// Attempt is step.Attempt.
+	Attempt = step.Attempt
+	// PlanReport is step.PlanReport.
+	PlanReport = step.PlanReport
+	// PlanEvent is step.PlanEvent.
+	PlanEvent = step.PlanEvent
 )
 
-// What plugins are asked to do: decide.Act.
+// What plugins are asked to do: step.Act.
 const (
-	ActReserve = decide.ActReserve
-	ActPrepare = decide.ActPrepare
-	ActUndo    = decide.ActUndo
-	ActBound   = decide.ActBound
-	ActBind    = decide.ActBind
+	ActReserve = step.ActReserve
+	ActPrepare = step.ActPrepare
+	ActUndo    = step.ActUndo
+	ActBound   = step.ActBound
+	ActBind    = step.ActBind
 
-	ActPostFilter = decide.ActPostFilter
+	ActPostFilter = step.ActPostFilter
 )
 
-// What can become of a plan: decide.PlanEvent.
+// What can become of a plan: step.PlanEvent.
 const (
-	PlanAsked     = decide.PlanAsked
-	PlanNominated = decide.PlanNominated
-	PlanPromoted  = decide.PlanPromoted
-	PlanDisplaced = decide.PlanDisplaced
-	PlanWithdrawn = decide.PlanWithdrawn
-	PlanRefused   = decide.PlanRefused
+	PlanAsked     = step.PlanAsked
+	PlanNominated = step.PlanNominated
+	PlanPromoted  = step.PlanPromoted
+	PlanDisplaced = step.PlanDisplaced
+	PlanWithdrawn = step.PlanWithdrawn
+	PlanRefused   = step.PlanRefused
 )
 
 // New returns a core that knows nothing yet.

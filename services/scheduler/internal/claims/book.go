@@ -2,6 +2,8 @@ package claims
 
 import (
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
@@ -39,4 +41,12 @@ func (b *Book) FollowFacts(changes []state.ObjectChange) {
 // FollowLedger takes in what became of documents.
 func (b *Book) FollowLedger(changes ledger.ViewChanges) {
 	b.devices.followLedger(changes, b.View.Snapshot())
+}
+
+// Sorted returns documents by their keys.
+func Sorted(docs map[string]ledger.ExclusiveDoc) (list []ledger.ExclusiveDoc) {
+	for _, key := range slices.Sorted(maps.Keys(docs)) {
+		list = append(list, docs[key])
+	}
+	return list
 }

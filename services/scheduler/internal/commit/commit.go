@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 const (
@@ -38,14 +39,14 @@ func retry() wait.Backoff {
 // Room is the commit room of one shard.
 type Room struct {
 	Deps
-	commits   chan decide.Commit
-	results   chan decide.Result
+	commits   chan step.Commit
+	results   chan step.Result
 	decisions chan []events.Decision
 	flush     chan chan struct{}
-	consults  chan decide.Consult
-	advice    chan decide.Advice
-	performs  chan decide.Perform
-	performed chan decide.Performed
+	consults  chan step.Consult
+	advice    chan step.Advice
+	performs  chan step.Perform
+	performed chan step.Performed
 }
 
 // Deps are the worlds that the room writes to and asks.
@@ -62,31 +63,31 @@ type Deps struct {
 
 // Adviser answers a question, and acts on what was decided; ctx ends its patience. Safe for concurrent use.
 type Adviser interface {
-	Consult(ctx context.Context, q decide.Consult) decide.Advice
-	Perform(ctx context.Context, p decide.Perform) decide.Performed
+	Consult(ctx context.Context, q step.Consult) step.Advice
+	Perform(ctx context.Context, p step.Perform) step.Performed
 }
 
 // New returns a room; Transact, Publish, Consult and Perform must be running for anything to happen.
 func New(deps Deps) *Room {
 	return &Room{
 		Deps:      deps,
-		consults:  make(chan decide.Consult, decide.MaxConsults),
-		advice:    make(chan decide.Advice, decide.MaxConsults),
-		performs:  make(chan decide.Perform, performsBuffer),
-		performed: make(chan decide.Performed, performsBuffer),
-		commits:   make(chan decide.Commit, 1),
-		results:   make(chan decide.Result, 1),
+		consults:  make(chan step.Consult, decide.MaxConsults),
+		advice:    make(chan step.Advice, decide.MaxConsults),
+		performs:  make(chan step.Perform, performsBuffer),
+		performed: make(chan step.Performed, performsBuffer),
+		commits:   make(chan step.Commit, 1),
+		results:   make(chan step.Result, 1),
 		decisions: make(chan []events.Decision, decisionsBuffer),
 		flush:     make(chan chan struct{}),
 	}
 }
 
 // Results delivers the answer to each Commit.
-func (r *Room) Results() <-chan decide.Result { return r.results }
+func (r *Room) Results() <-chan step.Result { return r.results }
 
 // Do starts the effects of one step. It blocks only when the log is decisionsBuffer steps
 // behind.
-func (r *Room) Do(ctx context.Context, out decide.Output) error {
+func (r *Room) Do(ctx context.Context, out step.Output) error {
 	if out.Commit != nil {
 		select {
 		case r.commits <- *out.Commit:
@@ -148,9 +149,9 @@ func (r *Room) Transact(ctx context.Context) error {
 	}
 }
 
-func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, error) {
+func (r *Room) commit(ctx context.Context, c step.Commit) (step.Result, error) {
 	if c.Resubmitted > 0 && !pause(ctx, c.Resubmitted) {
-		return decide.Result{ID: c.ID, Err: ctx.Err()}, nil
+		return step.Result{ID: c.ID, Err: ctx.Err()}, nil
 	}
 	tctx, cancel := context.WithTimeout(ctx, txnTimeout)
 	defer cancel()
@@ -158,7 +159,7 @@ func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, erro
 	res, err := r.Store.Commit(tctx, c.Txn)
 	var refused *ledger.TxnError
 	if errors.As(err, &refused) && !refused.TooLarge {
-		return decide.Result{}, fmt.Errorf("scheduler: transaction %s: %w", c.Kind, err)
+		return step.Result{}, fmt.Errorf("scheduler: transaction %s: %w", c.Kind, err)
 	}
 	result := "ok"
 	switch {
@@ -166,7 +167,7 @@ func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, erro
 		telemetry.LedgerTxn(c.Kind, "refused", time.Since(begin))
 		r.Logger.Error("the ledger's store refuses a transaction for its size: etcd must take requests of 1.5 MiB, "+
 			"its default (--max-request-bytes)", "transaction", c.Kind, "bytes", c.Txn.Bytes(), "err", err)
-		return decide.Result{ID: c.ID, Refused: fmt.Sprintf(
+		return step.Result{ID: c.ID, Refused: fmt.Sprintf(
 			"the ledger's store does not take a transaction of %d bytes: %s", c.Txn.Bytes(), refused.Reason)}, nil
 	case err != nil:
 		result = "unknown"
@@ -175,7 +176,7 @@ func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, erro
 		result = "conflict"
 	}
 	telemetry.LedgerTxn(c.Kind, result, time.Since(begin))
-	return decide.Result{ID: c.ID, Err: err, Txn: res}, nil
+	return step.Result{ID: c.ID, Err: err, Txn: res}, nil
 }
 
 // pause waits before the n-th copy; false when ctx ended.

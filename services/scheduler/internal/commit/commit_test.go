@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // A transaction that the store refuses for its size is answered as such, and the room goes on.
@@ -23,9 +23,9 @@ func TestRefusedForItsSize(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- room.Transact(ctx) }()
-	send := func(id uint64, bytes int) decide.Result {
+	send := func(id uint64, bytes int) step.Result {
 		txn := ledger.Txn{Puts: []ledger.Put{{Key: "k", Value: make([]byte, bytes)}}}
-		if err := room.Do(ctx, decide.Output{Commit: &decide.Commit{ID: id, Kind: "T1", Txn: txn}}); err != nil {
+		if err := room.Do(ctx, step.Output{Commit: &step.Commit{ID: id, Kind: "T1", Txn: txn}}); err != nil {
 			t.Fatal(err)
 		}
 		return <-room.Results()
@@ -58,8 +58,8 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 			return events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: uid}, Message: message}
 		}
 		for range 200 {
-			step := []events.Decision{decision("a", "no"), decision("large", strings.Repeat("x", 2000)), decision("b", "no")}
-			if err := room.Do(ctx, decide.Output{Decisions: step}); err != nil {
+			list := []events.Decision{decision("a", "no"), decision("large", strings.Repeat("x", 2000)), decision("b", "no")}
+			if err := room.Do(ctx, step.Output{Decisions: list}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,7 +87,7 @@ func TestALargeDecisionIsShortened(t *testing.T) {
 		large := events.Decision{
 			Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "large"}, Message: strings.Repeat("x", events.MaxMessage),
 		}
-		if err := room.Do(ctx, decide.Output{Decisions: []events.Decision{large}}); err != nil {
+		if err := room.Do(ctx, step.Output{Decisions: []events.Decision{large}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -109,16 +109,16 @@ func TestManyDecisionsOfOneStepAreWritten(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- room.Publish(ctx) }()
-		step := make([]events.Decision, 2*events.MaxBatch+1)
-		for i := range step {
-			step[i] = events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}}
+		list := make([]events.Decision, 2*events.MaxBatch+1)
+		for i := range list {
+			list[i] = events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}}
 		}
-		if err := room.Do(ctx, decide.Output{Decisions: step}); err != nil {
+		if err := room.Do(ctx, step.Output{Decisions: list}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if last, err := log.Last(ctx, events.Decisions); err != nil || last != uint64(len(step)) {
-			t.Errorf("%d decisions are in the log (%v), want %d", last, err, len(step))
+		if last, err := log.Last(ctx, events.Decisions); err != nil || last != uint64(len(list)) {
+			t.Errorf("%d decisions are in the log (%v), want %d", last, err, len(list))
 		}
 		cancel()
 		if err := <-done; err != nil {

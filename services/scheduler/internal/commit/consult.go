@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Advice delivers the answer to each Consult.
-func (r *Room) Advice() <-chan decide.Advice { return r.advice }
+func (r *Room) Advice() <-chan step.Advice { return r.advice }
 
 // Consult asks plugins and extenders until ctx ends, as many questions at once as the core has.
 func (r *Room) Consult(ctx context.Context) error {
@@ -39,15 +40,15 @@ func (r *Room) Consult(ctx context.Context) error {
 	return err
 }
 
-func (r *Room) ask(ctx context.Context, q decide.Consult) decide.Advice {
+func (r *Room) ask(ctx context.Context, q step.Consult) step.Advice {
 	if plugins, ok := r.Plugins[q.SchedulerName]; ok {
 		return plugins.Consult(ctx, q)
 	}
 	set, ok := r.Extenders[q.SchedulerName]
 	if !ok {
-		return decide.Advice{ID: q.ID, Err: fmt.Errorf("no extenders for profile %s", q.SchedulerName)}
+		return step.Advice{ID: q.ID, Err: fmt.Errorf("no extenders for profile %s", q.SchedulerName)}
 	}
-	a := decide.Advice{ID: q.ID}
+	a := step.Advice{ID: q.ID}
 	if len(q.Candidates) > 0 {
 		a.Candidates, a.Err = set.Preempt(ctx, q.Pod, q.Candidates)
 	} else {

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,9 +66,9 @@ func TestConsult(t *testing.T) {
 	ctx, room, end := consulting(t, configv1.Extender{URLPrefix: server.URL, FilterVerb: "filter", NodeCacheCapable: true})
 	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
 	node := &state.Node{Name: "n", Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
-	var out decide.Output
+	var out step.Output
 	for id := range uint64(decide.MaxConsults) {
-		out.Consults = append(out.Consults, decide.Consult{ID: id, SchedulerName: "s", Pod: pod, Nodes: []*state.Node{node}})
+		out.Consults = append(out.Consults, step.Consult{ID: id, SchedulerName: "s", Pod: pod, Nodes: []*state.Node{node}})
 	}
 	if err := room.Do(ctx, out); err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func TestConsult(t *testing.T) {
 	if len(seen) != decide.MaxConsults {
 		t.Fatalf("answers to %v, want one each", seen)
 	}
-	unknown := decide.Output{Consults: []decide.Consult{{ID: 77, SchedulerName: "x"}}}
+	unknown := step.Output{Consults: []step.Consult{{ID: 77, SchedulerName: "x"}}}
 	if err := room.Do(ctx, unknown); err != nil {
 		t.Fatal(err)
 	}
@@ -108,14 +109,14 @@ func TestConsultAboutVictims(t *testing.T) {
 	t.Cleanup(server.Close)
 	ctx, room, end := consulting(t, configv1.Extender{URLPrefix: server.URL, FilterVerb: "filter", PreemptVerb: "preempt"})
 	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
-	q := decide.Consult{ID: 3, SchedulerName: "s", Pod: pod}
+	q := step.Consult{ID: 3, SchedulerName: "s", Pod: pod}
 	for _, name := range []string{"a", "b"} {
 		node := &state.Node{Name: name, Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 		q.Candidates = append(q.Candidates, placement.Candidate{
 			Node: node, Standing: []*state.Pod{pod}, Victims: []*state.Pod{pod},
 		})
 	}
-	if err := room.Do(ctx, decide.Output{Consults: []decide.Consult{q}}); err != nil {
+	if err := room.Do(ctx, step.Output{Consults: []step.Consult{q}}); err != nil {
 		t.Fatal(err)
 	}
 	a := <-room.Advice()

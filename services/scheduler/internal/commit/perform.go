@@ -6,11 +6,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Performed delivers the answer to each Perform.
-func (r *Room) Performed() <-chan decide.Performed { return r.performed }
+func (r *Room) Performed() <-chan step.Performed { return r.performed }
 
 // Perform has plugins act until ctx ends: what belongs to a cycle, or ends one, in the order in which the core
 // wants it, and what comes after a cycle next to that. How much of it there is the core bounds; it is always taken
@@ -21,17 +21,17 @@ func (r *Room) Perform(ctx context.Context) error {
 		return nil
 	}
 	var g errgroup.Group
-	inOrder := make(chan decide.Perform)
+	inOrder := make(chan step.Perform)
 	g.Go(func() error {
 		for p := range inOrder {
 			r.perform(ctx, p)
 		}
 		return nil
 	})
-	var queue []decide.Perform
+	var queue []step.Perform
 	for {
-		var next decide.Perform
-		var to chan decide.Perform
+		var next step.Perform
+		var to chan step.Perform
 		if len(queue) > 0 {
 			next, to = queue[0], inOrder
 		}
@@ -42,7 +42,7 @@ func (r *Room) Perform(ctx context.Context) error {
 		case to <- next:
 			queue = queue[1:]
 		case p := <-r.performs:
-			if p.Act != decide.ActPrepare && p.Act != decide.ActBind && p.Act != decide.ActBound {
+			if p.Act != step.ActPrepare && p.Act != step.ActBind && p.Act != step.ActBound {
 				queue = append(queue, p)
 				continue
 			}
@@ -54,8 +54,8 @@ func (r *Room) Perform(ctx context.Context) error {
 	}
 }
 
-func (r *Room) perform(ctx context.Context, p decide.Perform) {
-	answer := decide.Performed{ID: p.ID, Act: p.Act, Err: fmt.Errorf("no plugins for profile %s", p.SchedulerName)}
+func (r *Room) perform(ctx context.Context, p step.Perform) {
+	answer := step.Performed{ID: p.ID, Act: p.Act, Err: fmt.Errorf("no plugins for profile %s", p.SchedulerName)}
 	if plugins, ok := r.Plugins[p.SchedulerName]; ok {
 		answer = plugins.Perform(ctx, p)
 	}

@@ -6,6 +6,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // end says why a place is given up.
@@ -20,13 +23,13 @@ type end struct {
 
 // giveUp sends T8 for a hold: what is not being evicted for it is free again. (What is stays
 // claimed until it is gone, and then leaves its room to whoever comes.)
-func (c *Core) giveUp(s standing, e end, out *Output) look {
+func (c *Core) giveUp(s standing, e end) look {
 	a := c.abortOf(s.plan)
 	a.Docs = append(a.Docs, c.pinning(s.podUID, a.Docs)...)
 	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
-	if err := c.sendAbort(d, a, s.doc.NodeUID, out); err != nil {
+	if err := c.sendAbort(d, a, s.doc.NodeUID); err != nil {
 		// Nothing of it is left, or a document cannot be written: its sweep is the binders'.
-		c.report(PlanReport{What: PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
+		c.effects.Plan(step.PlanReport{What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
 		return lookLater
 	}
 	return lookSent
@@ -34,12 +37,12 @@ func (c *Core) giveUp(s standing, e end, out *Output) look {
 
 // sendAbort sends T8; of a plan too large for one transaction, or with too many budgets, as much
 // as one takes, the hold first. The rest has no hold then, and follows as an orphan.
-func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) error {
+func (c *Core) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error {
 	change, err := ledger.AbortPlan(a)
 	if err == nil {
-		err = c.launch(d, change, out)
+		err = c.slot.Launch(d, change)
 	}
-	if !isTooLarge(err) {
+	if !txn.IsTooLarge(err) {
 		return err
 	}
 	docs := min(len(a.Docs), victimsPerPart)
@@ -66,22 +69,22 @@ func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) e
 		return 0
 	})
 	a.Docs = a.Docs[:docs]
-	return c.sendAbort(d, a, holdNode, out)
+	return c.sendAbort(d, a, holdNode)
 }
 
 func (c *Core) abortOf(plan string) ledger.Abort {
-	a := ledger.Abort{Plan: plan, Docs: c.ledger.PlanDocs(plan)}
-	if _, e, owned := c.ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
-		a.Exclusives = c.heldFor(e.Token)
+	a := ledger.Abort{Plan: plan, Docs: c.shard.Ledger.PlanDocs(plan)}
+	if _, e, owned := c.shard.Ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
+		a.Exclusives = c.shard.HeldBy(e.Token)
 	}
 	for _, e := range victimsOf(a.Docs, plan) {
 		for _, uid := range e.Budgets {
 			if !slices.ContainsFunc(a.Budgets, func(b ledger.BudgetDoc) bool { return b.UID == uid }) {
-				a.Budgets = append(a.Budgets, c.ledger.Budget(uid))
+				a.Budgets = append(a.Budgets, c.shard.Ledger.Budget(uid))
 			}
 		}
 	}
-	if r, ok := c.ledger.Record(plan); ok {
+	if r, ok := c.shard.Ledger.Record(plan); ok {
 		a.Record = &r
 	}
 	return a
@@ -99,7 +102,7 @@ func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
 	var out []ledger.NodeDoc
-	for d := range c.ledger.Docs() {
+	for d := range c.shard.Ledger.Docs() {
 		if slices.ContainsFunc(known, func(k ledger.NodeDoc) bool { return k.NodeUID == d.NodeUID }) {
 			continue
 		}
@@ -115,12 +118,12 @@ func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 }
 
 // dropOrphan sends T8 for what is left of a plan whose hold has gone without it.
-func (c *Core) dropOrphan(plan string, out *Output) bool {
-	if _, _, owned := c.ledger.PlanOwner(plan); owned {
+func (c *Core) dropOrphan(plan string) bool {
+	if _, _, owned := c.shard.Ledger.PlanOwner(plan); owned {
 		return false
 	}
 	// An error says that all of it is being evicted, or gone.
-	return c.sendAbort(&orphan{plan: plan}, c.abortOf(plan), "", out) == nil
+	return c.sendAbort(&orphan{by: c, plan: plan}, c.abortOf(plan), "") == nil
 }
 
 // abort is a T8 in flight.
@@ -129,12 +132,13 @@ type abort struct {
 	end
 	victims []ledger.Entry
 	// refused is what plugins had to do with it, nil for nothing.
-	refused *deal
+	refused *attempt.Deal
 }
 
-func (a *abort) kind() string { return "T8" }
+func (a *abort) Kind() string { return "T8" }
 
-func (a *abort) done(c *Core, revision int64, out *Output) {
+func (a *abort) Done(revision int64) {
+	c := a.by
 	if a.failed && a.pod != nil {
 		c.plans.loops.failed(c, a.pod, a.victims)
 	}
@@ -143,43 +147,49 @@ func (a *abort) done(c *Core, revision int64, out *Output) {
 	}
 	c.plans.budgets.stale = true
 	if !ledger.IsPrepared(a.plan) {
-		c.report(PlanReport{
-			What: PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
+		c.effects.Plan(step.PlanReport{
+			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.shard.Now.Sub(a.since), Detail: a.reason,
 		})
 	}
-	if a.silent || c.tellPrepared(a.refused, revision, out) {
+	if a.silent || c.tellPrepared(a.refused, revision) {
 		return
 	}
-	d := a.decision(c, events.DecisionWithdrawn)
+	d := a.decision(events.DecisionWithdrawn)
 	d.Message = "The place held for it on node " + a.doc.NodeName + " was given up: " + a.reason + "."
-	out.Decisions = append(out.Decisions, d)
+	c.effects.Decide(d)
 }
 
 // undone may be the answer to a second copy of what has been carried out: a verdict is told all the same.
-func (a *abort) undone(c *Core, _ ledger.Lost, out *Output) {
+func (a *abort) Undone(_ ledger.Lost) {
+	c := a.by
 	c.plans.due[a.podUID] = struct{}{}
-	if _, e, held := c.ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
-		c.tellPrepared(a.refused, c.ledger.Revision(), out)
+	if _, e, held := c.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
+		c.tellPrepared(a.refused, c.shard.Ledger.Revision())
 	}
 }
 
 // tooLarge: the next try is smaller, as far as that goes; beyond, it is the binders' to sweep.
-func (a *abort) tooLarge(c *Core, _ string, _ *Output) { c.plans.due[a.podUID] = struct{}{} }
+func (a *abort) TooLarge(string) { a.by.plans.due[a.podUID] = struct{}{} }
 
 // orphan is the T8 of a plan without a hold.
-type orphan struct{ plan string }
+type orphan struct {
+	by   *Core
+	plan string
+}
 
-func (o *orphan) kind() string { return "T8" }
+func (o *orphan) Kind() string { return "T8" }
 
-func (o *orphan) done(c *Core, _ int64, _ *Output) {
+func (o *orphan) Done(_ int64) {
+	c := o.by
 	c.plans.budgets.stale = true
 	c.plans.orphans[o.plan] = struct{}{}
 }
 
-func (o *orphan) tooLarge(c *Core, _ string, _ *Output) { c.plans.orphans[o.plan] = struct{}{} }
+func (o *orphan) TooLarge(string) { o.by.plans.orphans[o.plan] = struct{}{} }
 
-func (o *orphan) undone(c *Core, _ ledger.Lost, _ *Output) {
-	if len(c.ledger.PlanDocs(o.plan)) > 0 {
+func (o *orphan) Undone(_ ledger.Lost) {
+	c := o.by
+	if len(c.shard.Ledger.PlanDocs(o.plan)) > 0 {
 		c.plans.orphans[o.plan] = struct{}{}
 	}
 }

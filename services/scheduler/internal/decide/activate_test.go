@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // What plugins want activated goes to the queue at once, as many in a message as it takes; pods that are
@@ -26,13 +26,13 @@ func TestActivated(t *testing.T) {
 	wanted = append(wanted, events.PodRef{Namespace: "d", Name: "unknown"})
 	core := w.shards[0].core
 	var told []string
-	in := decide.Input{Activated: wanted}
+	in := step.Input{Activated: wanted}
 	for message := 0; ; message++ {
 		out, err := core.Step(in, w.now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if in = (decide.Input{}); out.Request == nil {
+		if in = (step.Input{}); out.Request == nil {
 			break
 		}
 		if n := len(out.Request.Activate); n > events.MaxActivate || message == 0 && !out.More {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // allocationsOfPod is what the core may allocate for a pod, of many that it is offered, on 5,000 nodes, a fifth more
@@ -15,11 +15,11 @@ const allocationsOfPod = 380
 func TestAllocationsOfPods(t *testing.T) {
 	p := newPlacer(t, false)
 	var spent uint64
-	step := p.step
-	p.step = func(in decide.Input, now time.Time) (decide.Output, error) {
+	run := p.step
+	p.step = func(in step.Input, now time.Time) (step.Output, error) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		out, err := step(in, now)
+		out, err := run(in, now)
 		runtime.ReadMemStats(&after)
 		spent += after.Mallocs - before.Mallocs
 		return out, err

@@ -14,7 +14,7 @@ import (
 // changes. A pod that waits costs a look at all nodes with all rules.
 func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 	a = explain.ShardAnswer{
-		Member: c.cfg.Shard, FactSequence: c.store.Position().Sequence, LedgerRevision: c.ledger.Revision(),
+		Member: c.shard.ID, FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: c.shard.Ledger.Revision(),
 	}
 	if q.Status {
 		a.Status = c.status()
@@ -24,14 +24,14 @@ func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 		a.Node = c.reader().Node(q.Node)
 		return a, a.Node != nil
 	}
-	pod, known := c.view.Pod(q.Pod)
+	pod, known := c.shard.View.Pod(q.Pod)
 	if namespace, name, named := strings.Cut(q.Pod, "/"); named {
-		pod, known = c.view.Snapshot().PodByName(namespace, name)
+		pod, known = c.shard.View.Snapshot().PodByName(namespace, name)
 	}
 	if !known {
 		return a, false
 	}
-	if _, mine := c.holds(ledger.PartitionOf(cmp.Or(pod.Group(), pod.UID))); !mine {
+	if _, mine := c.shard.Holds(ledger.PartitionOf(cmp.Or(pod.Group(), pod.UID))); !mine {
 		return a, false
 	}
 	a.Pod = c.reader().Pod(pod)
@@ -51,5 +51,5 @@ func (c *Core) status() *explain.ShardStatus {
 }
 
 func (c *Core) reader() *answer.Shard {
-	return &answer.Shard{View: c.view, Ledger: c.ledger, Gate: c.gate, Profiles: c.cfg.Profiles}
+	return &answer.Shard{View: c.shard.View, Ledger: c.shard.Ledger, Gate: c.shard.Gate, Profiles: c.shard.Profiles}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 func TestAnswer(t *testing.T) {
@@ -67,7 +67,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-func decideInput(st *story) (in decide.Input) {
+func decideInput(st *story) (in step.Input) {
 	in.Facts = []follow.Batch{{Facts: st.facts}}
 	for _, batch := range st.history {
 		in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: batch})

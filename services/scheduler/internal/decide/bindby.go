@@ -1,6 +1,9 @@
 package decide
 
-import "github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+import (
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+)
 
 // A pod that plugins are asked to bind is bound by them when its reservation is Committed: nobody can take that without
 // a fence, and binders fence it only when the plugins have failed, or have had their time. Until they have answered
@@ -12,49 +15,29 @@ import "github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 //
 // A shard that dies meanwhile says nothing, and binders take the place back when the time is over.
 
-// delegation is what a deal has to do with plugins that bind.
-type delegation struct {
-	// asked: plugins are to be asked to bind. delegated: the reservation leaves it to them.
-	asked, delegated bool
-	// revision is where the reservation became Committed.
-	revision int64
-}
-
-// delegate tells whether a reservation that gives the pod's claims something is left to plugins to bind: not if binders
-// have to do something about the claims first.
-func (d *deal) delegate(v claims.Supply) bool {
-	d.delegated = d.asked && v.NoWork()
-	return d.delegated
-}
-
 // letBind has plugins bind the pod of a deal.
-func (c *Core) letBind(d *deal, revision int64) {
-	d.revision = revision
-	c.performing.bindable[d.attempt.offer.Pod.UID] = d
-	c.performing.binding[d.id] = d
-	c.perform(d, ActBind)
+func (c *Core) letBind(d *attempt.Deal, revision int64) {
+	d.Revision = revision
+	c.performing.bindable[d.Attempt.Offer.Pod.UID] = d
+	c.performing.binding[d.ID] = d
+	c.perform(d, step.ActBind)
 }
 
 // bindEnded takes in what plugins have done about a bind. A place that has been taken back meanwhile is told of by
 // whoever did.
-func (c *Core) bindEnded(p Performed, out *Output) {
+func (c *Core) bindEnded(p step.Performed) {
 	d, known := c.performing.binding[p.ID]
 	delete(c.performing.binding, p.ID)
-	if !known || d.over {
+	if !known || d.Over {
 		return
 	}
-	uid := d.attempt.offer.Pod.UID
+	uid := d.Attempt.Offer.Pod.UID
 	if p.Err != nil {
-		d.over = true
+		d.Over = true
 		delete(c.performing.bindable, uid)
-		c.tellFailed(d.attempt, p.Err.Error(), out)
-		last := &out.Decisions[len(out.Decisions)-1]
-		last.NodeUID, last.NodeName = d.nodeUID, d.node
+		c.record.FailedOn(d.Attempt, p.Err.Error(), d.NodeUID, d.Node)
 		return
 	}
-	c.tellPlaced(d.attempt, d.revision, out)
-	if p.By != "" {
-		out.Decisions[len(out.Decisions)-1].Plugins = []string{p.By}
-	}
+	c.record.PlacedBy(d.Attempt, d.Revision, p.By)
 	c.seeBound(uid)
 }

@@ -8,12 +8,12 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // bind is a plugin's, or, if that leaves it, a binder's; a binder takes the place back if it fails. A plugin binds only
 // what is its own to bind.
-func (x *actor) bind(p decide.Perform, a decide.Performed) decide.Performed {
+func (x *actor) bind(p step.Perform, a step.Performed) step.Performed {
 	x.t.Helper()
 	doc, e, held := x.hold(p.Pod.UID)
 	pod, exists := x.pods[p.Pod.UID]
@@ -60,18 +60,18 @@ func (x *actor) fence(d ledger.NodeDoc, e ledger.Entry) {
 func TestPluginsBind(t *testing.T) {
 	failed := errors.New("running Bind plugin \"Actor\": broken")
 	for _, test := range []struct {
-		answer decide.Performed
+		answer step.Performed
 		want   events.Decision
 	}{
-		{decide.Performed{By: "Actor"}, events.Decision{Kind: events.DecisionPlaced, Plugins: []string{"Actor"}}},
-		{decide.Performed{}, events.Decision{Kind: events.DecisionPlaced}},
-		{decide.Performed{Err: failed}, events.Decision{Kind: events.DecisionFailed, Message: failed.Error()}},
+		{step.Performed{By: "Actor"}, events.Decision{Kind: events.DecisionPlaced, Plugins: []string{"Actor"}}},
+		{step.Performed{}, events.Decision{Kind: events.DecisionPlaced}},
+		{step.Performed{Err: failed}, events.Decision{Kind: events.DecisionFailed, Message: failed.Error()}},
 	} {
 		for _, later := range []bool{false, true} {
 			x := newActingWorld(t, 1, 1)
-			x.answer = func(p decide.Perform) decide.Performed {
-				if p.Act != decide.ActBind {
-					return decide.Performed{Later: later, Binds: true}
+			x.answer = func(p step.Perform) step.Performed {
+				if p.Act != step.ActBind {
+					return step.Performed{Later: later, Binds: true}
 				}
 				if len(x.shards[0].decisions) > 0 {
 					t.Errorf("told %v before the bind", x.shards[0].decisions)
@@ -91,7 +91,7 @@ func TestPluginsBind(t *testing.T) {
 			if d.NodeName != "a" {
 				t.Errorf("on %q, want the node", d.NodeName)
 			}
-			if placed := d.Kind == events.DecisionPlaced; x.did[decide.ActUndo] > 0 || x.did[decide.ActBound] > 0 != placed {
+			if placed := d.Kind == events.DecisionPlaced; x.did[step.ActUndo] > 0 || x.did[step.ActBound] > 0 != placed {
 				t.Errorf("later %v: acts %v after %s", later, x.did, d.Kind)
 			}
 		}
@@ -99,15 +99,15 @@ func TestPluginsBind(t *testing.T) {
 }
 
 // askedToBind has the only shard asked to have pod p bound by plugin Actor, which has not answered.
-func (x *actor) askedToBind() (*shard, decide.Perform) {
+func (x *actor) askedToBind() (*shard, step.Perform) {
 	x.t.Helper()
-	x.answer = func(decide.Perform) decide.Performed { return decide.Performed{Binds: true, By: "Actor"} }
+	x.answer = func(step.Perform) step.Performed { return step.Performed{Binds: true, By: "Actor"} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.settle()
 	x.offer()
 	s := x.shards[0]
-	for len(s.performs) == 0 || s.performs[0].Act != decide.ActBind {
+	for len(s.performs) == 0 || s.performs[0].Act != step.ActBind {
 		x.deliver()
 	}
 	p := s.performs[0]
@@ -122,12 +122,12 @@ func TestPluginReturnsLate(t *testing.T) {
 	answer := x.act(p)
 	x.settle()
 	x.beat()
-	if len(s.decisions)+x.did[decide.ActBound] > 0 {
+	if len(s.decisions)+x.did[step.ActBound] > 0 {
 		t.Fatalf("%v told, acts %v, while the plugin is at it", s.decisions, x.did)
 	}
-	x.step(s, decide.Input{Performed: []decide.Performed{answer}})
+	x.step(s, step.Input{Performed: []step.Performed{answer}})
 	x.settle()
-	if d := x.only(); d.Kind != events.DecisionPlaced || x.did[decide.ActBound] != 1 {
+	if d := x.only(); d.Kind != events.DecisionPlaced || x.did[step.ActBound] != 1 {
 		t.Errorf("%s, acts %v, want PostBind once", d.Kind, x.did)
 	}
 }
@@ -138,12 +138,12 @@ func TestPlaceIsTakenBackDuringTheBind(t *testing.T) {
 	s, p := x.askedToBind()
 	x.fence(mustHold(x, "pod-p"))
 	x.settle()
-	if x.did[decide.ActUndo] != 1 {
-		t.Errorf("undone %d times, want once", x.did[decide.ActUndo])
+	if x.did[step.ActUndo] != 1 {
+		t.Errorf("undone %d times, want once", x.did[step.ActUndo])
 	}
-	x.step(s, decide.Input{Performed: []decide.Performed{{ID: p.ID, Act: p.Act, By: "Actor"}}})
+	x.step(s, step.Input{Performed: []step.Performed{{ID: p.ID, Act: p.Act, By: "Actor"}}})
 	x.settle()
-	if len(s.decisions) > 0 || x.did[decide.ActBound] > 0 {
+	if len(s.decisions) > 0 || x.did[step.ActBound] > 0 {
 		t.Errorf("%+v, acts %v: want nothing told", s.decisions, x.did)
 	}
 }

@@ -36,7 +36,7 @@ func (c *Core) budgetsNow() *placement.Budgets {
 	}
 	taken, versions := map[string]int32{}, map[string]uint64{}
 	b.claims, b.unknown = false, false
-	for o := range c.view.Snapshot().Objects(events.KindDisruptionBudget) {
+	for o := range c.shard.View.Snapshot().Objects(events.KindDisruptionBudget) {
 		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
 		if !ok {
 			continue
@@ -44,7 +44,7 @@ func (c *Core) budgetsNow() *placement.Budgets {
 		versions[o.UID] = o.ResourceVersion
 		room, scarce := b.estimate(c, pdb, o.ResourceVersion)
 		b.claims = b.claims || scarce || len(room.Doc.Claims)+len(room.Others) > 0
-		free, known := room.Free(c.view)
+		free, known := room.Free(c.shard.View)
 		switch {
 		case !known:
 			b.unknown = true
@@ -56,7 +56,7 @@ func (c *Core) budgetsNow() *placement.Budgets {
 	b.stale = false
 	if b.budgets == nil || !maps.Equal(b.taken, taken) || !maps.Equal(b.versions, versions) {
 		b.taken, b.versions = taken, versions
-		b.budgets = placement.NewBudgets(c.view.Snapshot(), func(uid string) int32 { return taken[uid] })
+		b.budgets = placement.NewBudgets(c.shard.View.Snapshot(), func(uid string) int32 { return taken[uid] })
 	}
 	return b.budgets
 }
@@ -65,10 +65,10 @@ func (c *Core) budgetsNow() *placement.Budgets {
 // those and where something is claimed, and not for all: a search has as many budgets before it as there are.
 func (b *budgetBook) estimate(c *Core, pdb *policyv1.PodDisruptionBudget, rv uint64) (ledger.BudgetRoom, bool) {
 	if refused, scarce := b.scarce[string(pdb.UID)]; scarce && refused == rv {
-		return c.view.Room(pdb), true
+		return c.shard.View.Room(pdb), true
 	}
 	delete(b.scarce, string(pdb.UID))
-	return c.view.Estimate(pdb), false
+	return c.shard.View.Estimate(pdb), false
 }
 
 // refused keeps that a budget has less room than was thought.
@@ -83,7 +83,7 @@ func (b *budgetBook) refused(uid string) {
 func (c *Core) rooms(uses []placement.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
 	var out []ledger.BudgetRoom
 	for _, u := range uses {
-		o, ok := c.view.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)
+		o, ok := c.shard.View.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)
 		if !ok {
 			return nil, false
 		}
@@ -91,7 +91,7 @@ func (c *Core) rooms(uses []placement.BudgetUse, exceed bool) ([]ledger.BudgetRo
 		if !ok {
 			return nil, false
 		}
-		room := c.view.Room(pdb)
+		room := c.shard.View.Room(pdb)
 		room.Exceed = exceed
 		out = append(out, room)
 	}

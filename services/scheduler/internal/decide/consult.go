@@ -7,6 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // A pod that custom plugins or extenders have a say in (Profile.Extended) is decided in two looks. The first finds
@@ -44,39 +47,6 @@ const notAsked = "node(s) that plugins and extenders have not been asked about"
 // notAskedOnly is the list of it, shared.
 var notAskedOnly = []string{notAsked}
 
-// Consult asks the custom plugins and the extenders of a profile about a pod; the answer comes back as an
-// Advice with its ID. With Candidates it is about them, and not about nodes (see consultvictims.go). All that it
-// points to is shared, not to be changed.
-type Consult struct {
-	ID            uint64
-	Shard         string
-	SchedulerName string
-	Pod           *state.Pod
-	// GateOnly asks only whether the pod is to be tried: the rules let it nowhere.
-	GateOnly bool
-	// Nodes are those that the rules let pass, in no order.
-	Nodes []*state.Node
-	// Cluster is all nodes, in the order of their names, with what counts on them; nil for a profile
-	// without custom plugins. A node that has not changed is the same pointer as in other questions.
-	Cluster []*state.NodeInfo
-	// Candidates are nodes on which the pod fits when others have gone, and who these are, for extenders to say
-	// who may.
-	Candidates []placement.Candidate
-}
-
-// Advice is the answer to a Consult: what plugins say of the pod as a whole, nil for nothing, and an opinion
-// of each node, by name; of candidates, those that are left. HeldBack says that the pod is not to be tried yet. Err
-// ends the attempt.
-type Advice struct {
-	ID       uint64
-	HeldBack *Refusal
-	Guidance *placement.Guidance
-	Opinions map[string]placement.Opinion
-	// Candidates are those of the question on which extenders have left victims, perhaps others.
-	Candidates []placement.Candidate
-	Err        error
-}
-
 // consults is what extenders and plugins are asked.
 type consults struct {
 	// vetted are the plans of held places that extenders are asked about.
@@ -88,38 +58,20 @@ type consults struct {
 	shownFor uint64
 }
 
-// counsel is what an attempt has to do with custom plugins and extenders.
-type counsel struct {
-	// opinions is nil until there is an answer, guidance also if that has none.
-	opinions map[string]placement.Opinion
-	guidance *placement.Guidance
-	// shown are the nodes as custom plugins were shown them, by name, for the question of that ID; nil where
-	// there are none.
-	shown    map[string]*state.NodeInfo
-	shownFor uint64
-	// from is what the question was asked on.
-	from standpoint
-	// questions is how often it has asked; everywhere: not about the nominated node alone, as it has
-	// now if alone is set.
-	questions         int
-	everywhere, alone bool
-	victims           victimCounsel
-}
-
 // extends adds to a query what others have said, or asks for all nodes that they have to be
 // asked about.
-func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
-	q.Everywhere = a.counsel.everywhere
-	if a.counsel.shown != nil && a.counsel.shownFor != c.consults.shownFor {
-		a.counsel.forget() // another attempt has been shown nodes since, and may stand on one of them
+func (c *Core) extends(q placement.Query, a *attempt.Attempt) placement.Query {
+	q.Everywhere = a.Counsel.Everywhere
+	if a.Counsel.Shown != nil && a.Counsel.ShownFor != c.consults.shownFor {
+		a.Counsel.Forget() // another attempt has been shown nodes since, and may stand on one of them
 	}
-	if a.counsel.opinions == nil {
+	if a.Counsel.Opinions == nil {
 		q.Limit = -1
 		return q
 	}
-	q.Opinions, q.Guidance = maps.Clone(a.counsel.opinions), a.counsel.guidance
-	for _, n := range c.view.Nodes() {
-		if o, asked := q.Opinions[n.Node.Name]; !asked || !o.Rejected && a.counsel.outdated(n) {
+	q.Opinions, q.Guidance = maps.Clone(a.Counsel.Opinions), a.Counsel.Guidance
+	for _, n := range c.shard.View.Nodes() {
+		if o, asked := q.Opinions[n.Node.Name]; !asked || !o.Rejected && a.Counsel.Outdated(n) {
 			q.Opinions[n.Node.Name] = placement.Opinion{Rejected: true, Reasons: notAskedOnly}
 		}
 	}
@@ -128,26 +80,26 @@ func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 
 // consult has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
 // to be asked.
-func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) bool {
+func (c *Core) consult(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
-	case a.counsel.opinions != nil, gateOnly && !c.cfg.Gates[a.pod.SchedulerName] &&
-		!c.cfg.PostFilters[a.pod.SchedulerName]:
+	case a.Counsel.Opinions != nil, gateOnly && !c.cfg.Gates[a.Pod.SchedulerName] &&
+		!c.cfg.PostFilters[a.Pod.SchedulerName]:
 		return false
-	case c.maxConsults() || p.Custom() && c.showing(), !c.preparable(p, a.pod):
-		c.attempts.append(deferred, a)
+	case c.maxConsults() || p.Custom() && c.showing(), !c.preparable(p, a.Pod):
+		c.life.Defer(a)
 		return true
-	case a.counsel.questions >= maxQuestions:
-		c.fail(a, "the nodes that fit were others each time that plugins and extenders had answered", out)
+	case a.Counsel.Questions >= maxQuestions:
+		c.life.Fail(a, "the nodes that fit were others each time that plugins and extenders had answered")
 		return true
 	}
-	a.counsel.questions++
-	a.counsel.from = c.standpoint()
-	a.counsel.alone = !a.counsel.everywhere && len(r.Feasible) == 1 &&
-		a.pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
+	a.Counsel.Questions++
+	a.Counsel.From = c.life.Standpoint()
+	a.Counsel.Alone = !a.Counsel.Everywhere && len(r.Feasible) == 1 &&
+		a.Pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
 	c.consults.questions++
-	q := Consult{
-		ID: c.consults.questions, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+	q := step.Consult{
+		ID: c.consults.questions, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
 		GateOnly: gateOnly,
 	}
 	for _, s := range r.Feasible {
@@ -156,38 +108,20 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	if p.Custom() {
 		q.Cluster = c.show()
 		c.consults.shownFor = q.ID
-		a.counsel.shown, a.counsel.shownFor = c.consults.shown, q.ID
+		a.Counsel.Shown, a.Counsel.ShownFor = c.consults.shown, q.ID
 	}
-	c.attempts.ask(a, consulting, q.ID)
-	out.Consults = append(out.Consults, q)
+	c.attempts.Ask(a, attempt.Consulting, q.ID)
+	c.effects.Consult(q)
 	return true
-}
-
-// forget has an attempt ask anew.
-func (c *counsel) forget() {
-	c.opinions = nil
-	c.guidance = nil
-	c.shown = nil
-	c.victims = victimCounsel{}
-}
-
-// outdated tells whether custom plugins were shown a node otherwise than it is, or do not know all that stands
-// there.
-func (c *counsel) outdated(n *state.NodeInfo) bool {
-	if c.shown == nil {
-		return false
-	}
-	shown, ok := c.shown[n.Node.Name]
-	return !ok || shown.Generation != n.Generation || n.UndescribedPods() > 0
 }
 
 // showing tells whether custom plugins are being asked, or act on what they have answered.
 func (c *Core) showing() bool {
-	if c.attempts.count(reserving, filtering) > 0 || c.performing.inCycle() {
+	if c.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || c.performing.inCycle() {
 		return true
 	}
-	for _, a := range c.attempts.asked[consulting] {
-		if a.counsel.shown != nil {
+	for _, a := range c.attempts.Asked[attempt.Consulting] {
+		if a.Counsel.Shown != nil {
 			return true
 		}
 	}
@@ -197,7 +131,7 @@ func (c *Core) showing() bool {
 // show is all nodes as they are now, for those who look at them meanwhile. What has not changed since is not
 // copied again.
 func (c *Core) show() []*state.NodeInfo {
-	nodes := c.view.Nodes()
+	nodes := c.shard.View.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
 	for i, n := range nodes {
 		shown, ok := c.consults.shown[n.Node.Name]
@@ -212,55 +146,55 @@ func (c *Core) show() []*state.NodeInfo {
 
 // reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
 // asked about; and one that has asked about the nominated node alone, as upstream does.
-func (c *Core) reconsult(a *attempt, d placement.Diagnosis) bool {
-	if a.counsel.opinions == nil || !a.counsel.alone && d.Reasons()[notAsked] == 0 {
+func (c *Core) reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
+	if a.Counsel.Opinions == nil || !a.Counsel.Alone && d.Reasons()[notAsked] == 0 {
 		return false
 	}
-	a.counsel.everywhere = true
-	c.again(a)
+	a.Counsel.Everywhere = true
+	c.life.Again(a)
 	return true
 }
 
 // advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
 // may have been given back since.
-func (c *Core) advised(advice Advice, out *Output) {
-	a, waits := c.attempts.answered(consulting, advice.ID)
+func (c *Core) advised(advice step.Advice) {
+	a, waits := c.attempts.Answered(attempt.Consulting, advice.ID)
 	if !waits {
 		c.vetted(advice)
 		return
 	}
 	switch {
-	case a.verdict != nil:
-		c.advisedOnVictims(a, advice, out)
+	case a.Verdict != nil:
+		c.advisedOnVictims(a, advice)
 		return
 	case advice.HeldBack != nil:
-		c.holdBack(a, advice.HeldBack, out)
+		c.holdBack(a, advice.HeldBack)
 		return
-	case advice.Err != nil && a.counsel.alone:
-		a.counsel.everywhere = true // as upstream, for which the nominated node is only a first try
+	case advice.Err != nil && a.Counsel.Alone:
+		a.Counsel.Everywhere = true // as upstream, for which the nominated node is only a first try
 	case advice.Err != nil:
-		c.fail(a, advice.Err.Error(), out)
+		c.life.Fail(a, advice.Err.Error())
 		return
 	}
-	a.counsel.opinions, a.counsel.guidance = advice.Opinions, advice.Guidance
-	c.attempts.prepend(deferred, a)
+	a.Counsel.Opinions, a.Counsel.Guidance = advice.Opinions, advice.Guidance
+	c.attempts.Prepend(attempt.Deferred, a)
 }
 
 // holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
-func (c *Core) holdBack(a *attempt, by *Refusal, out *Output) {
-	d, from := c.decision(events.DecisionHeldBack, a), a.counsel.from
-	d.FactSequence = from.facts.Sequence
-	d.FactEpoch = from.facts.Epoch
-	d.LedgerRevision = from.ledger
+func (c *Core) holdBack(a *attempt.Attempt, by *step.Refusal) {
+	d, from := c.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
+	d.FactSequence = from.Facts.Sequence
+	d.FactEpoch = from.Facts.Epoch
+	d.LedgerRevision = from.Ledger
 	d.Message, d.Plugins = strings.Join(by.Reasons, ", "), []string{by.Plugin}
-	out.Decisions = append(out.Decisions, d)
-	c.drop(a)
+	c.effects.Decide(d)
+	c.life.Drop(a)
 }
 
 // dismissConsults gives back whoever waits for extenders.
 func (c *Core) dismissConsults() {
-	for _, a := range c.attempts.takeAll(consulting) {
-		c.giveBack(a)
+	for _, a := range c.attempts.TakeAll(attempt.Consulting) {
+		c.life.GiveBack(a)
 	}
 	clear(c.consults.vetted)
 }

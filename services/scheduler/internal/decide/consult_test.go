@@ -15,14 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // extendedSeeds is how many interleavings the random test tries.
 const extendedSeeds = 60
 
 // newExtendedWorld is a world with an extender that answers with advise.
-func newExtendedWorld(t *testing.T, seed uint64, shards int, advise func(decide.Consult) decide.Advice) *world {
+func newExtendedWorld(t *testing.T, seed uint64, shards int, advise func(step.Consult) step.Advice) *world {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.Extenders = []configv1.Extender{{URLPrefix: "http://extender", FilterVerb: "f", PrioritizeVerb: "p", Weight: 1}}
 	w := newWorldOf(t, seed, shards, cfg)
@@ -31,9 +31,9 @@ func newExtendedWorld(t *testing.T, seed uint64, shards int, advise func(decide.
 }
 
 // opinions answers a question node by node.
-func opinions(of func(node string) placement.Opinion) func(decide.Consult) decide.Advice {
-	return func(q decide.Consult) decide.Advice {
-		a := decide.Advice{ID: q.ID, Opinions: map[string]placement.Opinion{}}
+func opinions(of func(node string) placement.Opinion) func(step.Consult) step.Advice {
+	return func(q step.Consult) step.Advice {
+		a := step.Advice{ID: q.ID, Opinions: map[string]placement.Opinion{}}
 		for _, n := range q.Nodes {
 			a.Opinions[n.Name] = of(n.Name)
 		}
@@ -55,7 +55,7 @@ func (w *world) told(s *shard) (list []ledger.ViewBatch) {
 	return list
 }
 
-func nodesOf(q decide.Consult) string {
+func nodesOf(q step.Consult) string {
 	var names []string
 	for _, n := range q.Nodes {
 		names = append(names, n.Name)
@@ -83,7 +83,7 @@ func TestExtendersHaveASay(t *testing.T) {
 			"c": {Points: placement.ExtenderPoints(10, 100)},
 		}[node]
 	})
-	w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+	w := newExtendedWorld(t, 1, 1, func(q step.Consult) step.Advice {
 		asked = append(asked, nodesOf(q))
 		return answer(q)
 	})
@@ -127,8 +127,8 @@ func TestExtenderTurnsAllNodesDown(t *testing.T) {
 }
 
 func TestExtenderFails(t *testing.T) {
-	w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
-		return decide.Advice{ID: q.ID, Err: errors.New("connection refused")}
+	w := newExtendedWorld(t, 1, 1, func(q step.Consult) step.Advice {
+		return step.Advice{ID: q.ID, Err: errors.New("connection refused")}
 	})
 	w.addNode("a", 10)
 	w.addPod("p")
@@ -169,7 +169,7 @@ func TestExtenderAndNominatedNode(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		var asked []string
 		answer := opinions(func(node string) placement.Opinion { return placement.Opinion{Rejected: refused && node == "a"} })
-		w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+		w := newExtendedWorld(t, 1, 1, func(q step.Consult) step.Advice {
 			asked = append(asked, nodesOf(q))
 			return answer(q)
 		})
@@ -191,9 +191,9 @@ func TestExtenderAndNominatedNode(t *testing.T) {
 // A question about the nominated node that fails is no verdict: the others are asked about.
 func TestExtenderFailsAboutNominatedNode(t *testing.T) {
 	answer := opinions(func(string) placement.Opinion { return placement.Opinion{} })
-	w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+	w := newExtendedWorld(t, 1, 1, func(q step.Consult) step.Advice {
 		if nodesOf(q) == "a" {
-			return decide.Advice{ID: q.ID, Err: errors.New("out to lunch")}
+			return step.Advice{ID: q.ID, Err: errors.New("out to lunch")}
 		}
 		return answer(q)
 	})
@@ -214,13 +214,13 @@ func TestClusterMovesWhileAnExtenderThinks(t *testing.T) {
 	var w *world
 	var asked []string
 	answer := opinions(func(string) placement.Opinion { return placement.Opinion{} })
-	w = newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+	w = newExtendedWorld(t, 1, 1, func(q step.Consult) step.Advice {
 		asked = append(asked, nodesOf(q))
 		if !moved {
 			moved = true
 			w.addPod("squatter", func(p *corev1.Pod) { p.Spec.NodeName = "a" })
 			w.addNode("b", 1)
-			w.step(w.shards[0], decide.Input{Facts: w.unread(w.shards[0])})
+			w.step(w.shards[0], step.Input{Facts: w.unread(w.shards[0])})
 		}
 		return answer(q)
 	})
@@ -240,17 +240,17 @@ func TestDrainWhileAnExtenderThinks(t *testing.T) {
 	w.addPod("p")
 	s := w.shards[0]
 	w.offer()
-	w.step(s, decide.Input{Facts: w.unread(s), Ledger: w.told(s)})
+	w.step(s, step.Input{Facts: w.unread(s), Ledger: w.told(s)})
 	offered := s.offers[0].Token
-	w.step(s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
+	w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
 	if len(s.consults) != 1 {
 		t.Fatalf("%d questions, want one", len(s.consults))
 	}
-	out, err := s.core.Step(decide.Input{Drain: true, Beat: true}, w.now)
+	out, err := s.core.Step(step.Input{Drain: true, Beat: true}, w.now)
 	if err != nil || !out.Idle || !slices.Equal(out.Request.Return, []string{offered}) {
 		t.Fatalf("%v, idle %v, returned %+v: want the one offer back", err, out.Idle, out.Request)
 	}
-	out, err = s.core.Step(decide.Input{Advice: []decide.Advice{w.advise(s.consults[0])}}, w.now)
+	out, err = s.core.Step(step.Input{Advice: []step.Advice{w.advise(s.consults[0])}}, w.now)
 	if err != nil || len(out.Decisions) > 0 {
 		t.Fatalf("%v, decisions %v: want none", err, out.Decisions)
 	}
@@ -266,10 +266,10 @@ func TestExtendersUnderConcurrency(t *testing.T) {
 			return placement.Opinion{Rejected: refuses(node), Reasons: []string{"no"}}
 		})
 		var w *world
-		w = newExtendedWorld(t, seed, 3, func(q decide.Consult) decide.Advice {
+		w = newExtendedWorld(t, seed, 3, func(q step.Consult) step.Advice {
 			if failures < 5 && w.rng.IntN(5) == 0 {
 				failures++
-				return decide.Advice{ID: q.ID, Err: errors.New("out to lunch")}
+				return step.Advice{ID: q.ID, Err: errors.New("out to lunch")}
 			}
 			return answer(q)
 		})

@@ -9,11 +9,11 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // newCustomWorld is a world with a custom plugin at all points of a decision that answers with advise.
-func newCustomWorld(t *testing.T, seed uint64, shards int, advise func(decide.Consult) decide.Advice) *world {
+func newCustomWorld(t *testing.T, seed uint64, shards int, advise func(step.Consult) step.Advice) *world {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
 		placement.AtPreFilter: {{Name: "Guide", Weight: 1}}, placement.AtFilter: {{Name: "Guide", Weight: 1}},
@@ -42,7 +42,7 @@ func TestPluginsGuide(t *testing.T) {
 		}}, "0/2 nodes are available: node(s) didn't satisfy plugin(s) [Guide Other] simultaneously.",
 			[]string{"Guide", "Other"}},
 	} {
-		w := newCustomWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+		w := newCustomWorld(t, 1, 1, func(q step.Consult) step.Advice {
 			a := opinions(func(string) placement.Opinion { return placement.Opinion{} })(q)
 			a.Guidance = &test.guidance
 			return a
@@ -65,9 +65,9 @@ func TestPluginsGuide(t *testing.T) {
 // Plugins that have a say before nodes are looked at are asked about a pod that the rules let nowhere.
 func TestPluginsGuideWhereNothingFits(t *testing.T) {
 	asked := 0
-	w := newCustomWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+	w := newCustomWorld(t, 1, 1, func(q step.Consult) step.Advice {
 		asked += 1 + len(q.Nodes)
-		return decide.Advice{ID: q.ID, Guidance: &placement.Guidance{Plugin: "Guide", Rejection: "not today"},
+		return step.Advice{ID: q.ID, Guidance: &placement.Guidance{Plugin: "Guide", Rejection: "not today"},
 			Opinions: map[string]placement.Opinion{}}
 	})
 	w.addNode("full", 0)
@@ -111,7 +111,7 @@ func TestPluginsAreAskedOncePerPod(t *testing.T) {
 	for seed := range uint64(extendedSeeds) {
 		answer := countingPlugin(pods)
 		questions := map[string]int{}
-		w := newCustomWorld(t, seed, 1, func(q decide.Consult) decide.Advice {
+		w := newCustomWorld(t, seed, 1, func(q step.Consult) step.Advice {
 			questions[q.Pod.Name]++
 			return answer(q)
 		})
@@ -119,18 +119,18 @@ func TestPluginsAreAskedOncePerPod(t *testing.T) {
 		// Without answers that get lost: those have pods asked about again.
 		s := w.shards[0]
 		w.offer()
-		w.step(s, decide.Input{Facts: w.unread(s), Ledger: w.told(s)})
-		w.step(s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
+		w.step(s, step.Input{Facts: w.unread(s), Ledger: w.told(s)})
+		w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
 		s.offers = nil
 		for len(s.consults) > 0 || s.commit != nil {
-			var in decide.Input
+			var in step.Input
 			if len(s.consults) > 0 && (s.commit == nil || w.rng.IntN(2) == 0) {
-				in.Advice = []decide.Advice{w.advise(s.consults[0])}
+				in.Advice = []step.Advice{w.advise(s.consults[0])}
 				s.consults = s.consults[1:]
 			} else {
 				c := s.commit
 				s.commit = nil
-				in.Results = []decide.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}
+				in.Results = []step.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}
 			}
 			w.step(s, in)
 		}
@@ -151,11 +151,11 @@ func TestPluginsVerdictIsAsOfTheQuestion(t *testing.T) {
 	var w *world
 	var asked []int
 	answer := countingPlugin(0)
-	w = newCustomWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+	w = newCustomWorld(t, 1, 1, func(q step.Consult) step.Advice {
 		asked = append(asked, len(w.facts))
 		a := answer(q)
 		w.addPod("other", func(p *corev1.Pod) { p.Spec.NodeName = "a" })
-		w.step(w.shards[0], decide.Input{Facts: w.unread(w.shards[0])})
+		w.step(w.shards[0], step.Input{Facts: w.unread(w.shards[0])})
 		return a
 	})
 	w.addNode("a", 10)
@@ -176,8 +176,8 @@ func TestPluginsVerdictIsAsOfTheQuestion(t *testing.T) {
 func TestPluginsCountBeyondANode(t *testing.T) {
 	const most = 3
 	for seed := range uint64(extendedSeeds) {
-		w := newCustomWorld(t, seed, 1, func(q decide.Consult) decide.Advice {
-			a := decide.Advice{ID: q.ID, Guidance: &placement.Guidance{}, Opinions: map[string]placement.Opinion{}}
+		w := newCustomWorld(t, seed, 1, func(q step.Consult) step.Advice {
+			a := step.Advice{ID: q.ID, Guidance: &placement.Guidance{}, Opinions: map[string]placement.Opinion{}}
 			stand := 0
 			for _, n := range q.Cluster {
 				stand += n.PodCount()
@@ -206,9 +206,9 @@ func TestPluginsCountBeyondANode(t *testing.T) {
 }
 
 // countingPlugin lets so many pods onto each node.
-func countingPlugin(most int) func(decide.Consult) decide.Advice {
-	return func(q decide.Consult) decide.Advice {
-		a := decide.Advice{ID: q.ID, Guidance: &placement.Guidance{}, Opinions: map[string]placement.Opinion{}}
+func countingPlugin(most int) func(step.Consult) step.Advice {
+	return func(q step.Consult) step.Advice {
+		a := step.Advice{ID: q.ID, Guidance: &placement.Guidance{}, Opinions: map[string]placement.Opinion{}}
 		for _, n := range q.Cluster {
 			switch {
 			case !slices.Contains(q.Nodes, n.Node):

@@ -7,6 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Where extenders have a say in where a pod may go, nobody is evicted for it whom they have not been asked about.
@@ -25,16 +27,9 @@ import (
 // wakes it before.
 const victimsAgain = 10 * time.Second
 
-// victimCounsel is what an attempt has to do with extenders that are asked who may go for it.
-type victimCounsel struct {
-	// answered: left is what they have left of the candidates.
-	answered bool
-	left     []placement.Candidate
-}
-
 // maxConsults reports whether there are as many questions out as there may be.
 func (c *Core) maxConsults() bool {
-	return c.attempts.count(consulting)+len(c.consults.vetted) >= MaxConsults
+	return c.attempts.Count(attempt.Consulting)+len(c.consults.vetted) >= MaxConsults
 }
 
 // isConsulted: others have a say in where a pod goes, or in who goes for it. It takes no place of another then: about
@@ -45,36 +40,36 @@ func isConsulted(p *placement.Profile, pod *state.Pod) bool {
 
 // advisedPlan is who could go for a pod, of those whom extenders let go, if they are to be asked; false while
 // they are asked, or when the attempt has come to its end.
-func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery, out *Output) (placement.Preemption, bool) {
-	a := s.attempt
-	q.Opinions = a.counsel.opinions
+func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery) (placement.Preemption, bool) {
+	a := s.Attempt
+	q.Opinions = a.Counsel.Opinions
 	if !s.profile.AdvisedOnVictims(s.pod) {
 		return c.preempt(s, q), true
 	}
-	if a.counsel.victims.answered {
-		current := c.asFound(a.counsel.victims.left)
-		plan := c.search(s, func() placement.Preemption { return c.engine.PreemptAmong(s.profile, q, current) })
-		if plan.Node != nil || plan.Err != nil || len(current) == len(a.counsel.victims.left) {
+	if a.Counsel.Victims.Answered {
+		current := c.asFound(a.Counsel.Victims.Left)
+		plan := c.victimsFor(s, func() placement.Preemption { return c.shard.Engine.PreemptAmong(s.profile, q, current) })
+		if plan.Node != nil || plan.Err != nil || len(current) == len(a.Counsel.Victims.Left) {
 			return plan, true
 		}
 	}
 	var list []placement.Candidate
-	plan := c.search(s, func() (plan placement.Preemption) {
-		list, plan = c.engine.PreemptCandidates(s.profile, q)
+	plan := c.victimsFor(s, func() (plan placement.Preemption) {
+		list, plan = c.shard.Engine.PreemptCandidates(s.profile, q)
 		return plan
 	})
 	if len(list) == 0 {
-		a.counsel.victims = victimCounsel{}
+		a.Counsel.Victims = attempt.VictimCounsel{}
 		return plan, true
 	}
-	c.consultVictims(s, list, out)
+	c.consultVictims(s, list)
 	return placement.Preemption{}, false
 }
 
 // asFound are the candidates whose nodes are as they were when they were found.
 func (c *Core) asFound(given []placement.Candidate) (list []placement.Candidate) {
 	for _, one := range given {
-		if n, ok := c.view.Node(one.Node.UID); ok && n.Generation == one.Generation {
+		if n, ok := c.shard.View.Node(one.Node.UID); ok && n.Generation == one.Generation {
 			list = append(list, one)
 		}
 	}
@@ -82,40 +77,40 @@ func (c *Core) asFound(given []placement.Candidate) (list []placement.Candidate)
 }
 
 // consultVictims has an attempt wait for what extenders say of candidates.
-func (c *Core) consultVictims(s seeker, list []placement.Candidate, out *Output) {
-	a := s.attempt
-	a.counsel.victims = victimCounsel{}
+func (c *Core) consultVictims(s seeker, list []placement.Candidate) {
+	a := s.Attempt
+	a.Counsel.Victims = attempt.VictimCounsel{}
 	switch {
 	case c.maxConsults():
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return
-	case a.counsel.questions >= maxQuestions:
-		c.fail(a, "the pods that would have to go were others each time that extenders had answered", out)
+	case a.Counsel.Questions >= maxQuestions:
+		c.life.Fail(a, "the pods that would have to go were others each time that extenders had answered")
 		return
 	}
-	a.counsel.questions++
-	r := s.rejection
-	a.verdict = &r
+	a.Counsel.Questions++
+	r := s.Rejection
+	a.Verdict = &r
 	c.consults.questions++
-	q := Consult{
-		ID: c.consults.questions, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Candidates: list,
+	q := step.Consult{
+		ID: c.consults.questions, Shard: c.shard.ID, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Candidates: list,
 	}
-	c.attempts.ask(a, consulting, q.ID)
-	out.Consults = append(out.Consults, q)
+	c.attempts.Ask(a, attempt.Consulting, q.ID)
+	c.effects.Consult(q)
 }
 
 // advisedOnVictims takes in what extenders have left of candidates, and has who asked stand in line again. When
 // they have failed, the pod has the verdict that it had, so that whoever adds nodes for pods sees it.
-func (c *Core) advisedOnVictims(a *attempt, advice Advice, out *Output) {
-	r := *a.verdict
-	a.counsel.victims = victimCounsel{}
+func (c *Core) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
+	r := *a.Verdict
+	a.Counsel.Victims = attempt.VictimCounsel{}
 	if advice.Err != nil {
-		r.decision.Message += " preemption: " + advice.Err.Error()
-		r.decision.RetryAfter = victimsAgain
-		c.unplaceable(r, out)
+		r.Decision.Message += " preemption: " + advice.Err.Error()
+		r.Decision.RetryAfter = victimsAgain
+		c.life.Unplaceable(r)
 		return
 	}
-	a.counsel.victims.answered, a.counsel.victims.left = true, advice.Candidates
+	a.Counsel.Victims.Answered, a.Counsel.Victims.Left = true, advice.Candidates
 	c.lineUp(r)
 }
 
@@ -133,17 +128,17 @@ type vetting struct {
 
 // vet asks the extenders that filter whether a pod may have the place that is held for it, and acts on a no; 0 if
 // the pod may have it. An extender that does not answer is asked again until patience ends: pods have gone for it.
-func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node, out *Output) look {
+func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node) look {
 	v := &s.vetting
 	switch {
 	case ledger.IsPrepared(s.plan) || !profile.FilteredByExtenders(s.pod):
 		return 0
 	case v.id != 0:
 		return lookLater
-	case v.answered && v.err != nil && c.now.Sub(s.moved) > holdPatience:
-		return c.giveUp(s, end{reason: v.err.Error()}, out)
+	case v.answered && v.err != nil && c.shard.Now.Sub(s.moved) > holdPatience:
+		return c.giveUp(s, end{reason: v.err.Error()})
 	case v.answered && v.err == nil && v.opinion.Rejected:
-		return c.giveUp(s, end{reason: refusedBy(v.opinion), failed: true}, out)
+		return c.giveUp(s, end{reason: refusedBy(v.opinion), failed: true})
 	case v.answered && v.err == nil:
 		return 0
 	case c.maxConsults():
@@ -152,8 +147,8 @@ func (c *Core) vet(s standing, profile *placement.Profile, node *state.Node, out
 	c.consults.questions++
 	*v = vetting{id: c.consults.questions}
 	c.consults.vetted[v.id] = s.plan
-	out.Consults = append(out.Consults, Consult{
-		ID: v.id, Shard: c.cfg.Shard, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Nodes: []*state.Node{node},
+	c.effects.Consult(step.Consult{
+		ID: v.id, Shard: c.shard.ID, SchedulerName: s.pod.SchedulerName, Pod: s.pod, Nodes: []*state.Node{node},
 	})
 	return lookLater
 }
@@ -167,7 +162,7 @@ func refusedBy(o placement.Opinion) string {
 }
 
 // vetted takes in what extenders say of a place that is held.
-func (c *Core) vetted(advice Advice) {
+func (c *Core) vetted(advice step.Advice) {
 	plan, waits := c.consults.vetted[advice.ID]
 	delete(c.consults.vetted, advice.ID)
 	h, held := c.plans.byPlan[plan]
@@ -178,7 +173,7 @@ func (c *Core) vetted(advice Advice) {
 	if advice.Err != nil {
 		return // with a heartbeat it is asked again
 	}
-	doc, _ := c.ledger.Doc(h.nodeUID)
+	doc, _ := c.shard.Ledger.Doc(h.nodeUID)
 	var ok bool
 	if h.vetting.opinion, ok = advice.Opinions[doc.NodeName]; !ok {
 		h.vetting.err = errors.New("extenders have said nothing about node " + doc.NodeName)

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // counselled is a story whose pods have an extender that filters and is asked about victims. It has nodes n0, n1, …
@@ -44,8 +44,8 @@ func newCounselled(t *testing.T, nodes int) *counselled {
 }
 
 // advised answers a question.
-func (st *counselled) advised(q decide.Consult) decide.Advice {
-	a := decide.Advice{ID: q.ID}
+func (st *counselled) advised(q step.Consult) step.Advice {
+	a := step.Advice{ID: q.ID}
 	if len(q.Candidates) == 0 {
 		a.Opinions = map[string]placement.Opinion{}
 		for _, n := range q.Nodes {
@@ -79,7 +79,7 @@ func (st *counselled) answerConsults() {
 	asked := st.s.consults
 	st.s.consults = nil
 	for _, q := range asked {
-		st.step(st.s, decide.Input{Advice: []decide.Advice{st.advised(q)}})
+		st.step(st.s, step.Input{Advice: []step.Advice{st.advised(q)}})
 	}
 }
 
@@ -339,7 +339,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 		})
 		before := len(st.about)
 		for range 3 {
-			st.step(st.s, decide.Input{Beat: true})
+			st.step(st.s, step.Input{Beat: true})
 			st.rest()
 		}
 		if len(st.about) != before+3 || st.last().Kind != events.DecisionNominated {
@@ -347,7 +347,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 				len(st.about)-before, st.last().Kind)
 		}
 		out = false
-		st.step(st.s, decide.Input{Beat: true})
+		st.step(st.s, step.Input{Beat: true})
 		st.rest()
 		if d := st.last(); d.Kind != events.DecisionPlaced {
 			t.Errorf("%s %q, want it placed when the extender is back", d.Kind, d.Message)
@@ -357,7 +357,7 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 		st := gone(t, func(string) (placement.Opinion, error) { return placement.Opinion{}, errors.New("out to lunch") })
 		for range 4 {
 			st.now = st.now.Add(time.Minute)
-			st.step(st.s, decide.Input{Beat: true})
+			st.step(st.s, step.Input{Beat: true})
 			st.rest()
 		}
 		if d := st.last(); d.Kind != events.DecisionWithdrawn || !strings.Contains(d.Message, "out to lunch") {
@@ -394,13 +394,13 @@ func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
 	st.pods[r].Spec.NodeName = "n0"
 	st.publish(st.pods[r])
 	st.told()
-	st.step(st.s, decide.Input{Beat: true})
+	st.step(st.s, step.Input{Beat: true})
 	st.rest()
 	const want = "The place held for it on node n0 was given up: the room that is left there is promised to another pod."
 	if d := st.last(); d.Kind != events.DecisionWithdrawn || d.Pod.UID != q || d.Message != want {
 		t.Errorf("%s of %s: %q, want q's place given up: %q", d.Kind, d.Pod.Name, d.Message, want)
 	}
-	st.step(st.s, decide.Input{Advice: []decide.Advice{st.advised(about[0])}})
+	st.step(st.s, step.Input{Advice: []step.Advice{st.advised(about[0])}})
 	st.rest()
 	if d := st.last(); d.Kind != events.DecisionPlaced || d.Pod.UID != p {
 		t.Errorf("%s of %s: %q, want p placed", d.Kind, d.Pod.Name, d.Message)
@@ -416,7 +416,7 @@ func TestHeldPlaceIsKeptWhereExtendersHaveASay(t *testing.T) {
 	st.tell()
 	for range 3 {
 		st.now = st.now.Add(2 * time.Second)
-		st.step(st.s, decide.Input{Beat: true})
+		st.step(st.s, step.Input{Beat: true})
 		st.rest()
 	}
 	if node := st.heldOn(p); node != "n0" {
@@ -431,11 +431,11 @@ func TestDrainWhileAnExtenderThinksAboutVictims(t *testing.T) {
 	if len(st.s.consults) != 1 || len(st.s.consults[0].Candidates) != 1 {
 		t.Fatalf("questions %+v, want one about a candidate", st.s.consults)
 	}
-	out, err := st.s.core.Step(decide.Input{Drain: true, Beat: true}, st.now)
+	out, err := st.s.core.Step(step.Input{Drain: true, Beat: true}, st.now)
 	if err != nil || !out.Idle || len(out.Request.Return) != 1 {
 		t.Fatalf("%v, idle %v, returned %+v: want the one offer back", err, out.Idle, out.Request)
 	}
-	out, err = st.s.core.Step(decide.Input{Advice: []decide.Advice{st.advised(st.s.consults[0])}}, st.now)
+	out, err = st.s.core.Step(step.Input{Advice: []step.Advice{st.advised(st.s.consults[0])}}, st.now)
 	if err != nil || out.Commit != nil || len(out.Decisions) > 0 {
 		t.Fatalf("%v, commit %+v, decisions %v: want none", err, out.Commit, out.Decisions)
 	}
@@ -469,16 +469,16 @@ func TestShardsPreemptWithExtenders(t *testing.T) {
 			allowed, failures := map[string]bool{}, 0
 			refuses := func(node string) bool { return node == "n1" && seed%4 == 0 }
 			answer := opinions(func(node string) placement.Opinion { return placement.Opinion{Rejected: refuses(node)} })
-			a = arenaIn(newExtendedWorld(t, seed, 2+int(seed%2), func(q decide.Consult) decide.Advice {
+			a = arenaIn(newExtendedWorld(t, seed, 2+int(seed%2), func(q step.Consult) step.Advice {
 				if failures < 5 && a.rng.IntN(8) == 0 {
 					failures++
-					return decide.Advice{ID: q.ID, Err: errors.New("out to lunch")}
+					return step.Advice{ID: q.ID, Err: errors.New("out to lunch")}
 				}
 				if len(q.Candidates) == 0 {
 					return answer(q)
 				}
 				total["asked"]++
-				advice := decide.Advice{ID: q.ID}
+				advice := step.Advice{ID: q.ID}
 				for _, c := range q.Candidates {
 					if a.rng.IntN(5) == 0 || refuses(c.Node.Name) {
 						continue

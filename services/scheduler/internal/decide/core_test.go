@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // overcommitSeeds is how many interleavings TestShardsNeverOvercommit tries, overcommitFirst the seed of the first.
@@ -138,8 +138,8 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	w.offer()
 	offers := s.offers
 	s.offers = nil
-	w.step(s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
-	out, err := s.core.Step(decide.Input{Drain: true, Beat: true}, w.now)
+	w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
+	out, err := s.core.Step(step.Input{Drain: true, Beat: true}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 		t.Errorf("a draining shard asks for %d pods", out.Request.Window)
 	}
 	again := []events.OfferBatch{{Term: 1, Offers: offers[:1]}}
-	late, err := s.core.Step(decide.Input{Offers: again, Beat: true}, w.now)
+	late, err := s.core.Step(step.Input{Offers: again, Beat: true}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (w *world) answerAll(s *shard) []events.Decision {
 	before := len(s.decisions)
 	c := s.commit
 	s.commit = nil
-	w.step(s, decide.Input{Results: []decide.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}})
+	w.step(s, step.Input{Results: []step.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}})
 	return s.decisions[before:]
 }
 

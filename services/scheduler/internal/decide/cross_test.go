@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // crossSeeds is how many histories TestShardsKeepRulesAboutOtherNodes tries, crossFirst the
@@ -245,7 +245,7 @@ func crossWorld(t *testing.T, seed uint64, ablate func(ledger.Txn) ledger.Txn) *
 			if w.rng.IntN(12) == 0 {
 				w.retire()
 			}
-			w.step(w.shards[w.rng.IntN(len(w.shards))], decide.Input{Beat: true})
+			w.step(w.shards[w.rng.IntN(len(w.shards))], step.Input{Beat: true})
 		default:
 			w.deliver()
 		}

@@ -1,90 +1,19 @@
 package decide
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
-
-// deed is a change of a plan: T2 (nominate), T3 (promote), T4 (displace) or T8 (abort). Each is
-// decided and sent in one step, on the documents as they are known then, so that it needs no
-// look whether they have moved. Between two deeds the placements in hand get their turn.
-type deed interface {
-	// kind is the transaction's name in the protocol.
-	kind() string
-	// done takes in that it has been carried out, at a revision.
-	done(c *Core, revision int64, out *Output)
-	// undone takes in that it has not been.
-	undone(c *Core, lost ledger.Lost, out *Output)
-	// tooLarge takes in that the store does not take a transaction of its size.
-	tooLarge(c *Core, why string, out *Output)
-}
-
-// launch sends a deed; an error means that it cannot be made into a transaction. The attempts
-// are those whose pods it places, staged until it lands.
-func (c *Core) launch(d deed, change ledger.Change, out *Output, attempts ...*attempt) error {
-	txn, err := change.Txn()
-	if err == nil {
-		err = c.limits.check(txn, c.now)
-	}
-	if err != nil {
-		return fmt.Errorf("scheduler: %s: %w", d.kind(), err)
-	}
-	c.flights++
-	c.flight = &flight{id: c.flights, attempts: attempts, txn: txn, deed: d, change: change}
-	c.attempts.send(attempts)
-	c.send(out)
-	return nil
-}
-
-// landDeed takes in the answer to a deed.
-func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
-	if r.Succeeded {
-		c.learnedOwn(r.Revision)
-		changes, err := c.ledger.LearnOwn(f.txn, r)
-		if err != nil {
-			return fmt.Errorf("scheduler: transaction result: %w", err)
-		}
-		c.note(f.txn, r.Revision)
-		if p, ok := f.deed.(*promotion); ok && p.supplied {
-			c.written = nil // decisions made meanwhile have counted what the hold had
-		}
-		f.deed.done(c, r.Revision, out)
-		c.ledgerMoved(changes)
-		return nil
-	}
-	c.learned(r.Current)
-	changes, err := c.ledger.Learn(r.Current)
-	if err != nil {
-		return fmt.Errorf("scheduler: transaction result: %w", err)
-	}
-	c.ledgerMoved(changes)
-	lost, err := f.change.Losers(r)
-	if err != nil {
-		return fmt.Errorf("scheduler: transaction result: %w", err)
-	}
-	if f.change.Mandate != nil {
-		c.loseEpochs(lost.Partitions, f.change.Mandate.Epochs)
-	}
-	if lost.Registry {
-		c.cross.hold = max(c.cross.hold, lost.RegistryRevision)
-	}
-	if lost.Applied {
-		f.deed.done(c, lost.AppliedAt, out)
-		return nil
-	}
-	f.deed.undone(c, lost, out)
-	return nil
-}
 
 // ledgerMoved passes on what has changed in the ledger's picture.
 func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
-	c.view.ApplyLedger(changes)
-	c.claims.FollowLedger(changes)
+	c.shard.View.ApplyLedger(changes)
+	c.shard.Claims.FollowLedger(changes)
 	c.followPlans(changes)
-	c.avoid.FollowDocs(changes.Docs)
+	c.shard.Avoid.FollowDocs(changes.Docs)
 	if len(c.performing.bindable) > 0 {
 		for _, uid := range changes.PodUIDs {
 			c.seeBound(uid)
@@ -94,71 +23,35 @@ func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 
 // act sends the next deed there is, if any. Holds come first: room that is free at last, or
 // held for nothing, is worth more than the next plan.
-func (c *Core) act(out *Output) bool {
-	if c.draining || !c.usable() {
+func (c *Core) act() bool {
+	if c.shard.Draining || !c.shard.Usable() {
 		return false
 	}
-	return c.tend(out) || c.releaseOne(out) || c.seek(out)
-}
-
-// isTooLarge says whether a change is too large for one transaction.
-func isTooLarge(err error) bool {
-	var txn *ledger.TxnError
-	return errors.As(err, &txn) && txn.TooLarge
-}
-
-// lostAt is the highest revision of what a change has lost to: nothing is gained by deciding
-// again before the watch has got there.
-func lostAt(lost ledger.Lost) int64 {
-	at := max(lost.RegistryRevision, lost.NamesAt)
-	for _, d := range lost.Docs {
-		at = max(at, d.Revision)
-	}
-	for _, b := range lost.Budgets {
-		at = max(at, b.Revision)
-	}
-	for _, p := range lost.Plans {
-		at = max(at, p.Revision)
-	}
-	for _, x := range lost.Exclusives {
-		at = max(at, x.Revision)
-	}
-	for _, revision := range lost.Guards {
-		at = max(at, revision)
-	}
-	return at
+	return c.tend() || c.releaseOne() || c.seek()
 }
 
 // lostDeed puts an attempt whose deed was lost back, or gives it back if it has lost too often.
-func (c *Core) lostDeed(a *attempt, lost ledger.Lost, out *Output) {
-	reason := LostNode
+func (c *Core) lostDeed(a *attempt.Attempt, lost ledger.Lost) {
+	reason := step.LostNode
 	switch {
 	case len(lost.Partitions) > 0:
-		reason = LostPartition
+		reason = step.LostPartition
 	case len(lost.Guards) > 0:
-		reason = LostGuard
+		reason = step.LostGuard
 	case len(lost.Budgets) > 0 && len(lost.Docs) == 0:
-		reason = LostBudget
+		reason = step.LostBudget
 	case len(lost.Exclusives) > 0 && len(lost.Docs) == 0:
-		reason = LostVolume
+		reason = step.LostVolume
 	}
-	out.Attempts = append(out.Attempts, a.lost(reason))
-	c.tellLost(a, reason, out)
-	a.losses++
-	if reason == LostPartition || a.doubtful || a.losses >= MaxLosses {
-		c.giveBack(a)
+	c.effects.Report(a.Lost(reason))
+	c.record.Lost(a, reason)
+	a.Losses++
+	if reason == step.LostPartition || a.Doubtful || a.Losses >= attempt.MaxLosses {
+		c.life.GiveBack(a)
 		return
 	}
-	a.wait.revision = max(a.wait.revision, lostAt(lost))
-	c.again(a)
-}
-
-// mandate is what entitles this shard to decide about a pod of a partition.
-func (c *Core) mandate(partition int32) (ledger.Mandate, bool) {
-	epoch, ok := c.holds(partition)
-	return ledger.Mandate{
-		Epochs: map[int32]int64{partition: epoch}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
-	}, ok
+	a.Wait.Revision = max(a.Wait.Revision, txn.LostAt(lost))
+	c.life.Again(a)
 }
 
 func refOf(e ledger.Entry) events.PodRef {

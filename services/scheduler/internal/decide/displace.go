@@ -10,6 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // maxDisplacements bounds the holds that one decision tries to take over.
@@ -25,12 +27,12 @@ type takeover struct {
 // with all that goes for it: then nobody has to go who would not go anyway. Of several, the
 // least important is taken. tried says that there is nothing more to decide for the attempt
 // now, sent that a transaction is on its way.
-func (c *Core) displace(s seeker, out *Output) (tried, sent bool) {
+func (c *Core) displace(s seeker) (tried, sent bool) {
 	t, ok := c.displaceable(s)
 	if !ok {
 		return false, false
 	}
-	return true, c.sendDisplacement(s, t, out)
+	return true, c.sendDisplacement(s, t)
 }
 
 // displaceable is the hold that displace takes, of the least important pod whose place will do.
@@ -47,11 +49,11 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 	slices.Sort(nodes)
 	var list []takeover
 	for _, uid := range nodes {
-		node, ok := c.view.Node(uid)
-		if !ok || !c.gate.Usable(node) {
+		node, ok := c.shard.View.Node(uid)
+		if !ok || !c.shard.Gate.Usable(node) {
 			continue
 		}
-		for _, e := range c.view.Displaceable(uid, s.pod.Priority) {
+		for _, e := range c.shard.View.Displaceable(uid, s.pod.Priority) {
 			if e.Plan != "" && !ledger.IsRecorded(e.Plan) {
 				list = append(list, takeover{node, e})
 			}
@@ -69,51 +71,51 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 // fitsInstead says whether a pod fits in the place of a hold when all that goes for it has gone.
 func (c *Core) fitsInstead(s seeker, t takeover) bool {
 	gone := map[string]bool{t.hold.PodUID: true}
-	for _, v := range victimsOf(c.ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
+	for _, v := range victimsOf(c.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
 		gone[v.PodUID] = true
 	}
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{t.node}, Objects: c.view.Snapshot()}
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{t.node}, Objects: c.shard.View.Snapshot()}
 	if !s.concern.None() {
-		in.Nodes = c.view.Nodes()
+		in.Nodes = c.shard.View.Nodes()
 	}
 	fits, _, err := s.profile.FitsWithout(in, t.node, gone)
 	return err == nil && fits
 }
 
-func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
-	a := s.attempt
+func (c *Core) sendDisplacement(s seeker, t takeover) bool {
+	a := s.Attempt
 	b, ok := c.newPlan(a, t.node)
-	entry, err := c.entryOf(a)
+	entry, err := a.Entry(c.shard.ID)
 	if err != nil {
-		c.fail(a, err.Error(), out)
+		c.life.Fail(a, err.Error())
 		return false
 	}
-	followed := following{}
+	followed := crossnode.Following{}
 	if s.concern.Together() {
-		followed = c.keepers(s.pod, t.node)
+		followed = c.rules.Keepers(s.pod, t.node)
 	}
-	n, ready := c.demands(&s.concern, t.node, followed)
-	if !ok || !ready || followed.waits || c.stoodIn(t.node.Node.UID) {
-		c.attempts.append(deferred, a)
+	n, ready := c.rules.Demands(&s.concern, t.node, followed)
+	if !ok || !ready || followed.Waits || c.stoodIn(t.node.Node.UID) {
+		c.life.Defer(a)
 		return false
 	}
-	if !c.registered(a, n, claims.Supply{}, out) {
+	if !c.terms.Registered(a, n, claims.Supply{}) {
 		return false
 	}
 	x := ledger.Displacement{
-		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.guards, Facts: c.view,
+		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards, Facts: c.shard.View,
 	}
-	for _, p := range followed.pins {
-		b.openDoc(p.nodeUID, p.nodeName)
-		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.nodeUID, Entry: p.keeper})
+	for _, p := range followed.Pins {
+		b.openDoc(p.NodeUID, p.NodeName)
+		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.NodeUID, Entry: p.Keeper})
 	}
-	for _, d := range c.ledger.PlanDocs(t.hold.Plan) {
+	for _, d := range c.shard.Ledger.PlanDocs(t.hold.Plan) {
 		if _, open := b.docs[d.NodeUID]; !open {
 			b.docs[d.NodeUID], b.order = d, append(b.order, d.NodeUID)
 		}
 	}
 	if ledger.IsPrepared(t.hold.Plan) {
-		for _, doc := range c.heldFor(t.hold.Token) {
+		for _, doc := range c.shard.HeldBy(t.hold.Token) {
 			freed, _ := ledger.LetGo(doc, t.hold.Token)
 			x.Exclusives = append(x.Exclusives, freed)
 		}
@@ -121,21 +123,21 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	x.Target, x.Docs = b.docs[t.node.Node.UID], b.except(t.node.Node.UID)
 	change, err := ledger.Displace(x)
 	if err == nil {
-		c.pickFor(a, t.node.Node, &s.decision)
+		c.pickFor(a, t.node.Node, &s.Decision)
 		d := &displacement{nomination: nomination{
 			seeker: s, node: t.node.Node, plan: x.Plan(t.hold), token: entry.Token,
 		}, hold: t.hold}
-		if err = c.launch(d, change, out, a); err == nil {
+		if err = c.slot.Launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
 	}
 	var gone *ledger.TransitionError
 	if errors.As(err, &gone) {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return false
 	}
-	return c.unsent(a, err, out)
+	return c.unsent(a, err)
 }
 
 // except are the documents but one.
@@ -149,19 +151,20 @@ type displacement struct {
 	hold ledger.Entry
 }
 
-func (d *displacement) kind() string { return "T4" }
+func (d *displacement) Kind() string { return "T4" }
 
-func (d *displacement) done(c *Core, revision int64, out *Output) {
-	d.nomination.done(c, revision, out)
-	by := d.attempt.pod
+func (d *displacement) Done(revision int64) {
+	c := d.by
+	d.nomination.Done(revision)
+	by := d.Attempt.Pod
 	was := events.Decision{
-		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.cfg.Shard,
+		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.shard.ID,
 		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,
-		FactSequence: c.store.Position().Sequence, LedgerRevision: revision,
+		FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: revision,
 		NodeUID: d.node.UID, NodeName: d.node.Name,
 		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important "+
 			"(priority %d, against %d).", d.node.Name, by.Key(), by.Priority, d.hold.Priority),
 	}
-	out.Decisions = append(out.Decisions, was)
-	c.report(PlanReport{What: PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
+	c.effects.Decide(was)
+	c.effects.Plan(step.PlanReport{What: step.PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // A token stands for one reservation: where the answer to a transaction was lost and what it may have done has
@@ -26,12 +26,12 @@ func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
 				d.Entries = slices.DeleteFunc(slices.Clone(d.Entries), func(ledger.Entry) bool { return true })
 				return d
 			})
-			st.step(st.s, decide.Input{Results: []decide.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
+			st.step(st.s, step.Input{Results: []step.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
 			st.told()
 			if _, again, ok := st.hold(p); ok {
 				t.Errorf("reserved again under token %s, the first one was %s", again.Token, lost.Token)
 			}
-			out, err := st.s.core.Step(decide.Input{Beat: true}, st.now)
+			out, err := st.s.core.Step(step.Input{Beat: true}, st.now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,13 +50,13 @@ func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
 	st.tell()
 	p := st.pod("p", important(10))
 	first, held := st.reservedUnanswered(p)
-	st.step(st.s, decide.Input{Results: []decide.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
+	st.step(st.s, step.Input{Results: []step.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
 	if st.s.commit == nil {
 		t.Fatal("the transaction is not sent again")
 	}
 	again := *st.s.commit
-	out, err := st.s.core.Step(decide.Input{
-		Beat: true, Results: []decide.Result{{ID: again.ID, Refused: "it takes more than the store accepts"}},
+	out, err := st.s.core.Step(step.Input{
+		Beat: true, Results: []step.Result{{ID: again.ID, Refused: "it takes more than the store accepts"}},
 	}, st.now)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
 
 // reservedUnanswered carries out what the shard sends, without an answer, and returns the transaction and the pod's
 // reservation.
-func (st *story) reservedUnanswered(pod string) (decide.Commit, ledger.Entry) {
+func (st *story) reservedUnanswered(pod string) (step.Commit, ledger.Entry) {
 	st.t.Helper()
 	sent := *st.s.commit
 	st.commit(sent.Txn)

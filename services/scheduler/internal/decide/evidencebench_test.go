@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // podsInTurn are placed before the other variant takes its turn: some tenths of a second.
@@ -53,7 +54,7 @@ func BenchmarkEvidence(b *testing.B) {
 type placer struct {
 	tb             testing.TB
 	st             *story
-	step           func(decide.Input, time.Time) (decide.Output, error)
+	step           func(step.Input, time.Time) (step.Output, error)
 	bytes, records int
 }
 
@@ -72,7 +73,7 @@ func newPlacer(tb testing.TB, without bool) *placer {
 	for n := range nodes {
 		p.st.addNode(fmt.Sprintf("n%d", n), room)
 	}
-	p.settle(decide.Input{
+	p.settle(step.Input{
 		Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
 		Facts:  []follow.Batch{{Reset: true}},
 	})
@@ -85,10 +86,10 @@ const offersAtOnce = 96
 // place has n pods placed, once, and returns the processor time that took.
 func (p *placer) place(n int) time.Duration {
 	offers := p.st.preemptors(n)
-	p.settle(decide.Input{Facts: []follow.Batch{{Facts: p.st.facts}}})
+	p.settle(step.Input{Facts: []follow.Batch{{Facts: p.st.facts}}})
 	begin := processorTime()
 	for batch := range slices.Chunk(offers, offersAtOnce) {
-		p.settle(decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})
+		p.settle(step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})
 	}
 	spent := processorTime() - begin
 	if p.records != n {
@@ -98,7 +99,7 @@ func (p *placer) place(n int) time.Duration {
 }
 
 // settle has the core digest an input, and what follows from it.
-func (p *placer) settle(in decide.Input) {
+func (p *placer) settle(in step.Input) {
 	for {
 		p.st.now = p.st.now.Add(time.Millisecond)
 		out, err := p.step(in, p.st.now)
@@ -108,9 +109,9 @@ func (p *placer) settle(in decide.Input) {
 		for _, d := range out.Decisions {
 			p.bytes, p.records = p.bytes+writtenAndRead(p.tb, d), p.records+1
 		}
-		in = decide.Input{}
+		in = step.Input{}
 		if c := out.Commit; c != nil {
-			in.Results = []decide.Result{{ID: c.ID, Txn: p.st.commit(c.Txn)}}
+			in.Results = []step.Result{{ID: c.ID, Txn: p.st.commit(c.Txn)}}
 		}
 		for ; p.st.s.ledger < len(p.st.history); p.st.s.ledger++ {
 			in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: p.st.history[p.st.s.ledger]})

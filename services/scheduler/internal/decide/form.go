@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // victimsPerPart is how many victims one transaction of a large plan claims: each has a document
@@ -15,8 +16,8 @@ const victimsPerPart = 40
 
 // sendFirstPart sends the first transaction of a plan that is too large for one: the place and
 // the plan's record. The victims follow, see form.
-func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination, out *Output) bool {
-	a := d.attempt
+func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination) bool {
+	a := d.Attempt
 	all := n.Victims
 	n.Victims, n.Budgets = nil, nil
 	var docs []ledger.NodeDoc
@@ -29,13 +30,13 @@ func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination, out *Output) bo
 	change, err := ledger.FormPlan(n, len(all))
 	if err == nil {
 		d.plan, d.rest = n.RecordedPlan(), all
-		c.pickFor(a, d.node, &d.decision)
-		if err = c.launch(d, change, out, a); err == nil {
+		c.pickFor(a, d.node, &d.Decision)
+		if err = c.slot.Launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
 	}
-	return c.unsent(a, err, out)
+	return c.unsent(a, err)
 }
 
 func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
@@ -49,24 +50,24 @@ func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
 
 // form goes on with a plan that has a record; 0 when that says Ready. One that is not, and whose
 // victims this shard does not know, was begun by another: it is given up.
-func (c *Core) form(s standing, out *Output) look {
-	r, ok := c.ledger.Record(s.plan)
+func (c *Core) form(s standing) look {
+	r, ok := c.shard.Ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
 		return 0
 	}
 	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
-		return c.giveUp(s, end{reason: "its plan was not completed"}, out)
+		return c.giveUp(s, end{reason: "its plan was not completed"})
 	}
-	mandate, mine := c.mandate(s.entry.Partition())
+	mandate, mine := c.shard.Mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
 	}
-	claimed := victimsOf(c.ledger.PlanDocs(s.plan), s.plan)
+	claimed := victimsOf(c.shard.Ledger.PlanDocs(s.plan), s.plan)
 	part := formPart{mandate: mandate, record: r, victims: c.unclaimed(s, claimed), claimed: len(claimed)}
-	err := c.sendPart(s, part, out)
-	for isTooLarge(err) && len(part.victims) > 1 {
+	err := c.sendPart(s, part)
+	for txn.IsTooLarge(err) && len(part.victims) > 1 {
 		part.victims = part.victims[:len(part.victims)/2]
-		err = c.sendPart(s, part, out)
+		err = c.sendPart(s, part)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -75,7 +76,7 @@ func (c *Core) form(s standing, out *Output) look {
 	case errors.As(err, &refused):
 		return lookAgain
 	}
-	return c.giveUp(s, end{reason: err.Error()}, out)
+	return c.giveUp(s, end{reason: err.Error()})
 }
 
 // formPart is a further transaction of a large plan, of which so many victims are claimed.
@@ -87,19 +88,19 @@ type formPart struct {
 }
 
 // sendPart sends the claims on some more victims, or, if none is left, what makes the plan Ready.
-func (c *Core) sendPart(s standing, p formPart, out *Output) error {
+func (c *Core) sendPart(s standing, p formPart) error {
 	var change ledger.Change
 	var err error
 	if len(p.victims) == 0 {
 		change, err = ledger.FinishPlan(p.mandate, p.record, s.doc, p.claimed)
 	} else {
-		profile, known := c.cfg.Profiles[s.pod.SchedulerName]
+		profile, known := c.shard.Profiles[s.pod.SchedulerName]
 		change, err = c.extension(p.mandate, p.record, p.victims, known && profile.ExceedsBudgets())
 	}
 	if err != nil {
 		return err
 	}
-	return c.launch(&formation{standing: s}, change, out)
+	return c.slot.Launch(&formation{standing: s}, change)
 }
 
 func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
@@ -119,25 +120,25 @@ func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry 
 func (c *Core) extension(
 	m ledger.Mandate, r ledger.PlanRecord, part []ledger.NodeEntry, exceed bool,
 ) (ledger.Change, error) {
-	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: c.view}
+	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: c.shard.View}
 	docs, budgets := map[string]bool{}, map[string]bool{}
 	for _, v := range part {
 		if !docs[v.NodeUID] {
 			docs[v.NodeUID] = true
-			if n, ok := c.view.Node(v.NodeUID); ok {
-				x.Docs = append(x.Docs, c.ledger.Open(v.NodeUID, n.Node.Name, n.Node.ResourceVersion))
-			} else if doc, ok := c.ledger.Doc(v.NodeUID); ok {
+			if n, ok := c.shard.View.Node(v.NodeUID); ok {
+				x.Docs = append(x.Docs, c.shard.Ledger.Open(v.NodeUID, n.Node.Name, n.Node.ResourceVersion))
+			} else if doc, ok := c.shard.Ledger.Doc(v.NodeUID); ok {
 				x.Docs = append(x.Docs, doc)
 			}
 		}
 		for _, uid := range v.Entry.Budgets {
-			o, ok := c.view.Snapshot().Object(events.KindDisruptionBudget, uid)
+			o, ok := c.shard.View.Snapshot().Object(events.KindDisruptionBudget, uid)
 			if budgets[uid] || !ok {
 				continue
 			}
 			budgets[uid] = true
 			if pdb, ok := o.API.(*policyv1.PodDisruptionBudget); ok {
-				room := c.view.Room(pdb)
+				room := c.shard.View.Room(pdb)
 				room.Exceed = exceed
 				x.Budgets = append(x.Budgets, room)
 			}
@@ -149,11 +150,11 @@ func (c *Core) extension(
 // formation is one of the further transactions of a large plan in flight.
 type formation struct{ standing }
 
-func (f *formation) kind() string { return "T2" }
+func (f *formation) Kind() string { return "T2" }
 
-func (f *formation) done(c *Core, _ int64, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) Done(int64) { f.by.plans.due[f.podUID] = struct{}{} }
 
 // tooLarge: parts are smaller from here on, as far as that goes.
-func (f *formation) tooLarge(c *Core, _ string, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) TooLarge(string) { f.by.plans.due[f.podUID] = struct{}{} }
 
-func (f *formation) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
+func (f *formation) Undone(ledger.Lost) { f.by.plans.due[f.podUID] = struct{}{} }

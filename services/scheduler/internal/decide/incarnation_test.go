@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // registerAgain deletes a node and registers another one under its name, as a kubelet does that
@@ -30,7 +30,7 @@ func (w *world) registerAgain(name string) {
 // tellFactsTo delivers the facts up to a number to one shard.
 func (w *world) tellFactsTo(s *shard, upTo int) {
 	if s.fact < upTo {
-		w.step(s, decide.Input{Facts: []follow.Batch{{Facts: w.facts[s.fact:upTo]}}})
+		w.step(s, step.Input{Facts: []follow.Batch{{Facts: w.facts[s.fact:upTo]}}})
 		s.fact = upTo
 	}
 }
@@ -87,7 +87,7 @@ func TestNodeThatRegistersAgain(t *testing.T) {
 // when the queue had read as far as the shard has: a shard waits until it has read what the queue had.
 func (w *world) placeBy(s *shard, told bool) (sent int) {
 	watch := func() {
-		var in decide.Input
+		var in step.Input
 		for ; told && s.ledger < len(w.history); s.ledger++ {
 			in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: w.history[s.ledger]})
 		}
@@ -103,7 +103,7 @@ func (w *world) placeBy(s *shard, told bool) (sent int) {
 	for i := range s.offers {
 		s.offers[i].FactSequence = uint64(s.fact)
 	}
-	in := decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}}
+	in := step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}}
 	s.offers = nil
 	w.step(s, in)
 	for range 20 {
@@ -113,7 +113,7 @@ func (w *world) placeBy(s *shard, told bool) (sent int) {
 		sent++
 		c := s.commit
 		s.commit = nil
-		w.step(s, decide.Input{Results: []decide.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}})
+		w.step(s, step.Input{Results: []step.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}})
 		watch()
 	}
 	w.t.Fatalf("%s sends one transaction after the other", s.id)

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // keptSeeds is how many histories TestShardsTakeOver tries, keptFirst the seed of the first.
@@ -407,7 +407,7 @@ func TestTwoShardsWantOnePlace(t *testing.T) {
 	}
 	w.offer()
 	for _, s := range w.shards { // both decide before either has an answer
-		w.step(s, decide.Input{
+		w.step(s, step.Input{
 			Facts:  []follow.Batch{{Facts: w.facts[s.fact:]}},
 			Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}},
 		})

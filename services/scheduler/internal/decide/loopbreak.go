@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
@@ -47,20 +48,20 @@ func (l *loops) failed(c *Core, pod *state.Pod, victims []ledger.Entry) {
 	if l.pods == nil {
 		l.pods, l.pairs = map[string][]time.Time{}, map[[2]string][]time.Time{}
 	}
-	l.pods[pod.UID] = append(l.pods[pod.UID], c.now)
+	l.pods[pod.UID] = append(l.pods[pod.UID], c.shard.Now)
 	seen := map[string]bool{}
 	for _, v := range victims {
 		owner := v.Namespace + "/" + v.Name
-		if p, ok := c.view.Pod(v.PodUID); ok {
+		if p, ok := c.shard.View.Pod(v.PodUID); ok {
 			owner = avoid.Workload(p)
 		}
 		if !seen[owner] {
 			seen[owner] = true
 			key := [2]string{avoid.Workload(pod), owner}
-			l.pairs[key] = append(l.pairs[key], c.now)
+			l.pairs[key] = append(l.pairs[key], c.shard.Now)
 		}
 	}
-	l.pass(c.now)
+	l.pass(c.shard.Now)
 }
 
 // bound forgets what stands against a pod and its owner: its preemption has come to something.
@@ -150,7 +151,7 @@ func sayable(d time.Duration) time.Duration {
 func (c *Core) spareEnds(priority int32) time.Duration {
 	var first time.Time
 	for uid, s := range c.plans.loops.spared {
-		pod, ok := c.view.Pod(uid)
+		pod, ok := c.shard.View.Pod(uid)
 		if ok && !isLeaving(pod) && pod.Priority < priority && (first.IsZero() || s.until.Before(first)) {
 			first = s.until
 		}
@@ -158,7 +159,7 @@ func (c *Core) spareEnds(priority int32) time.Duration {
 	if first.IsZero() {
 		return 0
 	}
-	return sayable(first.Sub(c.now))
+	return sayable(first.Sub(c.shard.Now))
 }
 
 // spare keeps pods that could not be evicted from being victims for a while.
@@ -168,12 +169,12 @@ func (c *Core) spare(victims []ledger.Entry) {
 		l.spared = map[string]sparedPod{}
 	}
 	for _, v := range victims {
-		pod, ok := c.view.Pod(v.PodUID)
+		pod, ok := c.shard.View.Pod(v.PodUID)
 		if !ok || pod.Deleting {
 			continue
 		}
-		if n, ok := c.view.Snapshot().NodeByName(pod.NodeName); ok {
-			l.spared[v.PodUID] = sparedPod{nodeUID: n.UID, until: c.now.Add(spareTime)}
+		if n, ok := c.shard.View.Snapshot().NodeByName(pod.NodeName); ok {
+			l.spared[v.PodUID] = sparedPod{nodeUID: n.UID, until: c.shard.Now.Add(spareTime)}
 			c.protect(n.UID)
 		}
 	}
@@ -200,12 +201,12 @@ func (c *Core) passPlans() {
 	p := &c.plans
 	p.looks = secondLooks
 	p.budgets.stale = p.budgets.stale || p.budgets.claims
-	p.loops.pass(c.now)
-	if c.flight == nil && c.attempts.count(staged, reserving) == 0 {
-		p.returned.last = nil // nothing is staged that could have counted them
+	p.loops.pass(c.shard.Now)
+	if !c.slot.Busy() && c.attempts.Count(attempt.Staged, attempt.Reserving) == 0 {
+		c.life.ForgetReturned() // nothing is staged that could have counted them
 	}
 	for uid, s := range p.loops.spared {
-		if !c.now.Before(s.until) {
+		if !c.shard.Now.Before(s.until) {
 			delete(p.loops.spared, uid)
 			c.protect(s.nodeUID)
 		}
@@ -213,3 +214,6 @@ func (c *Core) passPlans() {
 	c.retrySeekers()
 	c.allDue()
 }
+
+// sparedPods returns the UIDs of all spared pods, sorted.
+func (l *loops) sparedPods() []string { return slices.Sorted(maps.Keys(l.spared)) }

@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // story is one shard under test, which is told things one by one; the other shards of its
@@ -44,13 +45,13 @@ func (st *story) tell() {
 
 func (st *story) tellFacts() {
 	if st.s.fact < len(st.facts) {
-		st.step(st.s, decide.Input{Facts: []follow.Batch{{Facts: st.facts[st.s.fact:]}}})
+		st.step(st.s, step.Input{Facts: []follow.Batch{{Facts: st.facts[st.s.fact:]}}})
 		st.s.fact = len(st.facts)
 	}
 }
 
 func (st *story) tellLedger() {
-	var in decide.Input
+	var in step.Input
 	for ; st.s.ledger < len(st.history); st.s.ledger++ {
 		in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: st.history[st.s.ledger]})
 	}
@@ -74,7 +75,7 @@ func (st *story) pod(name string, options ...func(*corev1.Pod)) string {
 func (st *story) offerAgain(uid string) {
 	st.tokens++
 	st.offered[uid]++
-	st.step(st.s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
+	st.step(st.s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
 		Pod: events.PodRef{UID: uid, Namespace: "d", Name: st.pods[uid].Name}, Partition: ledger.PartitionOf(uid),
 		Token: ledger.Token(st.tokens).String(), Attempt: st.offered[uid], FactSequence: uint64(len(st.facts)),
 	}}}}})
@@ -108,7 +109,7 @@ func (st *story) answer() {
 	}
 	c := st.s.commit
 	st.s.commit = nil
-	st.step(st.s, decide.Input{Results: []decide.Result{{ID: c.ID, Txn: st.commit(c.Txn)}}})
+	st.step(st.s, step.Input{Results: []step.Result{{ID: c.ID, Txn: st.commit(c.Txn)}}})
 }
 
 // touch changes a node's document, as another shard or a binder would.
@@ -142,7 +143,7 @@ func (st *story) lose() {
 // wait lets time pass, and the shard's heart beat.
 func (st *story) wait(d time.Duration) {
 	st.now = st.now.Add(d)
-	st.step(st.s, decide.Input{Beat: true})
+	st.step(st.s, step.Input{Beat: true})
 }
 
 func (st *story) noticed() (kinds []avoid.NoticeKind) {
@@ -248,7 +249,7 @@ func TestRetryWaitsForWhatItLostTo(t *testing.T) {
 func TestRepeatedLoserGoesBackToTheHeadOfTheQueue(t *testing.T) {
 	st := newStory(t, 1, 1, 10)
 	st.pod("p")
-	for i := range decide.MaxLosses {
+	for i := range attempt.MaxLosses {
 		st.wait(2 * time.Second) // whatever turn it waits for is over
 		st.tellLedger()
 		if st.target() == "" {
@@ -257,7 +258,7 @@ func TestRepeatedLoserGoesBackToTheHeadOfTheQueue(t *testing.T) {
 		st.lose()
 	}
 	st.tellLedger()
-	out, err := st.s.core.Step(decide.Input{Beat: true}, st.now)
+	out, err := st.s.core.Step(step.Input{Beat: true}, st.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +294,7 @@ func TestThirdLossAsksForATurn(t *testing.T) {
 			}
 			if !mine {
 				want.Granted = true
-				st.step(st.s, decide.Input{Turns: []events.Turn{want}})
+				st.step(st.s, step.Input{Turns: []events.Turn{want}})
 			}
 			if st.target() != "n0" {
 				t.Error("does not use its turn")
@@ -336,7 +337,7 @@ func TestWaitForATurnEnds(t *testing.T) {
 func TestAnothersTurn(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
 	turn := events.Turn{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}
-	st.step(st.s, decide.Input{Turns: []events.Turn{turn}})
+	st.step(st.s, step.Input{Turns: []events.Turn{turn}})
 	if alone := st.s.core.LeftAlone()["turn"]; alone != 1 {
 		t.Fatalf("%d nodes left alone, want 1", alone)
 	}
@@ -366,7 +367,7 @@ func TestAnothersTurn(t *testing.T) {
 
 func TestTurnEndsWithTime(t *testing.T) {
 	st := newStory(t, 2, 1, 10)
-	st.step(st.s, decide.Input{Turns: []events.Turn{{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}}})
+	st.step(st.s, step.Input{Turns: []events.Turn{{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}}})
 	st.pod("p")
 	if st.target() != "" || len(st.s.decisions) != 0 {
 		t.Fatalf("goes for %q, decided %v: want it to wait", st.target(), st.s.decisions)
@@ -387,7 +388,7 @@ func TestTurnsAreGivenInOrder(t *testing.T) {
 	st.s = st.shards[home]
 	st.tell()
 	for _, name := range []string{"scheduler-8", "scheduler-9", "scheduler-8"} {
-		st.step(st.s, decide.Input{Turns: []events.Turn{{NodeUID: "node-n0", Shard: name}}})
+		st.step(st.s, step.Input{Turns: []events.Turn{{NodeUID: "node-n0", Shard: name}}})
 	}
 	st.wait(400 * time.Millisecond)
 	st.wait(400 * time.Millisecond)

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 // seeksPerStep bounds the attempts that one step asks about preemption: a decision from scratch
@@ -33,7 +36,8 @@ const (
 
 // seeker is an attempt that fits nowhere, with what is needed to look for room.
 type seeker struct {
-	rejection
+	by *Core
+	attempt.Rejection
 	pod     *state.Pod
 	profile *placement.Profile
 	concern guard.Concern
@@ -42,34 +46,34 @@ type seeker struct {
 
 // conclude ends an attempt that fits nowhere for certain: it is asked about preemption next, if
 // its profile has that.
-func (c *Core) conclude(r rejection, out *Output) {
-	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
+func (c *Core) conclude(r attempt.Rejection) {
+	profile, ok := c.shard.Profiles[r.Attempt.Pod.SchedulerName]
 	switch {
-	case r.onHold:
-	case !ok || !profile.Preempts() || c.draining || profile.Custom() && isConsulted(profile, r.attempt.pod):
-	case c.attempts.count(seeking) < maxSeekers:
+	case r.OnHold:
+	case !ok || !profile.Preempts() || c.shard.Draining || profile.Custom() && isConsulted(profile, r.Attempt.Pod):
+	case c.attempts.Count(attempt.Seeking) < maxSeekers:
 		c.lineUp(r)
 		return
 	default:
-		r.awaits(placement.DefaultPreemption)
+		r.Awaits(placement.DefaultPreemption)
 	}
-	c.unplaceable(r, out)
+	c.life.Unplaceable(r)
 }
 
 // lineUp has a seeker wait for its turn.
-func (c *Core) lineUp(r rejection) {
-	if r.attempt.sought == 0 {
+func (c *Core) lineUp(r attempt.Rejection) {
+	if r.Attempt.Sought == 0 {
 		c.plans.sought++
-		r.attempt.sought = c.plans.sought
+		r.Attempt.Sought = c.plans.sought
 	}
-	r.attempt.verdict = &r
-	c.attempts.seek(r.attempt)
+	r.Attempt.Verdict = &r
+	c.attempts.Seek(r.Attempt)
 }
 
 // retrySeekers has some of those that wait for plans tried again, in turns: they may fit by now.
 func (c *Core) retrySeekers() {
 	p := &c.plans
-	waiting := c.attempts.count(seeking)
+	waiting := c.attempts.Count(attempt.Seeking)
 	if waiting == 0 || c.maySeek() {
 		return
 	}
@@ -77,27 +81,27 @@ func (c *Core) retrySeekers() {
 		p.retried = 0
 	}
 	end := min(p.retried+retriesPerBeat, waiting)
-	again := c.attempts.takeSeekers(p.retried, end)
+	again := c.attempts.TakeSeekers(p.retried, end)
 	p.retried = end
 	for _, a := range slices.Backward(again) {
-		c.again(a)
+		c.life.Again(a)
 	}
 }
 
 // maySeek says whether there is somebody to look for room for, and room for the plan.
 func (c *Core) maySeek() bool {
-	return c.attempts.count(seeking) > 0 && c.plans.unbegun < maxUnbegun
+	return c.attempts.Count(attempt.Seeking) > 0 && c.plans.unbegun < maxUnbegun
 }
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
 // true if that is on its way.
-func (c *Core) seek(out *Output) bool {
+func (c *Core) seek() bool {
 	if !c.maySeek() {
 		return false
 	}
-	for n := 0; n < seeksPerStep && c.attempts.count(seeking) > 0; n++ {
-		for _, a := range c.attempts.takeSeekers(0, 1) {
-			if c.seekFor(*a.verdict, out) {
+	for n := 0; n < seeksPerStep && c.attempts.Count(attempt.Seeking) > 0; n++ {
+		for _, a := range c.attempts.TakeSeekers(0, 1) {
+			if c.seekFor(*a.Verdict) {
 				return true
 			}
 		}
@@ -105,72 +109,72 @@ func (c *Core) seek(out *Output) bool {
 	return false
 }
 
-func (c *Core) seekFor(r rejection, out *Output) bool {
-	a := r.attempt
-	s := seeker{rejection: r, pod: a.pod, profile: c.cfg.Profiles[a.pod.SchedulerName]}
-	pod, known := c.view.Pod(a.offer.Pod.UID)
-	_, _, reserved := c.ledger.Entry(a.offer.Pod.UID)
-	_, held := c.holds(a.offer.Partition)
-	if !known || pod != a.pod || reserved || !held || c.mustWait(a) || c.view.Settle() > 0 {
-		c.again(a)
+func (c *Core) seekFor(r attempt.Rejection) bool {
+	a := r.Attempt
+	s := seeker{by: c, Rejection: r, pod: a.Pod, profile: c.shard.Profiles[a.Pod.SchedulerName]}
+	pod, known := c.shard.View.Pod(a.Offer.Pod.UID)
+	_, _, reserved := c.shard.Ledger.Entry(a.Offer.Pod.UID)
+	_, held := c.shard.Holds(a.Offer.Partition)
+	if !known || pod != a.Pod || reserved || !held || c.terms.MustWait(a) || c.shard.View.Settle() > 0 {
+		c.life.Again(a)
 		return false
 	}
 	var err error
-	if s.concern, err = c.concernOf(pod, s.profile); err != nil {
-		c.fail(a, err.Error(), out)
+	if s.concern, err = c.rules.ConcernOf(pod, s.profile); err != nil {
+		c.life.Fail(a, err.Error())
 		return false
 	}
 	if s.concern.Uncertain {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return false
 	}
-	c.report(PlanReport{What: PlanAsked, Pod: a.offer.Pod})
-	if no := c.plans.loops.refusesPod(pod, c.now); no.why != "" {
-		c.refusePlan(s, no, out)
+	c.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.Offer.Pod})
+	if no := c.plans.loops.refusesPod(pod, c.shard.Now); no.why != "" {
+		c.refusePlan(s, no)
 		return false
 	}
-	if s.volumes, err = c.claims.Of(pod, s.profile); err != nil {
-		c.fail(a, err.Error(), out)
+	if s.volumes, err = c.shard.Claims.Of(pod, s.profile); err != nil {
+		c.life.Fail(a, err.Error())
 		return false
 	}
-	if !c.claims.Free(s.volumes) {
-		c.attempts.append(deferred, a)
+	if !c.shard.Claims.Free(s.volumes) {
+		c.life.Defer(a)
 		return false
 	}
 	if !s.volumes.Any() && !isConsulted(s.profile, s.pod) {
-		if c.oust(s, out) {
+		if c.oust(s) {
 			return false
 		}
-		if tried, sent := c.displace(s, out); tried {
+		if tried, sent := c.displace(s); tried {
 			return sent
 		}
 	}
-	return c.seekVictims(s, out)
+	return c.seekVictims(s)
 }
 
 // seekVictims asks for whom others would have to go, and has it so.
-func (c *Core) seekVictims(s seeker, out *Output) bool {
-	a := s.attempt
-	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.decision.Seed, Budgets: c.budgetsNow()}, out)
+func (c *Core) seekVictims(s seeker) bool {
+	a := s.Attempt
+	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: c.budgetsNow()})
 	if !ok {
 		return false
 	}
 	var fits *placement.FitsError
 	switch {
 	case errors.As(plan.Err, &fits):
-		c.again(a)
+		c.life.Again(a)
 	case plan.Err != nil:
-		c.fail(a, plan.Err.Error(), out)
+		c.life.Fail(a, plan.Err.Error())
 	case plan.Node == nil && plan.Kept && c.plans.budgets.unknown:
 		// What is left of a budget cannot be told yet, and nobody will say when it can.
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 	case plan.Node == nil:
-		c.inVain(s, plan, out)
+		c.inVain(s, plan)
 	case c.planRestsOnHolds(s, plan):
-		s.awaits(placement.PodTopologySpread)
-		c.unplaceable(s.rejection, out)
+		s.Awaits(placement.PodTopologySpread)
+		c.life.Unplaceable(s.Rejection)
 	default:
-		return c.nominate(s, plan, out)
+		return c.nominate(s, plan)
 	}
 	return false
 }
@@ -181,93 +185,93 @@ func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 	for _, v := range plan.Victims {
 		gone[v.Pod.UID] = true
 	}
-	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: s.volumes.Lookups(c.view.Snapshot())}
-	return c.restsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
+	in := placement.Input{Pod: s.pod, Nodes: c.shard.View.Nodes(), Objects: s.volumes.Lookups(c.shard.View.Snapshot())}
+	return c.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
 // preempt asks the engine who could go for a pod.
 func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
-	return c.search(s, func() placement.Preemption { return c.engine.Preempt(s.profile, q) })
+	return c.victimsFor(s, func() placement.Preemption { return c.shard.Engine.Preempt(s.profile, q) })
 }
 
-// search has the engine look for victims, and takes the time.
-func (c *Core) search(s seeker, look func() placement.Preemption) placement.Preemption {
-	defer c.lookUp(s.volumes)()
-	if c.cfg.Laps == nil {
+// victimsFor has the engine look for victims, and takes the time.
+func (c *Core) victimsFor(s seeker, look func() placement.Preemption) placement.Preemption {
+	defer c.shard.LookUp(s.volumes)()
+	if c.shard.Laps == nil {
 		return look()
 	}
-	c.cfg.Laps.Begin(s.pod.SchedulerName)
+	c.shard.Laps.Begin(s.pod.SchedulerName)
 	plan := look()
 	code := placement.Success
 	if plan.Node == nil {
 		code = placement.Unschedulable
 	}
-	c.cfg.Laps.Lap(placement.PointPostFilter, "", code)
+	c.shard.Laps.Lap(placement.PointPostFilter, "", code)
 	return plan
 }
 
 // inVain ends an attempt that preemption does not help, with upstream's sentence and with what
 // there is to say beyond it.
-func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
-	r := s.rejection
-	if r.attempt.counsel.victims.answered {
-		r.awaits(placement.Extenders)
+func (c *Core) inVain(s seeker, plan placement.Preemption) {
+	r := s.Rejection
+	if r.Attempt.Counsel.Victims.Answered {
+		r.Awaits(placement.Extenders)
 	}
 	if plan.Message != "" {
-		r.decision.Message += " " + plan.Message
+		r.Decision.Message += " " + plan.Message
 	}
 	for _, sentence := range plan.Advice {
-		r.decision.Message += " " + sentence
+		r.Decision.Message += " " + sentence
 	}
 	if plan.Kept || !isNever(s.pod) && c.keepsBelow(s.pod.Priority) {
-		r.awaits(placement.DefaultPreemption)
-		r.decision.RetryAfter = c.spareEnds(s.pod.Priority)
+		r.Awaits(placement.DefaultPreemption)
+		r.Decision.RetryAfter = c.spareEnds(s.pod.Priority)
 	}
-	c.unplaceable(r, out)
+	c.life.Unplaceable(r)
 }
 
 // refusePlan ends an attempt for which there is or could be a plan that is not made.
-func (c *Core) refusePlan(s seeker, no refusal, out *Output) {
-	r := s.rejection
-	r.decision.Message += " preemption: refused: " + no.why + "."
-	r.decision.RetryAfter = no.ends
-	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: no.why})
-	r.awaits(placement.DefaultPreemption)
-	c.unplaceable(r, out)
+func (c *Core) refusePlan(s seeker, no refusal) {
+	r := s.Rejection
+	r.Decision.Message += " preemption: refused: " + no.why + "."
+	r.Decision.RetryAfter = no.ends
+	c.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
+	r.Awaits(placement.DefaultPreemption)
+	c.life.Unplaceable(r)
 }
 
 // nominate builds and sends T2; false if there is nothing to send (now).
-func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
-	a := s.attempt
-	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.now); no.why != "" {
-		c.refusePlan(s, no, out)
+func (c *Core) nominate(s seeker, plan placement.Preemption) bool {
+	a := s.Attempt
+	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.shard.Now); no.why != "" {
+		c.refusePlan(s, no)
 		return false
 	}
 	b, ok := c.newPlan(a, plan.Node)
 	if !ok || c.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// Somebody among them is only reserved by what is in flight, or has moved since.
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return false
 	}
-	demanded, ready := c.demands(&s.concern, plan.Node, following{
-		first: len(plan.Keepers) == 0, pins: make([]pin, len(plan.Keepers)),
+	demanded, ready := c.rules.Demands(&s.concern, plan.Node, crossnode.Following{
+		First: len(plan.Keepers) == 0, Pins: make([]attempt.Pin, len(plan.Keepers)),
 	})
 	rooms, known := c.rooms(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return false
 	}
-	entry, held, ok := c.supply(s, plan, out)
+	entry, held, ok := c.supply(s, plan)
 	if !ok {
 		return false
 	}
-	if !c.registered(a, demanded, a.pick.volumes, out) {
-		a.pick = pick{}
+	if !c.terms.Registered(a, demanded, a.Pick.Volumes) {
+		a.Pick = attempt.Pick{}
 		return false
 	}
 	n := b.nomination(plan.Node, entry)
 	n.Budgets = rooms
-	n.Guards = demanded.guards
+	n.Guards = demanded.Guards
 	n.Exclusives = held
 	d := &nomination{seeker: s, node: plan.Node.Node, victims: len(plan.Victims), token: entry.Token}
 	for _, v := range plan.Victims {
@@ -276,99 +280,91 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		}
 	}
 	d.yielding.alone = len(d.yielding.reserved) == len(plan.Victims)
-	return c.sendNomination(d, n, out)
+	return c.sendNomination(d, n)
 }
 
 // supply is the reservation that holds a place, with what the pod's claims get there when the victims
 // have gone: nobody else may have it in between. It is picked anew then. False if there is nothing to
 // send (now).
 func (c *Core) supply(
-	s seeker, plan placement.Preemption, out *Output,
+	s seeker, plan placement.Preemption,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
-	a := s.attempt
+	a := s.Attempt
 	var gone []*state.Pod
 	for _, v := range plan.Victims {
 		gone = append(gone, v.Pod)
 	}
-	v, ready, err := c.claims.Pick(s.volumes, s.profile, claims.Target{
-		Pod: s.pod, Node: plan.Node.Node, Seed: s.decision.Seed,
+	v, ready, err := c.shard.Claims.Pick(s.volumes, s.profile, claims.Target{
+		Pod: s.pod, Node: plan.Node.Node, Seed: s.Decision.Seed,
 	}, gone...)
 	if err == nil && ready {
-		a.pick.volumes = v
-		entry, err = c.entryOf(a)
+		a.Pick.Volumes = v
+		entry, err = a.Entry(c.shard.ID)
 	}
 	if err != nil {
-		c.fail(a, err.Error(), out)
+		c.life.Fail(a, err.Error())
 		return entry, nil, false
 	}
 	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
-	docs, err := c.claims.Take(v.Holdings(), holder, nil)
+	docs, err := c.shard.Claims.Take(v.Holdings(), holder, nil)
 	if !ready || err != nil {
-		a.pick = pick{}
-		c.attempts.append(deferred, a)
+		a.Pick = attempt.Pick{}
+		c.life.Defer(a)
 		return entry, nil, false
 	}
-	return entry, sortedDocs(docs), true
-}
-
-// sortedDocs are documents by their keys.
-func sortedDocs(docs map[string]ledger.ExclusiveDoc) (list []ledger.ExclusiveDoc) {
-	for _, key := range slices.Sorted(maps.Keys(docs)) {
-		list = append(list, docs[key])
-	}
-	return list
+	return entry, claims.Sorted(docs), true
 }
 
 // sendNomination sends a T2, whole or its first part.
-func (c *Core) sendNomination(d *nomination, n ledger.Nomination, out *Output) bool {
-	a := d.attempt
+func (c *Core) sendNomination(d *nomination, n ledger.Nomination) bool {
+	a := d.Attempt
 	change, err := ledger.Nominate(n)
 	if err == nil {
 		d.plan = n.Plan()
-		c.pickFor(a, d.node, &d.decision)
-		if err = c.launch(d, change, out, a); err == nil {
+		c.pickFor(a, d.node, &d.Decision)
+		if err = c.slot.Launch(d, change, a); err == nil {
 			return true
 		}
 		c.unpick(a)
 	}
-	if isTooLarge(err) {
-		return c.sendFirstPart(d, n, out)
+	if txn.IsTooLarge(err) {
+		return c.sendFirstPart(d, n)
 	}
-	return c.unsent(a, err, out)
+	return c.unsent(a, err)
 }
 
 // unsent ends a try that could not be made into a transaction: what it was decided on has
 // moved, or it never will be.
-func (c *Core) unsent(a *attempt, err error, out *Output) bool {
+func (c *Core) unsent(a *attempt.Attempt, err error) bool {
 	var claimed *ledger.ClaimedError
 	var refused *ledger.RefusedError
 	var budget *ledger.BudgetError
 	if errors.As(err, &budget) {
 		c.plans.budgets.refused(budget.UID)
 	}
-	a.losses++
-	if a.losses < MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
+	a.Losses++
+	if a.Losses < attempt.MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
 		c.plans.budgets.stale = true
-		c.attempts.append(deferred, a)
+		c.life.Defer(a)
 		return false
 	}
-	c.fail(a, err.Error(), out)
+	c.life.Fail(a, err.Error())
 	return false
 }
 
 // pickFor stages an attempt's pod where a place is to be held for it.
-func (c *Core) pickFor(a *attempt, node *state.Node, d *events.Decision) {
-	a.pick = pick{
-		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()),
-		seed: d.Seed, evidence: c.sought(a, d.Evidence), factSequence: c.store.Position().Sequence,
-		volumes: a.pick.volumes,
+func (c *Core) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
+	a.Pick = attempt.Pick{
+		NodeUID: node.UID, NodeName: node.Name, Decided: c.shard.Now, Total: len(c.shard.View.Nodes()),
+		Seed: d.Seed, Evidence: c.record.Sought(a, d.Evidence, c.plans.loops.sparedPods()), FactSequence: c.shard.Store.Position().Sequence,
+		Volumes: a.Pick.Volumes,
 	}
-	c.view.Stage(a.pod, node.Name)
+	c.shard.View.Stage(a.Pod, node.Name)
 }
 
-func (c *Core) unpick(a *attempt) {
-	c.unstage(a)
-	a.pick = pick{}
+func (c *Core) unpick(a *attempt.Attempt) {
+	c.life.Unstage(a)
+	a.Pick = attempt.Pick{}
 }
 
 // nomination is a T2 in flight.
@@ -383,59 +379,48 @@ type nomination struct {
 	yielding yielding
 }
 
-func (n *nomination) kind() string { return "T2" }
+func (n *nomination) Kind() string { return "T2" }
 
-func (n *nomination) done(c *Core, revision int64, out *Output) {
-	a := n.attempt
-	d := n.decision
+func (n *nomination) Done(revision int64) {
+	c := n.by
+	a := n.Attempt
+	d := n.Decision
 	d.Kind = events.DecisionNominated
-	d.Token = a.offer.Token
-	d.Attempt = a.offer.Attempt
-	d.TraceParent = a.offer.TraceParent
+	d.Token = a.Offer.Token
+	d.Attempt = a.Offer.Attempt
+	d.TraceParent = a.Offer.TraceParent
 	d.NodeUID = n.node.UID
 	d.NodeName = n.node.Name
 	d.LedgerRevision = revision
-	d.FactSequence, d.Evidence = a.pick.factSequence, c.answered(a)
-	out.Decisions = append(out.Decisions, d)
-	report := a.report(Unschedulable)
+	d.FactSequence, d.Evidence = a.Pick.FactSequence, c.record.Answered(a)
+	c.effects.Decide(d)
+	report := a.Report(step.Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
-	for _, v := range victimsOf(c.ledger.PlanDocs(n.plan), n.plan) {
+	for _, v := range victimsOf(c.shard.Ledger.PlanDocs(n.plan), n.plan) {
 		report.Victims = append(report.Victims, v.PodUID)
 	}
-	out.Attempts = append(out.Attempts, report)
-	c.report(PlanReport{What: PlanNominated, Pod: a.offer.Pod, Node: n.node.Name, Victims: n.victims})
-	c.drop(a)
+	c.effects.Report(report)
+	c.effects.Plan(step.PlanReport{What: step.PlanNominated, Pod: a.Offer.Pod, Node: n.node.Name, Victims: n.victims})
+	c.life.Drop(a)
 	c.addHold(&hold{
-		podUID: a.pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
-		attempt: a.offer.Attempt, traceParent: a.offer.TraceParent, rest: n.rest, yielding: n.yielding,
+		podUID: a.Pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, rest: n.rest, yielding: n.yielding,
 	})
 }
 
-func (n *nomination) undone(c *Core, lost ledger.Lost, out *Output) {
+func (n *nomination) Undone(lost ledger.Lost) {
+	c := n.by
 	c.plans.budgets.stale = true
-	c.lostDeed(n.attempt, lost, out)
+	c.lostDeed(n.Attempt, lost)
 }
 
-func (n *nomination) tooLarge(c *Core, why string, out *Output) {
-	if n.attempt.doubtful {
-		c.giveBack(n.attempt)
+func (n *nomination) TooLarge(why string) {
+	c := n.by
+	if n.Attempt.Doubtful {
+		c.life.GiveBack(n.Attempt)
 		return
 	}
-	c.fail(n.attempt, why, out)
-}
-
-// demands says what the pod needs on a node; false if that cannot be told yet. Of what it follows,
-// first says that there is nothing that its required affinity could rely on, and the rules have allowed that.
-func (c *Core) demands(concern *guard.Concern, node *state.NodeInfo, found following) (needs, bool) {
-	if concern.None() {
-		return needs{}, true
-	}
-	blocked := c.uncounted(concern.Keys())
-	found.first = found.first && concern.Together()
-	if blocked.has(node) || found.first && blocked.any {
-		return needs{}, false
-	}
-	return c.needsAt(concern, node, found)
+	c.life.Fail(n.Attempt, why)
 }
 
 // isNever says whether a pod has asked not to have others go for it.

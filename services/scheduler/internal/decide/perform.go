@@ -10,6 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Custom plugins that act once a node has been chosen (Config.Acts) are asked to in two parts, as upstream has a
@@ -40,101 +42,23 @@ const (
 	noPlace = "the scheduler whose plugins prepared the bind is gone"
 )
 
-// Act is what plugins are to do about a pod and its node.
-type Act uint8
-
-// The acts. ActReserve is upstream's Reserve, Permit and PreBindPreFlight, ActPrepare the wait that Permit asked for
-// and PreBind, ActBind Bind, ActUndo Unreserve, ActBound PostBind, and ActPostFilter PostFilter, of a pod that no node
-// has been chosen for.
-const (
-	ActReserve Act = iota + 1
-	ActPrepare
-	ActUndo
-	ActBound
-	ActBind
-	ActPostFilter
-)
-
-// Perform has the plugins of a profile act. ID is that of the question (Consult) whose cycle it belongs to. Each is
-// answered by a Performed, that to ActUndo when all that was under way has ended.
-type Perform struct {
-	ID            uint64
-	Act           Act
-	Shard         string
-	SchedulerName string
-	Pod           *state.Pod
-	Node          string
-	// Verdicts (ActPostFilter) are about all nodes, in no order.
-	Verdicts []Verdict
-}
-
-// Verdict is why a node will not do. Resolvable: it might, if pods left.
-type Verdict struct {
-	Node, Plugin string
-	Reasons      []string
-	Resolvable   bool
-}
-
-// Performed is the answer to a Perform.
-type Performed struct {
-	ID  uint64
-	Act Act
-	// Later (ActReserve): there is something left to do before the bind.
-	Later bool
-	// Binds (ActReserve): plugins are to be asked to bind the pod. By (ActBind) is the one that has, empty if all leave
-	// it to the binders.
-	Binds bool
-	By    string
-	// Nominated (ActPostFilter) is the node that a plugin nominates the pod to, empty for none, Message what plugins
-	// say. There is neither refusal nor error.
-	Nominated, Message string
-	// Refusal is that of a plugin, in its words; Err says that one has failed. With either, all that plugins had
-	// reserved has been taken back.
-	Refusal *Refusal
-	Err     error
-}
-
-// Refusal is a plugin's no; Plugin may be empty.
-type Refusal struct {
-	Plugin  string
-	Reasons []string
-}
-
-func (p *Performed) failed() bool { return p.Refusal != nil || p.Err != nil }
-
 // performing is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
 type performing struct {
 	// preparing are holds at ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
 	// whether it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases of their own.)
-	preparing map[uint64]*deal
-	binding   map[uint64]*deal
+	preparing map[uint64]*attempt.Deal
+	binding   map[uint64]*attempt.Deal
 	undoing   map[uint64]bool
 	// bindable are the deals of reservations that binders may bind, by pod UID.
-	bindable map[string]*deal
-	out      []Perform
+	bindable map[string]*attempt.Deal
 	// activate are the UIDs of pods that plugins want tried, of which the queue has not been told.
 	activate []string
 }
 
-// deal is what plugins have agreed to about a pod and its node.
-type deal struct {
-	id      uint64
-	attempt *attempt
-	// nodeUID and node are the place, token that of its reservation.
-	nodeUID, node string
-	token         ledger.Token
-	// later: there is something left to do. outcome is what came of that; nil until then.
-	later   bool
-	outcome *Performed
-	// over: plugins have nothing more to do with it.
-	over bool
-	delegation
-}
-
 func newPerforming() performing {
 	return performing{
-		preparing: map[uint64]*deal{},
-		binding:   map[uint64]*deal{}, undoing: map[uint64]bool{}, bindable: map[string]*deal{},
+		preparing: map[uint64]*attempt.Deal{},
+		binding:   map[uint64]*attempt.Deal{}, undoing: map[uint64]bool{}, bindable: map[string]*attempt.Deal{},
 	}
 }
 
@@ -156,84 +80,84 @@ func (p *performing) idle() bool {
 func (c *Core) acts(pod *state.Pod) bool { return c.cfg.Acts[pod.SchedulerName] }
 
 // proceed sends an attempt on that has been staged: to the plugins first, if they act.
-func (c *Core) proceed(a *attempt) {
-	if !c.acts(a.pod) {
-		c.attempts.append(staged, a)
+func (c *Core) proceed(a *attempt.Attempt) {
+	if !c.acts(a.Pod) {
+		c.attempts.Append(attempt.Staged, a)
 		return
 	}
-	a.deal = &deal{
-		id: a.counsel.shownFor, attempt: a, nodeUID: a.pick.nodeUID, node: a.pick.nodeName, token: entryToken(a),
+	a.Deal = &attempt.Deal{
+		ID: a.Counsel.ShownFor, Attempt: a, NodeUID: a.Pick.NodeUID, Node: a.Pick.NodeName, Token: a.Token(),
 	}
-	c.attempts.ask(a, reserving, a.deal.id)
-	c.perform(a.deal, ActReserve)
+	c.attempts.Ask(a, attempt.Reserving, a.Deal.ID)
+	c.perform(a.Deal, step.ActReserve)
 }
 
-func (c *Core) perform(d *deal, act Act) {
-	pod := d.attempt.pod
-	c.performing.out = append(c.performing.out, Perform{
-		ID: d.id, Act: act, Shard: c.cfg.Shard, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.node,
+func (c *Core) perform(d *attempt.Deal, act step.Act) {
+	pod := d.Attempt.Pod
+	c.effects.Perform(step.Perform{
+		ID: d.ID, Act: act, Shard: c.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.Node,
 	})
 }
 
 // undo has plugins take back what they have reserved, unless they have nothing more to do with it.
-func (c *Core) undo(d *deal, inCycle bool) {
-	if d == nil || d.over {
+func (c *Core) undo(d *attempt.Deal, inCycle bool) {
+	if d == nil || d.Over {
 		return
 	}
-	d.over = true
-	c.performing.undoing[d.id] = inCycle
-	c.perform(d, ActUndo)
+	d.Over = true
+	c.performing.undoing[d.ID] = inCycle
+	c.perform(d, step.ActUndo)
 }
 
 // performed takes in an answer. Whoever it is for may have gone.
-func (c *Core) performed(p Performed, out *Output) {
+func (c *Core) performed(p step.Performed) {
 	switch p.Act {
-	case ActReserve:
-		if a, waits := c.attempts.answered(reserving, p.ID); waits {
-			c.reserved(a, p, out)
+	case step.ActReserve:
+		if a, waits := c.attempts.Answered(attempt.Reserving, p.ID); waits {
+			c.reserved(a, p)
 		}
-	case ActPrepare:
+	case step.ActPrepare:
 		d, known := c.performing.preparing[p.ID]
 		delete(c.performing.preparing, p.ID)
-		if !known || d.over {
+		if !known || d.Over {
 			return
 		}
-		d.outcome, d.over = &p, p.failed()
-		if h, held := c.plans.held[d.attempt.offer.Pod.UID]; held && h.deal == d {
+		d.Outcome, d.Over = &p, p.Failed()
+		if h, held := c.plans.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
 			c.touch(h)
 		}
-	case ActUndo:
+	case step.ActUndo:
 		delete(c.performing.undoing, p.ID)
-	case ActBind:
-		c.bindEnded(p, out)
-	case ActPostFilter:
-		c.postFiltered(p, out)
-	case ActBound:
+	case step.ActBind:
+		c.bindEnded(p)
+	case step.ActPostFilter:
+		c.postFiltered(p)
+	case step.ActBound:
 	}
 }
 
 // reserved goes on with an attempt for which plugins have reserved, or not.
-func (c *Core) reserved(a *attempt, p Performed, out *Output) {
+func (c *Core) reserved(a *attempt.Attempt, p step.Performed) {
 	switch {
 	case p.Refusal != nil:
-		a.deal = nil
+		a.Deal = nil
 		d := c.refusal(a, p.Refusal)
-		d.LedgerRevision = a.counsel.from.ledger
-		c.unplaceable(rejection{attempt: a, decision: d}, out)
+		d.LedgerRevision = a.Counsel.From.Ledger
+		c.life.Unplaceable(attempt.Rejection{Attempt: a, Decision: d})
 	case p.Err != nil:
-		a.deal = nil
-		c.fail(a, p.Err.Error(), out)
+		a.Deal = nil
+		c.life.Fail(a, p.Err.Error())
 	default:
-		a.deal.later, a.deal.asked = p.Later, p.Binds
-		c.attempts.append(staged, a)
+		a.Deal.Later, a.Deal.Asked = p.Later, p.Binds
+		c.attempts.Append(attempt.Staged, a)
 	}
 }
 
 // refusal is the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
 // pkg/scheduler/framework/types.go, of one node). It is as old as the question.
-func (c *Core) refusal(a *attempt, r *Refusal) events.Decision {
-	d := c.decision(events.DecisionUnplaceable, a)
-	from := a.counsel.from.facts
+func (c *Core) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
+	d := c.record.Decision(events.DecisionUnplaceable, a)
+	from := a.Counsel.From.Facts
 	d.FactSequence, d.FactEpoch = from.Sequence, from.Epoch
 	d.Reasons = map[string]int32{}
 	for _, reason := range r.Reasons {
@@ -251,76 +175,76 @@ func (c *Core) refusal(a *attempt, r *Refusal) events.Decision {
 	if r.Plugin != "" {
 		d.Plugins = []string{r.Plugin}
 	}
-	d.NodesTotal, d.Seed = int32(a.pick.total), a.pick.seed
+	d.NodesTotal, d.Seed = int32(a.Pick.Total), a.Pick.Seed
 	return d
 }
 
 // settleDeal goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something
 // left to do first.
-func (c *Core) settleDeal(a *attempt, revision int64) (bindable bool) {
-	d := a.deal
-	a.deal = nil
+func (c *Core) settleDeal(a *attempt.Attempt, revision int64) (bindable bool) {
+	d := a.Deal
+	a.Deal = nil
 	switch {
 	case d == nil:
 		return true
-	case !d.later && !d.delegated:
-		c.performing.bindable[a.offer.Pod.UID] = d
+	case !d.Later && !d.Delegated:
+		c.performing.bindable[a.Offer.Pod.UID] = d
 		return true
-	case !d.later:
-		c.answered(a) // it is recorded when plugins have answered
+	case !d.Later:
+		c.record.Answered(a) // it is recorded when plugins have answered
 		c.missedPlaces(a)
-		c.drop(a)
+		c.life.Drop(a)
 		c.letBind(d, revision)
 		return false
 	}
 	// What has counted the pod as one that will be there has to be decided again.
-	c.cross.withdrawn++
-	c.answered(a) // it is recorded when it has come to something
-	c.drop(a)
-	if c.draining {
+	c.life.Withdraw()
+	c.record.Answered(a) // it is recorded when it has come to something
+	c.life.Drop(a)
+	if c.shard.Draining {
 		c.undo(d, false)
 		return false
 	}
 	h := &hold{
-		podUID: a.offer.Pod.UID, nodeUID: d.nodeUID, plan: ledger.PreparedPlan(d.token), token: d.token,
-		attempt: a.offer.Attempt, traceParent: a.offer.TraceParent, deal: d,
+		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: ledger.PreparedPlan(d.Token), token: d.Token,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
 	}
 	c.addHold(h)
 	c.plans.setBegun(h, true)
-	c.performing.preparing[d.id] = d
-	c.perform(d, ActPrepare)
+	c.performing.preparing[d.ID] = d
+	c.perform(d, step.ActPrepare)
 	return false
 }
 
 // prepared is a look at a hold that plugins have something to do with; 0 if that is done.
-func (c *Core) prepared(s standing, out *Output) look {
+func (c *Core) prepared(s standing) look {
 	switch d := s.deal; {
-	case d == nil || d.over && d.outcome == nil:
-		return c.giveUp(s, end{reason: noPlace}, out)
-	case d.outcome == nil && c.now.Sub(s.since) > ledger.PreparedFor:
-		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)}, out)
-	case d.outcome == nil:
+	case d == nil || d.Over && d.Outcome == nil:
+		return c.giveUp(s, end{reason: noPlace})
+	case d.Outcome == nil && c.shard.Now.Sub(s.since) > ledger.PreparedFor:
+		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)})
+	case d.Outcome == nil:
 		return lookLater
-	case d.outcome.failed():
-		return c.giveUp(s, end{reason: "a plugin will not have the pod bound there"}, out)
+	case d.Outcome.Failed():
+		return c.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
 	}
 	return 0
 }
 
 // tellPrepared ends the attempt of a place that has been given up because plugins would not have it; false if that was
 // not why.
-func (c *Core) tellPrepared(d *deal, revision int64, out *Output) bool {
-	if d == nil || d.outcome == nil || !d.outcome.failed() {
+func (c *Core) tellPrepared(d *attempt.Deal, revision int64) bool {
+	if d == nil || d.Outcome == nil || !d.Outcome.Failed() {
 		return false
 	}
-	a := d.attempt
-	if r := d.outcome.Refusal; r != nil {
+	a := d.Attempt
+	if r := d.Outcome.Refusal; r != nil {
 		verdict := c.refusal(a, r)
 		verdict.LedgerRevision = revision
-		c.tellUnplaceable(a, verdict, out)
+		c.record.Unplaceable(a, verdict)
 		return true
 	}
-	c.tellFailed(a, d.outcome.Err.Error(), out)
+	c.record.Failed(a, d.Outcome.Err.Error())
 	return true
 }
 
@@ -331,7 +255,7 @@ func (c *Core) leaveDeal(h *hold) {
 		return
 	}
 	h.deal = nil
-	if _, e, ok := c.ledger.Entry(h.podUID); ok && e.Token == d.token && e.State != ledger.Held {
+	if _, e, ok := c.shard.Ledger.Entry(h.podUID); ok && e.Token == d.Token && e.State != ledger.Held {
 		c.performing.bindable[h.podUID] = d // promoted
 		return
 	}
@@ -344,23 +268,23 @@ func (c *Core) seeBound(podUID string) {
 	if !ok {
 		return
 	}
-	pod, known := c.view.Pod(podUID)
-	_, e, reserved := c.ledger.Entry(podUID)
-	doc, there := c.ledger.Doc(d.nodeUID)
+	pod, known := c.shard.View.Pod(podUID)
+	_, e, reserved := c.shard.Ledger.Entry(podUID)
+	doc, there := c.shard.Ledger.Doc(d.NodeUID)
 	hw := doc.HighWater(ledger.KindPod)
 	if !there {
-		hw = c.ledger.HighWater(ledger.KindPod)
+		hw = c.shard.Ledger.HighWater(ledger.KindPod)
 	}
-	_, binding := c.performing.binding[d.id]
+	_, binding := c.performing.binding[d.ID]
 	switch {
 	case binding && known && pod.NodeName != "":
 		return // looked at when the plugin has returned
-	case known && pod.NodeName == d.node:
+	case known && pod.NodeName == d.Node:
 		delete(c.performing.bindable, podUID)
-		d.over = true
-		c.perform(d, ActBound)
+		d.Over = true
+		c.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
-	case reserved && e.Token == d.token, c.view.PodProgress() < hw:
+	case reserved && e.Token == d.Token, c.shard.View.PodProgress() < hw:
 		return
 	}
 	delete(c.performing.bindable, podUID)
@@ -381,30 +305,11 @@ func (c *Core) passDeals() {
 func (c *Core) drainDeals() {
 	for _, uid := range slices.Sorted(maps.Keys(c.plans.held)) {
 		h := c.plans.held[uid]
-		if p, promoting := c.inFlight().(*promotion); promoting && p.hold == h {
+		if p, promoting := c.slot.InFlight().(*promotion); promoting && p.hold == h {
 			continue
 		}
 		c.undo(h.deal, false)
 	}
-}
-
-func (c *Core) inFlight() deed {
-	if c.flight == nil {
-		return nil
-	}
-	return c.flight.deed
-}
-
-// heldFor are the documents of volumes and pools of devices of which a hold has something.
-func (c *Core) heldFor(token ledger.Token) []ledger.ExclusiveDoc {
-	var held []ledger.ExclusiveDoc
-	for x := range c.ledger.Exclusives() {
-		if slices.ContainsFunc(x.Holders, func(h ledger.Holder) bool { return h.Token == token }) {
-			held = append(held, x)
-		}
-	}
-	slices.SortFunc(held, func(a, b ledger.ExclusiveDoc) int { return strings.Compare(a.Key, b.Key) })
-	return held
 }
 
 // preparable tells whether one more pod of a profile whose plugins act may be tried.

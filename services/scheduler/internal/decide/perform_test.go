@@ -15,19 +15,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // actor is a plugin that acts on chosen nodes, and checks that it is asked to as upstream would.
 type actor struct {
 	*world
 	// answer is what becomes of an act; it may say no.
-	answer func(decide.Perform) decide.Performed
+	answer func(step.Perform) step.Performed
 	// reserved is what each cycle of a shard has reserved and not given back: the pod's UID and node. passed are those
 	// that it lets be bound.
 	reserved map[string]string
 	passed   map[string]bool
 	// did counts the acts, and what had ended in an undo or a bind.
-	did map[decide.Act]int
+	did map[step.Act]int
 }
 
 func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
@@ -38,14 +39,14 @@ func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
 	}}
 	x := &actor{
 		world: newWorldOf(t, seed, shards, cfg), reserved: map[string]string{}, passed: map[string]bool{},
-		did: map[decide.Act]int{},
+		did: map[step.Act]int{},
 	}
-	x.answer = func(decide.Perform) decide.Performed { return decide.Performed{} }
+	x.answer = func(step.Perform) step.Performed { return step.Performed{} }
 	consult := countingPlugin(100)
-	x.advise = func(q decide.Consult) decide.Advice {
+	x.advise = func(q step.Consult) step.Advice {
 		for _, s := range x.shards {
 			for _, p := range s.performs {
-				if s.id == q.Shard && p.Act == decide.ActReserve {
+				if s.id == q.Shard && p.Act == step.ActReserve {
 					t.Fatalf("seed %d: question %d of %s before cycle %d has ended", seed, q.ID, q.Shard, p.ID)
 				}
 			}
@@ -56,51 +57,51 @@ func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
 	return x
 }
 
-func cycleOf(p decide.Perform) string { return fmt.Sprint(p.Shard, "/", p.ID) }
+func cycleOf(p step.Perform) string { return fmt.Sprint(p.Shard, "/", p.ID) }
 
-func placeOf(p decide.Perform) string { return p.Pod.UID + "@" + p.Node }
+func placeOf(p step.Perform) string { return p.Pod.UID + "@" + p.Node }
 
 // act does what is asked, unless it was not to be.
-func (x *actor) act(p decide.Perform) decide.Performed {
+func (x *actor) act(p step.Perform) step.Performed {
 	x.t.Helper()
 	x.did[p.Act]++
 	cycle, a := cycleOf(p), x.answer(p)
 	a.ID, a.Act = p.ID, p.Act
 	on, open := x.reserved[cycle]
 	switch {
-	case p.Act == decide.ActReserve && open:
+	case p.Act == step.ActReserve && open:
 		x.t.Fatalf("cycle %s reserves twice", cycle)
-	case p.Act != decide.ActReserve && open && on != placeOf(p):
+	case p.Act != step.ActReserve && open && on != placeOf(p):
 		x.t.Fatalf("cycle %s reserved %s, act %d is about %s", cycle, on, p.Act, placeOf(p))
 	}
 	failed := a.Refusal != nil || a.Err != nil
 	switch p.Act {
-	case decide.ActBind:
+	case step.ActBind:
 		if open {
 			return x.bind(p, a)
 		}
-		return decide.Performed{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
-	case decide.ActReserve:
+		return step.Performed{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
+	case step.ActReserve:
 		if !failed {
 			x.reserved[cycle], x.passed[placeOf(p)] = placeOf(p), !a.Later
 		}
-	case decide.ActPrepare:
+	case step.ActPrepare:
 		if !open {
-			return decide.Performed{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
+			return step.Performed{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
 		}
 		x.passed[placeOf(p)] = !failed
 		if failed {
 			delete(x.reserved, cycle)
 		}
-	case decide.ActUndo, decide.ActBound:
-		if !open && p.Act == decide.ActBound {
+	case step.ActUndo, step.ActBound:
+		if !open && p.Act == step.ActBound {
 			x.t.Fatalf("pod %s is bound, and cycle %s is over", p.Pod.UID, cycle)
 		}
-		if p.Act == decide.ActBound && x.pods[p.Pod.UID] != nil && x.pods[p.Pod.UID].Spec.NodeName != p.Node {
+		if p.Act == step.ActBound && x.pods[p.Pod.UID] != nil && x.pods[p.Pod.UID].Spec.NodeName != p.Node {
 			x.t.Fatalf("pod %s is said to be bound to %s", p.Pod.UID, p.Node)
 		}
 		delete(x.reserved, cycle)
-		if open && p.Act == decide.ActUndo {
+		if open && p.Act == step.ActUndo {
 			x.passed[placeOf(p)] = false
 		}
 	}
@@ -125,13 +126,13 @@ func (x *actor) auditPassed() {
 // nothing is bound that plugins have not passed, nodes are not overcommitted, and everything that was reserved has
 // been given back in the end, or is bound, once.
 func TestPluginsThatActUnderConcurrency(t *testing.T) {
-	total := map[decide.Act]int{}
+	total := map[step.Act]int{}
 	for seed := range uint64(extendedSeeds) {
 		x := newActingWorld(t, seed, 3)
-		x.answer = func(p decide.Perform) (a decide.Performed) {
+		x.answer = func(p step.Perform) (a step.Performed) {
 			switch x.rng.IntN(6) {
 			case 0:
-				a.Refusal = &decide.Refusal{Plugin: "Actor", Reasons: []string{"no"}}
+				a.Refusal = &step.Refusal{Plugin: "Actor", Reasons: []string{"no"}}
 			case 1:
 				a.Err = errors.New("broken")
 			}
@@ -151,7 +152,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 				x.deletePod(uids[x.rng.IntN(len(uids))])
 			}
 		}
-		x.answer = func(decide.Perform) decide.Performed { return decide.Performed{} }
+		x.answer = func(step.Perform) step.Performed { return step.Performed{} }
 		for range 12 {
 			x.settle()
 			x.bindOne()
@@ -169,7 +170,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	for act := decide.ActReserve; act <= decide.ActBind; act++ {
+	for act := step.ActReserve; act <= step.ActBind; act++ {
 		if total[act] == 0 {
 			t.Errorf("the histories are lopsided: act %d never came", act)
 		}
@@ -190,7 +191,7 @@ func (x *actor) muddle(steps int) {
 // beat has all shards look at what time alone tells.
 func (w *world) beat() {
 	for _, s := range w.shards {
-		w.step(s, decide.Input{Beat: true})
+		w.step(s, step.Input{Beat: true})
 	}
 }
 
@@ -207,14 +208,14 @@ func TestPluginsAct(t *testing.T) {
 			}
 			states = append(states, what+": "+state)
 		}
-		x.answer = func(p decide.Perform) decide.Performed {
-			note(map[decide.Act]string{
-				decide.ActReserve: "reserve", decide.ActPrepare: "prepare", decide.ActBound: "bound",
+		x.answer = func(p step.Perform) step.Performed {
+			note(map[step.Act]string{
+				step.ActReserve: "reserve", step.ActPrepare: "prepare", step.ActBound: "bound",
 			}[p.Act])
-			if len(x.shards[0].decisions) > 0 != (p.Act == decide.ActBound) {
+			if len(x.shards[0].decisions) > 0 != (p.Act == step.ActBound) {
 				t.Errorf("act %d with decisions %v", p.Act, x.shards[0].decisions)
 			}
-			return decide.Performed{Later: later}
+			return step.Performed{Later: later}
 		}
 		x.addNode("a", 10)
 		x.addPod("p")
@@ -240,16 +241,16 @@ func TestPluginsAct(t *testing.T) {
 func TestPluginsSayNo(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, broken := range []bool{false, true} {
-			at := []decide.Act{decide.ActReserve, decide.ActPrepare}[seed%2]
+			at := []step.Act{step.ActReserve, step.ActPrepare}[seed%2]
 			x := newActingWorld(t, seed, 1)
-			x.answer = func(p decide.Perform) (a decide.Performed) {
+			x.answer = func(p step.Perform) (a step.Performed) {
 				a.Later = true
 				switch {
 				case p.Act != at:
 				case broken:
 					a.Err = errors.New("running PreBind plugin \"Actor\": broken")
 				default:
-					a.Refusal = &decide.Refusal{Plugin: "Actor", Reasons: []string{"no", "never"}}
+					a.Refusal = &step.Refusal{Plugin: "Actor", Reasons: []string{"no", "never"}}
 				}
 				return a
 			}
@@ -269,8 +270,8 @@ func TestPluginsSayNo(t *testing.T) {
 			if !broken && (len(d.Plugins) != 1 || d.Plugins[0] != "Actor") {
 				t.Errorf("plugins %v, want the one that said no", d.Plugins)
 			}
-			if left := x.reservations(); len(left) > 0 || x.did[decide.ActUndo] > 0 {
-				t.Errorf("left %v, %d undone: want the plugins to have done that", left, x.did[decide.ActUndo])
+			if left := x.reservations(); len(left) > 0 || x.did[step.ActUndo] > 0 {
+				t.Errorf("left %v, %d undone: want the plugins to have done that", left, x.did[step.ActUndo])
 			}
 		}
 	}
@@ -280,7 +281,7 @@ func TestPluginsSayNo(t *testing.T) {
 // plugins of a shard that only lost the partition take back what they have reserved.
 func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 	x := newActingWorld(t, 2, 2)
-	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }
+	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.offer()
@@ -291,23 +292,23 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 			heir = s
 		}
 	}
-	for x.did[decide.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
+	for x.did[step.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
 		x.deliver()
 	}
-	x.perform = func(p decide.Perform) decide.Performed {
-		if p.Act == decide.ActPrepare && x.reserved[cycleOf(p)] != "" {
+	x.perform = func(p step.Perform) step.Performed {
+		if p.Act == step.ActPrepare && x.reserved[cycleOf(p)] != "" {
 			t.Error("prepared after all")
 		}
 		return x.act(p)
 	}
 	x.takeOver("pod-p", heir)
-	owner.performs, x.did = nil, map[decide.Act]int{} // it is at ActPrepare, for long
+	owner.performs, x.did = nil, map[step.Act]int{} // it is at ActPrepare, for long
 	x.settle()
 	if left := x.reservations(); len(left) > 0 {
 		t.Errorf("%v, want the place given up", left)
 	}
-	if x.did[decide.ActUndo] != 1 || len(x.reserved) > 0 {
-		t.Errorf("undone %d times, %v is reserved: want it taken back once", x.did[decide.ActUndo], x.reserved)
+	if x.did[step.ActUndo] != 1 || len(x.reserved) > 0 {
+		t.Errorf("undone %d times, %v is reserved: want it taken back once", x.did[step.ActUndo], x.reserved)
 	}
 	if n := len(heir.decisions); n != 1 || heir.decisions[0].Kind != events.DecisionWithdrawn {
 		t.Errorf("%+v, want one that tells that the place was given up", heir.decisions)
@@ -317,7 +318,7 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 // preparing delivers until the plugins of the first shard, which it returns, are asked to prepare a bind.
 func (x *actor) preparing() *shard {
 	s := x.shards[0]
-	for len(s.performs) == 0 || s.performs[0].Act != decide.ActPrepare {
+	for len(s.performs) == 0 || s.performs[0].Act != step.ActPrepare {
 		x.deliver()
 	}
 	return s
@@ -326,7 +327,7 @@ func (x *actor) preparing() *shard {
 // A place that plugins do not come to an end with is given up.
 func TestPluginsThatNeverEnd(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
-	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }
+	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.offer()
@@ -340,26 +341,26 @@ func TestPluginsThatNeverEnd(t *testing.T) {
 	x.now = x.now.Add(ledger.PreparedFor)
 	x.beat()
 	x.settle()
-	if len(x.reservations()) != 0 || x.did[decide.ActUndo] != 1 {
-		t.Errorf("left %v, undone %d times: want it given up and undone", x.reservations(), x.did[decide.ActUndo])
+	if len(x.reservations()) != 0 || x.did[step.ActUndo] != 1 {
+		t.Errorf("left %v, undone %d times: want it given up and undone", x.reservations(), x.did[step.ActUndo])
 	}
 }
 
 // A shard that ends has its plugins take back what they have reserved, and waits for that.
 func TestPluginsOfAShardThatEnds(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
-	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }
+	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.addPod("q")
 	x.offer()
 	s := x.preparing()
-	x.step(s, decide.Input{Drain: true, Beat: true})
+	x.step(s, step.Input{Drain: true, Beat: true})
 	x.settle()
 	if len(x.reserved) > 0 {
 		t.Errorf("%v is reserved still", x.reserved)
 	}
-	if out, err := s.core.Step(decide.Input{}, x.now); err != nil || !out.Idle {
+	if out, err := s.core.Step(step.Input{}, x.now); err != nil || !out.Idle {
 		t.Errorf("idle %v, %v: want it to have come to an end", out.Idle, err)
 	}
 }
@@ -367,7 +368,7 @@ func TestPluginsOfAShardThatEnds(t *testing.T) {
 // A more important pod may take a place that is held for plugins, and they take back what they have reserved.
 func TestPreparedPlaceIsTaken(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
-	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }
+	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
 	x.addNode("a", 1)
 	x.addPod("p")
 	x.offer()
@@ -390,12 +391,12 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	if taker.Plan != ledger.PlanID(99, false) || taker.State != ledger.Held {
 		t.Errorf("%+v, want it held under a plan of its own", taker)
 	}
-	x.step(s, decide.Input{Ledger: x.told(s)})
+	x.step(s, step.Input{Ledger: x.told(s)})
 	for len(s.performs) > 0 {
-		x.step(s, decide.Input{Performed: []decide.Performed{x.performNext(s)}})
+		x.step(s, step.Input{Performed: []step.Performed{x.performNext(s)}})
 	}
-	if len(x.reserved) > 0 || x.did[decide.ActUndo] != 1 {
-		t.Errorf("%v is reserved, undone %d times: want it undone", x.reserved, x.did[decide.ActUndo])
+	if len(x.reserved) > 0 || x.did[step.ActUndo] != 1 {
+		t.Errorf("%v is reserved, undone %d times: want it undone", x.reserved, x.did[step.ActUndo])
 	}
 }
 
@@ -420,12 +421,12 @@ func TestPluginsHoldBack(t *testing.T) {
 		for _, hold := range []bool{true, false} {
 			x := newActingWorld(t, 1, 1)
 			advise := x.advise
-			x.advise = func(q decide.Consult) decide.Advice {
+			x.advise = func(q step.Consult) step.Advice {
 				if q.GateOnly != (room == 0) {
 					t.Errorf("asked about the gate only %v, with room for %d", q.GateOnly, room)
 				}
 				if hold {
-					return decide.Advice{ID: q.ID, HeldBack: &decide.Refusal{Plugin: "Actor", Reasons: []string{"not yet"}}}
+					return step.Advice{ID: q.ID, HeldBack: &step.Refusal{Plugin: "Actor", Reasons: []string{"not yet"}}}
 				}
 				return advise(q)
 			}
@@ -478,8 +479,8 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 	w := newWorldWith(t, 1, 1, placement.DefaultProfile(corev1.DefaultSchedulerName), func(c *decide.Config) {
 		c.Profiles["custom"], c.Acts["custom"], c.Gates["custom"] = profile, true, true
 	})
-	w.advise, w.perform = countingPlugin(100), func(p decide.Perform) decide.Performed {
-		return decide.Performed{ID: p.ID, Act: p.Act, Refusal: &decide.Refusal{Plugin: "Actor", Reasons: []string{"no"}}}
+	w.advise, w.perform = countingPlugin(100), func(p step.Perform) step.Performed {
+		return step.Performed{ID: p.ID, Act: p.Act, Refusal: &step.Refusal{Plugin: "Actor", Reasons: []string{"no"}}}
 	}
 	st := &story{world: w, s: w.shards[0]}
 	st.addNodeIn("n0", "a", 10)
@@ -488,7 +489,7 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 	st.tell()
 	first := st.pod("first", evenly, func(p *corev1.Pod) { p.Spec.SchedulerName = "custom" })
 	st.drive(func() bool { return len(st.s.performs) > 0 })
-	if p := st.s.performs[0]; p.Act != decide.ActReserve || p.Node != "n1" {
+	if p := st.s.performs[0]; p.Act != step.ActReserve || p.Node != "n1" {
 		t.Fatalf("plugins are to %d on %s, want them to reserve %s on n1", p.Act, p.Node, first)
 	}
 	second := st.pod("second", evenly)
@@ -497,7 +498,7 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 		t.Errorf("reserved on %q while plugins may refuse the pod that it has counted", at)
 	}
 	for len(st.s.performs) > 0 {
-		st.step(st.s, decide.Input{Performed: []decide.Performed{st.performNext(st.s)}})
+		st.step(st.s, step.Input{Performed: []step.Performed{st.performNext(st.s)}})
 	}
 	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
 	if at := st.reservedAt(second); !slices.Equal(at, []string{"n1"}) {
@@ -518,9 +519,9 @@ func (st *story) drive(so func() bool) {
 		case len(st.s.consults) > 0:
 			q := st.s.consults[0]
 			st.s.consults = st.s.consults[1:]
-			st.step(st.s, decide.Input{Advice: []decide.Advice{st.advise(q)}})
+			st.step(st.s, step.Input{Advice: []step.Advice{st.advise(q)}})
 		}
-		st.now = st.now.Add(decide.SoonAfter)
+		st.now = st.now.Add(step.SoonAfter)
 		st.tell()
 	}
 	st.t.Fatal("it does not come to that")

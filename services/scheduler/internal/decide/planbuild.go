@@ -4,6 +4,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
 // planBuild gathers what a T2 or T4 says and changes.
@@ -17,8 +18,8 @@ type planBuild struct {
 	yields  int
 }
 
-func (c *Core) newPlan(a *attempt, node *state.NodeInfo) (*planBuild, bool) {
-	mandate, ok := c.mandate(a.offer.Partition)
+func (c *Core) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
+	mandate, ok := c.shard.Mandate(a.Offer.Partition)
 	b := &planBuild{core: c, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
 	doc := ledger.Cover(b.open(node.Node), ledger.KindNode, node.Node.ResourceVersion)
 	b.docs[node.Node.UID] = doc
@@ -32,7 +33,7 @@ func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
 	if d, ok := b.docs[uid]; ok {
 		return d
 	}
-	doc := b.core.openDoc(uid, name)
+	doc := b.core.shard.OpenDoc(uid, name)
 	b.docs[uid], b.order = doc, append(b.order, uid)
 	return doc
 }
@@ -81,7 +82,7 @@ func (b *planBuild) keep(keepers []placement.Keeper) bool {
 func (b *planBuild) nomination(node *state.NodeInfo, entry ledger.Entry) ledger.Nomination {
 	return ledger.Nomination{
 		Mandate: b.mandate, Hold: ledger.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
-		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.core.view,
+		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.core.shard.View,
 	}
 }
 

@@ -2,6 +2,8 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Plugins that have something to do about pods that fit nowhere (Config.PostFilters) are asked when a look has found
@@ -10,35 +12,35 @@ import (
 // condition; the next look tries it first, and nothing is kept there.
 
 // postFilter has plugins asked about an attempt that fits nowhere; false if there are none to ask.
-func (c *Core) postFilter(r rejection, p *placement.Profile) bool {
-	a := r.attempt
-	if !c.cfg.PostFilters[a.pod.SchedulerName] || a.counsel.opinions == nil || r.decision.NodesTotal == 0 {
+func (c *Core) postFilter(r attempt.Rejection, p *placement.Profile) bool {
+	a := r.Attempt
+	if !c.cfg.PostFilters[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
 		return false
 	}
-	a.verdict = &r
-	c.attempts.ask(a, filtering, a.counsel.shownFor)
-	c.performing.out = append(c.performing.out, Perform{
-		ID: a.counsel.shownFor, Act: ActPostFilter, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+	a.Verdict = &r
+	c.attempts.Ask(a, attempt.Filtering, a.Counsel.ShownFor)
+	c.effects.Perform(step.Perform{
+		ID: a.Counsel.ShownFor, Act: step.ActPostFilter, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
 		Verdicts: c.verdicts(a, p),
 	})
 	return true
 }
 
 // verdicts say why each node will not do. They come from scratch: nothing keeps them by node.
-func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
+func (c *Core) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.view.Nodes(), Opinions: a.counsel.opinions, Guidance: a.counsel.guidance,
+		Pod: a.Pod, Nodes: c.shard.View.Nodes(), Opinions: a.Counsel.Opinions, Guidance: a.Counsel.Guidance,
 		Everywhere: true, Details: true,
 	}
-	v, err := c.claims.Of(a.pod, p)
+	v, err := c.shard.Claims.Of(a.Pod, p)
 	if err != nil {
 		return nil // it was found to fit nowhere, so there is none
 	}
-	in.Objects = v.Lookups(c.view.Snapshot())
+	in.Objects = v.Lookups(c.shard.View.Snapshot())
 	reports := p.Evaluate(in).Nodes
-	verdicts := make([]Verdict, len(reports))
+	verdicts := make([]step.Verdict, len(reports))
 	for i, r := range reports {
-		verdicts[i] = Verdict{
+		verdicts[i] = step.Verdict{
 			Node: r.Node.Node.Name, Plugin: r.Plugin, Reasons: r.Reasons, Resolvable: r.Code == placement.Unschedulable,
 		}
 	}
@@ -46,15 +48,15 @@ func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
 }
 
 // postFiltered goes on with an attempt that plugins have been asked about.
-func (c *Core) postFiltered(p Performed, out *Output) {
-	a, waits := c.attempts.answered(filtering, p.ID)
+func (c *Core) postFiltered(p step.Performed) {
+	a, waits := c.attempts.Answered(attempt.Filtering, p.ID)
 	if !waits {
 		return
 	}
-	r := *a.verdict
+	r := *a.Verdict
 	if p.Message != "" {
-		r.decision.Message += " " + p.Message
+		r.Decision.Message += " " + p.Message
 	}
-	r.decision.NodeName = p.Nominated
-	c.rejectedFor(r, out)
+	r.Decision.NodeName = p.Nominated
+	c.rejectedFor(r)
 }

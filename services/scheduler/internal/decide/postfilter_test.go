@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // newFilteringWorld is a world with a plugin that is asked about pods that fit nowhere, and that turns down the nodes
@@ -26,7 +27,7 @@ func newFilteringWorld(t *testing.T, seed uint64, guidance *placement.Guidance) 
 	w := newWorldWith(t, seed, 1, cfg, func(c *decide.Config) {
 		c.PostFilters = map[string]bool{corev1.DefaultSchedulerName: true}
 	})
-	w.advise = func(q decide.Consult) decide.Advice {
+	w.advise = func(q step.Consult) step.Advice {
 		a := opinions(func(string) placement.Opinion {
 			return placement.Opinion{Rejected: true, Unresolvable: true, Plugin: "Helper", Reasons: []string{"not there"}}
 		})(q)
@@ -44,30 +45,30 @@ func TestPostFilter(t *testing.T) {
 		name     string
 		nodes    []string
 		guidance *placement.Guidance
-		want     []decide.Verdict
+		want     []step.Verdict
 		message  string
 	}{
-		{"by rules and plugins", []string{"full", "a"}, nil, []decide.Verdict{
+		{"by rules and plugins", []string{"full", "a"}, nil, []step.Verdict{
 			{Node: "a", Plugin: "Helper", Reasons: []string{"not there"}},
 			{Node: "full", Plugin: placement.NodeResourcesFit, Reasons: []string{"Insufficient cpu"}},
 		}, "0/2 nodes are available: 1 Insufficient cpu, 1 not there. helped"},
-		{"by rules alone", []string{"full"}, nil, []decide.Verdict{
+		{"by rules alone", []string{"full"}, nil, []step.Verdict{
 			{Node: "full", Plugin: placement.NodeResourcesFit, Reasons: []string{"Insufficient cpu"}},
 		}, "0/1 nodes are available: 1 Insufficient cpu. helped"},
-		{"by a plugin everywhere", []string{"a"}, rejected, []decide.Verdict{
+		{"by a plugin everywhere", []string{"a"}, rejected, []step.Verdict{
 			{Node: "a", Plugin: "Helper", Reasons: []string{"not today"}, Resolvable: true},
 		}, "0/1 nodes are available: not today. helped"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newFilteringWorld(t, 1, test.guidance)
 			asked := 0
-			w.perform = func(p decide.Perform) decide.Performed {
+			w.perform = func(p step.Perform) step.Performed {
 				asked++
-				sorted := cmpopts.SortSlices(func(a, b decide.Verdict) bool { return a.Node < b.Node })
+				sorted := cmpopts.SortSlices(func(a, b step.Verdict) bool { return a.Node < b.Node })
 				if diff := cmp.Diff(test.want, p.Verdicts, sorted); diff != "" {
 					t.Errorf("verdicts (-want +got):\n%s", diff)
 				}
-				return decide.Performed{ID: p.ID, Act: p.Act, Nominated: "a", Message: "helped"}
+				return step.Performed{ID: p.ID, Act: p.Act, Nominated: "a", Message: "helped"}
 			}
 			for _, node := range test.nodes {
 				w.addNode(node, map[string]int64{"a": 10}[node])
@@ -104,10 +105,10 @@ func TestPostFilterBelongsToItsCycle(t *testing.T) {
 			t.Fatal("another question before the answer")
 		}
 	}
-	if len(s.performs) != 1 || s.performs[0].Act != decide.ActPostFilter {
+	if len(s.performs) != 1 || s.performs[0].Act != step.ActPostFilter {
 		t.Fatalf("%+v, want one question about a pod that fits nowhere", s.performs)
 	}
-	out, err := s.core.Step(decide.Input{Drain: true, Beat: true}, w.now)
+	out, err := s.core.Step(step.Input{Drain: true, Beat: true}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}

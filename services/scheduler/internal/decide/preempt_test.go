@@ -16,7 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 func important(priority int32) func(*corev1.Pod) {
@@ -528,7 +528,7 @@ func TestNominationWhoseAnswerIsLost(t *testing.T) {
 	p := st.pod("p", important(10))
 	first := *st.s.commit
 	st.commit(first.Txn)
-	st.step(st.s, decide.Input{Results: []decide.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
+	st.step(st.s, step.Input{Results: []step.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
 	if st.s.commit == nil || st.s.commit.Resubmitted != 1 || !reflect.DeepEqual(st.s.commit.Txn, first.Txn) {
 		t.Fatalf("resubmitted %+v, want the identical transaction", st.s.commit)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // BenchmarkPreemptors has pods arrive at a shard in a cluster that less important ones fill: each
@@ -25,7 +25,7 @@ func BenchmarkPreemptors(b *testing.B) {
 	}
 	core := st.s.core
 	var spent time.Duration
-	step := func(in decide.Input) decide.Output {
+	run := func(in step.Input) step.Output {
 		st.now = st.now.Add(time.Millisecond)
 		begin := time.Now()
 		out, err := core.Step(in, st.now)
@@ -35,14 +35,14 @@ func BenchmarkPreemptors(b *testing.B) {
 		}
 		return out
 	}
-	settle := func(in decide.Input) {
+	settle := func(in step.Input) {
 		for {
-			out := step(in)
+			out := run(in)
 			for out.Commit != nil {
 				c := out.Commit
-				out = step(decide.Input{Results: []decide.Result{{ID: c.ID, Txn: st.commit(c.Txn)}}})
+				out = run(step.Input{Results: []step.Result{{ID: c.ID, Txn: st.commit(c.Txn)}}})
 			}
-			in = decide.Input{}
+			in = step.Input{}
 			if st.s.fact < len(st.facts) {
 				in.Facts = []follow.Batch{{Facts: st.facts[st.s.fact:]}}
 				st.s.fact = len(st.facts)
@@ -55,7 +55,7 @@ func BenchmarkPreemptors(b *testing.B) {
 			}
 		}
 	}
-	settle(decide.Input{})
+	settle(step.Input{})
 	n := min(b.N, nodes*room/2)
 	b.ResetTimer()
 	spent = 0
@@ -63,14 +63,14 @@ func BenchmarkPreemptors(b *testing.B) {
 	for len(offers) > 0 {
 		batch := offers[:min(96, len(offers))]
 		offers = offers[len(batch):]
-		settle(decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})
+		settle(step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})
 	}
 	held := core.Holds()
 	for uid := range st.claims() {
 		st.deletePod(uid)
 	}
-	settle(decide.Input{})
-	settle(decide.Input{Beat: true})
+	settle(step.Input{})
+	settle(step.Input{Beat: true})
 	if held != n || core.Holds() != 0 {
 		b.Fatalf("%d places held of %d, %d left", held, n, core.Holds())
 	}

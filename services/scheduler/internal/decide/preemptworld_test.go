@@ -18,7 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // preemptSeeds is how many histories TestShardsPreempt tries, preemptFirst the seed of the first.
@@ -375,7 +375,7 @@ func (a *arena) finish() {
 		}
 		a.now = a.now.Add(time.Second)
 		for _, s := range a.shards {
-			a.step(s, decide.Input{Beat: true})
+			a.step(s, step.Input{Beat: true})
 		}
 	}
 	for range 40 {
@@ -386,7 +386,7 @@ func (a *arena) finish() {
 			a.watch()
 		}
 		for _, s := range a.shards {
-			a.step(s, decide.Input{Beat: true})
+			a.step(s, step.Input{Beat: true})
 		}
 		if len(a.history)+len(a.facts) == before {
 			break

@@ -12,7 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 const (
@@ -54,12 +56,12 @@ const (
 
 // tend looks at the holds of which something has moved, until one needs a transaction; true if
 // that is on its way.
-func (c *Core) tend(out *Output) bool {
+func (c *Core) tend() bool {
 	p := &c.plans
 	p.quiet = false
 	for _, plan := range slices.Sorted(maps.Keys(p.orphans)) {
 		delete(p.orphans, plan)
-		if c.dropOrphan(plan, out) {
+		if c.dropOrphan(plan) {
 			return true
 		}
 	}
@@ -74,7 +76,7 @@ func (c *Core) tend(out *Output) bool {
 			delete(p.due, uid)
 			continue
 		}
-		switch c.lookAt(h, out) {
+		switch c.lookAt(h) {
 		case lookSent:
 			delete(p.due, uid)
 			return true
@@ -88,6 +90,7 @@ func (c *Core) tend(out *Output) bool {
 
 // standing is a hold with what is known of it.
 type standing struct {
+	by *Core
 	*hold
 	doc   ledger.NodeDoc
 	entry ledger.Entry
@@ -96,41 +99,41 @@ type standing struct {
 	others []ledger.NodeDoc
 }
 
-func (c *Core) lookAt(h *hold, out *Output) look {
-	s := standing{hold: h}
+func (c *Core) lookAt(h *hold) look {
+	s := standing{by: c, hold: h}
 	var ok bool
-	if s.doc, s.entry, ok = c.ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
+	if s.doc, s.entry, ok = c.shard.Ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
 		return lookLater
 	}
-	for _, d := range c.ledger.PlanDocs(h.plan) {
+	for _, d := range c.shard.Ledger.PlanDocs(h.plan) {
 		if d.NodeUID != s.doc.NodeUID {
 			s.others = append(s.others, d)
 		}
 	}
-	progress := c.view.PodProgress()
-	s.pod, ok = c.view.Pod(h.podUID)
+	progress := c.shard.View.PodProgress()
+	s.pod, ok = c.shard.View.Pod(h.podUID)
 	switch {
 	case !ok && progress < s.entry.PodRV:
 		return lookAgain
 	case !ok || s.pod.Deleting || s.pod.Terminal:
-		return c.giveUp(s, end{reason: "the pod is gone", silent: true}, out)
+		return c.giveUp(s, end{reason: "the pod is gone", silent: true})
 	case s.pod.NodeName != "":
-		return c.giveUp(s, end{reason: "somebody else has bound the pod", silent: true}, out)
+		return c.giveUp(s, end{reason: "somebody else has bound the pod", silent: true})
 	case s.doc.SupersededBy != "":
-		return c.giveUp(s, end{reason: "another node has registered under the name of the node"}, out)
+		return c.giveUp(s, end{reason: "another node has registered under the name of the node"})
 	}
 	var l look
 	switch {
 	case ledger.IsRecorded(h.plan):
-		l = c.form(s, out)
+		l = c.form(s)
 	case ledger.IsPrepared(h.plan):
-		l = c.prepared(s, out)
+		l = c.prepared(s)
 	}
 	if l != 0 {
 		return l
 	}
 	if left, grace := c.victimsLeft(s); left && !ledger.IsPrepared(h.plan) {
-		return c.await(s, grace, out)
+		return c.await(s, grace)
 	}
 	c.plans.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
@@ -138,14 +141,14 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 			return lookAgain
 		}
 	}
-	return c.promote(s, out)
+	return c.promote(s)
 }
 
 // victimsLeft says whether pods are still there that have to go, and the longest time that one
 // of them is given to stop.
 func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
-		if fate, _ := c.view.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
+		if fate, _ := c.shard.View.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
 			left, grace = true, max(grace, c.graceOf(v.PodUID))
 		}
 	}
@@ -156,7 +159,7 @@ func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
 }
 
 func (c *Core) graceOf(podUID string) time.Duration {
-	pod, ok := c.view.Pod(podUID)
+	pod, ok := c.shard.View.Pod(podUID)
 	if !ok || pod.Template == nil {
 		return defaultGrace
 	}
@@ -168,22 +171,22 @@ func (c *Core) graceOf(podUID string) time.Duration {
 }
 
 // await looks whether a hold has waited too long, or for nothing.
-func (c *Core) await(s standing, grace time.Duration, out *Output) look {
-	idle := c.now.Sub(s.moved)
+func (c *Core) await(s standing, grace time.Duration) look {
+	idle := c.shard.Now.Sub(s.moved)
 	marked := c.anyMarked(s)
 	c.plans.setBegun(s.hold, marked || !c.anyToEvict(s))
 	switch {
 	case idle > holdPatience+grace:
-		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true}, out)
-	case !s.refused.IsZero() && !marked && c.now.Sub(s.refused) > refusedPatience:
-		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true}, out)
+		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true})
+	case !s.refused.IsZero() && !marked && c.shard.Now.Sub(s.refused) > refusedPatience:
+		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
 	case !s.begun && idle > unmarkedPatience:
 		// Nobody has gone for it, so that it is no failure of the pod's.
-		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true}, out)
-	case !marked && c.now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
+		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
+	case !marked && c.shard.Now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
 		c.plans.looks--
 		if node := c.fitsElsewhere(s); node != "" {
-			return c.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"}, out)
+			return c.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"})
 		}
 	}
 	return lookLater
@@ -199,31 +202,31 @@ func (c *Core) anyMarked(s standing) bool {
 // anyToEvict says whether a victim of a plan stays until it is evicted.
 func (c *Core) anyToEvict(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
-		pod, known := c.view.Pod(v.PodUID)
+		pod, known := c.shard.View.Pod(v.PodUID)
 		return known && !isLeaving(pod)
 	})
 }
 
 // fitsElsewhere is a node that would take the pod of a hold without anybody having to go.
 func (c *Core) fitsElsewhere(s standing) string {
-	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
-	if !ok || c.view.Settle() > 0 || profile.Extended(s.pod) {
+	profile, ok := c.shard.Profiles[s.pod.SchedulerName]
+	if !ok || c.shard.View.Settle() > 0 || profile.Extended(s.pod) {
 		return "" // of what extenders would say, too, nothing is known
 	}
-	v, err := c.claims.Of(s.pod, profile)
+	v, err := c.shard.Claims.Of(s.pod, profile)
 	if err != nil {
 		return ""
 	}
 	defer v.SetAside(s.pod)()
-	defer c.lookUp(v)()
-	concern, err := c.concernOf(s.pod, profile)
-	r := c.query(profile, placement.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
+	defer c.shard.LookUp(v)()
+	concern, err := c.rules.ConcernOf(s.pod, profile)
+	r := c.search.Query(profile, placement.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
 	}
 	best := r.Feasible[0].Node
-	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: v.Lookups(c.view.Snapshot())}
-	if c.restsOnHolds(in, profile, &concern, best, nil) {
+	in := placement.Input{Pod: s.pod, Nodes: c.shard.View.Nodes(), Objects: v.Lookups(c.shard.View.Snapshot())}
+	if c.search.RestsOnHolds(in, profile, &concern, best, nil) {
 		return ""
 	}
 	return best.Node.Name
@@ -231,82 +234,82 @@ func (c *Core) fitsElsewhere(s standing) string {
 
 // promote sends T3 if the pod fits now that all who had to go have gone; else the place is
 // given up.
-func (c *Core) promote(s standing, out *Output) look {
+func (c *Core) promote(s standing) look {
 	if s.vetting.unstorable != "" {
-		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true}, out)
+		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
 	}
-	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
+	profile, ok := c.shard.Profiles[s.pod.SchedulerName]
 	if !ok {
-		return c.giveUp(s, end{reason: "no profile of that name is configured"}, out)
+		return c.giveUp(s, end{reason: "no profile of that name is configured"})
 	}
-	node, ok := c.view.Ask(view.Now, s.doc.NodeUID, s.plan)
+	node, ok := c.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan)
 	if !ok {
-		return c.giveUp(s, end{reason: "the node is gone"}, out)
+		return c.giveUp(s, end{reason: "the node is gone"})
 	}
-	concern, err := c.concernOf(s.pod, profile)
+	concern, err := c.rules.ConcernOf(s.pod, profile)
 	if err != nil {
-		return c.giveUp(s, end{reason: err.Error()}, out)
+		return c.giveUp(s, end{reason: err.Error()})
 	}
 	if concern.Uncertain || node.UndescribedPods() > 0 {
 		return lookAgain
 	}
-	if concern.CountsBatch() && c.attempts.count(staged, reserving) > 0 {
+	if concern.CountsBatch() && c.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
 		c.plans.quiet = true // until what is staged stands, or does not
 		return lookAgain
 	}
-	guards, ready := c.rests(s.pod, node, &concern)
+	guards, ready := c.terms.Rests(s.pod, node, &concern)
 	switch {
 	case ready:
-	case c.now.Sub(s.moved) > holdPatience:
-		return c.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"}, out)
+	case c.shard.Now.Sub(s.moved) > holdPatience:
+		return c.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
 	default:
 		return lookAgain
 	}
-	v, err := c.claims.Of(s.pod, profile)
+	v, err := c.shard.Claims.Of(s.pod, profile)
 	if err != nil {
-		return c.giveUp(s, end{reason: err.Error()}, out)
+		return c.giveUp(s, end{reason: err.Error()})
 	}
 	defer v.SetAside(s.pod)()
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(c.view.Snapshot())}
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(c.shard.View.Snapshot())}
 	if !concern.None() || v.HasExclusive() {
-		in.Nodes = c.nodesWith(node)
+		in.Nodes = c.shard.NodesWith(node)
 	}
 	fits, why, err := profile.FitsWithout(in, node, nil)
 	switch {
 	case err != nil:
-		return c.giveUp(s, end{reason: err.Error()}, out)
+		return c.giveUp(s, end{reason: err.Error()})
 	case !fits:
-		return c.lacksRoom(s, profile, in, obstacle{node, why}, out)
+		return c.lacksRoom(s, profile, in, obstacle{node, why})
 	}
-	if l := c.besideOthers(s, profile, in, footing{node: node, concern: concern}, out); l != 0 {
+	if l := c.besideOthers(s, profile, in, footing{node: node, concern: concern}); l != 0 {
 		return l
 	}
-	if l := c.vet(s, profile, node.Node, out); l != 0 {
+	if l := c.vet(s, profile, node.Node); l != 0 {
 		return l
 	}
 	f := footing{node: node, concern: concern, guards: guards}
 	switch f.volumes, f.exclusives, ready, err = c.resupply(s, profile, v, node.Node); {
 	case err != nil:
-		return c.giveUp(s, end{reason: err.Error(), failed: true}, out)
+		return c.giveUp(s, end{reason: err.Error(), failed: true})
 	case !ready:
 		return lookAgain
 	}
-	return c.sendPromotion(s, f, out)
+	return c.sendPromotion(s, f)
 }
 
 // besideOthers is a look at a hold whose pod fits: whether that rests on the places of others; 0 if not.
 func (c *Core) besideOthers(
-	s standing, profile *placement.Profile, in placement.Input, f footing, out *Output,
+	s standing, profile *placement.Profile, in placement.Input, f footing,
 ) look {
 	takes := c.takesPromised(s, profile, in)
-	rests := c.restsOnHolds(in, profile, &f.concern, f.node, nil)
+	rests := c.search.RestsOnHolds(in, profile, &f.concern, f.node, nil)
 	switch {
 	case takes && s.yielding.alone:
-		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"}, out)
-	case (takes || rests) && c.now.Sub(s.moved) <= holdPatience:
+		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
+	case (takes || rests) && c.shard.Now.Sub(s.moved) <= holdPatience:
 		return lookLater // until the other has its place, or gives it up
 	case rests:
-		return c.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true}, out)
+		return c.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
 	}
 	return 0
 }
@@ -325,76 +328,51 @@ type footing struct {
 func (c *Core) resupply(
 	s standing, profile *placement.Profile, v claims.Supply, node *state.Node,
 ) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
-	if !c.claims.Settled(v, s.doc) {
+	if !c.shard.Claims.Settled(v, s.doc) {
 		return v, nil, false, nil
 	}
-	v, ok, err := c.claims.Pick(v, profile, claims.Target{
-		Pod: s.pod, Node: node, Seed: Seed(s.pod.UID, s.attempt),
+	v, ok, err := c.shard.Claims.Pick(v, profile, claims.Target{
+		Pod: s.pod, Node: node, Seed: attempt.Seed(s.pod.UID, s.attempt),
 	})
 	if err != nil || !ok {
 		return v, nil, false, err
 	}
 	docs := map[string]ledger.ExclusiveDoc{}
-	for x := range c.ledger.Exclusives() {
-		if free, had := ledger.LetGo(c.claims.Exclusive(x.Key), s.token); had {
+	for x := range c.shard.Ledger.Exclusives() {
+		if free, had := ledger.LetGo(c.shard.Claims.Exclusive(x.Key), s.token); had {
 			docs[x.Key] = free
 		}
 	}
-	held, err := c.claims.Take(v.Holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
+	held, err := c.shard.Claims.Take(v.Holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
 	for key, x := range held {
-		docs[key] = ledger.HeldAgain(c.claims.Exclusive(key), x, s.token)
+		docs[key] = ledger.HeldAgain(c.shard.Claims.Exclusive(key), x, s.token)
 	}
-	return v, sortedDocs(docs), err == nil, nil
+	return v, claims.Sorted(docs), err == nil, nil
 }
 
-// rests is what a placement on a node rests on beyond it; false if that is not known yet.
-func (c *Core) rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]ledger.GuardUse, bool) {
-	var followed following
-	if concern.Together() {
-		followed = c.keepers(pod, node)
-	}
-	n, ready := c.demands(concern, node, followed)
-	if len(n.missing) > 0 {
-		_ = c.enlist(pod.Namespace, n.missing) // without room for them: again, until the place is given up
-		return nil, false
-	}
-	return n.guards, ready && !followed.waits
-}
-
-// nodesWith are all nodes, one of them as given.
-func (c *Core) nodesWith(node *state.NodeInfo) []*state.NodeInfo {
-	nodes := slices.Clone(c.view.Nodes())
-	for i, n := range nodes {
-		if n.Node.UID == node.Node.UID {
-			nodes[i] = node
-		}
-	}
-	return nodes
-}
-
-func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
-	mandate, mine := c.mandate(s.entry.Partition())
+func (c *Core) sendPromotion(s standing, f footing) look {
+	mandate, mine := c.shard.Mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
 	}
-	target, _ := ledger.Finish(s.doc, c.view)
+	target, _ := ledger.Finish(s.doc, c.shard.View)
 	p := ledger.Promotion{
 		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
-		Fits: true, Guards: f.guards, Facts: c.view,
+		Fits: true, Guards: f.guards, Facts: c.shard.View,
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
 	}
-	if r, ok := c.ledger.Record(s.plan); ok {
+	if r, ok := c.shard.Ledger.Record(s.plan); ok {
 		p.Record = &r
 	}
 	s.vetting = vetting{} // an opinion is as old as its question
 	if s.deal != nil {
-		p.Delegated = s.deal.delegate(f.volumes)
+		p.Delegated = s.deal.Delegate(f.volumes)
 	}
 	change, err := ledger.Promote(p)
 	if err == nil {
 		d := &promotion{standing: s, node: f.node.Node, agreed: s.deal, supplied: len(p.Volumes)+len(p.Devices) > 0}
-		err = c.launch(d, change, out)
+		err = c.slot.Launch(d, change)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -403,7 +381,7 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 	case errors.As(err, &refused):
 		return lookAgain
 	}
-	return c.giveUp(s, end{reason: err.Error()}, out)
+	return c.giveUp(s, end{reason: err.Error()})
 }
 
 // promotion is a T3 in flight.
@@ -411,52 +389,58 @@ type promotion struct {
 	standing
 	node *state.Node
 	// agreed is what plugins have to do with it, nil for nothing.
-	agreed *deal
+	agreed *attempt.Deal
 	// supplied: it picks volumes or devices anew.
 	supplied bool
 }
 
-func (p *promotion) kind() string { return "T3" }
+// Resupplies implements an option of txn.Proposal.
+func (p *promotion) Resupplies() bool { return p.supplied }
 
-func (p *promotion) done(c *Core, revision int64, out *Output) {
+func (p *promotion) Kind() string { return "T3" }
+
+func (p *promotion) Done(revision int64) {
+	c := p.by
 	if deal := p.agreed; deal != nil {
-		p.deal, deal.attempt.pod = nil, p.pod
-		if deal.delegated && !deal.over {
+		p.deal, deal.Attempt.Pod = nil, p.pod
+		if deal.Delegated && !deal.Over {
 			c.letBind(deal, revision)
 			return
 		}
-		if !deal.over {
+		if !deal.Over {
 			c.performing.bindable[p.podUID] = deal
 		}
-		c.tellPlaced(deal.attempt, revision, out)
+		c.record.Placed(deal.Attempt, revision)
 		return
 	}
-	d := p.decision(c, events.DecisionPlaced)
+	d := p.decision(events.DecisionPlaced)
 	d.LedgerRevision = revision
-	d.NodesTotal = int32(len(c.view.Nodes()))
+	d.NodesTotal = int32(len(c.shard.View.Nodes()))
 	d.NodesFeasible = 1
-	out.Decisions = append(out.Decisions, d)
-	out.Attempts = append(out.Attempts, Attempt{
-		Pod: d.Pod, Received: p.since, Decided: c.now, Profile: p.pod.SchedulerName, Number: p.attempt,
-		Outcome: Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
+	c.effects.Decide(d)
+	c.effects.Report(step.Attempt{
+		Pod: d.Pod, Received: p.since, Decided: c.shard.Now, Profile: p.pod.SchedulerName, Number: p.attempt,
+		Outcome: step.Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
-	c.report(PlanReport{What: PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.now.Sub(p.since)})
+	c.effects.Plan(step.PlanReport{What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.shard.Now.Sub(p.since)})
 }
 
 // tooLarge: its place is given up, which takes less.
-func (p *promotion) tooLarge(c *Core, why string, _ *Output) {
+func (p *promotion) TooLarge(why string) {
+	c := p.by
 	p.vetting.unstorable = why
 	c.plans.due[p.podUID] = struct{}{}
 }
 
-func (p *promotion) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[p.podUID] = struct{}{} }
+func (p *promotion) Undone(ledger.Lost) { p.by.plans.due[p.podUID] = struct{}{} }
 
 // decision is about the pod of a hold.
-func (s *standing) decision(c *Core, kind events.DecisionKind) events.Decision {
+func (s *standing) decision(kind events.DecisionKind) events.Decision {
+	c := s.by
 	d := events.Decision{
-		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: c.cfg.Shard,
+		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: c.shard.ID,
 		Attempt: s.attempt, Token: s.token.String(), PodResourceVersion: s.entry.PodRV,
-		FactSequence: c.store.Position().Sequence, LedgerRevision: c.ledger.Revision(),
+		FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: c.shard.Ledger.Revision(),
 		NodeUID: s.doc.NodeUID, NodeName: s.doc.NodeName, TraceParent: s.traceParent,
 	}
 	if s.pod != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // inFlight is a world of one shard with a node that has room for one pod, and a transaction
@@ -25,7 +25,7 @@ func inFlight(t *testing.T, pods ...string) (*world, *shard) {
 	s := w.shards[0]
 	offers := s.offers
 	s.offers = nil
-	w.step(s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
+	w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
 	if s.commit == nil {
 		t.Fatal("nothing was sent")
 	}
@@ -46,7 +46,7 @@ func TestRejectionWaitsForWhatItHasCounted(t *testing.T) {
 	}
 	w.touchDoc()
 	w.deletePod("pod-p0")
-	w.step(s, decide.Input{Facts: []follow.Batch{{Facts: w.facts[s.fact:]}}})
+	w.step(s, step.Input{Facts: []follow.Batch{{Facts: w.facts[s.fact:]}}})
 	s.fact = len(w.facts)
 	w.settle()
 	if len(s.decisions) != 1 || s.decisions[0].Kind != events.DecisionPlaced || s.decisions[0].Pod.Name != "p1" {
@@ -71,9 +71,9 @@ func TestRejectionIsToldWhenWhatItHasCountedStands(t *testing.T) {
 func TestDrainingShardGivesBackWhatLost(t *testing.T) {
 	w, s := inFlight(t, "p0")
 	w.touchDoc()
-	w.step(s, decide.Input{Drain: true})
-	lost := decide.Result{ID: s.commit.ID, Txn: w.commit(s.commit.Txn)}
-	out, err := s.core.Step(decide.Input{Results: []decide.Result{lost}}, time.Time{})
+	w.step(s, step.Input{Drain: true})
+	lost := step.Result{ID: s.commit.ID, Txn: w.commit(s.commit.Txn)}
+	out, err := s.core.Step(step.Input{Results: []step.Result{lost}}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestOwnerToldByALostCompareIsNews(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.commit(take)
-	in := decide.Input{Results: []decide.Result{{ID: s.commit.ID, Txn: w.commit(s.commit.Txn)}}}
+	in := step.Input{Results: []step.Result{{ID: s.commit.ID, Txn: w.commit(s.commit.Txn)}}}
 	s.commit = nil
 	w.step(s, in)
 	w.settle()

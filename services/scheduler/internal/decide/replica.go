@@ -11,7 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // Replica makes decisions of a shard again, from the records that it left: a Core that is fed
@@ -50,7 +52,7 @@ func (e *NotRemadeError) Error() string { return "cannot be made again: " + e.Re
 func NewReplica(cfg Config) *Replica {
 	cfg.NoEvidence = false
 	r := &Replica{core: New(cfg), made: map[uint64]made{}, staged: map[uint64]bool{}}
-	r.core.view.KeepFates()
+	r.core.shard.View.KeepFates()
 	return r
 }
 
@@ -65,9 +67,9 @@ func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b
 
 // Learn applies what the shard knew ahead of its watch (events.Basis.Learned): kvs are the keys that l names.
 func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {
-	learn := r.core.ledger.Learn
+	learn := r.core.shard.Ledger.Learn
 	if l.Key == "" {
-		learn = r.core.ledger.LearnPut
+		learn = r.core.shard.Ledger.LearnPut
 	}
 	changes, err := learn(kvs)
 	if err != nil {
@@ -80,7 +82,7 @@ func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {
 // Members are the versions of the live members of a role, by id, as the ledger has them.
 func (r *Replica) Members(role string) map[string]string {
 	versions := map[string]string{}
-	for _, m := range r.core.ledger.Members(role) {
+	for _, m := range r.core.shard.Ledger.Members(role) {
 		versions[m.ID] = m.Version
 	}
 	return versions
@@ -88,7 +90,7 @@ func (r *Replica) Members(role string) map[string]string {
 
 // Note takes a choice for granted that is not made again: later ones may have counted it.
 func (r *Replica) Note(d events.Decision) {
-	if pod, ok := r.core.view.Pod(d.Pod.UID); ok && d.NodeName != "" {
+	if pod, ok := r.core.shard.View.Pod(d.Pod.UID); ok && d.NodeName != "" {
 		r.remember(d.Evidence.Order, made{pod: pod, node: d.NodeName})
 	}
 }
@@ -122,45 +124,44 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	if err := r.leaveAlone(b.LeftAlone); err != nil {
 		return events.Decision{}, err
 	}
-	c.start = [2]int{int(b.Start), int(b.HomeStart)}
-	c.cfg.HomeFirst = !b.Whole
-	a := &attempt{
-		offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, pod: pod, received: c.now,
+	c.search.Start = [2]int{int(b.Start), int(b.HomeStart)}
+	c.shard.HomeFirst = !b.Whole
+	a := &attempt.Attempt{
+		Offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
 	}
-	c.attempts.begin(a)
-	if a.turn, err = r.turn(b.Preferred); err != nil {
+	c.attempts.Begin(a)
+	if a.Turn, err = r.turn(b.Preferred); err != nil {
 		return events.Decision{}, err
 	}
 	if err := r.avoid(pod, b.Avoided); err != nil {
 		return events.Decision{}, err
 	}
 	defer r.clear(a)
-	var out Output
 	switch b.Way {
 	case events.WayHeld:
 		return r.seek(a, profile, d)
 	case events.WayOusted:
-		err = r.oust(a, profile, &out)
+		err = r.oust(a, profile)
 	default:
-		c.place(a, profile, &out)
+		c.place(a, profile)
 	}
 	if err != nil {
 		return events.Decision{}, err
 	}
-	return r.outcome(a, b, out)
+	return r.outcome(a, b, c.effects.Take())
 }
 
 // seek is the search for pods that could go.
-func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
+func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
 	c := r.core
 	r.spare(d.Evidence.Basis.Spared)
 	s, err := r.seeker(a, profile)
 	if err != nil {
 		return events.Decision{}, err
 	}
-	again := c.decision(events.DecisionNominated, a)
+	again := c.record.Decision(events.DecisionNominated, a)
 	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
-	if s.volumes, err = c.claims.Of(a.pod, profile); err != nil {
+	if s.volumes, err = c.shard.Claims.Of(a.Pod, profile); err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
 	}
 	if t, ok := c.displaceable(s); ok && !s.volumes.Any() {
@@ -168,7 +169,7 @@ func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision
 		return again, nil
 	}
 	c.plans.budgets.stale = true
-	plan := c.preempt(s, placement.PreemptQuery{Pod: a.pod, Seed: d.Seed, Budgets: c.budgetsNow()})
+	plan := c.preempt(s, placement.PreemptQuery{Pod: a.Pod, Seed: d.Seed, Budgets: c.budgetsNow()})
 	switch {
 	case plan.Err != nil:
 		return events.Decision{}, &NotRemadeError{plan.Err.Error()}
@@ -188,11 +189,11 @@ func (r *Replica) spare(uids []string) {
 	}
 	c.plans.loops.spared = map[string]sparedPod{}
 	for _, uid := range uids {
-		pod, ok := c.view.Pod(uid)
+		pod, ok := c.shard.View.Pod(uid)
 		if !ok {
 			continue
 		}
-		if n, ok := c.view.Snapshot().NodeByName(pod.NodeName); ok {
+		if n, ok := c.shard.View.Snapshot().NodeByName(pod.NodeName); ok {
 			c.plans.loops.spared[uid] = sparedPod{nodeUID: n.UID}
 			nodes[n.UID] = true
 		}
@@ -203,13 +204,13 @@ func (r *Replica) spare(uids []string) {
 }
 
 // seeker is an attempt that has found no node.
-func (r *Replica) seeker(a *attempt, profile *placement.Profile) (seeker, error) {
-	concern, err := r.core.concernOf(a.pod, profile)
+func (r *Replica) seeker(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
+	concern, err := r.core.rules.ConcernOf(a.Pod, profile)
 	if err != nil {
-		return seeker{}, &NotRemadeError{err.Error()}
+		return seeker{by: r.core}, &NotRemadeError{err.Error()}
 	}
-	r.core.view.Settle()
-	return seeker{rejection: rejection{attempt: a}, pod: a.pod, profile: profile, concern: concern}, nil
+	r.core.shard.View.Settle()
+	return seeker{by: r.core, Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern}, nil
 }
 
 // subject is what the decision was about.
@@ -220,15 +221,15 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 		return nil, nil, &NotRemadeError{"the record does not say what it was computed from"}
 	case d.Evidence.Basis.Unlisted:
 		return nil, nil, &NotRemadeError{fmt.Sprintf("more than %d nodes were left alone", events.MaxLeftAlone)}
-	case c.store.Position().Epoch != d.Evidence.Basis.FactEpoch:
+	case c.shard.Store.Position().Epoch != d.Evidence.Basis.FactEpoch:
 		return nil, nil, &NotRemadeError{fmt.Sprintf("fact %d was of epoch %d, which the log has lost; it has %d there",
-			d.FactSequence, d.Evidence.Basis.FactEpoch, c.store.Position().Epoch)}
+			d.FactSequence, d.Evidence.Basis.FactEpoch, c.shard.Store.Position().Epoch)}
 	}
-	pod, ok := c.view.Pod(d.Pod.UID)
+	pod, ok := c.shard.View.Pod(d.Pod.UID)
 	if !ok {
 		return nil, nil, &NotRemadeError{fmt.Sprintf("the facts up to %d do not have the pod", d.FactSequence)}
 	}
-	profile, ok := c.cfg.Profiles[pod.SchedulerName]
+	profile, ok := c.shard.Profiles[pod.SchedulerName]
 	if !ok {
 		return nil, nil, &NotRemadeError{fmt.Sprintf("the configuration has no profile %q", pod.SchedulerName)}
 	}
@@ -239,7 +240,7 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 func (r *Replica) stage(orders []uint64) error {
 	for order := range r.staged {
 		if !slices.Contains(orders, order) {
-			r.core.view.Unstage(r.made[order].pod.UID)
+			r.core.shard.View.Unstage(r.made[order].pod.UID)
 			delete(r.staged, order)
 		}
 	}
@@ -251,9 +252,9 @@ func (r *Replica) stage(orders []uint64) error {
 		case r.staged[order]:
 			continue
 		case m.instead != 0:
-			r.core.view.StageInstead(m.pod, m.node, m.instead)
+			r.core.shard.View.StageInstead(m.pod, m.node, m.instead)
 		default:
-			r.core.view.Stage(m.pod, m.node)
+			r.core.shard.View.Stage(m.pod, m.node)
 		}
 		r.staged[order] = true
 	}
@@ -264,7 +265,7 @@ func (r *Replica) stage(orders []uint64) error {
 func (r *Replica) leaveAlone(names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
-		r.core.avoid.SetAvoided(uids)
+		r.core.shard.Avoid.SetAvoided(uids)
 	}
 	return err
 }
@@ -281,7 +282,7 @@ func (r *Replica) uidsOf(names []string) (uids []string, err error) {
 }
 
 func (r *Replica) uidOf(name string) (string, error) {
-	n, ok := r.core.view.Snapshot().NodeByName(name)
+	n, ok := r.core.shard.View.Snapshot().NodeByName(name)
 	if !ok {
 		return "", &NotRemadeError{fmt.Sprintf("the facts do not have node %q", name)}
 	}
@@ -289,72 +290,72 @@ func (r *Replica) uidOf(name string) (string, error) {
 }
 
 // turn is that at a node, none if name is empty.
-func (r *Replica) turn(name string) (ownTurn, error) {
+func (r *Replica) turn(name string) (attempt.OwnTurn, error) {
 	if name == "" {
-		return ownTurn{}, nil
+		return attempt.OwnTurn{}, nil
 	}
 	uid, err := r.uidOf(name)
-	return ownTurn{nodeUID: uid, granted: true}, err
+	return attempt.OwnTurn{NodeUID: uid, Granted: true}, err
 }
 
 // avoid has the pods of a workload avoid exactly these nodes.
 func (r *Replica) avoid(pod *state.Pod, names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
-		r.core.avoid.SetOwners(avoid.Workload(pod), uids, r.core.now.Add(everAfter))
+		r.core.shard.Avoid.SetOwners(avoid.Workload(pod), uids, r.core.shard.Now.Add(everAfter))
 	}
 	return err
 }
 
 // oust is the search for a place that is kept for a less important pod.
-func (r *Replica) oust(a *attempt, profile *placement.Profile, out *Output) error {
+func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
 	s, err := r.seeker(a, profile)
 	if err != nil {
 		return err
 	}
-	if !r.core.oust(s, out) {
+	if !r.core.oust(s) {
 		return &NotRemadeError{"no place that is kept could be ousted"}
 	}
 	return nil
 }
 
 // outcome is what became of an attempt, as a record says it.
-func (r *Replica) outcome(a *attempt, b events.Basis, out Output) (events.Decision, error) {
+func (r *Replica) outcome(a *attempt.Attempt, b events.Basis, out step.Output) (events.Decision, error) {
 	switch {
-	case a.phase == staged:
+	case a.Phase == attempt.Staged:
 		return r.chosen(a, b)
-	case a.phase == deferred:
+	case a.Phase == attempt.Deferred:
 		return events.Decision{}, &NotRemadeError{"on this state the pod would have waited"}
 	case len(out.Decisions) > 0:
 		return out.Decisions[0], nil
-	case a.phase == rejected, a.phase == seeking:
-		return a.verdict.decision, nil
+	case a.Phase == attempt.Rejected, a.Phase == attempt.Seeking:
+		return a.Verdict.Decision, nil
 	}
 	return events.Decision{}, &NotRemadeError{"the attempt came to nothing"}
 }
 
-func (r *Replica) chosen(a *attempt, b events.Basis) (events.Decision, error) {
-	node := a.pick.nodeName
+func (r *Replica) chosen(a *attempt.Attempt, b events.Basis) (events.Decision, error) {
+	node := a.Pick.NodeName
 	if n := int(b.Alternative); n > 0 {
-		if n > len(a.others) || a.others[n-1].node == nil {
+		if n > len(a.Others) || a.Others[n-1].Node == nil {
 			return events.Decision{}, &NotRemadeError{fmt.Sprintf("there is no alternative %d", n)}
 		}
-		node = a.others[n-1].node.Node.Name
+		node = a.Others[n-1].Node.Node.Name
 	}
-	d := r.core.decision(events.DecisionPlaced, a)
+	d := r.core.record.Decision(events.DecisionPlaced, a)
 	d.NodeName = node
-	d.NodesTotal = int32(a.pick.total)
-	d.NodesFeasible = int32(a.pick.feasible)
-	d.Seed = a.pick.seed
-	d.Evidence = a.pick.evidence
-	d.FactSequence = a.pick.factSequence
+	d.NodesTotal = int32(a.Pick.Total)
+	d.NodesFeasible = int32(a.Pick.Feasible)
+	d.Seed = a.Pick.Seed
+	d.Evidence = a.Pick.Evidence
+	d.FactSequence = a.Pick.FactSequence
 	return d, nil
 }
 
 // Keep remembers what Remake has answered as the choice of an order, and where the answer is not
 // to be relied on, because it differs, the node that the record has.
 func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
-	pod, ok := r.core.view.Pod(remade.Pod.UID)
+	pod, ok := r.core.shard.View.Pod(remade.Pod.UID)
 	if !ok || node == "" {
 		return
 	}
@@ -367,17 +368,17 @@ func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
 
 // keptBy is the placeholder on a node that a pod has been found a place of.
 func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
-	for _, k := range r.core.view.KeptFor(pod) {
+	for _, k := range r.core.shard.View.KeptFor(pod) {
 		if k.Node.Node.Name == node {
 			return k.Entry.Token
 		}
 	}
-	n, ok := r.core.view.Snapshot().NodeByName(node)
+	n, ok := r.core.shard.View.Snapshot().NodeByName(node)
 	if !ok {
 		return 0
 	}
 	least := view.Kept{}
-	for _, e := range r.core.view.KeptOn(n.UID, pod.Priority) {
+	for _, e := range r.core.shard.View.KeptOn(n.UID, pod.Priority) {
 		if least.Entry.Token == 0 || e.Priority < least.Entry.Priority {
 			least.Entry = e
 		}
@@ -386,14 +387,15 @@ func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 }
 
 // clear leaves nothing of an attempt.
-func (r *Replica) clear(a *attempt) {
+func (r *Replica) clear(a *attempt.Attempt) {
 	c := r.core
-	c.view.Unstage(a.offer.Pod.UID)
-	c.attempts = newAttempts()
-	c.cross.asked, c.abandoned = nil, nil
+	c.shard.View.Unstage(a.Offer.Pod.UID)
+	*c.attempts = *attempt.NewQueues()
+	c.terms.Forget()
+	_ = c.effects.Take()
 	for order := range r.staged {
 		// The pod itself may count, by a choice before this one that a record says counted.
-		if r.made[order].pod.UID == a.offer.Pod.UID {
+		if r.made[order].pod.UID == a.Offer.Pod.UID {
 			delete(r.staged, order)
 		}
 	}

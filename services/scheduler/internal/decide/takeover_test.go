@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // movePartition gives a partition to another shard, as membership does: released, then taken under a
@@ -144,7 +144,7 @@ func TestPickOfAnEarlierEpochIsGivenBack(t *testing.T) {
 	if st.s.commit != nil {
 		t.Errorf("a pick of an earlier epoch was sent, to %s", st.target())
 	}
-	out, err := st.s.core.Step(decide.Input{Beat: true}, st.now)
+	out, err := st.s.core.Step(step.Input{Beat: true}, st.now)
 	if err != nil {
 		t.Fatal(err)
 	}

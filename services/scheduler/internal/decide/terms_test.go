@@ -12,7 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // terms are the keys of the registered terms.
@@ -133,7 +133,7 @@ func TestNamespaceGetsRoomByItsUnusedTerms(t *testing.T) {
 func (w *world) beats(n int) {
 	for range n {
 		for _, s := range w.shards {
-			w.step(s, decide.Input{Beat: true})
+			w.step(s, step.Input{Beat: true})
 		}
 		w.settle()
 	}

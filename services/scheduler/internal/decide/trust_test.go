@@ -13,8 +13,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
 // takeBack reserves a node for a pod in another shard's name, and takes the reservation back
@@ -196,7 +196,7 @@ func TestRacesLostForEverAreDisagreements(t *testing.T) {
 	st := newStory(t, 1, 4, 2)
 	for i := 0; len(st.s.notices) == 0 && i < 100; i++ {
 		st.pod(fmt.Sprintf("p%d-", i), onlyOn("n0"))
-		for range decide.MaxLosses {
+		for range attempt.MaxLosses {
 			st.wait(2 * time.Second)
 			st.tellLedger()
 			if st.target() == "" {

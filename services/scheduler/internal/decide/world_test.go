@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // world is several shards, one ledger and one API server, stepped by hand in one
@@ -50,9 +51,9 @@ type world struct {
 // meddlers have a hand in what happens; nil for nobody.
 type meddlers struct {
 	// advise answers for extenders.
-	advise func(decide.Consult) decide.Advice
+	advise func(step.Consult) step.Advice
 	// perform answers for plugins that act; nil if none do.
-	perform func(decide.Perform) decide.Performed
+	perform func(step.Perform) step.Performed
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
 	// takes is how many bytes the store takes in one transaction, 0 for no bound of its own.
@@ -63,7 +64,7 @@ type shard struct {
 	id             string
 	core           *decide.Core
 	fact, ledger   int
-	commit         *decide.Commit
+	commit         *step.Commit
 	decisions      []events.Decision
 	conflicts, won int
 	offers         []events.Offer
@@ -78,8 +79,8 @@ type shard struct {
 // asked is what a shard waits for of plugins and extenders.
 type asked struct {
 	// consults are questions that have not been answered, performs is what plugins are to do and have not done.
-	consults []decide.Consult
-	performs []decide.Perform
+	consults []step.Consult
+	performs []step.Perform
 }
 
 func newWorld(t testing.TB, seed uint64, shards int) *world {
@@ -120,7 +121,7 @@ func newWorldWith(
 		}
 		set(&config)
 		s.core = decide.New(config)
-		w.step(s, decide.Input{
+		w.step(s, step.Input{
 			Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
 			Facts:  []follow.Batch{{Reset: true}},
 		})
@@ -182,7 +183,7 @@ func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
 	return res
 }
 
-func (w *world) step(s *shard, in decide.Input) {
+func (w *world) step(s *shard, in step.Input) {
 	w.now = w.now.Add(5 * time.Millisecond)
 	out, err := s.core.Step(in, w.now)
 	if err != nil {
@@ -202,9 +203,9 @@ func (w *world) step(s *shard, in decide.Input) {
 	}
 	for _, a := range out.Attempts {
 		switch a.Outcome {
-		case decide.Conflict:
+		case step.Conflict:
 			s.conflicts++
-		case decide.Scheduled:
+		case step.Scheduled:
 			s.won++
 		}
 	}
@@ -382,16 +383,16 @@ func (w *world) audit() {
 // deliver moves one random stream of one random shard forward.
 func (w *world) deliver() {
 	s := w.shards[w.rng.IntN(len(w.shards))]
-	var in decide.Input
+	var in step.Input
 	if n := len(s.consults); n > 0 && w.rng.IntN(4) == 0 {
 		i := w.rng.IntN(n)
-		in.Advice = []decide.Advice{w.advise(s.consults[i])}
+		in.Advice = []step.Advice{w.advise(s.consults[i])}
 		s.consults = slices.Delete(s.consults, i, i+1)
 		w.step(s, in)
 		return
 	}
 	if n := len(s.performs); n > 0 && w.rng.IntN(4) == 0 {
-		in.Performed = []decide.Performed{w.performNext(s)}
+		in.Performed = []step.Performed{w.performNext(s)}
 		w.step(s, in)
 		return
 	}
@@ -428,11 +429,11 @@ func (w *world) deliver() {
 }
 
 // performNext has plugins do one thing: what belongs to a cycle in its order, the rest in any.
-func (w *world) performNext(s *shard) decide.Performed {
+func (w *world) performNext(s *shard) step.Performed {
 	i := w.rng.IntN(len(s.performs))
-	if act := s.performs[i].Act; act == decide.ActReserve || act == decide.ActUndo {
-		i = slices.IndexFunc(s.performs, func(p decide.Perform) bool {
-			return p.Act == decide.ActReserve || p.Act == decide.ActUndo
+	if act := s.performs[i].Act; act == step.ActReserve || act == step.ActUndo {
+		i = slices.IndexFunc(s.performs, func(p step.Perform) bool {
+			return p.Act == step.ActReserve || p.Act == step.ActUndo
 		})
 	}
 	p := s.performs[i]
@@ -441,7 +442,7 @@ func (w *world) performNext(s *shard) decide.Performed {
 }
 
 // answer carries out the transaction in flight; now and then the answer is lost.
-func (w *world) answer(s *shard) []decide.Result {
+func (w *world) answer(s *shard) []step.Result {
 	if s.commit == nil {
 		return nil
 	}
@@ -452,14 +453,14 @@ func (w *world) answer(s *shard) []decide.Result {
 	}
 	if bytes := txn.Bytes(); w.takes > 0 && bytes > w.takes {
 		s.commit = nil
-		return []decide.Result{{ID: c.ID, Refused: fmt.Sprintf("the store takes %d bytes, not %d", w.takes, bytes)}}
+		return []step.Result{{ID: c.ID, Refused: fmt.Sprintf("the store takes %d bytes, not %d", w.takes, bytes)}}
 	}
 	res := w.commit(txn)
 	if w.rng.IntN(8) == 0 {
-		return []decide.Result{{ID: c.ID, Err: context.DeadlineExceeded}}
+		return []step.Result{{ID: c.ID, Err: context.DeadlineExceeded}}
 	}
 	s.commit = nil
-	return []decide.Result{{ID: c.ID, Txn: res}}
+	return []step.Result{{ID: c.ID, Txn: res}}
 }
 
 // settle delivers everything until nothing moves.

@@ -31,7 +31,7 @@ func (c *Core) yields(e *ledger.Entry, priority int32) bool {
 	if e.Role != ledger.RoleReservation || !e.Wanted || e.Priority >= priority {
 		return false
 	}
-	_, bound, known := c.view.PodFact(e.PodUID)
+	_, bound, known := c.shard.View.PodFact(e.PodUID)
 	return known && !bound
 }
 
@@ -43,18 +43,18 @@ type obstacle struct {
 
 // lacksRoom is a look at a hold whose victims have gone and whose pod does not fit.
 func (c *Core) lacksRoom(
-	s standing, profile *placement.Profile, in placement.Input, o obstacle, out *Output,
+	s standing, profile *placement.Profile, in placement.Input, o obstacle,
 ) look {
 	switch {
-	case o.why.LacksDevices() && c.now.Sub(s.moved) <= claimPatience:
+	case o.why.LacksDevices() && c.shard.Now.Sub(s.moved) <= claimPatience:
 		s.awaitsClaims = true
 		return lookLater
 	case c.fitsWhenYielded(s, profile, in, o.node):
 		s.yielding.awaited = true
-		return c.await(s, 0, out)
+		return c.await(s, 0)
 	}
 	reason := "the pod does not fit there any more: " + strings.Join(o.why.Reasons, ", ")
-	return c.giveUp(s, end{reason: reason, failed: true}, out)
+	return c.giveUp(s, end{reason: reason, failed: true})
 }
 
 // fitsWhenYielded reports whether the pod of a hold fits once the reservations that are asked back have been given
@@ -66,7 +66,7 @@ func (c *Core) fitsWhenYielded(
 		return false // nothing elsewhere matters, or nobody had to go for it
 	}
 	gone := map[string]bool{}
-	for d := range c.ledger.Docs() {
+	for d := range c.shard.Ledger.Docs() {
 		for i := range d.Entries {
 			if e := &d.Entries[i]; c.yields(e, s.entry.Priority) {
 				gone[e.PodUID] = true
@@ -103,7 +103,7 @@ func (c *Core) followYields(d *ledger.DocChange) {
 // is so because others have gone for another pod, whose place is held.
 func (c *Core) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
 	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
-		pod, ok := c.view.Pod(uid)
+		pod, ok := c.shard.View.Pod(uid)
 		return ok && pod.NodeName == s.doc.NodeName && !isLeaving(pod)
 	})
 	if !stayed {
@@ -115,14 +115,14 @@ func (c *Core) takesPromised(s standing, profile *placement.Profile, in placemen
 			kept = append(kept, view.PlaceholderUID(e.Token))
 		}
 	}
-	node, ok := c.view.Ask(view.Future, s.doc.NodeUID, s.plan, kept...)
+	node, ok := c.shard.View.Ask(view.Future, s.doc.NodeUID, s.plan, kept...)
 	if !ok {
 		return false
 	}
 	if len(in.Nodes) == 1 {
 		in.Nodes = []*state.NodeInfo{node}
 	} else {
-		in.Nodes = c.nodesWith(node)
+		in.Nodes = c.shard.NodesWith(node)
 	}
 	fits, _, err := profile.FitsWithout(in, node, nil)
 	return err == nil && !fits

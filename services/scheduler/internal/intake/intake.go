@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 const (
@@ -130,17 +130,17 @@ type Wake struct {
 
 // Answers are the channels of what the core's own effects have come to.
 type Answers struct {
-	Results   <-chan decide.Result
-	Advice    <-chan decide.Advice
-	Performed <-chan decide.Performed
+	Results   <-chan step.Result
+	Advice    <-chan step.Advice
+	Performed <-chan step.Performed
 	// Activated is what plugins want tried at once; nil where there are none.
 	Activated <-chan []events.PodRef
 }
 
 // Next waits for something to happen (or not at all with wait false) and returns all that
 // is at hand.
-func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) (decide.Input, error) {
-	var in decide.Input
+func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) (step.Input, error) {
+	var in step.Input
 	if err := ctx.Err(); err != nil {
 		return in, err
 	}
@@ -177,7 +177,7 @@ func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) 
 }
 
 // take waits for one thing; false when ctx ended first.
-func (r *Room) take(ctx context.Context, in *decide.Input, answers Answers, wake Wake) bool {
+func (r *Room) take(ctx context.Context, in *step.Input, answers Answers, wake Wake) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -206,7 +206,7 @@ func (r *Room) take(ctx context.Context, in *decide.Input, answers Answers, wake
 	return true
 }
 
-func (r *Room) ledgerSeen(in *decide.Input, b ledger.ViewBatch) {
+func (r *Room) ledgerSeen(in *step.Input, b ledger.ViewBatch) {
 	in.Ledger = append(in.Ledger, b)
 	select {
 	case <-r.listed:

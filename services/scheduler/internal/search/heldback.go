@@ -1,29 +1,30 @@
-package decide
+package search
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // held is what keeps a pod from nodes that would take it.
-type held struct {
-	message string
+type Withheld struct {
+	Message string
 	nodes   int
-	// brief: it will be over in less than the queue takes to offer the pod again.
-	brief bool
+	// Brief: it will be over in less than the queue takes to offer the pod again.
+	Brief bool
 }
 
-// heldBack says whether a pod that found no node would fit some that are left alone or that
+// HeldBack says whether a pod that found no node would fit some that are left alone or that
 // its workload avoids. Others are not counted in its message, as those are not whose facts are
 // not there yet.
-func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided []string) (held, bool) {
-	if len(c.gate.Avoided())+len(avoided) == 0 {
-		return held{}, false
+func (x *Searcher) HeldBack(p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string) (Withheld, bool) {
+	if len(x.Shard.Gate.Avoided())+len(avoided) == 0 {
+		return Withheld{}, false
 	}
 	excluded := map[string]string{}
 	brief := true
-	for uid, because := range c.gate.Avoided() {
+	for uid, because := range x.Shard.Gate.Avoided() {
 		gravest := because.Gravest()
 		excluded[uid], brief = gravest.Message(), brief && gravest == avoid.Turn
 	}
@@ -31,8 +32,8 @@ func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided [
 		excluded[uid], brief = avoid.OwnerMessage, false
 	}
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.view.Nodes(), Objects: c.view.Snapshot(), Seed: seed, Limit: -1,
-		Candidates: []*state.NodeInfo{}, Opinions: a.counsel.opinions,
+		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Objects: x.Shard.View.Snapshot(), Seed: seed, Limit: -1,
+		Candidates: []*state.NodeInfo{}, Opinions: a.Counsel.Opinions,
 	}
 	for _, n := range in.Nodes {
 		if _, is := excluded[n.Node.UID]; is {
@@ -41,7 +42,7 @@ func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided [
 	}
 	fit := p.Evaluate(in)
 	if len(fit.Feasible) == 0 {
-		return held{}, false
+		return Withheld{}, false
 	}
 	open := map[string]string{}
 	for _, s := range fit.Feasible {
@@ -49,5 +50,5 @@ func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided [
 	}
 	in.Candidates, in.Excluded = nil, open
 	all := p.Evaluate(in)
-	return held{message: all.Diagnosis.Message(), nodes: all.NodesTotal, brief: brief}, true
+	return Withheld{Message: all.Diagnosis.Message(), nodes: all.NodesTotal, Brief: brief}, true
 }

@@ -1,4 +1,4 @@
-package decide
+package reserve
 
 import (
 	"cmp"
@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
 // batch is a T1 in the making.
 type batch struct {
-	core     *Core
-	attempts []*attempt
+	by       *Reserver
+	attempts []*attempt.Attempt
 	place    ledger.PlaceBatch
 	// drafts are the documents of nodes, by UID, in the order in which they were added.
 	drafts []draft
@@ -50,11 +51,11 @@ const (
 	tooMuch
 )
 
-func (c *Core) newBatch() *batch {
+func (r *Reserver) newBatch() *batch {
 	return &batch{
-		core: c, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
+		by: r, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
 		place: ledger.PlaceBatch{
-			Epochs: map[int32]int64{}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
+			Epochs: map[int32]int64{}, TermRegistryRevision: r.Shard.Ledger.TermRegistryRevision(),
 			Needs: map[ledger.Token]ledger.Needs{},
 		},
 	}
@@ -62,38 +63,38 @@ func (c *Core) newBatch() *batch {
 
 // full says whether the transaction may have no room for one more attempt. One alone is
 // always tried: if it does not fit, it never will, and is told so.
-func (b *batch) full(a *attempt) bool {
+func (b *batch) full(a *attempt.Attempt) bool {
 	if len(b.attempts) == 0 {
 		return false
 	}
-	if b.core.limits.full(len(b.attempts)) {
+	if b.by.Slot.Limits.Full(len(b.attempts)) {
 		return true
 	}
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
 	// document and incarnation, epoch, pins, guards, claims and pools
-	more := 3 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.Holdings())
+	more := 3 + len(a.Pick.Needs.Pins) + len(a.Pick.Needs.Guards) + len(a.Pick.Volumes.Holdings())
 	return b.place.Ops()+len(b.drafts)+b.firsts+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
 // holdsBack says whether an attempt cannot be in this transaction because one of the two is right only if all that is
 // placed in it stays, and the other only holds a place.
-func (b *batch) holdsBack(a *attempt) bool {
-	held := func(a *attempt) bool { return a.deal != nil && a.deal.later }
-	return slices.ContainsFunc(b.attempts, func(x *attempt) bool {
-		return held(x) && a.pick.needs.countsBatch || held(a) && x.pick.needs.countsBatch
+func (b *batch) holdsBack(a *attempt.Attempt) bool {
+	held := func(a *attempt.Attempt) bool { return a.Deal != nil && a.Deal.Later }
+	return slices.ContainsFunc(b.attempts, func(x *attempt.Attempt) bool {
+		return held(x) && a.Pick.Needs.CountsBatch || held(a) && x.Pick.Needs.CountsBatch
 	})
 }
 
 // add makes an attempt part of the transaction, if it joins. Else nothing has changed.
-func (b *batch) add(a *attempt, entry ledger.Entry) joining {
-	n := a.pick.needs
+func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
+	n := a.Pick.Needs
 	next, err := b.pin(a, entry)
 	if err != nil {
 		return b.unfit(err)
 	}
 	own := &next[0]
-	own.doc = ledger.Cover(own.doc, ledger.KindNode, a.pick.nodeRV)
-	if own.doc, err = a.pick.enter(own.doc, entry); err != nil {
+	own.doc = ledger.Cover(own.doc, ledger.KindNode, a.Pick.NodeRV)
+	if own.doc, err = a.Pick.Enter(own.doc, entry); err != nil {
 		return b.unfit(err)
 	}
 	held, err := b.hold(a, entry)
@@ -108,10 +109,10 @@ func (b *batch) add(a *attempt, entry ledger.Entry) joining {
 	for _, d := range next {
 		b.put(d)
 	}
-	b.place.Epochs[a.offer.Partition] = a.pick.epoch
+	b.place.Epochs[a.Offer.Partition] = a.Pick.Epoch
 	b.place.Placed = append(b.place.Placed, entry.Token)
-	if len(n.guards)+len(n.pins) > 0 || n.countsBatch {
-		b.place.Needs[entry.Token] = n.ledger()
+	if len(n.Guards)+len(n.Pins) > 0 || n.CountsBatch {
+		b.place.Needs[entry.Token] = n.Ledger()
 	}
 	b.attempts = append(b.attempts, a)
 	return joined
@@ -119,15 +120,15 @@ func (b *batch) add(a *attempt, entry ledger.Entry) joining {
 
 // pin is the document of an attempt's node and those of the pods that it relies on, with pins on these. The first
 // is that of the node.
-func (b *batch) pin(a *attempt, entry ledger.Entry) (next []draft, err error) {
-	next = append(make([]draft, 0, 1+len(a.pick.needs.pins)), draft{doc: b.open(a.pick.nodeUID, a.pick.nodeName)})
-	for _, p := range a.pick.needs.pins {
-		at := slices.IndexFunc(next, func(d draft) bool { return d.doc.NodeUID == p.nodeUID })
+func (b *batch) pin(a *attempt.Attempt, entry ledger.Entry) (next []draft, err error) {
+	next = append(make([]draft, 0, 1+len(a.Pick.Needs.Pins)), draft{doc: b.open(a.Pick.NodeUID, a.Pick.NodeName)})
+	for _, p := range a.Pick.Needs.Pins {
+		at := slices.IndexFunc(next, func(d draft) bool { return d.doc.NodeUID == p.NodeUID })
 		if at < 0 {
 			at = len(next)
-			next = append(next, draft{doc: b.open(p.nodeUID, p.nodeName)})
+			next = append(next, draft{doc: b.open(p.NodeUID, p.NodeName)})
 		}
-		if next[at].doc, err = ledger.Pin(next[at].doc, p.keeper, dependent(entry)); err != nil {
+		if next[at].doc, err = ledger.Pin(next[at].doc, p.Keeper, dependent(entry)); err != nil {
 			return nil, err
 		}
 	}
@@ -176,7 +177,7 @@ func (b *batch) unfit(err error) joining {
 // weigh counts what an attempt adds to the transaction, and what each of its documents takes; false if that is more
 // than it has room for. An attempt without others is always tried: if the transaction cannot be made, that one is to
 // blame.
-func (b *batch) weigh(a *attempt, next []draft, held map[string]ledger.ExclusiveDoc) bool {
+func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.ExclusiveDoc) bool {
 	const epoch, registry = 128, 128
 	bytes := b.bytes + epoch
 	for i := range next {
@@ -190,10 +191,10 @@ func (b *batch) weigh(a *attempt, next []draft, held map[string]ledger.Exclusive
 			bytes -= before.Weight()
 		}
 	}
-	for _, g := range a.pick.needs.guards {
+	for _, g := range a.Pick.Needs.Guards {
 		bytes += g.Weight()
 	}
-	if len(b.attempts) > 0 && bytes+registry > b.core.limits.batchBytes(b.core.now) {
+	if len(b.attempts) > 0 && bytes+registry > b.by.Slot.Limits.BatchBytes(b.by.Shard.Now) {
 		return false
 	}
 	b.bytes = bytes
@@ -203,9 +204,9 @@ func (b *batch) weigh(a *attempt, next []draft, held map[string]ledger.Exclusive
 // hold makes an attempt the holder of the claims that only one pod may use, and of what it gets of
 // pools of devices; an error if one has a holder or its document no room, the facts do not show yet who
 // has had it, or the pool has moved since the decision.
-func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
-	return b.core.claims.Take(a.pick.volumes.Holdings(), ledger.Holder{
-		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID,
+func (b *batch) hold(a *attempt.Attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
+	return b.by.Shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
+		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
 	}, b.exclusives)
 }
 
@@ -213,38 +214,20 @@ func dependent(e ledger.Entry) ledger.Dependent {
 	return ledger.Dependent{PodUID: e.PodUID, PodRV: e.PodRV}
 }
 
-func (n needs) ledger() ledger.Needs {
-	out := ledger.Needs{Guards: slices.Clone(n.guards), CountsBatch: n.countsBatch}
-	for _, p := range n.pins {
-		out.Pins = append(out.Pins, p.nodeUID)
-	}
-	return out
-}
-
 // open is the node's document as the batch has it, or with its finished entries dropped.
 func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if d, ok := b.draft(nodeUID); ok {
 		return d.doc
 	}
-	return b.core.openDoc(nodeUID, nodeName)
+	return b.by.Shard.OpenDoc(nodeUID, nodeName)
 }
 
-// openDoc is a node's document with what has finished dropped.
-func (c *Core) openDoc(nodeUID, nodeName string) ledger.NodeDoc {
-	var rv uint64
-	if n, ok := c.view.Node(nodeUID); ok {
-		rv = n.Node.ResourceVersion
-	}
-	doc, _ := ledger.Finish(c.ledger.Open(nodeUID, nodeName, rv), c.view)
-	return doc
-}
-
-// flight is the transaction, not yet made.
-func (b *batch) flight() *flight {
+// placing is the T1 of a batch, not yet sent.
+func (b *batch) placing() *placing {
 	b.place.Docs = make([]ledger.NodeDoc, len(b.drafts))
 	for i := range b.drafts {
 		b.place.Docs[i] = b.drafts[i].doc
 	}
-	b.place.Exclusives = sortedDocs(b.exclusives)
-	return &flight{attempts: b.attempts, batch: b.place}
+	b.place.Exclusives = claims.Sorted(b.exclusives)
+	return &placing{by: b.by, attempts: b.attempts, batch: b.place}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
 // plans is what a shard knows about places that are held for pods until others have gone.
@@ -35,7 +37,6 @@ type plans struct {
 	looks   int
 	budgets budgetBook
 	loops   loops
-	reports []PlanReport
 }
 
 // waitingLine is who waits for a plan.
@@ -54,7 +55,6 @@ type promises struct {
 	promised, kept map[string]int32
 	// releases are the plans of moves whose place nobody will want.
 	releases []string
-	returned returnedPlaces
 }
 
 // hold is a place that is held for a pod of this shard's.
@@ -72,7 +72,7 @@ type hold struct {
 	rest     []ledger.NodeEntry
 	yielding yielding
 	// deal is what plugins have to do with it, nil for nothing.
-	deal *deal
+	deal *attempt.Deal
 	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
 	begun bool
 	// awaitsClaims: all have gone, and their claims still have the devices.
@@ -98,7 +98,7 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 	p.budgets.stale = p.budgets.stale || p.budgets.unknown || changes.Reset || len(changes.Budgets) > 0
 	if changes.Reset {
 		p.promised, p.kept = map[string]int32{}, map[string]int32{}
-		for d := range c.ledger.Docs() {
+		for d := range c.shard.Ledger.Docs() {
 			c.notePromises(d)
 			c.protect(d.NodeUID)
 		}
@@ -113,7 +113,7 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 		for _, uid := range slices.Sorted(maps.Keys(p.held)) {
 			c.followHold(uid)
 		}
-		for uid := range c.ledger.Reserved() {
+		for uid := range c.shard.Ledger.Reserved() {
 			c.followHold(uid)
 		}
 	}
@@ -128,7 +128,7 @@ func (c *Core) notePromises(d ledger.NodeDoc) {
 		switch {
 		case e.Role == ledger.RoleMove:
 			least = c.plans.kept
-		case !isHold(e):
+		case !shard.IsHold(e):
 			continue
 		}
 		if priority, known := least[d.NodeUID]; !known || e.Priority < priority {
@@ -157,9 +157,9 @@ func (c *Core) followDoc(d *ledger.DocChange) {
 		c.plans.due[h.podUID] = struct{}{}
 		was, known := d.Before.Victim(e.PodUID)
 		if e.Role == ledger.RoleVictim && (!known || was.State != e.State) {
-			h.moved = c.now
+			h.moved = c.shard.Now
 			if was.State == ledger.Evicting {
-				h.refused = c.now
+				h.refused = c.shard.Now
 			}
 		}
 	}
@@ -182,22 +182,18 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 	return false
 }
 
-func isHold(e *ledger.Entry) bool {
-	return e.Role == ledger.RoleReservation && e.State == ledger.Held && e.Plan != ""
-}
-
 // touch notes that something has happened to a plan.
 func (c *Core) touch(h *hold) {
-	h.moved = c.now
+	h.moved = c.shard.Now
 	c.plans.due[h.podUID] = struct{}{}
 }
 
 // followHold takes in what has become of a pod's reservation. Whoever holds the partition looks
 // after its holds, whoever made them.
 func (c *Core) followHold(uid string) {
-	doc, e, ok := c.ledger.Entry(uid)
-	if ok && isHold(&e) {
-		_, ok = c.holds(e.Partition())
+	doc, e, ok := c.shard.Ledger.Entry(uid)
+	if ok && shard.IsHold(&e) {
+		_, ok = c.shard.Holds(e.Partition())
 	} else {
 		ok = false
 	}
@@ -213,7 +209,7 @@ func (c *Core) followHold(uid string) {
 }
 
 func (c *Core) addHold(h *hold) {
-	h.since, h.moved = c.now, c.now
+	h.since, h.moved = c.shard.Now, c.shard.Now
 	if old, known := c.plans.held[h.podUID]; known {
 		c.plans.setBegun(old, true)
 	}
@@ -242,7 +238,7 @@ func (c *Core) forgetHold(h *hold) {
 	if p.byPlan[h.plan] == h {
 		delete(p.byPlan, h.plan)
 	}
-	if _, _, owned := c.ledger.PlanOwner(h.plan); !owned && len(c.ledger.PlanDocs(h.plan)) > 0 {
+	if _, _, owned := c.shard.Ledger.PlanOwner(h.plan); !owned && len(c.shard.Ledger.PlanDocs(h.plan)) > 0 {
 		p.orphans[h.plan] = struct{}{}
 	}
 }
@@ -292,14 +288,14 @@ func (c *Core) podMoved(pod *state.PodChange) {
 	if _, held := p.held[uid]; held {
 		p.due[uid] = struct{}{}
 	}
-	_, victim, claimed := c.ledger.Victim(uid)
+	_, victim, claimed := c.shard.Ledger.Victim(uid)
 	h, mine := p.byPlan[victim.Plan]
 	if !claimed || !mine || !isLeaving(pod.After) {
 		return
 	}
 	p.due[h.podUID] = struct{}{}
 	if pod.After == nil || !isLeaving(pod.Before) {
-		h.moved = c.now
+		h.moved = c.shard.Now
 	}
 }
 
@@ -316,7 +312,7 @@ func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal 
 // resetPlans looks at everything anew, after the facts were rebuilt.
 func (c *Core) resetPlans() {
 	c.plans.budgets.stale = true
-	for d := range c.ledger.Docs() {
+	for d := range c.shard.Ledger.Docs() {
 		if concernsPlans(&d) {
 			c.protect(d.NodeUID)
 		}
@@ -334,11 +330,11 @@ func (c *Core) allDue() {
 // claimed, those that a placement relies on, and those a place is held for (T4 takes it, not
 // an eviction). Reservations that can be bound may be victims: their binders give them back.
 func (c *Core) protect(nodeUID string) {
-	n, ok := c.view.Node(nodeUID)
+	n, ok := c.shard.View.Node(nodeUID)
 	if !ok {
 		return
 	}
-	d, _ := c.ledger.Doc(nodeUID)
+	d, _ := c.shard.Ledger.Doc(nodeUID)
 	var uids []string
 	for i := range d.Entries {
 		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
@@ -356,34 +352,5 @@ func (c *Core) protect(nodeUID string) {
 	if len(uids) == 0 {
 		delete(c.plans.protected, nodeUID)
 	}
-	c.engine.SetProtected(n, uids)
+	c.shard.Engine.SetProtected(n, uids)
 }
-
-// PlanEvent says what has become of a plan.
-type PlanEvent string
-
-// What can become of a plan. Refused is one that was not made, because of what came of others.
-const (
-	PlanAsked     PlanEvent = "asked"
-	PlanNominated PlanEvent = "nominated"
-	PlanPromoted  PlanEvent = "promoted"
-	PlanDisplaced PlanEvent = "displaced"
-	PlanWithdrawn PlanEvent = "withdrawn"
-	PlanRefused   PlanEvent = "refused"
-)
-
-// PlanReport is something about a plan for people and for metrics.
-type PlanReport struct {
-	What PlanEvent
-	Pod  events.PodRef
-	Node string
-	// Victims is how many pods have to go (nominated).
-	Victims int
-	// Held is how long the place was held (promoted, displaced, withdrawn), as far as this
-	// shard knows.
-	Held time.Duration
-	// Detail is a sentence (displaced, withdrawn, refused).
-	Detail string
-}
-
-func (c *Core) report(r PlanReport) { c.plans.reports = append(c.plans.reports, r) }

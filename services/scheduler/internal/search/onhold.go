@@ -1,4 +1,4 @@
-package decide
+package search
 
 import (
 	"maps"
@@ -8,8 +8,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
 // A place that is held counts as a placement does, and may yet be given up. For most rules that is the strict side.
@@ -29,23 +33,23 @@ import (
 // assumed, and the last pods of a group that waits there would find no place otherwise.
 
 // onHold are the UIDs of pods that hard spread of a pod counts and whose places are only held; nil for none.
-func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) map[string]bool {
-	if len(c.plans.promised) == 0 || !concern.CountsBatch() {
+func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) map[string]bool {
+	if len(x.Held()) == 0 || !concern.CountsBatch() {
 		return nil
 	}
-	var matchers []*matcher
-	rules, _ := profile.CrossRules(pod, c.view.Snapshot()) // an error would have ended concernOf
+	var matchers []*crossnode.Matcher
+	rules, _ := profile.CrossRules(pod, x.Shard.View.Snapshot()) // an error would have ended concernOf
 	for i := range rules {
 		if rules[i].Kind == placement.CrossSpread {
-			matchers = append(matchers, c.matcherOf(rules[i].Terms))
+			matchers = append(matchers, x.Rules.MatcherOf(rules[i].Terms))
 		}
 	}
 	var held map[string]bool
-	for nodeUID := range c.plans.promised {
-		doc, _ := c.ledger.Doc(nodeUID)
+	for nodeUID := range x.Held() {
+		doc, _ := x.Shard.Ledger.Doc(nodeUID)
 		for i := range doc.Entries {
 			e := &doc.Entries[i]
-			if e.Namespace != pod.Namespace || !isHold(e) || ledger.IsPrepared(e.Plan) || !c.counts(matchers, e.PodUID) {
+			if e.Namespace != pod.Namespace || !shard.IsHold(e) || ledger.IsPrepared(e.Plan) || !x.counts(matchers, e.PodUID) {
 				continue
 			}
 			if held == nil {
@@ -58,24 +62,21 @@ func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard
 }
 
 // counts says whether one of some rules selects a pod that is not bound. Of one that is not known that cannot be told.
-func (c *Core) counts(rules []*matcher, podUID string) bool {
-	pod, known := c.view.Pod(podUID)
-	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *matcher) bool { return m.matches(pod) })
-}
-
-// seeksPlace says whether the transaction that is under way holds a place for a pod that counts there already.
-func (c *Core) seeksPlace() bool {
-	return c.flight != nil && c.flight.deed != nil && len(c.flight.attempts) > 0
+func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
+	pod, known := x.Shard.View.Pod(podUID)
+	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *crossnode.Matcher) bool { return m.Matches(pod) })
 }
 
 // besideHolds leaves those nodes of an evaluation that pass without held pods, too.
-func (c *Core) besideHolds(a *attempt, p *placement.Profile, v claims.Supply, r looked, held map[string]bool) looked {
+func (x *Searcher) besideHolds(
+	a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Look, held map[string]bool,
+) record.Look {
 	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {
 		return r
 	}
 	in := placement.Input{
-		Pod: a.pod, Nodes: nodesWithout(c.view.Nodes(), held), Candidates: []*state.NodeInfo{},
-		Objects: v.Lookups(c.view.Snapshot()), Limit: -1, Details: true, Everywhere: true,
+		Pod: a.Pod, Nodes: nodesWithout(x.Shard.View.Nodes(), held), Candidates: []*state.NodeInfo{},
+		Objects: v.Lookups(x.Shard.View.Snapshot()), Limit: -1, Details: true, Everywhere: true,
 	}
 	among := placesOf(r.Feasible)
 	for _, n := range in.Nodes {
@@ -85,35 +86,35 @@ func (c *Core) besideHolds(a *attempt, p *placement.Profile, v claims.Supply, r 
 	}
 	without := p.Evaluate(in)
 	if without.Err != nil {
-		return looked{Result: placement.Result{Err: without.Err}, basis: r.basis}
+		return record.Look{Result: placement.Result{Err: without.Err}, Basis: r.Basis}
 	}
 	passed := placesOf(without.Feasible)
 	r.Weighed = placement.Weighed{} // its places would not be those of the nodes any more
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
 	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
-		r.onHold = true
-		r.Diagnosis = c.diagnoseHeld(a, p, v, without.Nodes)
+		r.OnHold = true
+		r.Diagnosis = x.diagnoseHeld(a, p, v, without.Nodes)
 	}
 	return r
 }
 
 // diagnoseHeld says why no node is feasible: some would be, but fail without held pods.
-func (c *Core) diagnoseHeld(
-	a *attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
+func (x *Searcher) diagnoseHeld(
+	a *attempt.Attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
 ) placement.Diagnosis {
 	in := placement.Input{
-		Pod: a.pod, Nodes: c.view.Nodes(), Objects: v.Lookups(c.view.Snapshot()), Everywhere: true,
-		Opinions: map[string]placement.Opinion{}, Guidance: a.counsel.guidance, Excluded: map[string]string{},
+		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Objects: v.Lookups(x.Shard.View.Snapshot()), Everywhere: true,
+		Opinions: map[string]placement.Opinion{}, Guidance: a.Counsel.Guidance, Excluded: map[string]string{},
 	}
-	if p.Extended(a.pod) {
-		maps.Copy(in.Opinions, c.extends(placement.Query{}, a).Opinions)
+	if p.Extended(a.Pod) {
+		maps.Copy(in.Opinions, x.Extend(placement.Query{}, a).Opinions)
 	}
 	for _, n := range in.Nodes {
-		if c.gate.Usable(n) {
+		if x.Shard.Gate.Usable(n) {
 			in.Candidates = append(in.Candidates, n)
 		}
 	}
-	for _, uid := range c.avoid.AvoidedBy(a.pod, c.now) {
+	for _, uid := range x.Shard.Avoid.AvoidedBy(a.Pod, x.Shard.Now) {
 		in.Excluded[uid] = avoid.OwnerMessage
 	}
 	for i := range failed {
@@ -149,12 +150,12 @@ func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeIn
 	return nodes
 }
 
-// restsOnHolds says whether a pod that fits on a node of the input, with some pods gone, would not if those were gone,
+// RestsOnHolds says whether a pod that fits on a node of the input, with some pods gone, would not if those were gone,
 // too, whose places are held.
-func (c *Core) restsOnHolds(
+func (x *Searcher) RestsOnHolds(
 	in placement.Input, profile *placement.Profile, concern *guard.Concern, node *state.NodeInfo, gone map[string]bool,
 ) bool {
-	held := c.onHold(in.Pod, profile, concern)
+	held := x.onHold(in.Pod, profile, concern)
 	if len(held) == 0 {
 		return false
 	}

@@ -1,4 +1,4 @@
-package decide
+package attempt
 
 import (
 	"slices"
@@ -13,39 +13,39 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-func attemptAt(uid string, priority int32) *attempt {
-	return &attempt{offer: events.Offer{Pod: events.PodRef{UID: uid}}, pod: &state.Pod{UID: uid, Priority: priority}}
+func attemptAt(uid string, priority int32) *Attempt {
+	return &Attempt{Offer: events.Offer{Pod: events.PodRef{UID: uid}}, Pod: &state.Pod{UID: uid, Priority: priority}}
 }
 
 func TestIllegalTransitionsAreFaults(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		play func(q *attempts, a *attempt)
+		play func(q *Queues, a *Attempt)
 		want string // "" for legal
 	}{
-		{"offer to end", func(q *attempts, a *attempt) {
-			q.append(pending, a)
-			q.end(q.next())
+		{"offer to end", func(q *Queues, a *Attempt) {
+			q.Append(Pending, a)
+			q.End(q.Next())
 		}, ""},
-		{"sent, and ended without an answer", func(q *attempts, a *attempt) {
-			q.send([]*attempt{a})
-			q.end(a)
+		{"sent, and ended without an answer", func(q *Queues, a *Attempt) {
+			q.Send([]*Attempt{a})
+			q.End(a)
 		}, "the attempt at pod p goes from in flight to ended"},
-		{"deferred, and staged without a decision", func(q *attempts, a *attempt) {
-			q.append(deferred, a)
-			q.append(staged, a)
+		{"deferred, and staged without a decision", func(q *Queues, a *Attempt) {
+			q.Append(Deferred, a)
+			q.Append(Staged, a)
 		}, "the attempt at pod p goes from deferred to staged"},
-		{"ended twice", func(q *attempts, a *attempt) {
-			q.end(a)
-			q.end(a)
+		{"ended twice", func(q *Queues, a *Attempt) {
+			q.End(a)
+			q.End(a)
 		}, "the attempt at pod p goes from ended to ended"},
-		{"in no queue", func(*attempts, *attempt) {}, "1 attempts are in no queue"},
+		{"in no queue", func(*Queues, *Attempt) {}, "1 attempts are in no queue"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			q, a := newAttempts(), attemptAt("p", 0)
-			q.begin(a)
-			tc.play(&q, a)
-			switch err := q.err(); {
+			q, a := NewQueues(), attemptAt("p", 0)
+			q.Begin(a)
+			tc.play(q, a)
+			switch err := q.Err(); {
 			case tc.want == "" && err != nil:
 				t.Errorf("fault %v, want none", err)
 			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
@@ -57,37 +57,37 @@ func TestIllegalTransitionsAreFaults(t *testing.T) {
 
 // queueModel is attempts by phase, in their order.
 type queueModel struct {
-	q        attempts
-	list     map[phase][]*attempt
+	q        *Queues
+	list     map[Phase][]*Attempt
 	question uint64
 }
 
 // put has an attempt that is taken up wait somewhere, or ends it.
-func (m *queueModel) put(t *rapid.T, a *attempt) {
+func (m *queueModel) put(t *rapid.T, a *Attempt) {
 	m.question++
 	to := rapid.SampledFrom(transitions[deciding]).Draw(t, "to")
-	if to == inFlight && m.q.count(inFlight) > 0 {
-		to = staged // there is one transaction at a time
+	if to == InFlight && m.q.Count(InFlight) > 0 {
+		to = Staged // there is one transaction at a time
 	}
 	first := false
 	switch to {
 	case ended:
-		m.q.end(a)
+		m.q.End(a)
 		return
-	case inFlight:
-		m.q.send([]*attempt{a})
-	case consulting, reserving, filtering:
-		m.q.ask(a, to, m.question)
-	case rejected:
-		m.q.reject(a)
-	case seeking:
-		a.sought = m.question
-		m.q.seek(a)
+	case InFlight:
+		m.q.Send([]*Attempt{a})
+	case Consulting, Reserving, Filtering:
+		m.q.Ask(a, to, m.question)
+	case Rejected:
+		m.q.Reject(a)
+	case Seeking:
+		a.Sought = m.question
+		m.q.Seek(a)
 	default:
 		if first = rapid.Bool().Draw(t, "first"); first {
-			m.q.prepend(to, a)
+			m.q.Prepend(to, a)
 		} else {
-			m.q.append(to, a)
+			m.q.Append(to, a)
 		}
 	}
 	at := len(m.list[to])
@@ -98,10 +98,10 @@ func (m *queueModel) put(t *rapid.T, a *attempt) {
 }
 
 // take takes up all that are in a phase.
-func (m *queueModel) take(t *rapid.T, from phase) {
-	list, want := m.q.takeAll(from), m.list[from]
-	if from == seeking {
-		slices.SortStableFunc(want, func(a, b *attempt) int { return int(b.pod.Priority - a.pod.Priority) })
+func (m *queueModel) take(t *rapid.T, from Phase) {
+	list, want := m.q.TakeAll(from), m.list[from]
+	if from == Seeking {
+		slices.SortStableFunc(want, func(a, b *Attempt) int { return int(b.Pod.Priority - a.Pod.Priority) })
 	}
 	if !slices.Equal(list, want) {
 		t.Fatalf("%s are %v, want %v", from, podsOf(list), podsOf(want))
@@ -113,40 +113,40 @@ func (m *queueModel) take(t *rapid.T, from phase) {
 }
 
 func (m *queueModel) check(t *rapid.T) {
-	if err := m.q.err(); err != nil {
+	if err := m.q.Err(); err != nil {
 		t.Fatal(err)
 	}
 	total := 0
 	for p, list := range m.list {
 		total += len(list)
-		if m.q.count(p) != len(list) {
-			t.Errorf("%d are %s, want %d", m.q.count(p), p, len(list))
+		if m.q.Count(p) != len(list) {
+			t.Errorf("%d are %s, want %d", m.q.Count(p), p, len(list))
 		}
 		for _, a := range list {
-			if a.phase != p || m.q.byPod[a.offer.Pod.UID] != a {
-				t.Errorf("pod %s is %s, want %s", a.offer.Pod.UID, a.phase, p)
+			if a.Phase != p || m.q.ByPod[a.Offer.Pod.UID] != a {
+				t.Errorf("pod %s is %s, want %s", a.Offer.Pod.UID, a.Phase, p)
 			}
 		}
 	}
-	if len(m.q.byPod) != total {
-		t.Errorf("%d attempts are known, want %d", len(m.q.byPod), total)
+	if len(m.q.ByPod) != total {
+		t.Errorf("%d attempts are known, want %d", len(m.q.ByPod), total)
 	}
 }
 
 // Whatever is done with attempts, each is where its phase says, once, and queues keep their order.
 func TestAttemptsAreWhereTheirPhaseSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &queueModel{q: newAttempts(), list: map[phase][]*attempt{}}
+		m := &queueModel{q: NewQueues(), list: map[Phase][]*Attempt{}}
 		for n := range rapid.IntRange(1, 40).Draw(t, "actions") {
 			switch {
 			case rapid.Bool().Draw(t, "new"):
 				a := attemptAt(strconv.Itoa(n), rapid.Int32Range(0, 3).Draw(t, "priority"))
-				m.q.begin(a)
+				m.q.Begin(a)
 				m.put(t, a)
 			case rapid.Bool().Draw(t, "resume"):
-				m.q.resume()
-				m.list[pending] = slices.Concat(m.list[deferred], m.list[pending])
-				delete(m.list, deferred)
+				m.q.Resume()
+				m.list[Pending] = slices.Concat(m.list[Deferred], m.list[Pending])
+				delete(m.list, Deferred)
 			default:
 				m.take(t, rapid.SampledFrom(transitions[deciding]).Draw(t, "from"))
 			}
@@ -155,9 +155,9 @@ func TestAttemptsAreWhereTheirPhaseSays(t *testing.T) {
 	})
 }
 
-func podsOf(list []*attempt) (uids []string) {
+func podsOf(list []*Attempt) (uids []string) {
 	for _, a := range list {
-		uids = append(uids, a.offer.Pod.UID)
+		uids = append(uids, a.Offer.Pod.UID)
 	}
 	return uids
 }

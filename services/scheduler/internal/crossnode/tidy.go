@@ -1,4 +1,4 @@
-package decide
+package crossnode
 
 import (
 	"cmp"
@@ -21,18 +21,18 @@ const (
 	maxRetiring = 256
 )
 
-// tidyTerms takes unused terms out of the registry, one transaction at a time: first they
+// Tidy takes unused terms out of the registry, one transaction at a time: first they
 // retire, and when every pod that carries them is bound or gone they are dropped with their
 // guards. Each goes by itself: one that cannot be dropped keeps no other. Every shard does this
 // on its heartbeat; of several at once one succeeds.
-func (c *Core) tidyTerms(out *Output) {
-	c.cross.beats.note(c.now, c.ledger.Revision())
-	if c.flight != nil || c.draining || !c.usable() || c.ledger.Revision() < c.cross.hold {
+func (x *Terms) Tidy() {
+	x.beats.note(x.Shard.Now, x.Shard.Ledger.Revision())
+	if x.Slot.Busy() || x.Shard.Draining || !x.Shard.Usable() || x.Slot.Waits() {
 		return
 	}
-	txn, err := c.tidying()
-	if err == nil && len(txn.Compares) > 0 { // what does not fit or encode stays: a registry too full says so
-		c.changeTerms(&flight{txn: txn}, out)
+	t, err := x.tidying()
+	if err == nil && len(t.Compares) > 0 { // what does not fit or encode stays: a registry too full says so
+		x.changeTerms(t, false)
 	}
 }
 
@@ -61,27 +61,27 @@ func (b beats) rested(now time.Time) int64 {
 }
 
 // tidying is the next transaction that takes something out of the registry, empty for none.
-func (c *Core) tidying() (ledger.Txn, error) {
-	registry := c.ledger.Registry()
-	if unguarded := c.ledger.Unguarded(); len(unguarded) > 0 {
-		return ledger.DropGuards(registry, c.guardsOf(unguarded, ledger.MaxTxnOps))
+func (x *Terms) tidying() (ledger.Txn, error) {
+	registry := x.Shard.Ledger.Registry()
+	if unguarded := x.Shard.Ledger.Unguarded(); len(unguarded) > 0 {
+		return ledger.DropGuards(registry, x.guardsOf(unguarded, ledger.MaxTxnOps))
 	}
-	retiring, surplus := c.retiring(), c.surplus()
+	retiring, surplus := x.retiring(), x.surplus()
 	if len(retiring)+len(surplus) == 0 {
 		return ledger.Txn{}, nil
 	}
-	used, known := c.inUse()
+	used, known := x.inUse()
 	if known {
 		inUse := func(id ledger.TermID) bool { return used[id] }
 		if idle := slices.DeleteFunc(slices.Clone(retiring), inUse); len(idle) > 0 {
-			return c.dropTerms(registry, idle)
+			return x.dropTerms(registry, idle)
 		}
 	}
 	// What could not be dropped would only retire for its carriers to register it again.
 	surplus = slices.DeleteFunc(surplus, func(id ledger.TermID) bool { return used[id] })
 	var terms []ledger.RegisteredTerm
 	for _, id := range surplus[:min(len(surplus), max(0, maxRetiring-len(retiring)))] {
-		t, _ := c.ledger.Term(id)
+		t, _ := x.Shard.Ledger.Term(id)
 		terms = append(terms, t)
 	}
 	if len(terms) == 0 {
@@ -90,9 +90,9 @@ func (c *Core) tidying() (ledger.Txn, error) {
 	return ledger.RetireTerms(registry, terms[:ledger.TermsInTxn(terms)]...)
 }
 
-func (c *Core) retiring() []ledger.TermID {
+func (x *Terms) retiring() []ledger.TermID {
 	var ids []ledger.TermID
-	for id, t := range c.ledger.Terms() {
+	for id, t := range x.Shard.Ledger.Terms() {
 		if t.Retiring {
 			ids = append(ids, id)
 		}
@@ -102,51 +102,51 @@ func (c *Core) retiring() []ledger.TermID {
 }
 
 // guardsOf lists guards of some terms, at most limit.
-func (c *Core) guardsOf(ids []ledger.TermID, limit int) []string {
+func (x *Terms) guardsOf(ids []ledger.TermID, limit int) []string {
 	var keys []string
 	for _, id := range ids {
-		keys = append(keys, c.ledger.Guards(id)...)
+		keys = append(keys, x.Shard.Ledger.Guards(id)...)
 	}
 	return keys[:min(len(keys), limit)]
 }
 
 // dropTerms drops as many retiring terms as one transaction holds with their guards; guards
 // first, if those of one term do not fit.
-func (c *Core) dropTerms(r ledger.Registry, retiring []ledger.TermID) (ledger.Txn, error) {
+func (x *Terms) dropTerms(r ledger.Registry, retiring []ledger.TermID) (ledger.Txn, error) {
 	var ids []ledger.TermID
 	var guards []string
 	for _, id := range retiring {
-		more := c.ledger.Guards(id)
+		more := x.Shard.Ledger.Guards(id)
 		if 1+len(ids)+1+len(guards)+len(more) > ledger.MaxTxnOps {
 			break
 		}
 		ids, guards = append(ids, id), append(guards, more...)
 	}
 	if len(ids) == 0 {
-		return ledger.DropGuards(r, c.guardsOf(retiring[:1], ledger.MaxTxnOps))
+		return ledger.DropGuards(r, x.guardsOf(retiring[:1], ledger.MaxTxnOps))
 	}
-	return ledger.DropTerms(r, c.view.PodProgress(), ids, guards)
+	return ledger.DropTerms(r, x.Shard.View.PodProgress(), ids, guards)
 }
 
 // inUse are the terms that concern a pod which is reserved and not bound, by all this shard has
 // applied: ledger.DropTerms demands that there is none. (Carriers are enough; but of
 // those that spread by default, what they carried depends on objects that may have changed,
 // and a carrier that its term does not select is an odd one.) known is false if there may be others.
-func (c *Core) inUse() (used map[ledger.TermID]bool, known bool) {
-	if nodes, elsewhere := c.view.Uncounted(); len(nodes) > 0 || elsewhere {
+func (x *Terms) inUse() (used map[ledger.TermID]bool, known bool) {
+	if nodes, elsewhere := x.Shard.View.Uncounted(); len(nodes) > 0 || elsewhere {
 		return nil, false
 	}
 	used = map[ledger.TermID]bool{}
-	for uid := range c.ledger.Reserved() {
-		pod, there := c.view.Pod(uid)
+	for uid := range x.Shard.Ledger.Reserved() {
+		pod, there := x.Shard.View.Pod(uid)
 		if !there || pod.NodeName != "" {
 			continue
 		}
-		profile, ok := c.cfg.Profiles[pod.SchedulerName]
+		profile, ok := x.Shard.Profiles[pod.SchedulerName]
 		if !ok {
 			return nil, false
 		}
-		concern, err := c.concernOf(pod, profile)
+		concern, err := x.Rules.ConcernOf(pod, profile)
 		if err != nil || concern.Uncertain {
 			return nil, false
 		}
@@ -159,11 +159,11 @@ func (c *Core) inUse() (used map[ledger.TermID]bool, known bool) {
 
 // surplus are the terms that there are too many of, those that have gone unused the longest first, by
 // the ledger's revisions: of all, or of a namespace that has nearly as many as remain free.
-func (c *Core) surplus() []ledger.TermID {
-	full := c.ledger.TermCount() > retireAbove
-	much := (ledger.MaxTerms - c.ledger.TermCount()) * 3 / 4
+func (x *Terms) surplus() []ledger.TermID {
+	full := x.Shard.Ledger.TermCount() > retireAbove
+	much := (ledger.MaxTerms - x.Shard.Ledger.TermCount()) * 3 / 4
 	greedy := map[string]bool{}
-	for namespace, n := range c.ledger.TermShares() {
+	for namespace, n := range x.Shard.Ledger.TermShares() {
 		if n > much {
 			greedy[namespace] = true
 		}
@@ -176,9 +176,9 @@ func (c *Core) surplus() []ledger.TermID {
 		last int64
 	}
 	var all []used
-	rested := c.cross.beats.rested(c.now)
-	for id, t := range c.ledger.Terms() {
-		last := c.ledger.LastUse(id)
+	rested := x.beats.rested(x.Shard.Now)
+	for id, t := range x.Shard.Ledger.Terms() {
+		last := x.Shard.Ledger.LastUse(id)
 		if !t.Retiring && last <= rested && (full || greedy[t.Namespace]) {
 			all = append(all, used{id, last})
 		}

@@ -1,0 +1,270 @@
+package crossnode
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
+)
+
+// A pod's terms are registered before it is placed (T11). What it needs of the registry and of the
+// transaction that places it is known before: a pod that cannot be placed fails alone, and leaves no
+// term behind.
+
+// Terms has the terms of pods' rules registered in the ledger before the pods are placed (T11), and takes those that
+// are not used any more out again.
+type Terms struct {
+	Shard *shard.State
+	Life  *lifecycle.Attempts
+	Slot  *txn.Slot
+	Rules *Rules
+	// asked are terms that attempts wait for, to be registered by the next transactions, until the
+	// ledger's watch shows them registered. registerAt is when the next transaction may go.
+	asked      map[ledger.TermID]ledger.RegisteredTerm
+	registerAt time.Time
+	beats      beats
+}
+
+// maxAsks is how often one attempt may ask for the registration of its terms.
+const maxAsks = 16
+
+// registerEvery is the least time between two registrations of one shard. Each makes all shards decide again what
+// they have staged: if every pod brings a term, the registry moves four times a second and not with every pod. One
+// registration takes all the terms of one pod at least, so that nobody waits for two who comes alone.
+const registerEvery = 250 * time.Millisecond
+
+// Registered says whether all terms are registered that a pod needs. If not, it has that done, and
+// the attempt waits, or ends as failed because it cannot be placed like this.
+func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply) bool {
+	if len(n.Missing) == 0 && n.Carried <= ledger.MaxPodTerms {
+		return true
+	}
+	err := n.Affordable(v)
+	if err == nil {
+		err = x.storable(a, v)
+	}
+	if err == nil {
+		err = x.ask(a, n.Missing)
+	}
+	if err != nil {
+		x.Life.Fail(a, err.Error())
+		return false
+	}
+	x.Life.Defer(a)
+	return false
+}
+
+// storable says whether a node's document could hold the pod's reservation if it held no other.
+func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {
+	with := *a
+	with.Pick.Volumes = v
+	entry, err := with.Entry(x.Shard.ID)
+	if err != nil {
+		return err
+	}
+	_, err = ledger.Place(ledger.NodeDoc{NodeUID: "any", NodeName: "any"}, entry)
+	return err
+}
+
+// ask has terms registered for an attempt that waits for them.
+func (x *Terms) ask(a *attempt.Attempt, missing []ledger.Term) error {
+	if a.Wait.Asks++; a.Wait.Asks > maxAsks {
+		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxAsks)
+	}
+	if err := x.enlist(a.Pod.Namespace, missing); err != nil {
+		return err
+	}
+	a.Wait.Terms = a.Wait.Terms[:0]
+	for _, t := range missing {
+		a.Wait.Terms = append(a.Wait.Terms, t.ID())
+	}
+	return nil
+}
+
+// enlist has terms registered for a pod of a namespace: all of them, or none if one is not accepted or
+// there is no room for all.
+func (x *Terms) enlist(namespace string, missing []ledger.Term) error {
+	d := ledger.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(), Own: x.Shard.Ledger.TermsOf(namespace)}
+	for id, t := range x.asked {
+		old, known := x.Shard.Ledger.Term(id)
+		if !known {
+			d.Terms++
+		}
+		if t.Namespace == namespace && old.Namespace != namespace {
+			d.Own++
+		}
+	}
+	var fresh []ledger.RegisteredTerm
+	for _, t := range missing {
+		id := t.ID()
+		if _, asked := x.asked[id]; asked {
+			continue
+		}
+		term := ledger.RegisteredTerm{Term: t, Namespace: namespace}
+		if err := ledger.CheckTerm(term); err != nil {
+			return err
+		}
+		fresh = append(fresh, term)
+		switch old, known := x.Shard.Ledger.Term(id); {
+		case !known:
+			d.New++
+		case old.Namespace != namespace:
+			d.Moved++
+		}
+	}
+	if err := d.Check(); err != nil {
+		return err
+	}
+	if x.asked == nil {
+		x.asked = map[ledger.TermID]ledger.RegisteredTerm{}
+	}
+	for _, t := range fresh {
+		x.asked[t.ID()] = t
+	}
+	return nil
+}
+
+// Register sends terms that have been asked for; true if there is a flight now.
+func (x *Terms) Register() bool {
+	if len(x.asked) == 0 || x.Shard.Now.Before(x.registerAt) {
+		return false
+	}
+	t, err := ledger.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
+	if err != nil { // others have taken the room meanwhile: the attempts ask again
+		x.unask(err)
+		return false
+	}
+	return x.changeTerms(t, true)
+}
+
+// unask forgets the terms that there is no room for any more: those of a namespace that has its share,
+// or all.
+func (x *Terms) unask(err error) {
+	var share *ledger.TermShareError
+	of := ""
+	if errors.As(err, &share) {
+		of = share.Namespace
+	}
+	maps.DeleteFunc(x.asked, func(_ ledger.TermID, t ledger.RegisteredTerm) bool {
+		return of == "" || t.Namespace == of
+	})
+	x.Life.Stir()
+}
+
+// nextTerms are as many of the asked ones as one transaction registers. Namespaces take turns, so
+// that one that asks for many does not keep others waiting.
+func (x *Terms) nextTerms() []ledger.RegisteredTerm {
+	asked := map[string][]ledger.RegisteredTerm{}
+	longest := 0
+	for _, id := range slices.Sorted(maps.Keys(x.asked)) {
+		t := x.asked[id]
+		asked[t.Namespace] = append(asked[t.Namespace], t)
+		longest = max(longest, len(asked[t.Namespace]))
+	}
+	var terms []ledger.RegisteredTerm
+	namespaces := slices.Sorted(maps.Keys(asked))
+	for turn := range longest {
+		for _, namespace := range namespaces {
+			if turn < len(asked[namespace]) {
+				terms = append(terms, asked[namespace][turn])
+			}
+		}
+	}
+	return terms[:ledger.TermsInTxn(terms)]
+}
+
+// changeTerms sends a transaction about the registry: T11. Carried out or not, the next one has to wait until the
+// watch shows what the registry is now.
+func (x *Terms) changeTerms(t ledger.Txn, registers bool) bool {
+	x.Slot.Send(txn.Request{Kind: "T11", Txn: t, Answered: func(r ledger.TxnResult, sent int) {
+		if registers && (r.Succeeded || sent > 1) { // an earlier copy may have been carried out
+			x.registerAt = x.Shard.Now.Add(registerEvery)
+		}
+		x.landTerms(r)
+	}})
+	return true
+}
+
+// landTerms applies the answer to such a transaction.
+func (x *Terms) landTerms(r ledger.TxnResult) {
+	if r.Succeeded {
+		x.Slot.Hold(r.Revision)
+		return
+	}
+	for _, kv := range r.Current {
+		if kv.Key == ledger.KeyTermRegistry {
+			x.Slot.Hold(kv.ModRevision)
+		}
+	}
+}
+
+// Rests is what a placement on a node rests on beyond it; false if that is not known yet.
+func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]ledger.GuardUse, bool) {
+	var followed Following
+	if concern.Together() {
+		followed = x.Rules.Keepers(pod, node)
+	}
+	n, ready := x.Rules.Demands(concern, node, followed)
+	if len(n.Missing) > 0 {
+		_ = x.enlist(pod.Namespace, n.Missing) // without room for them: again, until the place is given up
+		return nil, false
+	}
+	return n.Guards, ready && !followed.Waits
+}
+
+// MustWait says whether an attempt need not be looked at yet. Nobody decides anything with
+// facts older than the registry demands, nor right behind a lost compare: the pod would go to a worse node
+// than the one that another shard has just used as well.
+func (x *Terms) MustWait(a *attempt.Attempt) bool {
+	if x.Shard.Ledger.AheadOfWatch() || x.Shard.View.PodProgress() < x.Shard.Ledger.Registry().PodRV ||
+		x.Shard.Ledger.Revision() < a.Wait.Revision || a.Turn.Pending(x.Shard.Now) {
+		return true
+	}
+	return slices.ContainsFunc(a.Wait.Terms, func(id ledger.TermID) bool {
+		_, usable := x.Rules.index.Knows(id)
+		return !usable && x.expected(id)
+	})
+}
+
+// expected says whether a term is on its way into the registry.
+func (x *Terms) expected(id ledger.TermID) bool {
+	_, asked := x.asked[id]
+	return asked || x.Slot.Waits()
+}
+
+// Follow applies that the ledger's watch shows terms registered.
+func (x *Terms) Follow(changes ledger.ViewChanges) {
+	if changes.Reset {
+		for id, known := range x.Shard.Ledger.Terms() {
+			x.arrived(id, known)
+		}
+		return
+	}
+	for _, id := range changes.Terms {
+		if known, ok := x.Shard.Ledger.Term(id); ok {
+			x.arrived(id, known)
+		}
+	}
+}
+
+func (x *Terms) arrived(id ledger.TermID, known ledger.RegisteredTerm) {
+	if !known.Retiring {
+		delete(x.asked, id)
+	}
+}
+
+// Waiting reports whether terms wait to be registered.
+func (x *Terms) Waiting() bool { return len(x.asked) > 0 }
+
+// Forget forgets the terms that attempts wait for.
+func (x *Terms) Forget() { x.asked = nil }

@@ -1,0 +1,163 @@
+package lifecycle
+
+import (
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
+)
+
+// Attempts ends attempts, or puts them back: it takes back what they have staged, and keeps what has to be given back.
+type Attempts struct {
+	Shard    *shard.State
+	Attempts *attempt.Queues
+	Record   *record.Recorder
+	// Undo makes plugins take back what they have reserved in the cycle of an attempt.
+	Undo func(*attempt.Deal)
+	// returns are tokens to give back with the next request.
+	returns []string
+	// Withdrawn counts staged pods that were taken back without a reservation.
+	Withdrawn uint64
+	returned  returnedPlaces
+	// moved: time or another shard has changed what deferred attempts wait for.
+	moved bool
+}
+
+// GiveBack returns an offer untried.
+func (l *Attempts) GiveBack(a *attempt.Attempt) {
+	l.returns = append(l.returns, a.Offer.Token)
+	l.Drop(a)
+}
+
+// Drop forgets an attempt and what it staged.
+func (l *Attempts) Drop(a *attempt.Attempt) {
+	l.Attempts.End(a)
+	l.Unstage(a)
+}
+
+// Unstage takes back what an attempt staged. If no reservation has taken its place, what
+// counted the pod meanwhile counted one that is not there. So do plugins.
+func (l *Attempts) Unstage(a *attempt.Attempt) {
+	uid := a.Offer.Pod.UID
+	l.Undo(a.Deal)
+	a.Deal = nil
+	if !l.Shard.View.IsStaged(uid) {
+		return
+	}
+	l.Shard.View.Unstage(uid)
+	l.ReturnPlace(&a.Pick)
+	if _, _, reserved := l.Shard.Ledger.Entry(uid); !reserved {
+		l.Withdrawn++
+	}
+	l.Record.Abandoned(a)
+}
+
+// Again puts an attempt back at the head, unstaged, to be decided on fresh documents. A shard
+// that drains decides nothing more: another one will.
+func (l *Attempts) Again(a *attempt.Attempt) {
+	if l.Shard.Draining {
+		l.GiveBack(a)
+		return
+	}
+	l.Unstage(a)
+	a.Pick = attempt.Pick{}
+	a.Counsel.Forget()
+	l.Attempts.Prepend(attempt.Pending, a)
+}
+
+// Fail ends an attempt that cannot go on; the queue backs the pod off.
+func (l *Attempts) Fail(a *attempt.Attempt, message string) {
+	l.Record.Failed(a, message)
+	l.Drop(a)
+}
+
+func (l *Attempts) Standpoint() attempt.Standpoint {
+	return attempt.Standpoint{
+		Facts: l.Shard.Store.Position(), Ledger: l.Shard.Ledger.Revision(), Withdrawn: l.Withdrawn,
+	}
+}
+
+// Unplaceable ends an attempt with its verdict, or with the error that there is none yet. The offer may
+// have been renewed since.
+func (l *Attempts) Unplaceable(r attempt.Rejection) {
+	if r.Unsettled {
+		l.Fail(r.Attempt, promisesPending+r.Decision.Message)
+		return
+	}
+	l.Record.Unplaceable(r.Attempt, r.Decision)
+	l.Drop(r.Attempt)
+}
+
+// promisesPending says that a pod found no node, and that this is no verdict.
+const promisesPending = "devices are still promised to other pods: "
+
+// returnedPlaces is where pods were staged in kept places and did not get them. The document of such a node has not
+// moved, and what was staged there meanwhile may have counted the room of the place as free.
+type returnedPlaces struct {
+	// count counts them, last is the latest of each node, by UID.
+	count uint64
+	last  map[string]uint64
+}
+
+// ReturnPlace notes that what a pick took of a placeholder's room is kept again.
+func (l *Attempts) ReturnPlace(p *attempt.Pick) {
+	if p.Kept.Token == 0 {
+		return
+	}
+	if _, e, kept := l.Shard.Ledger.PlanOwner(ledger.PlanID(p.Kept.Token, false)); !kept || e.Token != p.Kept.Token {
+		return // the pod has its place
+	}
+	r := &l.returned
+	if r.last == nil {
+		r.last = map[string]uint64{}
+	}
+	r.count++
+	r.last[p.NodeUID] = r.count
+	l.Stir()
+}
+
+// PickOf is the choice of a node, with what it rests on.
+func (l *Attempts) PickOf(a *attempt.Attempt, node *state.NodeInfo, needs attempt.Needs) attempt.Pick {
+	epoch, _ := l.Shard.Holds(a.Offer.Partition)
+	return attempt.Pick{
+		NodeUID: node.Node.UID, NodeName: node.Node.Name, NodeRV: node.Node.ResourceVersion,
+		Basis: l.Shard.Ledger.Version(node.Node.UID), Epoch: epoch, Decided: l.Shard.Now, Needs: needs,
+		Total: len(l.Shard.View.Nodes()),
+		Seed:  attempt.Seed(a.Pod.UID, a.Offer.Attempt), FactSequence: l.Shard.Store.Position().Sequence,
+		Returned: l.returned.count,
+	}
+}
+
+// Defer puts an attempt off until something has moved.
+func (l *Attempts) Defer(a *attempt.Attempt) { l.Attempts.Append(attempt.Deferred, a) }
+
+// Stir makes deferred attempts pending in the current step or the next.
+func (l *Attempts) Stir() { l.moved = true }
+
+// Stirred reports whether deferred attempts were stirred since the last call.
+func (l *Attempts) Stirred() bool {
+	moved := l.moved
+	l.moved = false
+	return moved
+}
+
+// Withdraw notes that a staged pod does not count any more as one that will stay.
+func (l *Attempts) Withdraw() { l.Withdrawn++ }
+
+// TakeReturns returns the tokens to give back since the last call.
+func (l *Attempts) TakeReturns() []string {
+	tokens := l.returns
+	l.returns = nil
+	return tokens
+}
+
+// Refuse gives an offer back that is not taken.
+func (l *Attempts) Refuse(token string) { l.returns = append(l.returns, token) }
+
+// Overtaken reports whether a place that is kept on the node of a pick was returned after the pick was made: the pick
+// may have counted its room as free.
+func (l *Attempts) Overtaken(p *attempt.Pick) bool { return l.returned.last[p.NodeUID] > p.Returned }
+
+// ForgetReturned forgets where places were returned: nothing is staged that could have counted them.
+func (l *Attempts) ForgetReturned() { l.returned.last = nil }

@@ -1,0 +1,194 @@
+package record
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+)
+
+// Look is what an evaluation found, whether it looked at the home nodes only, and what else it
+// depended on. unsettled and onHold: see rejection.
+type Look struct {
+	placement.Result
+	Home      bool
+	Basis     events.Basis
+	Unsettled bool
+	OnHold    bool
+}
+
+// Recorder keeps what records of decisions are put together from, and appends them to the effects of the step.
+type Recorder struct {
+	Shard    *shard.State
+	Attempts *attempt.Queues
+	Effects  *step.Effects
+	// Start returns where the next search of a profile that samples begins: among all nodes, and among the home ones.
+	Start func() (all, home int)
+	// chosen counts decisions that chose a node, for events.Evidence.Order, and moments the looks
+	// at nodes, for events.Basis.Moment.
+	chosen, moments uint64
+	// ahead is what the view of the ledger has learned ahead of its watch.
+	ahead []events.Learned
+}
+
+// Evidence is the record of an evaluation. The result belongs to the engine; what is kept of
+// it is copied here.
+func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look, behind int) *events.Evidence {
+	if r.Shard.NoEvidence {
+		return nil
+	}
+	e := &events.Evidence{
+		Config: p.Hash(), Class: found.Class, LedgerRevision: r.Shard.Ledger.Revision(), Staged: r.stagedOrders(),
+		Home: found.Home, Behind: int32(behind),
+		Cause: a.Offer.Cause, Waited: a.Offer.Waited, Considered: r.Shard.Since(a.Received),
+		Basis: found.Basis,
+	}
+	if len(found.Feasible) == 0 {
+		e.Rejected = found.Diagnosis.NodesByPlugin()
+		return e
+	}
+	if len(found.Rejected) > 0 {
+		e.Rejected = make(map[string]int32, len(found.Rejected))
+		for _, by := range found.Rejected {
+			e.Rejected[by.Plugin] += by.Nodes
+		}
+	}
+	e.ScoredBy = found.Weighed.Plugins
+	e.Candidates = make([]events.Candidate, min(len(found.Feasible), events.EvidenceCandidates))
+	for i := range e.Candidates {
+		e.Candidates[i] = events.Candidate{Node: found.Feasible[i].Node.Node.Name, Total: found.Feasible[i].Total}
+		if i < len(found.Weighed.Points) {
+			e.Candidates[i].Points = slices.Clone(found.Weighed.Points[i])
+		}
+	}
+	return e
+}
+
+// Chose numbers a decision that chose a node.
+func (r *Recorder) Chose(e *events.Evidence) *events.Evidence {
+	if e != nil {
+		r.chosen++
+		e.Order = r.chosen
+	}
+	return e
+}
+
+// ChoseOther numbers the choice of the next-best node by the same evaluation.
+func (r *Recorder) ChoseOther(e *events.Evidence, alternative int) *events.Evidence {
+	if e == nil {
+		return nil
+	}
+	other := *e
+	other.Basis.Alternative = int32(alternative)
+	return r.Chose(&other)
+}
+
+// Sought numbers the choice of a node by a search for victims, which has just been made, after the
+// evaluation that found none.
+func (r *Recorder) Sought(a *attempt.Attempt, e *events.Evidence, spared []string) *events.Evidence {
+	if e == nil {
+		return nil
+	}
+	other := *e
+	other.LedgerRevision, other.Staged = r.Shard.Ledger.Revision(), r.stagedOrders()
+	other.Basis = r.Basis(r.Shard.Profiles[a.Pod.SchedulerName], nil)
+	if other.Basis.Way = events.WayHeld; a.Counsel.Opinions != nil || a.Counsel.Victims.Answered {
+		other.Basis.Way = events.WayAdvised
+	}
+	other.Basis.Spared = spared
+	if most := events.MaxLeftAlone; len(other.Basis.Spared) > most {
+		other.Basis.Spared, other.Basis.Unlisted = other.Basis.Spared[:most], true
+	}
+	return r.Chose(&other)
+}
+
+// stagedOrders are the numbers of the decisions whose pods are staged.
+func (r *Recorder) stagedOrders() []uint64 {
+	n := r.Attempts.Count(attempt.Staged, attempt.InFlight, attempt.Reserving)
+	if n == 0 {
+		return nil
+	}
+	orders := make([]uint64, 0, n)
+	for a := range r.Attempts.OnNodes() {
+		if e := a.Pick.Evidence; e != nil && e.Order > 0 {
+			orders = append(orders, e.Order)
+		}
+	}
+	slices.Sort(orders)
+	return orders
+}
+
+// Answered is the evidence of an attempt whose transaction has been answered.
+func (r *Recorder) Answered(a *attempt.Attempt) *events.Evidence {
+	if a.Pick.Evidence == nil {
+		return nil
+	}
+	a.Recorded = a.Pick.Evidence.Order
+	e := *a.Pick.Evidence
+	e.Considered, e.Reserved = a.Pick.Decided.Sub(a.Received).Truncate(time.Microsecond), r.Shard.Since(a.Pick.Decided)
+	return &e
+}
+
+// Basis is what the decision that is made now depends on beside facts, ledger and pod; of avoided
+// nodes the UIDs. It counts as a moment.
+func (r *Recorder) Basis(profile *placement.Profile, avoided []string) events.Basis {
+	r.moments++
+	if r.Shard.NoEvidence {
+		return events.Basis{}
+	}
+	b := events.Basis{
+		Moment: r.moments, FactEpoch: r.Shard.Store.Position().Epoch, Learned: r.learnedAhead(),
+		Avoided: r.Shard.NamesOf(avoided), Whole: !r.Shard.HomeFirst,
+	}
+	if avoided := r.Shard.Gate.Avoided(); len(avoided) > 0 {
+		names := r.Shard.NamesOf(slices.Collect(maps.Keys(avoided)))
+		b.Unlisted = len(names) > events.MaxLeftAlone
+		b.LeftAlone = names[:min(len(names), events.MaxLeftAlone)]
+	}
+	if usable, _ := r.Shard.Engine.Candidates(); profile.SampleSize(usable) < usable {
+		all, home := r.Start()
+		b.Start, b.HomeStart = int32(all), int32(home)
+	}
+	return b
+}
+
+// Prefer notes that the choice prefers a node.
+func (r *Recorder) Prefer(e *events.Evidence, nodeUID string) {
+	if n, ok := r.Shard.View.Node(nodeUID); ok && e != nil {
+		e.Basis.Preferred = n.Node.Name
+	}
+}
+
+// LearningOwn and learned note what the picture of the ledger is about to learn ahead of its watch,
+// by an own transaction and by one that was lost. (What the registry and guards learn is left out:
+// no choice of a node depends on it.)
+func (r *Recorder) LearningOwn(revision int64) {
+	if !r.Shard.NoEvidence && revision > r.Shard.Ledger.Revision() {
+		r.ahead = append(r.ahead, events.Learned{Revision: revision})
+	}
+}
+
+func (r *Recorder) Learning(current []ledger.KV) {
+	if r.Shard.NoEvidence {
+		return // nobody would read it, nor shorten it
+	}
+	for _, kv := range current {
+		l := events.Learned{Revision: kv.ModRevision, Key: kv.Key}
+		if kv.ModRevision > r.Shard.Ledger.Revision() && !slices.Contains(r.ahead, l) {
+			r.ahead = append(r.ahead, l)
+		}
+	}
+}
+
+// learnedAhead is what the watch has not told of yet, in the order of learning.
+func (r *Recorder) learnedAhead() []events.Learned {
+	told := r.Shard.Ledger.Revision()
+	r.ahead = slices.DeleteFunc(r.ahead, func(l events.Learned) bool { return l.Revision <= told })
+	return slices.Clone(r.ahead)
+}

@@ -1,0 +1,80 @@
+package reserve
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
+)
+
+// admitAtOnce is how many nodes one transaction admits (T15) at most: each takes two or three
+// operations, and its documents are written again.
+const admitAtOnce = 32
+
+// Admitter admits nodes whose names stand for other nodes in the ledger, or for none (T15).
+type Admitter struct {
+	Shard *shard.State
+	Slot  *txn.Slot
+	// after is the revision that the ledger's watch must have reached before nodes are admitted again.
+	after int64
+}
+
+// Admit sends the T15 of nodes whose names stand for other nodes, or for none; true if it is on its
+// way. Until then nothing is placed on them.
+func (n *Admitter) Admit() bool {
+	if n.Shard.Draining || !n.Shard.Usable() || n.Shard.Ledger.Revision() < n.after {
+		return false
+	}
+	nodes := n.Shard.View.Unadmitted(admitAtOnce)
+	for limit := admitAtOnce; limit > 0; limit /= 2 {
+		tooLarge := false
+		for some := range slices.Chunk(nodes, limit) {
+			err := n.sendAdmission(some)
+			if n.Slot.Busy() {
+				return true
+			}
+			tooLarge = tooLarge || txn.IsTooLarge(err)
+		}
+		if !tooLarge {
+			return false
+		}
+	}
+	return false
+}
+
+// sendAdmission sends one T15, unless none of the nodes can be admitted.
+func (n *Admitter) sendAdmission(nodes []*state.Node) error {
+	var all ledger.Change
+	for _, node := range nodes {
+		change, err := ledger.AdmitNode{
+			NodeUID: node.UID, NodeName: node.Name, NodeRV: node.ResourceVersion,
+			Known: n.Shard.Ledger.Incarnation(node.Name), Docs: n.Shard.Ledger.Named(node.Name), Floor: n.Shard.Ledger.Floor(),
+		}.Admit()
+		if err == nil {
+			all.Docs = append(all.Docs, change.Docs...)
+			all.Incarnations = append(all.Incarnations, change.Incarnations...)
+		}
+	}
+	if len(all.Incarnations) == 0 {
+		return nil
+	}
+	return n.Slot.Launch(&admission{n}, all)
+}
+
+// admission is a T15 in flight. Won or lost, the view of the ledger shows the outcome.
+type admission struct{ by *Admitter }
+
+// Kind implements txn.Proposal.
+func (*admission) Kind() string { return "T15" }
+
+// Done implements txn.Proposal: what is staged on the nodes before was not decided on the documents as they are now,
+// although this shard has changed them.
+func (a *admission) Done(int64) { a.by.Slot.Forget() }
+
+// Undone implements txn.Proposal.
+func (a *admission) Undone(lost ledger.Lost) { a.by.after = txn.LostAt(lost) }
+
+// TooLarge implements txn.Proposal: fewer nodes are admitted next.
+func (*admission) TooLarge(string) {}
