@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
@@ -59,12 +59,13 @@ type Config struct {
 
 // Deps are the outside worlds of a shard.
 type Deps struct {
-	Log       events.Log
-	Snapshots events.Snapshots
-	Bus       events.Bus
-	Ledger    ledger.Store
-	Logger    *slog.Logger
-	Clock     clock.WithTicker
+	Log events.Log
+	// Facts is the feed of the process, which its services share.
+	Facts  *feed.Feed
+	Bus    events.Bus
+	Ledger ledger.Store
+	Logger *slog.Logger
+	Clock  clock.WithTicker
 	// Plugins are the custom plugins of the profiles, which other shards of the process may share; nil if no
 	// profile has any.
 	Plugins *plugins.Runtime
@@ -77,7 +78,7 @@ type Scheduler struct {
 	core   *decide.Core
 	intake *intake.Room
 	commit *commit.Room
-	alarm  *follow.Alarm
+	alarm  *feed.Alarm
 	ready  atomic.Bool
 	// asked carries questions to the deciding goroutine.
 	asked chan func()
@@ -122,7 +123,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
-	s.alarm = follow.NewAlarm(aside.New("scheduler", events.Facts, deps.Logger, deps.Clock.Now).Write)
+	s.alarm = feed.NewAlarm(aside.New("scheduler", events.Facts, deps.Logger, deps.Clock.Now).Write)
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
 		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
@@ -130,7 +131,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		Laps:        &laps{clock: deps.Clock},
 		Home:        func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
-	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
+	s.intake = intake.New(cfg.ID, deps.Ledger, deps.Facts, deps.Bus, deps.Logger)
 	s.commit = commit.New(commit.Deps{
 		Store: deps.Ledger, Log: deps.Log, Bus: deps.Bus, Logger: deps.Logger, Extenders: extenders,
 		Plugins: advisers(custom),
@@ -283,7 +284,7 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 			return err
 		}
 		for _, b := range in.Facts {
-			s.alarm.Look(b, s.core.Unreadable())
+			s.alarm.Look(b)
 		}
 		s.observe(rooms, out, begin)
 		if in.Beat {

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler"
 )
 
@@ -85,7 +86,7 @@ func (s *site) start(id string) (stop func() error) {
 	sched, err := scheduler.New(
 		scheduler.Config{ID: id, Profiles: []placement.ProfileConfig{placement.DefaultProfile("default-scheduler")}},
 		scheduler.Deps{
-			Log: s.log, Snapshots: s.log, Bus: s.log, Ledger: s.store,
+			Log: s.log, Facts: feed.New(s.log, s.log), Bus: s.log, Ledger: s.store,
 			Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 		})
 	if err != nil {

@@ -33,6 +33,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
@@ -217,6 +218,7 @@ func (c *extendedCase) ours(
 type shardDriver struct {
 	ctx      context.Context
 	store    *mem.Store
+	folder   *feed.Folder
 	core     *shardcore.Core
 	advise   func(shardcore.Consult) shardcore.Advice
 	perform  func(shardcore.Perform) shardcore.Performed
@@ -231,7 +233,8 @@ func newShardDriver(
 	perform func(shardcore.Perform) shardcore.Performed,
 ) *shardDriver {
 	return &shardDriver{
-		ctx: ctx, store: mem.New(), advise: advise, perform: perform,
+		folder: feed.NewFolder(),
+		ctx:    ctx, store: mem.New(), advise: advise, perform: perform,
 		core: shardcore.New(shardcore.Config{
 			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{profile.SchedulerName(): profile},
 			Acts:        map[string]bool{profile.SchedulerName(): perform != nil},
@@ -290,9 +293,13 @@ func (d *shardDriver) start(c *extendedCase) error {
 	if err != nil {
 		return err
 	}
+	steps, err := d.folder.FoldAll(follow.Batch{Reset: true}, follow.Batch{Facts: facts})
+	if err != nil {
+		return err
+	}
 	return d.step(shardcore.Input{
 		Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}, {Events: owned}},
-		Facts:  []follow.Batch{{Reset: true}, {Facts: facts}},
+		Facts:  steps,
 		Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
 			Pod:       events.PodRef{UID: string(c.pod.UID), Namespace: c.pod.Namespace, Name: c.pod.Name},
 			Partition: partition, Token: ledger.Token(7).String(), Attempt: 1, FactSequence: uint64(len(facts)),
@@ -344,7 +351,11 @@ func (d *shardDriver) bind(c *extendedCase, node string) error {
 		Kind: events.KindPod, Op: events.OpUpsert, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 		ResourceVersion: later, Progress: later, Object: raw,
 	}}
-	err = d.step(shardcore.Input{Facts: []follow.Batch{{Facts: []events.SequencedFact{fact}}}})
+	steps, err := d.folder.FoldAll(follow.Batch{Facts: []events.SequencedFact{fact}})
+	if err != nil {
+		return err
+	}
+	err = d.step(shardcore.Input{Facts: steps})
 	for _, p := range d.out.Performs {
 		d.perform(p)
 	}

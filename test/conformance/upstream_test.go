@@ -33,26 +33,26 @@ type upstreamState struct {
 	// raw leaves upstream's memory as it is: see mendPorts and mendImages.
 	raw bool
 	// claims follows the claims to devices in their lister.
-	claims  *feed
+	claims  *informer
 	version int
 	// classes is who else follows device classes, for the resources that they stand for.
-	classes *feed
+	classes *informer
 }
 
-// feed tells a memory of upstream's of changes, as an informer does.
-type feed struct {
+// informer tells a memory of upstream's of changes, as an informer does.
+type informer struct {
 	handler toolscache.ResourceEventHandler
 }
 
 // AddEventHandler implements assumecache.Informer.
-func (f *feed) AddEventHandler(
+func (f *informer) AddEventHandler(
 	h toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	f.handler = h
 	return nil, nil
 }
 
-func (f *feed) tell(old, now any) {
+func (f *informer) tell(old, now any) {
 	switch {
 	case now == nil:
 		f.handler.OnDelete(old)
@@ -72,7 +72,7 @@ func withoutDevices(t *testing.T) {
 }
 
 // tellOf tells of an event, if there is one and somebody listens.
-func (f *feed) tellOf(e placementtest.Event) {
+func (f *informer) tellOf(e placementtest.Event) {
 	switch {
 	case f.handler == nil || e.Old == nil && e.New == nil:
 	case e.New == nil:
@@ -89,8 +89,8 @@ func newUpstreamState(ctx context.Context) *upstreamState {
 		cache:    cache.New(ctx, nil, false),
 		snapshot: cache.NewEmptySnapshot(),
 		listers:  informers.NewSharedInformerFactory(fake.NewClientset(), 0),
-		claims:   &feed{},
-		classes:  &feed{},
+		claims:   &informer{},
+		classes:  &informer{},
 	}
 }
 

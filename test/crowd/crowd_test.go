@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler"
 )
 
@@ -130,7 +131,7 @@ func play(t *testing.T, c size, limit time.Duration, wrap func(ledger.Store) led
 				Profiles: []placement.ProfileConfig{placement.DefaultProfile(corev1.DefaultSchedulerName)},
 			},
 			scheduler.Deps{
-				Log: log, Snapshots: log, Bus: log, Ledger: wrap(open(t, endpoint)),
+				Log: log, Facts: feed.New(log, log), Bus: log, Ledger: wrap(open(t, endpoint)),
 				Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 			})
 		if err != nil {

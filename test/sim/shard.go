@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
@@ -17,6 +18,7 @@ type shard struct {
 	proc
 	streams
 	outbox
+	facts *feed.Folder
 	core  *shardcore.Core
 	beat  time.Time
 	more  bool
@@ -56,7 +58,7 @@ func (s *shard) base() *proc { return &s.proc }
 func (s *shard) start() {
 	s.begin()
 	s.streams = streams{p: &s.proc}
-	s.outbox = outbox{}
+	s.outbox, s.facts = outbox{}, feed.NewFolder()
 	s.core = shardcore.New(shardcore.Config{
 		Shard: s.member(), Profiles: s.w.profiles, Window: window, HomeFirst: true,
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.member() },
@@ -195,7 +197,11 @@ func (s *shard) stepFacts() error {
 		return err
 	}
 	s.forgetful(b)
-	return s.step(shardcore.Input{Facts: []follow.Batch{b}})
+	steps, err := s.facts.FoldAll(b)
+	if err != nil {
+		return s.w.breaks("%s: %v", s.member(), err)
+	}
+	return s.step(shardcore.Input{Facts: steps})
 }
 
 func (s *shard) stepLedger() error {
@@ -222,7 +228,9 @@ func (s *shard) stepBoth() error {
 	}
 	if ok {
 		s.forgetful(f)
-		in.Facts = append(in.Facts, f)
+		if in.Facts, err = s.facts.FoldAll(f); err != nil {
+			return s.w.breaks("%s: %v", s.member(), err)
+		}
 	}
 	if len(in.Ledger)+len(in.Facts) == 0 {
 		return nil

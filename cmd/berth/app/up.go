@@ -201,8 +201,8 @@ func (o *options) build(
 	ctx context.Context, services []service, in inputs, st *stores, logger *slog.Logger,
 ) (map[string]runner, error) {
 	b := builder{
-		in: in, st: st, facts: feed.New(st.log, st.log), ledger: share.New(st.ledger), clock: clock.RealClock{}, logger: logger,
-		runners: map[string]runner{},
+		in: in, st: st, facts: feed.New(st.log, st.log), ledger: share.New(st.ledger), clock: clock.RealClock{},
+		logger: logger, runners: map[string]runner{},
 	}
 	for _, s := range services {
 		var err error
@@ -279,7 +279,7 @@ func (b *builder) shards(ctx context.Context, o *options) error {
 			ID: id, Profiles: b.in.config.Profiles, WholeCluster: o.wholeCluster, NoEvidence: o.noEvidence,
 		}
 		s, err := scheduler.New(cfg, scheduler.Deps{
-			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.ledger,
+			Log: b.st.log, Facts: b.facts, Bus: b.st.log, Ledger: b.ledger,
 			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock, Plugins: custom,
 		})
 		if err := b.add(id, s, err); err != nil {

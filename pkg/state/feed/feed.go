@@ -83,6 +83,18 @@ func (f *Folder) Fold(b follow.Batch) (Step, error) {
 	return step, nil
 }
 
+// FoldAll applies batches in order, up to the first error.
+func (f *Folder) FoldAll(batches ...follow.Batch) (steps []Step, err error) {
+	for _, b := range batches {
+		step, err := f.Fold(b)
+		if err != nil {
+			return steps, err
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
 // Feed follows the facts for the services of one process. It reads the log while at least one reader follows it. It is
 // safe for concurrent use.
 type Feed struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
@@ -23,6 +24,7 @@ type engine struct {
 	core  *shardcore.Core
 	// base is how many facts there were before the first pod's.
 	base     uint64
+	folder   *feed.Folder
 	searches searches
 	// inHand are the offers that the core has not answered, by pod.
 	inHand map[int32]offer
@@ -42,7 +44,7 @@ func newEngine(w *world, id int, start beginning) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{world: w, id: id, base: uint64(len(start.facts)), inHand: map[int32]offer{}}
+	e := &engine{world: w, id: id, base: uint64(len(start.facts)), folder: feed.NewFolder(), inHand: map[int32]offer{}}
 	self := memberName(id)
 	e.core = shardcore.New(shardcore.Config{
 		Shard: self, Profiles: map[string]*placement.Profile{schedulerName: profile}, Window: window, HomeFirst: true,
@@ -50,10 +52,11 @@ func newEngine(w *world, id int, start beginning) (*engine, error) {
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == self },
 	})
 	reset := ledger.ViewBatch{Reset: true, KVs: start.ledger, Events: ledger.EventBatch{Revision: start.at}}
-	_, err = e.core.Step(shardcore.Input{
-		Ledger: []ledger.ViewBatch{reset},
-		Facts:  []follow.Batch{{Reset: true, Barrier: e.base}, {Facts: start.facts}},
-	}, epoch)
+	steps, err := e.folder.FoldAll(follow.Batch{Reset: true, Barrier: e.base}, follow.Batch{Facts: start.facts})
+	if err != nil {
+		return nil, fmt.Errorf("start of %s: %w", self, err)
+	}
+	_, err = e.core.Step(shardcore.Input{Ledger: []ledger.ViewBatch{reset}, Facts: steps}, epoch)
 	if err != nil {
 		return nil, fmt.Errorf("start of %s: %w", self, err)
 	}
@@ -71,7 +74,9 @@ func (e *engine) step(in input, now time.Duration) (output, error) {
 		return output{}, err
 	}
 	if len(facts) > 0 {
-		core.Facts = []follow.Batch{{Facts: facts}}
+		if core.Facts, err = e.folder.FoldAll(follow.Batch{Facts: facts}); err != nil {
+			return output{}, fmt.Errorf("shard %d: %w", e.id, err)
+		}
 	}
 	for _, r := range in.ledgers[0] {
 		core.Ledger = append(core.Ledger, ledger.ViewBatch{Events: r.events})

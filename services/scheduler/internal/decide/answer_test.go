@@ -68,7 +68,7 @@ func BenchmarkAnswer(b *testing.B) {
 }
 
 func decideInput(st *story) (in step.Input) {
-	in.Facts = []follow.Batch{{Facts: st.facts}}
+	in.Facts = st.s.fold(follow.Batch{Facts: st.facts})
 	for _, batch := range st.history {
 		in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: batch})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -42,10 +43,10 @@ func opinions(of func(node string) placement.Opinion) func(step.Consult) step.Ad
 }
 
 // unread hands over all facts, and told all of the ledger, that a shard has not seen.
-func (w *world) unread(s *shard) []follow.Batch {
+func (w *world) unread(s *shard) []feed.Step {
 	facts := w.facts[s.fact:]
 	s.fact = len(w.facts)
-	return []follow.Batch{{Facts: facts}}
+	return s.fold(follow.Batch{Facts: facts})
 }
 
 func (w *world) told(s *shard) (list []ledger.ViewBatch) {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
@@ -121,10 +121,8 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 			return c.effects.Take(), err
 		}
 	}
-	for _, b := range in.Facts {
-		if err := c.applyFacts(b); err != nil {
-			return c.effects.Take(), err
-		}
+	for _, s := range in.Facts {
+		c.applyFacts(s)
 	}
 	for _, r := range in.Results {
 		if err := c.slot.Land(r); err != nil {
@@ -215,26 +213,15 @@ func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.shard.Engi
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.shard.Store.Position() }
 
-// Unreadable says why a fact could not be read, nil if all could.
-func (c *Core) Unreadable() error { return c.shard.Store.Snapshot().Unreadable() }
-
-func (c *Core) applyFacts(b follow.Batch) error {
-	if b.Reset {
-		store, err := b.Store()
-		if err != nil {
-			return fmt.Errorf("scheduler: %w", err)
-		}
-		c.shard.Replace(store)
+func (c *Core) applyFacts(step feed.Step) {
+	if step.Reset {
+		c.shard.Replace(step)
 		c.rules.CountHosts(c.shard.View.Nodes())
 		c.resetPlans()
+		return
 	}
-	if len(b.Facts) == 0 {
-		return nil
-	}
-	changes, err := c.shard.Store.Apply(b.Facts)
-	if err != nil {
-		return fmt.Errorf("scheduler: apply facts: %w", err)
-	}
+	changes := step.Changes
+	c.shard.Store.Take(step)
 	c.shard.View.ApplyFacts(changes)
 	for i := range changes.Pods {
 		if len(c.performing.bindable) == 0 {
@@ -251,7 +238,6 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		c.shard.Engine.Refresh(c.shard.View.Snapshot())
 	}
 	c.rules.MoveHosts(changes.Nodes)
-	return nil
 }
 
 func (c *Core) applyLedger(b ledger.ViewBatch) error {

@@ -75,7 +75,7 @@ func newPlacer(tb testing.TB, without bool) *placer {
 	}
 	p.settle(step.Input{
 		Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
-		Facts:  []follow.Batch{{Reset: true}},
+		Facts:  p.st.s.fold(follow.Batch{Reset: true}),
 	})
 	return p
 }
@@ -86,7 +86,7 @@ const offersAtOnce = 96
 // place has n pods placed, once, and returns the processor time that took.
 func (p *placer) place(n int) time.Duration {
 	offers := p.st.preemptors(n)
-	p.settle(step.Input{Facts: []follow.Batch{{Facts: p.st.facts}}})
+	p.settle(step.Input{Facts: p.st.s.fold(follow.Batch{Facts: p.st.facts})})
 	begin := processorTime()
 	for batch := range slices.Chunk(offers, offersAtOnce) {
 		p.settle(step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})

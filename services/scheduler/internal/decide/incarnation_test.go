@@ -30,7 +30,7 @@ func (w *world) registerAgain(name string) {
 // tellFactsTo delivers the facts up to a number to one shard.
 func (w *world) tellFactsTo(s *shard, upTo int) {
 	if s.fact < upTo {
-		w.step(s, step.Input{Facts: []follow.Batch{{Facts: w.facts[s.fact:upTo]}}})
+		w.step(s, step.Input{Facts: s.fold(follow.Batch{Facts: w.facts[s.fact:upTo]})})
 		s.fact = upTo
 	}
 }

@@ -408,7 +408,7 @@ func TestTwoShardsWantOnePlace(t *testing.T) {
 	w.offer()
 	for _, s := range w.shards { // both decide before either has an answer
 		w.step(s, step.Input{
-			Facts:  []follow.Batch{{Facts: w.facts[s.fact:]}},
+			Facts:  s.fold(follow.Batch{Facts: w.facts[s.fact:]}),
 			Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}},
 		})
 		s.fact, s.offers = len(w.facts), nil

@@ -45,7 +45,7 @@ func (st *story) tell() {
 
 func (st *story) tellFacts() {
 	if st.s.fact < len(st.facts) {
-		st.step(st.s, step.Input{Facts: []follow.Batch{{Facts: st.facts[st.s.fact:]}}})
+		st.step(st.s, step.Input{Facts: st.s.fold(follow.Batch{Facts: st.facts[st.s.fact:]})})
 		st.s.fact = len(st.facts)
 	}
 }

@@ -44,7 +44,7 @@ func BenchmarkPreemptors(b *testing.B) {
 			}
 			in = step.Input{}
 			if st.s.fact < len(st.facts) {
-				in.Facts = []follow.Batch{{Facts: st.facts[st.s.fact:]}}
+				in.Facts = st.s.fold(follow.Batch{Facts: st.facts[st.s.fact:]})
 				st.s.fact = len(st.facts)
 			}
 			for ; st.s.ledger < len(st.history); st.s.ledger++ {

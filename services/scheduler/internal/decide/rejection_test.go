@@ -46,7 +46,7 @@ func TestRejectionWaitsForWhatItHasCounted(t *testing.T) {
 	}
 	w.touchDoc()
 	w.deletePod("pod-p0")
-	w.step(s, step.Input{Facts: []follow.Batch{{Facts: w.facts[s.fact:]}}})
+	w.step(s, step.Input{Facts: s.fold(follow.Batch{Facts: w.facts[s.fact:]})})
 	s.fact = len(w.facts)
 	w.settle()
 	if len(s.decisions) != 1 || s.decisions[0].Kind != events.DecisionPlaced || s.decisions[0].Pod.Name != "p1" {

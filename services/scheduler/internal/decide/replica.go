@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
@@ -23,7 +24,8 @@ import (
 //
 // Records are to be made again in the order of their moments. For one goroutine.
 type Replica struct {
-	core *Core
+	core  *Core
+	facts *feed.Folder
 	// made are the choices made again, by their order; staged those that count at present.
 	made   map[uint64]made
 	staged map[uint64]bool
@@ -51,16 +53,23 @@ func (e *NotRemadeError) Error() string { return "cannot be made again: " + e.Re
 // NewReplica returns one that knows nothing yet. Of cfg it uses Shard, Profiles and Home.
 func NewReplica(cfg Config) *Replica {
 	cfg.NoEvidence = false
-	r := &Replica{core: New(cfg), made: map[uint64]made{}, staged: map[uint64]bool{}}
+	r := &Replica{core: New(cfg), facts: feed.NewFolder(), made: map[uint64]made{}, staged: map[uint64]bool{}}
 	r.core.shard.View.KeepFates()
 	return r
 }
 
-// Facts applies facts.
-func (r *Replica) Facts(b follow.Batch) error { return r.core.applyFacts(b) }
+// Facts applies facts. An error means that they do not follow from those before.
+func (r *Replica) Facts(b follow.Batch) error {
+	step, err := r.facts.Fold(b)
+	if err != nil {
+		return fmt.Errorf("scheduler: apply facts: %w", err)
+	}
+	r.core.applyFacts(step)
+	return nil
+}
 
-// Unreadable says why a fact could not be read, nil if all could.
-func (r *Replica) Unreadable() error { return r.core.Unreadable() }
+// Unreadable explains why a fact could not be read, nil if all could.
+func (r *Replica) Unreadable() error { return r.facts.Snapshot().Unreadable() }
 
 // Ledger applies what the ledger's watch told.
 func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b) }

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
@@ -63,6 +64,7 @@ type meddlers struct {
 type shard struct {
 	id             string
 	core           *decide.Core
+	facts          *feed.Folder
 	fact, ledger   int
 	commit         *step.Commit
 	decisions      []events.Decision
@@ -74,6 +76,15 @@ type shard struct {
 	lost        []events.Decision
 	notices     []avoid.Notice
 	asked
+}
+
+// fold returns the step that a batch of facts leads to.
+func (s *shard) fold(b follow.Batch) []feed.Step {
+	step, err := s.facts.Fold(b)
+	if err != nil {
+		panic(err)
+	}
+	return []feed.Step{step}
 }
 
 // asked is what a shard waits for of plugins and extenders.
@@ -120,10 +131,10 @@ func newWorldWith(
 			Home:     func(_ []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.id },
 		}
 		set(&config)
-		s.core = decide.New(config)
+		s.core, s.facts = decide.New(config), feed.NewFolder()
 		w.step(s, step.Input{
 			Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
-			Facts:  []follow.Batch{{Reset: true}},
+			Facts:  s.fold(follow.Batch{Reset: true}),
 		})
 		w.shards = append(w.shards, s)
 	}
@@ -400,7 +411,7 @@ func (w *world) deliver() {
 	case 0, 1, 2, 3:
 		if n := len(w.facts) - s.fact; n > 0 {
 			n = 1 + w.rng.IntN(n)
-			in.Facts = []follow.Batch{{Facts: w.facts[s.fact : s.fact+n]}}
+			in.Facts = s.fold(follow.Batch{Facts: w.facts[s.fact : s.fact+n]})
 			s.fact += n
 		}
 	case 4, 5, 6, 7:

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -32,10 +32,10 @@ type Room struct {
 	shard  string
 	logger *slog.Logger
 	store  ledger.Store
-	facts  *follow.Follower
+	facts  *feed.Feed
 	bus    events.Bus
 
-	factsC  chan follow.Batch
+	factsC  chan feed.Step
 	ledgerC chan ledger.ViewBatch
 	offersC chan events.OfferBatch
 	turnsC  chan events.Turn
@@ -45,10 +45,10 @@ type Room struct {
 }
 
 // New returns an intake; Ledger, Facts and Offers must be run.
-func New(shard string, store ledger.Store, facts *follow.Follower, bus events.Bus, logger *slog.Logger) *Room {
+func New(shard string, store ledger.Store, facts *feed.Feed, bus events.Bus, logger *slog.Logger) *Room {
 	return &Room{
 		shard: shard, logger: logger, store: store, facts: facts, bus: bus,
-		factsC:  make(chan follow.Batch, factsBuffer),
+		factsC:  make(chan feed.Step, factsBuffer),
 		ledgerC: make(chan ledger.ViewBatch, ledgerBuffer),
 		offersC: make(chan events.OfferBatch, offersBuffer),
 		turnsC:  make(chan events.Turn, turnsBuffer),
@@ -71,7 +71,7 @@ func (r *Room) Facts(ctx context.Context) error {
 		return nil
 	case <-r.listed:
 	}
-	if err := r.facts.Run(ctx, r.factsC); err != nil && ctx.Err() == nil {
+	if err := r.facts.Follow(ctx, r.factsC); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("scheduler: follow the facts: %w", err)
 	}
 	return nil

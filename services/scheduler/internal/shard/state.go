@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
@@ -36,7 +37,7 @@ type State struct {
 	// Draining: the shard decides nothing more, and gives back what it has not sent.
 	Draining bool
 
-	Store  *state.Store
+	Store  *feed.Latest
 	Ledger *ledger.View
 	// View counts what is on each node by the facts, by the ledger, and by what the shard has staged. Engine answers
 	// where a pod may go; it follows View through Gate.
@@ -53,7 +54,7 @@ type State struct {
 
 // New returns a State without facts: no node is usable until the first facts have reached their barrier.
 func New(id string, profiles map[string]*placement.Profile) *State {
-	s := &State{ID: id, Profiles: profiles, Store: state.New(), Ledger: ledger.NewView()}
+	s := &State{ID: id, Profiles: profiles, Store: feed.NewLatest(), Ledger: ledger.NewView()}
 	s.Engine = placement.NewEngine(placement.EngineConfig{})
 	s.Gate = avoid.NewGate(s.Engine)
 	s.View = view.New(s.Store, s.Ledger, s.Gate)
@@ -62,10 +63,10 @@ func New(id string, profiles map[string]*placement.Profile) *State {
 	return s
 }
 
-// Replace begins again with other facts.
-func (s *State) Replace(store *state.Store) {
-	s.Store = store
-	s.View.Reset(store)
+// Replace begins again with the facts of a Reset.
+func (s *State) Replace(step feed.Step) {
+	s.Store.Take(step)
+	s.View.Reset(s.Store)
 	s.Engine.SetObjects(s.View.Snapshot())
 	s.Claims.Reset()
 }

@@ -5,13 +5,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
 // Input is everything that may have happened since the last step; any field may be zero.
 type Input struct {
-	Facts   []follow.Batch
+	Facts   []feed.Step
 	Ledger  []ledger.ViewBatch
 	Offers  []events.OfferBatch
 	Results []Result

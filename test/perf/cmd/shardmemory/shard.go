@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler"
 )
 
@@ -42,7 +43,7 @@ func startShard(ctx context.Context, log *factLog) (*shard, error) {
 	service, err := scheduler.New(
 		scheduler.Config{ID: shardID, Profiles: []placement.ProfileConfig{profile}},
 		scheduler.Deps{
-			Log: log, Snapshots: bus, Bus: bus, Ledger: mem.New(),
+			Log: log, Facts: feed.New(log, bus), Bus: bus, Ledger: mem.New(),
 			Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			Clock:  clock.RealClock{},
 		})

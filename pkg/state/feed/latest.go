@@ -1,0 +1,18 @@
+package feed
+
+import "github.com/berth-scheduler/berth/pkg/state"
+
+// Latest has the snapshot of the last step that was taken. It is for use by one goroutine.
+type Latest struct{ snapshot *state.Snapshot }
+
+// NewLatest returns a Latest of the empty state.
+func NewLatest() *Latest { return &Latest{state.New().Snapshot()} }
+
+// Take goes on to a step.
+func (l *Latest) Take(step Step) { l.snapshot = step.Snapshot }
+
+// Snapshot returns the state after the last step.
+func (l *Latest) Snapshot() *state.Snapshot { return l.snapshot }
+
+// Position returns the position of that state.
+func (l *Latest) Position() state.Position { return l.snapshot.Position() }
