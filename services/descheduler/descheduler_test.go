@@ -461,7 +461,7 @@ func TestOnceWaits(t *testing.T) {
 		leader := w.start("d1")
 		once := w.start("d2", func(c *Config) { c.Interval = 0 })
 		after(time.Minute)
-		want := "another descheduler runs; this cycle waits until it ends\" leader=d1"
+		want := "another descheduler is running; waiting until it stops\" leader=d1"
 		if !strings.Contains(w.output.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, w.output.String())
 		}
@@ -651,7 +651,7 @@ func TestReload(t *testing.T) {
 		answers <- answer{err: mistaken}
 		after(time.Minute)
 		w.wantAsks()
-		if !strings.Contains(w.output.String(), "the one before stays in force") {
+		if !strings.Contains(w.output.String(), "keeping the previous one") {
 			t.Errorf("nothing is said about the mistake:\n%s", w.output.String())
 		}
 		good, err := policy.Parse("good", []byte(taintPolicy))

@@ -136,5 +136,5 @@ func TestVersionIsTold(t *testing.T) {
 	says("1.36", "another version", "v1.36.7", "v1.35.7")
 	v.is("37")
 	cluster.again(t.Context(), logger)
-	says("1.37", "later version than the rules", "v1.37.7", "1.36")
+	says("1.37", "newer than the rules", "v1.37.7", "1.36")
 }
