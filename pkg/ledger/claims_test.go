@@ -360,7 +360,7 @@ func TestErrorsName(t *testing.T) {
 		`item "i" cannot be for pod p`:        &TakenError{Key: "x/pool/d/p", PodUID: "p", Holder: "q", Item: "i"},
 		"has priority 5: one of priority 4":   &PriorityError{PodUID: "p", Holder: 5, Displacer: 4},
 		`T3 promote: node "n", pod "p": late`: &RefusedError{Step: "T3 promote", NodeUID: "n", PodUID: "p", Reason: "late"},
-		"pod p on node n can be the victim":   &ClaimedError{NodeUID: "n", PodUID: "p"},
+		"pod p on node n can be a victim":     &ClaimedError{NodeUID: "n", PodUID: "p"},
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)

@@ -21,11 +21,11 @@ func (a *Alarm) Look(b Batch, unreadable error) {
 		a.told = false
 	}
 	if b.Unreadable != nil {
-		a.write("the snapshot of the facts cannot be read: they are read without", "error", b.Unreadable)
+		a.write("snapshot of the facts cannot be decoded; reading all facts instead", "error", b.Unreadable)
 	}
 	if unreadable != nil && !a.told {
 		a.told = true
-		a.write("a fact cannot be read: nothing is decided until the queue that leads has told the facts anew",
+		a.write("fact cannot be decoded; no decisions until the leading queue has published the facts again",
 			"error", unreadable)
 	}
 }
