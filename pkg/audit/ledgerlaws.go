@@ -181,7 +181,7 @@ func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 func (a *replay) checkName(e ledger.Entry, before, after ledger.NodeDoc) {
 	if before.SupersededBy != "" {
 		a.violate("S16", []string{entryObject(e), nodeObject(after.NodeName)},
-			"was reserved on node %s, whose name belonged to node %s by then", after.NodeUID, before.SupersededBy)
+			"was reserved on node %s, whose name already stood for node %s", after.NodeUID, before.SupersededBy)
 	}
 }
 

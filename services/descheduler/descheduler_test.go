@@ -527,11 +527,11 @@ func evictionsCounted(t *testing.T) float64 {
 func TestNewRefuses(t *testing.T) {
 	_, err := New(Config{Interval: -time.Second}, Deps{})
 	const want = `descheduler: ID: empty: want a member id
-descheduler: Log: nil: want one
-descheduler: Snapshots: nil: want one
-descheduler: Ledger: nil: want one
-descheduler: Logger: nil: want one
-descheduler: Clock: nil: want one`
+descheduler: Deps.Log: nil: want an implementation
+descheduler: Deps.Snapshots: nil: want an implementation
+descheduler: Deps.Ledger: nil: want an implementation
+descheduler: Deps.Logger: nil: want an implementation
+descheduler: Deps.Clock: nil: want an implementation`
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}

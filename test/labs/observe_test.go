@@ -79,7 +79,7 @@ func replayed(l *lab) {
 	l.showsSoon(same)
 	l.shows("FACTS 1 to ", "DECISIONS 1 to ", "LEDGER 1 to ")
 	l.shows(same)
-	l.shows("different, explained", "decided under another configuration of profile default-scheduler")
+	l.shows("different, explained", "decided with a different configuration of profile default-scheduler")
 	l.shows("drained node replay-0", "EVICTED", "REPLACES ONE ON", "1 node(s) didn't match pod anti-affinity rules")
 	l.shows("added node replay-large", l.namespaceName()+"/large replay-large")
 }

@@ -64,7 +64,7 @@ func (o *once) addDescheduling(f *pflag.FlagSet) {
 		"KubeSchedulerConfiguration whose profiles place the replacements; default: one profile, default-scheduler")
 	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
 	f.BoolVar(&o.descheduling.strict, "strict", false,
-		"reject a policy that would only cause a warning, such as one with keys that have no effect")
+		"reject a policy with keys that have no effect, instead of warning about them")
 }
 
 // addLog adds the flags of a command that reads the log of a Berth.

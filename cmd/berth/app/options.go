@@ -130,7 +130,7 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringVar(&o.config, "config", "",
 		"KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) file; default: one profile, default-scheduler")
 	f.StringVar(&o.http.Address, "http-address", "127.0.0.1:10351",
-		"address for /healthz, /livez, /readyz and /metrics; \"\" switches it off")
+		"address for /healthz, /livez, /readyz and /metrics; \"\" disables it")
 	f.BoolVar(&o.http.Profiling, "profiling", false,
 		"serve /debug/pprof on --http-address; profiles expose what the process holds in memory")
 	f.StringVar(&o.http.TLS.CertFile, "http-cert-file", "", "certificate (PEM) of --http-address; without it, plain HTTP")
@@ -185,7 +185,7 @@ func (o *options) addBinders(f *pflag.FlagSet) {
 func (o *options) addDescheduler(f *pflag.FlagSet) {
 	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
 	f.BoolVar(&o.descheduling.strict, "strict", false,
-		"reject a policy that would only cause a warning, such as one with keys that have no effect")
+		"reject a policy with keys that have no effect, instead of warning about them")
 	o.descheduling.addPrometheus(f)
 	f.DurationVar(&o.descheduling.interval, "descheduling-interval", 5*time.Minute,
 		"interval between descheduling cycles, e.g. 30s or 5m")
