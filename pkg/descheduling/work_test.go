@@ -159,7 +159,7 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 // TestPodsWithManyRulesStay checks that pods with more rules, or owners, than any regular pod has are not
 // considered.
 func TestPodsWithManyRulesStay(t *testing.T) {
-	const left = "left out as protected: 6 too many affinity terms, spread constraints or owners, " +
+	const left = "excluded as protected: 6 too many affinity terms, spread constraints or owners, " +
 		"or too long an owner's UID"
 	for _, tt := range []struct {
 		name, point, strategy string
