@@ -13,7 +13,7 @@ import (
 var (
 	attemptsWithoutResult = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "attempts_without_result_total",
-		Help:           "Attempts that ended in none of kube-scheduler's results, by how they ended.",
+		Help:           "Number of attempts that ended with a result that kube-scheduler does not have, by result.",
 		StabilityLevel: metrics.ALPHA,
 	}, "result", "profile")
 	ledgerTxns = counter(&metrics.CounterOpts{
@@ -23,195 +23,202 @@ var (
 	}, "txn", "result")
 	ledgerTxnDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: berthSubsystem, Name: "ledger_txn_duration_seconds",
-		Help:    "Seconds of one ledger transaction.",
+		Help:    "Duration of ledger transactions, in seconds.",
 		Buckets: metrics.ExponentialBuckets(0.0005, 2, 14), StabilityLevel: metrics.ALPHA,
 	}, "txn", "result")
 	binds = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "binds_total",
-		Help:           "Bind calls to the API server, by result.",
+		Help:           "Number of bind calls to the API server, by result.",
 		StabilityLevel: metrics.ALPHA,
 	}, "result")
 	bindDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: berthSubsystem, Name: "bind_duration_seconds",
-		Help:    "Seconds of one bind call.",
+		Help:    "Duration of bind calls, in seconds.",
 		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.ALPHA,
 	}, "result")
 	offersOutstanding = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "offers_outstanding",
-		Help:           "Pods offered to a shard whose lease runs, by shard.",
+		Help:           "Number of pods currently offered to a shard, by shard.",
 		StabilityLevel: metrics.ALPHA,
 	}, "shard")
 	offersEnded = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "offers_ended_total",
-		Help:           "Offers that ended without an answer, by how: expired, returned.",
+		Help:           "Number of offers that ended without an answer, by reason: expired, returned.",
 		StabilityLevel: metrics.ALPHA,
 	}, "how")
 	podsQuarantined = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "pods_quarantined_total",
-		Help:           "Pods put into quarantine because their attempts kept ending without an answer.",
+		Help:           "Number of pods quarantined because their attempts repeatedly ended without an answer.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	partitionMoves = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "partition_moves_total",
-		Help:           "Partitions that the queue moved between shards, by reason: backlog, silent, gone, even.",
+		Help:           "Number of partitions that the queue moved between shards, by reason: backlog, silent, gone, even.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
 	factLag = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "fact_lag_records",
-		Help:           "Records between the last fact in the log and the last one applied, by member.",
+		Help:           "Number of records between the last fact in the log and the last one applied, by member.",
 		StabilityLevel: metrics.ALPHA,
 	}, "member")
 	nodesUnusable = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "nodes_unusable",
-		Help:           "Nodes a member may not use until the facts it has applied reach their high-water mark, by member.",
+		Help: "Number of nodes that a member may not use until the facts it has applied reach their " +
+			"high-water mark, by member.",
 		StabilityLevel: metrics.ALPHA,
 	}, "member")
 	conflicts = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "conflicts_total",
-		Help:           "Lost races, by what about: node, guard, keeper, pod, partition, budget.",
+		Help:           "Number of conflicts lost, by subject: node, guard, keeper, pod, partition, budget.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
 	turnsGiven = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "turns_total",
-		Help:           "Turns that shards have given each other at nodes they were fighting over.",
+		Help:           "Number of turns that shards granted each other on contended nodes.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	nodeNotices = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "node_notices_total",
-		Help: "What shards have found out about nodes: quarantined, quarantine-ended, spared (too many are), " +
-			"doubted (its kubelet has less room), avoided (its kubelet rejected a pod).",
+		Help: "Number of findings of shards about nodes, by finding: quarantined, quarantine-ended, spared (the limit on " +
+			"quarantined nodes is reached), doubted (the kubelet has less room), avoided (the kubelet rejected a pod).",
 		StabilityLevel: metrics.ALPHA,
 	}, "what")
 	nodesLeftAlone = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "nodes_left_alone",
-		Help:           "Nodes a shard does not use for now, by shard and reason: quarantine, doubt, turn.",
+		Help:           "Number of nodes currently not used, by shard and reason: quarantine, doubt, turn.",
 		StabilityLevel: metrics.ALPHA,
 	}, "member", "reason")
 	kubeletRejections = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "kubelet_rejections_total",
-		Help:           "Bound pods that their kubelet did not admit, by its reason.",
+		Help:           "Number of bound pods that their kubelet rejected, by the kubelet's reason.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
 	fencesRefused = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "fences_refused",
-		Help: "Reservations that cannot be taken back because the API server refuses the binder's write again " +
-			"and again, by binder.",
+		Help: "Number of reservations that cannot be cancelled because the API server keeps refusing the binder's " +
+			"write, by " +
+			"binder.",
 		StabilityLevel: metrics.ALPHA,
 	}, "member")
 	batchSize = histogram(&metrics.HistogramOpts{
 		Subsystem: berthSubsystem, Name: "batch_size",
-		Help:    "How much was done at once: pods in a transaction (reservations), pods in a message to a shard (offers).",
+		Help:    "Batch sizes: pods per transaction (reservations), pods per message to a shard (offers).",
 		Buckets: metrics.ExponentialBuckets(1, 2, 10), StabilityLevel: metrics.ALPHA,
 	}, "what")
 	promises = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "ledger_entries",
-		Help:           "Entries of the ledger, by role (reservation, victim, keeper, move) and state.",
+		Help:           "Number of entries in the ledger, by role (reservation, victim, keeper, move) and state.",
 		StabilityLevel: metrics.ALPHA,
 	}, "role", "state")
 	promiseAge = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "ledger_oldest_entry_seconds",
-		Help:           "How long the queue that leads has seen the oldest entry of a role and state.",
+		Help:           "Time for which the leading queue has seen the oldest entry, in seconds, by role and state.",
 		StabilityLevel: metrics.ALPHA,
 	}, "role", "state")
 	budgetClaims = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "budget_claims",
-		Help:           "Disruptions claimed from a PodDisruptionBudget and not yet seen in its status.",
+		Help:           "Number of disruptions claimed from a PodDisruptionBudget and not yet visible in its status.",
 		StabilityLevel: metrics.ALPHA,
 	}, "namespace", "budget")
 	evictions = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "evictions_total",
-		Help:           "Calls to evict a pod, by cause (preemption, descheduling) and result; no dry runs.",
+		Help: "Number of calls to evict a pod, by cause (preemption, descheduling) and result; dry runs are " +
+			"not counted.",
 		StabilityLevel: metrics.ALPHA,
 	}, "cause", "result")
 	loopsBroken = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "loop_breaker_trips_total",
-		Help: "What was not done because it had come to nothing before: preemption (plans refused), " +
-			"descheduling (pods that had come back to the node they were moved from).",
+		Help: "Number of actions not taken because they had repeatedly been in vain: preemption (plans refused), " +
+			"descheduling " +
+			"(pods that had returned to the node from which they were moved).",
 		StabilityLevel: metrics.ALPHA,
 	}, "what")
 	leads = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "leads",
-		Help:           "1 for the replica of a service that leads, 0 for the others.",
+		Help:           "1 for the leading replica of a service, 0 for the others.",
 		StabilityLevel: metrics.ALPHA,
 	}, "service")
 	ledgerRenewed = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "ledger_generations_total",
-		Help: "New generations of the ledger that this process has begun, because what was there could not " +
-			"be relied upon.",
+		Help: "Number of new ledger generations that this process began because it could not rely on the " +
+			"state of the ledger.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	ledgerClosed = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "ledger_closed",
-		Help:           "1 while the ledger begins anew and nothing is placed, bound or evicted, else 0.",
+		Help:           "1 while a new ledger generation begins and nothing is placed, bound or evicted, otherwise 0.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	dependencyUp = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "dependency_up",
-		Help: "1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, kubernetes). " +
-			"The series appears with the first answer.",
+		Help: "1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, kubernetes). The " +
+			"series appears with the first answer.",
 		StabilityLevel: metrics.ALPHA,
 	}, "dependency")
 	ledgerAuthenticationOff = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "ledger_authentication_off",
-		Help: "1 while etcd does not check which user a client is, though this process shows it a certificate, else 0. " +
-			"The series appears with etcd's first answer; a process without a client certificate for etcd does not ask.",
+		Help: "1 while etcd does not authenticate clients although this process presents a certificate, otherwise 0. " +
+			"The series " +
+			"appears with etcd's first answer; a process without a client certificate for etcd does not check.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	unreadable = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "log_unreadable_total",
-		Help:           "Records of the log that could not be read and were set aside, by service and stream.",
+		Help:           "Number of records of the log that could not be decoded and were skipped, by service and stream.",
 		StabilityLevel: metrics.ALPHA,
 	}, "service", "stream")
 	refused = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "log_refused_total",
-		Help:           "Messages that the log does not take and that were left out, by service and stream.",
+		Help:           "Number of messages that the log rejected and that were dropped, by service and stream.",
 		StabilityLevel: metrics.ALPHA,
 	}, "service", "stream")
 	tooLarge = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "objects_too_large_total",
-		Help: "Versions of Kubernetes objects that are too large for the log, by kind and by what became of them: " +
-			"reduced (to what is needed to stay safe), left-out.",
+		Help: "Number of versions of Kubernetes objects that are too large for the log, by kind and outcome: reduced " +
+			"(to what " +
+			"is needed to stay safe), left-out.",
 		StabilityLevel: metrics.ALPHA,
 	}, "kind", "result")
 	anomalies = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "anomalies",
-		Help:           "Things that should not be, by rule; `berth status` names them.",
+		Help:           "Number of anomalies, by rule; `berth status` lists them.",
 		StabilityLevel: metrics.ALPHA,
 	}, "rule")
 	busDropped = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "bus_messages_dropped_total",
-		Help:           "Bus messages dropped because a subscription's buffer was full.",
+		Help:           "Number of bus messages dropped because a subscription buffer was full.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	spansEnded = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "trace_spans_ended_total",
-		Help:           "Recorded spans that ended. Those neither exported nor waiting were dropped.",
+		Help:           "Number of recorded spans that ended. Spans that were neither exported nor are waiting were dropped.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	spansExported = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "trace_spans_exported_total",
-		Help:           "Spans handed to the exporter, by result.",
+		Help:           "Number of spans passed to the exporter, by result.",
 		StabilityLevel: metrics.ALPHA,
 	}, "result")
 	plansEnded = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "plans_total",
-		Help: "What has become of plans to make room for a pod: nominated, promoted (it has its place), displaced (a more " +
-			"important pod has it), withdrawn (given up), refused (too many have come to nothing).",
+		Help: "Number of preemption plans, by outcome: nominated, promoted (the pod has its place), displaced (a more " +
+			"important " +
+			"pod took it), withdrawn (given up), refused (too many have been in vain).",
 		StabilityLevel: metrics.ALPHA,
 	}, "what")
 	planDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: berthSubsystem, Name: "plan_duration_seconds",
-		Help:    "Seconds that a place was held, by how that ended: promoted, withdrawn.",
+		Help:    "Time for which places were held for preempting pods, in seconds, by outcome: promoted, withdrawn.",
 		Buckets: metrics.ExponentialBuckets(0.01, 2, 16), StabilityLevel: metrics.ALPHA,
 	}, "what")
 	placesHeld = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "places_held",
-		Help:           "Places that a shard holds for pods until others have gone, by shard.",
+		Help:           "Number of places that a shard holds for pods until their victims are gone, by shard.",
 		StabilityLevel: metrics.ALPHA,
 	}, "member")
 	eventsWaiting = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "events_waiting",
-		Help:           "Kubernetes events that wait until binds leave room for them, by binder.",
+		Help:           "Number of Kubernetes events that wait until binds leave capacity to send them, by binder.",
 		StabilityLevel: metrics.ALPHA,
 	}, "member")
 
@@ -229,34 +236,35 @@ var (
 var (
 	podsEvicted = counter(&metrics.CounterOpts{
 		Subsystem: deschedulerSubsystem, Name: "pods_evicted_total",
-		Help:           "Evictions, by result, strategy, profile, and the pod's namespace and node.",
+		Help:           "Number of evictions, by result, strategy, profile, namespace and node.",
 		StabilityLevel: metrics.ALPHA,
 	}, "result", "strategy", "profile", "namespace", "node")
 	deschedulerLoopDuration = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: deschedulerSubsystem, Name: "loop_duration_seconds",
-		Help:           "Seconds of one round over all profiles.",
+		Help:           "Duration of one descheduling cycle over all profiles, in seconds.",
 		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
 		StabilityLevel: metrics.ALPHA,
 	})
 	strategyDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: deschedulerSubsystem, Name: "strategy_duration_seconds",
-		Help:           "Seconds of one strategy of a profile in one round.",
+		Help:           "Duration of one strategy of a profile in one cycle, in seconds.",
 		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100},
 		StabilityLevel: metrics.ALPHA,
 	}, "strategy", "profile")
 	deschedulerBuild = gauge(&metrics.GaugeOpts{
 		Subsystem: deschedulerSubsystem, Name: "build_info",
-		Help:           "1, with the versions of the descheduler and of Go as labels; what is not known is empty.",
+		Help:           "Always 1, with the versions of the descheduler and of Go as labels; unknown values are empty.",
 		StabilityLevel: metrics.ALPHA,
 	}, "GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
 	podsKept = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "descheduler_kept_pods_total",
-		Help:           "Pods that a strategy picked and that were not evicted, by the protection or guard that kept them.",
+		Help: "Number of pods that a strategy picked but that were not evicted, by the protection or guard " +
+			"that kept them.",
 		StabilityLevel: metrics.ALPHA,
 	}, "strategy", "profile", "reason")
 	podsReturned = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "descheduler_pods_returned_total",
-		Help:           "Pods that came back to the node that the pod which they replace was moved from, by namespace.",
+		Help:           "Number of pods placed on the node from which the pod that they replace was moved, by namespace.",
 		StabilityLevel: metrics.ALPHA,
 	}, "namespace")
 	deschedulerMetrics = []metrics.Registerable{

@@ -23,98 +23,100 @@ const manyAttempts = 15
 var (
 	scheduleAttempts = counter(&metrics.CounterOpts{
 		Subsystem: schedulerSubsystem, Name: "schedule_attempts_total",
-		Help:           "Attempts to schedule a pod, by result.",
+		Help:           "Number of attempts to schedule pods, by result.",
 		StabilityLevel: metrics.STABLE,
 	}, "result", "profile")
 	attemptDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "scheduling_attempt_duration_seconds",
-		Help:    "Seconds of one attempt, from the snapshot to the committed reservation.",
+		Help:    "Duration of one attempt, from the snapshot to the committed reservation, in seconds.",
 		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.STABLE,
 	}, "result", "profile")
 	algorithmDuration = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "scheduling_algorithm_duration_seconds",
-		Help:    "Seconds of filtering and scoring for one pod.",
+		Help:    "Duration of filtering and scoring for one pod, in seconds.",
 		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.ALPHA,
 	})
 	extensionPointDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "framework_extension_point_duration_seconds",
-		Help:    "Seconds of all plugins of one extension point.",
+		Help:    "Duration of all plugins of one extension point, in seconds.",
 		Buckets: metrics.ExponentialBuckets(0.0001, 2, 12), StabilityLevel: metrics.STABLE,
 	}, "extension_point", "status", "profile")
 	pluginExecutionDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "plugin_execution_duration_seconds",
-		Help:    "Seconds of one plugin at one extension point, about one node, in a tenth of the attempts.",
+		Help:    "Duration of one plugin at one extension point for one node, in seconds, in a tenth of the attempts.",
 		Buckets: metrics.ExponentialBuckets(0.00001, 1.5, 20), StabilityLevel: metrics.ALPHA,
 	}, "plugin", "extension_point", "status")
 	pluginEvaluations = counter(&metrics.CounterOpts{
 		Subsystem: schedulerSubsystem, Name: "plugin_evaluation_total",
-		Help: "Times that a plugin was asked (PreFilter, Filter, PreScore, Score). " +
-			"What it said is kept, so that this grows by what has changed, not by nodes and pods.",
+		Help: "Number of plugin evaluations (PreFilter, Filter, PreScore, Score). Results are cached, so the number " +
+			"grows with " +
+			"what changes, not with nodes and pods.",
 		StabilityLevel: metrics.BETA,
 	}, "plugin", "extension_point", "profile")
 	permitWait = histogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "permit_wait_duration_seconds",
-		Help:    "Seconds that a pod with a chosen node waited for others to go from it, by how that ended.",
+		Help:    "Time for which a pod with a chosen node waited for its victims to leave, in seconds, by outcome.",
 		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.BETA,
 	}, "result")
 	claimsCreated = counter(&metrics.CounterOpts{
 		Subsystem: schedulerSubsystem, Name: "resourceclaim_creates_total",
-		Help:           "Claims that were to be made for extended resources that devices stand for, by result.",
+		Help:           "Number of ResourceClaims to create for extended resources that devices back, by result.",
 		StabilityLevel: metrics.ALPHA,
 	}, "status")
 	pendingPods = gauge(&metrics.GaugeOpts{
 		Subsystem: schedulerSubsystem, Name: "pending_pods",
-		Help:           "Pods that wait, by queue: active, backoff, unschedulable, gated.",
+		Help:           "Number of pending pods, by queue: active, backoff, unschedulable, gated.",
 		StabilityLevel: metrics.STABLE,
 	}, "queue")
 	queueIncoming = counter(&metrics.CounterOpts{
 		Subsystem: schedulerSubsystem, Name: "queue_incoming_pods_total",
-		Help:           "Pods put into a queue, by queue and the event that did it.",
+		Help:           "Number of pods added to a queue, by queue and event.",
 		StabilityLevel: metrics.STABLE,
 	}, "queue", "event")
 	podAttempts = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "pod_scheduling_attempts",
-		Help:    "Attempts it took to schedule a pod.",
+		Help:    "Number of attempts to schedule a pod successfully.",
 		Buckets: metrics.ExponentialBuckets(1, 2, 5), StabilityLevel: metrics.STABLE,
 	})
 	podSLIDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "pod_scheduling_sli_duration_seconds",
-		Help:    "Seconds from a pod's first entry into the queue until it is scheduled, gated time left out.",
+		Help: "Time from a pod's first entry into the queue until it is scheduled, in seconds, without the time it " +
+			"was gated.",
 		Buckets: metrics.ExponentialBuckets(0.01, 2, 20), StabilityLevel: metrics.BETA,
 	}, "attempts")
 	unschedulablePods = gauge(&metrics.GaugeOpts{
 		Subsystem: schedulerSubsystem, Name: "unschedulable_pods",
-		Help:           "Pods that a plugin holds back; a pod counts for every plugin that does.",
+		Help:           "Number of unschedulable pods, by each plugin that rejected them.",
 		StabilityLevel: metrics.BETA,
 	}, "plugin", "profile")
 	podScheduledAfterFlush = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: schedulerSubsystem, Name: "pod_scheduled_after_flush_total",
-		Help:           "Pods placed because of the queue's sweep, not of an event.",
+		Help:           "Number of pods placed by the periodic sweep, not by an event.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	queueingHintDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "queueing_hint_execution_duration_seconds",
-		Help:    "Seconds of one queueing hint of a plugin.",
+		Help:    "Duration of one queueing hint of a plugin, in seconds.",
 		Buckets: metrics.ExponentialBuckets(0.00001, 1.5, 20), StabilityLevel: metrics.ALPHA,
 	}, "plugin", "event", "hint")
 	cacheSize = gauge(&metrics.GaugeOpts{
 		Subsystem: schedulerSubsystem, Name: "cache_size",
-		Help:           "What the state in memory holds, by type: nodes, pods, assumed_pods.",
+		Help:           "Number of objects in the in-memory state, by type: nodes, pods, assumed_pods.",
 		StabilityLevel: metrics.ALPHA,
 	}, "type")
 	goroutines = gauge(&metrics.GaugeOpts{
 		Subsystem: schedulerSubsystem, Name: "goroutines",
-		Help:           "Goroutines at work, by operation.",
+		Help:           "Number of running goroutines, by operation.",
 		StabilityLevel: metrics.BETA,
 	}, "operation")
 	preemptionAttempts = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: schedulerSubsystem, Name: "preemption_attempts_total",
-		Help:           "Pods that fit nowhere and were asked whether others could go for them.",
+		Help:           "Number of preemption attempts.",
 		StabilityLevel: metrics.STABLE,
 	})
 	preemptionVictims = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: schedulerSubsystem, Name: "preemption_victims",
-		Help:    "Pods that had to go for one.",
+		Help:    "Number of victims of one preemption.",
 		Buckets: metrics.ExponentialBuckets(1, 2, 7), StabilityLevel: metrics.STABLE,
 	})
 

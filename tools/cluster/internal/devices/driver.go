@@ -37,7 +37,7 @@ func (d Driver) Run(ctx context.Context) {
 			said = ""
 		case ctx.Err() == nil && err.Error() != said:
 			said = err.Error()
-			d.Logger.Warn("trying again", "error", err)
+			d.Logger.Warn("request failed; retrying", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -41,7 +41,7 @@ func (p Provisioner) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := p.pass(ctx); err != nil && ctx.Err() == nil {
-			p.Logger.Warn("trying again", "error", err)
+			p.Logger.Warn("request failed; retrying", "error", err)
 		}
 		select {
 		case <-ctx.Done():
