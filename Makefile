@@ -288,14 +288,14 @@ versions-check: build .cluster-programs ## Run the smoke test, volumes, devices 
 
 .PHONY: duel
 duel: build .cluster-programs .peer-programs ## Run one script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
-	@go run ./test/duel --seeds $(DUEL_SEEDS) --seed $(if $(SEED),$(SEED),1) --contenders $(DUELLISTS)
+	@$(BENCH) duel --seeds $(DUEL_SEEDS) --seed $(if $(SEED),$(SEED),1) --contenders $(DUELLISTS)
 
-# Flags of `make dra-duel`, as in `go run ./test/draduel -h`.
+# Flags of `make dra-duel`, as in `go run ./test/perf/cmd/berthbench dra-duel -h`.
 DRA_FLAGS ?=
 
 .PHONY: dra-duel
 dra-duel: build .cluster-programs .peer-programs ## Create as many claims as devices at once, for two kube-schedulers and four shards, and count double allocations (DRA_FLAGS="--nodes 50")
-	@go run ./test/draduel $(DRA_FLAGS)
+	@$(BENCH) dra-duel $(DRA_FLAGS)
 
 # How many decisions are compared with kube-scheduler's.
 COMPARISONS ?= $(if $(LONG),20000,2000)
@@ -499,17 +499,17 @@ PARTS ?=
 FULL_RUNS ?= 3
 STEADY ?= 1h
 QUICK_PARTS := drain-1000 path idle
-BENCHFULL := $(BIN)/benchfull
+BENCH = go run ./test/perf/cmd/berthbench
+BENCHFULL := $(BIN)/berthbench full
 # Upstream's files come from its module.
-FULL = --programs $(BIN) --upstream "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))"
+FULL = --upstream "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))"
 
 .PHONY: .bench-programs
 .bench-programs: build .cluster-programs .peer-programs
 	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
-	@for program in benche2e benchperf benchpath benchsteady benchfull; do \
-		go build -o $(BIN)/$$program ./test/perf/cmd/$$program; done
+	@go build -o $(BIN)/berthbench ./test/perf/cmd/berthbench
 
-BENCH_DOCS = go run ./test/perf/cmd/benchfull docs --plots .build/bench/plots.json && \
+BENCH_DOCS = $(BENCH) full docs --plots .build/bench/plots.json && \
 	(cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/plots.json --out $(CURDIR)/docs/plots)
 
 .PHONY: bench-full
@@ -522,11 +522,11 @@ bench-docs: ## Generate docs/benchmarks.md and its plots from the accepted outco
 
 .PHONY: bench-check
 bench-check: ## Compare .build/bench/full with the accepted outcomes, by ratio; fails on regressions
-	@go run ./test/perf/cmd/benchfull check $(PARTS)
+	@$(BENCH) full check $(PARTS)
 
 .PHONY: bench-accept
 bench-accept: ## Accept the outcomes of .build/bench/full (PARTS=), in test/perf/accepted
-	@go run ./test/perf/cmd/benchfull accept $(PARTS)
+	@$(BENCH) full accept $(PARTS)
 	@$(MAKE) bench-docs
 
 # Only some workloads, separated by commas; what comes out is printed and docs/ left alone.
@@ -535,9 +535,9 @@ WORKLOADS ?=
 .PHONY: bench-placement
 bench-placement: ## Compare the engine with the code of kube-scheduler, and measure a shard's memory: docs/benchmarks-placement.md (WORKLOADS=basic,mixed)
 ifeq ($(WORKLOADS),)
-	@go build -o $(BIN)/shardmemory ./test/perf/cmd/shardmemory
-	@GOMEMLIMIT=620MiB $(BIN)/shardmemory --nodes 5000 --pods 150000 --out .build/bench/memory-5000.json
-	@GOMEMLIMIT=3400MiB $(BIN)/shardmemory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
+	@go build -o $(BIN)/berthbench ./test/perf/cmd/berthbench
+	@GOMEMLIMIT=620MiB $(BIN)/berthbench memory --nodes 5000 --pods 150000 --out .build/bench/memory-5000.json
+	@GOMEMLIMIT=3400MiB $(BIN)/berthbench memory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
 	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' \
 		--memory $(CURDIR)/.build/bench/memory-5000.json,$(CURDIR)/.build/bench/memory-100000.json \
 		--json $(CURDIR)/.build/bench/placement.json --markdown $(CURDIR)/docs/benchmarks-placement.md
@@ -563,7 +563,7 @@ bench-descheduling: ## Measure a descheduling cycle over 5,000 nodes and 150,000
 		case $$code in 0) ;; 124) echo "BenchmarkUpstream/$$strategy: stopped after $(UPSTREAM_TIME)";; *) exit $$code;; esac; \
 	done
 
-# RUNS per contender, alternating; CONTENDERS and MODES as in `go run ./test/perf/cmd/benche2e -h`.
+# RUNS per contender, alternating; CONTENDERS and MODES as in `go run ./test/perf/cmd/berthbench e2e -h`.
 RUNS ?= 1
 CONTENDERS ?= kube-scheduler,berth,berth-processes
 MODES ?= live,drain
@@ -572,12 +572,12 @@ MODES ?= live,drain
 bench-queue: build .cluster-programs ## Measure the queue: many parked pods, a million pending pods; on a real API server, pods next to 10,000 unschedulable ones
 	@cd services/queue && go test -p 1 -run '^$$' -bench 'Events|Deletion|Cycle' -benchmem ./internal/decide
 	@cd services/queue && go test -p 1 -run '^$$' -bench MillionPending -benchtime 1x ./internal/decide
-	@for blocked in 0 10000; do go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders berth --modes live \
+	@for blocked in 0 10000; do $(BENCH) e2e --runs $(RUNS) --contenders berth --modes live \
 		--leaving 500 --blocked $$blocked --out .build/bench/blocked-$$blocked || exit 1; done
 
 .PHONY: bench-e2e
 bench-e2e: build .cluster-programs .peer-programs ## Compare with kube-scheduler on a real API server
-	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
+	@$(BENCH) e2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
 
 # Upstream's own files, read from its module; PERF as case/workload, separated by commas.
 PERF ?= SchedulingBasic/500Nodes,SchedulingPodAffinity/500Nodes,TopologySpreading/500Nodes
@@ -586,14 +586,14 @@ PEER_MODULE := k8s.io/kubernetes
 .PHONY: bench-perf
 bench-perf: build .cluster-programs .peer-programs ## Run the workloads of scheduler_perf on a real API server (PERF=, SCALE=, RUNS=)
 	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
-	@go run ./test/perf/cmd/benchperf --runs $(RUNS) --contenders $(CONTENDERS) --workloads $(PERF) --scale $(SCALE) \
+	@$(BENCH) perf --runs $(RUNS) --contenders $(CONTENDERS) --workloads $(PERF) --scale $(SCALE) \
 		--files "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))/test/integration/scheduler_perf"
 
 # Pods that arrive at once where the API server costs nothing.
 PATH_PODS ?= 20000
 .PHONY: bench-path
 bench-path: build .cluster-programs ## Measure Berth's own limit: real log, ledger and services, with binds to a sink (PATH_PODS=, RUNS=)
-	@go run ./test/perf/cmd/benchpath --runs $(RUNS) --pods $(PATH_PODS) --budget test/perf/budget.yaml
+	@$(BENCH) path --runs $(RUNS) --pods $(PATH_PODS) --budget test/perf/budget.yaml
 
 # Pods and runs of the real processes that the model of many shards is compared with; REUSE=1 takes those of last time.
 SCALE_PODS ?= 10000
@@ -604,10 +604,10 @@ REUSE ?=
 scale: build .cluster-programs ## Model 10 to 64 shards and up to a million nodes, and compare with real runs: docs/scale.md (REUSE=1, SCALE_RUNS=n)
 	@for workload in plain leaning; do \
 		out=.build/bench/scale/$$workload; \
-		[ -n '$(REUSE)' ] && [ -f $$out/bench-path.json ] || go run ./test/perf/cmd/benchpath --shards 1,2,4 --pods $(SCALE_PODS) \
+		[ -n '$(REUSE)' ] && [ -f $$out/bench-path.json ] || $(BENCH) path --shards 1,2,4 --pods $(SCALE_PODS) \
 			--runs $(SCALE_RUNS) --workload $$workload --timeout 15m --out $$out || exit 1; \
 	done
-	@go run ./test/perf/cmd/scale --docs docs/scale.md \
+	@$(BENCH) scale --docs docs/scale.md \
 		--real .build/bench/scale/plain/bench-path.json,.build/bench/scale/leaning/bench-path.json
 	@cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/scale/plots.json --out $(CURDIR)/docs/plots
 
@@ -617,7 +617,7 @@ PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml
 
 .PHONY: bench-preemption-e2e
 bench-preemption-e2e: build .cluster-programs .peer-programs ## Compare preemption on full nodes with kube-scheduler on a real API server (PREEMPTORS=n)
-	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
+	@$(BENCH) e2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
 		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption
 
 # Rounds, in each of which as many pods are placed with records, without, and with traces besides; a
@@ -628,7 +628,7 @@ OBSERVE_PODS ?= 250
 .PHONY: bench-observe
 bench-observe: build .cluster-programs $(BIN)/collector ## Measure what records and traces cost, and whether traces arrive (OBSERVE_ROUNDS=n OBSERVE_PODS=n)
 	@cd services/scheduler && go test -run '^$$' -bench Tracing -benchmem .
-	@go run ./test/perf/cmd/benchpath --observed records,nothing,traces --runs $(OBSERVE_ROUNDS) --pods $(OBSERVE_PODS) \
+	@$(BENCH) path --observed records,nothing,traces --runs $(OBSERVE_ROUNDS) --pods $(OBSERVE_PODS) \
 		--nodes 5000 --timeout 30m --out .build/bench/observe
 
 # Pods in the cluster where some are explained.
@@ -636,4 +636,4 @@ EXPLAIN_PODS ?= 150000
 
 .PHONY: bench-explain
 bench-explain: build .cluster-programs ## Measure berth explain at 5,000 nodes and 150,000 pods, end to end (EXPLAIN_PODS=n for fewer)
-	@go run ./test/perf/cmd/benchexplain --pods $(EXPLAIN_PODS)
+	@$(BENCH) explain --pods $(EXPLAIN_PODS)
