@@ -11,257 +11,111 @@ import (
 
 // Metrics that only Berth has.
 var (
-	attemptsWithoutResult = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "attempts_without_result_total",
-		Help:           "Attempts that ended in none of kube-scheduler's results, by how they ended.",
-		StabilityLevel: metrics.ALPHA,
-	}, "result", "profile")
-	ledgerTxns = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "ledger_txns_total",
-		Help:           "Transactions, by kind and result: ok, conflict, unknown (no answer), refused.",
-		StabilityLevel: metrics.ALPHA,
-	}, "txn", "result")
-	ledgerTxnDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: berthSubsystem, Name: "ledger_txn_duration_seconds",
-		Help:    "Seconds of one ledger transaction.",
-		Buckets: metrics.ExponentialBuckets(0.0005, 2, 14), StabilityLevel: metrics.ALPHA,
-	}, "txn", "result")
-	binds = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "binds_total",
-		Help:           "Bind calls to the API server, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, "result")
-	bindDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: berthSubsystem, Name: "bind_duration_seconds",
-		Help:    "Seconds of one bind call.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.ALPHA,
-	}, "result")
-	offersOutstanding = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "offers_outstanding",
-		Help:           "Pods offered to a shard whose lease runs, by shard.",
-		StabilityLevel: metrics.ALPHA,
-	}, "shard")
-	offersEnded = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "offers_ended_total",
-		Help:           "Offers that ended without an answer, by how: expired, returned.",
-		StabilityLevel: metrics.ALPHA,
-	}, "how")
-	podsQuarantined = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "pods_quarantined_total",
-		Help:           "Pods put into quarantine because their attempts kept ending without an answer.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	partitionMoves = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "partition_moves_total",
-		Help:           "Partitions that the queue moved between shards, by reason: backlog, silent, gone, even.",
-		StabilityLevel: metrics.ALPHA,
-	}, "reason")
-	factLag = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "fact_lag_records",
-		Help:           "Records between the last fact in the log and the last one applied, by member.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-	nodesUnusable = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "nodes_unusable",
-		Help:           "Nodes a member may not use until the facts it has applied reach their high-water mark, by member.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-	conflicts = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "conflicts_total",
-		Help:           "Lost races, by what about: node, guard, keeper, pod, partition, budget.",
-		StabilityLevel: metrics.ALPHA,
-	}, "reason")
-	turnsGiven = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "turns_total",
-		Help:           "Turns that shards have given each other at nodes they were fighting over.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	nodeNotices = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "node_notices_total",
-		Help: "What shards have found out about nodes: quarantined, quarantine-ended, spared (too many are), " +
-			"doubted (its kubelet has less room), avoided (its kubelet rejected a pod).",
-		StabilityLevel: metrics.ALPHA,
-	}, "what")
-	nodesLeftAlone = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "nodes_left_alone",
-		Help:           "Nodes a shard does not use for now, by shard and reason: quarantine, doubt, turn.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member", "reason")
-	kubeletRejections = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "kubelet_rejections_total",
-		Help:           "Bound pods that their kubelet did not admit, by its reason.",
-		StabilityLevel: metrics.ALPHA,
-	}, "reason")
-	fencesRefused = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "fences_refused",
-		Help: "Reservations that cannot be taken back because the API server refuses the binder's write again " +
-			"and again, by binder.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-	batchSize = histogram(&metrics.HistogramOpts{
-		Subsystem: berthSubsystem, Name: "batch_size",
-		Help:    "How much was done at once: pods in a transaction (reservations), pods in a message to a shard (offers).",
-		Buckets: metrics.ExponentialBuckets(1, 2, 10), StabilityLevel: metrics.ALPHA,
-	}, "what")
-	promises = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "ledger_entries",
-		Help:           "Entries of the ledger, by role (reservation, victim, keeper, move) and state.",
-		StabilityLevel: metrics.ALPHA,
-	}, "role", "state")
-	promiseAge = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "ledger_oldest_entry_seconds",
-		Help:           "How long the queue that leads has seen the oldest entry of a role and state.",
-		StabilityLevel: metrics.ALPHA,
-	}, "role", "state")
-	budgetClaims = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "budget_claims",
-		Help:           "Disruptions claimed from a PodDisruptionBudget and not yet seen in its status.",
-		StabilityLevel: metrics.ALPHA,
-	}, "namespace", "budget")
-	evictions = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "evictions_total",
-		Help:           "Calls to evict a pod, by cause (preemption, descheduling) and result; no dry runs.",
-		StabilityLevel: metrics.ALPHA,
-	}, "cause", "result")
-	loopsBroken = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "loop_breaker_trips_total",
-		Help: "What was not done because it had come to nothing before: preemption (plans refused), " +
-			"descheduling (pods that had come back to the node they were moved from).",
-		StabilityLevel: metrics.ALPHA,
-	}, "what")
-	leads = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "leads",
-		Help:           "1 for the replica of a service that leads, 0 for the others.",
-		StabilityLevel: metrics.ALPHA,
-	}, "service")
-	ledgerRenewed = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "ledger_generations_total",
-		Help: "New generations of the ledger that this process has begun, because what was there could not " +
-			"be relied upon.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	ledgerClosed = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "ledger_closed",
-		Help:           "1 while the ledger begins anew and nothing is placed, bound or evicted, else 0.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	dependencyUp = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "dependency_up",
-		Help: "1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, kubernetes). " +
-			"The series appears with the first answer.",
-		StabilityLevel: metrics.ALPHA,
-	}, "dependency")
-	ledgerAuthenticationOff = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "ledger_authentication_off",
-		Help: "1 while etcd does not check which user a client is, though this process shows it a certificate, else 0. " +
-			"The series appears with etcd's first answer; a process without a client certificate for etcd does not ask.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	unreadable = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "log_unreadable_total",
-		Help:           "Records of the log that could not be read and were set aside, by service and stream.",
-		StabilityLevel: metrics.ALPHA,
-	}, "service", "stream")
-	refused = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "log_refused_total",
-		Help:           "Messages that the log does not take and that were left out, by service and stream.",
-		StabilityLevel: metrics.ALPHA,
-	}, "service", "stream")
-	tooLarge = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "objects_too_large_total",
-		Help: "Versions of Kubernetes objects that are too large for the log, by kind and by what became of them: " +
-			"reduced (to what is needed to stay safe), left-out.",
-		StabilityLevel: metrics.ALPHA,
-	}, "kind", "result")
-	anomalies = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "anomalies",
-		Help:           "Things that should not be, by rule; `berth status` names them.",
-		StabilityLevel: metrics.ALPHA,
-	}, "rule")
-	busDropped = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "bus_messages_dropped_total",
-		Help:           "Bus messages dropped because a subscription's buffer was full.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	spansEnded = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "trace_spans_ended_total",
-		Help:           "Recorded spans that ended. Those neither exported nor waiting were dropped.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	spansExported = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "trace_spans_exported_total",
-		Help:           "Spans handed to the exporter, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, "result")
-	plansEnded = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "plans_total",
-		Help: "What has become of plans to make room for a pod: nominated, promoted (it has its place), displaced (a more " +
-			"important pod has it), withdrawn (given up), refused (too many have come to nothing).",
-		StabilityLevel: metrics.ALPHA,
-	}, "what")
-	planDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: berthSubsystem, Name: "plan_duration_seconds",
-		Help:    "Seconds that a place was held, by how that ended: promoted, withdrawn.",
-		Buckets: metrics.ExponentialBuckets(0.01, 2, 16), StabilityLevel: metrics.ALPHA,
-	}, "what")
-	placesHeld = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "places_held",
-		Help:           "Places that a shard holds for pods until others have gone, by shard.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-	eventsWaiting = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "events_waiting",
-		Help:           "Kubernetes events that wait until binds leave room for them, by binder.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-
-	berthMetrics = []metrics.Registerable{
-		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
-		plansEnded, planDuration, placesHeld, eventsWaiting, conflicts, turnsGiven, nodeNotices, nodesLeftAlone,
-		kubeletRejections, fencesRefused,
-		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
-		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, ledgerRenewed, ledgerClosed, anomalies,
-		dependencyUp, ledgerAuthenticationOff, unreadable, refused, tooLarge,
-	}
+	attemptsWithoutResult = berth.counterVec("attempts_without_result_total",
+		"Attempts that ended in none of kube-scheduler's results, by how they ended.", "result", "profile")
+	ledgerTxns = berth.counterVec("ledger_txns_total",
+		"Transactions, by kind and result: ok, conflict, unknown (no answer), refused.", "txn", "result")
+	ledgerTxnDuration = berth.histogramVec("ledger_txn_duration_seconds",
+		"Seconds of one ledger transaction.", metrics.ExponentialBuckets(0.0005, 2, 14), "txn", "result")
+	binds        = berth.counterVec("binds_total", "Bind calls to the API server, by result.", "result")
+	bindDuration = berth.histogramVec("bind_duration_seconds",
+		"Seconds of one bind call.", metrics.ExponentialBuckets(0.001, 2, 15), "result")
+	offersOutstanding = berth.gaugeVec("offers_outstanding",
+		"Pods offered to a shard whose lease runs, by shard.", "shard")
+	offersEnded = berth.counterVec("offers_ended_total",
+		"Offers that ended without an answer, by how: expired, returned.", "how")
+	podsQuarantined = berth.counter("pods_quarantined_total",
+		"Pods put into quarantine because their attempts kept ending without an answer.")
+	partitionMoves = berth.counterVec("partition_moves_total",
+		"Partitions that the queue moved between shards, by reason: backlog, silent, gone, even.", "reason")
+	factLag = berth.gaugeVec("fact_lag_records",
+		"Records between the last fact in the log and the last one applied, by member.", "member")
+	nodesUnusable = berth.gaugeVec("nodes_unusable",
+		"Nodes a member may not use until the facts it has applied reach their high-water mark, by member.", "member")
+	conflicts = berth.counterVec("conflicts_total",
+		"Lost races, by what about: node, guard, keeper, pod, partition, budget.", "reason")
+	turnsGiven = berth.counter("turns_total",
+		"Turns that shards have given each other at nodes they were fighting over.")
+	nodeNotices = berth.counterVec("node_notices_total",
+		"What shards have found out about nodes: quarantined, quarantine-ended, spared (too many are), "+
+			"doubted (its kubelet has less room), avoided (its kubelet rejected a pod).", "what")
+	nodesLeftAlone = berth.gaugeVec("nodes_left_alone",
+		"Nodes a shard does not use for now, by shard and reason: quarantine, doubt, turn.", "member", "reason")
+	kubeletRejections = berth.counterVec("kubelet_rejections_total",
+		"Bound pods that their kubelet did not admit, by its reason.", "reason")
+	fencesRefused = berth.gaugeVec("fences_refused",
+		"Reservations that cannot be taken back because the API server refuses the binder's write again "+
+			"and again, by binder.", "member")
+	batchSize = berth.histogramVec("batch_size",
+		"How much was done at once: pods in a transaction (reservations), pods in a message to a shard (offers).",
+		metrics.ExponentialBuckets(1, 2, 10), "what")
+	promises = berth.gaugeVec("ledger_entries",
+		"Entries of the ledger, by role (reservation, victim, keeper, move) and state.", "role", "state")
+	promiseAge = berth.gaugeVec("ledger_oldest_entry_seconds",
+		"How long the queue that leads has seen the oldest entry of a role and state.", "role", "state")
+	budgetClaims = berth.gaugeVec("budget_claims",
+		"Disruptions claimed from a PodDisruptionBudget and not yet seen in its status.", "namespace", "budget")
+	evictions = berth.counterVec("evictions_total",
+		"Calls to evict a pod, by cause (preemption, descheduling) and result; no dry runs.", "cause", "result")
+	loopsBroken = berth.counterVec("loop_breaker_trips_total",
+		"What was not done because it had come to nothing before: preemption (plans refused), "+
+			"descheduling (pods that had come back to the node they were moved from).", "what")
+	leads         = berth.gaugeVec("leads", "1 for the replica of a service that leads, 0 for the others.", "service")
+	ledgerRenewed = berth.counter("ledger_generations_total",
+		"New generations of the ledger that this process has begun, because what was there could not "+
+			"be relied upon.")
+	ledgerClosed = berth.gauge("ledger_closed",
+		"1 while the ledger begins anew and nothing is placed, bound or evicted, else 0.")
+	dependencyUp = berth.gaugeVec("dependency_up",
+		"1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, kubernetes). "+
+			"The series appears with the first answer.", "dependency")
+	ledgerAuthenticationOff = berth.gaugeVec("ledger_authentication_off",
+		"1 while etcd does not check which user a client is, though this process shows it a certificate, else 0. "+
+			"The series appears with etcd's first answer; a process without a client certificate for etcd does not ask.")
+	unreadable = berth.counterVec("log_unreadable_total",
+		"Records of the log that could not be read and were set aside, by service and stream.", "service", "stream")
+	refused = berth.counterVec("log_refused_total",
+		"Messages that the log does not take and that were left out, by service and stream.", "service", "stream")
+	tooLarge = berth.counterVec("objects_too_large_total",
+		"Versions of Kubernetes objects that are too large for the log, by kind and by what became of them: "+
+			"reduced (to what is needed to stay safe), left-out.", "kind", "result")
+	anomalies  = berth.gaugeVec("anomalies", "Things that should not be, by rule; `berth status` names them.", "rule")
+	busDropped = berth.counter("bus_messages_dropped_total",
+		"Bus messages dropped because a subscription's buffer was full.")
+	spansEnded = berth.counter("trace_spans_ended_total",
+		"Recorded spans that ended. Those neither exported nor waiting were dropped.")
+	spansExported = berth.counterVec("trace_spans_exported_total", "Spans handed to the exporter, by result.", "result")
+	plansEnded    = berth.counterVec("plans_total",
+		"What has become of plans to make room for a pod: nominated, promoted (it has its place), displaced (a more "+
+			"important pod has it), withdrawn (given up), refused (too many have come to nothing).", "what")
+	planDuration = berth.histogramVec("plan_duration_seconds",
+		"Seconds that a place was held, by how that ended: promoted, withdrawn.",
+		metrics.ExponentialBuckets(0.01, 2, 16), "what")
+	placesHeld = berth.gaugeVec("places_held",
+		"Places that a shard holds for pods until others have gone, by shard.", "member")
+	eventsWaiting = berth.gaugeVec("events_waiting",
+		"Kubernetes events that wait until binds leave room for them, by binder.", "member")
 )
 
 // Metrics of the descheduler 0.36 with its names, labels and buckets (metrics/metrics.go).
 var (
-	podsEvicted = counter(&metrics.CounterOpts{
-		Subsystem: deschedulerSubsystem, Name: "pods_evicted_total",
-		Help:           "Evictions, by result, strategy, profile, and the pod's namespace and node.",
-		StabilityLevel: metrics.ALPHA,
-	}, "result", "strategy", "profile", "namespace", "node")
-	deschedulerLoopDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: deschedulerSubsystem, Name: "loop_duration_seconds",
-		Help:           "Seconds of one round over all profiles.",
-		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
-		StabilityLevel: metrics.ALPHA,
-	})
-	strategyDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: deschedulerSubsystem, Name: "strategy_duration_seconds",
-		Help:           "Seconds of one strategy of a profile in one round.",
-		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100},
-		StabilityLevel: metrics.ALPHA,
-	}, "strategy", "profile")
-	deschedulerBuild = gauge(&metrics.GaugeOpts{
-		Subsystem: deschedulerSubsystem, Name: "build_info",
-		Help:           "1, with the versions of the descheduler and of Go as labels; what is not known is empty.",
-		StabilityLevel: metrics.ALPHA,
-	}, "GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
-	podsKept = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "descheduler_kept_pods_total",
-		Help:           "Pods that a strategy picked and that were not evicted, by the protection or guard that kept them.",
-		StabilityLevel: metrics.ALPHA,
-	}, "strategy", "profile", "reason")
-	podsReturned = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "descheduler_pods_returned_total",
-		Help:           "Pods that came back to the node that the pod which they replace was moved from, by namespace.",
-		StabilityLevel: metrics.ALPHA,
-	}, "namespace")
-	deschedulerMetrics = []metrics.Registerable{
-		podsEvicted, deschedulerLoopDuration, strategyDuration, deschedulerBuild, podsKept, podsReturned,
-	}
+	podsEvicted = descheduler.counterVec("pods_evicted_total",
+		"Evictions, by result, strategy, profile, and the pod's namespace and node.",
+		"result", "strategy", "profile", "namespace", "node")
+	deschedulerLoopDuration = descheduler.histogram("loop_duration_seconds",
+		"Seconds of one round over all profiles.",
+		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500})
+	strategyDuration = descheduler.histogramVec("strategy_duration_seconds",
+		"Seconds of one strategy of a profile in one round.",
+		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100}, "strategy", "profile")
+	deschedulerBuild = descheduler.gaugeVec("build_info",
+		"1, with the versions of the descheduler and of Go as labels; what is not known is empty.",
+		"GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
+	podsKept = berth.counterVec("descheduler_kept_pods_total",
+		"Pods that a strategy picked and that were not evicted, by the protection or guard that kept them.",
+		"strategy", "profile", "reason")
+	podsReturned = berth.counterVec("descheduler_pods_returned_total",
+		"Pods that came back to the node that the pod which they replace was moved from, by namespace.", "namespace")
 )
 
 // DependencyUp sets whether a dependency answers: nats, etcd or kubernetes.
@@ -408,25 +262,13 @@ func EvictionSent(cause, result string) { evictions.WithLabelValues(cause, resul
 func LoopBroken(what string, times int) { loopsBroken.WithLabelValues(what).Add(float64(times)) }
 
 // Leads sets whether this process runs the leading replica of a service.
-func Leads(service string, yes bool) {
-	value := 0.0
-	if yes {
-		value = 1
-	}
-	leads.WithLabelValues(service).Set(value)
-}
+func Leads(service string, yes bool) { leads.WithLabelValues(service).Set(oneIf(yes)) }
 
 // LedgerRenewed counts a new generation of the ledger.
 func LedgerRenewed() { ledgerRenewed.Inc() }
 
 // LedgerClosed sets whether the ledger is starting a new generation.
-func LedgerClosed(yes bool) {
-	value := 0.0
-	if yes {
-		value = 1
-	}
-	ledgerClosed.Set(value)
-}
+func LedgerClosed(yes bool) { ledgerClosed.Set(oneIf(yes)) }
 
 // Unreadable counts one item in a stream of the log that a service cannot read.
 func Unreadable(service string, stream events.Stream) {

@@ -21,109 +21,51 @@ const manyAttempts = 15
 // The metrics of kube-scheduler 1.36 with its names, labels, buckets and stability levels
 // (pkg/scheduler/metrics/metrics.go), so that dashboards and alerts made for it keep working.
 var (
-	scheduleAttempts = counter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "schedule_attempts_total",
-		Help:           "Attempts to schedule a pod, by result.",
-		StabilityLevel: metrics.STABLE,
-	}, "result", "profile")
-	attemptDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "scheduling_attempt_duration_seconds",
-		Help:    "Seconds of one attempt, from the snapshot to the committed reservation.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.STABLE,
-	}, "result", "profile")
-	algorithmDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "scheduling_algorithm_duration_seconds",
-		Help:    "Seconds of filtering and scoring for one pod.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.ALPHA,
-	})
-	extensionPointDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "framework_extension_point_duration_seconds",
-		Help:    "Seconds of all plugins of one extension point.",
-		Buckets: metrics.ExponentialBuckets(0.0001, 2, 12), StabilityLevel: metrics.STABLE,
-	}, "extension_point", "status", "profile")
-	pluginExecutionDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "plugin_execution_duration_seconds",
-		Help:    "Seconds of one plugin at one extension point, about one node, in a tenth of the attempts.",
-		Buckets: metrics.ExponentialBuckets(0.00001, 1.5, 20), StabilityLevel: metrics.ALPHA,
-	}, "plugin", "extension_point", "status")
-	pluginEvaluations = counter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "plugin_evaluation_total",
-		Help: "Times that a plugin was asked (PreFilter, Filter, PreScore, Score). " +
+	scheduleAttempts = schedulerStable.counterVec("schedule_attempts_total",
+		"Attempts to schedule a pod, by result.", "result", "profile")
+	attemptDuration = schedulerStable.histogramVec("scheduling_attempt_duration_seconds",
+		"Seconds of one attempt, from the snapshot to the committed reservation.",
+		metrics.ExponentialBuckets(0.001, 2, 15), "result", "profile")
+	algorithmDuration = schedulerAlpha.histogram("scheduling_algorithm_duration_seconds",
+		"Seconds of filtering and scoring for one pod.", metrics.ExponentialBuckets(0.001, 2, 15))
+	extensionPointDuration = schedulerStable.histogramVec("framework_extension_point_duration_seconds",
+		"Seconds of all plugins of one extension point.", metrics.ExponentialBuckets(0.0001, 2, 12),
+		"extension_point", "status", "profile")
+	pluginExecutionDuration = schedulerAlpha.histogramVec("plugin_execution_duration_seconds",
+		"Seconds of one plugin at one extension point, about one node, in a tenth of the attempts.",
+		metrics.ExponentialBuckets(0.00001, 1.5, 20), "plugin", "extension_point", "status")
+	pluginEvaluations = schedulerBeta.counterVec("plugin_evaluation_total",
+		"Times that a plugin was asked (PreFilter, Filter, PreScore, Score). "+
 			"What it said is kept, so that this grows by what has changed, not by nodes and pods.",
-		StabilityLevel: metrics.BETA,
-	}, "plugin", "extension_point", "profile")
-	permitWait = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "permit_wait_duration_seconds",
-		Help:    "Seconds that a pod with a chosen node waited for others to go from it, by how that ended.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.BETA,
-	}, "result")
-	claimsCreated = counter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "resourceclaim_creates_total",
-		Help:           "Claims that were to be made for extended resources that devices stand for, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, "status")
-	pendingPods = gauge(&metrics.GaugeOpts{
-		Subsystem: schedulerSubsystem, Name: "pending_pods",
-		Help:           "Pods that wait, by queue: active, backoff, unschedulable, gated.",
-		StabilityLevel: metrics.STABLE,
-	}, "queue")
-	queueIncoming = counter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "queue_incoming_pods_total",
-		Help:           "Pods put into a queue, by queue and the event that did it.",
-		StabilityLevel: metrics.STABLE,
-	}, "queue", "event")
-	podAttempts = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "pod_scheduling_attempts",
-		Help:    "Attempts it took to schedule a pod.",
-		Buckets: metrics.ExponentialBuckets(1, 2, 5), StabilityLevel: metrics.STABLE,
-	})
-	podSLIDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "pod_scheduling_sli_duration_seconds",
-		Help:    "Seconds from a pod's first entry into the queue until it is scheduled, gated time left out.",
-		Buckets: metrics.ExponentialBuckets(0.01, 2, 20), StabilityLevel: metrics.BETA,
-	}, "attempts")
-	unschedulablePods = gauge(&metrics.GaugeOpts{
-		Subsystem: schedulerSubsystem, Name: "unschedulable_pods",
-		Help:           "Pods that a plugin holds back; a pod counts for every plugin that does.",
-		StabilityLevel: metrics.BETA,
-	}, "plugin", "profile")
-	podScheduledAfterFlush = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "pod_scheduled_after_flush_total",
-		Help:           "Pods placed because of the queue's sweep, not of an event.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	queueingHintDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "queueing_hint_execution_duration_seconds",
-		Help:    "Seconds of one queueing hint of a plugin.",
-		Buckets: metrics.ExponentialBuckets(0.00001, 1.5, 20), StabilityLevel: metrics.ALPHA,
-	}, "plugin", "event", "hint")
-	cacheSize = gauge(&metrics.GaugeOpts{
-		Subsystem: schedulerSubsystem, Name: "cache_size",
-		Help:           "What the state in memory holds, by type: nodes, pods, assumed_pods.",
-		StabilityLevel: metrics.ALPHA,
-	}, "type")
-	goroutines = gauge(&metrics.GaugeOpts{
-		Subsystem: schedulerSubsystem, Name: "goroutines",
-		Help:           "Goroutines at work, by operation.",
-		StabilityLevel: metrics.BETA,
-	}, "operation")
-	preemptionAttempts = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "preemption_attempts_total",
-		Help:           "Pods that fit nowhere and were asked whether others could go for them.",
-		StabilityLevel: metrics.STABLE,
-	})
-	preemptionVictims = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "preemption_victims",
-		Help:    "Pods that had to go for one.",
-		Buckets: metrics.ExponentialBuckets(1, 2, 7), StabilityLevel: metrics.STABLE,
-	})
-
-	schedulerMetrics = []metrics.Registerable{
-		scheduleAttempts, attemptDuration, algorithmDuration, extensionPointDuration, pendingPods, queueIncoming,
-		podAttempts, podSLIDuration, unschedulablePods, podScheduledAfterFlush, queueingHintDuration, cacheSize,
-		goroutines, preemptionAttempts, preemptionVictims, pluginExecutionDuration, pluginEvaluations, permitWait,
-		claimsCreated,
-	}
+		"plugin", "extension_point", "profile")
+	permitWait = schedulerBeta.histogramVec("permit_wait_duration_seconds",
+		"Seconds that a pod with a chosen node waited for others to go from it, by how that ended.",
+		metrics.ExponentialBuckets(0.001, 2, 15), "result")
+	claimsCreated = schedulerAlpha.counterVec("resourceclaim_creates_total",
+		"Claims that were to be made for extended resources that devices stand for, by result.", "status")
+	pendingPods = schedulerStable.gaugeVec("pending_pods",
+		"Pods that wait, by queue: active, backoff, unschedulable, gated.", "queue")
+	queueIncoming = schedulerStable.counterVec("queue_incoming_pods_total",
+		"Pods put into a queue, by queue and the event that did it.", "queue", "event")
+	podAttempts = schedulerStable.histogram("pod_scheduling_attempts",
+		"Attempts it took to schedule a pod.", metrics.ExponentialBuckets(1, 2, 5))
+	podSLIDuration = schedulerBeta.histogramVec("pod_scheduling_sli_duration_seconds",
+		"Seconds from a pod's first entry into the queue until it is scheduled, gated time left out.",
+		metrics.ExponentialBuckets(0.01, 2, 20), "attempts")
+	unschedulablePods = schedulerBeta.gaugeVec("unschedulable_pods",
+		"Pods that a plugin holds back; a pod counts for every plugin that does.", "plugin", "profile")
+	podScheduledAfterFlush = schedulerAlpha.counter("pod_scheduled_after_flush_total",
+		"Pods placed because of the queue's sweep, not of an event.")
+	queueingHintDuration = schedulerAlpha.histogramVec("queueing_hint_execution_duration_seconds",
+		"Seconds of one queueing hint of a plugin.", metrics.ExponentialBuckets(0.00001, 1.5, 20),
+		"plugin", "event", "hint")
+	cacheSize = schedulerAlpha.gaugeVec("cache_size",
+		"What the state in memory holds, by type: nodes, pods, assumed_pods.", "type")
+	goroutines         = schedulerBeta.gaugeVec("goroutines", "Goroutines at work, by operation.", "operation")
+	preemptionAttempts = schedulerStable.counter("preemption_attempts_total",
+		"Pods that fit nowhere and were asked whether others could go for them.")
+	preemptionVictims = schedulerStable.histogram("preemption_victims",
+		"Pods that had to go for one.", metrics.ExponentialBuckets(1, 2, 7))
 )
 
 // ScheduleAttempt counts one attempt. Results that kube-scheduler does not have (an attempt abandoned after a
