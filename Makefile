@@ -14,7 +14,7 @@ VERSION := $(shell v=$$(git describe --tags --always 2>/dev/null) || { echo unkn
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 
 # The folders of the workspace's modules. "work" means all of them to the go command.
-MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
+MODULES := ./cmd/berth ./pkg ./pkg/ca ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
 # Modules outside the workspace with code of their own.
 TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/plot tools/protogen tools/site
 # Packages tested at once: one more than a machine with two processors has, because some wait for servers.

@@ -165,3 +165,5 @@ replace github.com/berth-scheduler/berth/services/binder => ../services/binder
 replace github.com/berth-scheduler/berth/services/descheduler => ../services/descheduler
 
 replace github.com/berth-scheduler/berth/cmd/berth => ../cmd/berth
+
+replace github.com/berth-scheduler/berth/pkg/ca => ../pkg/ca

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/berth-scheduler/berth/pkg v0.0.0
+	github.com/berth-scheduler/berth/pkg/ca v0.0.0
 	github.com/berth-scheduler/berth/services/binder v0.0.0
 	github.com/berth-scheduler/berth/services/descheduler v0.0.0
 	github.com/berth-scheduler/berth/services/queue v0.0.0
@@ -160,3 +161,5 @@ replace github.com/berth-scheduler/berth/services/scheduler => ../../services/sc
 replace github.com/berth-scheduler/berth/services/binder => ../../services/binder
 
 replace github.com/berth-scheduler/berth/services/descheduler => ../../services/descheduler
+
+replace github.com/berth-scheduler/berth/pkg/ca => ../../pkg/ca

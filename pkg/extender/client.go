@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds a call to an extender that sets no httpTimeout. Source: DefaultExtenderTimeout in
+	// defaultTimeout bounds a call to an extender that sets no httpTimeout. Source: DefaultExtenderTimeout in
 	// pkg/scheduler/extender.go.
-	DefaultTimeout = 5 * time.Second
+	defaultTimeout = 5 * time.Second
 	// maxAnswer bounds an answer, in bytes: the full node objects of a large cluster are some tens of megabytes.
 	maxAnswer = 256 << 20
 )
@@ -42,7 +42,7 @@ type Client struct {
 func NewClient(c configv1.Extender) (*Client, error) {
 	timeout := c.HTTPTimeout.Duration
 	if timeout == 0 {
-		timeout = DefaultTimeout
+		timeout = defaultTimeout
 	}
 	secured, err := tlsConfig(c)
 	if err != nil {

@@ -16,10 +16,9 @@ import (
 
 // Roles of members, as in member/<role>/<id>.
 const (
-	RoleQueue       = "queue"
-	RoleScheduler   = "scheduler"
-	RoleBinder      = "binder"
-	RoleDescheduler = "descheduler"
+	RoleQueue     = "queue"
+	RoleScheduler = "scheduler"
+	RoleBinder    = "binder"
 )
 
 const (

@@ -47,15 +47,3 @@ func Assign(members []string, n int) map[string][]int32 {
 	}
 	return out
 }
-
-// PreferredNodes returns the UIDs of nodeUIDs whose home is self, in the order given: the group that a shard tries
-// first. This is a preference; any shard may use any node.
-func PreferredNodes(members []string, self string, nodeUIDs []string) []string {
-	var out []string
-	for _, uid := range nodeUIDs {
-		if Home(members, uid) == self {
-			out = append(out, uid)
-		}
-	}
-	return out
-}

@@ -84,27 +84,22 @@ func TestHashesStayAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestPreferredNodesCoverAllNodesOnce(t *testing.T) {
+func TestEveryMemberIsHomeOfNodes(t *testing.T) {
 	members := []string{"a", "b", "c"}
-	var nodes []string
+	homes := map[string]int{}
 	for i := range 300 {
-		nodes = append(nodes, fmt.Sprintf("node-%d", i))
+		homes[Home(members, fmt.Sprintf("node-%d", i))]++
 	}
-	var all []string
 	for _, m := range members {
-		own := PreferredNodes(members, m, nodes)
-		if len(own) < 50 {
-			t.Errorf("%s prefers %d of 300 nodes", m, len(own))
+		if homes[m] < 50 {
+			t.Errorf("%s is home of %d of 300 nodes", m, homes[m])
 		}
-		all = append(all, own...)
 	}
-	slices.Sort(all)
-	slices.Sort(nodes)
-	if !slices.Equal(all, nodes) {
-		t.Error("groups of nodes overlap or leave nodes out")
+	if len(homes) != len(members) {
+		t.Errorf("homes are %v, members are %v", homes, members)
 	}
-	if got := PreferredNodes(nil, "a", nodes); len(got) != 0 || Home(nil, "x") != "" {
-		t.Error("without members somebody prefers nodes")
+	if home := Home(nil, "x"); home != "" {
+		t.Errorf("without members the home is %q", home)
 	}
 }
 

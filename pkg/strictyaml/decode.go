@@ -42,13 +42,13 @@ func JSON(data []byte, r *Report) []byte {
 		case string(converted) == "null": // blanks and comments alone
 			continue
 		case found != nil:
-			r.AddLine("", "second document", wellFormed)
+			r.addLine("", "second document", wellFormed)
 			return found
 		}
 		found = converted
 	}
 	if found == nil {
-		r.AddLine("", "empty", wellFormed)
+		r.addLine("", "empty", wellFormed)
 	}
 	return found
 }
@@ -115,10 +115,10 @@ var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 func addYAMLError(err error, r *Report) {
 	matches := yamlLine.FindAllStringSubmatch(err.Error(), -1)
 	if matches == nil {
-		r.AddLine("", err.Error(), wellFormed)
+		r.addLine("", err.Error(), wellFormed)
 		return
 	}
 	for _, m := range matches {
-		r.AddLine("line "+m[1], m[2], wellFormed)
+		r.addLine("line "+m[1], m[2], wellFormed)
 	}
 }

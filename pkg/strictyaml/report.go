@@ -73,8 +73,8 @@ func (r *Report) AddKind(kind field.ErrorType, path *field.Path, value any, acce
 	r.Take(Mistake{kind, place, render(value), accepted})
 }
 
-// AddLine records a mistake that has a place in the text rather than a field.
-func (r *Report) AddLine(place, problem, accepted string) {
+// addLine records a mistake that has a place in the text rather than a field.
+func (r *Report) addLine(place, problem, accepted string) {
 	r.Take(Mistake{field.ErrorTypeInvalid, place, problem, accepted})
 }
 

@@ -143,7 +143,7 @@ func TestKinds(t *testing.T) {
 	r.Add(nil, 1, "want 2")
 	r.AddKind(field.ErrorTypeDuplicate, field.NewPath("a"), "x", "want each once")
 	r.AddError(nil, nil, field.Required(field.NewPath("b"), "want one"))
-	r.AddLine("line 3", "what", "want YAML")
+	r.addLine("line 3", "what", "want YAML")
 	for _, tt := range []struct {
 		err  error
 		want []Mistake

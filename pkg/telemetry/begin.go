@@ -2,6 +2,9 @@ package telemetry
 
 import (
 	"runtime"
+	"slices"
+
+	"k8s.io/component-base/metrics"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
@@ -31,46 +34,49 @@ var (
 		{"victim", "evicting"}, {"move", "none"},
 	}
 	offerEnds   = []string{"expired", "returned"}
-	streams     = []events.Stream{events.Facts, events.Decisions, events.Ledger}
+	streams     = []string{string(events.Facts), string(events.Decisions), string(events.Ledger)}
 	sizeResults = []string{ObjectReduced, ObjectLeftOut}
 )
 
 // begin creates the series of a service's metrics that exist from the start.
 func begin(service, version string) {
-	for _, result := range exportResults {
-		spansExported.WithLabelValues(result).Add(0)
-	}
+	zero(spansExported, exportResults)
 	for name, start := range map[string]func(){
 		"queue": beginQueue, "scheduler": beginScheduler, "binder": beginBinder,
 		"descheduler": func() { beginDescheduler(version) },
 	} {
 		if service == name || service == allServices {
 			start()
-			beginStreams(name)
+			zero(unreadable, []string{name}, streams)
+			zero(refused, []string{name}, streams)
 		}
 	}
 }
 
-func beginStreams(service string) {
-	for _, stream := range streams {
-		unreadable.WithLabelValues(service, string(stream)).Add(0)
-		Refused(service, stream, 0)
+// zero creates the series of a counter with every combination of these label values, a list for each label.
+func zero(counter *metrics.CounterVec, values ...[]string) {
+	combinations := [][]string{nil}
+	for _, list := range values {
+		var longer [][]string
+		for _, c := range combinations {
+			for _, value := range list {
+				longer = append(longer, append(slices.Clone(c), value))
+			}
+		}
+		combinations = longer
+	}
+	for _, c := range combinations {
+		counter.WithLabelValues(c...).Add(0)
 	}
 }
 
 func beginQueue() {
 	for kind := range events.Kinds() {
-		for _, result := range sizeResults {
-			tooLarge.WithLabelValues(string(kind), result).Add(0)
-		}
+		zero(tooLarge, []string{string(kind)}, sizeResults)
 	}
 	Leads("queue", false)
-	for _, reason := range moveReasons {
-		partitionMoves.WithLabelValues(reason).Add(0)
-	}
-	for _, how := range offerEnds {
-		offersEnded.WithLabelValues(how).Add(0)
-	}
+	zero(partitionMoves, moveReasons)
+	zero(offersEnded, offerEnds)
 	batchSize.WithLabelValues("offers")
 	for _, p := range usualPromises {
 		LedgerEntries(p[0], p[1], 0, 0)
@@ -79,54 +85,34 @@ func beginQueue() {
 
 func beginScheduler() {
 	beginTxns(shardTxns)
-	for _, reason := range lossReasons {
-		conflicts.WithLabelValues(reason).Add(0)
-	}
-	for _, what := range planEnds {
-		plansEnded.WithLabelValues(what).Add(0)
-	}
-	for _, what := range notices {
-		nodeNotices.WithLabelValues(what).Add(0)
-	}
-	loopsBroken.WithLabelValues("preemption").Add(0)
+	zero(conflicts, lossReasons)
+	zero(plansEnded, planEnds)
+	zero(nodeNotices, notices)
+	zero(loopsBroken, []string{"preemption"})
 	batchSize.WithLabelValues("reservations")
 }
 
 func beginBinder() {
 	beginTxns(binderTxns)
-	for _, result := range bindResults {
-		binds.WithLabelValues(result).Add(0)
-	}
-	for _, status := range claimStatuses {
-		claimsCreated.WithLabelValues(status).Add(0)
-	}
-	for _, cause := range evictCauses {
-		for _, result := range evictResults {
-			evictions.WithLabelValues(cause, result).Add(0)
-		}
-	}
-	for _, reason := range rejections {
-		kubeletRejections.WithLabelValues(reason).Add(0)
-	}
+	zero(binds, bindResults)
+	zero(claimsCreated, claimStatuses)
+	zero(evictions, evictCauses, evictResults)
+	zero(kubeletRejections, rejections)
 }
 
 func beginDescheduler(version string) {
-	loopsBroken.WithLabelValues("descheduling").Add(0)
+	zero(loopsBroken, []string{"descheduling"})
 	deschedulerBuild.WithLabelValues(runtime.Version(), version, version, "", "").Set(1)
 }
 
 func beginTxns(kinds []string) {
+	zero(ledgerTxns, kinds, txnResults)
 	for _, txn := range kinds {
-		for _, result := range txnResults {
-			ledgerTxns.WithLabelValues(txn, result).Add(0)
-		}
 		ledgerTxnDuration.WithLabelValues(txn, "ok")
 	}
 }
 
 // BeginProfile creates the series of a profile that exist from the start.
 func BeginProfile(name string) {
-	for _, result := range []string{ResultScheduled, ResultUnschedulable, ResultError} {
-		scheduleAttempts.WithLabelValues(result, name).Add(0)
-	}
+	zero(scheduleAttempts, []string{ResultScheduled, ResultUnschedulable, ResultError}, []string{name})
 }

@@ -28,8 +28,8 @@ const (
 	authorities    = "authority"
 )
 
-// certificateExpiry is the name of the metric without its prefix, certificateLabels are its labels.
-const certificateExpiry = "certificate_not_after_timestamp_seconds"
+// certificateExpiry is the name of the metric, certificateLabels are its labels.
+const certificateExpiry = "berth_certificate_not_after_timestamp_seconds"
 
 var certificateLabels = []string{"connection", "kind"}
 
@@ -48,13 +48,10 @@ type certificates struct {
 }
 
 // processCertificates is the collector of this process.
-var processCertificates = func() *certificates {
-	declare(berthSubsystem, certificateExpiry, certificateLabels)
-	return newCertificates()
-}()
+var processCertificates = newCertificates()
 
 func newCertificates() *certificates {
-	c := &certificates{notAfter: metrics.NewDesc(metrics.BuildFQName("", berthSubsystem, certificateExpiry),
+	c := &certificates{notAfter: metrics.NewDesc(certificateExpiry,
 		"Unix time at which a certificate file of this process expires, by connection (etcd, nats, http) and kind: "+
 			"certificate is the one that the process presents (the earliest expiry in the file), authority those with which it "+
 			"verifies peers (the latest expiry).",

@@ -29,10 +29,9 @@ const (
 	// KeyService and KeyMember name the service and member that wrote the line; every line of a service has them.
 	KeyService = "service"
 	KeyMember  = "member"
-	// KeyPod is namespace/name, KeyNode a name, KeyShard the id of a scheduler's member.
-	KeyPod   = "pod"
-	KeyNode  = "node"
-	KeyShard = "shard"
+	// KeyPod is namespace/name, KeyNode a name.
+	KeyPod  = "pod"
+	KeyNode = "node"
 	// KeyAttempt is the number of the attempt at a pod, KeyOutcome the outcome of an attempt.
 	KeyAttempt = "attempt"
 	KeyOutcome = "outcome"
@@ -76,7 +75,7 @@ func Logger(format string, from slog.Level) (*slog.Logger, error) {
 		return nil, err
 	}
 	slog.SetDefault(logger)
-	RedirectKlog(logger)
+	redirectKlog(logger)
 	return logger, setLevel(from, verbosityAt(from))
 }
 
@@ -114,5 +113,5 @@ func setLevel(to slog.Level, verbosity int) error {
 	return v.Set(strconv.Itoa(verbosity))
 }
 
-// RedirectKlog redirects everything logged through klog to logger. It is not safe while klog is in use.
-func RedirectKlog(logger *slog.Logger) { klog.SetSlogLogger(logger) }
+// redirectKlog redirects everything logged through klog to logger. It is not safe while klog is in use.
+func redirectKlog(logger *slog.Logger) { klog.SetSlogLogger(logger) }

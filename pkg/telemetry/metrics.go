@@ -1,66 +1,94 @@
 package telemetry
 
 import (
-	"maps"
 	"sync"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Subsystems, which are the prefixes of the metric names.
-const (
-	schedulerSubsystem   = "scheduler"
-	deschedulerSubsystem = "descheduler"
-	berthSubsystem       = "berth"
+// family is a group of metrics with one prefix and one stability level. Its methods declare a metric of the family: a
+// vector if it has labels, whose series appear when they are first used; otherwise a metric that is 0 from the start.
+type family struct {
+	prefix string
+	level  metrics.StabilityLevel
+}
+
+var (
+	schedulerStable = family{"scheduler", metrics.STABLE}
+	schedulerBeta   = family{"scheduler", metrics.BETA}
+	schedulerAlpha  = family{"scheduler", metrics.ALPHA}
+	descheduler     = family{"descheduler", metrics.ALPHA}
+	berth           = family{"berth", metrics.ALPHA}
 )
+
+// declaration is a declared metric with its labels.
+type declaration struct {
+	metric metrics.Registerable
+	labels []string
+}
+
+// declared are the metrics of this package, except those of collectors. It is filled while the package is initialised,
+// and only read afterwards.
+var declared []declaration
+
+func declare[M metrics.Registerable](metric M, labels ...string) M {
+	declared = append(declared, declaration{metric, labels})
+	return metric
+}
+
+func (f family) counter(name, help string) *metrics.Counter {
+	return declare(metrics.NewCounter((*metrics.CounterOpts)(f.options(name, help))))
+}
+
+func (f family) counterVec(name, help string, labels ...string) *metrics.CounterVec {
+	return declare(metrics.NewCounterVec((*metrics.CounterOpts)(f.options(name, help)), labels), labels...)
+}
+
+func (f family) gauge(name, help string) *metrics.Gauge {
+	return declare(metrics.NewGauge((*metrics.GaugeOpts)(f.options(name, help))))
+}
+
+func (f family) gaugeVec(name, help string, labels ...string) *metrics.GaugeVec {
+	return declare(metrics.NewGaugeVec((*metrics.GaugeOpts)(f.options(name, help)), labels), labels...)
+}
+
+func (f family) histogram(name, help string, buckets []float64) *metrics.Histogram {
+	return declare(metrics.NewHistogram(f.histogramOptions(name, help, buckets)))
+}
+
+func (f family) histogramVec(name, help string, buckets []float64, labels ...string) *metrics.HistogramVec {
+	return declare(metrics.NewHistogramVec(f.histogramOptions(name, help, buckets), labels), labels...)
+}
+
+func (f family) options(name, help string) *metrics.KubeOpts {
+	return &metrics.KubeOpts{Subsystem: f.prefix, Name: name, Help: help, StabilityLevel: f.level}
+}
+
+func (f family) histogramOptions(name, help string, buckets []float64) *metrics.HistogramOpts {
+	return &metrics.HistogramOpts{
+		Subsystem: f.prefix, Name: name, Help: help, StabilityLevel: f.level, Buckets: buckets,
+	}
+}
 
 var registerOnce sync.Once
 
 // Register puts all metrics into the legacy registry, once; Setup calls it. Before that they count nothing.
 func Register() {
 	registerOnce.Do(func() {
-		for _, list := range [][]metrics.Registerable{schedulerMetrics, deschedulerMetrics, berthMetrics} {
-			legacyregistry.MustRegister(list...)
+		for _, d := range declared {
+			legacyregistry.MustRegister(d.metric)
 		}
 		legacyregistry.CustomMustRegister(processCertificates)
 	})
 }
 
-// declared holds the labels of the metrics that have any, by full name: it is filled while this package is
-// initialised, and only read afterwards.
-var declared = map[string][]string{}
-
-func declare(subsystem, name string, labels []string) {
-	declared[metrics.BuildFQName("", subsystem, name)] = labels
-}
-
 // Labels returns the labels of every metric of this package, by its full name, for tools that check queries. The
 // caller owns the map.
 func Labels() map[string][]string {
-	all := maps.Clone(declared)
-	for _, list := range [][]metrics.Registerable{schedulerMetrics, deschedulerMetrics, berthMetrics} {
-		for _, m := range list {
-			if _, labelled := all[m.FQName()]; !labelled {
-				all[m.FQName()] = nil
-			}
-		}
+	all := map[string][]string{certificateExpiry: certificateLabels}
+	for _, d := range declared {
+		all[d.metric.FQName()] = d.labels
 	}
 	return all
-}
-
-// counter, gauge and histogram create the metrics of this package and declare their labels.
-func counter(o *metrics.CounterOpts, labels ...string) *metrics.CounterVec {
-	declare(o.Subsystem, o.Name, labels)
-	return metrics.NewCounterVec(o, labels)
-}
-
-func gauge(o *metrics.GaugeOpts, labels ...string) *metrics.GaugeVec {
-	declare(o.Subsystem, o.Name, labels)
-	return metrics.NewGaugeVec(o, labels)
-}
-
-func histogram(o *metrics.HistogramOpts, labels ...string) *metrics.HistogramVec {
-	declare(o.Subsystem, o.Name, labels)
-	return metrics.NewHistogramVec(o, labels)
 }

@@ -11,265 +11,120 @@ import (
 
 // Metrics that only Berth has.
 var (
-	attemptsWithoutResult = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "attempts_without_result_total",
-		Help:           "Number of attempts that ended with a result that kube-scheduler does not have, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, "result", "profile")
-	ledgerTxns = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "ledger_txns_total",
-		Help:           "Transactions, by kind and result: ok, conflict, unknown (no answer), refused.",
-		StabilityLevel: metrics.ALPHA,
-	}, "txn", "result")
-	ledgerTxnDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: berthSubsystem, Name: "ledger_txn_duration_seconds",
-		Help:    "Duration of ledger transactions, in seconds.",
-		Buckets: metrics.ExponentialBuckets(0.0005, 2, 14), StabilityLevel: metrics.ALPHA,
-	}, "txn", "result")
-	binds = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "binds_total",
-		Help:           "Number of bind calls to the API server, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, "result")
-	bindDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: berthSubsystem, Name: "bind_duration_seconds",
-		Help:    "Duration of bind calls, in seconds.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.ALPHA,
-	}, "result")
-	offersOutstanding = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "offers_outstanding",
-		Help:           "Number of pods currently offered to a shard, by shard.",
-		StabilityLevel: metrics.ALPHA,
-	}, "shard")
-	offersEnded = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "offers_ended_total",
-		Help:           "Number of offers that ended without an answer, by reason: expired, returned.",
-		StabilityLevel: metrics.ALPHA,
-	}, "how")
-	podsQuarantined = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "pods_quarantined_total",
-		Help:           "Number of pods quarantined because their attempts repeatedly ended without an answer.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	partitionMoves = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "partition_moves_total",
-		Help:           "Number of partitions that the queue moved between shards, by reason: backlog, silent, gone, even.",
-		StabilityLevel: metrics.ALPHA,
-	}, "reason")
-	factLag = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "fact_lag_records",
-		Help:           "Number of records between the last fact in the log and the last one applied, by member.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-	nodesUnusable = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "nodes_unusable",
-		Help: "Number of nodes that a member may not use until the facts it has applied reach their " +
-			"high-water mark, by member.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-	conflicts = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "conflicts_total",
-		Help:           "Number of conflicts lost, by subject: node, guard, keeper, pod, partition, budget.",
-		StabilityLevel: metrics.ALPHA,
-	}, "reason")
-	turnsGiven = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "turns_total",
-		Help:           "Number of turns that shards granted each other on contended nodes.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	nodeNotices = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "node_notices_total",
-		Help: "Number of findings of shards about nodes, by finding: quarantined, quarantine-ended, spared (the limit on " +
-			"quarantined nodes is reached), doubted (the kubelet has less room), avoided (the kubelet rejected a pod).",
-		StabilityLevel: metrics.ALPHA,
-	}, "what")
-	nodesLeftAlone = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "nodes_left_alone",
-		Help:           "Number of nodes currently not used, by shard and reason: quarantine, doubt, turn.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member", "reason")
-	kubeletRejections = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "kubelet_rejections_total",
-		Help:           "Number of bound pods that their kubelet rejected, by the kubelet's reason.",
-		StabilityLevel: metrics.ALPHA,
-	}, "reason")
-	fencesRefused = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "fences_refused",
-		Help: "Number of reservations that cannot be cancelled because the API server keeps refusing the binder's " +
-			"write, by " +
-			"binder.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-	batchSize = histogram(&metrics.HistogramOpts{
-		Subsystem: berthSubsystem, Name: "batch_size",
-		Help:    "Batch sizes: pods per transaction (reservations), pods per message to a shard (offers).",
-		Buckets: metrics.ExponentialBuckets(1, 2, 10), StabilityLevel: metrics.ALPHA,
-	}, "what")
-	promises = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "ledger_entries",
-		Help:           "Number of entries in the ledger, by role (reservation, victim, keeper, move) and state.",
-		StabilityLevel: metrics.ALPHA,
-	}, "role", "state")
-	promiseAge = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "ledger_oldest_entry_seconds",
-		Help:           "Time for which the leading queue has seen the oldest entry, in seconds, by role and state.",
-		StabilityLevel: metrics.ALPHA,
-	}, "role", "state")
-	budgetClaims = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "budget_claims",
-		Help:           "Number of disruptions claimed from a PodDisruptionBudget and not yet visible in its status.",
-		StabilityLevel: metrics.ALPHA,
-	}, "namespace", "budget")
-	evictions = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "evictions_total",
-		Help: "Number of calls to evict a pod, by cause (preemption, descheduling) and result; dry runs are " +
-			"not counted.",
-		StabilityLevel: metrics.ALPHA,
-	}, "cause", "result")
-	loopsBroken = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "loop_breaker_trips_total",
-		Help: "Number of actions not taken because they had repeatedly been in vain: preemption (plans refused), " +
-			"descheduling " +
-			"(pods that had returned to the node from which they were moved).",
-		StabilityLevel: metrics.ALPHA,
-	}, "what")
-	leads = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "leads",
-		Help:           "1 for the leading replica of a service, 0 for the others.",
-		StabilityLevel: metrics.ALPHA,
-	}, "service")
-	ledgerRenewed = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "ledger_generations_total",
-		Help: "Number of new ledger generations that this process began because it could not rely on the " +
-			"state of the ledger.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	ledgerClosed = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "ledger_closed",
-		Help:           "1 while a new ledger generation begins and nothing is placed, bound or evicted, otherwise 0.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	dependencyUp = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "dependency_up",
-		Help: "1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, kubernetes). The " +
-			"series appears with the first answer.",
-		StabilityLevel: metrics.ALPHA,
-	}, "dependency")
-	ledgerAuthenticationOff = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "ledger_authentication_off",
-		Help: "1 while etcd does not authenticate clients although this process presents a certificate, otherwise 0. " +
-			"The series " +
-			"appears with etcd's first answer; a process without a client certificate for etcd does not check.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	unreadable = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "log_unreadable_total",
-		Help:           "Number of records of the log that could not be decoded and were skipped, by service and stream.",
-		StabilityLevel: metrics.ALPHA,
-	}, "service", "stream")
-	refused = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "log_refused_total",
-		Help:           "Number of messages that the log rejected and that were dropped, by service and stream.",
-		StabilityLevel: metrics.ALPHA,
-	}, "service", "stream")
-	tooLarge = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "objects_too_large_total",
-		Help: "Number of versions of Kubernetes objects that are too large for the log, by kind and outcome: reduced " +
-			"(to what " +
-			"is needed to stay safe), left-out.",
-		StabilityLevel: metrics.ALPHA,
-	}, "kind", "result")
-	anomalies = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "anomalies",
-		Help:           "Number of anomalies, by rule; `berth status` lists them.",
-		StabilityLevel: metrics.ALPHA,
-	}, "rule")
-	busDropped = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "bus_messages_dropped_total",
-		Help:           "Number of bus messages dropped because a subscription buffer was full.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	spansEnded = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "trace_spans_ended_total",
-		Help:           "Number of recorded spans that ended. Spans that were neither exported nor are waiting were dropped.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	spansExported = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "trace_spans_exported_total",
-		Help:           "Number of spans passed to the exporter, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, "result")
-	plansEnded = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "plans_total",
-		Help: "Number of preemption plans, by outcome: nominated, promoted (the pod has its place), displaced (a more " +
-			"important " +
-			"pod took it), withdrawn (given up), refused (too many have been in vain).",
-		StabilityLevel: metrics.ALPHA,
-	}, "what")
-	planDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: berthSubsystem, Name: "plan_duration_seconds",
-		Help:    "Time for which places were held for preempting pods, in seconds, by outcome: promoted, withdrawn.",
-		Buckets: metrics.ExponentialBuckets(0.01, 2, 16), StabilityLevel: metrics.ALPHA,
-	}, "what")
-	placesHeld = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "places_held",
-		Help:           "Number of places that a shard holds for pods until their victims are gone, by shard.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-	eventsWaiting = gauge(&metrics.GaugeOpts{
-		Subsystem: berthSubsystem, Name: "events_waiting",
-		Help:           "Number of Kubernetes events that wait until binds leave capacity to send them, by binder.",
-		StabilityLevel: metrics.ALPHA,
-	}, "member")
-
-	berthMetrics = []metrics.Registerable{
-		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
-		plansEnded, planDuration, placesHeld, eventsWaiting, conflicts, turnsGiven, nodeNotices, nodesLeftAlone,
-		kubeletRejections, fencesRefused,
-		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
-		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, ledgerRenewed, ledgerClosed, anomalies,
-		dependencyUp, ledgerAuthenticationOff, unreadable, refused, tooLarge,
-	}
+	attemptsWithoutResult = berth.counterVec("attempts_without_result_total",
+		"Number of attempts that ended with a result that kube-scheduler does not have, by result.", "result", "profile")
+	ledgerTxns = berth.counterVec("ledger_txns_total",
+		"Transactions, by kind and result: ok, conflict, unknown (no answer), refused.", "txn", "result")
+	ledgerTxnDuration = berth.histogramVec("ledger_txn_duration_seconds",
+		"Duration of ledger transactions, in seconds.", metrics.ExponentialBuckets(0.0005, 2, 14), "txn", "result")
+	binds = berth.counterVec("binds_total",
+		"Number of bind calls to the API server, by result.", "result")
+	bindDuration = berth.histogramVec("bind_duration_seconds",
+		"Duration of bind calls, in seconds.", metrics.ExponentialBuckets(0.001, 2, 15), "result")
+	offersOutstanding = berth.gaugeVec("offers_outstanding",
+		"Number of pods currently offered to a shard, by shard.", "shard")
+	offersEnded = berth.counterVec("offers_ended_total",
+		"Number of offers that ended without an answer, by reason: expired, returned.", "how")
+	podsQuarantined = berth.counter("pods_quarantined_total",
+		"Number of pods quarantined because their attempts repeatedly ended without an answer.")
+	partitionMoves = berth.counterVec("partition_moves_total",
+		"Number of partitions that the queue moved between shards, by reason: backlog, silent, gone, even.", "reason")
+	factLag = berth.gaugeVec("fact_lag_records",
+		"Number of records between the last fact in the log and the last one applied, by member.", "member")
+	nodesUnusable = berth.gaugeVec("nodes_unusable",
+		"Number of nodes that a member may not use until the facts it has applied reach their high-water "+
+			"mark, by member.", "member")
+	conflicts = berth.counterVec("conflicts_total",
+		"Number of conflicts lost, by subject: node, guard, keeper, pod, partition, budget.", "reason")
+	turnsGiven = berth.counter("turns_total",
+		"Number of turns that shards granted each other on contended nodes.")
+	nodeNotices = berth.counterVec("node_notices_total",
+		"Number of findings of shards about nodes, by finding: quarantined, quarantine-ended, spared (the "+
+			"limit on quarantined nodes is reached), doubted (the kubelet has less room), avoided (the kubelet "+
+			"rejected a pod).", "what")
+	nodesLeftAlone = berth.gaugeVec("nodes_left_alone",
+		"Number of nodes currently not used, by shard and reason: quarantine, doubt, turn.", "member", "reason")
+	kubeletRejections = berth.counterVec("kubelet_rejections_total",
+		"Number of bound pods that their kubelet rejected, by the kubelet's reason.", "reason")
+	fencesRefused = berth.gaugeVec("fences_refused",
+		"Number of reservations that cannot be cancelled because the API server keeps refusing the binder's "+
+			"write, by binder.", "member")
+	batchSize = berth.histogramVec("batch_size",
+		"Batch sizes: pods per transaction (reservations), pods per message to a shard (offers).",
+		metrics.ExponentialBuckets(1, 2, 10), "what")
+	promises = berth.gaugeVec("ledger_entries",
+		"Number of entries in the ledger, by role (reservation, victim, keeper, move) and state.", "role", "state")
+	promiseAge = berth.gaugeVec("ledger_oldest_entry_seconds",
+		"Time for which the leading queue has seen the oldest entry, in seconds, by role and state.", "role", "state")
+	budgetClaims = berth.gaugeVec("budget_claims",
+		"Number of disruptions claimed from a PodDisruptionBudget and not yet visible in its status.", "namespace", "budget")
+	evictions = berth.counterVec("evictions_total",
+		"Number of calls to evict a pod, by cause (preemption, descheduling) and result; dry runs are not "+
+			"counted.", "cause", "result")
+	loopsBroken = berth.counterVec("loop_breaker_trips_total",
+		"Number of actions not taken because they had repeatedly been in vain: preemption (plans refused), "+
+			"descheduling (pods that had returned to the node from which they were moved).", "what")
+	leads = berth.gaugeVec("leads",
+		"1 for the leading replica of a service, 0 for the others.", "service")
+	ledgerRenewed = berth.counter("ledger_generations_total",
+		"Number of new ledger generations that this process began because it could not rely on the state of "+
+			"the ledger.")
+	ledgerClosed = berth.gauge("ledger_closed",
+		"1 while a new ledger generation begins and nothing is placed, bound or evicted, otherwise 0.")
+	dependencyUp = berth.gaugeVec("dependency_up",
+		"1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, "+
+			"kubernetes). The series appears with the first answer.", "dependency")
+	ledgerAuthenticationOff = berth.gaugeVec("ledger_authentication_off",
+		"1 while etcd does not authenticate clients although this process presents a certificate, otherwise "+
+			"0. The series appears with etcd's first answer; a process without a client certificate for etcd "+
+			"does not check.")
+	unreadable = berth.counterVec("log_unreadable_total",
+		"Number of records of the log that could not be decoded and were skipped, by service and stream.", "service", "stream")
+	refused = berth.counterVec("log_refused_total",
+		"Number of messages that the log rejected and that were dropped, by service and stream.", "service", "stream")
+	tooLarge = berth.counterVec("objects_too_large_total",
+		"Number of versions of Kubernetes objects that are too large for the log, by kind and outcome: "+
+			"reduced (to what is needed to stay safe), left-out.", "kind", "result")
+	anomalies = berth.gaugeVec("anomalies",
+		"Number of anomalies, by rule; `berth status` lists them.", "rule")
+	busDropped = berth.counter("bus_messages_dropped_total",
+		"Number of bus messages dropped because a subscription buffer was full.")
+	spansEnded = berth.counter("trace_spans_ended_total",
+		"Number of recorded spans that ended. Spans that were neither exported nor are waiting were dropped.")
+	spansExported = berth.counterVec("trace_spans_exported_total",
+		"Number of spans passed to the exporter, by result.", "result")
+	plansEnded = berth.counterVec("plans_total",
+		"Number of preemption plans, by outcome: nominated, promoted (the pod has its place), displaced (a "+
+			"more important pod took it), withdrawn (given up), refused (too many have been in vain).", "what")
+	planDuration = berth.histogramVec("plan_duration_seconds",
+		"Time for which places were held for preempting pods, in seconds, by outcome: promoted, withdrawn.",
+		metrics.ExponentialBuckets(0.01, 2, 16), "what")
+	placesHeld = berth.gaugeVec("places_held",
+		"Number of places that a shard holds for pods until their victims are gone, by shard.", "member")
+	eventsWaiting = berth.gaugeVec("events_waiting",
+		"Number of Kubernetes events that wait until binds leave capacity to send them, by binder.", "member")
 )
 
 // Metrics of the descheduler 0.36 with its names, labels and buckets (metrics/metrics.go).
 var (
-	podsEvicted = counter(&metrics.CounterOpts{
-		Subsystem: deschedulerSubsystem, Name: "pods_evicted_total",
-		Help:           "Number of evictions, by result, strategy, profile, namespace and node.",
-		StabilityLevel: metrics.ALPHA,
-	}, "result", "strategy", "profile", "namespace", "node")
-	deschedulerLoopDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: deschedulerSubsystem, Name: "loop_duration_seconds",
-		Help:           "Duration of one descheduling cycle over all profiles, in seconds.",
-		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
-		StabilityLevel: metrics.ALPHA,
-	})
-	strategyDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: deschedulerSubsystem, Name: "strategy_duration_seconds",
-		Help:           "Duration of one strategy of a profile in one cycle, in seconds.",
-		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100},
-		StabilityLevel: metrics.ALPHA,
-	}, "strategy", "profile")
-	deschedulerBuild = gauge(&metrics.GaugeOpts{
-		Subsystem: deschedulerSubsystem, Name: "build_info",
-		Help:           "Always 1, with the versions of the descheduler and of Go as labels; unknown values are empty.",
-		StabilityLevel: metrics.ALPHA,
-	}, "GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
-	podsKept = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "descheduler_kept_pods_total",
-		Help: "Number of pods that a strategy picked but that were not evicted, by the protection or guard " +
-			"that kept them.",
-		StabilityLevel: metrics.ALPHA,
-	}, "strategy", "profile", "reason")
-	podsReturned = counter(&metrics.CounterOpts{
-		Subsystem: berthSubsystem, Name: "descheduler_pods_returned_total",
-		Help:           "Number of pods placed on the node from which the pod that they replace was moved, by namespace.",
-		StabilityLevel: metrics.ALPHA,
-	}, "namespace")
-	deschedulerMetrics = []metrics.Registerable{
-		podsEvicted, deschedulerLoopDuration, strategyDuration, deschedulerBuild, podsKept, podsReturned,
-	}
+	podsEvicted = descheduler.counterVec("pods_evicted_total",
+		"Number of evictions, by result, strategy, profile, namespace and node.",
+		"result", "strategy", "profile", "namespace", "node")
+	deschedulerLoopDuration = descheduler.histogram("loop_duration_seconds",
+		"Duration of one descheduling cycle over all profiles, in seconds.",
+		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500})
+	strategyDuration = descheduler.histogramVec("strategy_duration_seconds",
+		"Duration of one strategy of a profile in one cycle, in seconds.",
+		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100}, "strategy", "profile")
+	deschedulerBuild = descheduler.gaugeVec("build_info",
+		"Always 1, with the versions of the descheduler and of Go as labels; unknown values are empty.",
+		"GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
+	podsKept = berth.counterVec("descheduler_kept_pods_total",
+		"Number of pods that a strategy picked but that were not evicted, by the protection or guard that "+
+			"kept them.",
+		"strategy", "profile", "reason")
+	podsReturned = berth.counterVec("descheduler_pods_returned_total",
+		"Number of pods placed on the node from which the pod that they replace was moved, by namespace.", "namespace")
 )
 
 // DependencyUp sets whether a dependency answers: nats, etcd or kubernetes.
@@ -416,25 +271,13 @@ func EvictionSent(cause, result string) { evictions.WithLabelValues(cause, resul
 func LoopBroken(what string, times int) { loopsBroken.WithLabelValues(what).Add(float64(times)) }
 
 // Leads sets whether this process runs the leading replica of a service.
-func Leads(service string, yes bool) {
-	value := 0.0
-	if yes {
-		value = 1
-	}
-	leads.WithLabelValues(service).Set(value)
-}
+func Leads(service string, yes bool) { leads.WithLabelValues(service).Set(oneIf(yes)) }
 
 // LedgerRenewed counts a new generation of the ledger.
 func LedgerRenewed() { ledgerRenewed.Inc() }
 
 // LedgerClosed sets whether the ledger is starting a new generation.
-func LedgerClosed(yes bool) {
-	value := 0.0
-	if yes {
-		value = 1
-	}
-	ledgerClosed.Set(value)
-}
+func LedgerClosed(yes bool) { ledgerClosed.Set(oneIf(yes)) }
 
 // Unreadable counts one item in a stream of the log that a service cannot read.
 func Unreadable(service string, stream events.Stream) {

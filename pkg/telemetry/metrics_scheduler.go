@@ -21,111 +21,53 @@ const manyAttempts = 15
 // The metrics of kube-scheduler 1.36 with its names, labels, buckets and stability levels
 // (pkg/scheduler/metrics/metrics.go), so that dashboards and alerts made for it keep working.
 var (
-	scheduleAttempts = counter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "schedule_attempts_total",
-		Help:           "Number of attempts to schedule pods, by result.",
-		StabilityLevel: metrics.STABLE,
-	}, "result", "profile")
-	attemptDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "scheduling_attempt_duration_seconds",
-		Help:    "Duration of one attempt, from the snapshot to the committed reservation, in seconds.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.STABLE,
-	}, "result", "profile")
-	algorithmDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "scheduling_algorithm_duration_seconds",
-		Help:    "Duration of filtering and scoring for one pod, in seconds.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.ALPHA,
-	})
-	extensionPointDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "framework_extension_point_duration_seconds",
-		Help:    "Duration of all plugins of one extension point, in seconds.",
-		Buckets: metrics.ExponentialBuckets(0.0001, 2, 12), StabilityLevel: metrics.STABLE,
-	}, "extension_point", "status", "profile")
-	pluginExecutionDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "plugin_execution_duration_seconds",
-		Help:    "Duration of one plugin at one extension point for one node, in seconds, in a tenth of the attempts.",
-		Buckets: metrics.ExponentialBuckets(0.00001, 1.5, 20), StabilityLevel: metrics.ALPHA,
-	}, "plugin", "extension_point", "status")
-	pluginEvaluations = counter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "plugin_evaluation_total",
-		Help: "Number of plugin evaluations (PreFilter, Filter, PreScore, Score). Results are cached, so the number " +
-			"grows with " +
-			"what changes, not with nodes and pods.",
-		StabilityLevel: metrics.BETA,
-	}, "plugin", "extension_point", "profile")
-	permitWait = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "permit_wait_duration_seconds",
-		Help:    "Time for which a pod with a chosen node waited for its victims to leave, in seconds, by outcome.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.BETA,
-	}, "result")
-	claimsCreated = counter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "resourceclaim_creates_total",
-		Help:           "Number of ResourceClaims to create for extended resources that devices back, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, "status")
-	pendingPods = gauge(&metrics.GaugeOpts{
-		Subsystem: schedulerSubsystem, Name: "pending_pods",
-		Help:           "Number of pending pods, by queue: active, backoff, unschedulable, gated.",
-		StabilityLevel: metrics.STABLE,
-	}, "queue")
-	queueIncoming = counter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "queue_incoming_pods_total",
-		Help:           "Number of pods added to a queue, by queue and event.",
-		StabilityLevel: metrics.STABLE,
-	}, "queue", "event")
-	podAttempts = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "pod_scheduling_attempts",
-		Help:    "Number of attempts to schedule a pod successfully.",
-		Buckets: metrics.ExponentialBuckets(1, 2, 5), StabilityLevel: metrics.STABLE,
-	})
-	podSLIDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "pod_scheduling_sli_duration_seconds",
-		Help: "Time from a pod's first entry into the queue until it is scheduled, in seconds, without the time it " +
+	scheduleAttempts = schedulerStable.counterVec("schedule_attempts_total",
+		"Number of attempts to schedule pods, by result.", "result", "profile")
+	attemptDuration = schedulerStable.histogramVec("scheduling_attempt_duration_seconds",
+		"Duration of one attempt, from the snapshot to the committed reservation, in seconds.",
+		metrics.ExponentialBuckets(0.001, 2, 15), "result", "profile")
+	algorithmDuration = schedulerAlpha.histogram("scheduling_algorithm_duration_seconds",
+		"Duration of filtering and scoring for one pod, in seconds.", metrics.ExponentialBuckets(0.001, 2, 15))
+	extensionPointDuration = schedulerStable.histogramVec("framework_extension_point_duration_seconds",
+		"Duration of all plugins of one extension point, in seconds.", metrics.ExponentialBuckets(0.0001, 2, 12),
+		"extension_point", "status", "profile")
+	pluginExecutionDuration = schedulerAlpha.histogramVec("plugin_execution_duration_seconds",
+		"Duration of one plugin at one extension point for one node, in seconds, in a tenth of the attempts.",
+		metrics.ExponentialBuckets(0.00001, 1.5, 20), "plugin", "extension_point", "status")
+	pluginEvaluations = schedulerBeta.counterVec("plugin_evaluation_total",
+		"Number of plugin evaluations (PreFilter, Filter, PreScore, Score). Results are cached, so the "+
+			"number grows with what changes, not with nodes and pods.",
+		"plugin", "extension_point", "profile")
+	permitWait = schedulerBeta.histogramVec("permit_wait_duration_seconds",
+		"Time for which a pod with a chosen node waited for its victims to leave, in seconds, by outcome.",
+		metrics.ExponentialBuckets(0.001, 2, 15), "result")
+	claimsCreated = schedulerAlpha.counterVec("resourceclaim_creates_total",
+		"Number of ResourceClaims to create for extended resources that devices back, by result.", "status")
+	pendingPods = schedulerStable.gaugeVec("pending_pods",
+		"Number of pending pods, by queue: active, backoff, unschedulable, gated.", "queue")
+	queueIncoming = schedulerStable.counterVec("queue_incoming_pods_total",
+		"Number of pods added to a queue, by queue and event.", "queue", "event")
+	podAttempts = schedulerStable.histogram("pod_scheduling_attempts",
+		"Number of attempts to schedule a pod successfully.", metrics.ExponentialBuckets(1, 2, 5))
+	podSLIDuration = schedulerBeta.histogramVec("pod_scheduling_sli_duration_seconds",
+		"Time from a pod's first entry into the queue until it is scheduled, in seconds, without the time it "+
 			"was gated.",
-		Buckets: metrics.ExponentialBuckets(0.01, 2, 20), StabilityLevel: metrics.BETA,
-	}, "attempts")
-	unschedulablePods = gauge(&metrics.GaugeOpts{
-		Subsystem: schedulerSubsystem, Name: "unschedulable_pods",
-		Help:           "Number of unschedulable pods, by each plugin that rejected them.",
-		StabilityLevel: metrics.BETA,
-	}, "plugin", "profile")
-	podScheduledAfterFlush = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "pod_scheduled_after_flush_total",
-		Help:           "Number of pods placed by the periodic sweep, not by an event.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	queueingHintDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "queueing_hint_execution_duration_seconds",
-		Help:    "Duration of one queueing hint of a plugin, in seconds.",
-		Buckets: metrics.ExponentialBuckets(0.00001, 1.5, 20), StabilityLevel: metrics.ALPHA,
-	}, "plugin", "event", "hint")
-	cacheSize = gauge(&metrics.GaugeOpts{
-		Subsystem: schedulerSubsystem, Name: "cache_size",
-		Help:           "Number of objects in the in-memory state, by type: nodes, pods, assumed_pods.",
-		StabilityLevel: metrics.ALPHA,
-	}, "type")
-	goroutines = gauge(&metrics.GaugeOpts{
-		Subsystem: schedulerSubsystem, Name: "goroutines",
-		Help:           "Number of running goroutines, by operation.",
-		StabilityLevel: metrics.BETA,
-	}, "operation")
-	preemptionAttempts = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: schedulerSubsystem, Name: "preemption_attempts_total",
-		Help:           "Number of preemption attempts.",
-		StabilityLevel: metrics.STABLE,
-	})
-	preemptionVictims = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem: schedulerSubsystem, Name: "preemption_victims",
-		Help:    "Number of victims of one preemption.",
-		Buckets: metrics.ExponentialBuckets(1, 2, 7), StabilityLevel: metrics.STABLE,
-	})
-
-	schedulerMetrics = []metrics.Registerable{
-		scheduleAttempts, attemptDuration, algorithmDuration, extensionPointDuration, pendingPods, queueIncoming,
-		podAttempts, podSLIDuration, unschedulablePods, podScheduledAfterFlush, queueingHintDuration, cacheSize,
-		goroutines, preemptionAttempts, preemptionVictims, pluginExecutionDuration, pluginEvaluations, permitWait,
-		claimsCreated,
-	}
+		metrics.ExponentialBuckets(0.01, 2, 20), "attempts")
+	unschedulablePods = schedulerBeta.gaugeVec("unschedulable_pods",
+		"Number of unschedulable pods, by each plugin that rejected them.", "plugin", "profile")
+	podScheduledAfterFlush = schedulerAlpha.counter("pod_scheduled_after_flush_total",
+		"Number of pods placed by the periodic sweep, not by an event.")
+	queueingHintDuration = schedulerAlpha.histogramVec("queueing_hint_execution_duration_seconds",
+		"Duration of one queueing hint of a plugin, in seconds.", metrics.ExponentialBuckets(0.00001, 1.5, 20),
+		"plugin", "event", "hint")
+	cacheSize = schedulerAlpha.gaugeVec("cache_size",
+		"Number of objects in the in-memory state, by type: nodes, pods, assumed_pods.", "type")
+	goroutines = schedulerBeta.gaugeVec("goroutines",
+		"Number of running goroutines, by operation.", "operation")
+	preemptionAttempts = schedulerStable.counter("preemption_attempts_total",
+		"Number of preemption attempts.")
+	preemptionVictims = schedulerStable.histogram("preemption_victims",
+		"Number of victims of one preemption.", metrics.ExponentialBuckets(1, 2, 7))
 )
 
 // ScheduleAttempt counts one attempt. Results that kube-scheduler does not have (an attempt abandoned after a

@@ -43,9 +43,9 @@ func RootSpanID(uid string) trace.SpanID {
 	return root
 }
 
-// PodContext returns a context in which new spans belong to the pod's path, directly below its root span. All
+// podContext returns a context in which new spans belong to the pod's path, directly below its root span. All
 // services agree on whether they are recorded.
-func PodContext(ctx context.Context, uid string) context.Context {
+func podContext(ctx context.Context, uid string) context.Context {
 	id := TraceID(uid)
 	config := trace.SpanContextConfig{TraceID: id, SpanID: RootSpanID(uid), Remote: true}
 	if sampled(ctx, id) {
@@ -69,7 +69,7 @@ var noParent = context.Background() //nolint:background // carries nothing: samp
 // PathLink returns a link to the path of another pod, as the cause or the consequence of a span.
 func PathLink(ctx context.Context, uid, relation string) trace.Link {
 	return trace.Link{
-		SpanContext: trace.SpanContextFromContext(PodContext(ctx, uid)),
+		SpanContext: trace.SpanContextFromContext(podContext(ctx, uid)),
 		Attributes:  []attribute.KeyValue{semconv.K8SPodUID(uid), attribute.String("berth.relation", relation)},
 	}
 }
@@ -108,7 +108,7 @@ type PodSpan struct {
 // root. The caller ends it, with trace.WithTimestamp for an end in the past.
 func StartPodSpan(ctx context.Context, tracer trace.Tracer, s PodSpan) (context.Context, trace.Span) {
 	if trace.SpanContextFromContext(ctx).TraceID() != TraceID(s.UID) {
-		ctx = PodContext(ctx, s.UID)
+		ctx = podContext(ctx, s.UID)
 	}
 	options := []trace.SpanStartOption{
 		trace.WithAttributes(semconv.K8SPodUID(s.UID)), trace.WithAttributes(s.Attributes...),

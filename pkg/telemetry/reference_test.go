@@ -142,12 +142,10 @@ func ofTheRuntime(name string) bool {
 // gatherAll gathers one series of every metric, and removes the series again.
 func gatherAll(t *testing.T) []described {
 	t.Helper()
-	registry, labels := metrics.NewKubeRegistry(), Labels()
-	for _, list := range [][]metrics.Registerable{schedulerMetrics, deschedulerMetrics, berthMetrics} {
-		registry.MustRegister(list...)
-		for _, m := range list {
-			touch(m, make([]string, len(labels[m.FQName()])))
-		}
+	registry := metrics.NewKubeRegistry()
+	for _, d := range declared {
+		registry.MustRegister(d.metric)
+		touch(d.metric, make([]string, len(d.labels)))
 	}
 	expiry := newCertificates()
 	expiry.watch([]CertificateFile{{Path: certFile(t, filepath.Join(t.TempDir(), "tls.crt"), time.Unix(1, 0))}})

@@ -17,7 +17,7 @@ const (
 	envSamplerArg = "OTEL_TRACES_SAMPLER_ARG"
 )
 
-// podSampler decides PodContext's sampled flag. It is the sampler of the provider in use, nil when nothing is
+// podSampler decides podContext's sampled flag. It is the sampler of the provider in use, nil when nothing is
 // recorded.
 var podSampler atomic.Pointer[sdktrace.Sampler]
 

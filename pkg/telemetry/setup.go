@@ -90,7 +90,7 @@ func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	}}, nil
 }
 
-// newProvider returns a provider with sampler and the ids of idGenerator, and makes sampler the one that PodContext
+// newProvider returns a provider with sampler and the ids of idGenerator, and makes sampler the one that podContext
 // uses.
 func newProvider(
 	sampler sdktrace.Sampler, processor sdktrace.SpanProcessor, attributes *resource.Resource,

@@ -383,7 +383,7 @@ func TestLogger(t *testing.T) {
 	}
 	logger.Info("not shown")
 	logger.Warn("shown", "pod", "a")
-	RedirectKlog(logger)
+	redirectKlog(logger)
 	t.Cleanup(klog.ClearLogger)
 	klog.InfoS("not shown either")
 	klog.ErrorS(nil, "from klog", "node", "b")

@@ -102,6 +102,8 @@ const oneTestStyle = "tests use testing, go-cmp and rapid; fakes are in-memory t
 var pureClientGo = []string{
 	"k8s.io/client-go/kubernetes/scheme",
 	"k8s.io/client-go/tools/clientcmd/api",
+	"k8s.io/client-go/util/cert",
+	"k8s.io/client-go/util/keyutil",
 	"k8s.io/client-go/util/workqueue",
 }
 

@@ -244,6 +244,11 @@ func (b *builder) add(id string, r runner, err error) error {
 	return nil
 }
 
+// loggerOf returns the logger of a member.
+func (b *builder) loggerOf(s service, member string) *slog.Logger {
+	return b.logger.With(telemetry.KeyService, string(s), telemetry.KeyMember, member)
+}
+
 func (b *builder) queue(ctx context.Context, o *options) error {
 	custom, err := b.plugins(ctx, o)
 	if err != nil {
@@ -263,7 +268,7 @@ func (b *builder) queue(ctx context.Context, o *options) error {
 	}, queue.Deps{
 		Log: b.st.log, Snapshots: b.st.log, Facts: b.facts, Bus: b.st.log, Ledger: b.ledger,
 		Elections: b.ledger, RestConfig: rest.CopyConfig(b.in.rest), Hints: hints,
-		Logger: b.logger.With("service", "queue", "member", id), Clock: b.clock,
+		Logger: b.loggerOf(queueService, id), Clock: b.clock,
 	})
 	return b.add(id, q, err)
 }
@@ -280,7 +285,7 @@ func (b *builder) shards(ctx context.Context, o *options) error {
 		}
 		s, err := scheduler.New(cfg, scheduler.Deps{
 			Log: b.st.log, Facts: b.facts, Bus: b.st.log, Ledger: b.ledger,
-			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock, Plugins: custom,
+			Logger: b.loggerOf(schedulerService, id), Clock: b.clock, Plugins: custom,
 		})
 		if err := b.add(id, s, err); err != nil {
 			return err
@@ -305,7 +310,7 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 			}
 			return o.restConfig()
 		},
-		Logger: b.logger.With("service", "plugins"),
+		Logger: b.logger.With(telemetry.KeyService, "plugins"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
@@ -322,7 +327,7 @@ func (b *builder) binders(o *options) error {
 			Profiles: b.in.config.Profiles, KeepPlace: o.leftovers.keepPlace, CollectAfter: o.leftovers.collectAfter,
 		}, binder.Deps{
 			Log: b.st.log, Facts: b.facts, Ledger: b.ledger,
-			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "binder", "member", id), Clock: b.clock,
+			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.loggerOf(binderService, id), Clock: b.clock,
 		})
 		if err := b.add(id, s, err); err != nil {
 			return err
@@ -338,7 +343,7 @@ func (b *builder) descheduler(o *options) error {
 		Interval: o.descheduling.interval, Profiles: b.in.config.Profiles, Prometheus: o.descheduling.prometheus,
 	}, descheduler.Deps{
 		Log: b.st.log, Facts: b.facts, Ledger: b.ledger,
-		Logger: b.logger.With("service", "descheduler", "member", id), Clock: b.clock,
+		Logger: b.loggerOf(deschedulerService, id), Clock: b.clock,
 	})
 	return b.add(id, d, err)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/pkg/ca"
 )
+
+// The files in the folder of a member, besides the certificate of its authority.
+const tlsCert, tlsKey = "tls.crt", "tls.key"
 
 // storeMembers is how many etcd and NATS servers the certificates name: the most that the chart deploys.
 const storeMembers = 5
@@ -61,17 +65,17 @@ var services = []string{"queue", "scheduler", "binder", "descheduler", "single"}
 
 // members returns the members with a certificate of the services' authority, by the middle part of their secret's
 // name.
-func (i Installation) members() map[string]member {
-	all := map[string]member{
+func (i Installation) members() map[string]ca.Subject {
+	all := map[string]ca.Subject{
 		// etcd's administrator must have exactly this name.
-		"root":       {name: "root", hosts: []string{i.Name + "-root"}},
-		"prometheus": {name: "prometheus"},
+		"root":       {Name: "root", Hosts: []string{i.Name + "-root"}},
+		"prometheus": {Name: "prometheus"},
 		// observer is for operators' commands that only read; NATS identifies it by the host.
-		"observer": {name: i.Name + "-observer", hosts: []string{i.Name + "-observer"}},
+		"observer": {Name: i.Name + "-observer", Hosts: []string{i.Name + "-observer"}},
 	}
 	for _, s := range services {
 		own := i.Name + "-" + s
-		all[s] = member{name: own, hosts: append([]string{
+		all[s] = ca.Subject{Name: own, Hosts: append([]string{
 			own, own + "." + i.Namespace + ".svc", i.Name + "." + i.Namespace + ".svc",
 		}, i.Hosts...)}
 	}
@@ -85,8 +89,8 @@ func (i Installation) members() map[string]member {
 var stores = []string{"etcd", "nats"}
 
 // peers returns the members with a certificate of the peers' authority, by the middle part of their secret's name.
-func (i Installation) peers() map[string]member {
-	all := map[string]member{}
+func (i Installation) peers() map[string]ca.Subject {
+	all := map[string]ca.Subject{}
 	for _, s := range stores {
 		all[s+"-peer"] = i.store(s)
 	}
@@ -95,14 +99,14 @@ func (i Installation) peers() map[string]member {
 
 // store returns the member that stands for all members of a store, which share a certificate. etcd identifies a peer
 // by the common name, NATS by the DNS name of a route.
-func (i Installation) store(name string) member {
+func (i Installation) store(name string) ca.Subject {
 	own := i.Name + "-" + name
 	hosts := []string{own, own + "." + i.Namespace + ".svc"}
 	for n := range storeMembers {
 		pod := fmt.Sprintf("%s-%d.%s", own, n, own)
 		hosts = append(hosts, pod, pod+"."+i.Namespace+".svc", pod+"."+i.Namespace+".svc.cluster.local")
 	}
-	return member{name: own, hosts: append(hosts, i.Hosts...)}
+	return ca.Subject{Name: own, Hosts: append(hosts, i.Hosts...)}
 }
 
 // Issue makes every certificate and writes them as files and as secrets.
@@ -120,7 +124,7 @@ func Issue(i Installation, now time.Time) error {
 	var secrets bytes.Buffer
 	for _, set := range []struct {
 		by      issuer
-		members map[string]member
+		members map[string]ca.Subject
 	}{{clients, i.members()}, {peers, i.peers()}} {
 		for _, name := range slices.Sorted(maps.Keys(set.members)) {
 			files, err := set.by.files(set.members[name], now, i.Life)
@@ -132,47 +136,49 @@ func Issue(i Installation, now time.Time) error {
 			}
 		}
 	}
-	return writePrivate(i.Dir, SecretsFile, secrets.Bytes())
+	return ca.WriteFile(filepath.Join(i.Dir, SecretsFile), secrets.Bytes())
 }
 
 // issuer is an authority, with the additional certificates that its members show and accept.
 type issuer struct {
-	authority
+	ca.Authority
 	// shown follows each certificate in tls.crt, and accepted follows the authority in ca.crt.
 	shown, accepted []*x509.Certificate
 }
 
 // issuers opens the authority of services and that of the stores' peers.
 func (i Installation) issuers(now time.Time) (clients, peers issuer, err error) {
-	if clients.authority, err = openAuthority(i.Dir, i.Name+"-ca", now); err != nil {
-		return clients, peers, err
+	if clients.Authority, err = ca.Open(i.Dir, i.Name+"-ca", now); err != nil {
+		return clients, peers, fmt.Errorf("--out: %w", err)
 	}
-	peers.authority, err = openAuthority(filepath.Join(i.Dir, peersDir), i.Name+"-peers-ca", now)
-	if err != nil || !i.AcceptServicesAuthority {
-		return clients, peers, err
+	if peers.Authority, err = ca.Open(filepath.Join(i.Dir, peersDir), i.Name+"-peers-ca", now); err != nil {
+		return clients, peers, fmt.Errorf("--out: %w", err)
 	}
-	bridge, err := peers.signedBy(clients.authority, now)
-	peers.shown, peers.accepted = []*x509.Certificate{bridge}, []*x509.Certificate{clients.cert}
+	if !i.AcceptServicesAuthority {
+		return clients, peers, nil
+	}
+	bridge, err := peers.SignedBy(clients.Authority, now)
+	peers.shown, peers.accepted = []*x509.Certificate{bridge}, []*x509.Certificate{clients.Cert}
 	return clients, peers, err
 }
 
 // files returns a member's files, by name.
-func (s issuer) files(m member, now time.Time, life time.Duration) (map[string][]byte, error) {
-	made, keyPEM, err := s.issue(m, now, life)
+func (s issuer) files(m ca.Subject, now time.Time, life time.Duration) (map[string][]byte, error) {
+	made, keyPEM, err := s.Issue(m, now, life)
 	if err != nil {
 		return nil, err
 	}
 	return map[string][]byte{
-		caCert:  encode(append([]*x509.Certificate{s.cert}, s.accepted...)...),
-		tlsCert: encode(append([]*x509.Certificate{made}, s.shown...)...),
-		tlsKey:  keyPEM,
+		ca.CertFile: ca.Encode(append([]*x509.Certificate{s.Cert}, s.accepted...)...),
+		tlsCert:     ca.Encode(append([]*x509.Certificate{made}, s.shown...)...),
+		tlsKey:      keyPEM,
 	}, nil
 }
 
 // write writes a member's files to its folder, and adds its secret.
 func (i Installation) write(secrets *bytes.Buffer, name string, files map[string][]byte) error {
 	for file, content := range files {
-		if err := writePrivate(filepath.Join(i.Dir, name), file, content); err != nil {
+		if err := ca.WriteFile(filepath.Join(i.Dir, name, file), content); err != nil {
 			return err
 		}
 	}
@@ -195,27 +201,4 @@ func (i Installation) secret(member string, files map[string][]byte) corev1.Secr
 		},
 		Type: corev1.SecretTypeTLS, Data: files,
 	}
-}
-
-// writePrivate replaces a file atomically: a server that reads it at the same time sees the old one or the new one.
-func writePrivate(dir, name string, content []byte) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
-}
-
-func split(hosts []string) (names []string, addresses []net.IP) {
-	for _, h := range hosts {
-		if ip := net.ParseIP(h); ip != nil {
-			addresses = append(addresses, ip)
-			continue
-		}
-		names = append(names, h)
-	}
-	return names, addresses
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/berth-scheduler/berth/pkg/ca"
 	"github.com/berth-scheduler/berth/tools/cluster/internal/build"
 	"github.com/berth-scheduler/berth/tools/cluster/internal/pki"
 	"github.com/berth-scheduler/berth/tools/cluster/internal/probe"
@@ -62,30 +63,30 @@ func Up(ctx context.Context, s *session.Session, config Config) error {
 // get the identities that Kubernetes grants its own roles to, so that RBAC and
 // flow control treat them as in a real cluster.
 func (p *plane) issue() error {
-	ca, err := pki.Open(filepath.Join(p.Dir, "pki"))
+	authority, err := pki.Open(filepath.Join(p.Dir, "pki"))
 	if err != nil {
 		return err
 	}
-	p.ca = ca
+	p.ca = authority
 	for _, item := range []struct {
 		to      *pki.Pair
 		name    string
-		subject pki.Subject
+		subject ca.Subject
 	}{
-		{&p.server, "server", pki.Subject{Name: "local", Hosts: []string{
+		{&p.server, "server", ca.Subject{Name: "local", Hosts: []string{
 			process.Loopback, "localhost", firstServiceIP,
 			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		}}},
-		{&p.proxy, frontProxy, pki.Subject{Name: frontProxy}},
-		{&p.admin, "admin", pki.Subject{Name: "admin", Groups: []string{"system:masters"}}},
-		{&p.manager, "kube-controller-manager", pki.Subject{Name: "system:kube-controller-manager"}},
-		{&p.scheduler, "kube-scheduler", pki.Subject{Name: "system:kube-scheduler"}},
+		{&p.proxy, frontProxy, ca.Subject{Name: frontProxy}},
+		{&p.admin, "admin", ca.Subject{Name: "admin", Groups: []string{"system:masters"}}},
+		{&p.manager, "kube-controller-manager", ca.Subject{Name: "system:kube-controller-manager"}},
+		{&p.scheduler, "kube-scheduler", ca.Subject{Name: "system:kube-scheduler"}},
 	} {
-		if *item.to, err = ca.Issue(item.name, item.subject); err != nil {
+		if *item.to, err = authority.Issue(item.name, item.subject); err != nil {
 			return err
 		}
 	}
-	p.health, err = probe.Mutual(ca.CertFile, p.admin)
+	p.health, err = probe.Mutual(authority.CertFile, p.admin)
 	return err
 }
 

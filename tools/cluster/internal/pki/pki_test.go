@@ -10,21 +10,23 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/berth-scheduler/berth/pkg/ca"
 )
 
 func TestTheAuthorityOutlivesItsCertificates(t *testing.T) {
 	dir := t.TempDir()
 	var authorities, certificates [][]byte
 	for range 2 {
-		ca, err := Open(dir)
+		authority, err := Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pair, err := ca.Issue("server", Subject{Name: "local", Hosts: []string{"127.0.0.1", "localhost"}})
+		pair, err := authority.Issue("server", ca.Subject{Name: "local", Hosts: []string{"127.0.0.1", "localhost"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		authorities = append(authorities, read(t, ca.CertFile))
+		authorities = append(authorities, read(t, authority.CertFile))
 		certificates = append(certificates, read(t, pair.CertFile))
 		if _, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile); err != nil {
 			t.Error(err)
@@ -53,11 +55,11 @@ func TestTheAuthorityOutlivesItsCertificates(t *testing.T) {
 
 func TestClientsAreUsersNotServers(t *testing.T) {
 	dir := t.TempDir()
-	ca, err := Open(dir)
+	authority, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Issue("admin", Subject{Name: "admin", Groups: []string{"system:masters"}})
+	pair, err := authority.Issue("admin", ca.Subject{Name: "admin", Groups: []string{"system:masters"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +75,7 @@ func TestClientsAreUsersNotServers(t *testing.T) {
 		t.Errorf("the usages are %v, want clients only", cert.ExtKeyUsage)
 	}
 	path := filepath.Join(dir, "kubeconfig")
-	if err := ca.WriteKubeconfig(path, "https://127.0.0.1:1", pair); err != nil {
+	if err := authority.WriteKubeconfig(path, "https://127.0.0.1:1", pair); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
