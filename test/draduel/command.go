@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -31,11 +30,8 @@ const (
 	berth         = "berth"
 )
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("dra-duel", "As many claims as devices at once, against two kube-schedulers and four shards",
-		&options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

@@ -231,7 +231,7 @@ func (d *duel) clear(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(creations)
+	group.SetLimit(deletions)
 	for i := range list.Items {
 		group.Go(func() error {
 			err := pods.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{})

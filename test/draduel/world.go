@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -23,8 +22,8 @@ const (
 	class        = "gpu"
 	template     = "one-gpu"
 	storageClass = "by-hand"
-	// creations is how many objects are created at a time.
-	creations = 16
+	// deletions is how many pods are deleted at a time.
+	deletions = 16
 )
 
 var schedulers = []string{"first", "second"}
@@ -72,30 +71,11 @@ func (o options) furnish(ctx context.Context, client kubernetes.Interface) error
 
 // publish gives every node its devices.
 func (o options) publish(ctx context.Context, client kubernetes.Interface) error {
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
+	var devices []resourcev1.Device
+	for d := range o.devices {
+		devices = append(devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", d)})
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(creations)
-	for i := range nodes.Items {
-		name := nodes.Items[i].Name
-		slice := &resourcev1.ResourceSlice{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: resourcev1.ResourceSliceSpec{
-				Driver: deviceDriver, NodeName: &name,
-				Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1},
-			},
-		}
-		for d := range o.devices {
-			slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", d)})
-		}
-		group.Go(func() error {
-			_, err := client.ResourceV1().ResourceSlices().Create(ctx, slice, metav1.CreateOptions{})
-			return err
-		})
-	}
-	return group.Wait()
+	return bench.PublishDevices(ctx, client, deviceDriver, devices, func(string) bool { return true })
 }
 
 func exclusiveName(i int) string { return fmt.Sprintf("one-%03d", i) }

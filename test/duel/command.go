@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -21,10 +20,8 @@ type options struct {
 	out        string
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("duel", "One script against kube-scheduler with the descheduler, and against Berth", &options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

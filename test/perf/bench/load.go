@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 const (
@@ -67,4 +70,34 @@ func Pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// publishing is how many objects PublishDevices creates at once.
+const publishing = 16
+
+// PublishDevices publishes the same devices for all wanted nodes, as a driver would.
+func PublishDevices(
+	ctx context.Context, client kubernetes.Interface, driver string, devices []resourcev1.Device,
+	wanted func(node string) bool,
+) error {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(publishing)
+	for i := range nodes.Items {
+		name := nodes.Items[i].Name
+		if !wanted(name) {
+			continue
+		}
+		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: driver, NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}, Devices: devices,
+		}}
+		group.Go(func() error {
+			_, err := client.ResourceV1().ResourceSlices().Create(ctx, slice, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return group.Wait()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/test/draduel"
 	"github.com/berth-scheduler/berth/test/duel"
+	"github.com/berth-scheduler/berth/test/perf/bench"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/e2e"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/explain"
 	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/full"
@@ -47,7 +48,18 @@ func command() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(e2e.Command(), explain.Command(), full.Command(), memory.Command(), path.Command(), perf.Command(),
-		scale.Command(), steady.Command(), duel.Command(), draduel.Command())
+	root.AddCommand(
+		bench.Command("e2e", "Schedulers side by side with kube-scheduler, on a real API server", e2e.New()),
+		bench.Command("explain", "How long berth explain pod takes in a large cluster", explain.New()),
+		bench.Command("full run|table|check|accept|docs [part...]", "The whole table of what Berth must reach",
+			full.New()),
+		bench.Command("memory", "The memory that one shard takes to hold a cluster", memory.New()),
+		bench.Command("path", "Berth's own ceiling: real log, ledger and services, binds into a sink", path.New()),
+		bench.Command("perf", "scheduler_perf's workloads, side by side, on a real API server", perf.New()),
+		bench.Command("scale", "A model of 10 to 64 shards and a million nodes, checked against real runs", scale.New()),
+		bench.Command("steady", "Memory and processor time of berth up over a long time, idle or at a rate", steady.New()),
+		bench.Command("duel", "One script against kube-scheduler with the descheduler, and against Berth", duel.New()),
+		bench.Command("dra-duel", "As many claims as devices at once, two kube-schedulers and four shards", draduel.New()),
+	)
 	return root
 }

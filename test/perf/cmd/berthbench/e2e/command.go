@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -28,10 +27,8 @@ type options struct {
 	profiling         bool
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("e2e", "Schedulers side by side with kube-scheduler, on a real API server", &options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

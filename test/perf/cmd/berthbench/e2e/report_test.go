@@ -57,7 +57,8 @@ func TestBadCommandLinesNameWhatIsAccepted(t *testing.T) {
 		{"--runs=0", "at least 1"},
 		{"--modes=failover --contenders=berth-processes", "kube-scheduler or berth"},
 	} {
-		if err := bench.Parse(&options{}, strings.Fields(test.args)...); err == nil || !strings.Contains(err.Error(), test.want) {
+		err := bench.Parse(&options{}, strings.Fields(test.args)...)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want an error with %q", test.args, err, test.want)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -19,10 +18,8 @@ type options struct {
 	timeout               time.Duration
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("explain", "How long berth explain pod takes in a large cluster", &options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

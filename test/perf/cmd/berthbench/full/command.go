@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/perf/bench"
@@ -31,11 +30,8 @@ var verbs = map[string]func(context.Context, options, []outcome.Limit) error{
 	"run": run, "table": printTable, "check": check, "accept": accept, "docs": writeDocs,
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("full run|table|check|accept|docs [part...]",
-		"The whole table of what Berth must reach, part by part", &options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

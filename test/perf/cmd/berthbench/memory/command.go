@@ -10,7 +10,6 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/perf/bench"
@@ -23,10 +22,8 @@ type options struct {
 	out, profile                       string
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("memory", "The memory that one shard takes to hold a cluster", &options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

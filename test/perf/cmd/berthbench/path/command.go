@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -31,10 +30,8 @@ type options struct {
 	observed []string
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("path", "Berth's own ceiling: real log, ledger and services, binds into a sink", &options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -27,10 +26,8 @@ type options struct {
 	timeout time.Duration
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("perf", "scheduler_perf's workloads, side by side, on a real API server", &options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

@@ -5,44 +5,22 @@ import (
 	"fmt"
 	"path"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/test/perf/bench"
 	"github.com/berth-scheduler/berth/test/perf/perfconfig"
 )
 
-// createDevices publishes devices for nodes, as a driver would. Nobody prepares them: nobody runs the pods.
-// What a device says of itself is upstream's (test/integration/scheduler_perf/dra.go resourceSlice).
+// createDevices publishes devices for the nodes that match, as a driver would. No kubelet prepares them: none runs the
+// pods. The devices are upstream's (test/integration/scheduler_perf/dra.go resourceSlice).
 func (s *stage) createDevices(ctx context.Context, op *perfconfig.Op) error {
-	nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(makers)
-	for i := range nodes.Items {
-		name := nodes.Items[i].Name
-		if match, err := path.Match(op.NodePattern, name); err != nil || !match {
-			continue
-		}
-		group.Go(func() error {
-			_, err := s.client.ResourceV1().ResourceSlices().Create(ctx, deviceSlice(op, name), metav1.CreateOptions{})
-			return err
-		})
-	}
-	return group.Wait()
-}
-
-func deviceSlice(op *perfconfig.Op, node string) *resourcev1.ResourceSlice {
-	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: op.DriverName, NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
-	}}
 	model, family, version := "A100", "GPU", "1.2.3"
+	var devices []resourcev1.Device
 	for i := range int64(op.Count) {
-		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{
+		devices = append(devices, resourcev1.Device{
 			Name: fmt.Sprintf("instance-%d", i),
 			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
 				"model": {StringValue: &model}, "family": {StringValue: &family},
@@ -51,7 +29,10 @@ func deviceSlice(op *perfconfig.Op, node string) *resourcev1.ResourceSlice {
 			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("1Gi")}},
 		})
 	}
-	return slice
+	return bench.PublishDevices(ctx, s.client, op.DriverName, devices, func(node string) bool {
+		match, err := path.Match(op.NodePattern, node)
+		return err == nil && match
+	})
 }
 
 // auditDevices checks that no device is in two claims, and that pods which are bound have their claims'.

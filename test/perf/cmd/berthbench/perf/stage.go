@@ -223,7 +223,8 @@ func (s *stage) barrier(ctx context.Context, op *perfconfig.Op) error {
 	for _, name := range op.Namespaces {
 		wanted[name] = true
 	}
-	return s.pods.Until(ctx, "barrier: pods are "+op.StageRequirement, func(pods map[string]map[string]*bench.SeenPod) bool {
+	what := "barrier: pods are " + op.StageRequirement
+	return s.pods.Until(ctx, what, func(pods map[string]map[string]*bench.SeenPod) bool {
 		for namespace, in := range pods {
 			if len(wanted) > 0 && !wanted[namespace] {
 				continue

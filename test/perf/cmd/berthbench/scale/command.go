@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/perf/bench"
@@ -29,11 +28,8 @@ type options struct {
 	docs  string
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("scale", "A model of 10 to 64 shards and up to a million nodes, checked against real runs",
-		&options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -21,10 +20,8 @@ type options struct {
 	profiling             bool
 }
 
-// Command returns the subcommand.
-func Command() *cobra.Command {
-	return bench.Command("steady", "Memory and processor time of berth up over a long time, idle or at a rate", &options{})
-}
+// New returns the subcommand.
+func New() bench.Subcommand { return &options{} }
 
 // Flags implements bench.Subcommand.
 func (o *options) Flags(set *pflag.FlagSet) {
