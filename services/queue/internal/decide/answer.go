@@ -38,7 +38,7 @@ func (c *Core) ahead(e *entry) int {
 		if c.world.owners[p] != c.world.owners[e.partition] {
 			continue
 		}
-		for _, other := range c.bags.active[p].all {
+		for _, other := range c.bags.active[p].All() {
 			if before(other, e) {
 				n++
 			}

@@ -37,7 +37,7 @@ func (c *Core) checkBags() error {
 	active := 0
 	early := 0
 	for b := range c.allBags() {
-		for i, e := range b.all {
+		for i, e := range b.All() {
 			if was, twice := seen[e.pod.UID]; twice {
 				return fmt.Errorf("I5: pod %s is in %s and in %s", e.pod.UID, was, b.pool)
 			}
@@ -133,7 +133,7 @@ func (c *Core) checkWaiting() error {
 	if c.waiting.pods != c.bags.parked.Len() {
 		return fmt.Errorf("I5: %d pods parked, %d can be woken", c.bags.parked.Len(), c.waiting.pods)
 	}
-	for _, e := range c.bags.parked.all {
+	for _, e := range c.bags.parked.All() {
 		if err := checkWaits(e); err != nil {
 			return err
 		}
@@ -180,35 +180,15 @@ func (c *Core) checkEntry(e *entry, b *bag, index int) error {
 	return nil
 }
 
-// checkQuotas compares the queues of the namespaces with the gated pods.
+// checkQuotas compares the gated pods with those that the budgets know.
 func (c *Core) checkQuotas() error {
-	for _, e := range c.bags.gated.all {
-		_, going := c.quotas.leaving[e.pod.UID]
-		s := c.quotas.space(e.pod.Namespace)
-		if inLine := e.early == s.waiting; inLine == going && waitsForQuota(e.pod) {
-			return fmt.Errorf("I5: pod %s waits for quota: in line %t, about to go %t", e.pod.UID, inLine, going)
+	for _, e := range c.bags.gated.All() {
+		if !c.quotas.Gated(e.pod.UID) {
+			return fmt.Errorf("I5: pod %s is gated and not known to the budgets", e.pod.UID)
 		}
 	}
-	asked, sums := 0, map[*space]amounts{}
-	for _, l := range c.quotas.leaving {
-		sums[l.space] = sums[l.space].plus(l.asks)
-		if !l.late {
-			asked++
-		}
+	if n := c.quotas.Sizes().Gated; n != c.bags.gated.Len() {
+		return fmt.Errorf("I5: %d pods are gated, the budgets know %d", c.bags.gated.Len(), n)
 	}
-	if asked != c.quotas.asked {
-		return fmt.Errorf("I5: %d pods are asked to go, counted %d", asked, c.quotas.asked)
-	}
-	for _, s := range c.quotas.spaces {
-		if s.leaving != sums[s] {
-			return fmt.Errorf("I5: namespace %s: %s are about to go, counted %s", s.name, s.leaving, sums[s])
-		}
-		if !c.leases.leading && (s.inTurn || len(s.late) > 0) {
-			return fmt.Errorf("I5: namespace %s: in turn %t, %d late, without leading", s.name, s.inTurn, len(s.late))
-		}
-		if e := s.waiting.first(); c.leases.leading && e != nil && c.quotas.lets(s) && !s.inTurn {
-			return fmt.Errorf("I6: namespace %s has room for %s and gets no turn", s.name, e.pod.UID)
-		}
-	}
-	return nil
+	return c.quotas.Check()
 }

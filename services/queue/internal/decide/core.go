@@ -9,6 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/heap"
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
 // Config configures a Core. Every field must be set; package queue holds the defaults.
@@ -55,7 +58,7 @@ type Core struct {
 	leases  leases
 	world   world
 	history history
-	quotas  quotas
+	quotas  *quota.Budgets
 
 	serial uint64
 	clock  clock
@@ -72,7 +75,7 @@ type clock struct {
 // bags are the pools. A pod in backoff that may be offered early is also in early, by partition.
 type bags struct {
 	active                                [ledger.Partitions]*bag
-	early                                 [ledger.Partitions]*heapOf
+	early                                 [ledger.Partitions]*heap.Heap[*entry]
 	activeCount, earlyCount               int
 	gated, backoff, parked, offered, held *bag
 	quarantine                            *bag
@@ -135,11 +138,11 @@ func New(cfg Config) *Core {
 		leases:    leases{shards: map[string]*shard{}, tokens: map[string]*entry{}},
 		world:     world{live: map[string]*state.Pod{}},
 		history:   history{ghosts: map[string]*entry{}},
-		quotas:    newQuotas(),
+		quotas:    quota.New(),
 	}
 	for p := range c.bags.active {
 		c.bags.active[p] = newBag(PoolActive, before)
-		c.bags.early[p] = &heapOf{slot: slotEarly, less: earlyBefore}
+		c.bags.early[p] = heap.New(earlyBefore, inEarly)
 	}
 	c.bags.tooLarge = map[*entry]struct{}{}
 	c.bags.gated = newBag(PoolGated, enteredBefore)
@@ -175,7 +178,7 @@ func (in FactsReset) apply(c *Core, now moment) {
 	c.rewind(in.Position, in.Objects)
 	// What happened in between is not known: assume that everything did.
 	c.journal.clear(in.Position.Sequence)
-	c.resetUsage(in)
+	c.resetQuotas(in)
 	known := make(map[string]bool, len(in.Pods))
 	for _, p := range byCreation(in.Pods) {
 		known[p.UID] = true
@@ -218,7 +221,7 @@ func (in FactsApplied) apply(c *Core, now moment) {
 	c.advance(in.Position, in.Objects, now)
 	for _, o := range in.Changes.Others {
 		if o.Kind == events.KindNamespace {
-			c.budgetChanged(nameOf(o), o.After)
+			c.complain(c.quotas.NamespaceChanged(nameOf(o), o.After))
 		}
 		c.changed(placement.ObjectChange(o), now)
 	}
@@ -226,7 +229,7 @@ func (in FactsApplied) apply(c *Core, now moment) {
 		c.changed(placement.NodeChange(n), now)
 	}
 	for _, p := range in.Changes.Pods {
-		c.usageChanged(p.Before, p.After)
+		c.quotas.PodChanged(p.Before, p.After)
 		switch {
 		case p.After != nil:
 			c.podChanged(p.After, now)
@@ -358,7 +361,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 	e.flushAt = e.flushTime(now, c.cfg.FlushAfter)
 	e.causedBy(event, now)
 	e.in = to
-	to.put(e)
+	to.Put(e)
 	switch {
 	case to == c.bags.parked:
 		c.waiting.add(e, c.cfg.Profiles[e.pod.SchedulerName])
@@ -389,7 +392,7 @@ func (c *Core) detach(e *entry) {
 		c.waiting.remove(e)
 	case from == c.bags.gated:
 		c.countRejectors(e, []string{placement.SchedulingGates}, -1)
-		c.notEarly(e)
+		c.quotas.Leave(e.pod.UID)
 		delete(c.bags.tooLarge, e)
 	case from == c.bags.backoff:
 		c.notEarly(e)
@@ -401,16 +404,18 @@ func (c *Core) detach(e *entry) {
 	case from.pool == PoolActive:
 		c.bags.activeCount--
 	}
-	from.drop(e)
+	from.Drop(e)
 	e.in = nil
 }
 
 // reorder restores the order of a pool after a pod's priority changed.
 func (c *Core) reorder(e *entry) {
-	e.in.fix(e)
+	e.in.Fix(e)
 	if e.early != nil {
-		e.early.fix(e)
-		c.headMoved(e)
+		e.early.Fix(e)
+	}
+	if e.in == c.bags.gated {
+		c.quotas.Reorder(e.pod)
 	}
 }
 
@@ -438,16 +443,14 @@ func (in Lead) apply(c *Core, now moment) {
 	c.leases.leading = true
 	c.leases.term = in.Term
 	c.leases.decided = in.Decided
-	c.quotas.settles = now.add(quotaSettle) // also if the log is empty: it may have lost everything
-	c.turnAll()
+	c.quotas.Lead(c.timeOf(now))
 }
 
 // apply forgets the leases. Answers of shards to those offers are still believed.
 func (StepDown) apply(c *Core, now moment) {
 	c.leases.leading = false
-	c.forgetUnrecorded()
-	c.endTurns()
-	for _, e := range slices.SortedFunc(slices.Values(c.bags.offered.all), bySerial) {
+	c.quotas.StepDown()
+	for _, e := range slices.SortedFunc(slices.Values(c.bags.offered.All()), bySerial) {
 		c.free(e, eventTakeover, now)
 	}
 }
@@ -455,20 +458,17 @@ func (StepDown) apply(c *Core, now moment) {
 // askTick emits NextTick when the earliest deadline has moved.
 func (c *Core) askTick(now moment) {
 	at := now.add(c.cfg.FlushAfter)
-	if e := c.bags.backoff.first(); e != nil {
+	if e := c.bags.backoff.First(); e != nil {
 		at = min(at, e.ready())
 	}
-	if e := c.bags.offered.first(); e != nil {
+	if e := c.bags.offered.First(); e != nil {
 		at = min(at, e.attempt.deadline)
 	}
-	if e := c.bags.parked.first(); e != nil {
+	if e := c.bags.parked.First(); e != nil {
 		at = min(at, e.flushAt)
 	}
-	if c.leases.leading && c.quotas.due > now {
-		at = min(at, c.quotas.due)
-	}
-	if c.leases.leading && c.quotas.settles > now {
-		at = min(at, c.quotas.settles)
+	if next := c.quotas.Next(c.timeOf(now)); !next.IsZero() {
+		at = min(at, c.momentOf(next))
 	}
 	if look := c.nextLook(); look != 0 {
 		at = min(at, look)

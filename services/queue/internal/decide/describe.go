@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
 // Where returns the pool of a pod and the reason, in words for people. PoolNone means that the pod is not one of this
@@ -24,8 +26,8 @@ func (c *Core) reason(e *entry) string {
 		if e.pod.TooLarge() {
 			return tooLargeReason(e.pod)
 		}
-		if hasQuotaGate(e.pod) && waitsForQuota(e.pod) {
-			return c.quotaReason(e)
+		if quota.Waits(e.pod) {
+			return c.quotas.Reason(e.pod)
 		}
 		return "waits for its scheduling gates to be removed"
 	case PoolActive:
@@ -127,7 +129,7 @@ func (c *Core) members(pool Pool) []*entry {
 	less := before
 	for b := range c.allBags() {
 		if b.pool == pool {
-			all, less = append(all, b.all...), b.less
+			all, less = append(all, b.All()...), b.Less
 		}
 	}
 	slices.SortFunc(all, func(a, b *entry) int {

@@ -6,7 +6,7 @@ func (c *Core) mayGoEarly(e *entry) {
 	case e.early != nil || !e.mayGoEarly():
 	case e.lane != nil:
 		e.early = e.lane.back
-		e.early.put(e)
+		e.early.Put(e)
 		c.lanes.moved[e.lane] = struct{}{}
 	default:
 		c.list(e)
@@ -17,8 +17,7 @@ func (c *Core) notEarly(e *entry) {
 	if e.early == nil {
 		return
 	}
-	e.early.drop(e)
-	c.headMoved(e)
+	e.early.Drop(e)
 	if e.early == c.bags.early[e.partition] {
 		c.bags.earlyCount--
 		if e.lane != nil {

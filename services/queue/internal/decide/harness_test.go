@@ -16,6 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
 const (
@@ -297,7 +299,7 @@ func (h *harness) lead() {
 	h.t.Helper()
 	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 1})
-	h.core.settle(h.core.quotas.settles)
+	h.core.quotas.Settle(h.now.Add(quota.SettleTime))
 	h.ownAll("s1")
 }
 

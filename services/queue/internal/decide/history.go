@@ -91,7 +91,7 @@ func (c *Core) primed() {
 
 // forgetGhosts drops what is known of pods that the facts would have shown by now.
 func (c *Core) forgetGhosts() {
-	c.forgetHidden()
+	c.quotas.ForgetHidden(c.quotaFacts())
 	for uid, g := range c.history.ghosts {
 		if g.verdict.factSequence <= c.world.facts.Sequence {
 			delete(c.history.ghosts, uid)
@@ -107,9 +107,7 @@ func (c *Core) shortened(through, last uint64, now moment) {
 	c.history.recalled = 0
 	c.history.again, c.history.target = true, last
 	c.leases.decided = min(c.leases.decided, last)
-	for _, l := range c.quotas.leaving {
-		l.unread = true
-	}
+	c.quotas.LogShortened()
 	c.readAgain(now)
 }
 
@@ -120,13 +118,7 @@ func (c *Core) readAgain(now moment) {
 		return
 	}
 	c.history.again = false
-	q := &c.quotas
-	for _, l := range q.leaving {
-		if l.unread && !l.late {
-			l.until, q.due = now, now
-		}
-		l.unread = false
-	}
+	c.quotas.LogReadAgain(c.timeOf(now))
 }
 
 // trustMemory moves the remembered verdicts forward to a ledger revision. No reservation that the memory knew is

@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/heap"
 )
 
 // Pods that the same rules rejected for the same reasons share a lane. An event that could help one of them could
@@ -38,7 +40,7 @@ type lane struct {
 	// blocked holds the active pods without a permit. back holds those in backoff that may be offered early and are
 	// not listed.
 	blocked *bag
-	back    *heapOf
+	back    *heap.Heap[*entry]
 }
 
 // laneVerdict is the message of a verdict about a pod of the lane, and the state it was computed from.
@@ -57,7 +59,7 @@ func (c *Core) join(e *entry) {
 	if !ok {
 		l = &lane{
 			key: key, width: laneWidth, plugins: e.verdict.plugins, blocked: newBag(PoolActive, before),
-			back: &heapOf{slot: slotEarly, less: earlyBefore},
+			back: heap.New(earlyBefore, inEarly),
 		}
 		c.lanes.all[key] = l
 	}
@@ -215,19 +217,19 @@ func (c *Core) parkLike(e *entry, now moment) {
 // early; the next pods get the permits.
 func (c *Core) openLanes(now moment) {
 	for l := range c.lanes.moved {
-		for e := l.blocked.first(); e != nil && (l.out < l.width || c.covered(e)); e = l.blocked.first() {
+		for e := l.blocked.First(); e != nil && (l.out < l.width || c.covered(e)); e = l.blocked.First() {
 			if c.covered(e) {
 				c.parkLike(e, now)
 				continue
 			}
-			l.blocked.drop(e)
+			l.blocked.Drop(e)
 			e.permit = true
 			l.out++
 			e.in = c.bags.active[e.partition]
-			e.in.put(e)
+			e.in.Put(e)
 		}
-		for e := l.back.first(); e != nil && (l.out+l.listed < l.width || c.covered(e)); e = l.back.first() {
-			l.back.drop(e)
+		for e := l.back.First(); e != nil && (l.out+l.listed < l.width || c.covered(e)); e = l.back.First() {
+			l.back.Drop(e)
 			e.early = nil
 			if e.late = c.covered(e); !e.late {
 				c.list(e)
@@ -240,7 +242,7 @@ func (c *Core) openLanes(now moment) {
 // list lists a pod in backoff among the pods of its partition that may be offered early.
 func (c *Core) list(e *entry) {
 	e.early = c.bags.early[e.partition]
-	e.early.put(e)
+	e.early.Put(e)
 	c.bags.earlyCount++
 	if e.lane != nil {
 		e.lane.listed++
@@ -251,5 +253,5 @@ func (c *Core) list(e *entry) {
 func (c *Core) standBack(e *entry) {
 	c.notEarly(e)
 	e.early = e.lane.back
-	e.early.put(e)
+	e.early.Put(e)
 }

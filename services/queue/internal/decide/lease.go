@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // earlyAtOnce is how many pods that left their backoff early a shard may have leased at the same time. Upstream has
@@ -28,7 +29,7 @@ func (in WorkAsked) apply(c *Core, now moment) {
 	for _, token := range in.Request.Renew {
 		if e, ok := c.leases.tokens[token]; ok && e.attempt.shard == s {
 			e.attempt.deadline = now.add(c.cfg.Lease)
-			c.bags.offered.fix(e)
+			c.bags.offered.Fix(e)
 		}
 	}
 	for _, token := range in.Request.Return {
@@ -71,7 +72,7 @@ func (s *shard) gaveBack(e *entry) {
 
 // expire ends the leases whose deadline has passed and forgets silent shards.
 func (c *Core) expire(now moment) {
-	for e := c.bags.offered.first(); e != nil && e.attempt.deadline <= now; e = c.bags.offered.first() {
+	for e := c.bags.offered.First(); e != nil && e.attempt.deadline <= now; e = c.bags.offered.First() {
 		c.lost(e, now)
 	}
 	for _, s := range c.leases.order {
@@ -149,7 +150,7 @@ func (c *Core) offerTo(s *shard, now moment) {
 func (c *Core) nextFor(s *shard) *entry {
 	var best *entry
 	for _, p := range s.partitions {
-		if e := c.bags.active[p].first(); e != nil && (best == nil || before(e, best)) {
+		if e := c.bags.active[p].First(); e != nil && (best == nil || before(e, best)) {
 			best = e
 		}
 	}
@@ -165,7 +166,7 @@ func (c *Core) earlyFor(s *shard) *entry {
 	for c.bags.earlyCount > 0 {
 		var best *entry
 		for _, p := range s.partitions {
-			if e := c.bags.early[p].first(); e != nil && (best == nil || earlyBefore(e, best)) {
+			if e := c.bags.early[p].First(); e != nil && (best == nil || earlyBefore(e, best)) {
 				best = e
 			}
 		}
@@ -210,7 +211,7 @@ func (c *Core) lease(e *entry, s *shard, now moment) events.Offer {
 	}
 	c.enter(e, c.bags.offered, eventOffer, now)
 	return events.Offer{
-		Pod:          podRef(e),
+		Pod:          podRef(e.pod),
 		Partition:    e.partition,
 		Token:        e.attempt.token,
 		Attempt:      e.attempt.count,
@@ -221,8 +222,8 @@ func (c *Core) lease(e *entry, s *shard, now moment) events.Offer {
 	}
 }
 
-func podRef(e *entry) events.PodRef {
-	return events.PodRef{UID: e.pod.UID, Namespace: e.pod.Namespace, Name: e.pod.Name}
+func podRef(p *state.Pod) events.PodRef {
+	return events.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 }
 
 // newToken uses SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014): a bijection of

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
 // A leader that stops in an orderly way writes down what it knows of the attempts: how often each pod was tried, and
@@ -99,12 +101,8 @@ func (c *Core) Remember() (data []byte, decisions uint64) {
 			w.pod(uid, e, e.in == c.bags.parked)
 		}
 	}
-	for _, some := range []map[string]*leaving{c.quotas.leaving, c.quotas.hidden} {
-		for uid, l := range some {
-			if l.recorded {
-				w.leaving(uid, l)
-			}
-		}
+	for uid, decided := range c.quotas.Leaving() {
+		w.leaving(uid, decided)
 	}
 	w.number(memoryCompleteField, 1)
 	return w.data, c.history.sequence
@@ -141,11 +139,11 @@ func (w *memoryWriter) refer(text string) uint64 {
 	return n
 }
 
-func (w *memoryWriter) leaving(uid string, l *leaving) {
+func (w *memoryWriter) leaving(uid string, decided quota.DecidedAt) {
 	var p memoryWriter
 	p.text(leavingUIDField, uid)
-	p.number(leavingFactsField, l.sequence)
-	p.number(leavingEpochField, l.epoch)
+	p.number(leavingFactsField, decided.Sequence)
+	p.number(leavingEpochField, decided.Epoch)
 	w.data = protowire.AppendTag(w.data, memoryLeavingField, protowire.BytesType)
 	w.data = protowire.AppendBytes(w.data, p.data)
 }
@@ -187,7 +185,7 @@ type memory struct {
 	texts                           []string
 	live                            []string
 	pods                            []rememberedPod
-	leaving                         map[string]*leaving
+	leaving                         map[string]quota.DecidedAt
 	complete                        bool
 	stored                          time.Time
 }
@@ -201,7 +199,7 @@ type rememberedPod struct {
 // Recall decodes what Remember wrote. On an error there is nothing to use; the decisions log alone contains most of
 // it.
 func Recall(data []byte) (Remembered, error) {
-	m := &memory{leaving: map[string]*leaving{}}
+	m := &memory{leaving: map[string]quota.DecidedAt{}}
 	for len(data) > 0 {
 		field, number, bytes, n := consume(data)
 		if n < 0 {
@@ -266,7 +264,7 @@ func (m *memory) take(field protowire.Number, number uint64, bytes []byte) error
 }
 
 func (m *memory) takeLeaving(data []byte) error {
-	uid, l := "", &leaving{recorded: true}
+	uid, decided := "", quota.DecidedAt{}
 	for len(data) > 0 {
 		field, number, bytes, n := consume(data)
 		if n < 0 {
@@ -277,15 +275,15 @@ func (m *memory) takeLeaving(data []byte) error {
 		case leavingUIDField:
 			uid = string(bytes)
 		case leavingFactsField:
-			l.sequence = number
+			decided.Sequence = number
 		case leavingEpochField:
-			l.epoch = number
+			decided.Epoch = number
 		}
 	}
 	if uid == "" {
 		return errors.New("a pod that was let go has no uid")
 	}
-	m.leaving[uid] = l
+	m.leaving[uid] = decided
 	return nil
 }
 
@@ -341,11 +339,8 @@ func (in Remembered) apply(c *Core, now moment) {
 	if !m.complete {
 		c.history.recalled = m.decisions
 	}
-	for uid, l := range m.leaving {
-		// If this replica leads, it requests the removal at once, because the binders may no longer know of it.
-		hidden := *l
-		hidden.until = now
-		c.quotas.hidden[uid] = &hidden
+	for uid, decided := range m.leaving {
+		c.quotas.Recall(uid, decided, c.timeOf(now))
 	}
 	c.world.revision = int64(m.ledger)
 	for _, uid := range m.live {

@@ -12,6 +12,9 @@ func (c *Core) tell(at time.Time) moment {
 	return c.clock.now
 }
 
+// momentOf returns the moment of a time.
+func (c *Core) momentOf(t time.Time) moment { return moment(t.Sub(c.clock.origin)) }
+
 // timeOf returns the time of a moment; zero for never.
 func (c *Core) timeOf(m moment) time.Time {
 	if m == 0 {

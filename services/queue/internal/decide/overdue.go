@@ -22,7 +22,7 @@ func (c *Core) Overdue(now time.Time) []anomaly.Waiting {
 		default:
 			continue
 		}
-		for _, e := range b.all {
+		for _, e := range b.All() {
 			if since := c.timeOf(e.entered); now.Sub(since) > limit && len(list) < maxOverdue {
 				list = append(list, anomaly.Waiting{
 					Pod: e.pod.Key(), Where: string(b.pool) + ", " + c.reason(e), Since: since, Limit: limit,

@@ -1,11 +1,12 @@
 package decide
 
 import (
-	"container/heap"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/heap"
 )
 
 // Pool is where a pod waits or is worked on. The set is closed.
@@ -77,7 +78,7 @@ type standing struct {
 	// there and, at slotEarly, in the heap early.
 	in    *bag
 	index [slots]int32
-	early *heapOf
+	early *heap.Heap[*entry]
 	// lane is the lane of a pod whose last answer was a rejection; see lane.go.
 	lane   *lane
 	permit bool
@@ -160,59 +161,18 @@ const (
 	slots
 )
 
-// heapOf is an indexed heap of entries.
-type heapOf struct {
-	slot int
-	less func(a, b *entry) bool
-	all  []*entry
-}
-
-// Len, Less, Swap, Push and Pop implement heap.Interface; use put, drop and fix.
-func (h *heapOf) Len() int           { return len(h.all) }
-func (h *heapOf) Less(i, j int) bool { return h.less(h.all[i], h.all[j]) }
-func (h *heapOf) Swap(i, j int) {
-	h.all[i], h.all[j] = h.all[j], h.all[i]
-	h.all[i].index[h.slot], h.all[j].index[h.slot] = int32(i), int32(j)
-}
-
-// Push implements heap.Interface.
-func (h *heapOf) Push(x any) {
-	e := x.(*entry)
-	e.index[h.slot] = int32(len(h.all))
-	h.all = append(h.all, e)
-}
-
-// Pop implements heap.Interface.
-func (h *heapOf) Pop() any {
-	last := len(h.all) - 1
-	e := h.all[last]
-	h.all[last] = nil
-	h.all = h.all[:last]
-	return e
-}
-
-func (h *heapOf) put(e *entry)  { heap.Push(h, e) }
-func (h *heapOf) drop(e *entry) { heap.Remove(h, int(e.index[h.slot])) }
-
-// fix restores the order after e's key has changed.
-func (h *heapOf) fix(e *entry) { heap.Fix(h, int(e.index[h.slot])) }
-
-// first returns the least entry, or nil.
-func (h *heapOf) first() *entry {
-	if len(h.all) == 0 {
-		return nil
-	}
-	return h.all[0]
-}
+// inPool and inEarly return where an entry stores its positions.
+func inPool(e *entry) *int32  { return &e.index[slotPool] }
+func inEarly(e *entry) *int32 { return &e.index[slotEarly] }
 
 // bag is one pool, or a part of one.
 type bag struct {
-	heapOf
+	*heap.Heap[*entry]
 	pool Pool
 }
 
 func newBag(pool Pool, less func(a, b *entry) bool) *bag {
-	return &bag{pool: pool, heapOf: heapOf{slot: slotPool, less: less}}
+	return &bag{pool: pool, Heap: heap.New(less, inPool)}
 }
 
 // before is the order in which pods are offered: priority, then time, then arrival (upstream's PrioritySort, with a

@@ -16,38 +16,16 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
-)
 
-func TestParseQuota(t *testing.T) {
-	for text, want := range map[string]amounts{
-		"requests.cpu=1500m, requests.memory=1Gi,pods=3": {1500, 1 << 30, 3},
-		"pods=0":         {-1, -1, 0},
-		"requests.cpu=2": {2000, -1, -1},
-	} {
-		if got, err := parseQuota(text); err != nil || got != want {
-			t.Errorf("%q: %+v, %v, want %+v", text, got, err, want)
-		}
-	}
-	for text, want := range map[string]string{
-		"":                              `" is "", want a quantity`,
-		"requests.cpu":                  `requests.cpu is ""`,
-		"pods=-1":                       `pods is "-1"`,
-		"cpu=1":                         `"cpu" is unknown, want requests.cpu`,
-		"pods=1,pods=2":                 "pods stands twice",
-		"requests.memory=1Gi;pods=lots": `requests.memory is "1Gi;pods=lots"`,
-	} {
-		if _, err := parseQuota(text); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(want, `"`)) {
-			t.Errorf("%q: error %v, want %q in it", text, err, want)
-		}
-	}
-}
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
+)
 
 // budget gives a namespace a budget; an empty text removes it.
 func (h *harness) budget(namespace, text string) {
 	h.t.Helper()
 	obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: types.UID(namespace)}}
 	if text != "" {
-		obj.Annotations = map[string]string{QuotaAnnotation: text}
+		obj.Annotations = map[string]string{quota.Annotation: text}
 	}
 	h.facts(state.Changes{Others: []state.ObjectChange{{
 		Kind: events.KindNamespace, After: &state.Object{Kind: events.KindNamespace, Name: namespace, API: obj},
@@ -117,7 +95,7 @@ func TestPodsWaitForTheBudgetInOrder(t *testing.T) {
 	h.budget("ns", "requests.cpu=1")
 	h.wantLet()
 	h.budget("ns", "requests.cpu=much")
-	if _, why := h.core.Where("e"); !strings.Contains(why, "namespace ns: annotation "+QuotaAnnotation) {
+	if _, why := h.core.Where("e"); !strings.Contains(why, "namespace ns: annotation "+quota.Annotation) {
 		t.Fatalf("reason %q", why)
 	}
 	h.budget("ns", "")
@@ -151,7 +129,7 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.budget("ns", "pods=1")
 	h.gated("ns", "a", "1")
 	h.wantLet("a")
-	h.sleep(quotaPatience - 1)
+	h.sleep(quota.Patience - 1)
 	h.wantLet()
 	h.sleep(1)
 	h.wantLet("a")
@@ -159,7 +137,7 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.step(FactsReset{Pods: []*state.Pod{h.pods["a"]}, Position: h.at()})
 	h.wantLet()
 	h.step(StepDown{})
-	h.sleep(quotaPatience)
+	h.sleep(quota.Patience)
 	h.wantLet()
 }
 
@@ -184,13 +162,13 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 			h.gated("ns", "high", "1")
 			h.put("high", moreUrgent)
 			for range 3 {
-				h.sleep(quotaPatience - 1)
+				h.sleep(quota.Patience - 1)
 				h.wantLet()
 				h.sleep(1)
 				h.wantLet("low")
 			}
 			h.budget("ns", "pods=0") // it can go at any moment all the same
-			h.sleep(quotaPatience)
+			h.sleep(quota.Patience)
 			h.wantLet("low")
 			h.budget("ns", "pods=1")
 			h.wantLet()
@@ -206,19 +184,19 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 // webhook refuses the change: its removals are requested again in turn with the others.
 func TestGatesThatStayHoldNobodyElseUp(t *testing.T) {
 	h := newHarness(t)
-	for i := range 2 * quotaAtOnce {
+	for i := range 2 * quota.AtOnce {
 		h.gated("stuck", fmt.Sprintf("stuck%d", i), "100m")
 	}
 	h.lead()
-	if n := len(h.let()); n != quotaAtOnce {
-		t.Fatalf("%d may go, want %d", n, quotaAtOnce)
+	if n := len(h.let()); n != quota.AtOnce {
+		t.Fatalf("%d may go, want %d", n, quota.AtOnce)
 	}
 	h.gated("other", "other", "1")
 	h.wantLet()
-	h.sleep(quotaPatience)
+	h.sleep(quota.Patience)
 	again := h.let()
-	if len(again) != quotaAtOnce || !slices.Contains(again, "other") {
-		t.Fatalf("%d may go, want %d and the other namespace's among them", len(again), quotaAtOnce)
+	if len(again) != quota.AtOnce || !slices.Contains(again, "other") {
+		t.Fatalf("%d may go, want %d and the other namespace's among them", len(again), quota.AtOnce)
 	}
 	h.check()
 }
@@ -281,10 +259,10 @@ func TestAnotherLeaderIsNotRepeated(t *testing.T) {
 			h.gated("ns", "b", "1")
 			h.lead()
 			h.wantLet()
-			h.sleep(quotaPatience)
+			h.sleep(quota.Patience)
 			h.wantLet("a")
 			h.check()
-			if n := len(h.core.quotas.hidden); n != 0 {
+			if n := h.core.quotas.Sizes().Hidden; n != 0 {
 				t.Errorf("%d pods are remembered that are gone", n)
 			}
 			h.ungate("a")
@@ -370,7 +348,7 @@ func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 	h.wantLet()
 	h.step(Decided{Through: 7}) // the record there cannot be read
 	h.wantLet()
-	h.sleep(quotaSettle)
+	h.sleep(quota.SettleTime)
 	h.wantLet("b")
 	h.remove("b")
 	h.wantLet("a")
@@ -389,7 +367,7 @@ func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
 	h.step(Lead{Term: 2, Decided: 7})
 	h.wantLet("unlimited")
 	h.ungate("unlimited")
-	h.sleep(quotaSettle - 1)
+	h.sleep(quota.SettleTime - 1)
 	h.wantLet()
 	h.check()
 	h.ungate("a")
@@ -412,7 +390,7 @@ func TestALeaderWaitsForALogThatHasLostEverything(t *testing.T) {
 	none := uint64(0)
 	h.step(Decided{Shortened: &none})
 	h.step(Lead{Term: 2})
-	h.sleep(quotaSettle - 1)
+	h.sleep(quota.SettleTime - 1)
 	h.wantLet()
 	h.ungate("a")
 	h.sleep(1)
@@ -435,7 +413,7 @@ func TestALeaderThatLeadsAgainGivesTurns(t *testing.T) {
 	h.step(Decided{Shortened: &none})
 	h.step(Lead{Term: 4})
 	h.check()
-	h.sleep(quotaSettle)
+	h.sleep(quota.SettleTime)
 	h.wantLet("a")
 	h.check()
 }
@@ -457,7 +435,7 @@ func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
 	h.step(h.ungateOf("other", 3))
 	h.step(Lead{Term: 3})
 	h.wantLet()
-	h.sleep(quotaSettle)
+	h.sleep(quota.SettleTime)
 	h.wantLet("other", "recorded") // once more
 	h.check()
 	h.remove("recorded")
@@ -527,7 +505,7 @@ func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
 	last := uint64(4)
 	h.step(Decided{Shortened: &last})
 	h.step(Lead{Term: 2, Decided: 5})
-	h.sleep(quotaSettle)
+	h.sleep(quota.SettleTime)
 	h.wantLet()
 	h.step(Decided{Through: 4, CaughtUp: true})
 	h.wantLet()

@@ -36,7 +36,7 @@ func (c *Core) lost(e *entry, now moment) {
 		"the last at %s; change the pod to have it tried again", e.attempt.lost, e.attempt.shard.id)
 	c.enter(e, c.bags.quarantine, eventQuarantine, now)
 	c.out.records = append(c.out.records, Record{Decision: events.Decision{
-		Kind: events.DecisionQuarantined, Pod: podRef(e), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
+		Kind: events.DecisionQuarantined, Pod: podRef(e.pod), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
 		Attempt: e.attempt.count, Token: c.newToken().String(), FactSequence: c.world.facts.Sequence,
 		LedgerRevision: c.world.revision, PodResourceVersion: e.pod.ResourceVersion, Message: e.verdict.message,
 	}})
@@ -50,4 +50,4 @@ func (c *Core) pardon(e *entry, event string, now moment) {
 }
 
 // inOrder lists the pods of a bag by arrival.
-func inOrder(b *bag) []*entry { return slices.SortedFunc(slices.Values(b.all), bySerial) }
+func inOrder(b *bag) []*entry { return slices.SortedFunc(slices.Values(b.All()), bySerial) }

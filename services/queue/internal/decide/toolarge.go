@@ -20,7 +20,7 @@ func tooLargeReason(p *state.Pod) string {
 
 // gatedEntered records a pod that now waits for its gates.
 func (c *Core) gatedEntered(e *entry) {
-	c.queueForQuota(e)
+	c.quotas.Enter(e.pod, c.timeOf(e.queued), e.serial)
 	if e.pod.TooLarge() {
 		c.bags.tooLarge[e] = struct{}{}
 	}
@@ -28,10 +28,7 @@ func (c *Core) gatedEntered(e *entry) {
 
 // gatedUpdated records that the gates of a gated pod have changed.
 func (c *Core) gatedUpdated(e *entry, old *state.Pod) {
-	if !waitsForQuota(e.pod) {
-		c.notEarly(e)
-	}
-	c.queueForQuota(e)
+	c.quotas.Update(e.pod)
 	if e.pod.TooLarge() && !old.TooLarge() {
 		c.bags.tooLarge[e] = struct{}{}
 	}
@@ -56,7 +53,7 @@ func (c *Core) tellTooLarge() {
 	}
 	for _, e := range slices.SortedFunc(maps.Keys(c.bags.tooLarge), bySerial) {
 		c.out.records = append(c.out.records, Record{Decision: events.Decision{
-			Kind: events.DecisionQuarantined, Pod: podRef(e), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
+			Kind: events.DecisionQuarantined, Pod: podRef(e.pod), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
 			Attempt: e.attempt.count, Token: c.newToken().String(), FactSequence: c.world.facts.Sequence,
 			LedgerRevision: c.world.revision, PodResourceVersion: e.pod.ResourceVersion, Message: tooLargeReason(e.pod),
 		}})

@@ -240,7 +240,7 @@ func (c *Core) requeue(e *entry, event string, now moment) {
 
 // endBackoffs frees the pods whose backoff has ended.
 func (c *Core) endBackoffs(now moment) {
-	for e := c.bags.backoff.first(); e != nil && e.ready() <= now; e = c.bags.backoff.first() {
+	for e := c.bags.backoff.First(); e != nil && e.ready() <= now; e = c.bags.backoff.First() {
 		e.await = await{}
 		c.free(e, eventBackoffComplete, now)
 	}
@@ -261,7 +261,7 @@ func (c *Core) conditionWritten(e *entry, d *events.Decision) {
 func (c *Core) awaited(e *entry) {
 	e.await = await{}
 	if e.in == c.bags.backoff {
-		c.bags.backoff.fix(e)
+		c.bags.backoff.Fix(e)
 		c.mayGoEarly(e)
 	}
 }

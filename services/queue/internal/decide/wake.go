@@ -170,7 +170,7 @@ func (c *Core) wakeAll(now moment) {
 // flush requeues the pods that no event woke for too long, as a safety net for the hints (upstream's
 // flushUnschedulablePodsLeftover). If such a pod is then placed, a hint has missed an event.
 func (c *Core) flush(now moment) {
-	for e := c.bags.parked.first(); e != nil; e = c.bags.parked.first() {
+	for e := c.bags.parked.First(); e != nil; e = c.bags.parked.First() {
 		if e.flushAt > now {
 			return
 		}

@@ -204,7 +204,7 @@ func (w *walk) readFacts(r *replica) {
 // nothing that could help a parked pod has happened since the state from which its verdict was computed. Pods that
 // have changed themselves since are left out: what helps them now may not have helped them then.
 func (w *walk) nothingMissed(r *replica) {
-	for _, e := range r.core.bags.parked.all {
+	for _, e := range r.core.bags.parked.All() {
 		var verdict events.Decision
 		answers := map[string]bool{}
 		for _, d := range w.told {
