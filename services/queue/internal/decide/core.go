@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 	"github.com/berth-scheduler/berth/services/queue/internal/heap"
 	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
@@ -59,6 +60,8 @@ type Core struct {
 	world   world
 	history history
 	quotas  *quota.Budgets
+	// balancer decides which shard should hold which partition.
+	balancer balance.Balancer
 
 	serial uint64
 	clock  clock
@@ -94,8 +97,6 @@ type leases struct {
 	order  []*shard
 	tokens map[string]*entry
 	issued uint64
-	// balance tracks the load of the shards and which of them should hold which partition.
-	balance balance
 }
 
 // shard is what the queue knows of one shard, from its requests and the partitions it holds.
@@ -109,9 +110,8 @@ type shard struct {
 	// alone is the pod that is offered to the shard with no other beside it; see suspect.go.
 	alone      *entry
 	partitions []int32
-	// idleSince and busySince are 0 while the shard is not idle or busy. gave and got are when the queue last moved a
-	// partition away from it and to it; see balance.go.
-	idleSince, busySince, gave, got moment
+	// balance is what the balancer remembers of the shard.
+	balance balance.Record
 }
 
 // world is the position in the facts and in the ledger, and the content of both as far as the core needs it.
@@ -470,8 +470,8 @@ func (c *Core) askTick(now moment) {
 	if next := c.quotas.Next(c.timeOf(now)); !next.IsZero() {
 		at = min(at, c.momentOf(next))
 	}
-	if look := c.nextLook(); look != 0 {
-		at = min(at, look)
+	if check := c.nextCheck(); check != 0 {
+		at = min(at, check)
 	}
 	if c.clock.nextTick > now && at >= c.clock.nextTick {
 		return

@@ -99,7 +99,7 @@ func (c *Core) Overview() string {
 	}
 	slices.Sort(rules)
 	out.WriteString(strings.Join(rules, ""))
-	out.WriteString(c.Balance())
+	out.WriteString(c.balancer.Describe(c.loads(), c.timeOf(c.clock.now)))
 	return out.String()
 }
 
@@ -112,7 +112,7 @@ func (c *Core) describeSelf(out *strings.Builder) {
 func (c *Core) Describe() string {
 	var out strings.Builder
 	c.describeSelf(&out)
-	out.WriteString(c.Balance())
+	out.WriteString(c.balancer.Describe(c.loads(), c.timeOf(c.clock.now)))
 	for _, pool := range Pools {
 		all := c.members(pool)
 		fmt.Fprintf(&out, "%s %d\n", pool, len(all))

@@ -5,6 +5,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 )
 
 // Effect is something to carry out. The set is closed: SendOffers, Record, Complaint, MovePartitions, PodBound,
@@ -32,7 +34,7 @@ type Complaint struct {
 
 // MovePartitions records in the ledger which member should hold partitions, each at most once.
 type MovePartitions struct {
-	Moves []Move
+	Moves []balance.Move
 }
 
 // PodBound reports that a pod's bind was seen in the facts.
@@ -117,7 +119,7 @@ type output struct {
 	records []Record
 	// complaints are emitted when they arise, whether or not this replica leads.
 	complaints []Complaint
-	moves      []Move
+	moves      []balance.Move
 	bound      []PodBound
 	waited     []PodWaited
 	counts     Counted

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
@@ -51,7 +52,7 @@ type harness struct {
 	records []events.Decision
 	counts  Counted
 	// after is called at the end of each step with its moves.
-	after func([]Move)
+	after func([]balance.Move)
 	tick  time.Time
 	// last holds the offers of the last step, in order.
 	last []events.Offer
@@ -103,7 +104,7 @@ func testConfig(queue string) Config {
 func (h *harness) step(in Input) {
 	h.t.Helper()
 	h.last = nil
-	var moves []Move
+	var moves []balance.Move
 	for _, effect := range h.core.Step(in, h.now) {
 		switch e := effect.(type) {
 		case SendOffers:

@@ -48,7 +48,8 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 			sequence: c.world.facts.Sequence, revision: in.Revision, at: now,
 		}, now)
 	}
-	c.leases.balance.told(&in, now)
+	c.balancer.Requested(in.Wanted, c.timeOf(now))
+	c.balancer.Alive(in.Shards)
 	if in.Owners != nil && *in.Owners != c.world.owners {
 		c.owned(*in.Owners, now)
 	}

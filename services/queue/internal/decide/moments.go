@@ -7,6 +7,7 @@ import "time"
 func (c *Core) tell(at time.Time) moment {
 	if c.clock.origin.IsZero() {
 		c.clock.origin = at.Add(-1)
+		c.balancer.Begin(c.clock.origin)
 	}
 	c.clock.now = max(c.clock.now, moment(at.Sub(c.clock.origin)))
 	return c.clock.now

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/heap"
@@ -246,6 +247,14 @@ func (e *entry) flushTime(now moment, after time.Duration) moment {
 // may and failed ones may not (upstream's podErrorBackoffQ), and no pod may before the facts show its last condition.
 func (e *entry) mayGoEarly() bool {
 	return e.verdict.errors == 0 && e.attempt.released == 0 && !e.await.on && !e.suspect() && !e.late
+}
+
+// partitionOf returns the partition of a pod: that of its group, if it has one. It never changes.
+func partitionOf(p *state.Pod) int32 {
+	if g := p.Group(); g != "" {
+		return ledger.PartitionOf(g)
+	}
+	return ledger.PartitionOf(p.UID)
 }
 
 func (e *entry) pool() Pool {

@@ -17,6 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 )
 
 var (
@@ -281,7 +283,7 @@ func (w *walk) step(r *replica, in Input) {
 	var got []offer
 	var tokens []string
 	var records []events.Decision
-	var moves []Move
+	var moves []balance.Move
 	for _, effect := range r.core.Step(in, w.now) {
 		switch e := effect.(type) {
 		case SendOffers:
@@ -319,7 +321,7 @@ func (w *walk) step(r *replica, in Input) {
 }
 
 // want writes a leader's requests for partitions to the ledger.
-func (w *walk) want(moves []Move) {
+func (w *walk) want(moves []balance.Move) {
 	if len(moves) == 0 {
 		return
 	}
