@@ -11,6 +11,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 )
 
 func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
@@ -135,12 +137,12 @@ func FuzzRecall(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte{8, 2})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		memory, err := Recall(data)
+		known, err := memory.Decode(data)
 		if err != nil {
 			return
 		}
 		c := New(testConfig("queue-b"))
-		c.Step(memory, time.Unix(0, 0))
+		c.Step(Remembered{Memory: known}, time.Unix(0, 0))
 		if err := c.Check(func(func(*state.Pod) bool) {}); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 )
 
 // model is a specification of Core, written as simply as possible: one list of pods, searched from end to end for
@@ -125,7 +127,7 @@ func (m *model) step(in Input, at time.Time) {
 		}
 		m.caughtUp = m.caughtUp || in.CaughtUp
 	case Remembered:
-		m.remembered(in.memory)
+		m.remembered(in.Memory)
 	case WorkAsked:
 		m.asked(in.Request)
 	case Lead:
@@ -385,14 +387,14 @@ func (m *model) helps(o occurrence, p *modelPod) bool {
 }
 
 // remembered begins with the memory of another life of the replica.
-func (m *model) remembered(memory *memory) {
-	m.revision, m.fromMemory = int64(memory.ledger), true
-	for _, uid := range memory.live {
+func (m *model) remembered(known *memory.Memory) {
+	m.revision, m.fromMemory = known.Ledger, true
+	for _, uid := range known.Live {
 		m.live[uid] = nil
 	}
-	for i := range memory.pods {
-		e := memory.ghost(&memory.pods[i], 0)
-		m.ghosts[memory.pods[i].uid] = &modelPod{
+	for i := range known.Pods {
+		e := recall(&known.Pods[i], &known.Head, 0)
+		m.ghosts[known.Pods[i].UID] = &modelPod{
 			modelAttempt: modelAttempt{
 				attempts: int(e.attempt.count), answered: int(e.attempt.answered),
 				lost: int(e.attempt.lost), released: int(e.attempt.released),

@@ -13,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
@@ -287,16 +289,16 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 	written, _ := h.core.Remember()
 	for name, data := range map[string][]byte{"this version": written, "an earlier version": withoutLeaving(t, written)} {
 		t.Run(name, func(t *testing.T) {
-			memory, err := Recall(data)
+			known, err := memory.Decode(data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !memory.Complete() != (name == "an earlier version") {
-				t.Fatalf("complete: %t", memory.Complete())
+			if !known.Complete != (name == "an earlier version") {
+				t.Fatalf("complete: %t", known.Complete)
 			}
 			next := newHarness(t)
-			next.step(memory)
-			if !memory.Complete() {
+			next.step(Remembered{Memory: known})
+			if !known.Complete {
 				old := events.Decision{Kind: events.DecisionFailed, Pod: events.PodRef{UID: "failing"}, Token: "9", Attempt: 7}
 				next.step(Decided{Decisions: []events.SequencedDecision{{Sequence: 2, Decision: old}, ungate.Decisions[0]}})
 			}
@@ -321,13 +323,14 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 // withoutLeaving returns a memory as earlier versions wrote it.
 func withoutLeaving(t *testing.T, data []byte) []byte {
 	t.Helper()
+	const leaving, complete = 9, 10
 	var out []byte
 	for len(data) > 0 {
-		field, _, _, n := consume(data)
+		field, _, n := protowire.ConsumeField(data)
 		if n < 0 {
 			t.Fatal(n)
 		}
-		if field != memoryLeavingField && field != memoryCompleteField {
+		if field != leaving && field != complete {
 			out = append(out, data[:n]...)
 		}
 		data = data[n:]

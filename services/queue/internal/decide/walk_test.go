@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 )
 
 var (
@@ -148,12 +149,12 @@ func (w *walk) restart(r *replica) {
 	from := uint64(0)
 	if len(w.memories) > 0 && w.chance(70) {
 		m := one(w, w.memories)
-		memory, err := Recall(m.data)
-		if err != nil || memory.Decisions() != m.decisions {
-			w.fatalf("recall: %d, %v, want %d", memory.Decisions(), err, m.decisions)
+		known, err := memory.Decode(m.data)
+		if err != nil || known.Decisions != m.decisions {
+			w.fatalf("recall: %d, %v, want %d", known.Decisions, err, m.decisions)
 		}
 		from = m.decisions
-		w.step(r, memory)
+		w.step(r, Remembered{Memory: known})
 		w.did["remembered"]++
 	}
 	order := []func(){
