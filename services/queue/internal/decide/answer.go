@@ -12,19 +12,19 @@ func (c *Core) Answer(uid string) explain.QueueAnswer {
 		Member: c.cfg.Queue, FactSequence: c.world.facts.Sequence, LedgerRevision: c.world.revision,
 		Pool: string(pool), Reason: reason,
 	}
-	e, ok := c.pods[uid]
+	e, ok := c.backlog.pods[uid]
 	if !ok {
 		return a
 	}
 	a.Partition = e.partition
 	a.Shard = c.world.owners[e.partition]
 	a.Attempts = e.attempt.count
-	a.Since = c.timeOf(e.entered)
+	a.Since = c.clock.timeOf(e.entered)
 	switch pool {
 	case PoolActive:
 		a.Ahead = c.ahead(e)
 	case PoolBackoff:
-		a.NotBefore = c.timeOf(e.ready())
+		a.NotBefore = c.clock.timeOf(e.ready())
 	case PoolParked:
 		a.Wakes = c.wakes(e)
 	}
@@ -34,11 +34,11 @@ func (c *Core) Answer(uid string) explain.QueueAnswer {
 // ahead counts the active pods that are offered to the same shard before this pod.
 func (c *Core) ahead(e *entry) int {
 	n := 0
-	for p := range c.bags.active {
+	for p := range c.backlog.pools.active {
 		if c.world.owners[p] != c.world.owners[e.partition] {
 			continue
 		}
-		for _, other := range c.bags.active[p].All() {
+		for _, other := range c.backlog.pools.active[p].All() {
 			if before(other, e) {
 				n++
 			}
@@ -57,28 +57,6 @@ func (c *Core) wakes(e *entry) []explain.Wake {
 		list = append(list, explain.Wake{Plugin: plugin, Events: profile.Awaits(plugin)})
 	}
 	return list
-}
-
-// causedBy records the event that brings a pod to its next attempt. The end of its backoff, and the offer itself, are
-// not causes.
-func (e *entry) causedBy(event string, now moment) {
-	if event != eventOffer && event != eventBackoffComplete && event != eventPopFromBackoff {
-		e.attempt.cause, e.attempt.since = event, now
-	}
-}
-
-// waited emits PodWaited, for tracing, when a pod leaves a pool in which it waited.
-func (c *Core) waited(e *entry, event string, now moment) {
-	if !c.leases.leading || !c.cfg.Trace || e.in == nil || now == e.entered {
-		return
-	}
-	switch pool := e.in.pool; pool {
-	case PoolGated, PoolBackoff, PoolParked:
-		c.out.waited = append(c.out.waited, PodWaited{
-			Pod: e.pod, Pool: pool, Since: c.timeOf(e.entered), Until: c.timeOf(now), Event: event,
-			Rejectors: e.verdict.plugins,
-		})
-	}
 }
 
 // Leads reports whether this replica offers pods.

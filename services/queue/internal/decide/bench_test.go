@@ -265,7 +265,7 @@ func BenchmarkMillionPending(b *testing.B) {
 		b.StopTimer()
 		var decided Decided
 		i := 0
-		for uid := range core.pods {
+		for uid := range core.backlog.pods {
 			if i++; i%2 == 0 {
 				decided.Decisions = append(decided.Decisions, events.SequencedDecision{Decision: events.Decision{
 					Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: uid}, Attempt: 1, FactSequence: million,
@@ -437,7 +437,7 @@ func (c *cycle) place(o events.Offer) {
 	c.step(Decided{Decisions: []events.SequencedDecision{{Decision: events.Decision{
 		Kind: events.DecisionPlaced, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt, LedgerRevision: c.revision,
 	}}}})
-	before := c.core.pods[o.Pod.UID].pod
+	before := c.core.backlog.pods[o.Pod.UID].pod
 	after := *before
 	after.NodeName = "n1"
 	after.ResourceVersion++

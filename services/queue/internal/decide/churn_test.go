@@ -41,7 +41,7 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h.gated("gone", "gone", "1")
 	h.remove("gone") // while its namespace waits for its turn
 	h.let()
-	late, turns := h.core.quotas.Overdue(), h.core.quotas.Sizes().Turns
+	late, turns := h.core.budgets.Overdue(), h.core.budgets.Sizes().Turns
 	if len(late) == 0 || turns == 0 {
 		h.t.Fatalf("%d pods are late, %d namespaces wait for a turn, want some", len(late), turns)
 	}
@@ -93,10 +93,10 @@ func (h *harness) churn(namespaces int) {
 func (h *harness) wantNothing() {
 	h.t.Helper()
 	c := h.core
-	budgets := c.quotas.Sizes()
+	p, budgets := c.backlog.pools, c.budgets.Sizes()
 	for what, n := range map[string]int{
-		"pods": len(c.pods), "settling": len(c.settling), "lanes": len(c.lanes.all), "moved lanes": len(c.lanes.moved),
-		"tokens": len(c.leases.tokens), "reservations": len(c.world.live), "ghosts": len(c.history.ghosts),
+		"pods": len(c.backlog.pods), "settling": len(p.settling), "lanes": len(p.lanes.all), "moved lanes": len(p.lanes.moved),
+		"tokens": len(c.leases.tokens), "reservations": len(c.backlog.live), "unseen": len(c.backlog.unseen),
 		"namespaces": budgets.Namespaces, "gated": budgets.Gated, "turns": budgets.Turns, "leaving": budgets.Leaving,
 		"hidden": budgets.Hidden,
 	} {

@@ -455,7 +455,7 @@ func TestRepeatedReleasesBackOff(t *testing.T) {
 	for _, want := range []time.Duration{1, 2, 4, 8, 10} {
 		h.hold(Hold{PodUID: "a", Live: true})
 		h.hold(Hold{PodUID: "a"})
-		if wait := max(0, time.Duration(h.core.pods["a"].ready()-h.core.clock.now)); wait != want*time.Second {
+		if wait := max(0, time.Duration(h.core.backlog.pods["a"].ready()-h.core.clock.now)); wait != want*time.Second {
 			t.Fatalf("waits %s, want %s", wait, want*time.Second)
 		}
 	}
@@ -534,7 +534,7 @@ func TestTokensDoNotRepeat(t *testing.T) {
 	c := New(Config{TokenSeed: 42})
 	seen := map[ledger.Token]bool{}
 	for range 10_000 {
-		token := c.newToken()
+		token := c.leases.newToken()
 		if seen[token] || token == 0 {
 			t.Fatalf("token %s", token)
 		}

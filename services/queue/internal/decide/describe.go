@@ -2,7 +2,6 @@ package decide
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ import (
 // Where returns the pool of a pod and the reason, in words for people. PoolNone means that the pod is not one of this
 // queue's, is bound or is gone.
 func (c *Core) Where(uid string) (Pool, string) {
-	e, ok := c.pods[uid]
+	e, ok := c.backlog.pods[uid]
 	if !ok {
 		return PoolNone, "not queued: unknown, bound, gone, or of another scheduler"
 	}
@@ -27,7 +26,7 @@ func (c *Core) reason(e *entry) string {
 			return tooLargeReason(e.pod)
 		}
 		if quota.Waits(e.pod) {
-			return c.quotas.Reason(e.pod)
+			return c.budgets.Reason(e.pod)
 		}
 		return "waits for its scheduling gates to be removed"
 	case PoolActive:
@@ -44,7 +43,7 @@ func (c *Core) reason(e *entry) string {
 		}
 		return "waits for its backoff: " + e.verdict.message
 	case PoolParked:
-		if e.in == c.bags.quarantine {
+		if e.in == c.backlog.pools.quarantine {
 			return e.verdict.message
 		}
 		return fmt.Sprintf("rejected by %s: %s", strings.Join(e.verdict.plugins, ", "), e.verdict.message)
@@ -60,20 +59,14 @@ func (c *Core) reason(e *entry) string {
 }
 
 // Pending counts the pods of each pool. Empty pools are included with 0.
-func (c *Core) Pending() map[Pool]int {
-	return map[Pool]int{
-		PoolGated: c.bags.gated.Len(), PoolActive: c.bags.activeCount, PoolBackoff: c.bags.backoff.Len(),
-		PoolParked:  c.bags.parked.Len() + c.bags.quarantine.Len(),
-		PoolOffered: c.bags.offered.Len(), PoolHeld: c.bags.held.Len(),
-	}
-}
+func (c *Core) Pending() map[Pool]int { return c.backlog.pools.pending() }
 
 // Rejector is a rule that holds pods of one profile back.
 type Rejector struct{ Plugin, Profile string }
 
 // Rejectors counts the pods that each rule holds back: for a rule that rejected the pod's last attempt, until the
 // next attempt; and for the gates of gated pods. The map is a copy.
-func (c *Core) Rejectors() map[Rejector]int { return maps.Clone(c.rejectors) }
+func (c *Core) Rejectors() map[Rejector]int { return maps.Clone(c.backlog.pools.rejectors) }
 
 // Leased counts the leases of each shard that requested work recently, holds a lease or holds a partition.
 func (c *Core) Leased() map[string]int {
@@ -94,12 +87,12 @@ func (c *Core) Overview() string {
 		fmt.Fprintf(&out, "%s %d\n", pool, pending[pool])
 	}
 	var rules []string
-	for r, pods := range c.rejectors {
+	for r, pods := range c.backlog.pools.rejectors {
 		rules = append(rules, fmt.Sprintf("held back by %s of profile %s: %d\n", r.Plugin, r.Profile, pods))
 	}
 	slices.Sort(rules)
 	out.WriteString(strings.Join(rules, ""))
-	out.WriteString(c.balancer.Describe(c.loads(), c.timeOf(c.clock.now)))
+	out.WriteString(c.balancer.Describe(c.loads(), c.clock.timeOf(c.clock.now)))
 	return out.String()
 }
 
@@ -112,9 +105,9 @@ func (c *Core) describeSelf(out *strings.Builder) {
 func (c *Core) Describe() string {
 	var out strings.Builder
 	c.describeSelf(&out)
-	out.WriteString(c.balancer.Describe(c.loads(), c.timeOf(c.clock.now)))
+	out.WriteString(c.balancer.Describe(c.loads(), c.clock.timeOf(c.clock.now)))
 	for _, pool := range Pools {
-		all := c.members(pool)
+		all := c.backlog.pools.members(pool)
 		fmt.Fprintf(&out, "%s %d\n", pool, len(all))
 		for _, e := range all {
 			fmt.Fprintf(&out, "  %s/%s priority=%d attempts=%d %s\n",
@@ -122,36 +115,4 @@ func (c *Core) Describe() string {
 		}
 	}
 	return out.String()
-}
-
-func (c *Core) members(pool Pool) []*entry {
-	var all []*entry
-	less := before
-	for b := range c.allBags() {
-		if b.pool == pool {
-			all, less = append(all, b.All()...), b.Less
-		}
-	}
-	slices.SortFunc(all, func(a, b *entry) int {
-		if less(a, b) {
-			return -1
-		}
-		return 1
-	})
-	return all
-}
-
-func (c *Core) allBags() iter.Seq[*bag] {
-	return func(yield func(*bag) bool) {
-		b := &c.bags
-		waiting := []*bag{b.gated, b.backoff, b.parked, b.quarantine, b.offered, b.held}
-		for _, key := range slices.Sorted(maps.Keys(c.lanes.all)) {
-			waiting = append(waiting, c.lanes.all[key].blocked)
-		}
-		for _, bag := range slices.Concat(waiting, b.active[:]) {
-			if !yield(bag) {
-				return
-			}
-		}
-	}
 }

@@ -115,6 +115,11 @@ const (
 
 // output collects the effects of a step.
 type output struct {
+	// clock dates the effects. leading means that this replica leads, and traces that PodWaited is wanted. They outlive
+	// the step.
+	clock           *clock
+	leading, traces bool
+
 	offers  []SendOffers
 	records []Record
 	// complaints are emitted when they arise, whether or not this replica leads.
@@ -126,7 +131,49 @@ type output struct {
 	tick       time.Time
 }
 
+// begin drops the effects of the step before.
+func (o *output) begin() { *o = output{clock: o.clock, leading: o.leading, traces: o.traces} }
+
+// complain emits a problem that people must fix; "" is none.
+func (o *output) complain(problem string) {
+	if problem != "" {
+		o.complaints = append(o.complaints, Complaint{Text: problem})
+	}
+}
+
+// podBound emits PodBound for a pod whose bind the facts show.
+func (o *output) podBound(e *entry, p *state.Pod) {
+	if !o.leading {
+		return
+	}
+	if e.attempt.flushed {
+		o.counts.Caught++
+	}
+	o.bound = append(o.bound, PodBound{
+		Pod: p, Attempts: e.attempt.count, Seen: o.clock.timeOf(e.seen),
+		FirstOffer: o.clock.timeOf(e.attempt.firstOffer), Bound: o.clock.timeOf(o.clock.now),
+	})
+}
+
+// podWaited emits PodWaited, for tracing, when a pod leaves a pool in which it waited.
+func (o *output) podWaited(e *entry, event string, now moment) {
+	if !o.leading || !o.traces || e.in == nil || now == e.entered {
+		return
+	}
+	switch pool := e.in.pool; pool {
+	case PoolGated, PoolBackoff, PoolParked:
+		o.waited = append(o.waited, PodWaited{
+			Pod: e.pod, Pool: pool, Since: o.clock.timeOf(e.entered), Until: o.clock.timeOf(now), Event: event,
+			Rejectors: e.verdict.plugins,
+		})
+	}
+}
+
+// incoming counts a pod that enters a pool.
 func (o *output) incoming(pool Pool, event string) {
+	if !o.leading {
+		return
+	}
 	if o.counts.Incoming == nil {
 		o.counts.Incoming = map[Incoming]int{}
 	}

@@ -132,10 +132,10 @@ func (h *harness) step(in Input) {
 	if err := h.core.Check(maps.Values(h.pods)); err != nil {
 		h.t.Fatalf("after %T: %v\n%s", in, err, h.core.Describe())
 	}
-	for _, e := range h.core.pods {
-		if due := dueAt(e); due != 0 && h.core.timeOf(due).Before(h.tick) {
+	for _, e := range h.core.backlog.pods {
+		if due := dueAt(e); due != 0 && h.core.clock.timeOf(due).Before(h.tick) {
 			h.t.Fatalf("after %T: %s is due in %s at %s, the next tick is at %s",
-				in, e.pod.UID, e.pool(), h.core.timeOf(due), h.tick)
+				in, e.pod.UID, e.pool(), h.core.clock.timeOf(due), h.tick)
 		}
 	}
 	if h.after != nil {
@@ -300,7 +300,7 @@ func (h *harness) lead() {
 	h.t.Helper()
 	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 1})
-	h.core.quotas.Settle(h.now.Add(quota.SettleTime))
+	h.core.budgets.Settle(h.now.Add(quota.SettleTime))
 	h.ownAll("s1")
 }
 

@@ -66,7 +66,7 @@ func TestWhatAnOldLeaderOffered(t *testing.T) {
 	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
 	h.want("a", PoolParked)
 	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
-	if n := h.core.pods["a"].verdict.rejections; n != 1 {
+	if n := h.core.backlog.pods["a"].verdict.rejections; n != 1 {
 		t.Fatalf("one answer counted %d times", n)
 	}
 	h.node("n", func(*corev1.Node) {})
@@ -107,19 +107,19 @@ func TestAnswersBeforeTheirPods(t *testing.T) {
 	h.want("parked", PoolParked)
 	h.want("old", PoolBackoff) // what has happened since is not known
 	h.want("failed", PoolBackoff)
-	if len(h.core.history.ghosts) != 0 {
-		t.Fatalf("ghosts of %v", slices.Collect(maps.Keys(h.core.history.ghosts)))
+	if len(h.core.backlog.unseen) != 0 {
+		t.Fatalf("ghosts of %v", slices.Collect(maps.Keys(h.core.backlog.unseen)))
 	}
-	e := h.core.pods["parked"]
+	e := h.core.backlog.pods["parked"]
 	if e.attempt.count != 3 || e.verdict.rejections != 3 || e.verdict.message != "no" {
 		t.Fatalf("after three rejections: %+v", e)
 	}
-	e = h.core.pods["failed"]
+	e = h.core.backlog.pods["failed"]
 	if wait := time.Duration(e.ready() - h.core.clock.now); wait != 2*time.Second {
 		t.Fatalf("after two errors in a row the pod waits %s, want 2s", wait)
 	}
 	tell("gone", events.DecisionFailed, 3, 10)
-	if len(h.core.history.ghosts) != 0 {
+	if len(h.core.backlog.unseen) != 0 {
 		t.Fatal("a pod that the facts would show has a ghost")
 	}
 }

@@ -1,9 +1,11 @@
 package decide
 
 import (
+	"math"
 	"slices"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
@@ -32,12 +34,77 @@ type occurrence struct {
 	at       moment
 }
 
+// concerns reports whether an occurrence can help a pod of this priority.
+func (o *occurrence) concerns(e *entry) bool {
+	return o.change.Kind != events.KindDisruptionBudget || !o.blind || e.pod.Priority > o.above ||
+		o.above == math.MinInt32
+}
+
+// news reports whether an occurrence is later than what a verdict saw: the shard may have been ahead of the queue.
+func news(o *occurrence, v *verdict) bool {
+	if o.revision != 0 {
+		return o.revision > v.ledgerRevision
+	}
+	return o.sequence > v.factSequence
+}
+
+// journal holds occurrences, and when each rule was last concerned.
 type journal struct {
 	facts  []occurrence // by sequence
 	ledger []occurrence
 	// sequence and revision are where the forgotten occurrences end.
 	sequence uint64
 	revision int64
+	// heard is the position of the last occurrence that each rule of a lane listens to.
+	heard map[ruleKey]position
+	// world is where the facts and the ledger are now.
+	world *world
+}
+
+// position is a state of the facts and of the ledger.
+type position struct {
+	sequence uint64
+	revision int64
+}
+
+func newJournal(w *world) *journal { return &journal{world: w, heard: map[ruleKey]position{}} }
+
+// listen makes the journal record occurrences for the given rules. What happened before is not known; it is treated
+// as if it had happened just now.
+func (j *journal) listen(rules []ruleKey) {
+	for _, key := range rules {
+		if _, known := j.heard[key]; !known {
+			j.heard[key] = position{j.world.facts.Sequence, j.world.revision}
+		}
+	}
+}
+
+// hear records an occurrence for the rules that listen to it. A rule is known from its first rejection on.
+func (j *journal) hear(o *occurrence, profiles map[string]*placement.Profile) {
+	for key, h := range j.heard {
+		if !profiles[key.profile].Listens(key.plugin, o.change) {
+			continue
+		}
+		if o.revision != 0 {
+			h.revision = max(h.revision, o.revision)
+		} else {
+			h.sequence = max(h.sequence, o.sequence)
+		}
+		j.heard[key] = h
+	}
+}
+
+// quiet reports whether nothing that the rules listen to has happened since a state of the facts and of the ledger.
+func (j *journal) quiet(rules []ruleKey, sequence uint64, revision int64) bool {
+	if sequence < j.sequence || revision < j.revision {
+		return false
+	}
+	for _, key := range rules {
+		if h := j.heard[key]; h.sequence > sequence || h.revision > revision {
+			return false
+		}
+	}
+	return true
 }
 
 func (j *journal) add(o occurrence) {
@@ -85,7 +152,7 @@ func (j *journal) clear(sequence uint64) {
 
 // forgot reports whether the journal no longer reaches back to the state from which a verdict was computed.
 func (j *journal) forgot(v *verdict) bool {
-	return v.astray() || v.factSequence < j.sequence || v.ledgerRevision < j.revision
+	return v.void() || v.factSequence < j.sequence || v.ledgerRevision < j.revision
 }
 
 // since visits what happened after the state from which a verdict was computed, until visit returns false.
@@ -106,4 +173,39 @@ func (j *journal) since(v *verdict, visit func(o *occurrence) bool) {
 			return
 		}
 	}
+}
+
+// missed reports whether something that can help the pod happened after the state from which its verdict was
+// computed, so that waiting for it would be in vain.
+func (j *journal) missed(e *entry, profile *placement.Profile) bool {
+	return j.forgot(&e.verdict) || j.sawHelp(e, profile)
+}
+
+// sawHelp is missed, limited to what the journal still holds.
+func (j *journal) sawHelp(e *entry, profile *placement.Profile) bool {
+	helped := false
+	j.since(&e.verdict, func(o *occurrence) bool {
+		if o.own != (changedPod(o.change) == e.pod.UID) || !o.concerns(e) {
+			return true
+		}
+		change := o.change
+		change.Objects = j.world.objects
+		if o.blind {
+			helped = listensBlind(profile, e.verdict.plugins, change)
+		} else {
+			helped = profile.Wakes(e.pod, e.verdict.plugins, change)
+		}
+		return !helped
+	})
+	return helped
+}
+
+// listensBlind reports whether any of the rules listens to a change of which no details are known.
+func listensBlind(profile *placement.Profile, plugins []string, change placement.Change) bool {
+	for _, plugin := range plugins {
+		if profile.Listens(plugin, change) {
+			return true
+		}
+	}
+	return len(plugins) == 0
 }

@@ -1,12 +1,14 @@
 package decide
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/heap"
@@ -37,10 +39,10 @@ type lane struct {
 	// plugins are the rules that rejected its pods. rejected is the newest verdict about one of them.
 	plugins  []string
 	rejected laneVerdict
-	// blocked holds the active pods without a permit. back holds those in backoff that may be offered early and are
+	// blocked holds the active pods without a permit. unlisted holds those in backoff that may be offered early and are
 	// not listed.
-	blocked *bag
-	back    *heap.Heap[*entry]
+	blocked  *bag
+	unlisted *heap.Heap[*entry]
 }
 
 // laneVerdict is the message of a verdict about a pod of the lane, and the state it was computed from.
@@ -52,32 +54,37 @@ type laneVerdict struct {
 	retryAt        moment
 }
 
+// lanes holds all lanes. moved holds those in which more pods may have become eligible.
+type lanes struct {
+	all     map[string]*lane
+	moved   map[*lane]struct{}
+	journal *journal
+}
+
+func newLanes(j *journal) lanes {
+	return lanes{all: map[string]*lane{}, moved: map[*lane]struct{}{}, journal: j}
+}
+
 // join puts a rejected pod into its lane.
-func (c *Core) join(e *entry) {
-	key := c.laneKey(e)
-	l, ok := c.lanes.all[key]
+func (s *lanes) join(e *entry, profile *placement.Profile) {
+	key := laneKey(e, profile)
+	l, ok := s.all[key]
 	if !ok {
 		l = &lane{
 			key: key, width: laneWidth, plugins: e.verdict.plugins, blocked: newBag(PoolActive, before),
-			back: heap.New(earlyBefore, inEarly),
+			unlisted: heap.New(earlyBefore, inEarly),
 		}
-		c.lanes.all[key] = l
+		s.all[key] = l
 	}
 	l.pods++
 	e.lane = l
-	for _, key := range l.rulesOf(e.pod.SchedulerName) {
-		if _, known := c.lanes.heard[key]; !known {
-			// What happened before is not known; it is treated as if it had happened just now.
-			c.lanes.heard[key] = heard{c.world.facts.Sequence, c.world.revision}
-		}
-	}
+	s.journal.listen(l.rulesOf(e.pod.SchedulerName))
 }
 
 // laneKey returns what the pods of a lane have in common: profile, priority, whether they may preempt, and for each
 // rule that rejected them what its hints depend on. Hints do not depend on priority or on preemption, but verdicts
 // do.
-func (c *Core) laneKey(e *entry) string {
-	profile := c.cfg.Profiles[e.pod.SchedulerName]
+func laneKey(e *entry, profile *placement.Profile) string {
 	var b strings.Builder
 	b.WriteString(e.pod.SchedulerName)
 	b.WriteByte(0)
@@ -100,26 +107,48 @@ func neverPreempts(p *state.Pod) bool {
 	return policy != nil && *policy == corev1.PreemptNever
 }
 
-// part takes a pod out of its lane, if it is in one. The pod is in no pool, or the caller moves it.
-func (c *Core) part(e *entry) {
+// leave takes a pod out of its lane, if it is in one. The pod is in no pool, or the caller moves it.
+func (s *lanes) leave(e *entry) {
 	l := e.lane
 	if l == nil {
 		return
 	}
-	c.giveBackPermit(e)
+	s.giveBackPermit(e)
 	e.lane = nil
 	if l.pods--; l.pods == 0 {
-		delete(c.lanes.all, l.key)
-		delete(c.lanes.moved, l)
+		delete(s.all, l.key)
+		delete(s.moved, l)
 	}
 }
 
+// answered takes a pod out of its lane after an answer, from which the lane learns.
+func (s *lanes) answered(e *entry, answer events.DecisionKind) {
+	if e.lane != nil {
+		s.visit(e)
+		e.lane.learn(answer)
+		s.leave(e)
+	}
+}
+
+// visit marks the lane of a pod, if it is in one, as one in which more pods may have become eligible.
+func (s *lanes) visit(e *entry) {
+	if e.lane != nil {
+		s.moved[e.lane] = struct{}{}
+	}
+}
+
+// givePermit lets a pod of a lane be tried.
+func (l *lane) givePermit(e *entry) {
+	e.permit = true
+	l.out++
+}
+
 // giveBackPermit returns a pod's permit, so that another pod of the lane can have it.
-func (c *Core) giveBackPermit(e *entry) {
+func (s *lanes) giveBackPermit(e *entry) {
 	if e.permit {
 		e.permit = false
 		e.lane.out--
-		c.lanes.moved[e.lane] = struct{}{}
+		s.moved[e.lane] = struct{}{}
 	}
 }
 
@@ -130,34 +159,6 @@ func (l *lane) learn(answer events.DecisionKind) {
 		l.width = min(2*l.width, maxLaneWidth)
 	case events.DecisionUnplaceable:
 		l.width = laneWidth
-	}
-}
-
-// lanes holds all lanes; moved those in which more pods may have become eligible; heard the position of the last
-// occurrence that each rule listens to.
-type lanes struct {
-	all   map[string]*lane
-	moved map[*lane]struct{}
-	heard map[ruleKey]heard
-}
-
-type heard struct {
-	sequence uint64
-	revision int64
-}
-
-// hear records an occurrence for the rules that listen to it. A rule is known from its first rejection on.
-func (c *Core) hear(o *occurrence) {
-	for key, h := range c.lanes.heard {
-		if !c.cfg.Profiles[key.profile].Listens(key.plugin, o.change) {
-			continue
-		}
-		if o.revision != 0 {
-			h.revision = max(h.revision, o.revision)
-		} else {
-			h.sequence = max(h.sequence, o.sequence)
-		}
-		c.lanes.heard[key] = h
 	}
 }
 
@@ -173,85 +174,62 @@ func (l *lane) rulesOf(profile string) []ruleKey {
 	return keys
 }
 
-// rejectedLike records the verdict about a pod for the other pods of its lane.
-func (c *Core) rejectedLike(e *entry) {
+// rejected records the verdict about a pod for the other pods of its lane.
+func (s *lanes) rejected(e *entry) {
 	v, l := &e.verdict, e.lane
 	if v.factSequence >= l.rejected.factSequence && v.ledgerRevision >= l.rejected.ledgerRevision {
 		l.rejected = laneVerdict{v.factSequence, v.factEpoch, v.ledgerRevision, v.message, v.retryAt}
 	}
-	c.lanes.moved[l] = struct{}{}
+	s.moved[l] = struct{}{}
 }
 
-// covered reports whether the lane's newest verdict also holds for this pod. Neither must the pod have changed since
-// the state that verdict was computed from, nor anything have happened that the rules listen to; and the pod must not
-// be on its way because of a flush or because a plugin requested an attempt.
-func (c *Core) covered(e *entry) bool {
+// covers reports whether the newest verdict of a pod's lane also holds for the pod. Neither must the pod have changed
+// since the state that verdict was computed from, nor anything have happened that the rules listen to; and the pod
+// must not be on its way because of a flush or because a plugin requested an attempt.
+func (s *lanes) covers(e *entry) bool {
 	r := &e.lane.rejected
-	if r.factSequence == 0 || e.sequence > r.factSequence || e.attempt.flushed || e.attempt.activated ||
-		r.factSequence < c.journal.sequence || r.ledgerRevision < c.journal.revision {
+	if r.factSequence == 0 || e.sequence > r.factSequence || e.attempt.flushed || e.attempt.activated {
 		return false
 	}
-	for _, key := range e.lane.rulesOf(e.pod.SchedulerName) {
-		h := c.lanes.heard[key]
-		if h.sequence > r.factSequence || h.revision > r.ledgerRevision {
-			return false
-		}
-	}
-	return true
+	return s.journal.quiet(e.lane.rulesOf(e.pod.SchedulerName), r.factSequence, r.ledgerRevision)
 }
 
-// parkLike parks a pod by its lane's newest verdict. It counts for the pod's backoff like a verdict of its own;
-// otherwise ten thousand pods that every deletion wakes would be moved every second.
-func (c *Core) parkLike(e *entry, now moment) {
-	r := &e.lane.rejected
-	e.verdict.rejections++
-	e.verdict.factSequence, e.verdict.factEpoch = r.factSequence, r.factEpoch
-	e.verdict.ledgerRevision = r.ledgerRevision
-	e.verdict.message = r.message
-	e.verdict.retryAt = r.retryAt
-	c.backOff(e, now)
-	c.enter(e, c.bags.parked, eventAttemptFailure, now)
-}
-
-// openLanes visits the lanes in which something moved. Pods that a verdict covers are parked, or are not offered
-// early; the next pods get the permits.
-func (c *Core) openLanes(now moment) {
-	for l := range c.lanes.moved {
-		for e := l.blocked.First(); e != nil && (l.out < l.width || c.covered(e)); e = l.blocked.First() {
-			if c.covered(e) {
-				c.parkLike(e, now)
-				continue
-			}
-			l.blocked.Drop(e)
-			e.permit = true
-			l.out++
-			e.in = c.bags.active[e.partition]
-			e.in.Put(e)
-		}
-		for e := l.back.First(); e != nil && (l.out+l.listed < l.width || c.covered(e)); e = l.back.First() {
-			l.back.Drop(e)
-			e.early = nil
-			if e.late = c.covered(e); !e.late {
-				c.list(e)
-			}
-		}
-	}
-	clear(c.lanes.moved)
-}
-
-// list lists a pod in backoff among the pods of its partition that may be offered early.
-func (c *Core) list(e *entry) {
-	e.early = c.bags.early[e.partition]
-	e.early.Put(e)
-	c.bags.earlyCount++
-	if e.lane != nil {
-		e.lane.listed++
+// newEpoch voids the verdicts that were computed from facts which are lost.
+func (s *lanes) newEpoch(known epochs) {
+	for _, l := range s.all {
+		l.rejected.factSequence = known.valid(l.rejected.factSequence, l.rejected.factEpoch)
 	}
 }
 
-// standBack takes a pod off that list because its lane is full.
-func (c *Core) standBack(e *entry) {
-	c.notEarly(e)
-	e.early = e.lane.back
-	e.early.Put(e)
+// check recounts the lanes of the given pods. listed reports whether a pod is listed as early.
+func (s *lanes) check(pods map[string]*entry, listed func(*entry) bool) error {
+	counted := map[*lane]lane{}
+	for _, e := range pods {
+		l := e.lane
+		if l == nil {
+			continue
+		}
+		n := counted[l]
+		n.pods++
+		if e.permit {
+			n.out++
+		}
+		if listed(e) {
+			n.listed++
+		}
+		counted[l] = n
+	}
+	for key, l := range s.all {
+		n := counted[l]
+		if l.key != key || n.pods != l.pods || n.out != l.out || n.listed != l.listed || l.pods == 0 {
+			return fmt.Errorf("I5: lane %q has %+v, counted %+v", key, *l, n)
+		}
+		if l.out < l.width && l.blocked.Len() > 0 {
+			return fmt.Errorf("I6: lane %q has room and holds %d back", key, l.blocked.Len())
+		}
+	}
+	if len(counted) != len(s.all) {
+		return fmt.Errorf("I5: %d lanes, counted %d", len(s.all), len(counted))
+	}
+	return nil
 }

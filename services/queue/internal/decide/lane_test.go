@@ -13,7 +13,7 @@ import (
 )
 
 // inHand lists the offered pods that are not answered yet, in order of arrival.
-func (h *harness) inHand() []*entry { return inOrder(h.core.bags.offered) }
+func (h *harness) inHand() []*entry { return inOrder(h.core.backlog.pools.offered) }
 
 func (h *harness) offer(e *entry) events.Offer {
 	h.t.Helper()

@@ -8,21 +8,21 @@ import (
 // does.
 func (c *Core) Remember() (data []byte, decisions uint64) {
 	w := memory.NewWriter(memory.Head{
-		Decisions: c.history.sequence, Stored: c.history.stored,
+		Decisions: c.decisions.sequence, Stored: c.decisions.stored,
 		Facts: c.world.facts.Sequence, Epoch: c.world.facts.Epoch, Ledger: c.world.revision,
 	})
-	for uid := range c.world.live {
+	for uid := range c.backlog.live {
 		w.Live(uid)
 	}
-	for uid, e := range c.pods {
+	for uid, e := range c.backlog.pods {
 		if e.attempt.count > 0 || e.attempt.lost > 0 || e.attempt.released > 0 {
-			w.Pod(e.remember(uid, e.in == c.bags.parked))
+			w.Pod(e.remember(uid, e.in == c.backlog.pools.parked))
 		}
 	}
-	for uid, decided := range c.quotas.Leaving() {
+	for uid, decided := range c.budgets.Leaving() {
 		w.Leaving(uid, decided)
 	}
-	return w.Finish(), c.history.sequence
+	return w.Finish(), c.decisions.sequence
 }
 
 // remember returns what a later life must know of the attempts at a pod.
@@ -40,25 +40,25 @@ func (e *entry) remember(uid string, parked bool) *memory.Pod {
 type Remembered struct{ Memory *memory.Memory }
 
 func (in Remembered) apply(c *Core, now moment) {
-	if c.history.primed || c.world.revision != 0 {
+	if c.world.primed || c.world.revision != 0 {
 		return
 	}
 	m := in.Memory
-	c.history.sequence, c.history.stored = m.Decisions, m.Stored
-	c.history.remembered = true
+	c.decisions.sequence, c.decisions.stored = m.Decisions, m.Stored
+	c.decisions.remembered = true
 	if !m.Complete {
-		c.history.recalled = m.Decisions
+		c.decisions.recalled = m.Decisions
 	}
 	for uid, decided := range m.Leaving {
-		c.quotas.Recall(uid, decided, c.timeOf(now))
+		c.budgets.Recall(uid, decided, c.clock.timeOf(now))
 	}
 	c.world.revision = m.Ledger
 	for _, uid := range m.Live {
-		c.world.live[uid] = nil
+		c.backlog.live[uid] = nil
 	}
 	until := now.add(c.cfg.ConditionWait)
 	for i := range m.Pods {
-		c.history.ghosts[m.Pods[i].UID] = recall(&m.Pods[i], &m.Head, until)
+		c.backlog.unseen[m.Pods[i].UID] = recall(&m.Pods[i], &m.Head, until)
 	}
 }
 

@@ -102,7 +102,7 @@ func newModel(cfg Config, forgot func() (uint64, int64)) *model {
 	return &model{
 		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
 		live: map[string]*state.Pod{}, shards: map[string]*modelShard{},
-		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]heard{}},
+		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]position{}},
 	}
 }
 
@@ -360,7 +360,7 @@ func (m *model) occurred(o occurrence) {
 	m.happened = append(m.happened, o)
 	for plugin, h := range m.heard {
 		if !o.own && m.cfg.Profiles[ourScheduler].Listens(plugin, o.change) {
-			m.heard[plugin] = heard{max(h.sequence, o.sequence), max(h.revision, o.revision)}
+			m.heard[plugin] = position{max(h.sequence, o.sequence), max(h.revision, o.revision)}
 		}
 	}
 	for _, p := range m.in(PoolParked) {

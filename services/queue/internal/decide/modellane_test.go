@@ -8,7 +8,7 @@ import (
 // modelLanes holds the lanes by key; each pod has the key of its lane. heard is keyed by plugin.
 type modelLanes struct {
 	lanes map[string]*modelLane
-	heard map[string]heard
+	heard map[string]position
 }
 
 type modelLane struct {
@@ -36,7 +36,7 @@ func (m *model) toLane(p *modelPod, lane string) {
 	}
 	for _, plugin := range plugins {
 		if _, known := m.heard[plugin]; !known {
-			m.heard[plugin] = heard{m.facts.Sequence, m.revision}
+			m.heard[plugin] = position{m.facts.Sequence, m.revision}
 		}
 	}
 }

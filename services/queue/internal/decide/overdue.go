@@ -13,7 +13,7 @@ const maxOverdue = 1000
 // of these.
 func (c *Core) Overdue(now time.Time) []anomaly.Waiting {
 	var list []anomaly.Waiting
-	for b := range c.allBags() {
+	for b := range c.backlog.pools.bags() {
 		limit := anomaly.OverdueActive
 		switch b.pool {
 		case PoolActive:
@@ -23,7 +23,7 @@ func (c *Core) Overdue(now time.Time) []anomaly.Waiting {
 			continue
 		}
 		for _, e := range b.All() {
-			if since := c.timeOf(e.entered); now.Sub(since) > limit && len(list) < maxOverdue {
+			if since := c.clock.timeOf(e.entered); now.Sub(since) > limit && len(list) < maxOverdue {
 				list = append(list, anomaly.Waiting{
 					Pod: e.pod.Key(), Where: string(b.pool) + ", " + c.reason(e), Since: since, Limit: limit,
 				})

@@ -264,7 +264,7 @@ func TestAnotherLeaderIsNotRepeated(t *testing.T) {
 			h.sleep(quota.Patience)
 			h.wantLet("a")
 			h.check()
-			if n := h.core.quotas.Sizes().Hidden; n != 0 {
+			if n := h.core.budgets.Sizes().Hidden; n != 0 {
 				t.Errorf("%d pods are remembered that are gone", n)
 			}
 			h.ungate("a")
@@ -310,11 +310,11 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 			if let := next.let(); slices.Contains(let, "b") {
 				t.Errorf("%q may go: there is no room beside a", let)
 			}
-			if n := next.core.pods["failing"].attempt.count; n != 2 {
+			if n := next.core.backlog.pods["failing"].attempt.count; n != 2 {
 				t.Errorf("%d attempts at the other pod, want 2 as the memory says", n)
 			}
-			if next.core.history.sequence != 4 {
-				t.Errorf("decisions are read up to %d, want 4", next.core.history.sequence)
+			if next.core.decisions.sequence != 4 {
+				t.Errorf("decisions are read up to %d, want 4", next.core.decisions.sequence)
 			}
 		})
 	}

@@ -18,9 +18,9 @@ type epochStart struct{ epoch, sequence uint64 }
 // maxEpochs bounds the epochs that are remembered. Earlier ones count as one with the oldest.
 const maxEpochs = 64
 
-// standing returns the sequence of a verdict's last fact, which is of the given epoch, or 0 if a later epoch has
+// valid returns the sequence of a verdict's last fact, which is of the given epoch, or 0 if a later epoch has
 // taken that sequence. Epoch 0 means that it is not known, and the sequence is believed.
-func (s epochs) standing(sequence, epoch uint64) uint64 {
+func (s epochs) valid(sequence, epoch uint64) uint64 {
 	for _, start := range s {
 		if epoch != 0 && start.epoch > epoch && start.sequence <= sequence {
 			return 0
@@ -31,8 +31,7 @@ func (s epochs) standing(sequence, epoch uint64) uint64 {
 
 // newEpoch records the epoch of the facts, which has begun at the given sequence or later if it is new, and reports
 // whether it is new.
-func (c *Core) newEpoch(sequence uint64) bool {
-	w := &c.world
+func (w *world) newEpoch(sequence uint64) bool {
 	epoch := w.facts.Epoch
 	if n := len(w.epochs); sequence == 0 || epoch == 0 || n > 0 && w.epochs[n-1].epoch >= epoch {
 		return false
@@ -41,29 +40,27 @@ func (c *Core) newEpoch(sequence uint64) bool {
 	if len(w.epochs) > maxEpochs {
 		w.epochs = append(epochs(nil), w.epochs[1:]...)
 	}
-	for _, e := range c.pods {
-		e.verdict.factSequence = w.epochs.standing(e.verdict.factSequence, e.verdict.factEpoch)
-	}
-	for _, e := range c.history.ghosts {
-		e.verdict.factSequence = w.epochs.standing(e.verdict.factSequence, e.verdict.factEpoch)
-	}
-	for _, l := range c.lanes.all {
-		l.rejected.factSequence = w.epochs.standing(l.rejected.factSequence, l.rejected.factEpoch)
-	}
 	return true
+}
+
+// newEpoch voids the verdicts that were computed from facts which are lost.
+func (b *backlog) newEpoch() {
+	known := b.world.epochs
+	for _, all := range []map[string]*entry{b.pods, b.unseen} {
+		for _, e := range all {
+			e.verdict.factSequence = known.valid(e.verdict.factSequence, e.verdict.factEpoch)
+		}
+	}
+	b.pools.lanes.newEpoch(known)
 }
 
 // advance records how far the facts have been applied.
 func (c *Core) advance(to Position, objects placement.Objects, now moment) {
 	after := c.world.facts.Sequence
 	c.world.facts, c.world.objects = to, objects
-	if !c.newEpoch(after + 1) {
-		return
-	}
-	for _, e := range inOrder(c.bags.parked) {
-		if e.verdict.astray() {
-			c.woken(e, eventReset, now)
-		}
+	if c.world.newEpoch(after + 1) {
+		c.backlog.newEpoch()
+		c.backlog.wakeVoid(now)
 	}
 }
 
@@ -71,8 +68,10 @@ func (c *Core) advance(to Position, objects placement.Objects, now moment) {
 // changes of pods after that position have not happened in this store.
 func (c *Core) rewind(to Position, objects placement.Objects) {
 	c.world.facts, c.world.objects = to, objects
-	c.newEpoch(to.Sequence)
-	for _, e := range c.pods {
+	if c.world.newEpoch(to.Sequence) {
+		c.backlog.newEpoch()
+	}
+	for _, e := range c.backlog.pods {
 		e.sequence = min(e.sequence, to.Sequence)
 	}
 }

@@ -75,7 +75,7 @@ func TestVerdictBeforeAnEpochStands(t *testing.T) {
 	h.sleep(flushAfter / 10)
 	h.ask("s1", 9)
 	h.want("a", PoolParked)
-	if v := h.core.pods[h.pods["a"].UID].verdict; v.factSequence != 10 {
+	if v := h.core.backlog.pods[h.pods["a"].UID].verdict; v.factSequence != 10 {
 		t.Errorf("the verdict counts from %d on, want 10", v.factSequence)
 	}
 }
@@ -85,7 +85,7 @@ func TestVerdictsStandUntilTheirFactsAreLost(t *testing.T) {
 	for _, test := range []struct{ sequence, epoch, want uint64 }{
 		{30, 0, 30}, {30, 1, 0}, {7, 1, 7}, {6, 1, 6}, {8, 2, 0}, {30, 5, 0}, {19, 5, 19}, {30, 6, 30}, {30, 7, 30},
 	} {
-		if got := s.standing(test.sequence, test.epoch); got != test.want {
+		if got := s.valid(test.sequence, test.epoch); got != test.want {
 			t.Errorf("%d of epoch %d stands as %d, want %d", test.sequence, test.epoch, got, test.want)
 		}
 	}

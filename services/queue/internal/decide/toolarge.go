@@ -18,45 +18,14 @@ func tooLargeReason(p *state.Pod) string {
 		cmp.Or(p.Annotation(state.TooLargeAnnotation), "gate "+events.TooLargeGate))
 }
 
-// gatedEntered records a pod that now waits for its gates.
-func (c *Core) gatedEntered(e *entry) {
-	c.quotas.Enter(e.pod, c.timeOf(e.queued), e.serial)
-	if e.pod.TooLarge() {
-		c.bags.tooLarge[e] = struct{}{}
-	}
-}
-
-// gatedUpdated records that the gates of a gated pod have changed.
-func (c *Core) gatedUpdated(e *entry, old *state.Pod) {
-	c.quotas.Update(e.pod)
-	if e.pod.TooLarge() && !old.TooLarge() {
-		c.bags.tooLarge[e] = struct{}{}
-	}
-}
-
-// gatedLate moves back to gated a pod that waits to be tried and has gained a gate, which only happens to a pod that
-// has grown too large.
-func (c *Core) gatedLate(e *entry, now moment) {
-	c.detach(e)
-	c.unreject(e)
-	if e.lane != nil {
-		c.lanes.moved[e.lane] = struct{}{}
-		c.part(e)
-	}
-	c.free(e, eventQuarantine, now)
-}
-
-// tellTooLarge makes the binder inform the owners of pods that are too large, through a decision.
-func (c *Core) tellTooLarge() {
-	if len(c.bags.tooLarge) == 0 || !c.leases.leading || !c.history.caughtUp {
+// reportTooLarge makes the binder inform the owners of pods that are too large, through a decision.
+func (c *Core) reportTooLarge() {
+	tooLarge := c.backlog.pools.tooLarge
+	if len(tooLarge) == 0 || !c.leases.leading || !c.decisions.caughtUp {
 		return
 	}
-	for _, e := range slices.SortedFunc(maps.Keys(c.bags.tooLarge), bySerial) {
-		c.out.records = append(c.out.records, Record{Decision: events.Decision{
-			Kind: events.DecisionQuarantined, Pod: podRef(e.pod), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
-			Attempt: e.attempt.count, Token: c.newToken().String(), FactSequence: c.world.facts.Sequence,
-			LedgerRevision: c.world.revision, PodResourceVersion: e.pod.ResourceVersion, Message: tooLargeReason(e.pod),
-		}})
+	for _, e := range slices.SortedFunc(maps.Keys(tooLarge), bySerial) {
+		c.recordQuarantine(e, tooLargeReason(e.pod))
 	}
-	clear(c.bags.tooLarge)
+	clear(tooLarge)
 }

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"maps"
-	"math"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -12,24 +11,24 @@ import (
 )
 
 // changed handles a change in the facts, after the pools have applied what it means for the changed pod itself.
-func (c *Core) changed(change placement.Change, now moment) {
-	o := occurrence{change: change, sequence: c.world.facts.Sequence, at: now}
+func (b *backlog) changed(change placement.Change, now moment) {
+	o := occurrence{change: change, sequence: b.world.facts.Sequence, at: now}
 	switch {
-	case !c.heeds(change):
+	case !b.cfg.heeds(change):
 		return
 	case !concernsOthers(change):
 		o.own = true
-		if !c.ownMatters(change) {
+		if !b.ownMatters(change) {
 			return
 		}
 	}
-	c.occurred(&o, now)
+	b.occurred(&o, now)
 }
 
 // heeds reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
 // dropped at once (upstream's isEventOfInterest).
-func (c *Core) heeds(change placement.Change) bool {
-	for _, p := range c.cfg.Profiles {
+func (c *Config) heeds(change placement.Change) bool {
+	for _, p := range c.Profiles {
 		if p.Heeds(change) {
 			return true
 		}
@@ -51,132 +50,100 @@ func holdsPlace(p *state.Pod) bool {
 	return p != nil && (p.NodeName != "" || p.Status().NominatedNodeName != "")
 }
 
+// ownChange returns the change of a pod that waits to be placed.
+func ownChange(before, after *state.Pod, objects placement.Objects) placement.Change {
+	change := placement.PodChange(state.PodChange{Before: before, After: after})
+	change.Objects = objects
+	return change
+}
+
 // ownMatters reports whether a change of a waiting pod can matter to itself.
-func (c *Core) ownMatters(change placement.Change) bool {
+func (b *backlog) ownMatters(change placement.Change) bool {
 	if change.OldPod == nil || change.NewPod == nil {
 		return false
 	}
-	_, known := c.pods[change.NewPod.UID]
+	_, known := b.pods[change.NewPod.UID]
 	return known && specMoved(change.OldPod, change.NewPod)
 }
 
 // occurred records an occurrence and wakes the parked pods that it could help.
-func (c *Core) occurred(o *occurrence, now moment) {
-	c.journal.add(*o)
+func (b *backlog) occurred(o *occurrence, now moment) {
+	b.journal.add(*o)
 	if !o.own {
-		c.hear(o)
+		b.journal.hear(o, b.cfg.Profiles)
 	}
-	if o.own || c.waiting.pods == 0 {
+	if o.own || b.pools.waiting.pods == 0 {
 		return
 	}
-	o.change.Objects = c.world.objects
-	call := c.waiting.call(o)
-	c.out.hinted(call.hints)
+	o.change.Objects = b.world.objects
+	call := b.pools.waiting.call(o)
+	b.out.hinted(call.hints)
 	event := eventReleased
 	if !o.blind {
 		event = o.change.Label()
 	}
 	for _, e := range call.woken {
 		if news(o, &e.verdict) && o.concerns(e) {
-			c.woken(e, event, now)
+			b.wake(e, event, now)
 		}
 	}
-}
-
-// concerns reports whether an occurrence can help a pod of this priority.
-func (o *occurrence) concerns(e *entry) bool {
-	return o.change.Kind != events.KindDisruptionBudget || !o.blind || e.pod.Priority > o.above ||
-		o.above == math.MinInt32
-}
-
-// news reports whether an occurrence is later than what a verdict saw: the shard may have been ahead of the queue.
-func news(o *occurrence, v *verdict) bool {
-	if o.revision != 0 {
-		return o.revision > v.ledgerRevision
-	}
-	return o.sequence > v.factSequence
-}
-
-func (c *Core) woken(e *entry, event string, now moment) {
-	e.sequence = c.world.facts.Sequence
-	c.requeue(e, event, now)
-}
-
-// parkedUpdated evaluates what a parked pod's own change means to its rejectors, and reindexes the pod if it stays
-// parked. old is the pod as it was.
-func (c *Core) parkedUpdated(e *entry, old *state.Pod, now moment) {
-	if !specMoved(old, e.pod) {
-		return
-	}
-	change := placement.PodChange(state.PodChange{Before: old, After: e.pod})
-	change.Objects = c.world.objects
-	profile := c.cfg.Profiles[e.pod.SchedulerName]
-	switch {
-	case e.in == c.bags.quarantine:
-		c.pardon(e, change.Label(), now)
-	case profile.Wakes(e.pod, e.verdict.plugins, change):
-		c.woken(e, change.Label(), now)
-	default:
-		c.waiting.remove(e)
-		c.waiting.add(e, profile)
-	}
-}
-
-// missed reports whether something that can help the pod happened after the state from which its verdict was
-// computed, so that waiting for it would be in vain.
-func (c *Core) missed(e *entry) bool {
-	return c.journal.forgot(&e.verdict) || c.sawHelp(e)
-}
-
-// sawHelp is missed, limited to what the journal still holds.
-func (c *Core) sawHelp(e *entry) bool {
-	profile := c.cfg.Profiles[e.pod.SchedulerName]
-	helped := false
-	c.journal.since(&e.verdict, func(o *occurrence) bool {
-		if o.own != (changedPod(o.change) == e.pod.UID) || !o.concerns(e) {
-			return true
-		}
-		change := o.change
-		change.Objects = c.world.objects
-		if o.blind {
-			helped = listensBlind(profile, e.verdict.plugins, change)
-		} else {
-			helped = profile.Wakes(e.pod, e.verdict.plugins, change)
-		}
-		return !helped
-	})
-	return helped
-}
-
-// listensBlind reports whether any of the rules listens to a change of which no details are known.
-func listensBlind(profile *placement.Profile, plugins []string, change placement.Change) bool {
-	for _, plugin := range plugins {
-		if profile.Listens(plugin, change) {
-			return true
-		}
-	}
-	return len(plugins) == 0
 }
 
 // wakeAll requeues every parked pod whose verdict is older than the facts: whatever it waited for may have happened.
-func (c *Core) wakeAll(now moment) {
-	for _, e := range inOrder(c.bags.parked) {
-		if e.verdict.factSequence < c.world.facts.Sequence {
-			c.woken(e, eventReset, now)
+func (b *backlog) wakeAll(now moment) {
+	for _, e := range inOrder(b.pools.parked) {
+		if e.verdict.factSequence < b.world.facts.Sequence {
+			b.wake(e, eventReset, now)
 		}
+	}
+}
+
+// wakeVoid requeues the parked pods whose verdicts were computed from facts that are lost.
+func (b *backlog) wakeVoid(now moment) {
+	for _, e := range inOrder(b.pools.parked) {
+		if e.verdict.void() {
+			b.wake(e, eventReset, now)
+		}
+	}
+}
+
+// activate makes a pod that waits for an event or for the end of its backoff active at once, whatever its lane knows.
+// A pod that is being tried goes into backoff where it would otherwise be parked. Everything else that is known of
+// the pod stays in force: gates, quarantine, and the wait until the facts show its last condition. Source:
+// PriorityQueue.Activate in pkg/scheduler/backend/queue/scheduling_queue.go.
+func (b *backlog) activate(uid string, now moment) {
+	e, ok := b.pods[uid]
+	switch {
+	case !ok || e.in == b.pools.quarantine:
+	case e.pool() == PoolOffered || e.pool() == PoolHeld:
+		e.attempt.activated = true
+	case e.pool() == PoolParked || e.pool() == PoolBackoff:
+		b.out.podWaited(e, eventActivate, now)
+		b.pools.detach(e)
+		b.pools.lanes.leave(e)
+		e.verdict.backoffUntil = 0
+		b.wake(e, eventActivate, now)
 	}
 }
 
 // flush requeues the pods that no event woke for too long, as a safety net for the hints (upstream's
 // flushUnschedulablePodsLeftover). If such a pod is then placed, a hint has missed an event.
-func (c *Core) flush(now moment) {
-	for e := c.bags.parked.First(); e != nil; e = c.bags.parked.First() {
+func (b *backlog) flush(now moment) {
+	for e := b.pools.parked.First(); e != nil; e = b.pools.parked.First() {
 		if e.flushAt > now {
 			return
 		}
-		c.out.counts.Flushed++
+		b.out.counts.Flushed++
 		e.attempt.flushed = true
-		c.requeue(e, eventTimeout, now)
+		b.requeue(e, eventTimeout, now)
+	}
+}
+
+// endBackoffs frees the pods whose backoff has ended.
+func (b *backlog) endBackoffs(now moment) {
+	for e := b.pools.backoff.First(); e != nil && e.ready() <= now; e = b.pools.backoff.First() {
+		e.await = await{}
+		b.free(e, eventBackoffComplete, now)
 	}
 }
 

@@ -145,7 +145,7 @@ func (w *walk) restart(r *replica) {
 	config.TokenSeed, config.DeliveryLimit = w.Uint64(), 3
 	core := New(config)
 	r.core, r.leads = core, false
-	r.model = newModel(config, func() (uint64, int64) { return core.journal.sequence, core.journal.revision })
+	r.model = newModel(config, func() (uint64, int64) { return core.backlog.journal.sequence, core.backlog.journal.revision })
 	from := uint64(0)
 	if len(w.memories) > 0 && w.chance(70) {
 		m := one(w, w.memories)
@@ -168,7 +168,7 @@ func (w *walk) restart(r *replica) {
 	}
 	w.nothingMissed(r)
 	w.did["restarted"]++
-	w.did["parked again"] += r.core.bags.parked.Len()
+	w.did["parked again"] += r.core.backlog.pools.parked.Len()
 }
 
 // readFacts gives a replica the facts: a state as of some sequence, and then the rest.
@@ -207,7 +207,7 @@ func (w *walk) readFacts(r *replica) {
 // nothing that could help a parked pod has happened since the state from which its verdict was computed. Pods that
 // have changed themselves since are left out: what helps them now may not have helped them then.
 func (w *walk) nothingMissed(r *replica) {
-	for _, e := range r.core.bags.parked.All() {
+	for _, e := range r.core.backlog.pools.parked.All() {
 		var verdict events.Decision
 		answers := map[string]bool{}
 		for _, d := range w.told {
@@ -308,7 +308,7 @@ func (w *walk) step(r *replica, in Input) {
 		r.model.pods[o.pod].token = tokens[i]
 	}
 	inStep := r.core.world.facts.Sequence == w.sequence
-	if err := r.core.Check(w.state.Snapshot().Pods()); err != nil && inStep && r.core.history.primed {
+	if err := r.core.Check(w.state.Snapshot().Pods()); err != nil && inStep && r.core.world.primed {
 		w.fatalf("%s after %T: %v\n%s", r.name, in, err, r.core.Describe())
 	}
 	w.compare(r, in)
@@ -395,13 +395,13 @@ func (w *walk) count(c Counted) {
 
 func (w *walk) compare(r *replica, in Input) {
 	w.t.Helper()
-	if len(r.core.pods) != len(r.model.pods) || len(r.core.history.ghosts) != len(r.model.ghosts) {
+	if len(r.core.backlog.pods) != len(r.model.pods) || len(r.core.backlog.unseen) != len(r.model.ghosts) {
 		w.fatalf("%s after %T: %d pods and %d ghosts, want %d and %d", r.name, in,
-			len(r.core.pods), len(r.core.history.ghosts), len(r.model.pods), len(r.model.ghosts))
+			len(r.core.backlog.pods), len(r.core.backlog.unseen), len(r.model.pods), len(r.model.ghosts))
 	}
 	for uid, p := range r.model.pods {
 		pool, why := r.core.Where(uid)
-		e := r.core.pods[uid]
+		e := r.core.backlog.pods[uid]
 		if pool != p.pool || int(e.attempt.count) != p.attempts || int(e.verdict.rejections) != p.rejections {
 			w.fatalf("%s after %T: pod %s is in %s (%s) after %d attempts and %d rejections, want %s after %d and %d\n%s",
 				r.name, in, uid, pool, why, e.attempt.count, e.verdict.rejections, p.pool, p.attempts, p.rejections,
@@ -703,15 +703,15 @@ func (w *walk) finish() {
 			Shard: "s1", Window: 10_000, Renew: slices.Sorted(maps.Keys(core.leases.tokens)),
 		}})
 		waiting := 0
-		for _, e := range core.pods {
-			if e.pool() != PoolGated && e.in != core.bags.quarantine {
+		for _, e := range core.backlog.pods {
+			if e.pool() != PoolGated && e.in != core.backlog.pools.quarantine {
 				waiting++
 			}
 		}
 		if waiting == 0 {
 			return
 		}
-		for _, e := range inOrder(core.bags.offered) {
+		for _, e := range inOrder(core.backlog.pools.offered) {
 			obj := e.pod.Object().DeepCopy()
 			obj.Spec.NodeName = "n1"
 			w.putPod(obj)

@@ -7,11 +7,11 @@ import (
 // nextCheck returns when the load of the shards must be checked; 0 for never. It is checked while pods wait, or while
 // a request may have to be withdrawn.
 func (c *Core) nextCheck() moment {
-	idle := c.bags.activeCount == 0 && !c.balancer.Requests()
-	if !c.leases.leading || !c.history.caughtUp || idle {
+	idle := c.backlog.pools.activeCount == 0 && !c.balancer.Requests()
+	if !c.leases.leading || !c.decisions.caughtUp || idle {
 		return 0
 	}
-	return c.momentOf(c.balancer.NextCheck(c.timeOf(c.clock.now)))
+	return c.clock.momentOf(c.balancer.NextCheck(c.clock.timeOf(c.clock.now)))
 }
 
 // rebalance checks the load, if it is time, and moves partitions if necessary.
@@ -21,8 +21,8 @@ func (c *Core) rebalance(now moment) {
 	}
 	c.out.moves = c.balancer.Moves(balance.Load{
 		Shards: c.loads(), Owners: &c.world.owners,
-		Waiting: func(partition int32) int { return c.bags.active[partition].Len() },
-	}, c.timeOf(now))
+		Waiting: func(partition int32) int { return c.backlog.pools.active[partition].Len() },
+	}, c.clock.timeOf(now))
 }
 
 func (c *Core) loads() []balance.Shard {
@@ -30,13 +30,13 @@ func (c *Core) loads() []balance.Shard {
 	for _, s := range c.leases.order {
 		l := balance.Shard{
 			ID: s.id, Window: s.window, Leased: s.leased, Partitions: s.partitions, Pinned: -1, Record: &s.balance,
-			Asks: s.window > 0 && !c.silent(s, c.clock.now),
+			Asks: s.window > 0 && !s.silent(c.cfg.Lease, c.clock.now),
 		}
 		if s.alone != nil {
 			l.Pinned = s.alone.partition
 		}
 		for _, p := range s.partitions {
-			l.Pods += c.bags.active[p].Len()
+			l.Pods += c.backlog.pools.active[p].Len()
 		}
 		loads = append(loads, l)
 	}

@@ -1,0 +1,40 @@
+package decide
+
+import "time"
+
+// moment is a time of this core, as the duration since its origin. An entry has many, and a moment is smaller than a
+// time.Time. 0 is never.
+type moment time.Duration
+
+func (m moment) add(d time.Duration) moment { return m + moment(d) }
+
+// window returns the start of the backoff window that a moment is in.
+func (m moment) window() moment { return moment(time.Duration(m).Truncate(backoffWindow)) }
+
+// clock converts between times and moments.
+type clock struct {
+	origin time.Time
+	// now is the latest moment, nextTick the one last requested.
+	now, nextTick moment
+}
+
+// advance advances the clock to a time and returns the moment. If the given time runs backwards, the clock stands
+// still. The first moment is after the origin, so that 0 stays never.
+func (c *clock) advance(at time.Time) moment {
+	if c.origin.IsZero() {
+		c.origin = at.Add(-1)
+	}
+	c.now = max(c.now, moment(at.Sub(c.origin)))
+	return c.now
+}
+
+// timeOf returns the time of a moment; zero for never.
+func (c *clock) timeOf(m moment) time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return c.origin.Add(time.Duration(m))
+}
+
+// momentOf returns the moment of a time.
+func (c *clock) momentOf(t time.Time) moment { return moment(t.Sub(c.origin)) }
