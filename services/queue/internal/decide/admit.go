@@ -19,7 +19,7 @@ func (c *Core) resetBudgets(in FactsReset) {
 		c.out.complain(problem)
 	}
 	for _, e := range c.backlog.pools.gated.All() {
-		c.budgets.Enter(e.pod, c.clock.timeOf(e.queued), e.serial)
+		quotaGates{c.budgets, &c.clock}.Enter(e)
 	}
 }
 
@@ -47,3 +47,12 @@ func (c *Core) ungateSeen(d *events.Decision, now moment) {
 	}
 	c.budgets.Recorded(d, p, c.budgetFacts(), c.clock.timeOf(now))
 }
+
+// quotaGates makes the budgets receive the pods that wait for their gates.
+type quotaGates struct {
+	*quota.Budgets
+	clock *clock
+}
+
+// Enter records a pod that now waits for its gates.
+func (g quotaGates) Enter(e *entry) { g.Budgets.Enter(e.pod, g.clock.timeOf(e.queued), e.serial) }

@@ -6,19 +6,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// maxShift keeps the doubling of the backoff from overflowing: beyond it every duration exceeds any sensible maximum.
-const maxShift = 32
-
-// suspectAfter is how many leases in a row may end without an answer before a pod becomes suspect. A lease that ends
-// without an answer may be chance: a message was lost, or the shard was stopped. Or the pod kills every process that
-// works on it, and with it the answers to all pods that were being tried with it. A suspect pod is therefore offered
-// only to a shard that has no other pod leased, and the shard gets no other until it has answered: this soon
-// separates innocent pods from guilty ones. A pod that still gets no answer is quarantined, and only a change of the
-// pod itself ends that.
-const suspectAfter = 2
-
-func (e *entry) suspect() bool { return e.attempt.lost >= suspectAfter }
-
 // isAnswer reports whether decisions of a kind end an attempt.
 func isAnswer(k events.DecisionKind) bool {
 	switch k {
@@ -96,34 +83,4 @@ func (e *entry) conditionWritten(d *events.Decision) bool {
 // conditionShown reports whether the facts show the pod as the last verdict's condition left it.
 func (e *entry) conditionShown() bool {
 	return e.await.on && e.await.version != 0 && e.pod.ResourceVersion >= e.await.version
-}
-
-// backOff sets the earliest next attempt, by upstream's formula (pkg/scheduler/backend/queue/backoff_queue.go): the
-// initial backoff doubled for each further failure, up to the maximum. Errors in a row count if there are any, else
-// rejections.
-func (e *entry) backOff(cfg *Config, now moment) {
-	count := e.verdict.rejections
-	if e.verdict.errors > 0 {
-		count = e.verdict.errors
-	}
-	e.verdict.backoffUntil = now.add(backoff(cfg.InitialBackoff, cfg.MaxBackoff, count))
-}
-
-// released counts a reservation that ended without a bind. As upstream, a pod whose binds fail backs off like one
-// whose attempts end in errors.
-func (e *entry) released(cfg *Config, now moment) {
-	e.attempt.released = min(e.attempt.released, maxShift) + 1
-	wait := backoff(cfg.InitialBackoff, cfg.MaxBackoff, int32(e.attempt.released))
-	e.verdict.backoffUntil = max(e.verdict.backoffUntil, now.add(wait))
-}
-
-func backoff(initial, maximum time.Duration, count int32) time.Duration {
-	if count <= 0 || maximum <= 0 {
-		return 0
-	}
-	shift := count - 1
-	if shift > maxShift || initial > maximum>>shift {
-		return maximum
-	}
-	return initial << shift
 }

@@ -191,7 +191,7 @@ func (in WorkAsked) apply(c *Core, now moment) {
 	for _, token := range in.Request.Return {
 		if e := c.leases.of(s, token); e != nil {
 			c.out.counts.Returned++
-			c.backlog.free(e, eventLeaseReturned, now)
+			c.backlog.pools.free(e, eventLeaseReturned, now)
 			e.attempt.count--
 			e.attempt.token = ""
 		}
@@ -213,6 +213,6 @@ func (StepDown) apply(c *Core, now moment) {
 	c.leases.leading, c.out.leading = false, false
 	c.budgets.StepDown()
 	for _, e := range inOrder(c.backlog.pools.offered) {
-		c.backlog.free(e, eventTakeover, now)
+		c.backlog.pools.free(e, eventTakeover, now)
 	}
 }

@@ -2,15 +2,6 @@ package decide
 
 import "time"
 
-// moment is a time of this core, as the duration since its origin. An entry has many, and a moment is smaller than a
-// time.Time. 0 is never.
-type moment time.Duration
-
-func (m moment) add(d time.Duration) moment { return m + moment(d) }
-
-// window returns the start of the backoff window that a moment is in.
-func (m moment) window() moment { return moment(time.Duration(m).Truncate(backoffWindow)) }
-
 // clock converts between times and moments.
 type clock struct {
 	origin time.Time

@@ -61,9 +61,12 @@ func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, leases: newLeases(cfg.TokenSeed), budgets: quota.New()}
 	c.out = output{clock: &c.clock, traces: cfg.Trace}
 	live, events := reservations{}, newJournal(&c.world)
+	pools := newPools(Settings{
+		Profiles: cfg.Profiles, InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, FlushAfter: cfg.FlushAfter,
+	}, Ports{Report: &c.out, Gates: quotaGates{c.budgets, &c.clock}, Leases: c.leases}, &c.world, events)
 	c.backlog = &backlog{
 		cfg: &c.cfg, world: &c.world, journal: events, out: &c.out, live: live, unseen: unseenPods{},
-		pods: map[string]*entry{}, pools: newPools(&c.cfg, &c.out, c.leases, c.budgets, events),
+		pods: map[string]*entry{}, pools: pools,
 	}
 	c.holds = &holds{world: &c.world, live: live, backlog: c.backlog}
 	return c

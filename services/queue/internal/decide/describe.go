@@ -48,7 +48,7 @@ func (c *Core) reason(e *entry) string {
 		}
 		return fmt.Sprintf("rejected by %s: %s", strings.Join(e.verdict.plugins, ", "), e.verdict.message)
 	case PoolOffered:
-		return fmt.Sprintf("offered to %s (token %s)", e.attempt.shard.id, e.attempt.token)
+		return fmt.Sprintf("offered to %s (token %s)", e.attempt.shard, e.attempt.token)
 	case PoolHeld:
 		if e.hold.live {
 			return "has a reservation in the ledger"
@@ -60,9 +60,6 @@ func (c *Core) reason(e *entry) string {
 
 // Pending counts the pods of each pool. Empty pools are included with 0.
 func (c *Core) Pending() map[Pool]int { return c.backlog.pools.pending() }
-
-// Rejector is a rule that holds pods of one profile back.
-type Rejector struct{ Plugin, Profile string }
 
 // Rejectors counts the pods that each rule holds back: for a rule that rejected the pod's last attempt, until the
 // next attempt; and for the gates of gated pods. The map is a copy.

@@ -29,15 +29,15 @@ func (c *Core) owned(owners *[ledger.Partitions]string, now moment) {
 	c.world.owners = *owners
 	c.leases.hold(owners)
 	for _, e := range inOrder(c.backlog.pools.offered) {
-		if owners[e.partition] == e.attempt.shard.id {
+		if owners[e.partition] == e.attempt.shard {
 			continue
 		}
-		if e.attempt.shard.silent(c.cfg.Lease, now) {
+		if c.leases.shards[e.attempt.shard].silent(c.cfg.Lease, now) {
 			c.lost(e, now)
 			continue
 		}
 		c.out.counts.Expired++
-		c.backlog.free(e, eventLeaseExpired, now)
+		c.backlog.pools.free(e, eventLeaseExpired, now)
 	}
 }
 
@@ -47,13 +47,13 @@ func (c *Core) lost(e *entry, now moment) {
 	e.attempt.lost++
 	if int(e.attempt.lost) < c.cfg.DeliveryLimit {
 		// The token stays: a late verdict is still useful.
-		c.backlog.free(e, eventLeaseExpired, now)
+		c.backlog.pools.free(e, eventLeaseExpired, now)
 		return
 	}
 	c.out.counts.Quarantined++
 	e.verdict.kind, e.verdict.plugins = events.DecisionQuarantined, nil
 	e.verdict.message = fmt.Sprintf("in quarantine: %d attempts in a row ended without an answer of the scheduler, "+
-		"the last at %s; change the pod to have it tried again", e.attempt.lost, e.attempt.shard.id)
+		"the last at %s; change the pod to have it tried again", e.attempt.lost, e.attempt.shard)
 	c.backlog.pools.enter(e, c.backlog.pools.quarantine, eventQuarantine, now)
 	c.recordQuarantine(e, e.verdict.message)
 }
@@ -70,7 +70,7 @@ func (c *Core) recordQuarantine(e *entry, message string) {
 // dispatch offers pods to the shards that hold their partitions, up to each shard's window.
 func (c *Core) dispatch(now moment) {
 	pools := c.backlog.pools
-	if !c.leases.leading || !c.decisions.caughtUp || pools.activeCount+pools.early.count == 0 {
+	if !c.leases.leading || !c.decisions.caughtUp || pools.activeCount+pools.lanes.early.count == 0 {
 		return
 	}
 	for _, s := range c.leases.order {
@@ -105,7 +105,7 @@ func (c *Core) nextFor(s *shard) *entry {
 	if best != nil || s.early >= earlyAtOnce {
 		return best
 	}
-	return c.backlog.pools.firstEarly(s.partitions)
+	return c.backlog.pools.lanes.firstEarly(s.partitions)
 }
 
 // lease moves a pod to offered and makes the offer.
@@ -116,7 +116,7 @@ func (c *Core) lease(e *entry, s *shard, now moment) events.Offer {
 		if e.lane != nil {
 			e.lane.givePermit(e)
 		}
-		c.backlog.free(e, eventPopFromBackoff, now)
+		c.backlog.pools.free(e, eventPopFromBackoff, now)
 	}
 	pools.detach(e)
 	pools.unreject(e)

@@ -90,29 +90,6 @@ func (PodWaited) effect()      {}
 func (Counted) effect()        {}
 func (NextTick) effect()       {}
 
-// These are the events that bring pods into a pool. They have upstream's names where upstream has the event
-// (pkg/scheduler/framework/events.go), so that dashboards keep working. Changes of the cluster are named by
-// placement.Change.Label.
-const (
-	eventPodAdd          = "UnschedulablePodAdd"
-	eventGatesGone       = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
-	eventAttemptFailure  = "ScheduleAttemptFailure"
-	eventBackoffComplete = "BackoffComplete"
-	eventPopFromBackoff  = "PopFromBackoffQ"
-	eventTimeout         = "UnschedulableTimeout"
-	eventTakeover        = "LeaderTakeover"
-	eventLeaseExpired    = "OfferExpired"
-	eventLeaseReturned   = "OfferReturned"
-	eventReleased        = "ReservationReleased"
-	eventWithdrawn       = "HoldWithdrawn"
-	eventQuarantine      = "Quarantine"
-	eventActivate        = "ForceActivate"
-	eventOffer           = "Offer"
-	eventPlaced          = "Placed"
-	eventReserved        = "ReservationSeen"
-	eventReset           = "FactsReset"
-)
-
 // output collects the effects of a step.
 type output struct {
 	// clock dates the effects. leading means that this replica leads, and traces that PodWaited is wanted. They outlive
@@ -155,12 +132,12 @@ func (o *output) podBound(e *entry, p *state.Pod) {
 	})
 }
 
-// podWaited emits PodWaited, for tracing, when a pod leaves a pool in which it waited.
-func (o *output) podWaited(e *entry, event string, now moment) {
-	if !o.leading || !o.traces || e.in == nil || now == e.entered {
+// Waited emits PodWaited, for tracing, when a pod leaves a pool in which it waited.
+func (o *output) Waited(e *entry, event string, now moment) {
+	if !o.leading || !o.traces || e.pool() == PoolNone || now == e.entered {
 		return
 	}
-	switch pool := e.in.pool; pool {
+	switch pool := e.pool(); pool {
 	case PoolGated, PoolBackoff, PoolParked:
 		o.waited = append(o.waited, PodWaited{
 			Pod: e.pod, Pool: pool, Since: o.clock.timeOf(e.entered), Until: o.clock.timeOf(now), Event: event,
@@ -169,8 +146,8 @@ func (o *output) podWaited(e *entry, event string, now moment) {
 	}
 }
 
-// incoming counts a pod that enters a pool.
-func (o *output) incoming(pool Pool, event string) {
+// Entered counts a pod that enters a pool.
+func (o *output) Entered(pool Pool, event string) {
 	if !o.leading {
 		return
 	}

@@ -12,6 +12,15 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/heap"
 )
 
+// moment is a time of this core, as the duration since its origin. An entry has many, and a moment is smaller than a
+// time.Time. 0 is never.
+type moment time.Duration
+
+func (m moment) add(d time.Duration) moment { return m + moment(d) }
+
+// window returns the start of the backoff window that a moment is in.
+func (m moment) window() moment { return moment(time.Duration(m).Truncate(backoffWindow)) }
+
 // backoffWindow is the granularity of early offers: pods whose backoffs end within one window leave it by priority
 // (upstream's backoffQOrderingWindowDuration).
 const backoffWindow = time.Second
@@ -70,9 +79,9 @@ type attempt struct {
 	// cause is the event that led to this attempt, and since its time.
 	cause string
 	since moment
-	// token is the token of the last lease; "" once it was answered.
+	// token is the token of the last lease; "" once it was answered. shard is the one that got the lease.
 	token string
-	shard *shard
+	shard string
 }
 
 // verdict is the last answer to an attempt.
@@ -96,9 +105,6 @@ type verdict struct {
 	// and whose end no event reports; 0 for none.
 	backoffUntil, retryAt moment
 }
-
-// void reports whether the verdict was computed from facts that are lost.
-func (v *verdict) void() bool { return v.factSequence == 0 && v.factEpoch != 0 }
 
 // await is the wait until the facts show the pod as the last verdict's condition left it.
 type await struct {
@@ -133,6 +139,16 @@ const (
 // inPool and inEarly return where an entry stores its positions.
 func inPool(e *entry) *int32  { return &e.index[slotPool] }
 func inEarly(e *entry) *int32 { return &e.index[slotEarly] }
+
+// bag is one pool, or a part of one.
+type bag struct {
+	*heap.Heap[*entry]
+	pool Pool
+}
+
+func newBag(pool Pool, less func(a, b *entry) bool) *bag {
+	return &bag{pool: pool, Heap: heap.New(less, inPool)}
+}
 
 // before is the order in which pods are offered: priority, then time, then arrival (upstream's PrioritySort, with a
 // tie-break that makes it total).
@@ -183,51 +199,12 @@ func deadlineBefore(a, b *entry) bool {
 	return a.serial < b.serial
 }
 
-// ready returns the earliest time of the next offer: the backoff has ended, and the last condition shows in the facts
-// or has been awaited for long enough.
-func (e *entry) ready() moment {
-	if e.await.on {
-		return max(e.await.until, e.verdict.backoffUntil)
-	}
-	return e.verdict.backoffUntil
-}
-
-// flushTime returns when a pod that is parked now leaves at the latest: after the given duration, or at its verdict's
-// retryAt.
-func (e *entry) flushTime(now moment, after time.Duration) moment {
-	if e.verdict.retryAt > now {
-		return min(now.add(after), e.verdict.retryAt)
-	}
-	return now.add(after)
-}
-
-// mayGoEarly reports whether a pod in backoff may be offered early when there is nothing else to do. Rejected pods
-// may and failed ones may not (upstream's podErrorBackoffQ), and no pod may before the facts show its last condition.
-func (e *entry) mayGoEarly() bool {
-	return e.verdict.errors == 0 && e.attempt.released == 0 && !e.await.on && !e.suspect() && !e.covered
-}
-
-// causedBy records the event that brings a pod to its next attempt. The end of its backoff, and the offer itself, are
-// not causes.
-func (e *entry) causedBy(event string, now moment) {
-	if event != eventOffer && event != eventBackoffComplete && event != eventPopFromBackoff {
-		e.attempt.cause, e.attempt.since = event, now
-	}
-}
-
 // partitionOf returns the partition of a pod: that of its group, if it has one. It never changes.
 func partitionOf(p *state.Pod) int32 {
 	if g := p.Group(); g != "" {
 		return ledger.PartitionOf(g)
 	}
 	return ledger.PartitionOf(p.UID)
-}
-
-func (e *entry) pool() Pool {
-	if e.in == nil {
-		return PoolNone
-	}
-	return e.in.pool
 }
 
 // bySerial orders pods by arrival.

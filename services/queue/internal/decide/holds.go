@@ -116,7 +116,7 @@ func (h *holds) vanished(end Hold, now moment) {
 			progress: end.HW, gone: h.world.revision, withdrawn: end.Withdrawn,
 			answered: end.Prepared && e.hold.answered,
 		}
-		h.backlog.pools.settling[e] = struct{}{}
+		h.backlog.pools.settle(e)
 	case known:
 		// The reservation came and went between two looks; the pod stays in its pool.
 		h.roomLeft(e.pod, h.world.revision, now)
@@ -153,14 +153,14 @@ func (h *holds) settle(now moment) {
 		e.hold = hold{}
 		switch {
 		case was.answered && e.verdict.kind == events.DecisionUnplaceable:
-			h.backlog.rejected(e, now)
+			h.backlog.pools.rejected(e, now)
 		case was.answered && e.verdict.kind == events.DecisionFailed:
-			h.backlog.failed(e, now)
+			h.backlog.pools.failed(e, now)
 		case was.withdrawn:
 			e.verdict.backoffUntil = 0
-			h.backlog.free(e, eventWithdrawn, now)
+			h.backlog.pools.free(e, eventWithdrawn, now)
 		default:
-			h.backlog.released(e, now)
+			h.backlog.pools.released(e, now)
 		}
 		if was.gone != 0 {
 			h.roomLeft(e.pod, was.gone, now)

@@ -15,16 +15,6 @@ type Input interface {
 	apply(c *Core, now moment)
 }
 
-// Position is how far the facts have been applied.
-type Position struct {
-	Sequence uint64
-	// Epoch is the fact epoch of the last fact applied; see rewrite.go.
-	Epoch uint64
-	// PodProgress is the applied progress of pods; valid only if ProgressKnown.
-	PodProgress   uint64
-	ProgressKnown bool
-}
-
 // FactsReset replaces everything known about pods, because the store was rebuilt.
 type FactsReset struct {
 	Pods []*state.Pod

@@ -150,6 +150,9 @@ func (j *journal) clear(sequence uint64) {
 	j.sequence = sequence
 }
 
+// void reports whether the verdict was computed from facts that are lost.
+func (v *verdict) void() bool { return v.factSequence == 0 && v.factEpoch != 0 }
+
 // forgot reports whether the journal no longer reaches back to the state from which a verdict was computed.
 func (j *journal) forgot(v *verdict) bool {
 	return v.void() || v.factSequence < j.sequence || v.ledgerRevision < j.revision
@@ -208,4 +211,15 @@ func listensBlind(profile *placement.Profile, plugins []string, change placement
 		}
 	}
 	return len(plugins) == 0
+}
+
+// changedPod returns the UID of the pod that a change is of; "" for none.
+func changedPod(c placement.Change) string {
+	switch {
+	case c.NewPod != nil:
+		return c.NewPod.UID
+	case c.OldPod != nil:
+		return c.OldPod.UID
+	}
+	return ""
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 
@@ -59,10 +60,12 @@ type lanes struct {
 	all     map[string]*lane
 	moved   map[*lane]struct{}
 	journal *journal
+	// early holds pods in backoff that may be offered early.
+	early earlyList
 }
 
 func newLanes(j *journal) lanes {
-	return lanes{all: map[string]*lane{}, moved: map[*lane]struct{}{}, journal: j}
+	return lanes{all: map[string]*lane{}, moved: map[*lane]struct{}{}, journal: j, early: newEarlyList()}
 }
 
 // join puts a rejected pod into its lane.
@@ -78,7 +81,8 @@ func (s *lanes) join(e *entry, profile *placement.Profile) {
 	}
 	l.pods++
 	e.lane = l
-	s.journal.listen(l.rulesOf(e.pod.SchedulerName))
+	rules := l.rulesOf(e.pod.SchedulerName)
+	s.journal.listen(rules)
 }
 
 // laneKey returns what the pods of a lane have in common: profile, priority, whether they may preempt, and for each
@@ -194,6 +198,69 @@ func (s *lanes) covers(e *entry) bool {
 	return s.journal.quiet(e.lane.rulesOf(e.pod.SchedulerName), r.factSequence, r.ledgerRevision)
 }
 
+// listEarly lists a pod in backoff among those that may be offered early, if it may.
+func (s *lanes) listEarly(e *entry) {
+	switch {
+	case e.early != nil || !e.mayGoEarly():
+	case e.lane != nil:
+		e.early = e.lane.unlisted
+		e.early.Put(e)
+		s.visit(e)
+	default:
+		s.early.put(e)
+	}
+}
+
+// dropEarly takes a pod off the pods that may be offered early, if it is one.
+func (s *lanes) dropEarly(e *entry) {
+	if e.early != nil && s.early.drop(e) {
+		s.visit(e)
+	}
+}
+
+// unlistEarly takes a pod off the list of those that may be offered early because its lane is full.
+func (s *lanes) unlistEarly(e *entry) {
+	s.dropEarly(e)
+	e.early = e.lane.unlisted
+	e.early.Put(e)
+}
+
+// firstEarly returns the first pod of some partitions that may leave its backoff early, is not covered by a verdict of
+// its lane and whose lane is not full; nil for none.
+func (s *lanes) firstEarly(partitions []int32) *entry {
+	for s.early.count > 0 {
+		best := s.early.first(partitions)
+		switch {
+		case best == nil || best.lane == nil:
+			return best
+		case s.covers(best):
+			s.dropEarly(best)
+			best.covered = true
+		case best.lane.out >= best.lane.width:
+			s.unlistEarly(best)
+		default:
+			return best
+		}
+	}
+	return nil
+}
+
+// suspectAfter is how many leases in a row may end without an answer before a pod becomes suspect. A lease that ends
+// without an answer may be chance: a message was lost, or the shard was stopped. Or the pod kills every process that
+// works on it, and with it the answers to all pods that were being tried with it. A suspect pod is therefore offered
+// only to a shard that has no other pod leased, and the shard gets no other until it has answered: this soon
+// separates innocent pods from guilty ones. A pod that still gets no answer is quarantined, and only a change of the
+// pod itself ends that.
+const suspectAfter = 2
+
+func (e *entry) suspect() bool { return e.attempt.lost >= suspectAfter }
+
+// mayGoEarly reports whether a pod in backoff may be offered early when there is nothing else to do. Rejected pods
+// may and failed ones may not (upstream's podErrorBackoffQ), and no pod may before the facts show its last condition.
+func (e *entry) mayGoEarly() bool {
+	return e.verdict.errors == 0 && e.attempt.released == 0 && !e.await.on && !e.suspect() && !e.covered
+}
+
 // newEpoch voids the verdicts that were computed from facts which are lost.
 func (s *lanes) newEpoch(known epochs) {
 	for _, l := range s.all {
@@ -201,8 +268,8 @@ func (s *lanes) newEpoch(known epochs) {
 	}
 }
 
-// check recounts the lanes of the given pods. listed reports whether a pod is listed as early.
-func (s *lanes) check(pods map[string]*entry, listed func(*entry) bool) error {
+// check recounts the lanes of the given pods.
+func (s *lanes) check(pods map[string]*entry) error {
 	counted := map[*lane]lane{}
 	for _, e := range pods {
 		l := e.lane
@@ -214,7 +281,7 @@ func (s *lanes) check(pods map[string]*entry, listed func(*entry) bool) error {
 		if e.permit {
 			n.out++
 		}
-		if listed(e) {
+		if s.early.has(e) {
 			n.listed++
 		}
 		counted[l] = n
@@ -232,4 +299,57 @@ func (s *lanes) check(pods map[string]*entry, listed func(*entry) bool) error {
 		return fmt.Errorf("I5: %d lanes, counted %d", len(s.all), len(counted))
 	}
 	return nil
+}
+
+// earlyList holds the pods in backoff that may be offered early, by partition.
+type earlyList struct {
+	byPartition [ledger.Partitions]*heap.Heap[*entry]
+	count       int
+}
+
+func newEarlyList() earlyList {
+	var l earlyList
+	for p := range l.byPartition {
+		l.byPartition[p] = heap.New(earlyBefore, inEarly)
+	}
+	return l
+}
+
+// has reports whether a pod is listed.
+func (l *earlyList) has(e *entry) bool { return e.early == l.byPartition[e.partition] }
+
+// put lists a pod, which is in no list of pods that may be offered early.
+func (l *earlyList) put(e *entry) {
+	e.early = l.byPartition[e.partition]
+	e.early.Put(e)
+	l.count++
+	if e.lane != nil {
+		e.lane.listed++
+	}
+}
+
+// drop takes a pod off the list, or off the pods of its lane that are not listed. It reports whether the pod was
+// listed.
+func (l *earlyList) drop(e *entry) bool {
+	listed := l.has(e)
+	e.early.Drop(e)
+	e.early = nil
+	if listed {
+		l.count--
+		if e.lane != nil {
+			e.lane.listed--
+		}
+	}
+	return listed
+}
+
+// first returns the first listed pod of some partitions; nil for none.
+func (l *earlyList) first(partitions []int32) *entry {
+	var best *entry
+	for _, p := range partitions {
+		if e := l.byPartition[p].First(); e != nil && (best == nil || earlyBefore(e, best)) {
+			best = e
+		}
+	}
+	return best
 }

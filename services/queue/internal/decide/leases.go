@@ -60,7 +60,7 @@ func byID(a, b *shard) int { return strings.Compare(a.id, b.id) }
 
 // of returns the pod that a shard has leased under a token; nil for none.
 func (l *leases) of(s *shard, token string) *entry {
-	if e, ok := l.tokens[token]; ok && e.attempt.shard == s {
+	if e, ok := l.tokens[token]; ok && e.attempt.shard == s.id {
 		return e
 	}
 	return nil
@@ -69,7 +69,7 @@ func (l *leases) of(s *shard, token string) *entry {
 // begin leases a pod to a shard until a deadline. early means that the pod leaves its backoff early.
 func (l *leases) begin(e *entry, s *shard, early bool, until moment) {
 	e.attempt.token = l.newToken().String()
-	e.attempt.shard = s
+	e.attempt.shard = s.id
 	e.attempt.deadline = until
 	l.tokens[e.attempt.token] = e
 	s.leased++
@@ -82,10 +82,10 @@ func (l *leases) begin(e *entry, s *shard, early bool, until moment) {
 	}
 }
 
-// end ends the lease of a pod. The pod keeps its token: a late answer is still believed.
-func (l *leases) end(e *entry) {
+// End ends the lease of a pod. The pod keeps its token: a late answer is still believed.
+func (l *leases) End(e *entry) {
 	delete(l.tokens, e.attempt.token)
-	s := e.attempt.shard
+	s := l.shards[e.attempt.shard]
 	s.leased--
 	if e.attempt.early {
 		s.early--
@@ -149,7 +149,7 @@ func (l *leases) newToken() ledger.Token {
 
 // check compares the leases with the pods that are offered.
 func (l *leases) check(offered []*entry) error {
-	leased := map[*shard]int{}
+	leased := map[string]int{}
 	for _, e := range offered {
 		leased[e.attempt.shard]++
 		if l.tokens[e.attempt.token] != e {
@@ -163,8 +163,8 @@ func (l *leases) check(offered []*entry) error {
 		if s.early < 0 || s.early > min(s.leased, earlyAtOnce) {
 			return fmt.Errorf("I5: shard %s has %d early pods in hand, of %d", s.id, s.early, s.leased)
 		}
-		if s.leased != leased[s] {
-			return fmt.Errorf("I5: shard %s holds %d leases, counted %d", s.id, leased[s], s.leased)
+		if s.leased != leased[s.id] {
+			return fmt.Errorf("I5: shard %s holds %d leases, counted %d", s.id, leased[s.id], s.leased)
 		}
 	}
 	return nil

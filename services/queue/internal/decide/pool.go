@@ -1,7 +1,5 @@
 package decide
 
-import "github.com/berth-scheduler/berth/services/queue/internal/heap"
-
 // Pool is where a pod waits or is worked on. The set is closed.
 type Pool string
 
@@ -26,13 +24,3 @@ const (
 
 // Pools lists the pools in the order in which people read them.
 var Pools = []Pool{PoolGated, PoolActive, PoolBackoff, PoolParked, PoolOffered, PoolHeld}
-
-// bag is one pool, or a part of one.
-type bag struct {
-	*heap.Heap[*entry]
-	pool Pool
-}
-
-func newBag(pool Pool, less func(a, b *entry) bool) *bag {
-	return &bag{pool: pool, Heap: heap.New(less, inPool)}
-}

@@ -4,30 +4,71 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-
-	"github.com/berth-scheduler/berth/services/queue/internal/quota"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
+
+// Rejector is a rule that holds pods of one profile back.
+type Rejector struct{ Plugin, Profile string }
+
+// Settings are what the pools must know of the configuration.
+type Settings struct {
+	// Profiles are the profiles whose pods are queued, by scheduler name.
+	Profiles map[string]*placement.Profile
+	// InitialBackoff and MaxBackoff bound the wait after a failed attempt. A MaxBackoff of 0 disables it.
+	InitialBackoff, MaxBackoff time.Duration
+	// FlushAfter is the longest time a pod stays parked.
+	FlushAfter time.Duration
+}
+
+// Ports are the receivers of what happens in the pools.
+type Ports struct {
+	Report Report
+	Gates  Gates
+	Leases Leases
+}
+
+// Report receives the moves of pods between pools.
+type Report interface {
+	// Waited is called before a pod leaves a pool, with the event that moves it out.
+	Waited(e *entry, event string, now moment)
+	// Entered is called after a pod has entered a pool.
+	Entered(pool Pool, event string)
+}
+
+// Gates receives the pods that wait for their gates.
+type Gates interface {
+	Enter(e *entry)
+	// Update applies a change of the pod, and Reorder one of its priority alone.
+	Update(p *state.Pod)
+	Reorder(p *state.Pod)
+	Leave(uid string)
+}
+
+// Leases receives the pods whose lease ends because they leave the pool of offered pods.
+type Leases interface {
+	End(e *entry)
+}
 
 // pools holds every pod that waits to be placed, each in one pool. It keeps the indexes of the pools consistent: the
 // rules that parked pods wait for, the lanes of pods that were rejected alike, the pods that may be offered early, the
-// leases of offered pods and the queues for quota of gated ones. Which pool a pod belongs into is the backlog's
-// decision.
+// leases of offered pods and the queues for quota of gated ones. place.go decides which pool a pod belongs into.
 type pools struct {
-	cfg     *Config
-	out     *output
-	leases  *leases
-	budgets *quota.Budgets
+	cfg     Settings
+	report  Report
+	gates   Gates
+	leases  Leases
+	world   *world
+	journal *journal
 
 	active                                            [ledger.Partitions]*bag
 	activeCount                                       int
 	gated, backoff, parked, quarantine, offered, held *bag
-	// early holds pods in backoff that may be offered early.
-	early earlyList
-	lanes lanes
+	lanes                                             lanes
 	// waiting indexes the parked pods by what could wake them.
 	waiting waiting
 	// settling holds the held pods without a live reservation; see holds.go.
@@ -38,61 +79,22 @@ type pools struct {
 	rejectors map[Rejector]int
 }
 
-func newPools(cfg *Config, out *output, l *leases, b *quota.Budgets, j *journal) *pools {
+func newPools(cfg Settings, ports Ports, w *world, j *journal) *pools {
 	p := &pools{
-		cfg: cfg, out: out, leases: l, budgets: b,
+		cfg: cfg, report: ports.Report, gates: ports.Gates, leases: ports.Leases, world: w, journal: j,
 		gated:      newBag(PoolGated, enteredBefore),
 		backoff:    newBag(PoolBackoff, readyBefore),
 		parked:     newBag(PoolParked, flushedBefore),
 		quarantine: newBag(PoolParked, enteredBefore),
 		offered:    newBag(PoolOffered, deadlineBefore),
 		held:       newBag(PoolHeld, enteredBefore),
-		early:      newEarlyList(), lanes: newLanes(j), waiting: newWaiting(),
+		lanes:      newLanes(j), waiting: newWaiting(),
 		settling: map[*entry]struct{}{}, tooLarge: map[*entry]struct{}{}, rejectors: map[Rejector]int{},
 	}
 	for i := range p.active {
 		p.active[i] = newBag(PoolActive, before)
 	}
 	return p
-}
-
-// enter moves a pod into a pool.
-func (p *pools) enter(e *entry, to *bag, event string, now moment) {
-	p.out.podWaited(e, event, now)
-	p.detach(e)
-	if to.pool != PoolActive && to.pool != PoolOffered {
-		p.lanes.giveBackPermit(e)
-	}
-	if to.pool == PoolActive && e.lane != nil && !e.permit {
-		to = e.lane.blocked
-		p.lanes.visit(e)
-	}
-	e.entered = now
-	e.covered = false
-	e.flushAt = e.flushTime(now, p.cfg.FlushAfter)
-	e.causedBy(event, now)
-	e.in = to
-	to.Put(e)
-	p.index(e)
-	p.out.incoming(to.pool, event)
-}
-
-// index adds a pod to the indexes of the pool that it has entered.
-func (p *pools) index(e *entry) {
-	switch {
-	case e.in == p.parked:
-		p.waiting.add(e, p.profile(e))
-	case e.in == p.gated:
-		p.countRejectors(e, []string{placement.SchedulingGates}, 1)
-		p.budgets.Enter(e.pod, p.out.clock.timeOf(e.queued), e.serial)
-		if e.pod.TooLarge() {
-			p.tooLarge[e] = struct{}{}
-		}
-	case e.in == p.backoff:
-		p.mayGoEarly(e)
-	case e.in.pool == PoolActive:
-		p.activeCount++
-	}
 }
 
 // detach removes a pod from its pool and the indexes of the pool, if it is in one.
@@ -106,12 +108,12 @@ func (p *pools) detach(e *entry) {
 		p.waiting.remove(e)
 	case from == p.gated:
 		p.countRejectors(e, []string{placement.SchedulingGates}, -1)
-		p.budgets.Leave(e.pod.UID)
+		p.gates.Leave(e.pod.UID)
 		delete(p.tooLarge, e)
 	case from == p.backoff:
-		p.notEarly(e)
+		p.lanes.dropEarly(e)
 	case from == p.offered:
-		p.leases.end(e)
+		p.leases.End(e)
 	case from == p.held:
 		delete(p.settling, e)
 	case from.pool == PoolActive:
@@ -123,8 +125,8 @@ func (p *pools) detach(e *entry) {
 
 // remove removes a pod that no longer waits to be placed.
 func (p *pools) remove(e *entry) {
-	p.detach(e)
 	p.unreject(e)
+	p.detach(e)
 	p.lanes.leave(e)
 }
 
@@ -135,13 +137,13 @@ func (p *pools) reorder(e *entry) {
 		e.early.Fix(e)
 	}
 	if e.in == p.gated {
-		p.budgets.Reorder(e.pod)
+		p.gates.Reorder(e.pod)
 	}
 }
 
 // gatedUpdated applies a change of a gated pod's gates or requests. grown means that the pod has become too large.
 func (p *pools) gatedUpdated(e *entry, grown bool) {
-	p.budgets.Update(e.pod)
+	p.gates.Update(e.pod)
 	if grown {
 		p.tooLarge[e] = struct{}{}
 	}
@@ -153,18 +155,10 @@ func (p *pools) parkedUpdated(e *entry) {
 	p.waiting.add(e, p.profile(e))
 }
 
-func (p *pools) profile(e *entry) *placement.Profile { return p.cfg.Profiles[e.pod.SchedulerName] }
-
 // answered takes a pod out of its lane, and from its rejectors' counts, because an attempt at it has been answered.
 func (p *pools) answered(e *entry, answer events.DecisionKind) {
 	p.unreject(e)
 	p.lanes.answered(e, answer)
-}
-
-// reject counts a pod for the rules that have rejected it.
-func (p *pools) reject(e *entry) {
-	p.countRejectors(e, e.verdict.plugins, 1)
-	e.verdict.counted = true
 }
 
 // unreject removes a pod from its rejectors' counts, because it is tried again or gone.
@@ -188,26 +182,7 @@ func (p *pools) countRejectors(e *entry, plugins []string, change int) {
 func (p *pools) readyChanged(e *entry) {
 	if e.in == p.backoff {
 		p.backoff.Fix(e)
-		p.mayGoEarly(e)
-	}
-}
-
-// mayGoEarly lists a pod in backoff among those that may be offered early, if it may.
-func (p *pools) mayGoEarly(e *entry) {
-	switch {
-	case e.early != nil || !e.mayGoEarly():
-	case e.lane != nil:
-		e.early = e.lane.unlisted
-		e.early.Put(e)
-		p.lanes.visit(e)
-	default:
-		p.early.put(e)
-	}
-}
-
-func (p *pools) notEarly(e *entry) {
-	if e.early != nil && p.early.drop(e) {
-		p.lanes.visit(e)
+		p.lanes.listEarly(e)
 	}
 }
 
@@ -229,7 +204,7 @@ func (p *pools) openLanes(now moment) {
 			l.unlisted.Drop(e)
 			e.early = nil
 			if e.covered = p.lanes.covers(e); !e.covered {
-				p.early.put(e)
+				p.lanes.early.put(e)
 			}
 		}
 	}
@@ -245,7 +220,7 @@ func (p *pools) parkLike(e *entry, now moment) {
 	e.verdict.ledgerRevision = r.ledgerRevision
 	e.verdict.message = r.message
 	e.verdict.retryAt = r.retryAt
-	e.backOff(p.cfg, now)
+	e.backOff(&p.cfg, now)
 	p.enter(e, p.parked, eventAttemptFailure, now)
 }
 
@@ -260,32 +235,8 @@ func (p *pools) first(partitions []int32) *entry {
 	return best
 }
 
-// firstEarly returns the first pod of some partitions that may leave its backoff early, is not covered by a verdict of
-// its lane and whose lane is not full; nil for none.
-func (p *pools) firstEarly(partitions []int32) *entry {
-	for p.early.count > 0 {
-		best := p.early.first(partitions)
-		switch {
-		case best == nil || best.lane == nil:
-			return best
-		case p.lanes.covers(best):
-			p.notEarly(best)
-			best.covered = true
-		case best.lane.out >= best.lane.width:
-			p.unlist(best)
-		default:
-			return best
-		}
-	}
-	return nil
-}
-
-// unlist takes a pod off the list of those that may be offered early because its lane is full.
-func (p *pools) unlist(e *entry) {
-	p.notEarly(e)
-	e.early = e.lane.unlisted
-	e.early.Put(e)
-}
+// settle makes a held pod wait until facts and ledger show what has become of its reservation.
+func (p *pools) settle(e *entry) { p.settling[e] = struct{}{} }
 
 // nextDeadline returns when the first pod must leave its pool, at the latest at the given moment.
 func (p *pools) nextDeadline(latest moment) moment {

@@ -1,15 +1,8 @@
 package decide
 
 import (
-	"time"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 )
-
-// ledgerWait bounds how long a pod waits for the ledger's watch to reach the reservation that a shard has reported. A
-// ledger that was lost since then may never reach it. If the watch is merely late, the shard that is offered the pod
-// again finds its reservation.
-const ledgerWait = 30 * time.Second
 
 // decided applies a decision about a pod: an answer to an attempt, or a condition that was written. gone reports
 // whether the facts would show the pod, if they do not, had it not ended.
@@ -41,51 +34,18 @@ func (b *backlog) answered(e *entry, d *events.Decision, now moment) {
 	}
 	switch d.Kind {
 	case events.DecisionPlaced:
-		b.placed(e, d, now)
+		b.pools.placed(e, d, now)
 	case events.DecisionUnplaceable:
-		b.rejected(e, now)
+		b.pools.rejected(e, now)
 	case events.DecisionHeldBack:
-		b.park(e, now)
+		b.pools.park(e, now)
 	case events.DecisionFailed:
-		b.failed(e, now)
+		b.pools.failed(e, now)
 	case events.DecisionReleased:
-		b.released(e, now)
+		b.pools.released(e, now)
 	case events.DecisionQuarantined:
 		b.pools.enter(e, b.pools.quarantine, eventQuarantine, now)
 	}
-}
-
-// rejected handles an attempt that found no node.
-func (b *backlog) rejected(e *entry, now moment) {
-	b.park(e, now)
-	b.pools.lanes.rejected(e)
-}
-
-// failed handles an attempt that ended in an error.
-func (b *backlog) failed(e *entry, now moment) {
-	e.backOff(b.cfg, now)
-	b.requeue(e, eventAttemptFailure, now)
-}
-
-// placed believes the shard until the ledger's watch has reached the reservation's revision. From then on only the
-// ledger counts.
-func (b *backlog) placed(e *entry, d *events.Decision, now moment) {
-	if b.world.revision >= d.LedgerRevision {
-		// The entry has come and gone between two looks at the ledger: either the pod is bound, which the facts will
-		// show, or the reservation was taken back. A short wait decides which.
-		e.verdict.backoffUntil = now.add(b.cfg.InitialBackoff)
-		b.pools.enter(e, b.pools.backoff, eventReleased, now)
-		return
-	}
-	e.hold.revision, e.hold.until = d.LedgerRevision, now.add(ledgerWait)
-	b.pools.enter(e, b.pools.held, eventPlaced, now)
-	b.pools.settling[e] = struct{}{}
-}
-
-// released requeues a pod whose reservation ended without a bind.
-func (b *backlog) released(e *entry, now moment) {
-	e.released(b.cfg, now)
-	b.requeue(e, eventReleased, now)
 }
 
 // trustMemory moves the remembered verdicts forward to a ledger revision, because nothing in the ledger up to there

@@ -184,16 +184,6 @@ func (w *waiting) call(o *occurrence) *call {
 	return c
 }
 
-func changedPod(c placement.Change) string {
-	switch {
-	case c.NewPod != nil:
-		return c.NewPod.UID
-	case c.OldPod != nil:
-		return c.OldPod.UID
-	}
-	return ""
-}
-
 // ask evaluates the hints of one rule for the groups within reach of the change.
 func (c *call) ask(r *rule) {
 	within := c.within(r)

@@ -10,6 +10,31 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
+// parkedUpdated evaluates what a parked pod's own change means to its rejectors, and reindexes the pod if it stays
+// parked. old is the pod as it was.
+func (b *backlog) parkedUpdated(e *entry, old *state.Pod, now moment) {
+	if !specMoved(old, e.pod) {
+		return
+	}
+	change := ownChange(old, e.pod, b.world.objects)
+	switch {
+	case e.in == b.pools.quarantine:
+		e.attempt.lost = 0
+		e.attempt.token = ""
+		b.pools.requeue(e, change.Label(), now)
+	case b.pools.profile(e).Wakes(e.pod, e.verdict.plugins, change):
+		b.wake(e, change.Label(), now)
+	default:
+		b.pools.parkedUpdated(e)
+	}
+}
+
+// wake tries a parked pod again, on a state of the facts that contains the event that woke it.
+func (b *backlog) wake(e *entry, event string, now moment) {
+	e.sequence = b.world.facts.Sequence
+	b.pools.requeue(e, event, now)
+}
+
 // changed handles a change in the facts, after the pools have applied what it means for the changed pod itself.
 func (b *backlog) changed(change placement.Change, now moment) {
 	o := occurrence{change: change, sequence: b.world.facts.Sequence, at: now}
@@ -118,7 +143,7 @@ func (b *backlog) activate(uid string, now moment) {
 	case e.pool() == PoolOffered || e.pool() == PoolHeld:
 		e.attempt.activated = true
 	case e.pool() == PoolParked || e.pool() == PoolBackoff:
-		b.out.podWaited(e, eventActivate, now)
+		b.out.Waited(e, eventActivate, now)
 		b.pools.detach(e)
 		b.pools.lanes.leave(e)
 		e.verdict.backoffUntil = 0
@@ -135,7 +160,7 @@ func (b *backlog) flush(now moment) {
 		}
 		b.out.counts.Flushed++
 		e.attempt.flushed = true
-		b.requeue(e, eventTimeout, now)
+		b.pools.requeue(e, eventTimeout, now)
 	}
 }
 
@@ -143,7 +168,7 @@ func (b *backlog) flush(now moment) {
 func (b *backlog) endBackoffs(now moment) {
 	for e := b.pools.backoff.First(); e != nil && e.ready() <= now; e = b.pools.backoff.First() {
 		e.await = await{}
-		b.free(e, eventBackoffComplete, now)
+		b.pools.free(e, eventBackoffComplete, now)
 	}
 }
 
