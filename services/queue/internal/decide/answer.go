@@ -2,6 +2,8 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/pkg/explain"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // Answer returns all that the queue knows of a pod, by UID: its pool and the reason, how many pods are ahead of it,
@@ -9,37 +11,37 @@ import (
 func (c *Core) Answer(uid string) explain.QueueAnswer {
 	pool, reason := c.Where(uid)
 	a := explain.QueueAnswer{
-		Member: c.cfg.Queue, FactSequence: c.world.facts.Sequence, LedgerRevision: c.world.revision,
+		Member: c.cfg.Queue, FactSequence: c.world.Facts.Sequence, LedgerRevision: c.world.Revision,
 		Pool: string(pool), Reason: reason,
 	}
 	e, ok := c.backlog.pods[uid]
 	if !ok {
 		return a
 	}
-	a.Partition = e.partition
-	a.Shard = c.world.owners[e.partition]
-	a.Attempts = e.attempt.count
-	a.Since = c.clock.timeOf(e.entered)
+	a.Partition = e.Partition
+	a.Shard = c.world.Owners[e.Partition]
+	a.Attempts = e.Attempt.Count
+	a.Since = c.clock.timeOf(e.Entered)
 	switch pool {
-	case PoolActive:
+	case waiting.PoolActive:
 		a.Ahead = c.ahead(e)
-	case PoolBackoff:
-		a.NotBefore = c.clock.timeOf(e.ready())
-	case PoolParked:
+	case waiting.PoolBackoff:
+		a.NotBefore = c.clock.timeOf(e.Ready())
+	case waiting.PoolParked:
 		a.Wakes = c.wakes(e)
 	}
 	return a
 }
 
 // ahead counts the active pods that are offered to the same shard before this pod.
-func (c *Core) ahead(e *entry) int {
+func (c *Core) ahead(e *waiting.Entry) int {
 	n := 0
-	for p := range c.backlog.pools.active {
-		if c.world.owners[p] != c.world.owners[e.partition] {
+	for p := range c.backlog.pools.Active {
+		if c.world.Owners[p] != c.world.Owners[e.Partition] {
 			continue
 		}
-		for _, other := range c.backlog.pools.active[p].All() {
-			if before(other, e) {
+		for _, other := range c.backlog.pools.Active[p].All() {
+			if waiting.Before(other, e) {
 				n++
 			}
 		}
@@ -47,13 +49,13 @@ func (c *Core) ahead(e *entry) int {
 	return n
 }
 
-func (c *Core) wakes(e *entry) []explain.Wake {
-	profile, ok := c.cfg.Profiles[e.pod.SchedulerName]
+func (c *Core) wakes(e *waiting.Entry) []explain.Wake {
+	profile, ok := c.cfg.Profiles[e.Pod.SchedulerName]
 	if !ok {
 		return nil
 	}
 	var list []explain.Wake
-	for _, plugin := range e.verdict.plugins {
+	for _, plugin := range e.Verdict.Plugins {
 		list = append(list, explain.Wake{Plugin: plugin, Events: profile.Awaits(plugin)})
 	}
 	return list

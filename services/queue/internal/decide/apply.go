@@ -9,12 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
-func (in FactsReset) apply(c *Core, now moment) {
+func (in FactsReset) apply(c *Core, now waiting.Moment) {
 	c.rewind(in.Position, in.Objects)
 	// What happened in between is not known: assume that everything did.
-	c.backlog.journal.clear(in.Position.Sequence)
+	c.backlog.journal.Clear(in.Position.Sequence)
 	c.resetBudgets(in)
 	known := make(map[string]bool, len(in.Pods))
 	for _, p := range byCreation(in.Pods) {
@@ -27,7 +29,7 @@ func (in FactsReset) apply(c *Core, now moment) {
 		}
 	}
 	c.backlog.wakeAll(now)
-	c.world.primed = true
+	c.world.Primed = true
 	c.forgetShown()
 }
 
@@ -55,7 +57,7 @@ func byCreation(pods []*state.Pod) []*state.Pod {
 	return sorted
 }
 
-func (in FactsApplied) apply(c *Core, now moment) {
+func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 	c.advance(in.Position, in.Objects, now)
 	for _, o := range in.Changes.Others {
 		if o.Kind == events.KindNamespace {
@@ -91,11 +93,11 @@ func nameOf(o state.ObjectChange) string {
 // forgetShown drops what is known of pods that the facts would have shown by now.
 func (c *Core) forgetShown() {
 	c.budgets.ForgetHidden(c.budgetFacts())
-	c.backlog.unseen.forgetShown(c.world.facts.Sequence)
+	c.backlog.unseen.forgetShown(c.world.Facts.Sequence)
 }
 
-func (in LedgerMoved) apply(c *Core, now moment) {
-	c.world.revision = in.Revision
+func (in LedgerMoved) apply(c *Core, now waiting.Moment) {
+	c.world.Revision = in.Revision
 	if in.Reset {
 		c.resetHolds(in, now)
 	}
@@ -116,7 +118,7 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 	}
 	c.balancer.Requested(in.Wanted, c.clock.timeOf(now))
 	c.balancer.Alive(in.Shards)
-	if in.Owners != nil && *in.Owners != c.world.owners {
+	if in.Owners != nil && *in.Owners != c.world.Owners {
 		c.owned(in.Owners, now)
 	}
 }
@@ -124,7 +126,7 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 // resetHolds applies a full list of the reservations. The remembered verdicts are moved forward to it if no
 // reservation that the memory knew is gone: one that came and went since was not counted when its pods were parked, so
 // nothing in the ledger up to now can help the parked pods either.
-func (c *Core) resetHolds(in LedgerMoved, now moment) {
+func (c *Core) resetHolds(in LedgerMoved, now waiting.Moment) {
 	gone := c.holds.reset(in.Holds, now)
 	if c.decisions.remembered && gone == 0 {
 		c.backlog.trustMemory(in.Revision)
@@ -133,7 +135,7 @@ func (c *Core) resetHolds(in LedgerMoved, now moment) {
 	c.holds.roomFreed(now)
 }
 
-func (in Decided) apply(c *Core, now moment) {
+func (in Decided) apply(c *Core, now waiting.Moment) {
 	log := &c.decisions
 	if in.Shortened != nil {
 		log.shortened(in.Through, *in.Shortened)
@@ -156,24 +158,24 @@ func (in Decided) apply(c *Core, now moment) {
 	}
 }
 
-func (c *Core) readAgain(now moment) {
+func (c *Core) readAgain(now waiting.Moment) {
 	if c.decisions.readAgain() {
 		c.budgets.LogReadAgain(c.clock.timeOf(now))
 	}
 }
 
-func (c *Core) decided(d *events.Decision, now moment) {
+func (c *Core) decided(d *events.Decision, now waiting.Moment) {
 	if d.Kind == events.DecisionUngate {
 		c.ungateSeen(d, now)
 		return
 	}
-	gone := c.world.primed && d.FactSequence <= c.world.facts.Sequence
+	gone := c.world.Primed && d.FactSequence <= c.world.Facts.Sequence
 	c.backlog.decided(d, gone, now)
 }
 
 // apply records the shard's window, on a standby too: a queue that becomes the leader then offers pods at once
 // instead of waiting up to a heartbeat for the next request. Only the leader has leases to renew or take back.
-func (in WorkAsked) apply(c *Core, now moment) {
+func (in WorkAsked) apply(c *Core, now waiting.Moment) {
 	if in.Request.Shard == "" {
 		return
 	}
@@ -184,16 +186,16 @@ func (in WorkAsked) apply(c *Core, now moment) {
 	}
 	for _, token := range in.Request.Renew {
 		if e := c.leases.of(s, token); e != nil {
-			e.attempt.deadline = now.add(c.cfg.Lease)
-			c.backlog.pools.offered.Fix(e)
+			e.Attempt.Deadline = now.Add(c.cfg.Lease)
+			c.backlog.pools.Offered.Fix(e)
 		}
 	}
 	for _, token := range in.Request.Return {
 		if e := c.leases.of(s, token); e != nil {
 			c.out.counts.Returned++
-			c.backlog.pools.free(e, eventLeaseReturned, now)
-			e.attempt.count--
-			e.attempt.token = ""
+			c.backlog.pools.Free(e, waiting.EventLeaseReturned, now)
+			e.Attempt.Count--
+			e.Attempt.Token = ""
 		}
 	}
 	for _, uid := range in.Request.Activate {
@@ -201,7 +203,7 @@ func (in WorkAsked) apply(c *Core, now moment) {
 	}
 }
 
-func (in Lead) apply(c *Core, now moment) {
+func (in Lead) apply(c *Core, now waiting.Moment) {
 	c.leases.leading, c.out.leading = true, true
 	c.leases.term = in.Term
 	c.decisions.leaders = in.Decided
@@ -209,10 +211,10 @@ func (in Lead) apply(c *Core, now moment) {
 }
 
 // apply forgets the leases. Answers of shards to those offers are still believed.
-func (StepDown) apply(c *Core, now moment) {
+func (StepDown) apply(c *Core, now waiting.Moment) {
 	c.leases.leading, c.out.leading = false, false
 	c.budgets.StepDown()
-	for _, e := range inOrder(c.backlog.pools.offered) {
-		c.backlog.pools.free(e, eventTakeover, now)
+	for _, e := range waiting.InOrder(c.backlog.pools.Offered) {
+		c.backlog.pools.Free(e, waiting.EventTakeover, now)
 	}
 }

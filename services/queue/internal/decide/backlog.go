@@ -2,21 +2,23 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // backlog decides what a fact, an answer or an occurrence means for the pods that wait to be placed, and moves them
 // between the pools.
 type backlog struct {
 	cfg     *Config
-	world   *world
-	journal *journal
+	world   *waiting.World
+	journal *waiting.Journal
 	out     *output
 	live    reservations
 	// unseen holds what is known of attempts at pods that the facts have not shown.
 	unseen unseenPods
 
-	pods  map[string]*entry
-	pools *pools
+	pods  map[string]*waiting.Entry
+	pools *waiting.Pools
 	// serial is that of the last pod that arrived.
 	serial uint64
 }
@@ -27,7 +29,7 @@ func (b *backlog) queued(p *state.Pod) bool {
 }
 
 // podChanged applies a pod as the facts show it now.
-func (b *backlog) podChanged(p *state.Pod, now moment) {
+func (b *backlog) podChanged(p *state.Pod, now waiting.Moment) {
 	e, known := b.pods[p.UID]
 	ours := b.queued(p)
 	switch {
@@ -35,7 +37,7 @@ func (b *backlog) podChanged(p *state.Pod, now moment) {
 		if p.NodeName != "" {
 			b.out.podBound(e, p)
 		}
-		e.pod = p
+		e.Pod = p
 		b.leave(e)
 	case known:
 		b.podUpdated(e, p, now)
@@ -45,49 +47,49 @@ func (b *backlog) podChanged(p *state.Pod, now moment) {
 }
 
 // podAdded puts a pod that has just become known into the pool where its last answer left it.
-func (b *backlog) podAdded(p *state.Pod, now moment) {
+func (b *backlog) podAdded(p *state.Pod, now waiting.Moment) {
 	e := b.unseen.take(p.UID)
 	b.serial++
-	e.pod = p
-	e.serial = b.serial
-	e.queued = now
-	e.seen = now
-	e.partition, e.sequence = partitionOf(p), b.world.facts.Sequence
+	e.Pod = p
+	e.Serial = b.serial
+	e.Queued = now
+	e.Seen = now
+	e.Partition, e.Sequence = waiting.PartitionOf(p), b.world.Facts.Sequence
 	b.pods[p.UID] = e
-	e.hold.live = b.live.seen(p)
-	if e.conditionShown() {
-		e.await = await{}
+	e.Hold.Live = b.live.seen(p)
+	if e.ConditionShown() {
+		e.Await = waiting.Await{}
 	}
-	b.pools.resume(e, now)
+	b.pools.Resume(e, now)
 }
 
 // podUpdated applies a change of a pod that waits to be placed.
-func (b *backlog) podUpdated(e *entry, p *state.Pod, now moment) {
-	old := e.pod
+func (b *backlog) podUpdated(e *waiting.Entry, p *state.Pod, now waiting.Moment) {
+	old := e.Pod
 	if p.ResourceVersion == old.ResourceVersion {
 		return
 	}
-	e.pod = p
-	e.sequence = b.world.facts.Sequence
+	e.Pod = p
+	e.Sequence = b.world.Facts.Sequence
 	b.live.seen(p)
-	shown := e.conditionShown()
+	shown := e.ConditionShown()
 	if p.Priority != old.Priority {
-		b.pools.reorder(e)
+		b.pools.Reorder(e)
 	}
 	if shown {
 		b.awaited(e)
 	}
-	switch e.pool() {
-	case PoolGated:
+	switch e.Pool() {
+	case waiting.PoolGated:
 		if !p.Gated {
-			b.pools.free(e, eventGatesGone, now)
+			b.pools.Free(e, waiting.EventGatesGone, now)
 		} else {
-			b.pools.gatedUpdated(e, p.TooLarge() && !old.TooLarge())
+			b.pools.GatedUpdated(e, p.TooLarge() && !old.TooLarge())
 		}
-	case PoolActive, PoolBackoff, PoolParked:
+	case waiting.PoolActive, waiting.PoolBackoff, waiting.PoolParked:
 		if p.Gated {
 			b.gatedLate(e, now)
-		} else if e.pool() == PoolParked {
+		} else if e.Pool() == waiting.PoolParked {
 			b.parkedUpdated(e, old, now)
 		}
 	}
@@ -95,23 +97,23 @@ func (b *backlog) podUpdated(e *entry, p *state.Pod, now moment) {
 
 // gatedLate moves back to gated a pod that waits to be tried and has gained a gate, which only happens to a pod that
 // has grown too large.
-func (b *backlog) gatedLate(e *entry, now moment) {
-	b.pools.lanes.visit(e)
-	b.pools.remove(e)
-	b.pools.free(e, eventQuarantine, now)
+func (b *backlog) gatedLate(e *waiting.Entry, now waiting.Moment) {
+	b.pools.Lanes.Visit(e)
+	b.pools.Remove(e)
+	b.pools.Free(e, waiting.EventQuarantine, now)
 }
 
 // leave forgets a pod that is bound, gone, or no longer one of the queue's.
-func (b *backlog) leave(e *entry) {
-	b.pools.remove(e)
-	b.live.seen(e.pod)
-	delete(b.pods, e.pod.UID)
+func (b *backlog) leave(e *waiting.Entry) {
+	b.pools.Remove(e)
+	b.live.seen(e.Pod)
+	delete(b.pods, e.Pod.UID)
 }
 
 // awaited ends the wait for the condition.
-func (b *backlog) awaited(e *entry) {
-	e.await = await{}
-	b.pools.readyChanged(e)
+func (b *backlog) awaited(e *waiting.Entry) {
+	e.Await = waiting.Await{}
+	b.pools.ReadyChanged(e)
 }
 
 // reservations holds the pods with a live reservation, whether the queue knows them or not, as last seen (nil: never

@@ -2,12 +2,13 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // nextCheck returns when the load of the shards must be checked; 0 for never. It is checked while pods wait, or while
 // a request may have to be withdrawn.
-func (c *Core) nextCheck() moment {
-	idle := c.backlog.pools.activeCount == 0 && !c.balancer.Requests()
+func (c *Core) nextCheck() waiting.Moment {
+	idle := c.backlog.pools.ActiveCount == 0 && !c.balancer.Requests()
 	if !c.leases.leading || !c.decisions.caughtUp || idle {
 		return 0
 	}
@@ -15,13 +16,13 @@ func (c *Core) nextCheck() moment {
 }
 
 // rebalance checks the load, if it is time, and moves partitions if necessary.
-func (c *Core) rebalance(now moment) {
+func (c *Core) rebalance(now waiting.Moment) {
 	if next := c.nextCheck(); next == 0 || next > now {
 		return
 	}
 	c.out.moves = c.balancer.Moves(balance.Load{
-		Shards: c.loads(), Owners: &c.world.owners,
-		Waiting: func(partition int32) int { return c.backlog.pools.active[partition].Len() },
+		Shards: c.loads(), Owners: &c.world.Owners,
+		Waiting: func(partition int32) int { return c.backlog.pools.Active[partition].Len() },
 	}, c.clock.timeOf(now))
 }
 
@@ -33,10 +34,10 @@ func (c *Core) loads() []balance.Shard {
 			Asks: s.window > 0 && !s.silent(c.cfg.Lease, c.clock.now),
 		}
 		if s.alone != nil {
-			l.Pinned = s.alone.partition
+			l.Pinned = s.alone.Partition
 		}
 		for _, p := range s.partitions {
-			l.Pods += c.backlog.pools.active[p].Len()
+			l.Pods += c.backlog.pools.Active[p].Len()
 		}
 		loads = append(loads, l)
 	}

@@ -211,7 +211,7 @@ func (p *plant) settled() {
 func (p *plant) drain(most time.Duration) time.Duration {
 	p.t.Helper()
 	begin := p.now
-	for p.core.backlog.pools.activeCount+p.core.backlog.pools.offered.Len() > 0 {
+	for p.core.backlog.pools.ActiveCount+p.core.backlog.pools.Offered.Len() > 0 {
 		if p.second(); p.now.Sub(begin) > most {
 			p.t.Fatalf("pods are left after %s\n%s", most, p.core.Describe())
 		}

@@ -95,7 +95,7 @@ func (h *harness) wantNothing() {
 	c := h.core
 	p, budgets := c.backlog.pools, c.budgets.Sizes()
 	for what, n := range map[string]int{
-		"pods": len(c.backlog.pods), "settling": len(p.settling), "lanes": len(p.lanes.all), "moved lanes": len(p.lanes.moved),
+		"pods": len(c.backlog.pods), "settling": len(p.Settling), "lanes": len(p.Lanes.All), "moved lanes": len(p.Lanes.Moved),
 		"tokens": len(c.leases.tokens), "reservations": len(c.backlog.live), "unseen": len(c.backlog.unseen),
 		"namespaces": budgets.Namespaces, "gated": budgets.Gated, "turns": budgets.Turns, "leaving": budgets.Leaving,
 		"hidden": budgets.Hidden,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 	"github.com/berth-scheduler/berth/services/queue/internal/quota"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // Config configures a Core. Every field must be set; package queue holds the defaults.
@@ -43,7 +44,7 @@ type Core struct {
 	out   output
 
 	// world is how far the facts and the ledger have been applied.
-	world world
+	world waiting.World
 	// decisions is how far the log of decisions has been read.
 	decisions decisions
 	// backlog holds every pod that waits to be placed, and holds applies the ledger's reservations to it.
@@ -60,13 +61,13 @@ type Core struct {
 func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, leases: newLeases(cfg.TokenSeed), budgets: quota.New()}
 	c.out = output{clock: &c.clock, traces: cfg.Trace}
-	live, events := reservations{}, newJournal(&c.world)
-	pools := newPools(Settings{
+	live, events := reservations{}, waiting.NewJournal(&c.world)
+	pools := waiting.NewPools(waiting.Settings{
 		Profiles: cfg.Profiles, InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, FlushAfter: cfg.FlushAfter,
-	}, Ports{Report: &c.out, Gates: quotaGates{c.budgets, &c.clock}, Leases: c.leases}, &c.world, events)
+	}, waiting.Ports{Report: &c.out, Gates: quotaGates{c.budgets, &c.clock}, Leases: c.leases}, &c.world, events)
 	c.backlog = &backlog{
 		cfg: &c.cfg, world: &c.world, journal: events, out: &c.out, live: live, unseen: unseenPods{},
-		pods: map[string]*entry{}, pools: pools,
+		pods: map[string]*waiting.Entry{}, pools: pools,
 	}
 	c.holds = &holds{world: &c.world, live: live, backlog: c.backlog}
 	return c
@@ -83,19 +84,19 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.expire(now)
 	c.backlog.flush(now)
 	c.backlog.endBackoffs(now)
-	c.backlog.pools.openLanes(now)
+	c.backlog.pools.OpenLanes(now)
 	c.admit(now)
 	c.reportTooLarge()
 	c.dispatch(now)
 	c.rebalance(now)
-	c.backlog.journal.trim(now)
+	c.backlog.journal.Trim(now)
 	c.askTick(now)
 	return c.out.effects()
 }
 
 // askTick emits NextTick when the earliest deadline has moved.
-func (c *Core) askTick(now moment) {
-	at := c.backlog.pools.nextDeadline(now.add(c.cfg.FlushAfter))
+func (c *Core) askTick(now waiting.Moment) {
+	at := c.backlog.pools.NextDeadline(now.Add(c.cfg.FlushAfter))
 	if next := c.budgets.Next(c.clock.timeOf(now)); !next.IsZero() {
 		at = min(at, c.clock.momentOf(next))
 	}

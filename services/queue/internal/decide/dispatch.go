@@ -7,6 +7,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // earlyAtOnce is how many pods that left their backoff early a shard may have leased at the same time. Upstream has
@@ -15,9 +17,9 @@ import (
 const earlyAtOnce = 4
 
 // expire ends the leases whose deadline has passed and forgets silent shards.
-func (c *Core) expire(now moment) {
-	offered := c.backlog.pools.offered
-	for e := offered.First(); e != nil && e.attempt.deadline <= now; e = offered.First() {
+func (c *Core) expire(now waiting.Moment) {
+	offered := c.backlog.pools.Offered
+	for e := offered.First(); e != nil && e.Attempt.Deadline <= now; e = offered.First() {
 		c.lost(e, now)
 	}
 	c.leases.forgetSilent(c.cfg.ShardTimeout, now)
@@ -25,52 +27,52 @@ func (c *Core) expire(now moment) {
 
 // owned records the holders of the partitions. It ends the leases of pods whose partition has left the shard that
 // works on them: the shard's transactions can no longer succeed, so there is nothing to wait for.
-func (c *Core) owned(owners *[ledger.Partitions]string, now moment) {
-	c.world.owners = *owners
+func (c *Core) owned(owners *[ledger.Partitions]string, now waiting.Moment) {
+	c.world.Owners = *owners
 	c.leases.hold(owners)
-	for _, e := range inOrder(c.backlog.pools.offered) {
-		if owners[e.partition] == e.attempt.shard {
+	for _, e := range waiting.InOrder(c.backlog.pools.Offered) {
+		if owners[e.Partition] == e.Attempt.Shard {
 			continue
 		}
-		if c.leases.shards[e.attempt.shard].silent(c.cfg.Lease, now) {
+		if c.leases.shards[e.Attempt.Shard].silent(c.cfg.Lease, now) {
 			c.lost(e, now)
 			continue
 		}
 		c.out.counts.Expired++
-		c.backlog.pools.free(e, eventLeaseExpired, now)
+		c.backlog.pools.Free(e, waiting.EventLeaseExpired, now)
 	}
 }
 
 // lost ends a lease that got no answer.
-func (c *Core) lost(e *entry, now moment) {
+func (c *Core) lost(e *waiting.Entry, now waiting.Moment) {
 	c.out.counts.Expired++
-	e.attempt.lost++
-	if int(e.attempt.lost) < c.cfg.DeliveryLimit {
+	e.Attempt.Lost++
+	if int(e.Attempt.Lost) < c.cfg.DeliveryLimit {
 		// The token stays: a late verdict is still useful.
-		c.backlog.pools.free(e, eventLeaseExpired, now)
+		c.backlog.pools.Free(e, waiting.EventLeaseExpired, now)
 		return
 	}
 	c.out.counts.Quarantined++
-	e.verdict.kind, e.verdict.plugins = events.DecisionQuarantined, nil
-	e.verdict.message = fmt.Sprintf("in quarantine: %d attempts in a row ended without an answer of the scheduler, "+
-		"the last at %s; change the pod to have it tried again", e.attempt.lost, e.attempt.shard)
-	c.backlog.pools.enter(e, c.backlog.pools.quarantine, eventQuarantine, now)
-	c.recordQuarantine(e, e.verdict.message)
+	e.Verdict.Kind, e.Verdict.Plugins = events.DecisionQuarantined, nil
+	e.Verdict.Message = fmt.Sprintf("in quarantine: %d attempts in a row ended without an answer of the scheduler, "+
+		"the last at %s; change the pod to have it tried again", e.Attempt.Lost, e.Attempt.Shard)
+	c.backlog.pools.Enter(e, c.backlog.pools.Quarantine, waiting.EventQuarantine, now)
+	c.recordQuarantine(e, e.Verdict.Message)
 }
 
 // recordQuarantine emits a decision from which the binder informs the pod's owner.
-func (c *Core) recordQuarantine(e *entry, message string) {
+func (c *Core) recordQuarantine(e *waiting.Entry, message string) {
 	c.out.records = append(c.out.records, Record{Decision: events.Decision{
-		Kind: events.DecisionQuarantined, Pod: podRef(e.pod), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
-		Attempt: e.attempt.count, Token: c.leases.newToken().String(), FactSequence: c.world.facts.Sequence,
-		LedgerRevision: c.world.revision, PodResourceVersion: e.pod.ResourceVersion, Message: message,
+		Kind: events.DecisionQuarantined, Pod: waiting.PodRef(e.Pod), SchedulerName: e.Pod.SchedulerName, Actor: c.cfg.Queue,
+		Attempt: e.Attempt.Count, Token: c.leases.newToken().String(), FactSequence: c.world.Facts.Sequence,
+		LedgerRevision: c.world.Revision, PodResourceVersion: e.Pod.ResourceVersion, Message: message,
 	}})
 }
 
 // dispatch offers pods to the shards that hold their partitions, up to each shard's window.
-func (c *Core) dispatch(now moment) {
+func (c *Core) dispatch(now waiting.Moment) {
 	pools := c.backlog.pools
-	if !c.leases.leading || !c.decisions.caughtUp || pools.activeCount+pools.lanes.early.count == 0 {
+	if !c.leases.leading || !c.decisions.caughtUp || pools.ActiveCount+pools.Lanes.Early.Count == 0 {
 		return
 	}
 	for _, s := range c.leases.order {
@@ -81,11 +83,11 @@ func (c *Core) dispatch(now moment) {
 }
 
 // offerTo fills one shard's window from the partitions it holds.
-func (c *Core) offerTo(s *shard, now moment) {
+func (c *Core) offerTo(s *shard, now waiting.Moment) {
 	var offers []events.Offer
 	for s.hasRoom() {
 		e := c.nextFor(s)
-		if e == nil || e.suspect() && s.leased > 0 {
+		if e == nil || e.Suspect() && s.leased > 0 {
 			break
 		}
 		offers = append(offers, c.lease(e, s, now))
@@ -100,41 +102,41 @@ func (c *Core) offerTo(s *shard, now moment) {
 
 // nextFor returns the pod to offer next: the first of the active pods or, if there is none, of those that may leave
 // their backoff early.
-func (c *Core) nextFor(s *shard) *entry {
-	best := c.backlog.pools.first(s.partitions)
+func (c *Core) nextFor(s *shard) *waiting.Entry {
+	best := c.backlog.pools.First(s.partitions)
 	if best != nil || s.early >= earlyAtOnce {
 		return best
 	}
-	return c.backlog.pools.lanes.firstEarly(s.partitions)
+	return c.backlog.pools.Lanes.FirstEarly(s.partitions)
 }
 
 // lease moves a pod to offered and makes the offer.
-func (c *Core) lease(e *entry, s *shard, now moment) events.Offer {
+func (c *Core) lease(e *waiting.Entry, s *shard, now waiting.Moment) events.Offer {
 	pools := c.backlog.pools
-	early := e.in == pools.backoff
+	early := e.In == pools.Backoff
 	if early {
-		if e.lane != nil {
-			e.lane.givePermit(e)
+		if e.Lane != nil {
+			e.Lane.GivePermit(e)
 		}
-		c.backlog.pools.free(e, eventPopFromBackoff, now)
+		c.backlog.pools.Free(e, waiting.EventPopFromBackoff, now)
 	}
-	pools.detach(e)
-	pools.unreject(e)
-	e.attempt.count++
-	e.attempt.activated = false
-	if e.attempt.firstOffer == 0 {
-		e.attempt.firstOffer = now
+	pools.Detach(e)
+	pools.Unreject(e)
+	e.Attempt.Count++
+	e.Attempt.Activated = false
+	if e.Attempt.FirstOffer == 0 {
+		e.Attempt.FirstOffer = now
 	}
-	c.leases.begin(e, s, early, now.add(c.cfg.Lease))
-	pools.enter(e, pools.offered, eventOffer, now)
+	c.leases.begin(e, s, early, now.Add(c.cfg.Lease))
+	pools.Enter(e, pools.Offered, waiting.EventOffer, now)
 	return events.Offer{
-		Pod:          podRef(e.pod),
-		Partition:    e.partition,
-		Token:        e.attempt.token,
-		Attempt:      e.attempt.count,
-		FactSequence: e.sequence,
+		Pod:          waiting.PodRef(e.Pod),
+		Partition:    e.Partition,
+		Token:        e.Attempt.Token,
+		Attempt:      e.Attempt.Count,
+		FactSequence: e.Sequence,
 		LeaseMillis:  int32(c.cfg.Lease.Milliseconds()),
-		Cause:        e.attempt.cause,
-		Waited:       time.Duration(now - e.attempt.since).Truncate(time.Microsecond),
+		Cause:        e.Attempt.Cause,
+		Waited:       time.Duration(now - e.Attempt.Since).Truncate(time.Microsecond),
 	}
 }

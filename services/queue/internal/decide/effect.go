@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // Effect is something to carry out. The set is closed: SendOffers, Record, Complaint, MovePartitions, PodBound,
@@ -50,7 +51,7 @@ type PodBound struct {
 // PodWaited reports that a pod has left a pool in which it waited: gated, backoff or parked.
 type PodWaited struct {
 	Pod  *state.Pod
-	Pool Pool
+	Pool waiting.Pool
 	// Since is when the pod entered the pool, Until when it left, and Event what moved it out.
 	Since, Until time.Time
 	Event        string
@@ -60,14 +61,14 @@ type PodWaited struct {
 
 // Incoming is one way into a pool: the label values of queue_incoming_pods_total.
 type Incoming struct {
-	Pool  Pool
+	Pool  waiting.Pool
 	Event string
 }
 
 // Counted adds to counters.
 type Counted struct {
 	Incoming map[Incoming]int
-	Hints    map[HintCount]int
+	Hints    map[waiting.HintCount]int
 	// Offered, Expired and Returned count leases granted, expired and returned. Quarantined counts the pods put into
 	// quarantine.
 	Offered, Expired, Returned, Quarantined int
@@ -119,35 +120,35 @@ func (o *output) complain(problem string) {
 }
 
 // podBound emits PodBound for a pod whose bind the facts show.
-func (o *output) podBound(e *entry, p *state.Pod) {
+func (o *output) podBound(e *waiting.Entry, p *state.Pod) {
 	if !o.leading {
 		return
 	}
-	if e.attempt.flushed {
+	if e.Attempt.Flushed {
 		o.counts.Caught++
 	}
 	o.bound = append(o.bound, PodBound{
-		Pod: p, Attempts: e.attempt.count, Seen: o.clock.timeOf(e.seen),
-		FirstOffer: o.clock.timeOf(e.attempt.firstOffer), Bound: o.clock.timeOf(o.clock.now),
+		Pod: p, Attempts: e.Attempt.Count, Seen: o.clock.timeOf(e.Seen),
+		FirstOffer: o.clock.timeOf(e.Attempt.FirstOffer), Bound: o.clock.timeOf(o.clock.now),
 	})
 }
 
 // Waited emits PodWaited, for tracing, when a pod leaves a pool in which it waited.
-func (o *output) Waited(e *entry, event string, now moment) {
-	if !o.leading || !o.traces || e.pool() == PoolNone || now == e.entered {
+func (o *output) Waited(e *waiting.Entry, event string, now waiting.Moment) {
+	if !o.leading || !o.traces || e.Pool() == waiting.PoolNone || now == e.Entered {
 		return
 	}
-	switch pool := e.pool(); pool {
-	case PoolGated, PoolBackoff, PoolParked:
+	switch pool := e.Pool(); pool {
+	case waiting.PoolGated, waiting.PoolBackoff, waiting.PoolParked:
 		o.waited = append(o.waited, PodWaited{
-			Pod: e.pod, Pool: pool, Since: o.clock.timeOf(e.entered), Until: o.clock.timeOf(now), Event: event,
-			Rejectors: e.verdict.plugins,
+			Pod: e.Pod, Pool: pool, Since: o.clock.timeOf(e.Entered), Until: o.clock.timeOf(now), Event: event,
+			Rejectors: e.Verdict.Plugins,
 		})
 	}
 }
 
 // Entered counts a pod that enters a pool.
-func (o *output) Entered(pool Pool, event string) {
+func (o *output) Entered(pool waiting.Pool, event string) {
 	if !o.leading {
 		return
 	}
@@ -157,7 +158,7 @@ func (o *output) Entered(pool Pool, event string) {
 	o.counts.Incoming[Incoming{Pool: pool, Event: event}]++
 }
 
-func (o *output) hinted(hints map[HintCount]int) {
+func (o *output) hinted(hints map[waiting.HintCount]int) {
 	if o.counts.Hints == nil {
 		o.counts.Hints = hints
 		return

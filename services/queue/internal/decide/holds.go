@@ -6,6 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // A held pod leaves its pool when its bind shows in the facts. If its entry vanishes from the ledger instead, that
@@ -26,35 +28,35 @@ import (
 // holds applies what the ledger shows of reservations: which pods are held, which of those settle, and whom the end of
 // a reservation could help.
 type holds struct {
-	world   *world
+	world   *waiting.World
 	live    reservations
 	backlog *backlog
 }
 
 // freed wakes the pods that could preempt pods which until now could not be victims. What they wait for is equivalent
 // to the deletion of a disruption budget that protected those pods.
-func (h *holds) freed(above int32, now moment) {
-	h.happened(occurrence{
-		change: placement.Change{Kind: events.KindDisruptionBudget, Actions: placement.Delete}, blind: true,
-		above: above, revision: h.world.revision,
+func (h *holds) freed(above int32, now waiting.Moment) {
+	h.happened(waiting.Occurrence{
+		Change: placement.Change{Kind: events.KindDisruptionBudget, Actions: placement.Delete}, Blind: true,
+		Above: above, Revision: h.world.Revision,
 	}, now)
 }
 
 // roomFreed wakes the pods that could use the room of pods that are not known.
-func (h *holds) roomFreed(now moment) {
-	h.happened(occurrence{
-		change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true, revision: h.world.revision,
+func (h *holds) roomFreed(now waiting.Moment) {
+	h.happened(waiting.Occurrence{
+		Change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, Blind: true, Revision: h.world.Revision,
 	}, now)
 }
 
-func (h *holds) happened(o occurrence, now moment) {
-	o.sequence, o.at = h.world.facts.Sequence, now
+func (h *holds) happened(o waiting.Occurrence, now waiting.Moment) {
+	o.Sequence, o.At = h.world.Facts.Sequence, now
 	h.backlog.occurred(&o, now)
 }
 
 // reset drops the reservations that a full list no longer has, and returns how many those are. Some reservations may
 // have come and gone since the last look; it is not known whose they were.
-func (h *holds) reset(list []Hold, now moment) (gone int) {
+func (h *holds) reset(list []Hold, now waiting.Moment) (gone int) {
 	live := make(map[string]bool, len(list))
 	for _, hold := range list {
 		live[hold.PodUID] = hold.Live
@@ -77,7 +79,7 @@ func keysNotIn(m map[string]*state.Pod, other map[string]bool) func(func(string)
 }
 
 // apply applies what the ledger shows of one pod.
-func (h *holds) apply(hold Hold, now moment) {
+func (h *holds) apply(hold Hold, now waiting.Moment) {
 	if hold.Live {
 		h.reserved(hold.PodUID, now)
 	} else {
@@ -86,7 +88,7 @@ func (h *holds) apply(hold Hold, now moment) {
 }
 
 // reserved records a live reservation: whatever a message claimed, the pod is held.
-func (h *holds) reserved(uid string, now moment) {
+func (h *holds) reserved(uid string, now waiting.Moment) {
 	e, ok := h.backlog.pods[uid]
 	if !ok {
 		if _, known := h.live[uid]; !known {
@@ -94,84 +96,84 @@ func (h *holds) reserved(uid string, now moment) {
 		}
 		return
 	}
-	h.live[uid] = e.pod
-	if e.hold.live {
+	h.live[uid] = e.Pod
+	if e.Hold.Live {
 		return
 	}
-	h.backlog.pools.detach(e)
-	e.hold = hold{live: true}
-	e.attempt.token, e.attempt.lost = "", 0
-	e.await = await{}
-	h.backlog.pools.enter(e, h.backlog.pools.held, eventReserved, now)
+	h.backlog.pools.Detach(e)
+	e.Hold = waiting.Hold{Live: true}
+	e.Attempt.Token, e.Attempt.Lost = "", 0
+	e.Await = waiting.Await{}
+	h.backlog.pools.Enter(e, h.backlog.pools.Held, waiting.EventReserved, now)
 }
 
 // vanished records the end of a reservation.
-func (h *holds) vanished(end Hold, now moment) {
+func (h *holds) vanished(end Hold, now waiting.Moment) {
 	pod, was := h.live[end.PodUID]
 	delete(h.live, end.PodUID)
 	e, known := h.backlog.pods[end.PodUID]
 	switch {
 	case known && was:
-		e.hold = hold{
-			progress: end.HW, gone: h.world.revision, withdrawn: end.Withdrawn,
-			answered: end.Prepared && e.hold.answered,
+		e.Hold = waiting.Hold{
+			Progress: end.HW, Gone: h.world.Revision, Withdrawn: end.Withdrawn,
+			Answered: end.Prepared && e.Hold.Answered,
 		}
-		h.backlog.pools.settle(e)
+		h.backlog.pools.Settle(e)
 	case known:
 		// The reservation came and went between two looks; the pod stays in its pool.
-		h.roomLeft(e.pod, h.world.revision, now)
+		h.roomLeft(e.Pod, h.world.Revision, now)
 	case !end.Bound:
-		h.roomLeft(pod, h.world.revision, now)
+		h.roomLeft(pod, h.world.Revision, now)
 	}
 }
 
 // newGeneration ends the wait of settling pods for a high-water of another generation of the ledger: if Kubernetes
 // went back, the facts may take hours to reach it. Shards wait for facts from after the generation's beginning before
 // they place such a pod.
-func (h *holds) newGeneration(now moment) {
-	for e := range h.backlog.pools.settling {
-		e.hold.progress = 0
+func (h *holds) newGeneration(now waiting.Moment) {
+	for e := range h.backlog.pools.Settling {
+		e.Hold.Progress = 0
 	}
 	h.settle(now)
 }
 
 // settle frees the held pods whose reservation is certainly gone.
-func (h *holds) settle(now moment) {
-	settling := h.backlog.pools.settling
+func (h *holds) settle(now waiting.Moment) {
+	settling := h.backlog.pools.Settling
 	if len(settling) == 0 {
 		return
 	}
-	var freed []*entry
+	var freed []*waiting.Entry
 	for e := range settling {
 		if !h.unsettled(e, now) {
 			freed = append(freed, e)
 		}
 	}
-	slices.SortFunc(freed, bySerial)
+	slices.SortFunc(freed, waiting.BySerial)
 	for _, e := range freed {
-		was := e.hold
-		e.hold = hold{}
+		was := e.Hold
+		e.Hold = waiting.Hold{}
 		switch {
-		case was.answered && e.verdict.kind == events.DecisionUnplaceable:
-			h.backlog.pools.rejected(e, now)
-		case was.answered && e.verdict.kind == events.DecisionFailed:
-			h.backlog.pools.failed(e, now)
-		case was.withdrawn:
-			e.verdict.backoffUntil = 0
-			h.backlog.pools.free(e, eventWithdrawn, now)
+		case was.Answered && e.Verdict.Kind == events.DecisionUnplaceable:
+			h.backlog.pools.Rejected(e, now)
+		case was.Answered && e.Verdict.Kind == events.DecisionFailed:
+			h.backlog.pools.Failed(e, now)
+		case was.Withdrawn:
+			e.Verdict.BackoffUntil = 0
+			h.backlog.pools.Free(e, waiting.EventWithdrawn, now)
 		default:
-			h.backlog.pools.released(e, now)
+			h.backlog.pools.Released(e, now)
 		}
-		if was.gone != 0 {
-			h.roomLeft(e.pod, was.gone, now)
+		if was.Gone != 0 {
+			h.roomLeft(e.Pod, was.Gone, now)
 		}
 	}
 }
 
-func (h *holds) unsettled(e *entry, now moment) bool {
-	f := h.world.facts
-	return e.hold.revision > h.world.revision && now < e.hold.until ||
-		e.hold.progress > 0 && (!f.ProgressKnown || f.PodProgress < e.hold.progress)
+func (h *holds) unsettled(e *waiting.Entry, now waiting.Moment) bool {
+	f := h.world.Facts
+	return e.Hold.Revision > h.world.Revision && now < e.Hold.Until ||
+		e.Hold.Progress > 0 && (!f.ProgressKnown || f.PodProgress < e.Hold.Progress)
 }
 
 // somewhere stands for the node of a reservation that is gone: hints only check whether a pod held a place.
@@ -179,16 +181,16 @@ const somewhere = "(reserved)"
 
 // roomLeft wakes the pods that can use the room of a reservation which ended at a ledger revision. pod is the pod
 // that had it, nil if that is not known.
-func (h *holds) roomLeft(pod *state.Pod, revision int64, now moment) {
-	o := occurrence{
-		change:   placement.Change{Kind: events.KindPod, Actions: placement.Delete},
-		blind:    pod == nil,
-		revision: revision,
+func (h *holds) roomLeft(pod *state.Pod, revision int64, now waiting.Moment) {
+	o := waiting.Occurrence{
+		Change:   placement.Change{Kind: events.KindPod, Actions: placement.Delete},
+		Blind:    pod == nil,
+		Revision: revision,
 	}
 	if pod != nil {
 		was := *pod
 		was.NodeName = somewhere
-		o.change.OldPod = &was
+		o.Change.OldPod = &was
 	}
 	h.happened(o, now)
 }

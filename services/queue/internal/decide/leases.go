@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // leases holds the shards, which pods are leased to them, and under which term. It knows no pool: a pod whose lease
@@ -20,7 +21,7 @@ type leases struct {
 	// order lists the shards by id.
 	order []*shard
 	// tokens holds the leased pods by token.
-	tokens map[string]*entry
+	tokens map[string]*waiting.Entry
 	// seed and issued determine the next token.
 	seed, issued uint64
 }
@@ -32,16 +33,16 @@ type shard struct {
 	leased int
 	// early counts those leases whose pods left their backoff early.
 	early    int
-	lastSeen moment
+	lastSeen waiting.Moment
 	// alone is the pod that is offered to the shard with no other beside it; see suspectAfter.
-	alone      *entry
+	alone      *waiting.Entry
 	partitions []int32
 	// balance is what the balancer remembers of the shard.
 	balance balance.Record
 }
 
 func newLeases(seed uint64) *leases {
-	return &leases{shards: map[string]*shard{}, tokens: map[string]*entry{}, seed: seed}
+	return &leases{shards: map[string]*shard{}, tokens: map[string]*waiting.Entry{}, seed: seed}
 }
 
 // shard returns a shard by id. One that is not known is added.
@@ -59,37 +60,37 @@ func (l *leases) shard(id string) *shard {
 func byID(a, b *shard) int { return strings.Compare(a.id, b.id) }
 
 // of returns the pod that a shard has leased under a token; nil for none.
-func (l *leases) of(s *shard, token string) *entry {
-	if e, ok := l.tokens[token]; ok && e.attempt.shard == s.id {
+func (l *leases) of(s *shard, token string) *waiting.Entry {
+	if e, ok := l.tokens[token]; ok && e.Attempt.Shard == s.id {
 		return e
 	}
 	return nil
 }
 
 // begin leases a pod to a shard until a deadline. early means that the pod leaves its backoff early.
-func (l *leases) begin(e *entry, s *shard, early bool, until moment) {
-	e.attempt.token = l.newToken().String()
-	e.attempt.shard = s.id
-	e.attempt.deadline = until
-	l.tokens[e.attempt.token] = e
+func (l *leases) begin(e *waiting.Entry, s *shard, early bool, until waiting.Moment) {
+	e.Attempt.Token = l.newToken().String()
+	e.Attempt.Shard = s.id
+	e.Attempt.Deadline = until
+	l.tokens[e.Attempt.Token] = e
 	s.leased++
 	if early {
-		e.attempt.early = true
+		e.Attempt.Early = true
 		s.early++
 	}
-	if e.suspect() {
+	if e.Suspect() {
 		s.alone = e
 	}
 }
 
 // End ends the lease of a pod. The pod keeps its token: a late answer is still believed.
-func (l *leases) End(e *entry) {
-	delete(l.tokens, e.attempt.token)
-	s := l.shards[e.attempt.shard]
+func (l *leases) End(e *waiting.Entry) {
+	delete(l.tokens, e.Attempt.Token)
+	s := l.shards[e.Attempt.Shard]
 	s.leased--
-	if e.attempt.early {
+	if e.Attempt.Early {
 		s.early--
-		e.attempt.early = false
+		e.Attempt.Early = false
 	}
 	if s.alone == e {
 		s.alone = nil
@@ -111,16 +112,18 @@ func (l *leases) hold(owners *[ledger.Partitions]string) {
 
 // silent reports whether a shard has missed its heartbeats: then its leases did not end because it handed over its
 // partitions.
-func (s *shard) silent(lease time.Duration, now moment) bool { return s.lastSeen.add(lease/2) < now }
+func (s *shard) silent(lease time.Duration, now waiting.Moment) bool {
+	return s.lastSeen.Add(lease/2) < now
+}
 
 // hasRoom reports whether a shard can take another pod.
 func (s *shard) hasRoom() bool { return s.leased < s.window && s.alone == nil }
 
 // forgetSilent drops the windows of shards that have requested nothing for a time, and forgets those that hold
 // nothing.
-func (l *leases) forgetSilent(timeout time.Duration, now moment) {
+func (l *leases) forgetSilent(timeout time.Duration, now waiting.Moment) {
 	for _, s := range l.order {
-		if s.lastSeen.add(timeout) <= now {
+		if s.lastSeen.Add(timeout) <= now {
 			s.window = 0
 		}
 	}
@@ -148,12 +151,12 @@ func (l *leases) newToken() ledger.Token {
 }
 
 // check compares the leases with the pods that are offered.
-func (l *leases) check(offered []*entry) error {
+func (l *leases) check(offered []*waiting.Entry) error {
 	leased := map[string]int{}
 	for _, e := range offered {
-		leased[e.attempt.shard]++
-		if l.tokens[e.attempt.token] != e {
-			return fmt.Errorf("I5: pod %s: token %s leads elsewhere", e.pod.UID, e.attempt.token)
+		leased[e.Attempt.Shard]++
+		if l.tokens[e.Attempt.Token] != e {
+			return fmt.Errorf("I5: pod %s: token %s leads elsewhere", e.Pod.UID, e.Attempt.Token)
 		}
 	}
 	if len(l.tokens) != len(offered) {

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/services/queue/internal/memory"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // Remember encodes what the core knows of attempts. decisions is the sequence of the decisions log up to which it
@@ -9,14 +10,14 @@ import (
 func (c *Core) Remember() (data []byte, decisions uint64) {
 	w := memory.NewWriter(memory.Head{
 		Decisions: c.decisions.sequence, Stored: c.decisions.stored,
-		Facts: c.world.facts.Sequence, Epoch: c.world.facts.Epoch, Ledger: c.world.revision,
+		Facts: c.world.Facts.Sequence, Epoch: c.world.Facts.Epoch, Ledger: c.world.Revision,
 	})
 	for uid := range c.backlog.live {
 		w.Live(uid)
 	}
 	for uid, e := range c.backlog.pods {
-		if e.attempt.count > 0 || e.attempt.lost > 0 || e.attempt.released > 0 {
-			w.Pod(e.remember(uid, e.in == c.backlog.pools.parked))
+		if e.Attempt.Count > 0 || e.Attempt.Lost > 0 || e.Attempt.Released > 0 {
+			w.Pod(remembered(uid, e, e.In == c.backlog.pools.Parked))
 		}
 	}
 	for uid, decided := range c.budgets.Leaving() {
@@ -25,22 +26,22 @@ func (c *Core) Remember() (data []byte, decisions uint64) {
 	return w.Finish(), c.decisions.sequence
 }
 
-// remember returns what a later life must know of the attempts at a pod.
-func (e *entry) remember(uid string, parked bool) *memory.Pod {
-	a, v := &e.attempt, &e.verdict
+// remembered returns what a later life must know of the attempts at a pod.
+func remembered(uid string, e *waiting.Entry, parked bool) *memory.Pod {
+	a, v := &e.Attempt, &e.Verdict
 	return &memory.Pod{
-		UID: uid, Attempts: a.count, Answered: a.answered, Lost: a.lost, Released: a.released,
-		Rejections: v.rejections, Errors: v.errors, Kind: v.kind, Message: v.message, Plugins: v.plugins,
-		Facts: v.factSequence, Ledger: v.ledgerRevision,
-		Parked: parked, Waits: e.await.on, Version: e.await.version,
+		UID: uid, Attempts: a.Count, Answered: a.Answered, Lost: a.Lost, Released: a.Released,
+		Rejections: v.Rejections, Errors: v.Errors, Kind: v.Kind, Message: v.Message, Plugins: v.Plugins,
+		Facts: v.FactSequence, Ledger: v.LedgerRevision,
+		Parked: parked, Waits: e.Await.On, Version: e.Await.Version,
 	}
 }
 
 // Remembered is a memory as an input, for a core that knows nothing yet.
 type Remembered struct{ Memory *memory.Memory }
 
-func (in Remembered) apply(c *Core, now moment) {
-	if c.world.primed || c.world.revision != 0 {
+func (in Remembered) apply(c *Core, now waiting.Moment) {
+	if c.world.Primed || c.world.Revision != 0 {
 		return
 	}
 	m := in.Memory
@@ -52,11 +53,11 @@ func (in Remembered) apply(c *Core, now moment) {
 	for uid, decided := range m.Leaving {
 		c.budgets.Recall(uid, decided, c.clock.timeOf(now))
 	}
-	c.world.revision = m.Ledger
+	c.world.Revision = m.Ledger
 	for _, uid := range m.Live {
 		c.backlog.live[uid] = nil
 	}
-	until := now.add(c.cfg.ConditionWait)
+	until := now.Add(c.cfg.ConditionWait)
 	for i := range m.Pods {
 		c.backlog.unseen[m.Pods[i].UID] = recall(&m.Pods[i], &m.Head, until)
 	}
@@ -64,21 +65,21 @@ func (in Remembered) apply(c *Core, now moment) {
 
 // recall returns the entry of a pod from a memory. It waits until the given moment for a condition that was already
 // awaited when the memory was written.
-func recall(p *memory.Pod, at *memory.Head, until moment) *entry {
-	e := &entry{}
-	e.attempt = attempt{count: p.Attempts, answered: p.Answered, lost: p.Lost, released: p.Released}
-	e.verdict = verdict{
-		kind: p.Kind, rejections: p.Rejections, errors: p.Errors, message: p.Message, plugins: p.Plugins,
-		factSequence: p.Facts, factEpoch: at.Epoch, ledgerRevision: p.Ledger,
+func recall(p *memory.Pod, at *memory.Head, until waiting.Moment) *waiting.Entry {
+	e := &waiting.Entry{}
+	e.Attempt = waiting.Attempt{Count: p.Attempts, Answered: p.Answered, Lost: p.Lost, Released: p.Released}
+	e.Verdict = waiting.Verdict{
+		Kind: p.Kind, Rejections: p.Rejections, Errors: p.Errors, Message: p.Message, Plugins: p.Plugins,
+		FactSequence: p.Facts, FactEpoch: at.Epoch, LedgerRevision: p.Ledger,
 	}
 	if p.Parked {
 		// Nothing up to the memory's position could help it.
-		e.verdict.remembered = true
-		e.verdict.factSequence = max(e.verdict.factSequence, at.Facts)
-		e.verdict.ledgerRevision = max(e.verdict.ledgerRevision, at.Ledger)
+		e.Verdict.Remembered = true
+		e.Verdict.FactSequence = max(e.Verdict.FactSequence, at.Facts)
+		e.Verdict.LedgerRevision = max(e.Verdict.LedgerRevision, at.Ledger)
 	}
 	if p.Waits {
-		e.await = await{on: true, until: until, version: p.Version}
+		e.Await = waiting.Await{On: true, Until: until, Version: p.Version}
 	}
 	return e
 }

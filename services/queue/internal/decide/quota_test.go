@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 	"github.com/berth-scheduler/berth/services/queue/internal/quota"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // budget gives a namespace a budget; an empty text removes it.
@@ -79,12 +80,12 @@ func TestPodsWaitForTheBudgetInOrder(t *testing.T) {
 	h.gated("ns", "b", "2")
 	h.gated("ns", "c", "1")
 	h.wantLet("a") // b is next and does not fit; c would, and does not overtake it
-	h.want("b", PoolGated)
+	h.want("b", waiting.PoolGated)
 	if _, why := h.core.Where("b"); !strings.Contains(why, "requests.cpu=2 ") {
 		t.Fatalf("reason %q", why)
 	}
 	h.ungate("a")
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.wantLet()
 	h.put("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	h.wantLet("b", "c")
@@ -310,7 +311,7 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 			if let := next.let(); slices.Contains(let, "b") {
 				t.Errorf("%q may go: there is no room beside a", let)
 			}
-			if n := next.core.backlog.pods["failing"].attempt.count; n != 2 {
+			if n := next.core.backlog.pods["failing"].Attempt.Count; n != 2 {
 				t.Errorf("%d attempts at the other pod, want 2 as the memory says", n)
 			}
 			if next.core.decisions.sequence != 4 {

@@ -1,23 +1,27 @@
 package decide
 
-import "github.com/berth-scheduler/berth/pkg/placement"
+import (
+	"github.com/berth-scheduler/berth/pkg/placement"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
+)
 
 // newEpoch voids the verdicts that were computed from facts which are lost.
 func (b *backlog) newEpoch() {
-	known := b.world.epochs
-	for _, all := range []map[string]*entry{b.pods, b.unseen} {
+	known := b.world.Epochs
+	for _, all := range []map[string]*waiting.Entry{b.pods, b.unseen} {
 		for _, e := range all {
-			e.verdict.factSequence = known.valid(e.verdict.factSequence, e.verdict.factEpoch)
+			e.Verdict.FactSequence = known.Valid(e.Verdict.FactSequence, e.Verdict.FactEpoch)
 		}
 	}
-	b.pools.lanes.newEpoch(known)
+	b.pools.Lanes.NewEpoch(known)
 }
 
 // advance records how far the facts have been applied.
-func (c *Core) advance(to Position, objects placement.Objects, now moment) {
-	after := c.world.facts.Sequence
-	c.world.facts, c.world.objects = to, objects
-	if c.world.newEpoch(after + 1) {
+func (c *Core) advance(to waiting.Position, objects placement.Objects, now waiting.Moment) {
+	after := c.world.Facts.Sequence
+	c.world.Facts, c.world.Objects = to, objects
+	if c.world.NewEpoch(after + 1) {
 		c.backlog.newEpoch()
 		c.backlog.wakeVoid(now)
 	}
@@ -25,12 +29,12 @@ func (c *Core) advance(to Position, objects placement.Objects, now moment) {
 
 // rewind records the position of a store that was rebuilt. Its last fact is of its epoch, whatever came before; and
 // changes of pods after that position have not happened in this store.
-func (c *Core) rewind(to Position, objects placement.Objects) {
-	c.world.facts, c.world.objects = to, objects
-	if c.world.newEpoch(to.Sequence) {
+func (c *Core) rewind(to waiting.Position, objects placement.Objects) {
+	c.world.Facts, c.world.Objects = to, objects
+	if c.world.NewEpoch(to.Sequence) {
 		c.backlog.newEpoch()
 	}
 	for _, e := range c.backlog.pods {
-		e.sequence = min(e.sequence, to.Sequence)
+		e.Sequence = min(e.Sequence, to.Sequence)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // A pod that is too large for the log has events.TooLargeGate in the facts, and waits with the gated pods until it is
@@ -20,12 +22,12 @@ func tooLargeReason(p *state.Pod) string {
 
 // reportTooLarge makes the binder inform the owners of pods that are too large, through a decision.
 func (c *Core) reportTooLarge() {
-	tooLarge := c.backlog.pools.tooLarge
+	tooLarge := c.backlog.pools.TooLarge
 	if len(tooLarge) == 0 || !c.leases.leading || !c.decisions.caughtUp {
 		return
 	}
-	for _, e := range slices.SortedFunc(maps.Keys(tooLarge), bySerial) {
-		c.recordQuarantine(e, tooLargeReason(e.pod))
+	for _, e := range slices.SortedFunc(maps.Keys(tooLarge), waiting.BySerial) {
+		c.recordQuarantine(e, tooLargeReason(e.Pod))
 	}
 	clear(tooLarge)
 }

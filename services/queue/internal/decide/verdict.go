@@ -2,59 +2,61 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/pkg/events"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // decided applies a decision about a pod: an answer to an attempt, or a condition that was written. gone reports
 // whether the facts would show the pod, if they do not, had it not ended.
-func (b *backlog) decided(d *events.Decision, gone bool, now moment) {
+func (b *backlog) decided(d *events.Decision, gone bool, now waiting.Moment) {
 	e, ok := b.pods[d.Pod.UID]
 	switch {
 	case !ok:
-		b.unseen.keep(d, gone, func(e *entry) { e.answered(d, b.world.epochs, b.cfg.ConditionWait, now) })
+		b.unseen.keep(d, gone, func(e *waiting.Entry) { e.Answered(d, b.world.Epochs, b.cfg.ConditionWait, now) })
 	case d.Kind == events.DecisionCondition:
-		if e.conditionWritten(d) {
+		if e.ConditionWritten(d) {
 			b.awaited(e)
 		}
-	case isAnswer(d.Kind) && e.isNews(d):
+	case waiting.IsAnswer(d.Kind) && e.IsNews(d):
 		b.answered(e, d, now)
 	}
 }
 
 // answered moves a pod to the pool where an answer leaves it.
-func (b *backlog) answered(e *entry, d *events.Decision, now moment) {
-	if !e.hold.live {
-		b.pools.detach(e)
+func (b *backlog) answered(e *waiting.Entry, d *events.Decision, now waiting.Moment) {
+	if !e.Hold.Live {
+		b.pools.Detach(e)
 	}
-	b.pools.answered(e, d.Kind)
-	e.answered(d, b.world.epochs, b.cfg.ConditionWait, now)
-	if e.hold.live {
+	b.pools.Answered(e, d.Kind)
+	e.Answered(d, b.world.Epochs, b.cfg.ConditionWait, now)
+	if e.Hold.Live {
 		// The ledger outranks every message: the pod stays held.
-		e.hold.answered = d.Kind == events.DecisionUnplaceable || d.Kind == events.DecisionFailed
+		e.Hold.Answered = d.Kind == events.DecisionUnplaceable || d.Kind == events.DecisionFailed
 		return
 	}
 	switch d.Kind {
 	case events.DecisionPlaced:
-		b.pools.placed(e, d, now)
+		b.pools.Placed(e, d, now)
 	case events.DecisionUnplaceable:
-		b.pools.rejected(e, now)
+		b.pools.Rejected(e, now)
 	case events.DecisionHeldBack:
-		b.pools.park(e, now)
+		b.pools.Park(e, now)
 	case events.DecisionFailed:
-		b.pools.failed(e, now)
+		b.pools.Failed(e, now)
 	case events.DecisionReleased:
-		b.pools.released(e, now)
+		b.pools.Released(e, now)
 	case events.DecisionQuarantined:
-		b.pools.enter(e, b.pools.quarantine, eventQuarantine, now)
+		b.pools.Enter(e, b.pools.Quarantine, waiting.EventQuarantine, now)
 	}
 }
 
 // trustMemory moves the remembered verdicts forward to a ledger revision, because nothing in the ledger up to there
 // can help the pods.
 func (b *backlog) trustMemory(revision int64) {
-	for _, all := range []map[string]*entry{b.unseen, b.pods} {
+	for _, all := range []map[string]*waiting.Entry{b.unseen, b.pods} {
 		for _, e := range all {
-			if e.verdict.remembered {
-				e.verdict.ledgerRevision = revision
+			if e.Verdict.Remembered {
+				e.Verdict.LedgerRevision = revision
 			}
 		}
 	}

@@ -8,41 +8,43 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // parkedUpdated evaluates what a parked pod's own change means to its rejectors, and reindexes the pod if it stays
 // parked. old is the pod as it was.
-func (b *backlog) parkedUpdated(e *entry, old *state.Pod, now moment) {
-	if !specMoved(old, e.pod) {
+func (b *backlog) parkedUpdated(e *waiting.Entry, old *state.Pod, now waiting.Moment) {
+	if !specMoved(old, e.Pod) {
 		return
 	}
-	change := ownChange(old, e.pod, b.world.objects)
+	change := ownChange(old, e.Pod, b.world.Objects)
 	switch {
-	case e.in == b.pools.quarantine:
-		e.attempt.lost = 0
-		e.attempt.token = ""
-		b.pools.requeue(e, change.Label(), now)
-	case b.pools.profile(e).Wakes(e.pod, e.verdict.plugins, change):
+	case e.In == b.pools.Quarantine:
+		e.Attempt.Lost = 0
+		e.Attempt.Token = ""
+		b.pools.Requeue(e, change.Label(), now)
+	case b.pools.Profile(e).Wakes(e.Pod, e.Verdict.Plugins, change):
 		b.wake(e, change.Label(), now)
 	default:
-		b.pools.parkedUpdated(e)
+		b.pools.ParkedUpdated(e)
 	}
 }
 
 // wake tries a parked pod again, on a state of the facts that contains the event that woke it.
-func (b *backlog) wake(e *entry, event string, now moment) {
-	e.sequence = b.world.facts.Sequence
-	b.pools.requeue(e, event, now)
+func (b *backlog) wake(e *waiting.Entry, event string, now waiting.Moment) {
+	e.Sequence = b.world.Facts.Sequence
+	b.pools.Requeue(e, event, now)
 }
 
 // changed handles a change in the facts, after the pools have applied what it means for the changed pod itself.
-func (b *backlog) changed(change placement.Change, now moment) {
-	o := occurrence{change: change, sequence: b.world.facts.Sequence, at: now}
+func (b *backlog) changed(change placement.Change, now waiting.Moment) {
+	o := waiting.Occurrence{Change: change, Sequence: b.world.Facts.Sequence, At: now}
 	switch {
 	case !b.cfg.heeds(change):
 		return
 	case !concernsOthers(change):
-		o.own = true
+		o.Own = true
 		if !b.ownMatters(change) {
 			return
 		}
@@ -92,42 +94,42 @@ func (b *backlog) ownMatters(change placement.Change) bool {
 }
 
 // occurred records an occurrence and wakes the parked pods that it could help.
-func (b *backlog) occurred(o *occurrence, now moment) {
-	b.journal.add(*o)
-	if !o.own {
-		b.journal.hear(o, b.cfg.Profiles)
+func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
+	b.journal.Add(*o)
+	if !o.Own {
+		b.journal.Hear(o, b.cfg.Profiles)
 	}
-	if o.own || b.pools.waiting.pods == 0 {
+	if o.Own || b.pools.Waiting.Pods == 0 {
 		return
 	}
-	o.change.Objects = b.world.objects
-	call := b.pools.waiting.call(o)
-	b.out.hinted(call.hints)
-	event := eventReleased
-	if !o.blind {
-		event = o.change.Label()
+	o.Change.Objects = b.world.Objects
+	call := b.pools.Waiting.Call(o)
+	b.out.hinted(call.Hints)
+	event := waiting.EventReleased
+	if !o.Blind {
+		event = o.Change.Label()
 	}
-	for _, e := range call.woken {
-		if news(o, &e.verdict) && o.concerns(e) {
+	for _, e := range call.Woken {
+		if waiting.News(o, &e.Verdict) && o.Concerns(e) {
 			b.wake(e, event, now)
 		}
 	}
 }
 
 // wakeAll requeues every parked pod whose verdict is older than the facts: whatever it waited for may have happened.
-func (b *backlog) wakeAll(now moment) {
-	for _, e := range inOrder(b.pools.parked) {
-		if e.verdict.factSequence < b.world.facts.Sequence {
-			b.wake(e, eventReset, now)
+func (b *backlog) wakeAll(now waiting.Moment) {
+	for _, e := range waiting.InOrder(b.pools.Parked) {
+		if e.Verdict.FactSequence < b.world.Facts.Sequence {
+			b.wake(e, waiting.EventReset, now)
 		}
 	}
 }
 
 // wakeVoid requeues the parked pods whose verdicts were computed from facts that are lost.
-func (b *backlog) wakeVoid(now moment) {
-	for _, e := range inOrder(b.pools.parked) {
-		if e.verdict.void() {
-			b.wake(e, eventReset, now)
+func (b *backlog) wakeVoid(now waiting.Moment) {
+	for _, e := range waiting.InOrder(b.pools.Parked) {
+		if e.Verdict.Void() {
+			b.wake(e, waiting.EventReset, now)
 		}
 	}
 }
@@ -136,39 +138,39 @@ func (b *backlog) wakeVoid(now moment) {
 // A pod that is being tried goes into backoff where it would otherwise be parked. Everything else that is known of
 // the pod stays in force: gates, quarantine, and the wait until the facts show its last condition. Source:
 // PriorityQueue.Activate in pkg/scheduler/backend/queue/scheduling_queue.go.
-func (b *backlog) activate(uid string, now moment) {
+func (b *backlog) activate(uid string, now waiting.Moment) {
 	e, ok := b.pods[uid]
 	switch {
-	case !ok || e.in == b.pools.quarantine:
-	case e.pool() == PoolOffered || e.pool() == PoolHeld:
-		e.attempt.activated = true
-	case e.pool() == PoolParked || e.pool() == PoolBackoff:
-		b.out.Waited(e, eventActivate, now)
-		b.pools.detach(e)
-		b.pools.lanes.leave(e)
-		e.verdict.backoffUntil = 0
-		b.wake(e, eventActivate, now)
+	case !ok || e.In == b.pools.Quarantine:
+	case e.Pool() == waiting.PoolOffered || e.Pool() == waiting.PoolHeld:
+		e.Attempt.Activated = true
+	case e.Pool() == waiting.PoolParked || e.Pool() == waiting.PoolBackoff:
+		b.out.Waited(e, waiting.EventActivate, now)
+		b.pools.Detach(e)
+		b.pools.Lanes.Leave(e)
+		e.Verdict.BackoffUntil = 0
+		b.wake(e, waiting.EventActivate, now)
 	}
 }
 
 // flush requeues the pods that no event woke for too long, as a safety net for the hints (upstream's
 // flushUnschedulablePodsLeftover). If such a pod is then placed, a hint has missed an event.
-func (b *backlog) flush(now moment) {
-	for e := b.pools.parked.First(); e != nil; e = b.pools.parked.First() {
-		if e.flushAt > now {
+func (b *backlog) flush(now waiting.Moment) {
+	for e := b.pools.Parked.First(); e != nil; e = b.pools.Parked.First() {
+		if e.FlushAt > now {
 			return
 		}
 		b.out.counts.Flushed++
-		e.attempt.flushed = true
-		b.pools.requeue(e, eventTimeout, now)
+		e.Attempt.Flushed = true
+		b.pools.Requeue(e, waiting.EventTimeout, now)
 	}
 }
 
 // endBackoffs frees the pods whose backoff has ended.
-func (b *backlog) endBackoffs(now moment) {
-	for e := b.pools.backoff.First(); e != nil && e.ready() <= now; e = b.pools.backoff.First() {
-		e.await = await{}
-		b.pools.free(e, eventBackoffComplete, now)
+func (b *backlog) endBackoffs(now waiting.Moment) {
+	for e := b.pools.Backoff.First(); e != nil && e.Ready() <= now; e = b.pools.Backoff.First() {
+		e.Await = waiting.Await{}
+		b.pools.Free(e, waiting.EventBackoffComplete, now)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // Facts turns batches of facts into inputs of the core. It is for one goroutine.
@@ -77,7 +78,7 @@ func (f *Facts) reset() decide.FactsReset {
 	return decide.FactsReset{Pods: slices.Collect(s.Pods()), Objects: s, Position: corePosition(s.Position())}
 }
 
-func corePosition(p state.Position) decide.Position {
+func corePosition(p state.Position) waiting.Position {
 	progress, ok := p.Progress(events.KindPod)
-	return decide.Position{Sequence: p.Sequence, Epoch: p.Epoch, PodProgress: progress, ProgressKnown: ok}
+	return waiting.Position{Sequence: p.Sequence, Epoch: p.Epoch, PodProgress: progress, ProgressKnown: ok}
 }

@@ -1,4 +1,4 @@
-package decide
+package waiting
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -15,17 +15,17 @@ type Position struct {
 	ProgressKnown bool
 }
 
-// world is the position in the facts and in the ledger, and the content of both as far as the core needs it. Only the
+// World is the position in the facts and in the ledger, and the content of both as far as the core needs it. Only the
 // core's inputs change it; everything else reads it.
-type world struct {
-	facts Position
-	// primed means that there are facts. A pod that they do not show at an answer's sequence is gone.
-	primed   bool
-	epochs   epochs
-	objects  placement.Objects
-	revision int64
-	// owners names the holder of each partition, "" for none.
-	owners [ledger.Partitions]string
+type World struct {
+	Facts Position
+	// Primed means that there are facts. A pod that they do not show at an answer's sequence is gone.
+	Primed   bool
+	Epochs   Epochs
+	Objects  placement.Objects
+	Revision int64
+	// Owners names the holder of each partition, "" for none.
+	Owners [ledger.Partitions]string
 }
 
 // The log of facts can lose its tail. The next leader then publishes the truth in a new epoch, under sequences that
@@ -34,8 +34,8 @@ type world struct {
 // about it in the log. So a verdict names the epoch of its last fact. If a later epoch has begun at or before that
 // fact, the pod is treated as if anything may have helped it.
 
-// epochs are the beginnings of fact epochs, in order, to this replica's knowledge.
-type epochs []epochStart
+// Epochs are the beginnings of fact epochs, in order, to this replica's knowledge.
+type Epochs []epochStart
 
 // epochStart means that the facts from sequence on are of the epoch or of later ones. Where this is not known for
 // certain, sequence is too small rather than too large; the cost is that pods are tried in vain.
@@ -44,9 +44,9 @@ type epochStart struct{ epoch, sequence uint64 }
 // maxEpochs bounds the epochs that are remembered. Earlier ones count as one with the oldest.
 const maxEpochs = 64
 
-// valid returns the sequence of a verdict's last fact, which is of the given epoch, or 0 if a later epoch has
+// Valid returns the sequence of a verdict's last fact, which is of the given epoch, or 0 if a later epoch has
 // taken that sequence. Epoch 0 means that it is not known, and the sequence is believed.
-func (s epochs) valid(sequence, epoch uint64) uint64 {
+func (s Epochs) Valid(sequence, epoch uint64) uint64 {
 	for _, start := range s {
 		if epoch != 0 && start.epoch > epoch && start.sequence <= sequence {
 			return 0
@@ -55,16 +55,16 @@ func (s epochs) valid(sequence, epoch uint64) uint64 {
 	return sequence
 }
 
-// newEpoch records the epoch of the facts, which has begun at the given sequence or later if it is new, and reports
+// NewEpoch records the epoch of the facts, which has begun at the given sequence or later if it is new, and reports
 // whether it is new.
-func (w *world) newEpoch(sequence uint64) bool {
-	epoch := w.facts.Epoch
-	if n := len(w.epochs); sequence == 0 || epoch == 0 || n > 0 && w.epochs[n-1].epoch >= epoch {
+func (w *World) NewEpoch(sequence uint64) bool {
+	epoch := w.Facts.Epoch
+	if n := len(w.Epochs); sequence == 0 || epoch == 0 || n > 0 && w.Epochs[n-1].epoch >= epoch {
 		return false
 	}
-	w.epochs = append(w.epochs, epochStart{epoch, sequence})
-	if len(w.epochs) > maxEpochs {
-		w.epochs = append(epochs(nil), w.epochs[1:]...)
+	w.Epochs = append(w.Epochs, epochStart{epoch, sequence})
+	if len(w.Epochs) > maxEpochs {
+		w.Epochs = append(Epochs(nil), w.Epochs[1:]...)
 	}
 	return true
 }

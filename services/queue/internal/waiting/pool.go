@@ -1,4 +1,4 @@
-package decide
+package waiting
 
 // Pool is where a pod waits or is worked on. The set is closed.
 type Pool string
@@ -22,5 +22,5 @@ const (
 	PoolHeld Pool = "held"
 )
 
-// Pools lists the pools in the order in which people read them.
-var Pools = []Pool{PoolGated, PoolActive, PoolBackoff, PoolParked, PoolOffered, PoolHeld}
+// AllPools lists the pools in the order in which people read them.
+var AllPools = []Pool{PoolGated, PoolActive, PoolBackoff, PoolParked, PoolOffered, PoolHeld}

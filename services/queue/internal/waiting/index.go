@@ -1,4 +1,4 @@
-package decide
+package waiting
 
 import (
 	"slices"
@@ -7,12 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// waiting indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
+// Waiting indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
 // pods that the rule's hints treat alike, so that ten thousand equal pods cost one hint. The groups are indexed by
 // the topics that a change must be about, so that most changes call no hint at all.
 type waiting struct {
 	rules map[ruleKey]*rule
-	pods  int
+	Pods  int
 	// calls numbers the changes that were looked up.
 	calls uint64
 }
@@ -39,7 +39,7 @@ type group struct {
 
 // member is an entry and the index in its waits that refers back here.
 type member struct {
-	entry *entry
+	entry *Entry
 	slot  int
 }
 
@@ -57,24 +57,24 @@ type reach struct {
 
 func newWaiting() waiting { return waiting{rules: map[ruleKey]*rule{}} }
 
-// add makes a parked pod wait for events that could change its rejectors' verdict.
-func (w *waiting) add(e *entry, profile *placement.Profile) {
-	w.pods++
-	plugins := e.verdict.plugins
+// Add makes a parked pod wait for events that could change its rejectors' verdict.
+func (w *waiting) add(e *Entry, profile *placement.Profile) {
+	w.Pods++
+	plugins := e.Verdict.Plugins
 	if len(plugins) == 0 {
 		plugins = []string{""}
 	}
 	for _, plugin := range plugins {
-		r := w.rule(ruleKey{e.pod.SchedulerName, plugin}, profile)
-		g := r.group(profile.Interest(plugin, e.pod))
+		r := w.rule(ruleKey{e.Pod.SchedulerName, plugin}, profile)
+		g := r.group(profile.Interest(plugin, e.Pod))
 		e.waits = append(e.waits, wait{group: g, index: len(g.members)})
 		g.members = append(g.members, member{entry: e, slot: len(e.waits) - 1})
 	}
 }
 
-// remove forgets a pod.
-func (w *waiting) remove(e *entry) {
-	w.pods--
+// Remove forgets a pod.
+func (w *waiting) remove(e *Entry) {
+	w.Pods--
 	for _, at := range e.waits {
 		g := at.group
 		last := len(g.members) - 1
@@ -157,7 +157,7 @@ type HintCount struct {
 	Queue         bool
 }
 
-// call is the lookup of one change among the waiting pods.
+// Call is the lookup of one change among the waiting pods.
 type call struct {
 	change placement.Change
 	blind  bool
@@ -166,21 +166,21 @@ type call struct {
 	changed string
 	topics  []string
 	number  uint64
-	woken   []*entry
-	hints   map[HintCount]int
+	Woken   []*Entry
+	Hints   map[HintCount]int
 }
 
-// call returns the pods that an occurrence could help, in order of arrival, each once.
-func (w *waiting) call(o *occurrence) *call {
+// Call returns the pods that an occurrence could help, in order of arrival, each once.
+func (w *waiting) Call(o *Occurrence) *call {
 	w.calls++
-	c := &call{change: o.change, blind: o.blind, changed: changedPod(o.change), number: w.calls}
+	c := &call{change: o.Change, blind: o.Blind, changed: ChangedPod(o.Change), number: w.calls}
 	for _, r := range w.rules {
-		if r.profile.Listens(r.key.plugin, o.change) {
+		if r.profile.Listens(r.key.plugin, o.Change) {
 			c.ask(r)
 		}
 	}
-	slices.SortFunc(c.woken, bySerial)
-	c.woken = slices.Compact(c.woken)
+	slices.SortFunc(c.Woken, BySerial)
+	c.Woken = slices.Compact(c.Woken)
 	return c
 }
 
@@ -230,16 +230,16 @@ func (c *call) hint(g *group) {
 		return
 	}
 	g.asked = c.number
-	i := slices.IndexFunc(g.members, func(m member) bool { return m.entry.pod.UID != c.changed })
+	i := slices.IndexFunc(g.members, func(m member) bool { return m.entry.Pod.UID != c.changed })
 	if i < 0 {
 		return
 	}
 	key := HintCount{Plugin: g.rule.key.plugin, Event: c.change.Label()}
-	key.Queue = c.blind || g.rule.profile.Wakes(g.members[i].entry.pod, []string{key.Plugin}, c.change)
-	if c.hints == nil {
-		c.hints = map[HintCount]int{}
+	key.Queue = c.blind || g.rule.profile.Wakes(g.members[i].entry.Pod, []string{key.Plugin}, c.change)
+	if c.Hints == nil {
+		c.Hints = map[HintCount]int{}
 	}
-	c.hints[key]++
+	c.Hints[key]++
 	if key.Queue {
 		c.wake(g)
 	}
@@ -247,8 +247,8 @@ func (c *call) hint(g *group) {
 
 func (c *call) wake(g *group) {
 	for _, m := range g.members {
-		if m.entry.pod.UID != c.changed {
-			c.woken = append(c.woken, m.entry)
+		if m.entry.Pod.UID != c.changed {
+			c.Woken = append(c.Woken, m.entry)
 		}
 	}
 }
