@@ -143,8 +143,8 @@ func (g *generations) evidence(
 	return seen, floor, nil
 }
 
-// requiredVersions holds the resourceVersions that Kubernetes must have reached: those in the log of facts, and those of the
-// ledger's high-waters and reservations.
+// requiredVersions holds the resourceVersions that Kubernetes must have reached: those in the log of facts, and those
+// of the ledger's high-waters and reservations.
 type requiredVersions struct {
 	told    intake.Told
 	counted map[events.Kind]uint64

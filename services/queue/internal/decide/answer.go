@@ -2,6 +2,7 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/pkg/explain"
+	"github.com/berth-scheduler/berth/pkg/placement"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
@@ -28,7 +29,7 @@ func (c *Core) Answer(uid string) explain.QueueAnswer {
 	case waiting.PoolBackoff:
 		a.NotBefore = c.clock.timeOf(e.Ready())
 	case waiting.PoolParked:
-		a.Wakes = c.wakes(e)
+		a.Wakes = wakes(e, c.cfg.Profiles[e.Pod.SchedulerName])
 	}
 	return a
 }
@@ -49,9 +50,9 @@ func (c *Core) ahead(e *waiting.Entry) int {
 	return n
 }
 
-func (c *Core) wakes(e *waiting.Entry) []explain.Wake {
-	profile, ok := c.cfg.Profiles[e.Pod.SchedulerName]
-	if !ok {
+// wakes returns what each of the rules that rejected a pod waits for.
+func wakes(e *waiting.Entry, profile *placement.Profile) []explain.Wake {
+	if profile == nil {
 		return nil
 	}
 	var list []explain.Wake

@@ -72,13 +72,7 @@ func (b *backlog) podUpdated(e *waiting.Entry, p *state.Pod, now waiting.Moment)
 	e.Pod = p
 	e.Sequence = b.world.Facts.Sequence
 	b.live.seen(p)
-	shown := e.ConditionShown()
-	if p.Priority != old.Priority {
-		b.pools.Reorder(e)
-	}
-	if shown {
-		b.awaited(e)
-	}
+	b.pools.Updated(e, old)
 	switch e.Pool() {
 	case waiting.PoolGated:
 		if !p.Gated {
@@ -88,19 +82,11 @@ func (b *backlog) podUpdated(e *waiting.Entry, p *state.Pod, now waiting.Moment)
 		}
 	case waiting.PoolActive, waiting.PoolBackoff, waiting.PoolParked:
 		if p.Gated {
-			b.gatedLate(e, now)
+			b.pools.GatedLate(e, now)
 		} else if e.Pool() == waiting.PoolParked {
 			b.parkedUpdated(e, old, now)
 		}
 	}
-}
-
-// gatedLate moves back to gated a pod that waits to be tried and has gained a gate, which only happens to a pod that
-// has grown too large.
-func (b *backlog) gatedLate(e *waiting.Entry, now waiting.Moment) {
-	b.pools.Lanes.Visit(e)
-	b.pools.Remove(e)
-	b.pools.Free(e, waiting.EventQuarantine, now)
 }
 
 // leave forgets a pod that is bound, gone, or no longer one of the queue's.
@@ -108,12 +94,6 @@ func (b *backlog) leave(e *waiting.Entry) {
 	b.pools.Remove(e)
 	b.live.seen(e.Pod)
 	delete(b.pods, e.Pod.UID)
-}
-
-// awaited ends the wait for the condition.
-func (b *backlog) awaited(e *waiting.Entry) {
-	e.Await = waiting.Await{}
-	b.pools.ReadyChanged(e)
 }
 
 // reservations holds the pods with a live reservation, whether the queue knows them or not, as last seen (nil: never

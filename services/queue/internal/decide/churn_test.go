@@ -93,9 +93,9 @@ func (h *harness) churn(namespaces int) {
 func (h *harness) wantNothing() {
 	h.t.Helper()
 	c := h.core
-	p, budgets := c.backlog.pools, c.budgets.Sizes()
+	p, budgets := c.backlog.pools.Sizes(), c.budgets.Sizes()
 	for what, n := range map[string]int{
-		"pods": len(c.backlog.pods), "settling": len(p.Settling), "lanes": len(p.Lanes.All), "moved lanes": len(p.Lanes.Moved),
+		"pods": len(c.backlog.pods), "settling": p.Settling, "lanes": p.Lanes, "moved lanes": p.MovedLanes,
 		"tokens": len(c.leases.tokens), "reservations": len(c.backlog.live), "unseen": len(c.backlog.unseen),
 		"namespaces": budgets.Namespaces, "gated": budgets.Gated, "turns": budgets.Turns, "leaving": budgets.Leaving,
 		"hidden": budgets.Hidden,

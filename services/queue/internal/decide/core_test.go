@@ -357,7 +357,10 @@ func TestAPreparedHoldEndsWithItsAnswer(t *testing.T) {
 	for _, test := range []struct {
 		kind events.DecisionKind
 		want waiting.Pool
-	}{{events.DecisionUnplaceable, waiting.PoolParked}, {events.DecisionFailed, waiting.PoolBackoff}, {"", waiting.PoolBackoff}} {
+	}{
+		{events.DecisionUnplaceable, waiting.PoolParked}, {events.DecisionFailed, waiting.PoolBackoff},
+		{"", waiting.PoolBackoff},
+	} {
 		for _, answerFirst := range []bool{true, false} {
 			h := newHarness(t)
 			h.add("a", 0)

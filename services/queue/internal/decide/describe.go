@@ -31,7 +31,7 @@ func (c *Core) reason(e *waiting.Entry) string {
 		}
 		return "waits for its scheduling gates to be removed"
 	case waiting.PoolActive:
-		if e.Lane != nil && e.In == e.Lane.Blocked {
+		if e.Blocked() {
 			return "waits until others that were rejected alike have been tried again: " + e.Verdict.Message
 		}
 		if owner := c.world.Owners[e.Partition]; owner != "" {

@@ -72,7 +72,7 @@ func (c *Core) recordQuarantine(e *waiting.Entry, message string) {
 // dispatch offers pods to the shards that hold their partitions, up to each shard's window.
 func (c *Core) dispatch(now waiting.Moment) {
 	pools := c.backlog.pools
-	if !c.leases.leading || !c.decisions.caughtUp || pools.ActiveCount+pools.Lanes.Early.Count == 0 {
+	if !c.leases.leading || !c.decisions.caughtUp || pools.Offerable() == 0 {
 		return
 	}
 	for _, s := range c.leases.order {
@@ -107,7 +107,7 @@ func (c *Core) nextFor(s *shard) *waiting.Entry {
 	if best != nil || s.early >= earlyAtOnce {
 		return best
 	}
-	return c.backlog.pools.Lanes.FirstEarly(s.partitions)
+	return c.backlog.pools.FirstEarly(s.partitions)
 }
 
 // lease moves a pod to offered and makes the offer.
@@ -115,13 +115,10 @@ func (c *Core) lease(e *waiting.Entry, s *shard, now waiting.Moment) events.Offe
 	pools := c.backlog.pools
 	early := e.In == pools.Backoff
 	if early {
-		if e.Lane != nil {
-			e.Lane.GivePermit(e)
-		}
-		c.backlog.pools.Free(e, waiting.EventPopFromBackoff, now)
+		pools.PopEarly(e, now)
 	}
 	pools.Detach(e)
-	pools.Unreject(e)
+	pools.Rejectors.Unreject(e)
 	e.Attempt.Count++
 	e.Attempt.Activated = false
 	if e.Attempt.FirstOffer == 0 {

@@ -735,6 +735,7 @@ func (m *model) mayGoEarly(shard string, p *modelPod) bool {
 	if l := m.lanes[p.lane]; l != nil && (m.covered(p, l) || m.out(p.lane) >= l.width) {
 		return false
 	}
-	return p.pool == waiting.PoolBackoff && p.errors == 0 && p.released == 0 && !p.waits && p.lost < waiting.SuspectAfter &&
+	return p.pool == waiting.PoolBackoff && p.errors == 0 && p.released == 0 && !p.waits &&
+		p.lost < waiting.SuspectAfter &&
 		len(early) < earlyAtOnce
 }

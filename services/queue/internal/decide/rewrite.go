@@ -14,7 +14,7 @@ func (b *backlog) newEpoch() {
 			e.Verdict.FactSequence = known.Valid(e.Verdict.FactSequence, e.Verdict.FactEpoch)
 		}
 	}
-	b.pools.Lanes.NewEpoch(known)
+	b.pools.NewEpoch(known)
 }
 
 // advance records how far the facts have been applied.

@@ -15,7 +15,7 @@ func (b *backlog) decided(d *events.Decision, gone bool, now waiting.Moment) {
 		b.unseen.keep(d, gone, func(e *waiting.Entry) { e.Answered(d, b.world.Epochs, b.cfg.ConditionWait, now) })
 	case d.Kind == events.DecisionCondition:
 		if e.ConditionWritten(d) {
-			b.awaited(e)
+			b.pools.Awaited(e)
 		}
 	case waiting.IsAnswer(d.Kind) && e.IsNews(d):
 		b.answered(e, d, now)

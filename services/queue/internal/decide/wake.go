@@ -99,17 +99,20 @@ func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
 	if !o.Own {
 		b.journal.Hear(o, b.cfg.Profiles)
 	}
-	if o.Own || b.pools.Waiting.Pods == 0 {
+	if o.Own {
 		return
 	}
 	o.Change.Objects = b.world.Objects
-	call := b.pools.Waiting.Call(o)
-	b.out.hinted(call.Hints)
+	pods, hints := b.pools.Concerned(o)
+	b.out.hinted(hints)
+	if len(pods) == 0 {
+		return
+	}
 	event := waiting.EventReleased
 	if !o.Blind {
 		event = o.Change.Label()
 	}
-	for _, e := range call.Woken {
+	for _, e := range pods {
 		if waiting.News(o, &e.Verdict) && o.Concerns(e) {
 			b.wake(e, event, now)
 		}
@@ -145,10 +148,7 @@ func (b *backlog) activate(uid string, now waiting.Moment) {
 	case e.Pool() == waiting.PoolOffered || e.Pool() == waiting.PoolHeld:
 		e.Attempt.Activated = true
 	case e.Pool() == waiting.PoolParked || e.Pool() == waiting.PoolBackoff:
-		b.out.Waited(e, waiting.EventActivate, now)
-		b.pools.Detach(e)
-		b.pools.Lanes.Leave(e)
-		e.Verdict.BackoffUntil = 0
+		b.pools.Pull(e, waiting.EventActivate, now)
 		b.wake(e, waiting.EventActivate, now)
 	}
 }

@@ -146,7 +146,9 @@ func (w *walk) restart(r *replica) {
 	config.TokenSeed, config.DeliveryLimit = w.Uint64(), 3
 	core := New(config)
 	r.core, r.leads = core, false
-	r.model = newModel(config, func() (uint64, int64) { return core.backlog.journal.Sequence, core.backlog.journal.Revision })
+	r.model = newModel(config, func() (uint64, int64) {
+		return core.backlog.journal.Sequence, core.backlog.journal.Revision
+	})
 	from := uint64(0)
 	if len(w.memories) > 0 && w.chance(70) {
 		m := one(w, w.memories)
@@ -384,7 +386,8 @@ func (w *walk) count(c Counted) {
 		switch k.Event {
 		case waiting.EventPopFromBackoff:
 			w.did["early"] += n
-		case waiting.EventPodAdd, waiting.EventAttemptFailure, waiting.EventBackoffComplete, waiting.EventOffer, waiting.EventTimeout, waiting.EventReset:
+		case waiting.EventPodAdd, waiting.EventAttemptFailure, waiting.EventBackoffComplete,
+			waiting.EventOffer, waiting.EventTimeout, waiting.EventReset:
 		default:
 			w.did["woken"] += n
 		}

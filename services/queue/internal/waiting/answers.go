@@ -79,8 +79,3 @@ func (e *Entry) ConditionWritten(d *events.Decision) bool {
 	e.Await.Version = d.PodResourceVersion
 	return e.Pod != nil && e.Pod.ResourceVersion >= d.PodResourceVersion
 }
-
-// ConditionShown reports whether the facts show the pod as the last verdict's condition left it.
-func (e *Entry) ConditionShown() bool {
-	return e.Await.On && e.Await.Version != 0 && e.Pod.ResourceVersion >= e.Await.Version
-}

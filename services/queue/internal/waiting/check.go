@@ -22,16 +22,16 @@ func (p *Pools) Check(pods map[string]*Entry, each func(e *Entry, in *Bag) error
 			if b.Pool == PoolActive {
 				active++
 			}
-			if p.Lanes.Early.has(e) {
+			if p.lanes.early.has(e) {
 				early++
 			}
 		}
 	}
-	if len(seen) != len(pods) || active != p.ActiveCount || early != p.Lanes.Early.Count {
+	if len(seen) != len(pods) || active != p.ActiveCount || early != p.lanes.early.count {
 		return fmt.Errorf("I5: %d pods known, %d in pools; %d active, counted %d; %d may go early, counted %d",
-			len(pods), len(seen), active, p.ActiveCount, early, p.Lanes.Early.Count)
+			len(pods), len(seen), active, p.ActiveCount, early, p.lanes.early.count)
 	}
-	return errors.Join(p.Waiting.check(p.Parked), p.Lanes.check(pods))
+	return errors.Join(p.waiting.check(p.Parked), p.lanes.check(pods))
 }
 
 // checkPlace checks a pod against the indexes of its pool.
@@ -46,7 +46,7 @@ func (p *Pools) checkPlace(e *Entry, b *Bag, index int) error {
 		return fmt.Errorf("I5: pod %s is held: live %t, settling %t", uid, e.Hold.Live, settling)
 	case b.Pool == PoolActive && (e.Partition != PartitionOf(e.Pod) || b != p.activeBag(e)):
 		return fmt.Errorf("I5: pod %s is in the wrong partition, or without a permit", uid)
-	case e.permit && (e.Lane == nil || b.Pool != PoolActive && b.Pool != PoolOffered):
+	case e.permit && (e.lane == nil || b.Pool != PoolActive && b.Pool != PoolOffered):
 		return fmt.Errorf("I5: pod %s is in %s and has a permit", uid, b.Pool)
 	case (e.early != nil) != (b == p.Backoff && e.mayGoEarly()):
 		return fmt.Errorf("I5: pod %s is in %s, may go early: %t, listed: %t",
@@ -57,8 +57,8 @@ func (p *Pools) checkPlace(e *Entry, b *Bag, index int) error {
 
 // activeBag returns the bag in which an active pod must be.
 func (p *Pools) activeBag(e *Entry) *Bag {
-	if e.Lane != nil && !e.permit {
-		return e.Lane.Blocked
+	if e.lane != nil && !e.permit {
+		return e.lane.blocked
 	}
 	return p.Active[e.Partition]
 }
@@ -76,8 +76,8 @@ func (w *waiting) check(parked *Bag) error {
 			}
 		}
 	}
-	if w.Pods != parked.Len() {
-		return fmt.Errorf("I5: %d pods parked, %d can be woken", parked.Len(), w.Pods)
+	if w.pods != parked.Len() {
+		return fmt.Errorf("I5: %d pods parked, %d can be woken", parked.Len(), w.pods)
 	}
 	for _, e := range parked.All() {
 		if err := checkWaits(e); err != nil {

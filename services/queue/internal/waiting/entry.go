@@ -58,8 +58,8 @@ type standing struct {
 	In    *Bag
 	index [slots]int32
 	early *heap.Heap[*Entry]
-	// Lane is the lane of a pod whose last answer was a rejection; see lane.go.
-	Lane   *lane
+	// lane is the lane of a pod whose last answer was a rejection; see lane.go.
+	lane   *lane
 	permit bool
 	// covered means that the pod may not leave its backoff early after all, because a verdict of its lane covers it.
 	covered bool

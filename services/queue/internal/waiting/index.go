@@ -7,12 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Waiting indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
+// waiting indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
 // pods that the rule's hints treat alike, so that ten thousand equal pods cost one hint. The groups are indexed by
 // the topics that a change must be about, so that most changes call no hint at all.
 type waiting struct {
 	rules map[ruleKey]*rule
-	Pods  int
+	pods  int
 	// calls numbers the changes that were looked up.
 	calls uint64
 }
@@ -57,9 +57,9 @@ type reach struct {
 
 func newWaiting() waiting { return waiting{rules: map[ruleKey]*rule{}} }
 
-// Add makes a parked pod wait for events that could change its rejectors' verdict.
+// add makes a parked pod wait for events that could change its rejectors' verdict.
 func (w *waiting) add(e *Entry, profile *placement.Profile) {
-	w.Pods++
+	w.pods++
 	plugins := e.Verdict.Plugins
 	if len(plugins) == 0 {
 		plugins = []string{""}
@@ -72,9 +72,9 @@ func (w *waiting) add(e *Entry, profile *placement.Profile) {
 	}
 }
 
-// Remove forgets a pod.
+// remove forgets a pod.
 func (w *waiting) remove(e *Entry) {
-	w.Pods--
+	w.pods--
 	for _, at := range e.waits {
 		g := at.group
 		last := len(g.members) - 1
@@ -157,7 +157,7 @@ type HintCount struct {
 	Queue         bool
 }
 
-// Call is the lookup of one change among the waiting pods.
+// call is the lookup of one change among the waiting pods.
 type call struct {
 	change placement.Change
 	blind  bool
@@ -166,12 +166,12 @@ type call struct {
 	changed string
 	topics  []string
 	number  uint64
-	Woken   []*Entry
-	Hints   map[HintCount]int
+	woken   []*Entry
+	hints   map[HintCount]int
 }
 
-// Call returns the pods that an occurrence could help, in order of arrival, each once.
-func (w *waiting) Call(o *Occurrence) *call {
+// call returns the pods that an occurrence could help, in order of arrival, each once.
+func (w *waiting) call(o *Occurrence) *call {
 	w.calls++
 	c := &call{change: o.Change, blind: o.Blind, changed: ChangedPod(o.Change), number: w.calls}
 	for _, r := range w.rules {
@@ -179,8 +179,8 @@ func (w *waiting) Call(o *Occurrence) *call {
 			c.ask(r)
 		}
 	}
-	slices.SortFunc(c.Woken, BySerial)
-	c.Woken = slices.Compact(c.Woken)
+	slices.SortFunc(c.woken, BySerial)
+	c.woken = slices.Compact(c.woken)
 	return c
 }
 
@@ -236,10 +236,10 @@ func (c *call) hint(g *group) {
 	}
 	key := HintCount{Plugin: g.rule.key.plugin, Event: c.change.Label()}
 	key.Queue = c.blind || g.rule.profile.Wakes(g.members[i].entry.Pod, []string{key.Plugin}, c.change)
-	if c.Hints == nil {
-		c.Hints = map[HintCount]int{}
+	if c.hints == nil {
+		c.hints = map[HintCount]int{}
 	}
-	c.Hints[key]++
+	c.hints[key]++
 	if key.Queue {
 		c.wake(g)
 	}
@@ -248,7 +248,7 @@ func (c *call) hint(g *group) {
 func (c *call) wake(g *group) {
 	for _, m := range g.members {
 		if m.entry.Pod.UID != c.changed {
-			c.Woken = append(c.Woken, m.entry)
+			c.woken = append(c.woken, m.entry)
 		}
 	}
 }

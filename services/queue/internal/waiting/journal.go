@@ -160,7 +160,7 @@ func (j *Journal) forgot(v *Verdict) bool {
 	return v.Void() || v.FactSequence < j.Sequence || v.LedgerRevision < j.Revision
 }
 
-// Since visits what happened after the state from which a verdict was computed, until visit returns false.
+// since visits what happened after the state from which a verdict was computed, until visit returns false.
 func (j *Journal) since(v *Verdict, visit func(o *Occurrence) bool) {
 	for i := range j.ledger {
 		if o := &j.ledger[i]; o.Revision > v.LedgerRevision && !visit(o) {

@@ -17,7 +17,7 @@ import (
 
 // Pods that the same rules rejected for the same reasons share a lane. An event that could help one of them could
 // help all of them, even ten thousand; but the room that a deleted pod leaves is soon taken. So only a few pods of a
-// lane are tried at a time: laneWidth, twice as many after each pod that was placed, and laneWidth again after a
+// lane are tried at a time: LaneWidth, twice as many after each pod that was placed, and LaneWidth again after a
 // rejection. The others wait in the order in which they would be tried, and leave the shards to pods that have a
 // chance. Once a pod has been rejected, and nothing that its rules listen to has happened since the state from which
 // that verdict was computed, the verdict covers the other pods of the lane too: they are parked again without an
@@ -31,7 +31,7 @@ const (
 	MaxLaneWidth = 256
 )
 
-// Lane is one group of pods that were rejected alike.
+// lane is one group of pods that were rejected alike.
 type lane struct {
 	key string
 	// pods counts the entries of the lane, out those with a permit, and listed those that are listed as early.
@@ -40,9 +40,9 @@ type lane struct {
 	// plugins are the rules that rejected its pods. rejected is the newest verdict about one of them.
 	plugins  []string
 	rejected LaneVerdict
-	// Blocked holds the active pods without a permit. unlisted holds those in backoff that may be offered early and are
+	// blocked holds the active pods without a permit. unlisted holds those in backoff that may be offered early and are
 	// not listed.
-	Blocked  *Bag
+	blocked  *Bag
 	unlisted *heap.Heap[*Entry]
 }
 
@@ -55,32 +55,32 @@ type LaneVerdict struct {
 	retryAt        Moment
 }
 
-// Lanes holds all lanes. moved holds those in which more pods may have become eligible.
+// lanes holds all lanes. moved holds those in which more pods may have become eligible.
 type lanes struct {
-	All     map[string]*lane
-	Moved   map[*lane]struct{}
+	all     map[string]*lane
+	moved   map[*lane]struct{}
 	journal *Journal
-	// Early holds pods in backoff that may be offered early.
-	Early earlyList
+	// early holds pods in backoff that may be offered early.
+	early earlyList
 }
 
 func newLanes(j *Journal) lanes {
-	return lanes{All: map[string]*lane{}, Moved: map[*lane]struct{}{}, journal: j, Early: newEarlyList()}
+	return lanes{all: map[string]*lane{}, moved: map[*lane]struct{}{}, journal: j, early: newEarlyList()}
 }
 
 // join puts a rejected pod into its lane.
 func (s *lanes) join(e *Entry, profile *placement.Profile) {
 	key := laneKey(e, profile)
-	l, ok := s.All[key]
+	l, ok := s.all[key]
 	if !ok {
 		l = &lane{
-			key: key, width: LaneWidth, plugins: e.Verdict.Plugins, Blocked: newBag(PoolActive, Before),
+			key: key, width: LaneWidth, plugins: e.Verdict.Plugins, blocked: newBag(PoolActive, Before),
 			unlisted: heap.New(earlyBefore, inEarly),
 		}
-		s.All[key] = l
+		s.all[key] = l
 	}
 	l.pods++
-	e.Lane = l
+	e.lane = l
 	rules := l.rulesOf(e.Pod.SchedulerName)
 	s.journal.listen(rules)
 }
@@ -111,38 +111,38 @@ func neverPreempts(p *state.Pod) bool {
 	return policy != nil && *policy == corev1.PreemptNever
 }
 
-// Leave takes a pod out of its lane, if it is in one. The pod is in no pool, or the caller moves it.
-func (s *lanes) Leave(e *Entry) {
-	l := e.Lane
+// leave takes a pod out of its lane, if it is in one. The pod is in no pool, or the caller moves it.
+func (s *lanes) leave(e *Entry) {
+	l := e.lane
 	if l == nil {
 		return
 	}
 	s.giveBackPermit(e)
-	e.Lane = nil
+	e.lane = nil
 	if l.pods--; l.pods == 0 {
-		delete(s.All, l.key)
-		delete(s.Moved, l)
+		delete(s.all, l.key)
+		delete(s.moved, l)
 	}
 }
 
-// Answered takes a pod out of its lane after an answer, from which the lane learns.
+// answered takes a pod out of its lane after an answer, from which the lane learns.
 func (s *lanes) answered(e *Entry, answer events.DecisionKind) {
-	if e.Lane != nil {
-		s.Visit(e)
-		e.Lane.learn(answer)
-		s.Leave(e)
+	if e.lane != nil {
+		s.visit(e)
+		e.lane.learn(answer)
+		s.leave(e)
 	}
 }
 
-// Visit marks the lane of a pod, if it is in one, as one in which more pods may have become eligible.
-func (s *lanes) Visit(e *Entry) {
-	if e.Lane != nil {
-		s.Moved[e.Lane] = struct{}{}
+// visit marks the lane of a pod, if it is in one, as one in which more pods may have become eligible.
+func (s *lanes) visit(e *Entry) {
+	if e.lane != nil {
+		s.moved[e.lane] = struct{}{}
 	}
 }
 
-// GivePermit lets a pod of a lane be tried.
-func (l *lane) GivePermit(e *Entry) {
+// givePermit lets a pod of a lane be tried.
+func (l *lane) givePermit(e *Entry) {
 	e.permit = true
 	l.out++
 }
@@ -151,8 +151,8 @@ func (l *lane) GivePermit(e *Entry) {
 func (s *lanes) giveBackPermit(e *Entry) {
 	if e.permit {
 		e.permit = false
-		e.Lane.out--
-		s.Moved[e.Lane] = struct{}{}
+		e.lane.out--
+		s.moved[e.lane] = struct{}{}
 	}
 }
 
@@ -178,65 +178,65 @@ func (l *lane) rulesOf(profile string) []ruleKey {
 	return keys
 }
 
-// Rejected records the verdict about a pod for the other pods of its lane.
+// rejected records the verdict about a pod for the other pods of its lane.
 func (s *lanes) rejected(e *Entry) {
-	v, l := &e.Verdict, e.Lane
+	v, l := &e.Verdict, e.lane
 	if v.FactSequence >= l.rejected.FactSequence && v.LedgerRevision >= l.rejected.LedgerRevision {
 		l.rejected = LaneVerdict{v.FactSequence, v.FactEpoch, v.LedgerRevision, v.Message, v.retryAt}
 	}
-	s.Moved[l] = struct{}{}
+	s.moved[l] = struct{}{}
 }
 
 // covers reports whether the newest verdict of a pod's lane also holds for the pod. Neither must the pod have changed
 // since the state that verdict was computed from, nor anything have happened that the rules listen to; and the pod
 // must not be on its way because of a flush or because a plugin requested an attempt.
 func (s *lanes) covers(e *Entry) bool {
-	r := &e.Lane.rejected
+	r := &e.lane.rejected
 	if r.FactSequence == 0 || e.Sequence > r.FactSequence || e.Attempt.Flushed || e.Attempt.Activated {
 		return false
 	}
-	return s.journal.quiet(e.Lane.rulesOf(e.Pod.SchedulerName), r.FactSequence, r.LedgerRevision)
+	return s.journal.quiet(e.lane.rulesOf(e.Pod.SchedulerName), r.FactSequence, r.LedgerRevision)
 }
 
 // listEarly lists a pod in backoff among those that may be offered early, if it may.
 func (s *lanes) listEarly(e *Entry) {
 	switch {
 	case e.early != nil || !e.mayGoEarly():
-	case e.Lane != nil:
-		e.early = e.Lane.unlisted
+	case e.lane != nil:
+		e.early = e.lane.unlisted
 		e.early.Put(e)
-		s.Visit(e)
+		s.visit(e)
 	default:
-		s.Early.put(e)
+		s.early.put(e)
 	}
 }
 
 // dropEarly takes a pod off the pods that may be offered early, if it is one.
 func (s *lanes) dropEarly(e *Entry) {
-	if e.early != nil && s.Early.drop(e) {
-		s.Visit(e)
+	if e.early != nil && s.early.drop(e) {
+		s.visit(e)
 	}
 }
 
 // unlistEarly takes a pod off the list of those that may be offered early because its lane is full.
 func (s *lanes) unlistEarly(e *Entry) {
 	s.dropEarly(e)
-	e.early = e.Lane.unlisted
+	e.early = e.lane.unlisted
 	e.early.Put(e)
 }
 
-// FirstEarly returns the first pod of some partitions that may leave its backoff early, is not covered by a verdict of
+// firstEarly returns the first pod of some partitions that may leave its backoff early, is not covered by a verdict of
 // its lane and whose lane is not full; nil for none.
-func (s *lanes) FirstEarly(partitions []int32) *Entry {
-	for s.Early.Count > 0 {
-		best := s.Early.first(partitions)
+func (s *lanes) firstEarly(partitions []int32) *Entry {
+	for s.early.count > 0 {
+		best := s.early.first(partitions)
 		switch {
-		case best == nil || best.Lane == nil:
+		case best == nil || best.lane == nil:
 			return best
 		case s.covers(best):
 			s.dropEarly(best)
 			best.covered = true
-		case best.Lane.out >= best.Lane.width:
+		case best.lane.out >= best.lane.width:
 			s.unlistEarly(best)
 		default:
 			return best
@@ -262,18 +262,18 @@ func (e *Entry) mayGoEarly() bool {
 	return e.Verdict.Errors == 0 && e.Attempt.Released == 0 && !e.Await.On && !e.Suspect() && !e.covered
 }
 
-// NewEpoch voids the verdicts that were computed from facts which are lost.
-func (s *lanes) NewEpoch(known Epochs) {
-	for _, l := range s.All {
+// newEpoch voids the verdicts that were computed from facts which are lost.
+func (s *lanes) newEpoch(known Epochs) {
+	for _, l := range s.all {
 		l.rejected.FactSequence = known.Valid(l.rejected.FactSequence, l.rejected.factEpoch)
 	}
 }
 
-// Check recounts the lanes of the given pods.
+// check recounts the lanes of the given pods.
 func (s *lanes) check(pods map[string]*Entry) error {
 	counted := map[*lane]lane{}
 	for _, e := range pods {
-		l := e.Lane
+		l := e.lane
 		if l == nil {
 			continue
 		}
@@ -282,22 +282,22 @@ func (s *lanes) check(pods map[string]*Entry) error {
 		if e.permit {
 			n.out++
 		}
-		if s.Early.has(e) {
+		if s.early.has(e) {
 			n.listed++
 		}
 		counted[l] = n
 	}
-	for key, l := range s.All {
+	for key, l := range s.all {
 		n := counted[l]
 		if l.key != key || n.pods != l.pods || n.out != l.out || n.listed != l.listed || l.pods == 0 {
 			return fmt.Errorf("I5: lane %q has %+v, counted %+v", key, *l, n)
 		}
-		if l.out < l.width && l.Blocked.Len() > 0 {
-			return fmt.Errorf("I6: lane %q has room and holds %d back", key, l.Blocked.Len())
+		if l.out < l.width && l.blocked.Len() > 0 {
+			return fmt.Errorf("I6: lane %q has room and holds %d back", key, l.blocked.Len())
 		}
 	}
-	if len(counted) != len(s.All) {
-		return fmt.Errorf("I5: %d lanes, counted %d", len(s.All), len(counted))
+	if len(counted) != len(s.all) {
+		return fmt.Errorf("I5: %d lanes, counted %d", len(s.all), len(counted))
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (s *lanes) check(pods map[string]*Entry) error {
 // earlyList holds the pods in backoff that may be offered early, by partition.
 type earlyList struct {
 	byPartition [ledger.Partitions]*heap.Heap[*Entry]
-	Count       int
+	count       int
 }
 
 func newEarlyList() earlyList {
@@ -323,9 +323,9 @@ func (l *earlyList) has(e *Entry) bool { return e.early == l.byPartition[e.Parti
 func (l *earlyList) put(e *Entry) {
 	e.early = l.byPartition[e.Partition]
 	e.early.Put(e)
-	l.Count++
-	if e.Lane != nil {
-		e.Lane.listed++
+	l.count++
+	if e.lane != nil {
+		e.lane.listed++
 	}
 }
 
@@ -336,15 +336,15 @@ func (l *earlyList) drop(e *Entry) bool {
 	e.early.Drop(e)
 	e.early = nil
 	if listed {
-		l.Count--
-		if e.Lane != nil {
-			e.Lane.listed--
+		l.count--
+		if e.lane != nil {
+			e.lane.listed--
 		}
 	}
 	return listed
 }
 
-// First returns the first listed pod of some partitions; nil for none.
+// first returns the first listed pod of some partitions; nil for none.
 func (l *earlyList) first(partitions []int32) *Entry {
 	var best *Entry
 	for _, p := range partitions {

@@ -40,9 +40,9 @@ func (p *Pools) Park(e *Entry, now Moment) {
 	e.backOff(&p.cfg, now)
 	profile := p.Profile(e)
 	if e.Verdict.Kind != events.DecisionHeldBack {
-		p.Lanes.join(e, profile)
+		p.lanes.join(e, profile)
 	}
-	p.reject(e)
+	p.Rejectors.reject(e)
 	if p.journal.missed(e, profile) || e.Attempt.Activated {
 		p.Requeue(e, EventAttemptFailure, now)
 		return
@@ -103,14 +103,42 @@ func (p *Pools) holdBack(e *Entry, plugin, what, event string, now Moment) {
 	v.FactSequence = p.world.Facts.Sequence
 	v.FactEpoch = p.world.Facts.Epoch
 	v.LedgerRevision = p.world.Revision
-	p.reject(e)
+	p.Rejectors.reject(e)
 	p.Enter(e, p.Parked, event, now)
 }
+
+// GatedLate moves back to gated a pod that waits to be tried and has gained a gate, which only happens to a pod that
+// has grown too large.
+func (p *Pools) GatedLate(e *Entry, now Moment) {
+	p.lanes.visit(e)
+	p.Remove(e)
+	p.Free(e, EventQuarantine, now)
+}
+
+// Pull takes a parked pod, or one in backoff, out of its pool and its lane, so that it is tried whatever its lane
+// knows.
+func (p *Pools) Pull(e *Entry, event string, now Moment) {
+	p.report.Waited(e, event, now)
+	p.Detach(e)
+	p.lanes.leave(e)
+	e.Verdict.BackoffUntil = 0
+}
+
+// PopEarly frees a pod whose backoff has not ended.
+func (p *Pools) PopEarly(e *Entry, now Moment) {
+	if e.lane != nil {
+		e.lane.givePermit(e)
+	}
+	p.Free(e, EventPopFromBackoff, now)
+}
+
+// Blocked reports whether an active pod waits for a permit of its lane.
+func (e *Entry) Blocked() bool { return e.lane != nil && e.In == e.lane.blocked }
 
 // Rejected handles an attempt that found no node.
 func (p *Pools) Rejected(e *Entry, now Moment) {
 	p.Park(e, now)
-	p.Lanes.rejected(e)
+	p.lanes.rejected(e)
 }
 
 // Failed handles an attempt that ended in an error.
@@ -145,11 +173,11 @@ func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 	p.report.Waited(e, event, now)
 	p.Detach(e)
 	if to.Pool != PoolActive && to.Pool != PoolOffered {
-		p.Lanes.giveBackPermit(e)
+		p.lanes.giveBackPermit(e)
 	}
-	if to.Pool == PoolActive && e.Lane != nil && !e.permit {
-		to = e.Lane.Blocked
-		p.Lanes.Visit(e)
+	if to.Pool == PoolActive && e.lane != nil && !e.permit {
+		to = e.lane.blocked
+		p.lanes.visit(e)
 	}
 	e.Entered = now
 	e.covered = false
@@ -165,15 +193,16 @@ func (p *Pools) Enter(e *Entry, to *Bag, event string, now Moment) {
 func (p *Pools) index(e *Entry) {
 	switch {
 	case e.In == p.Parked:
-		p.Waiting.add(e, p.Profile(e))
+		profile := p.Profile(e)
+		p.waiting.add(e, profile)
 	case e.In == p.Gated:
-		p.countRejectors(e, []string{placement.SchedulingGates}, 1)
+		p.Rejectors.count(e, []string{placement.SchedulingGates}, 1)
 		p.gates.Enter(e)
 		if e.Pod.TooLarge() {
 			p.TooLarge[e] = struct{}{}
 		}
 	case e.In == p.Backoff:
-		p.Lanes.listEarly(e)
+		p.lanes.listEarly(e)
 	case e.In.Pool == PoolActive:
 		p.ActiveCount++
 	}
@@ -216,7 +245,7 @@ func (e *Entry) backOff(cfg *Settings, now Moment) {
 	e.Verdict.BackoffUntil = now.Add(Backoff(cfg.InitialBackoff, cfg.MaxBackoff, count))
 }
 
-// Released counts a reservation that ended without a bind. As upstream, a pod whose binds fail backs off like one
+// released counts a reservation that ended without a bind. As upstream, a pod whose binds fail backs off like one
 // whose attempts end in errors.
 func (e *Entry) released(cfg *Settings, now Moment) {
 	e.Attempt.Released = min(e.Attempt.Released, maxShift) + 1
@@ -236,10 +265,18 @@ func Backoff(initial, maximum time.Duration, count int32) time.Duration {
 	return initial << shift
 }
 
-// reject counts a pod for the rules that have rejected it.
-func (p *Pools) reject(e *Entry) {
-	p.countRejectors(e, e.Verdict.Plugins, 1)
-	e.Verdict.counted = true
+// GatedUpdated applies a change of a gated pod's gates or requests. grown means that the pod has become too large.
+func (p *Pools) GatedUpdated(e *Entry, grown bool) {
+	p.gates.Update(e.Pod)
+	if grown {
+		p.TooLarge[e] = struct{}{}
+	}
+}
+
+// ParkedUpdated applies a change of a parked pod that stays parked.
+func (p *Pools) ParkedUpdated(e *Entry) {
+	p.waiting.remove(e)
+	p.waiting.add(e, p.Profile(e))
 }
 
 // Profile returns the profile of a pod.

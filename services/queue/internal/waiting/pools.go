@@ -15,6 +15,32 @@ import (
 // Rejector is a rule that holds pods of one profile back.
 type Rejector struct{ Plugin, Profile string }
 
+// rejectors counts the pods that each rule holds back; a pod counts once for each of its rejectors.
+type rejectors map[Rejector]int
+
+// reject counts a pod for the rules that have rejected it.
+func (r rejectors) reject(e *Entry) {
+	r.count(e, e.Verdict.Plugins, 1)
+	e.Verdict.counted = true
+}
+
+// Unreject removes a pod from its rejectors' counts, because it is tried again or gone.
+func (r rejectors) Unreject(e *Entry) {
+	if e.Verdict.counted {
+		r.count(e, e.Verdict.Plugins, -1)
+		e.Verdict.counted = false
+	}
+}
+
+func (r rejectors) count(e *Entry, plugins []string, change int) {
+	for _, plugin := range plugins {
+		by := Rejector{Plugin: plugin, Profile: e.Pod.SchedulerName}
+		if r[by] += change; r[by] == 0 {
+			delete(r, by)
+		}
+	}
+}
+
 // Settings are what the pools must know of the configuration.
 type Settings struct {
 	// Profiles are the profiles whose pods are queued, by scheduler name.
@@ -68,15 +94,14 @@ type Pools struct {
 	Active                                            [ledger.Partitions]*Bag
 	ActiveCount                                       int
 	Gated, Backoff, Parked, Quarantine, Offered, Held *Bag
-	Lanes                                             lanes
-	// Waiting indexes the parked pods by what could wake them.
-	Waiting waiting
+	lanes                                             lanes
+	// waiting indexes the parked pods by what could wake them.
+	waiting waiting
 	// Settling holds the held pods without a live reservation; see Settle.
 	Settling map[*Entry]struct{}
 	// TooLarge holds the gated pods whose owners must still be informed that they are too large.
-	TooLarge map[*Entry]struct{}
-	// Rejectors counts the pods that each rule holds back; a pod counts once for each of its rejectors.
-	Rejectors map[Rejector]int
+	TooLarge  map[*Entry]struct{}
+	Rejectors rejectors
 }
 
 // NewPools returns empty pools.
@@ -89,8 +114,8 @@ func NewPools(cfg Settings, ports Ports, w *World, j *Journal) *Pools {
 		Quarantine: newBag(PoolParked, enteredBefore),
 		Offered:    newBag(PoolOffered, deadlineBefore),
 		Held:       newBag(PoolHeld, enteredBefore),
-		Lanes:      newLanes(j), Waiting: newWaiting(),
-		Settling: map[*Entry]struct{}{}, TooLarge: map[*Entry]struct{}{}, Rejectors: map[Rejector]int{},
+		lanes:      newLanes(j), waiting: newWaiting(),
+		Settling: map[*Entry]struct{}{}, TooLarge: map[*Entry]struct{}{}, Rejectors: rejectors{},
 	}
 	for i := range p.Active {
 		p.Active[i] = newBag(PoolActive, Before)
@@ -106,13 +131,13 @@ func (p *Pools) Detach(e *Entry) {
 	}
 	switch {
 	case from == p.Parked:
-		p.Waiting.remove(e)
+		p.waiting.remove(e)
 	case from == p.Gated:
-		p.countRejectors(e, []string{placement.SchedulingGates}, -1)
+		p.Rejectors.count(e, []string{placement.SchedulingGates}, -1)
 		p.gates.Leave(e.Pod.UID)
 		delete(p.TooLarge, e)
 	case from == p.Backoff:
-		p.Lanes.dropEarly(e)
+		p.lanes.dropEarly(e)
 	case from == p.Offered:
 		p.leases.End(e)
 	case from == p.Held:
@@ -126,13 +151,25 @@ func (p *Pools) Detach(e *Entry) {
 
 // Remove removes a pod that no longer waits to be placed.
 func (p *Pools) Remove(e *Entry) {
-	p.Unreject(e)
+	p.Rejectors.Unreject(e)
 	p.Detach(e)
-	p.Lanes.Leave(e)
+	p.lanes.leave(e)
 }
 
-// Reorder restores the order of a pool after a pod's priority changed.
-func (p *Pools) Reorder(e *Entry) {
+// Updated applies a change of a pod's priority, and ends its wait for a condition that the facts now show. old is the
+// pod as it was.
+func (p *Pools) Updated(e *Entry, old *state.Pod) {
+	shown := e.ConditionShown()
+	if e.Pod.Priority != old.Priority {
+		p.reorder(e)
+	}
+	if shown {
+		p.Awaited(e)
+	}
+}
+
+// reorder restores the order of a pool after a pod's priority changed.
+func (p *Pools) reorder(e *Entry) {
 	e.In.Fix(e)
 	if e.early != nil {
 		e.early.Fix(e)
@@ -142,80 +179,55 @@ func (p *Pools) Reorder(e *Entry) {
 	}
 }
 
-// GatedUpdated applies a change of a gated pod's gates or requests. grown means that the pod has become too large.
-func (p *Pools) GatedUpdated(e *Entry, grown bool) {
-	p.gates.Update(e.Pod)
-	if grown {
-		p.TooLarge[e] = struct{}{}
-	}
+// ConditionShown reports whether the facts show the pod as the last verdict's condition left it.
+func (e *Entry) ConditionShown() bool {
+	return e.Await.On && e.Await.Version != 0 && e.Pod.ResourceVersion >= e.Await.Version
 }
 
-// ParkedUpdated applies a change of a parked pod that stays parked.
-func (p *Pools) ParkedUpdated(e *Entry) {
-	p.Waiting.remove(e)
-	p.Waiting.add(e, p.Profile(e))
+// Awaited ends the wait for a condition.
+func (p *Pools) Awaited(e *Entry) {
+	e.Await = Await{}
+	if e.In == p.Backoff {
+		p.Backoff.Fix(e)
+		p.lanes.listEarly(e)
+	}
 }
 
 // Answered takes a pod out of its lane, and from its rejectors' counts, because an attempt at it has been answered.
 func (p *Pools) Answered(e *Entry, answer events.DecisionKind) {
-	p.Unreject(e)
-	p.Lanes.answered(e, answer)
-}
-
-// Unreject removes a pod from its rejectors' counts, because it is tried again or gone.
-func (p *Pools) Unreject(e *Entry) {
-	if e.Verdict.counted {
-		p.countRejectors(e, e.Verdict.Plugins, -1)
-		e.Verdict.counted = false
-	}
-}
-
-func (p *Pools) countRejectors(e *Entry, plugins []string, change int) {
-	for _, plugin := range plugins {
-		r := Rejector{Plugin: plugin, Profile: e.Pod.SchedulerName}
-		if p.Rejectors[r] += change; p.Rejectors[r] == 0 {
-			delete(p.Rejectors, r)
-		}
-	}
-}
-
-// ReadyChanged applies a change of the time at which a pod's backoff ends, if it is in backoff.
-func (p *Pools) ReadyChanged(e *Entry) {
-	if e.In == p.Backoff {
-		p.Backoff.Fix(e)
-		p.Lanes.listEarly(e)
-	}
+	p.Rejectors.Unreject(e)
+	p.lanes.answered(e, answer)
 }
 
 // OpenLanes visits the lanes in which something moved. Pods that a verdict covers are parked, or are not offered
 // early; the next pods get the permits.
 func (p *Pools) OpenLanes(now Moment) {
-	for l := range p.Lanes.Moved {
-		for e := l.Blocked.First(); e != nil && (l.out < l.width || p.Lanes.covers(e)); e = l.Blocked.First() {
-			if p.Lanes.covers(e) {
+	for l := range p.lanes.moved {
+		for e := l.blocked.First(); e != nil && (l.out < l.width || p.lanes.covers(e)); e = l.blocked.First() {
+			if p.lanes.covers(e) {
 				p.parkLike(e, now)
 				continue
 			}
-			l.Blocked.Drop(e)
-			l.GivePermit(e)
+			l.blocked.Drop(e)
+			l.givePermit(e)
 			e.In = p.Active[e.Partition]
 			e.In.Put(e)
 		}
-		for e := l.unlisted.First(); e != nil && (l.out+l.listed < l.width || p.Lanes.covers(e)); e = l.unlisted.First() {
+		for e := l.unlisted.First(); e != nil && (l.out+l.listed < l.width || p.lanes.covers(e)); e = l.unlisted.First() {
 			l.unlisted.Drop(e)
 			e.early = nil
-			if e.covered = p.Lanes.covers(e); !e.covered {
-				p.Lanes.Early.put(e)
+			if e.covered = p.lanes.covers(e); !e.covered {
+				p.lanes.early.put(e)
 			}
 		}
 	}
-	clear(p.Lanes.Moved)
+	clear(p.lanes.moved)
 }
 
 // parkLike parks a pod by its lane's newest verdict. It counts for the pod's backoff like a verdict of its own;
 // otherwise ten thousand pods that every deletion wakes would be moved every second.
 func (p *Pools) parkLike(e *Entry, now Moment) {
-	r := &e.Lane.rejected
+	r := &e.lane.rejected
 	e.Verdict.Rejections++
 	e.Verdict.FactSequence, e.Verdict.FactEpoch = r.FactSequence, r.factEpoch
 	e.Verdict.LedgerRevision = r.LedgerRevision
@@ -238,6 +250,24 @@ func (p *Pools) First(partitions []int32) *Entry {
 
 // Settle makes a held pod wait until facts and ledger show what has become of its reservation.
 func (p *Pools) Settle(e *Entry) { p.Settling[e] = struct{}{} }
+
+// FirstEarly returns the first pod of some partitions that may be offered before its backoff ends; nil for none.
+func (p *Pools) FirstEarly(partitions []int32) *Entry { return p.lanes.firstEarly(partitions) }
+
+// Offerable counts the pods that may be offered, now or early.
+func (p *Pools) Offerable() int { return p.ActiveCount + p.lanes.early.count }
+
+// Concerned returns the parked pods that an occurrence could help, and counts the hints that were asked.
+func (p *Pools) Concerned(o *Occurrence) (pods []*Entry, hints map[HintCount]int) {
+	if p.waiting.pods == 0 {
+		return nil, nil
+	}
+	found := p.waiting.call(o)
+	return found.woken, found.hints
+}
+
+// NewEpoch voids the verdicts of lanes that were computed from facts which are lost.
+func (p *Pools) NewEpoch(known Epochs) { p.lanes.newEpoch(known) }
 
 // NextDeadline returns when the first pod must leave its pool, at the latest at the given moment.
 func (p *Pools) NextDeadline(latest Moment) Moment {
@@ -284,8 +314,8 @@ func (p *Pools) Members(pool Pool) []*Entry {
 func (p *Pools) Bags() iter.Seq[*Bag] {
 	return func(yield func(*Bag) bool) {
 		waiting := []*Bag{p.Gated, p.Backoff, p.Parked, p.Quarantine, p.Offered, p.Held}
-		for _, key := range slices.Sorted(maps.Keys(p.Lanes.All)) {
-			waiting = append(waiting, p.Lanes.All[key].Blocked)
+		for _, key := range slices.Sorted(maps.Keys(p.lanes.all)) {
+			waiting = append(waiting, p.lanes.all[key].blocked)
 		}
 		for _, bag := range slices.Concat(waiting, p.Active[:]) {
 			if !yield(bag) {
@@ -294,3 +324,9 @@ func (p *Pools) Bags() iter.Seq[*Bag] {
 		}
 	}
 }
+
+// Sizes counts what the indexes of the pools hold.
+type Sizes struct{ Settling, Lanes, MovedLanes int }
+
+// Sizes counts what the indexes of the pools hold.
+func (p *Pools) Sizes() Sizes { return Sizes{len(p.Settling), len(p.lanes.all), len(p.lanes.moved)} }
