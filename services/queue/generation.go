@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -64,12 +66,25 @@ type checked struct {
 	reached map[events.Kind]uint64
 }
 
-// sound makes sure that the ledger still holds what members have relied upon, and otherwise begins its next
+// generations makes sure that the ledger's generation is one that members can rely upon.
+type generations struct {
+	ledger  ledger.Store
+	log     events.Log
+	cluster *intake.Cluster
+	clock   clock.Clock
+	logger  *slog.Logger
+	// grace is how long a generation stays closed after it was cleared.
+	grace time.Duration
+	// ask runs a question on the deciding goroutine.
+	ask func(ctx context.Context, question func(*loop)) error
+}
+
+// ensure makes sure that the ledger still holds what members have relied upon, and otherwise begins its next
 // generation. It retries until it succeeds, ctx ends, or the store turns out to be another one than this member has
 // worked with (*ledger.AnewError). unused is an epoch of facts that is later than any used before.
-func (q *Queue) sound(ctx context.Context, from beginning, unused uint64) (checked, error) {
+func (g *generations) ensure(ctx context.Context, from beginning, unused uint64) (checked, error) {
 	for {
-		on, err := q.soundOnce(ctx, from, unused)
+		on, err := g.ensureOnce(ctx, from, unused)
 		if err == nil || ctx.Err() != nil {
 			return on, err
 		}
@@ -77,50 +92,50 @@ func (q *Queue) sound(ctx context.Context, from beginning, unused uint64) (check
 		if errors.As(err, &anew) {
 			return checked{}, err
 		}
-		q.logger.Warn("ledger generation not settled; retrying", telemetry.KeyError, err)
-		q.pause(ctx)
+		g.logger.Warn("ledger generation not settled; retrying", telemetry.KeyError, err)
+		_ = sleep(ctx, g.clock, retryPause) // it fails when ctx ends, which ensureOnce notices
 	}
 }
 
-func (q *Queue) soundOnce(ctx context.Context, from beginning, unused uint64) (checked, error) {
-	seen, floor, err := q.seen(ctx, from)
+func (g *generations) ensureOnce(ctx context.Context, from beginning, unused uint64) (checked, error) {
+	seen, floor, err := g.evidence(ctx, from)
 	if err != nil {
 		return checked{}, err
 	}
 	on := checked{factsAfter: seen.Generation.FactsAfter}
 	if seen.WentBack = from.wentBack; seen.WentBack == "" {
-		if on.reached, seen.WentBack, err = q.compare(ctx, seen.Generation, floor); err != nil {
+		if on.reached, seen.WentBack, err = g.compare(ctx, seen.Generation, floor); err != nil {
 			return checked{}, err
 		}
 	}
 	verdict, reason := decide.JudgeGeneration(seen)
 	switch verdict {
 	case decide.GenerationFirst:
-		err = q.first(ctx, seen)
+		err = g.begin(ctx, seen)
 	case decide.GenerationNext:
-		return q.renew(ctx, seen, floor, reason, unused)
+		return g.renew(ctx, seen, floor, reason, unused)
 	}
 	return on, err
 }
 
-// seen gathers the input of decide.JudgeGeneration, except whether Kubernetes went back.
-func (q *Queue) seen(
+// evidence gathers the input of decide.JudgeGeneration, except whether Kubernetes went back.
+func (g *generations) evidence(
 	ctx context.Context, from beginning,
 ) (seen decide.LedgerSeen, floor ledger.Floor, err error) {
 	seen.Claimed, seen.Recorded = from.claimed, from.recorded.Through
-	if seen.Store, err = q.deps.Ledger.ID(ctx); err != nil {
+	if seen.Store, err = g.ledger.ID(ctx); err != nil {
 		return seen, floor, err
 	}
-	if seen.Generation, floor, seen.Revision, err = q.readGeneration(ctx); err != nil {
+	if seen.Generation, floor, seen.Revision, err = g.read(ctx); err != nil {
 		return seen, floor, err
 	}
-	last, err := q.deps.Log.Last(ctx, events.Facts)
+	last, err := g.log.Last(ctx, events.Facts)
 	if err != nil {
 		return seen, floor, fmt.Errorf("queue: last fact: %w", err)
 	}
 	seen.FactsTold = last > 0
 	if last := from.recorded.Last; last.ModRevision > 0 {
-		kv, _, err := q.readKey(ctx, last.Key)
+		kv, _, err := g.readKey(ctx, last.Key)
 		if err != nil {
 			return seen, floor, err
 		}
@@ -129,20 +144,20 @@ func (q *Queue) seen(
 	return seen, floor, nil
 }
 
-// known holds the resourceVersions that Kubernetes must have reached: those in the log of facts, and those of the
-// ledger's high-waters and reservations.
-type known struct {
+// requiredVersions holds the resourceVersions that Kubernetes must have reached: those in the log of facts, and those
+// of the ledger's high-waters and reservations.
+type requiredVersions struct {
 	seen    feed.Seen
 	counted map[events.Kind]uint64
 }
 
-// knows waits for a view of the ledger that is at least as new as the revisions of generation and floor that were
+// required waits for a view of the ledger that is at least as new as the revisions of generation and floor that were
 // read.
-func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, error) {
-	k := known{counted: map[events.Kind]uint64{}}
+func (g *generations) required(ctx context.Context, generation, floor int64) (requiredVersions, error) {
+	k := requiredVersions{counted: map[events.Kind]uint64{}}
 	err := wait.PollUntilContextTimeout(ctx, pictureCheck, pictureWait, true, func(ctx context.Context) (bool, error) {
 		current := false
-		err := q.ask(ctx, func(l *loop) {
+		err := g.ask(ctx, func(l *loop) {
 			view := l.holds.View()
 			current = view.Revision() > 0 && view.Generation().Revision >= generation && view.Floor().Revision >= floor
 			k.seen = l.facts.Seen()
@@ -153,7 +168,7 @@ func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, erro
 		return current, err
 	})
 	if err != nil {
-		return known{}, fmt.Errorf("queue: wait for the ledger state: %w", err)
+		return requiredVersions{}, fmt.Errorf("queue: wait for the ledger state: %w", err)
 	}
 	return k, nil
 }
@@ -161,20 +176,20 @@ func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, erro
 // compare reads the resourceVersions that the API server has reached, by kind. wentBack describes a kind for which
 // the log of facts or the ledger has a later version, which means that Kubernetes was restored from a backup; it is
 // empty if there is none.
-func (q *Queue) compare(
-	ctx context.Context, g ledger.Generation, floor ledger.Floor,
+func (g *generations) compare(
+	ctx context.Context, current ledger.Generation, floor ledger.Floor,
 ) (now map[events.Kind]uint64, wentBack string, err error) {
-	been, err := q.knows(ctx, g.Revision, floor.Revision)
+	been, err := g.required(ctx, current.Revision, floor.Revision)
 	if err != nil {
 		return nil, "", err
 	}
 	// The API server is read last: another leader may still publish facts, and a later fact would look like a
 	// restore.
-	if now, err = q.cluster.Versions(ctx); err != nil {
+	if now, err = g.cluster.Versions(ctx); err != nil {
 		return nil, "", err
 	}
 	// Facts up to FactsAfter were published before a restore that the queue has already noticed.
-	ofNow := been.seen.Epoch > g.FactsAfter
+	ofNow := been.seen.Epoch > current.FactsAfter
 	for _, kind := range intake.VersionedKinds {
 		at, listed := now[kind]
 		told, counted := been.seen.Versions[kind], been.counted[kind]
@@ -190,32 +205,34 @@ func (q *Queue) compare(
 	return now, wentBack, nil
 }
 
-// readGeneration reads the generation and the floor, and the revision at which they were read. A member cannot act on
+// read reads the generation and the floor, and the revision at which they were read. A member cannot act on
 // a value that it cannot decode, so such a value is returned as one that the next generation replaces.
-func (q *Queue) readGeneration(ctx context.Context) (g ledger.Generation, f ledger.Floor, revision int64, err error) {
-	kv, _, err := q.readKey(ctx, ledger.KeyGeneration)
+func (g *generations) read(
+	ctx context.Context,
+) (current ledger.Generation, f ledger.Floor, revision int64, err error) {
+	kv, _, err := g.readKey(ctx, ledger.KeyGeneration)
 	if err != nil {
-		return g, f, 0, err
+		return current, f, 0, err
 	}
 	if kv.ModRevision != 0 {
-		if g, err = ledger.DecodeGeneration(kv); err != nil {
-			g = ledger.Generation{Revision: kv.ModRevision, Reason: err.Error()}
+		if current, err = ledger.DecodeGeneration(kv); err != nil {
+			current = ledger.Generation{Revision: kv.ModRevision, Reason: err.Error()}
 		}
 	}
-	if kv, revision, err = q.readKey(ctx, ledger.KeyFloor); err != nil {
-		return g, f, 0, err
+	if kv, revision, err = g.readKey(ctx, ledger.KeyFloor); err != nil {
+		return current, f, 0, err
 	}
 	if kv.ModRevision != 0 {
 		if f, err = ledger.DecodeFloor(kv); err != nil {
 			f = ledger.Floor{Revision: kv.ModRevision}
 		}
 	}
-	return g, f, revision, nil
+	return current, f, revision, nil
 }
 
 // readKey reads one key and the revision it was read at. The key's ModRevision is 0 if it does not exist.
-func (q *Queue) readKey(ctx context.Context, key string) (kv ledger.KV, revision int64, err error) {
-	kvs, revision, err := q.deps.Ledger.List(ctx, key)
+func (g *generations) readKey(ctx context.Context, key string) (kv ledger.KV, revision int64, err error) {
+	kvs, revision, err := g.ledger.List(ctx, key)
 	if err != nil {
 		return kv, 0, fmt.Errorf("queue: read %s: %w", key, err)
 	}
@@ -227,20 +244,20 @@ func (q *Queue) readKey(ctx context.Context, key string) (kv ledger.KV, revision
 	return kv, revision, nil
 }
 
-// first writes the first generation of a ledger that is new or predates generations.
-func (q *Queue) first(ctx context.Context, seen decide.LedgerSeen) error {
+// begin writes the first generation of a ledger that is new or predates generations.
+func (g *generations) begin(ctx context.Context, seen decide.LedgerSeen) error {
 	txn, err := ledger.FirstGeneration(seen.Store)
 	if err != nil {
 		return err
 	}
-	_, err = q.carryOut(ctx, txn)
+	_, err = g.commit(ctx, txn)
 	return err
 }
 
-// carryOut commits a transaction with which no other process should conflict, and returns its revision. If one does,
+// commit commits a transaction with which no other process should conflict, and returns its revision. If one does,
 // it returns errOvertaken.
-func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
-	r, err := q.deps.Ledger.Commit(ctx, txn)
+func (g *generations) commit(ctx context.Context, txn ledger.Txn) (int64, error) {
+	r, err := g.ledger.Commit(ctx, txn)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("queue: ledger generation: %w", err)
@@ -251,30 +268,30 @@ func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
 }
 
 // renew begins the next generation, by the protocol that ledger.Generation describes.
-func (q *Queue) renew(
+func (g *generations) renew(
 	ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string, factsAfter uint64,
 ) (on checked, err error) {
 	next, txn, err := seen.Generation.Next(seen.Store, reason, floor, factsAfter)
 	if err != nil {
 		return on, err
 	}
-	if next.Revision, err = q.carryOut(ctx, txn); err != nil {
+	if next.Revision, err = g.commit(ctx, txn); err != nil {
 		return on, err
 	}
 	floor.Revision = next.Revision
 	telemetry.LedgerRenewed()
-	q.logger.Error("new ledger generation begins: nothing is placed, bound or evicted until it is open",
-		"generation", next.Number, "reason", reason, "grace", grace(q.cfg.Profiles))
-	if err := q.clear(ctx, next); err != nil {
+	g.logger.Error("new ledger generation begins: nothing is placed, bound or evicted until it is open",
+		"generation", next.Number, "reason", reason, "grace", g.grace)
+	if err := g.clear(ctx, next); err != nil {
 		return on, err
 	}
-	if err := q.sleep(ctx, grace(q.cfg.Profiles)); err != nil {
+	if err := sleep(ctx, g.clock, g.grace); err != nil {
 		return on, err
 	}
-	if err := q.clear(ctx, next); err != nil { // what was in flight when it was closed
+	if err := g.clear(ctx, next); err != nil { // what was in flight when it was closed
 		return on, err
 	}
-	if on.reached, err = q.cluster.Versions(ctx); err != nil {
+	if on.reached, err = g.cluster.Versions(ctx); err != nil {
 		return on, err
 	}
 	hw := map[string]uint64{}
@@ -284,37 +301,26 @@ func (q *Queue) renew(
 	if txn, err = next.OpenAt(hw, floor); err != nil {
 		return on, err
 	}
-	if _, err = q.carryOut(ctx, txn); err != nil {
+	if _, err = g.commit(ctx, txn); err != nil {
 		return on, err
 	}
-	q.logger.Info("new ledger generation is open", "generation", next.Number)
+	g.logger.Info("new ledger generation is open", "generation", next.Number)
 	on.factsAfter = next.FactsAfter
 	return on, nil
 }
 
 // clear deletes all promises of a closed generation.
-func (q *Queue) clear(ctx context.Context, g ledger.Generation) error {
-	kvs, _, err := q.deps.Ledger.List(ctx, "")
+func (g *generations) clear(ctx context.Context, closed ledger.Generation) error {
+	kvs, _, err := g.ledger.List(ctx, "")
 	if err != nil {
 		return fmt.Errorf("queue: list the ledger: %w", err)
 	}
 	for keys := ledger.Promises(kvs); len(keys) > 0; {
 		var txn ledger.Txn
-		txn, keys = g.Clear(keys)
-		if _, err := q.carryOut(ctx, txn); err != nil {
+		txn, keys = closed.Clear(keys)
+		if _, err := g.commit(ctx, txn); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (q *Queue) sleep(ctx context.Context, d time.Duration) error {
-	timer := q.deps.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 )
 
 // idleTick is how long the loop waits for the first input. From then on the core requests its own ticks.
@@ -101,16 +102,16 @@ func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
 			telemetry.KeyError, err)
 		return begin
 	}
-	memory, err := decide.Recall(data)
-	if err != nil || memory.Decisions() != sequence {
+	known, err := memory.Decode(data)
+	if err != nil || known.Decisions != sequence {
 		l.queue.logger.Warn("stored attempt state cannot be decoded", "sequence", sequence, telemetry.KeyError, err)
 		return begin
 	}
-	l.step(memory)
-	if !memory.Complete() {
+	l.step(decide.Remembered{Memory: known})
+	if !known.Complete {
 		return begin
 	}
-	return intake.Begin{After: sequence, Stored: memory.Stored()}
+	return intake.Begin{After: sequence, Stored: known.Stored}
 }
 
 // ticks are the timers for the gauges and for the search for anomalies.

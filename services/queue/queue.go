@@ -53,6 +53,9 @@ type Queue struct {
 	leads    atomic.Bool
 	profiles map[string]*placement.Profile
 	seed     uint64
+	// generations and snapshots work for the leader.
+	generations generations
+	snapshots   snapshots
 }
 
 // New checks the configuration and the dependencies. It makes no request yet.
@@ -75,12 +78,21 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, fmt.Errorf("queue: seed for tokens: %w", err)
 	}
-	return &Queue{
+	q := &Queue{
 		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
 		cluster: cluster, applied: newApplied(),
 		inputs: make(chan decide.Input), queries: make(chan func(*loop)),
 		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),
-	}, nil
+	}
+	q.generations = generations{
+		ledger: deps.Ledger, log: deps.Log, cluster: cluster, clock: deps.Clock, logger: q.logger,
+		grace: grace(q.cfg.Profiles), ask: q.ask,
+	}
+	q.snapshots = snapshots{
+		log: deps.Log, store: deps.Snapshots, clock: deps.Clock, logger: q.logger, applied: q.applied,
+		every: q.cfg.SnapshotEvery, interval: q.cfg.SnapshotInterval,
+	}
+	return q, nil
 }
 
 // Run serves until ctx ends and then returns nil, after it has stopped offering, stored a last snapshot if it leads,

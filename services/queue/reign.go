@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -139,7 +140,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 			return err
 		}
 		if errors.Is(err, errHole) {
-			_ = q.sleep(ctx, holes.Step()) // it fails when ctx ends, which shows below
+			_ = sleep(ctx, q.deps.Clock, holes.Step()) // it fails when ctx ends, which shows below
 		} else {
 			q.pause(ctx)
 		}
@@ -236,7 +237,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 		return err
 	}
 	n.Begun = q.deps.Clock.Now()
-	on, err := q.sound(ctx, from, n.Epoch(base.Epoch))
+	on, err := q.generations.ensure(ctx, from, n.Epoch(base.Epoch))
 	if err != nil {
 		return err
 	}
@@ -263,7 +264,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 		// An error here means that ctx has ended, which ends the round in its own way.
 		if _, err := q.applied.await(ctx, func(s *state.Snapshot) bool { return open(s, epoch) }); err == nil {
 			synced(ctx)
-			q.keepSnapshots(ctx, epoch)
+			q.snapshots.keep(ctx, epoch)
 		}
 		return nil
 	})
@@ -287,10 +288,17 @@ func (q *Queue) send(ctx context.Context, in decide.Input) bool {
 }
 
 func (q *Queue) pause(ctx context.Context) {
-	timer := q.deps.Clock.NewTimer(retryPause)
+	_ = sleep(ctx, q.deps.Clock, retryPause) // it fails when ctx ends, which the caller looks at
+}
+
+// sleep waits. It fails if ctx ends first.
+func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
+	timer := c.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

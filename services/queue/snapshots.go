@@ -2,7 +2,10 @@ package queue
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -14,61 +17,73 @@ import (
 // snapshotCheck is how often the leader checks whether a snapshot is due.
 const snapshotCheck = time.Second
 
-// keepSnapshots stores the state of an epoch at once, again whenever SnapshotEvery or SnapshotInterval has been
+// snapshots stores the state of the facts as a leader has applied it.
+type snapshots struct {
+	log     events.Log
+	store   events.Snapshots
+	clock   clock.WithTicker
+	logger  *slog.Logger
+	applied *applied
+	// every and interval are after how many facts, and after how long, a snapshot is due.
+	every    uint64
+	interval time.Duration
+}
+
+// keep stores the state of an epoch at once, again whenever every or interval has been
 // reached, and once more when ctx ends. The first one replaces any snapshot that stands for facts the log has lost.
 // If a snapshot cannot be stored, the next check tries again; meanwhile readers start from an older one.
-func (q *Queue) keepSnapshots(ctx context.Context, epoch uint64) {
-	ticker := q.deps.Clock.NewTicker(snapshotCheck)
+func (k *snapshots) keep(ctx context.Context, epoch uint64) {
+	ticker := k.clock.NewTicker(snapshotCheck)
 	defer ticker.Stop()
 	var stored uint64
 	var at time.Time
 	for {
-		now := q.deps.Clock.Now()
-		s, _ := q.applied.snapshot()
+		now := k.clock.Now()
+		s, _ := k.applied.snapshot()
 		sequence := s.Position().Sequence
-		due := stored == 0 || sequence-stored >= q.cfg.SnapshotEvery ||
-			sequence > stored && now.Sub(at) >= q.cfg.SnapshotInterval
-		if open(s, epoch) && due && q.store(ctx, s) {
+		due := stored == 0 || sequence-stored >= k.every ||
+			sequence > stored && now.Sub(at) >= k.interval
+		if open(s, epoch) && due && k.put(ctx, s) {
 			stored, at = sequence, now
 		}
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():
-			q.lastSnapshot(ctx, epoch, stored)
+			k.last(ctx, epoch, stored)
 			return
 		}
 	}
 }
 
-// lastSnapshot stores what has been applied since the last snapshot, for a quick start.
-func (q *Queue) lastSnapshot(ctx context.Context, epoch, stored uint64) {
+// last stores what has been applied since the last snapshot, for a quick start.
+func (k *snapshots) last(ctx context.Context, epoch, stored uint64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	if s, _ := q.applied.snapshot(); open(s, epoch) && s.Position().Sequence > stored {
-		q.store(ctx, s)
+	if s, _ := k.applied.snapshot(); open(s, epoch) && s.Position().Sequence > stored {
+		k.put(ctx, s)
 	}
 }
 
-// store stores one snapshot, unless the log has lost the facts that it stands for.
-func (q *Queue) store(ctx context.Context, s *state.Snapshot) bool {
+// write stores one snapshot, unless the log has lost the facts that it stands for.
+func (k *snapshots) put(ctx context.Context, s *state.Snapshot) bool {
 	if s.Partial() {
 		return false // a queue of a later version makes complete snapshots
 	}
 	data, sequence, err := s.Marshal()
 	if err == nil {
-		err = q.put(ctx, s.Position(), data)
+		err = k.write(ctx, s.Position(), data)
 	}
 	if err != nil {
-		q.logger.Warn("could not store a snapshot of the facts", "sequence", sequence, telemetry.KeyError, err)
+		k.logger.Warn("could not store a snapshot of the facts", "sequence", sequence, telemetry.KeyError, err)
 		return false
 	}
-	q.logger.Debug("stored a snapshot of the facts", "sequence", sequence, "bytes", len(data))
+	k.logger.Debug("stored a snapshot of the facts", "sequence", sequence, "bytes", len(data))
 	return true
 }
 
-func (q *Queue) put(ctx context.Context, p state.Position, data []byte) error {
-	if err := commit.Stands(ctx, q.deps.Log, p); err != nil {
+func (k *snapshots) write(ctx context.Context, p state.Position, data []byte) error {
+	if err := commit.Stands(ctx, k.log, p); err != nil {
 		return err
 	}
-	return q.deps.Snapshots.Put(ctx, events.Facts, p.Sequence, data)
+	return k.store.Put(ctx, events.Facts, p.Sequence, data)
 }

@@ -13,12 +13,12 @@ var queues = []revert{
 	},
 	{
 		bug: 61, taken: "The queue waits for facts up to a high-water of another generation.",
-		edits: []edit{{"services/queue/internal/decide/hold.go", `if in.Generation {`, `if false {`}},
+		edits: []edit{{"services/queue/internal/decide/apply.go", `if in.Generation {`, `if false {`}},
 		fails: []failing{{"services/queue/internal/decide", "TestNoPodWaitsForAHighWaterOfAnotherGeneration"}},
 	},
 	{
 		bug: 80, taken: "Pods that may preempt share a lane with pods that may not.",
-		edits: []edit{{"services/queue/internal/decide/lane.go", `if neverPreempts(e.pod) {`, `if false {`}},
+		edits: []edit{{"services/queue/internal/waiting/lane.go", `if neverPreempts(e.Pod) {`, `if false {`}},
 		fails: []failing{{"services/queue/internal/decide", "TestAVerdictCoversThosePreemptingAlike"}},
 	},
 }

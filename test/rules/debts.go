@@ -13,8 +13,6 @@ var (
 		"services/binder/internal/commit.Room":        53,
 		"services/binder/internal/decide.Core":        89,
 		"services/binder/internal/decide.reservation": 46,
-		"services/queue.Queue":                        43,
-		"services/queue/internal/decide.Core":         143,
 		"services/scheduler/internal/decide.Core":     267,
 	}
 	lineDebt = debt{
@@ -22,7 +20,6 @@ var (
 		"pkg/placement":                      15600,
 		"pkg/state":                          4900,
 		"services/binder/internal/decide":    4900,
-		"services/queue/internal/decide":     5000,
 		"services/scheduler/internal/decide": 8700,
 	}
 	exportDebt = debt{

@@ -35,7 +35,7 @@ type pureRoom struct {
 }
 
 // decisionRooms are the services' rooms that decide.
-var decisionRooms = []string{"decide", "avoid", "claims", "answer"}
+var decisionRooms = []string{"decide", "avoid", "claims", "answer", "balance", "memory", "quota", "waiting"}
 
 // pureRooms are the decision cores. Test files may do anything.
 var pureRooms = []pureRoom{

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 
-	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 )
 
 const (
@@ -24,16 +24,16 @@ const (
 type Mover struct {
 	store  ledger.Store
 	logger *slog.Logger
-	moves  chan []decide.Move
+	moves  chan []balance.Move
 }
 
 // NewMover returns a mover; Run must be called for it to write anything.
 func NewMover(store ledger.Store, logger *slog.Logger) *Mover {
-	return &Mover{store: store, logger: logger, moves: make(chan []decide.Move, moveBuffer)}
+	return &Mover{store: store, logger: logger, moves: make(chan []balance.Move, moveBuffer)}
 }
 
 // Move enqueues moves that belong together, at most ledger.MaxTxnOps, each of a different partition. It never blocks.
-func (m *Mover) Move(moves []decide.Move) {
+func (m *Mover) Move(moves []balance.Move) {
 	select {
 	case m.moves <- moves:
 	default:
@@ -55,7 +55,7 @@ func (m *Mover) Run(ctx context.Context) error {
 	}
 }
 
-func (m *Mover) write(ctx context.Context, moves []decide.Move) error {
+func (m *Mover) write(ctx context.Context, moves []balance.Move) error {
 	wants := make(map[int32]string, len(moves))
 	for _, move := range moves {
 		wants[move.Partition] = move.To

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 
-	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 )
 
 func TestTheMoverSaysWhoIsWanted(t *testing.T) {
@@ -39,18 +39,18 @@ func TestTheMoverSaysWhoIsWanted(t *testing.T) {
 				t.Errorf("wanted (-want +got):\n%s", diff)
 			}
 		}
-		m.Move([]decide.Move{
-			{Partition: 3, From: "s0", To: "s1", Reason: decide.MoveBacklog, Pods: 12},
-			{Partition: 200, From: "s0", To: "s2", Reason: decide.MoveSilent},
+		m.Move([]balance.Move{
+			{Partition: 3, From: "s0", To: "s1", Reason: balance.ReasonBacklog, Pods: 12},
+			{Partition: 200, From: "s0", To: "s2", Reason: balance.ReasonSilent},
 		})
 		wanted(map[int32]string{3: "s1", 200: "s2"})
 		if want := `partition=3 from=s0 to=s1 reason=backlog waiting=12`; !strings.Contains(said.String(), want) {
 			t.Errorf("the log says\n%swant %s", said, want)
 		}
 		store.FailTxns(1)
-		m.Move([]decide.Move{{Partition: 3, From: "s1", Reason: decide.MoveEven}})
+		m.Move([]balance.Move{{Partition: 3, From: "s1", Reason: balance.ReasonEven}})
 		wanted(map[int32]string{3: "s1", 200: "s2"})
-		m.Move([]decide.Move{{Partition: 3, From: "s1", Reason: decide.MoveEven}, {Partition: 4}})
+		m.Move([]balance.Move{{Partition: 3, From: "s1", Reason: balance.ReasonEven}, {Partition: 4}})
 		wanted(map[int32]string{200: "s2"})
 		cancel()
 		if err := <-ended; err != nil {

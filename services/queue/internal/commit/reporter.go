@@ -13,15 +13,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // metricQueues maps the pools that kube-scheduler's metrics have to their names there. There, pods that are offered
 // or held are "in flight" and in no queue.
-var metricQueues = map[decide.Pool]string{
-	decide.PoolGated:   "gated",
-	decide.PoolActive:  "active",
-	decide.PoolBackoff: "backoff",
-	decide.PoolParked:  "unschedulable",
+var metricQueues = map[waiting.Pool]string{
+	waiting.PoolGated:   "gated",
+	waiting.PoolActive:  "active",
+	waiting.PoolBackoff: "backoff",
+	waiting.PoolParked:  "unschedulable",
 }
 
 // These are attributes of the spans of a pod.
@@ -43,7 +44,7 @@ type Reporter struct {
 	logger   *slog.Logger
 	// shards and rejectors are the values last set on the gauges.
 	shards    map[string]int
-	rejectors map[decide.Rejector]int
+	rejectors map[waiting.Rejector]int
 	// succession finds the evicted pod that a pod replaces.
 	succession *succession
 }
@@ -55,7 +56,7 @@ func NewReporter(
 ) *Reporter {
 	return &Reporter{
 		bus: bus, recorder: recorder, mover: mover, tracer: tracer, logger: logger,
-		shards: map[string]int{}, rejectors: map[decide.Rejector]int{},
+		shards: map[string]int{}, rejectors: map[waiting.Rejector]int{},
 		succession: newSuccession(),
 	}
 }
@@ -154,7 +155,7 @@ func (r *Reporter) waited(e decide.PodWaited) {
 }
 
 // Pools reports how many pods each pool contains and each shard has leased.
-func (r *Reporter) Pools(pools map[decide.Pool]int, leased map[string]int) {
+func (r *Reporter) Pools(pools map[waiting.Pool]int, leased map[string]int) {
 	for pool, name := range metricQueues {
 		telemetry.PendingPods(name, pools[pool])
 	}
@@ -173,7 +174,7 @@ func (r *Reporter) Pools(pools map[decide.Pool]int, leased map[string]int) {
 }
 
 // Rejectors reports how many pods each rule holds back.
-func (r *Reporter) Rejectors(now map[decide.Rejector]int) {
+func (r *Reporter) Rejectors(now map[waiting.Rejector]int) {
 	for who, n := range r.rejectors {
 		if now[who] == 0 {
 			telemetry.UnschedulablePods(who.Plugin, who.Profile, -n)

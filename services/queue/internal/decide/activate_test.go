@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // activate makes a shard that requests no work pass on the requests of plugins.
@@ -19,14 +21,14 @@ func (h *harness) activate(uids ...string) {
 func TestActivated(t *testing.T) {
 	h := parked(t, "NodeResourcesFit", nil)
 	h.activate("a", "unknown")
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionFailed, nil)
 	h.put("a", func(p *corev1.Pod) { p.Status.Message = "no" })
 	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: h.offerOf("a").Pod, PodResourceVersion: 1})
-	h.want("a", PoolBackoff)
+	h.want("a", waiting.PoolBackoff)
 	h.activate("a")
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 }
 
 // A pod whose last condition has yet to be written is not offered before the condition shows.
@@ -37,10 +39,10 @@ func TestActivatedBeforeItsCondition(t *testing.T) {
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
 	h.activate("a")
-	h.want("a", PoolBackoff)
+	h.want("a", waiting.PoolBackoff)
 	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: h.offerOf("a").Pod, PodResourceVersion: 1})
 	h.sleep(0)
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 }
 
 // A pod that is being tried is remembered: it goes into backoff where it would be parked, once.
@@ -48,12 +50,12 @@ func TestActivatedWhileOffered(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
 	h.add("a", 0)
-	for _, pool := range []Pool{PoolBackoff, PoolParked} {
+	for _, pool := range []waiting.Pool{waiting.PoolBackoff, waiting.PoolParked} {
 		h.ask("s1", 1)
-		h.want("a", PoolOffered)
-		if pool == PoolBackoff {
+		h.want("a", waiting.PoolOffered)
+		if pool == waiting.PoolBackoff {
 			h.activate("a")
-			h.want("a", PoolOffered)
+			h.want("a", waiting.PoolOffered)
 		}
 		h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1"}})
 		h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
@@ -72,8 +74,8 @@ func TestActivatedButHeld(t *testing.T) {
 	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1"}})
 	h.answer(h.offerOf("bad"), events.DecisionQuarantined, nil)
 	h.activate("gated", "bad")
-	h.want("gated", PoolGated)
-	h.want("bad", PoolParked)
+	h.want("gated", waiting.PoolGated)
+	h.want("bad", waiting.PoolParked)
 }
 
 // A verdict about a like pod does not keep an activated pod from being tried.
@@ -82,11 +84,11 @@ func TestActivatedLeavesItsLane(t *testing.T) {
 	h.answer(h.offer(h.inHand()[0]), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
 	h.ask("s1", 0)
 	h.wantInHand(1)
-	if n := h.core.Pending()[PoolParked]; n < 10 {
+	if n := h.core.Pending()[waiting.PoolParked]; n < 10 {
 		t.Fatalf("%d parked", n)
 	}
 	h.activate("p15")
-	h.want("p15", PoolActive)
+	h.want("p15", waiting.PoolActive)
 	h.ask("s1", 100)
-	h.want("p15", PoolOffered)
+	h.want("p15", waiting.PoolOffered)
 }

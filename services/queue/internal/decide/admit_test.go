@@ -12,6 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // claims is a cluster whose only other objects are claims.
@@ -42,7 +44,7 @@ func claiming(t *testing.T, claim corev1.PodResourceClaim) *harness {
 // work.
 func claimed(t *testing.T) *harness {
 	h := claiming(t, corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: ptr.To("gpus")})
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	return h
 }
 
@@ -75,9 +77,9 @@ func TestPodIsOfferedOnceItsClaimsAreMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := claimed(t)
 			order[0](h)
-			h.want("a", PoolParked)
+			h.want("a", waiting.PoolParked)
 			order[1](h)
-			h.want("a", PoolOffered)
+			h.want("a", waiting.PoolOffered)
 			if o := h.offerOf("a"); o.Attempt != 1 {
 				t.Errorf("offered as attempt %d, want 1: it has not been tried before", o.Attempt)
 			}
@@ -88,15 +90,15 @@ func TestPodIsOfferedOnceItsClaimsAreMade(t *testing.T) {
 func TestPodWhoseClaimIsNeverMadeIsTriedAfterALongWait(t *testing.T) {
 	h := claimed(t)
 	h.sleep(flushAfter - time.Second)
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.sleep(2 * time.Second)
 	h.ask("s1", 9)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(placement.DynamicResources))
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 }
 
 func TestPodWithAMissingClaimOfItsOwnIsOffered(t *testing.T) {
 	h := claiming(t, corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: ptr.To("mine")})
-	h.want("a", PoolOffered) // the answer is a condition: nothing else informs its owner
+	h.want("a", waiting.PoolOffered) // the answer is a condition: nothing else informs its owner
 }

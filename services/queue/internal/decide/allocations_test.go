@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // These are the allocations that the core may make for events that help no pod, a fifth more than it makes, however
@@ -39,7 +41,7 @@ func TestAllocationsOfEvents(t *testing.T) {
 				in := kind.inputs[next]
 				next++
 				c.sequence++
-				in.Position = Position{Sequence: c.sequence}
+				in.Position = waiting.Position{Sequence: c.sequence}
 				c.step(in)
 			})
 			if got > kind.budget {

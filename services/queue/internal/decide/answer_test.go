@@ -7,6 +7,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 func TestAnswer(t *testing.T) {
@@ -16,19 +18,19 @@ func TestAnswer(t *testing.T) {
 		h.now = h.now.Add(time.Millisecond)
 	}
 	h.lead()
-	if a := h.core.Answer("c"); a.Pool != string(PoolActive) || a.Ahead != 2 || a.Reason == "" {
+	if a := h.core.Answer("c"); a.Pool != string(waiting.PoolActive) || a.Ahead != 2 || a.Reason == "" {
 		t.Errorf("c: %+v, want active behind two", a)
 	}
 	h.ask("s1", 1)
 	offer := h.offerOf("a")
-	if offer.Cause != eventPodAdd || offer.Waited <= 0 {
+	if offer.Cause != waiting.EventPodAdd || offer.Waited <= 0 {
 		t.Errorf("a was offered for %q after %s, want the event that brought it", offer.Cause, offer.Waited)
 	}
 	h.answer(offer, events.DecisionUnplaceable, func(d *events.Decision) {
 		d.Plugins = []string{placement.NodeResourcesFit}
 	})
 	a := h.core.Answer("a")
-	if a.Pool != string(PoolParked) || len(a.Wakes) != 1 || a.Shard != "s1" {
+	if a.Pool != string(waiting.PoolParked) || len(a.Wakes) != 1 || a.Shard != "s1" {
 		t.Fatalf("a: %+v, want parked with what wakes it", a)
 	}
 	for _, event := range []string{"NodeAdd", "NodeUpdateNodeAllocatable", "AssignedPodDelete"} {

@@ -12,6 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 )
 
 var balanceSeed = flag.Uint64("balance-seed", 0, "replay the balance walk with this seed; 0: TEST_SEED")
@@ -26,7 +28,7 @@ type plant struct {
 	wanted [ledger.Partitions]string
 	// handing holds the partitions that are being handed over: released and not yet taken.
 	handing map[int32]string
-	moves   []Move
+	moves   []balance.Move
 	placed  map[string]int
 }
 
@@ -69,7 +71,7 @@ func newPlant(t failer, seed uint64, paces ...int) *plant {
 func (p *plant) home(part int32) string { return p.shards[int(part)%len(p.shards)].id }
 
 // carry delivers offers to the shards and moves to the ledger.
-func (p *plant) carry(moves []Move) {
+func (p *plant) carry(moves []balance.Move) {
 	p.t.Helper()
 	for _, o := range p.last {
 		w := p.worker(p.harness.shards[o.Token])
@@ -91,9 +93,9 @@ func (p *plant) carry(moves []Move) {
 }
 
 // check verifies the documented properties of every move.
-func (p *plant) check(moves []Move) {
+func (p *plant) check(moves []balance.Move) {
 	p.t.Helper()
-	if len(moves) > balanceBatch {
+	if len(moves) > balance.MaxMoves {
 		p.t.Fatalf("%d moves at once", len(moves))
 	}
 	for _, m := range moves {
@@ -209,7 +211,7 @@ func (p *plant) settled() {
 func (p *plant) drain(most time.Duration) time.Duration {
 	p.t.Helper()
 	begin := p.now
-	for p.core.bags.activeCount+p.core.bags.offered.Len() > 0 {
+	for p.core.backlog.pools.ActiveCount+p.core.backlog.pools.Offered.Len() > 0 {
 		if p.second(); p.now.Sub(begin) > most {
 			p.t.Fatalf("pods are left after %s\n%s", most, p.core.Describe())
 		}
@@ -234,7 +236,7 @@ func TestAnIdleShardGetsWork(t *testing.T) {
 		t.Errorf("the idle shard has placed %d of %d pods", p.shards[1].placed, pods)
 	}
 	for _, m := range p.moves {
-		if m.From != "s0" || m.To != "s1" || m.Reason != MoveBacklog {
+		if m.From != "s0" || m.To != "s1" || m.Reason != balance.ReasonBacklog {
 			t.Errorf("move %+v", m)
 		}
 	}
@@ -244,7 +246,7 @@ func TestAnIdleShardGetsWork(t *testing.T) {
 
 	// Nothing happens until it has been calm for long; then the hash decides about everything again.
 	moved := len(p.moves)
-	for range int(balanceEven/time.Second) - 60 {
+	for range int(balance.EvenAfter/time.Second) - 60 {
 		p.second()
 	}
 	if len(p.moves) != moved {
@@ -286,13 +288,13 @@ func TestAHangingShardLosesItsPods(t *testing.T) {
 		p.pod("s2")
 	}
 	p.drain(2 * time.Minute)
-	reasons := map[MoveReason]int{}
+	reasons := map[balance.Reason]int{}
 	for _, m := range p.moves {
 		if reasons[m.Reason]++; m.From != "s2" {
 			t.Errorf("move %+v", m)
 		}
 	}
-	if reasons[MoveSilent] == 0 {
+	if reasons[balance.ReasonSilent] == 0 {
 		t.Errorf("moved for %v, want the rest because the shard is silent", reasons)
 	}
 	if p.shards[0].placed == 0 || p.shards[1].placed == 0 {
@@ -306,7 +308,7 @@ func TestWhoIsGoneIsNotWanted(t *testing.T) {
 	wanted := p.wanted
 	p.step(LedgerMoved{Revision: p.revision, Wanted: &wanted})
 	p.step(LedgerMoved{Revision: p.revision, Shards: []string{"s0", "s1"}})
-	for range int(balanceGone/time.Second) - 1 {
+	for range int(balance.GoneAfter/time.Second) - 1 {
 		p.now = p.now.Add(time.Second)
 		p.step(Tick{})
 	}
@@ -317,7 +319,7 @@ func TestWhoIsGoneIsNotWanted(t *testing.T) {
 		p.now = p.now.Add(time.Second)
 		p.step(Tick{})
 	}
-	if len(p.moves) != 1 || p.moves[0].Partition != 5 || p.moves[0].To != "" || p.moves[0].Reason != MoveGone {
+	if len(p.moves) != 1 || p.moves[0].Partition != 5 || p.moves[0].To != "" || p.moves[0].Reason != balance.ReasonGone {
 		t.Errorf("moves %+v, want partition 5 free again", p.moves)
 	}
 	if p.wanted[9] != "s0" {
@@ -424,7 +426,7 @@ func hanging(t *testing.T, seed uint64) {
 	}
 	p.drain(20 * time.Minute)
 	t.Logf("%d moves while shards hung and came back %d times", len(p.moves), episodes)
-	if len(p.moves) > episodes*balanceBatch {
+	if len(p.moves) > episodes*balance.MaxMoves {
 		t.Errorf("%d moves for %d changes", len(p.moves), episodes)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // crowd is a core with many parked pods, rejected by rules of all sorts.
@@ -53,7 +55,7 @@ func newCrowd(tb testing.TB, pods int) *crowd {
 		decisions[i] = c.rejected(i, 1)
 	}
 	c.step(Decided{Decisions: decisions})
-	if got := c.core.Pending()[PoolParked]; got != pods {
+	if got := c.core.Pending()[waiting.PoolParked]; got != pods {
 		tb.Fatalf("%d pods are parked, want %d", got, pods)
 	}
 	return c
@@ -108,7 +110,7 @@ func (c *crowd) step(in Input) {
 
 func (c *crowd) count(n Counted) {
 	for k, v := range n.Incoming {
-		if k.Event != eventPodAdd && k.Event != eventAttemptFailure {
+		if k.Event != waiting.EventPodAdd && k.Event != waiting.EventAttemptFailure {
 			c.woken += v
 		}
 	}
@@ -116,7 +118,7 @@ func (c *crowd) count(n Counted) {
 
 func (c *crowd) apply(changes state.Changes) {
 	c.sequence++
-	c.step(FactsApplied{Changes: changes, Position: Position{Sequence: c.sequence}})
+	c.step(FactsApplied{Changes: changes, Position: waiting.Position{Sequence: c.sequence}})
 }
 
 func (c *crowd) node(name string, change func(*corev1.Node)) {
@@ -259,13 +261,13 @@ func BenchmarkMillionPending(b *testing.B) {
 		core := New(testConfig("queue-a"))
 		s := store.Snapshot()
 		core.Step(FactsReset{
-			Pods: slices.Collect(s.Pods()), Objects: s, Position: Position{Sequence: million},
+			Pods: slices.Collect(s.Pods()), Objects: s, Position: waiting.Position{Sequence: million},
 		}, time.Unix(0, 0))
 		rebuilt, cpu := time.Since(begin), cpuTime(b)-cpu
 		b.StopTimer()
 		var decided Decided
 		i := 0
-		for uid := range core.pods {
+		for uid := range core.backlog.pods {
 			if i++; i%2 == 0 {
 				decided.Decisions = append(decided.Decisions, events.SequencedDecision{Decision: events.Decision{
 					Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: uid}, Attempt: 1, FactSequence: million,
@@ -275,7 +277,7 @@ func BenchmarkMillionPending(b *testing.B) {
 		}
 		core.Step(decided, time.Unix(1, 0))
 		decided = Decided{}
-		if n := core.Pending()[PoolParked]; n != million/2 {
+		if n := core.Pending()[waiting.PoolParked]; n != million/2 {
 			b.Fatalf("%d parked", n)
 		}
 		b.ReportMetric(float64(before)/million, "state-B/pod")
@@ -381,28 +383,28 @@ func (c *cycle) step(in Input) {
 
 func (c *cycle) facts(changes ...state.PodChange) {
 	c.sequence++
-	c.step(FactsApplied{Changes: state.Changes{Pods: changes}, Position: Position{
+	c.step(FactsApplied{Changes: state.Changes{Pods: changes}, Position: waiting.Position{
 		Sequence: c.sequence, PodProgress: c.sequence, ProgressKnown: true,
 	}})
 }
 
 // begin parks the pods that wait, which differ only in their names.
-func (c *cycle) begin(b *testing.B, waiting int) {
+func (c *cycle) begin(b *testing.B, parked int) {
 	var owners [ledger.Partitions]string
 	for p := range owners {
 		owners[p] = "s1"
 	}
 	c.revision = 1
 	c.step(LedgerMoved{Revision: c.revision, Owners: &owners})
-	for i := range waiting {
+	for i := range parked {
 		obj := crowdPod(0)
 		obj.UID = types.UID("waiting" + strconv.Itoa(i))
 		c.facts(state.PodChange{After: state.NewPod(obj)})
 	}
-	for range waiting {
+	for range parked {
 		c.pass()
 	}
-	if c.retries < waiting || c.core.Pending()[PoolParked] != waiting {
+	if c.retries < parked || c.core.Pending()[waiting.PoolParked] != parked {
 		b.Fatalf("%d tries, %v", c.retries, c.core.Pending())
 	}
 	c.retries = 0
@@ -437,7 +439,7 @@ func (c *cycle) place(o events.Offer) {
 	c.step(Decided{Decisions: []events.SequencedDecision{{Decision: events.Decision{
 		Kind: events.DecisionPlaced, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt, LedgerRevision: c.revision,
 	}}}})
-	before := c.core.pods[o.Pod.UID].pod
+	before := c.core.backlog.pods[o.Pod.UID].Pod
 	after := *before
 	after.NodeName = "n1"
 	after.ResourceVersion++

@@ -7,6 +7,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
 // TestNothingIsRememberedOfWhatIsGone checks that nothing is left of pods and namespaces that are gone, even if some
@@ -26,27 +28,22 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	h.churn(300)
 	h.wantNothing()
 	h.lead()
-	for i := range 2 * quotaAtOnce {
+	for i := range 2 * quota.AtOnce {
 		h.gated("ns", fmt.Sprintf("pod%d", i), "1")
 	}
-	h.sleep(quotaPatience)
+	h.sleep(quota.Patience)
 	for i, d := range h.records {
 		h.step(h.ungateOf(d.Pod.Name, uint64(i+1)))
 	}
-	h.sleep(quotaPatience - 1)
+	h.sleep(quota.Patience - 1)
 	h.gated("other", "other", "1")
 	h.sleep(1)
 	h.gated("gone", "gone", "1")
 	h.remove("gone") // while its namespace waits for its turn
 	h.let()
-	var late []string
-	for uid, l := range h.core.quotas.leaving {
-		if l.late {
-			late = append(late, uid)
-		}
-	}
-	if len(late) == 0 || len(h.core.quotas.turns) == 0 {
-		h.t.Fatalf("%d pods are late, %d namespaces wait for a turn, want some", len(late), len(h.core.quotas.turns))
+	late, turns := h.core.budgets.Overdue(), h.core.budgets.Sizes().Turns
+	if len(late) == 0 || turns == 0 {
+		h.t.Fatalf("%d pods are late, %d namespaces wait for a turn, want some", len(late), turns)
 	}
 	h.step(StepDown{})
 	h.check()
@@ -59,7 +56,7 @@ func TestAStandbyRemembersNothingOfWhatIsGone(t *testing.T) {
 	}
 	h.step(StepDown{})
 	h.remove("other")
-	for i := range 2 * quotaAtOnce {
+	for i := range 2 * quota.AtOnce {
 		h.remove(fmt.Sprintf("pod%d", i))
 	}
 	h.let()
@@ -80,7 +77,7 @@ func (h *harness) churn(namespaces int) {
 			h.ungate(ns + "-a")
 		}
 		if i%3 == 0 {
-			h.sleep(quotaPatience)
+			h.sleep(quota.Patience)
 			h.let()
 		}
 		h.remove(ns + "-a")
@@ -96,11 +93,12 @@ func (h *harness) churn(namespaces int) {
 func (h *harness) wantNothing() {
 	h.t.Helper()
 	c := h.core
+	p, budgets := c.backlog.pools.Sizes(), c.budgets.Sizes()
 	for what, n := range map[string]int{
-		"pods": len(c.pods), "settling": len(c.settling), "lanes": len(c.lanes.all), "moved lanes": len(c.lanes.moved),
-		"tokens": len(c.leases.tokens), "reservations": len(c.world.live), "ghosts": len(c.history.ghosts),
-		"namespaces": len(c.quotas.spaces), "turns": len(c.quotas.turns), "leaving": len(c.quotas.leaving),
-		"hidden": len(c.quotas.hidden),
+		"pods": len(c.backlog.pods), "settling": p.Settling, "lanes": p.Lanes, "moved lanes": p.MovedLanes,
+		"tokens": len(c.leases.tokens), "reservations": len(c.backlog.live), "unseen": len(c.backlog.unseen),
+		"namespaces": budgets.Namespaces, "gated": budgets.Gated, "turns": budgets.Turns, "leaving": budgets.Leaving,
+		"hidden": budgets.Hidden,
 	} {
 		if n > 0 {
 			h.t.Fatalf("%d %s are remembered", n, what)

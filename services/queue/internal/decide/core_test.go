@@ -13,6 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 func TestOffersFollowPriorityThenArrival(t *testing.T) {
@@ -29,7 +31,7 @@ func TestOffersFollowPriorityThenArrival(t *testing.T) {
 	if diff := cmp.Diff([]string{"b", "d", "a", "c", "f"}, offered(h)); diff != "" {
 		t.Fatal(diff)
 	}
-	h.want("e", PoolActive)
+	h.want("e", waiting.PoolActive)
 	// The window stays open: pods that arrive later are offered as soon as there is room.
 	h.answer(h.offerOf("b"), events.DecisionFailed, nil)
 	if diff := cmp.Diff([]string{"e"}, offered(h)); diff != "" {
@@ -43,18 +45,18 @@ func TestOffersGoOnlyToTheHolderOfThePartition(t *testing.T) {
 	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 3})
 	h.ask("s1", 10)
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.ownAll("s2")
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.ask("s2", 10)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 	first := h.offerOf("a")
 	if first.Attempt != 1 || first.FactSequence != h.sequence || first.LeaseMillis != 10_000 {
 		t.Fatalf("offer %+v", first)
 	}
 	// The partition leaves the shard: its transactions fail from now on.
 	h.ownAll("s1")
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 	if h.shards[h.offerOf("a").Token] != "s1" || h.counts.Expired != 1 {
 		t.Fatalf("offered to %s, %d expired", h.shards[h.offerOf("a").Token], h.counts.Expired)
 	}
@@ -67,21 +69,21 @@ func TestALeaderKnowsWhatShardsAskedBefore(t *testing.T) {
 	h.add("a", 0)
 	h.add("b", 0)
 	h.ask("s1", 1)
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.lead()
-	h.want("a", PoolOffered)
-	h.want("b", PoolActive)
+	h.want("a", waiting.PoolOffered)
+	h.want("b", waiting.PoolActive)
 	h.step(StepDown{})
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.ask("s1", 2)
 	h.lead()
-	h.want("a", PoolOffered)
-	h.want("b", PoolOffered)
+	h.want("a", waiting.PoolOffered)
+	h.want("b", waiting.PoolOffered)
 	h.step(StepDown{})
 	h.sleep(time.Minute)
 	h.lead()
-	h.want("a", PoolActive)
-	h.want("b", PoolActive)
+	h.want("a", waiting.PoolActive)
+	h.want("b", waiting.PoolActive)
 }
 
 func TestLeasesAreRenewedReturnedAndExpire(t *testing.T) {
@@ -97,8 +99,8 @@ func TestLeasesAreRenewedReturnedAndExpire(t *testing.T) {
 	foreign := events.WorkRequest{Shard: "s2", Renew: []string{b.Token}, Return: []string{b.Token}}
 	h.step(WorkAsked{Request: foreign})
 	h.sleep(time.Second)
-	h.want("a", PoolOffered)
-	h.want("b", PoolActive)
+	h.want("a", waiting.PoolOffered)
+	h.want("b", waiting.PoolActive)
 	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 1, Return: []string{a.Token}}})
 	// A returned offer keeps its place and does not count as an attempt.
 	if len(h.last) != 1 || h.last[0].Pod != a.Pod || h.last[0].Attempt != 1 {
@@ -113,19 +115,19 @@ func TestLeasesAreRenewedReturnedAndExpire(t *testing.T) {
 	}
 	// A silent shard gets no more offers, and its leases expire.
 	h.sleep(lease)
-	h.want("b", PoolActive)
+	h.want("b", waiting.PoolActive)
 }
 
 func TestBackoffDoublesUpToTheMaximum(t *testing.T) {
 	for count, want := range []time.Duration{0, 1, 2, 4, 8, 10, 10, 10} {
-		if got := backoff(time.Second, 10*time.Second, int32(count)); got != want*time.Second {
+		if got := waiting.Backoff(time.Second, 10*time.Second, int32(count)); got != want*time.Second {
 			t.Errorf("backoff after %d failures is %s, want %s", count, got, want*time.Second)
 		}
 	}
-	if got := backoff(time.Second, 10*time.Second, 1000); got != 10*time.Second {
+	if got := waiting.Backoff(time.Second, 10*time.Second, 1000); got != 10*time.Second {
 		t.Errorf("backoff after 1000 failures is %s", got)
 	}
-	if got := backoff(time.Second, 0, 3); got != 0 {
+	if got := waiting.Backoff(time.Second, 0, 3); got != 0 {
 		t.Errorf("a maximum of 0 gives %s, want none", got)
 	}
 }
@@ -139,13 +141,13 @@ func TestFailedPodsWaitTheirBackoffAndTheirCondition(t *testing.T) {
 		want := seconds * time.Second
 		o := h.offerOf("a")
 		h.answer(o, events.DecisionFailed, nil)
-		h.want("a", PoolBackoff)
+		h.want("a", waiting.PoolBackoff)
 		h.tell(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: h.version})
 		h.now = h.now.Add(want - time.Millisecond)
 		h.ask("s1", 1)
-		h.want("a", PoolBackoff)
+		h.want("a", waiting.PoolBackoff)
 		h.sleep(time.Millisecond)
-		h.want("a", PoolOffered)
+		h.want("a", waiting.PoolOffered)
 	}
 	// The condition does not show yet: the pod waits for it beyond its backoff, but not forever.
 	h.add("b", 1)
@@ -154,15 +156,15 @@ func TestFailedPodsWaitTheirBackoffAndTheirCondition(t *testing.T) {
 	h.answer(o, events.DecisionFailed, nil)
 	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: h.version + 1})
 	h.sleep(2 * time.Second)
-	h.want("b", PoolBackoff)
+	h.want("b", waiting.PoolBackoff)
 	h.put("b", func(p *corev1.Pod) { p.Status.Message = "no node fits" })
-	h.want("b", PoolOffered)
+	h.want("b", waiting.PoolOffered)
 	h.answer(h.offerOf("b"), events.DecisionFailed, nil)
 	h.sleep(condition - time.Millisecond)
-	h.want("b", PoolBackoff)
+	h.want("b", waiting.PoolBackoff)
 	h.ask("s1", 2)
 	h.sleep(time.Millisecond)
-	h.want("b", PoolOffered)
+	h.want("b", waiting.PoolOffered)
 }
 
 func TestFlushIsTheNetUnderTheTable(t *testing.T) {
@@ -172,9 +174,9 @@ func TestFlushIsTheNetUnderTheTable(t *testing.T) {
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeName"))
 	h.sleep(flushAfter - time.Millisecond)
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.sleep(time.Millisecond)
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	if h.counts.Flushed != 1 {
 		t.Fatalf("flushed %d", h.counts.Flushed)
 	}
@@ -193,21 +195,21 @@ func TestAVerdictMayEndWithTime(t *testing.T) {
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionUnplaceable, ending)
 	h.sleep(ends - time.Millisecond)
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.sleep(time.Millisecond)
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeName"))
 	h.sleep(flushAfter - time.Millisecond)
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 
 	h = crowded(t)
 	h.answer(h.offer(h.inHand()[0]), events.DecisionUnplaceable, ending)
-	h.want("p19", PoolParked)
+	h.want("p19", waiting.PoolParked)
 	h.sleep(ends - time.Millisecond)
-	h.want("p19", PoolParked)
+	h.want("p19", waiting.PoolParked)
 	h.sleep(time.Millisecond)
-	h.want("p19", PoolActive)
+	h.want("p19", waiting.PoolActive)
 }
 
 func TestAnEventDuringTheAttemptIsNotLost(t *testing.T) {
@@ -221,7 +223,7 @@ func TestAnEventDuringTheAttemptIsNotLost(t *testing.T) {
 	h.answer(o, events.DecisionUnplaceable, func(d *events.Decision) {
 		d.Plugins, d.FactSequence = []string{"NodeResourcesFit"}, seen
 	})
-	h.want("a", PoolBackoff)
+	h.want("a", waiting.PoolBackoff)
 	// A shard that was ahead of the queue has seen the event: it is not news.
 	h.add("b", 5)
 	h.ask("s1", 2)
@@ -229,9 +231,9 @@ func TestAnEventDuringTheAttemptIsNotLost(t *testing.T) {
 		d.Plugins, d.FactSequence = []string{"NodeResourcesFit"}, h.sequence+1
 	})
 	h.node("m", func(*corev1.Node) {})
-	h.want("b", PoolParked)
+	h.want("b", waiting.PoolParked)
 	h.node("o", func(*corev1.Node) {})
-	h.want("b", PoolBackoff)
+	h.want("b", waiting.PoolBackoff)
 	// Room that a reservation left while the attempt ran has no fact; its revision shows it.
 	h.add("c", 9)
 	h.hold(Hold{PodUID: "foreign", Live: true})
@@ -241,7 +243,7 @@ func TestAnEventDuringTheAttemptIsNotLost(t *testing.T) {
 	h.answer(h.offerOf("c"), events.DecisionUnplaceable, func(d *events.Decision) {
 		d.Plugins, d.LedgerRevision = []string{"NodePorts"}, before
 	})
-	h.want("c", PoolBackoff)
+	h.want("c", waiting.PoolBackoff)
 }
 
 func TestTheLedgerOutranksMessages(t *testing.T) {
@@ -251,21 +253,21 @@ func TestTheLedgerOutranksMessages(t *testing.T) {
 	h.ask("s1", 1)
 	o := h.offerOf("a")
 	placed := h.answer(o, events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 2 })
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.hold()
-	h.want("a", PoolHeld) // the watch has not reached the reservation's revision
+	h.want("a", waiting.PoolHeld) // the watch has not reached the reservation's revision
 	h.hold(Hold{PodUID: "a", Live: true})
 	// A verdict that is late, or repeated, changes nothing now.
 	h.answer(o, events.DecisionUnplaceable, plugins("NodeName"))
 	h.tell(placed)
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	// The entry vanishes at a high-water the facts have not reached: no conclusion yet.
 	h.hold(Hold{PodUID: "a", HW: h.progress + 2})
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.add("x", 0)
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.bind("a")
-	h.want("a", PoolNone)
+	h.want("a", waiting.PoolNone)
 	if len(h.bound) != 1 || h.bound[0].Attempts != 1 || h.bound[0].FirstOffer.IsZero() {
 		t.Fatalf("bound %+v", h.bound)
 	}
@@ -278,10 +280,10 @@ func TestNoPodWaitsForAHighWaterOfAnotherGeneration(t *testing.T) {
 	h.lead()
 	h.hold(Hold{PodUID: "a", Live: true})
 	h.hold(Hold{PodUID: "a", HW: h.progress + 1000})
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.revision++
 	h.step(LedgerMoved{Revision: h.revision, Generation: true})
-	h.want("a", PoolBackoff)
+	h.want("a", waiting.PoolBackoff)
 }
 
 func TestAReleasedReservationBringsThePodBack(t *testing.T) {
@@ -290,25 +292,25 @@ func TestAReleasedReservationBringsThePodBack(t *testing.T) {
 	h.lead()
 	h.hold(Hold{PodUID: "a", Live: true})
 	h.hold(Hold{PodUID: "a", HW: h.progress + 1})
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.put("a", func(p *corev1.Pod) { p.Annotations = map[string]string{"fence": "1"} })
-	h.want("a", PoolBackoff)
+	h.want("a", waiting.PoolBackoff)
 	h.sleep(time.Second)
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	// A message promised a reservation that the watch never showed.
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 1 })
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.hold()
-	h.want("a", PoolBackoff)
+	h.want("a", waiting.PoolBackoff)
 	h.sleep(2 * time.Second)
 	h.ask("s1", 1)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 	// A full list without the reservation.
 	h.hold(Hold{PodUID: "a", Live: true})
 	h.revision++
 	h.step(LedgerMoved{Reset: true, Revision: h.revision})
-	h.want("a", PoolBackoff)
+	h.want("a", waiting.PoolBackoff)
 }
 
 // A shard has reported a reservation, and then the ledger was lost: it starts over at a revision far below the
@@ -319,14 +321,14 @@ func TestAReservationOfALostLedgerIsNotWaitedFor(t *testing.T) {
 	h.lead()
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 1_000_000 })
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.hold()
 	h.sleep(29 * time.Second)
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.sleep(time.Second)
-	h.want("a", PoolBackoff)
+	h.want("a", waiting.PoolBackoff)
 	h.sleep(2 * time.Second)
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 }
 
 // A place that was held until victims have gone could never be bound: when it vanishes nothing has failed, and the
@@ -339,13 +341,13 @@ func TestAWithdrawnHoldBringsThePodBackAtOnce(t *testing.T) {
 	o := h.offerOf("a")
 	h.hold(Hold{PodUID: "a", Live: true})
 	h.answer(o, events.DecisionNominated, func(*events.Decision) {})
-	h.want("a", PoolHeld)
+	h.want("a", waiting.PoolHeld)
 	h.hold(Hold{PodUID: "a", HW: h.progress + 1, Withdrawn: true})
-	h.want("a", PoolHeld) // another binder may have bound it
+	h.want("a", waiting.PoolHeld) // another binder may have bound it
 	h.add("x", 0)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 	h.answer(o, events.DecisionWithdrawn, func(*events.Decision) {})
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 }
 
 // A hold for plugins vanishes together with an answer to the attempt. Whichever is seen first, the pod moves to where
@@ -354,8 +356,11 @@ func TestAPreparedHoldEndsWithItsAnswer(t *testing.T) {
 	gone := func(h *harness) Hold { return Hold{PodUID: "a", HW: h.progress, Prepared: true} }
 	for _, test := range []struct {
 		kind events.DecisionKind
-		want Pool
-	}{{events.DecisionUnplaceable, PoolParked}, {events.DecisionFailed, PoolBackoff}, {"", PoolBackoff}} {
+		want waiting.Pool
+	}{
+		{events.DecisionUnplaceable, waiting.PoolParked}, {events.DecisionFailed, waiting.PoolBackoff},
+		{"", waiting.PoolBackoff},
+	} {
 		for _, answerFirst := range []bool{true, false} {
 			h := newHarness(t)
 			h.add("a", 0)
@@ -370,11 +375,11 @@ func TestAPreparedHoldEndsWithItsAnswer(t *testing.T) {
 			}
 			if answerFirst {
 				answer()
-				h.want("a", PoolHeld)
+				h.want("a", waiting.PoolHeld)
 			}
 			h.hold(gone(h))
 			if !answerFirst {
-				h.want("a", PoolBackoff) // not offered at once
+				h.want("a", waiting.PoolBackoff) // not offered at once
 				answer()
 			}
 			if got, why := h.core.Where("a"); got != test.want {
@@ -391,9 +396,9 @@ func TestAPodThatIsHeldBackIsParked(t *testing.T) {
 	h.lead()
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionHeldBack, plugins("Custom"))
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.node("n", func(*corev1.Node) {})
-	h.want("a", PoolOffered) // early, which a pod that waits for a condition never is
+	h.want("a", waiting.PoolOffered) // early, which a pod that waits for a condition never is
 }
 
 func TestGatedAndForeignPods(t *testing.T) {
@@ -402,12 +407,12 @@ func TestGatedAndForeignPods(t *testing.T) {
 	h.put("a", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} })
 	h.put("b", func(p *corev1.Pod) { p.Spec.SchedulerName = "other" })
 	h.ask("s1", 5)
-	h.want("a", PoolGated)
-	h.want("b", PoolNone)
+	h.want("a", waiting.PoolGated)
+	h.want("b", waiting.PoolNone)
 	h.put("a", func(p *corev1.Pod) { p.Spec.SchedulingGates = nil })
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 	h.remove("a")
-	h.want("a", PoolNone)
+	h.want("a", waiting.PoolNone)
 }
 
 func TestPodsLeaveTheirBackoffEarly(t *testing.T) {
@@ -432,20 +437,20 @@ func TestPodsLeaveTheirBackoffEarly(t *testing.T) {
 	h.answer(h.offerOf("error"), events.DecisionFailed, nil)
 	h.ask("s1", 1)
 	for _, name := range []string{"low", "waits", "high", "error"} {
-		h.want(name, PoolBackoff)
+		h.want(name, waiting.PoolBackoff)
 	}
 	shown(h.offerOf("low"))
-	h.want("low", PoolOffered)
+	h.want("low", waiting.PoolOffered)
 	shown(h.offerOf("error"))
 	shown(h.offerOf("high"))
-	h.want("high", PoolBackoff)
+	h.want("high", waiting.PoolBackoff)
 	h.add("new", 0)
 	h.ask("s1", 2)
-	h.want("new", PoolOffered) // active pods come first, whatever their priority
+	h.want("new", waiting.PoolOffered) // active pods come first, whatever their priority
 	h.ask("s1", 9)
-	h.want("high", PoolOffered)
-	h.want("error", PoolBackoff)
-	h.want("waits", PoolBackoff)
+	h.want("high", waiting.PoolOffered)
+	h.want("error", waiting.PoolBackoff)
+	h.want("waits", waiting.PoolBackoff)
 }
 
 func TestRepeatedReleasesBackOff(t *testing.T) {
@@ -455,7 +460,7 @@ func TestRepeatedReleasesBackOff(t *testing.T) {
 	for _, want := range []time.Duration{1, 2, 4, 8, 10} {
 		h.hold(Hold{PodUID: "a", Live: true})
 		h.hold(Hold{PodUID: "a"})
-		if wait := max(0, time.Duration(h.core.pods["a"].ready()-h.core.clock.now)); wait != want*time.Second {
+		if wait := max(0, time.Duration(h.core.backlog.pods["a"].Ready()-h.core.clock.now)); wait != want*time.Second {
 			t.Fatalf("waits %s, want %s", wait, want*time.Second)
 		}
 	}
@@ -467,12 +472,12 @@ func TestTheClockMayJump(t *testing.T) {
 	h.add("a", 0)
 	h.ask("s1", 1)
 	h.sleep(-time.Hour)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 	h.sleep(2 * time.Hour)
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.sleep(-24 * time.Hour)
 	h.ask("s1", 1)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 }
 
 func TestRebuiltFacts(t *testing.T) {
@@ -482,15 +487,15 @@ func TestRebuiltFacts(t *testing.T) {
 	h.add("b", 0)
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeName"))
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.sleep(10 * time.Second)
 	delete(h.pods, "b")
 	h.pods["c"] = state.NewPod(newPod("c"))
 	h.sequence += 10
 	h.step(FactsReset{Pods: []*state.Pod{h.pods["a"], h.pods["c"]}, Position: h.at()})
-	h.want("a", PoolActive) // whatever it waited for may have happened
-	h.want("b", PoolNone)
-	h.want("c", PoolActive)
+	h.want("a", waiting.PoolActive) // whatever it waited for may have happened
+	h.want("b", waiting.PoolNone)
+	h.want("c", waiting.PoolActive)
 }
 
 func TestDescribe(t *testing.T) {
@@ -534,7 +539,7 @@ func TestTokensDoNotRepeat(t *testing.T) {
 	c := New(Config{TokenSeed: 42})
 	seen := map[ledger.Token]bool{}
 	for range 10_000 {
-		token := c.newToken()
+		token := c.leases.newToken()
 		if seen[token] || token == 0 {
 			t.Fatalf("token %s", token)
 		}

@@ -1,8 +1,17 @@
 // Package decide is the queue's decision core: which pod is offered to which shard, and when. It is a pure state
 // machine: inputs and the time come in, effects go out as data.
 //
-// Start reading at Core.Step, then Pool (where a pod can be), lease.go (offers), verdict.go (their answers), hold.go
-// (the reservations in the ledger), wake.go (what wakes a parked pod) and balance.go (when partitions move).
+// Start reading at Core.Step and apply.go (what each input does, in which order). Each part of the state has a type
+// that alone changes it:
+//
+//   - backlog: the pods that wait to be placed. It decides what a fact, an answer or an occurrence means for them and
+//     moves them between the pools of package waiting.
+//   - holds: the reservations that the ledger shows.
+//   - leases: the shards, and which pods are leased to them; dispatch.go makes the offers.
+//   - decisions: how far the log of decisions has been read; unseenPods: answers about pods that the facts have not
+//     shown.
+//   - package quota: the budgets of namespaces; package balance: when partitions move; package memory: what a replica
+//     writes down when it stops.
 //
 // Invariants, all of them checked by Core.Check:
 //

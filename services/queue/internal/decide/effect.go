@@ -5,6 +5,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // Effect is something to carry out. The set is closed: SendOffers, Record, Complaint, MovePartitions, PodBound,
@@ -32,7 +35,7 @@ type Complaint struct {
 
 // MovePartitions records in the ledger which member should hold partitions, each at most once.
 type MovePartitions struct {
-	Moves []Move
+	Moves []balance.Move
 }
 
 // PodBound reports that a pod's bind was seen in the facts.
@@ -48,7 +51,7 @@ type PodBound struct {
 // PodWaited reports that a pod has left a pool in which it waited: gated, backoff or parked.
 type PodWaited struct {
 	Pod  *state.Pod
-	Pool Pool
+	Pool waiting.Pool
 	// Since is when the pod entered the pool, Until when it left, and Event what moved it out.
 	Since, Until time.Time
 	Event        string
@@ -58,14 +61,14 @@ type PodWaited struct {
 
 // Incoming is one way into a pool: the label values of queue_incoming_pods_total.
 type Incoming struct {
-	Pool  Pool
+	Pool  waiting.Pool
 	Event string
 }
 
 // Counted adds to counters.
 type Counted struct {
 	Incoming map[Incoming]int
-	Hints    map[HintCount]int
+	Hints    map[waiting.HintCount]int
 	// Offered, Expired and Returned count leases granted, expired and returned. Quarantined counts the pods put into
 	// quarantine.
 	Offered, Expired, Returned, Quarantined int
@@ -87,89 +90,3 @@ func (PodBound) effect()       {}
 func (PodWaited) effect()      {}
 func (Counted) effect()        {}
 func (NextTick) effect()       {}
-
-// These are the events that bring pods into a pool. They have upstream's names where upstream has the event
-// (pkg/scheduler/framework/events.go), so that dashboards keep working. Changes of the cluster are named by
-// placement.Change.Label.
-const (
-	eventPodAdd          = "UnschedulablePodAdd"
-	eventGatesGone       = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
-	eventAttemptFailure  = "ScheduleAttemptFailure"
-	eventBackoffComplete = "BackoffComplete"
-	eventPopFromBackoff  = "PopFromBackoffQ"
-	eventTimeout         = "UnschedulableTimeout"
-	eventTakeover        = "LeaderTakeover"
-	eventLeaseExpired    = "OfferExpired"
-	eventLeaseReturned   = "OfferReturned"
-	eventReleased        = "ReservationReleased"
-	eventWithdrawn       = "HoldWithdrawn"
-	eventQuarantine      = "Quarantine"
-	eventActivate        = "ForceActivate"
-	eventOffer           = "Offer"
-	eventPlaced          = "Placed"
-	eventReserved        = "ReservationSeen"
-	eventReset           = "FactsReset"
-)
-
-// output collects the effects of a step.
-type output struct {
-	offers  []SendOffers
-	records []Record
-	// complaints are emitted when they arise, whether or not this replica leads.
-	complaints []Complaint
-	moves      []Move
-	bound      []PodBound
-	waited     []PodWaited
-	counts     Counted
-	tick       time.Time
-}
-
-func (o *output) incoming(pool Pool, event string) {
-	if o.counts.Incoming == nil {
-		o.counts.Incoming = map[Incoming]int{}
-	}
-	o.counts.Incoming[Incoming{Pool: pool, Event: event}]++
-}
-
-func (o *output) hinted(hints map[HintCount]int) {
-	if o.counts.Hints == nil {
-		o.counts.Hints = hints
-		return
-	}
-	for k, n := range hints {
-		o.counts.Hints[k] += n
-	}
-}
-
-func (o *output) effects() []Effect {
-	var out []Effect
-	for _, e := range o.offers {
-		out = append(out, e)
-	}
-	for _, e := range o.records {
-		out = append(out, e)
-	}
-	for _, e := range o.complaints {
-		out = append(out, e)
-	}
-	if len(o.moves) > 0 {
-		out = append(out, MovePartitions{Moves: o.moves})
-	}
-	for _, e := range o.bound {
-		out = append(out, e)
-	}
-	for _, e := range o.waited {
-		out = append(out, e)
-	}
-	if n := &o.counts; n.any() {
-		out = append(out, *n)
-	}
-	if !o.tick.IsZero() {
-		out = append(out, NextTick{At: o.tick})
-	}
-	return out
-}
-
-func (n *Counted) any() bool {
-	return len(n.Incoming)+len(n.Hints)+n.Offered+n.Expired+n.Returned+n.Quarantined+n.Flushed+n.Caught > 0
-}

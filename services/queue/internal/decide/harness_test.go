@@ -16,6 +16,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 const (
@@ -49,7 +53,7 @@ type harness struct {
 	records []events.Decision
 	counts  Counted
 	// after is called at the end of each step with its moves.
-	after func([]Move)
+	after func([]balance.Move)
 	tick  time.Time
 	// last holds the offers of the last step, in order.
 	last []events.Offer
@@ -101,7 +105,7 @@ func testConfig(queue string) Config {
 func (h *harness) step(in Input) {
 	h.t.Helper()
 	h.last = nil
-	var moves []Move
+	var moves []balance.Move
 	for _, effect := range h.core.Step(in, h.now) {
 		switch e := effect.(type) {
 		case SendOffers:
@@ -129,10 +133,10 @@ func (h *harness) step(in Input) {
 	if err := h.core.Check(maps.Values(h.pods)); err != nil {
 		h.t.Fatalf("after %T: %v\n%s", in, err, h.core.Describe())
 	}
-	for _, e := range h.core.pods {
-		if due := dueAt(e); due != 0 && h.core.timeOf(due).Before(h.tick) {
+	for _, e := range h.core.backlog.pods {
+		if due := dueAt(e); due != 0 && h.core.clock.timeOf(due).Before(h.tick) {
 			h.t.Fatalf("after %T: %s is due in %s at %s, the next tick is at %s",
-				in, e.pod.UID, e.pool(), h.core.timeOf(due), h.tick)
+				in, e.Pod.UID, e.Pool(), h.core.clock.timeOf(due), h.tick)
 		}
 	}
 	if h.after != nil {
@@ -141,15 +145,15 @@ func (h *harness) step(in Input) {
 }
 
 // dueAt returns when time alone moves a pod; 0 for never.
-func dueAt(e *entry) moment {
-	switch e.pool() {
-	case PoolBackoff:
-		return e.ready()
-	case PoolOffered:
-		return e.attempt.deadline
-	case PoolParked:
-		if e.verdict.kind != events.DecisionQuarantined {
-			return e.flushAt
+func dueAt(e *waiting.Entry) waiting.Moment {
+	switch e.Pool() {
+	case waiting.PoolBackoff:
+		return e.Ready()
+	case waiting.PoolOffered:
+		return e.Attempt.Deadline
+	case waiting.PoolParked:
+		if e.Verdict.Kind != events.DecisionQuarantined {
+			return e.FlushAt
 		}
 	}
 	return 0
@@ -190,8 +194,8 @@ func (h *harness) lastTo(shard string) *state.Pod {
 	return nil
 }
 
-func (h *harness) at() Position {
-	return Position{Sequence: h.sequence, Epoch: h.epoch, PodProgress: h.progress, ProgressKnown: true}
+func (h *harness) at() waiting.Position {
+	return waiting.Position{Sequence: h.sequence, Epoch: h.epoch, PodProgress: h.progress, ProgressKnown: true}
 }
 
 func (h *harness) facts(c state.Changes) {
@@ -297,7 +301,7 @@ func (h *harness) lead() {
 	h.t.Helper()
 	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 1})
-	h.core.settle(h.core.quotas.settles)
+	h.core.budgets.Settle(h.now.Add(quota.SettleTime))
 	h.ownAll("s1")
 }
 
@@ -341,7 +345,7 @@ func (h *harness) offerOf(name string) events.Offer {
 	return newest
 }
 
-func (h *harness) want(name string, want Pool) {
+func (h *harness) want(name string, want waiting.Pool) {
 	h.t.Helper()
 	if got, why := h.core.Where(name); got != want {
 		h.t.Fatalf("pod %s is in %q (%s), want %q", name, got, why, want)

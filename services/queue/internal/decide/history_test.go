@@ -11,6 +11,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
@@ -27,28 +30,28 @@ func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
 	}
 	tell("parked", events.DecisionUnplaceable, 3)
 	tell("failed", events.DecisionFailed, 7)
-	h.want("new", PoolActive)
-	h.want("parked", PoolParked)
-	h.want("failed", PoolBackoff)
+	h.want("new", waiting.PoolActive)
+	h.want("parked", waiting.PoolParked)
+	h.want("failed", waiting.PoolBackoff)
 	if h.counts.Offered != 0 {
 		t.Fatalf("a standby offered %d", h.counts.Offered)
 	}
 	h.step(Lead{Term: 2})
 	h.ask("s1", 10)
-	h.want("new", PoolActive) // the decisions that were there at its start have not all been read
+	h.want("new", waiting.PoolActive) // the decisions that were there at its start have not all been read
 	h.step(Decided{CaughtUp: true})
-	h.want("new", PoolOffered)
-	h.want("parked", PoolParked)
-	h.want("failed", PoolBackoff)
-	h.want("held", PoolHeld)
+	h.want("new", waiting.PoolOffered)
+	h.want("parked", waiting.PoolParked)
+	h.want("failed", waiting.PoolBackoff)
+	h.want("held", waiting.PoolHeld)
 	h.sleep(condition)
 	h.ask("s1", 10)
 	if o := h.offerOf("failed"); o.Attempt != 8 {
 		t.Fatalf("attempt %d after 7", o.Attempt)
 	}
 	h.step(StepDown{})
-	h.want("new", PoolActive)
-	h.want("parked", PoolParked)
+	h.want("new", waiting.PoolActive)
+	h.want("parked", waiting.PoolParked)
 	h.bind("new")
 	if len(h.bound) != 0 {
 		t.Fatalf("a standby reported %+v", h.bound)
@@ -62,18 +65,18 @@ func TestWhatAnOldLeaderOffered(t *testing.T) {
 	h.lead()
 	old := events.Offer{Pod: events.PodRef{UID: "a"}, Token: "00000000000000aa", Attempt: 1}
 	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
-	if n := h.core.pods["a"].verdict.rejections; n != 1 {
+	if n := h.core.backlog.pods["a"].Verdict.Rejections; n != 1 {
 		t.Fatalf("one answer counted %d times", n)
 	}
 	h.node("n", func(*corev1.Node) {})
 	h.sleep(condition)
 	h.ask("s1", 1)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 	old.Attempt = 2 // the attempt that is in progress here, under another token
 	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 }
 
 // TestAnswersBeforeTheirPods covers a decisions log that is read faster than the facts.
@@ -102,22 +105,22 @@ func TestAnswersBeforeTheirPods(t *testing.T) {
 	}
 	h.sequence = 10
 	h.step(FactsReset{Pods: slices.Collect(maps.Values(h.pods)), Position: h.at()})
-	h.want("parked", PoolParked)
-	h.want("old", PoolBackoff) // what has happened since is not known
-	h.want("failed", PoolBackoff)
-	if len(h.core.history.ghosts) != 0 {
-		t.Fatalf("ghosts of %v", slices.Collect(maps.Keys(h.core.history.ghosts)))
+	h.want("parked", waiting.PoolParked)
+	h.want("old", waiting.PoolBackoff) // what has happened since is not known
+	h.want("failed", waiting.PoolBackoff)
+	if len(h.core.backlog.unseen) != 0 {
+		t.Fatalf("ghosts of %v", slices.Collect(maps.Keys(h.core.backlog.unseen)))
 	}
-	e := h.core.pods["parked"]
-	if e.attempt.count != 3 || e.verdict.rejections != 3 || e.verdict.message != "no" {
+	e := h.core.backlog.pods["parked"]
+	if e.Attempt.Count != 3 || e.Verdict.Rejections != 3 || e.Verdict.Message != "no" {
 		t.Fatalf("after three rejections: %+v", e)
 	}
-	e = h.core.pods["failed"]
-	if wait := time.Duration(e.ready() - h.core.clock.now); wait != 2*time.Second {
+	e = h.core.backlog.pods["failed"]
+	if wait := time.Duration(e.Ready() - h.core.clock.now); wait != 2*time.Second {
 		t.Fatalf("after two errors in a row the pod waits %s, want 2s", wait)
 	}
 	tell("gone", events.DecisionFailed, 3, 10)
-	if len(h.core.history.ghosts) != 0 {
+	if len(h.core.backlog.unseen) != 0 {
 		t.Fatal("a pod that the facts would show has a ghost")
 	}
 }
@@ -135,12 +138,12 @@ func FuzzRecall(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte{8, 2})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		memory, err := Recall(data)
+		known, err := memory.Decode(data)
 		if err != nil {
 			return
 		}
 		c := New(testConfig("queue-b"))
-		c.Step(memory, time.Unix(0, 0))
+		c.Step(Remembered{Memory: known}, time.Unix(0, 0))
 		if err := c.Check(func(func(*state.Pod) bool) {}); err != nil {
 			t.Fatal(err)
 		}

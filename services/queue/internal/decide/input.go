@@ -7,22 +7,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // Input is one event. The set is closed: FactsReset, FactsApplied, LedgerMoved, Decided, WorkAsked, Lead, StepDown,
 // Tick, Remembered.
 type Input interface {
-	apply(c *Core, now moment)
-}
-
-// Position is how far the facts have been applied.
-type Position struct {
-	Sequence uint64
-	// Epoch is the fact epoch of the last fact applied; see rewrite.go.
-	Epoch uint64
-	// PodProgress is the applied progress of pods; valid only if ProgressKnown.
-	PodProgress   uint64
-	ProgressKnown bool
+	apply(c *Core, now waiting.Moment)
 }
 
 // FactsReset replaces everything known about pods, because the store was rebuilt.
@@ -30,14 +22,14 @@ type FactsReset struct {
 	Pods []*state.Pod
 	// Objects are the other objects of the cluster, for hints; see placement.Change.
 	Objects  placement.Objects
-	Position Position
+	Position waiting.Position
 }
 
 // FactsApplied is what one batch of facts changed.
 type FactsApplied struct {
 	Changes  state.Changes
 	Objects  placement.Objects
-	Position Position
+	Position waiting.Position
 }
 
 // Hold reports whether a pod has a live reservation.
@@ -119,4 +111,4 @@ type StepDown struct{}
 // Tick only advances the time.
 type Tick struct{}
 
-func (Tick) apply(*Core, moment) {}
+func (Tick) apply(*Core, waiting.Moment) {}

@@ -10,16 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // inHand lists the offered pods that are not answered yet, in order of arrival.
-func (h *harness) inHand() []*entry { return inOrder(h.core.bags.offered) }
+func (h *harness) inHand() []*waiting.Entry { return waiting.InOrder(h.core.backlog.pools.Offered) }
 
-func (h *harness) offer(e *entry) events.Offer {
+func (h *harness) offer(e *waiting.Entry) events.Offer {
 	h.t.Helper()
-	o, ok := h.offers[e.attempt.token]
+	o, ok := h.offers[e.Attempt.Token]
 	if !ok {
-		h.t.Fatalf("pod %s is not offered", e.pod.UID)
+		h.t.Fatalf("pod %s is not offered", e.Pod.UID)
 	}
 	return o
 }
@@ -38,7 +40,7 @@ func crowded(t *testing.T) *harness {
 	}
 	h.sleep(20 * time.Second)
 	h.ask("s1", 100)
-	if n := h.core.Pending()[PoolParked]; n != 20 {
+	if n := h.core.Pending()[waiting.PoolParked]; n != 20 {
 		t.Fatalf("%d parked", n)
 	}
 	h.node("n", func(*corev1.Node) {})
@@ -56,26 +58,26 @@ func (h *harness) wantInHand(want int) {
 // first that finds none speaks for all.
 func TestPodsRejectedAlikeGoFewAtATime(t *testing.T) {
 	h := crowded(t)
-	h.wantInHand(laneWidth)
+	h.wantInHand(waiting.LaneWidth)
 	placed := func(d *events.Decision) { d.LedgerRevision = h.revision + 1 }
 	h.answer(h.offer(h.inHand()[0]), events.DecisionPlaced, placed)
-	h.wantInHand(2 * laneWidth)
+	h.wantInHand(2 * waiting.LaneWidth)
 	h.answer(h.offer(h.inHand()[0]), events.DecisionPlaced, placed)
-	h.wantInHand(4 * laneWidth)
-	if got := h.inHand()[0].pod.UID; got != "p02" {
+	h.wantInHand(4 * waiting.LaneWidth)
+	if got := h.inHand()[0].Pod.UID; got != "p02" {
 		t.Fatalf("%s is out, want p02 first", got)
 	}
 	h.answer(h.offer(h.inHand()[0]), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
-	h.wantInHand(4*laneWidth - 1)
-	h.want("p10", PoolParked)
-	h.want("p19", PoolParked)
+	h.wantInHand(4*waiting.LaneWidth - 1)
+	h.want("p10", waiting.PoolParked)
+	h.want("p19", waiting.PoolParked)
 	// What happens now concerns them too, after the backoff that the verdict costs them.
 	h.node("m", func(*corev1.Node) {})
-	h.want("p19", PoolBackoff)
+	h.want("p19", waiting.PoolBackoff)
 	h.sleep(10 * time.Second)
 	h.ask("s1", 100)
-	h.want("p19", PoolActive)
-	h.wantInHand(4*laneWidth - 1)
+	h.want("p19", waiting.PoolActive)
+	h.wantInHand(4*waiting.LaneWidth - 1)
 }
 
 // TestWhomAVerdictDoesNotCover covers pods that have changed, whose event came later, or that have waited for too
@@ -87,8 +89,8 @@ func TestWhomAVerdictDoesNotCover(t *testing.T) {
 	h.answer(h.offer(out[0]), events.DecisionUnplaceable, func(d *events.Decision) {
 		d.Plugins, d.FactSequence = []string{"NodeResourcesFit"}, h.sequence-1
 	})
-	h.want("p05", PoolOffered)
-	h.want("p06", PoolParked)
+	h.want("p05", waiting.PoolOffered)
+	h.want("p06", waiting.PoolParked)
 	h = crowded(t)
 	out = h.inHand()
 	seen := h.sequence
@@ -96,11 +98,11 @@ func TestWhomAVerdictDoesNotCover(t *testing.T) {
 	h.answer(h.offer(out[0]), events.DecisionUnplaceable, func(d *events.Decision) {
 		d.Plugins, d.FactSequence = []string{"NodeResourcesFit"}, seen
 	})
-	h.want("p06", PoolActive)
-	h.wantInHand(laneWidth)
+	h.want("p06", waiting.PoolActive)
+	h.wantInHand(waiting.LaneWidth)
 	// New pods wait neither for the lane nor for a verdict about others.
 	h.add("new", 0)
-	h.want("new", PoolOffered)
+	h.want("new", waiting.PoolOffered)
 }
 
 // TestAVerdictCoversThosePreemptingAlike checks that a pod that may not preempt (preemptionPolicy: Never) can be
@@ -122,12 +124,12 @@ func TestAVerdictCoversThosePreemptingAlike(t *testing.T) {
 	h.sleep(20 * time.Second)
 	h.ask("s1", 100)
 	h.node("n", func(*corev1.Node) {})
-	h.want("may-3", PoolActive)
+	h.want("may-3", waiting.PoolActive)
 	h.answer(h.offerOf("never-1"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
-	h.want("never-3", PoolParked)
-	h.want("may-3", PoolActive)
+	h.want("never-3", waiting.PoolParked)
+	h.want("may-3", waiting.PoolActive)
 	h.answer(h.offerOf("may-1"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
-	h.want("may-3", PoolParked) // without a policy, a pod may preempt
+	h.want("may-3", waiting.PoolParked) // without a policy, a pod may preempt
 }
 
 // boundPod creates a pod that is bound.
@@ -142,19 +144,19 @@ func (h *harness) boundPod() string {
 func TestALaneOutlivesLostOffers(t *testing.T) {
 	h := crowded(t)
 	out := h.inHand()
-	h.remove(out[0].pod.UID)
-	h.bind(out[1].pod.UID)
-	h.wantInHand(laneWidth)
+	h.remove(out[0].Pod.UID)
+	h.bind(out[1].Pod.UID)
+	h.wantInHand(waiting.LaneWidth)
 	out = h.inHand()
-	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 100, Return: []string{out[0].attempt.token}}})
-	h.wantInHand(laneWidth)
-	h.hold(Hold{PodUID: h.inHand()[0].pod.UID, Live: true})
-	h.wantInHand(laneWidth)
+	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 100, Return: []string{out[0].Attempt.Token}}})
+	h.wantInHand(waiting.LaneWidth)
+	h.hold(Hold{PodUID: h.inHand()[0].Pod.UID, Live: true})
+	h.wantInHand(waiting.LaneWidth)
 	h.sleep(lease)
 	h.ask("s1", 100)
-	h.wantInHand(laneWidth)
+	h.wantInHand(waiting.LaneWidth)
 	h.answer(h.offer(h.inHand()[0]), events.DecisionFailed, nil)
-	h.wantInHand(laneWidth)
+	h.wantInHand(waiting.LaneWidth)
 }
 
 // TestEarlyPodsKeepToTheirLane checks that pods that would leave their backoff early do not overtake their lane
@@ -170,14 +172,14 @@ func TestEarlyPodsKeepToTheirLane(t *testing.T) {
 		o := h.offer(e)
 		h.answer(o, events.DecisionUnplaceable, plugins("NodeResourcesFit"))
 		h.tell(events.Decision{
-			Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: e.pod.ResourceVersion,
+			Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: e.Pod.ResourceVersion,
 		})
 	}
 	h.node("n", func(*corev1.Node) {})
-	h.wantInHand(laneWidth)
-	if n := h.core.Pending()[PoolBackoff]; n != 20-laneWidth {
+	h.wantInHand(waiting.LaneWidth)
+	if n := h.core.Pending()[waiting.PoolBackoff]; n != 20-waiting.LaneWidth {
 		t.Fatalf("%d in backoff", n)
 	}
 	h.answer(h.offer(h.inHand()[0]), events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 1 })
-	h.wantInHand(min(2*laneWidth, earlyAtOnce))
+	h.wantInHand(min(2*waiting.LaneWidth, earlyAtOnce))
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // model is a specification of Core, written as simply as possible: one list of pods, searched from end to end for
@@ -21,7 +24,7 @@ type model struct {
 	pods     map[string]*modelPod
 	ghosts   map[string]*modelPod
 	live     map[string]*state.Pod
-	happened []occurrence
+	happened []waiting.Occurrence
 	// forgot returns the sequence and the revision up to which the core's journal has forgotten: the model does not
 	// specify how long the journal remembers. since is the position of the facts at the last reset.
 	forgot func() (uint64, int64)
@@ -39,7 +42,7 @@ type model struct {
 type modelWorld struct {
 	now      time.Duration
 	origin   time.Time
-	facts    Position
+	facts    waiting.Position
 	objects  placement.Objects
 	revision int64
 	owners   [ledger.Partitions]string
@@ -52,7 +55,7 @@ type modelShard struct {
 
 type modelPod struct {
 	pod                  *state.Pod
-	pool                 Pool
+	pool                 waiting.Pool
 	serial               int
 	queued, entered      time.Duration
 	flushed, quarantined bool
@@ -100,7 +103,7 @@ func newModel(cfg Config, forgot func() (uint64, int64)) *model {
 	return &model{
 		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
 		live: map[string]*state.Pod{}, shards: map[string]*modelShard{},
-		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]heard{}},
+		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]waiting.AsOf{}},
 	}
 }
 
@@ -125,19 +128,19 @@ func (m *model) step(in Input, at time.Time) {
 		}
 		m.caughtUp = m.caughtUp || in.CaughtUp
 	case Remembered:
-		m.remembered(in.memory)
+		m.remembered(in.Memory)
 	case WorkAsked:
 		m.asked(in.Request)
 	case Lead:
 		m.leads = true
 	case StepDown:
 		m.leads = false
-		for _, p := range m.in(PoolOffered) {
+		for _, p := range m.in(waiting.PoolOffered) {
 			m.free(p)
 		}
 	}
 	m.settle()
-	for _, p := range m.in(PoolOffered) {
+	for _, p := range m.in(waiting.PoolOffered) {
 		if p.deadline <= m.now {
 			m.expired(p)
 		}
@@ -147,13 +150,13 @@ func (m *model) step(in Input, at time.Time) {
 			s.window = 0
 		}
 	}
-	for _, p := range m.in(PoolParked) {
+	for _, p := range m.in(waiting.PoolParked) {
 		if !p.quarantined && p.entered+m.cfg.FlushAfter <= m.now {
 			p.flushed = true
 			m.requeue(p)
 		}
 	}
-	for _, p := range m.in(PoolBackoff) {
+	for _, p := range m.in(waiting.PoolBackoff) {
 		if p.ready() <= m.now {
 			p.waits = false
 			m.free(p)
@@ -163,7 +166,7 @@ func (m *model) step(in Input, at time.Time) {
 }
 
 // in lists the pods of a pool by arrival.
-func (m *model) in(pool Pool) []*modelPod {
+func (m *model) in(pool waiting.Pool) []*modelPod {
 	var list []*modelPod
 	for _, p := range m.pods {
 		if p.pool == pool {
@@ -181,19 +184,19 @@ func (p *modelPod) ready() time.Duration {
 	return p.backoffUntil
 }
 
-func (m *model) enter(p *modelPod, pool Pool) {
+func (m *model) enter(p *modelPod, pool waiting.Pool) {
 	p.pool, p.entered, p.quarantined = pool, m.now, false
-	p.permit = p.permit && (pool == PoolActive || pool == PoolOffered)
+	p.permit = p.permit && (pool == waiting.PoolActive || pool == waiting.PoolOffered)
 }
 
 func (m *model) free(p *modelPod) {
 	switch _, held := m.live[p.pod.UID]; {
 	case held:
-		m.enter(p, PoolHeld)
+		m.enter(p, waiting.PoolHeld)
 	case p.pod.Gated:
-		m.enter(p, PoolGated)
+		m.enter(p, waiting.PoolGated)
 	default:
-		m.enter(p, PoolActive)
+		m.enter(p, waiting.PoolActive)
 	}
 }
 
@@ -202,7 +205,7 @@ func (m *model) requeue(p *modelPod) {
 		m.free(p)
 		return
 	}
-	m.enter(p, PoolBackoff)
+	m.enter(p, waiting.PoolBackoff)
 }
 
 func (m *model) woken(p *modelPod) {
@@ -216,7 +219,7 @@ func (m *model) ours(p *state.Pod) bool {
 
 func (m *model) reset(in FactsReset) {
 	m.facts, m.objects, m.since = in.Position, in.Objects, in.Position.Sequence
-	m.happened = slices.DeleteFunc(m.happened, func(o occurrence) bool { return o.revision == 0 })
+	m.happened = slices.DeleteFunc(m.happened, func(o waiting.Occurrence) bool { return o.Revision == 0 })
 	pods := byCreation(in.Pods)
 	for uid := range m.pods {
 		if !slices.ContainsFunc(pods, func(p *state.Pod) bool { return p.UID == uid }) {
@@ -226,7 +229,7 @@ func (m *model) reset(in FactsReset) {
 	for _, p := range pods {
 		m.shown(p)
 	}
-	for _, p := range m.in(PoolParked) {
+	for _, p := range m.in(waiting.PoolParked) {
 		if !p.quarantined && p.factSequence < m.facts.Sequence {
 			m.woken(p)
 		}
@@ -307,7 +310,7 @@ func (m *model) added(pod *state.Pod) {
 		m.backOff(p)
 		m.requeue(p)
 	case p.kind == events.DecisionQuarantined:
-		m.enter(p, PoolParked)
+		m.enter(p, waiting.PoolParked)
 		p.quarantined = true
 	default:
 		m.free(p)
@@ -328,9 +331,9 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 	}
 	change := placement.PodChange(state.PodChange{Before: old, After: pod})
 	switch {
-	case p.pool == PoolGated && !pod.Gated:
+	case p.pool == waiting.PoolGated && !pod.Gated:
 		m.free(p)
-	case p.pool != PoolParked || !specMoved(old, pod):
+	case p.pool != waiting.PoolParked || !specMoved(old, pod):
 	case p.quarantined:
 		p.lost, p.token = 0, ""
 		m.requeue(p)
@@ -345,8 +348,8 @@ func (m *model) changed(c placement.Change) {
 	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), heeds) {
 		return
 	}
-	o := occurrence{change: c, sequence: m.facts.Sequence, own: !concernsOthers(c)}
-	if o.own {
+	o := waiting.Occurrence{Change: c, Sequence: m.facts.Sequence, Own: !concernsOthers(c)}
+	if o.Own {
 		if c.OldPod == nil || c.NewPod == nil || m.pods[c.NewPod.UID] == nil || !specMoved(c.OldPod, c.NewPod) {
 			return
 		}
@@ -354,55 +357,55 @@ func (m *model) changed(c placement.Change) {
 	m.occurred(o)
 }
 
-func (m *model) occurred(o occurrence) {
+func (m *model) occurred(o waiting.Occurrence) {
 	m.happened = append(m.happened, o)
 	for plugin, h := range m.heard {
-		if !o.own && m.cfg.Profiles[ourScheduler].Listens(plugin, o.change) {
-			m.heard[plugin] = heard{max(h.sequence, o.sequence), max(h.revision, o.revision)}
+		if !o.Own && m.cfg.Profiles[ourScheduler].Listens(plugin, o.Change) {
+			m.heard[plugin] = waiting.AsOf{Sequence: max(h.Sequence, o.Sequence), Revision: max(h.Revision, o.Revision)}
 		}
 	}
-	for _, p := range m.in(PoolParked) {
-		if !p.quarantined && !o.own && m.helps(o, p) {
+	for _, p := range m.in(waiting.PoolParked) {
+		if !p.quarantined && !o.Own && m.helps(o, p) {
 			m.woken(p)
 		}
 	}
 }
 
 // helps reports whether an occurrence came after a pod's verdict and could change it.
-func (m *model) helps(o occurrence, p *modelPod) bool {
-	later := o.sequence > p.factSequence
-	if o.revision != 0 {
-		later = o.revision > p.ledgerRevision
+func (m *model) helps(o waiting.Occurrence, p *modelPod) bool {
+	later := o.Sequence > p.factSequence
+	if o.Revision != 0 {
+		later = o.Revision > p.ledgerRevision
 	}
 	profile := m.cfg.Profiles[p.pod.SchedulerName]
-	if !later || o.own != (changedPod(o.change) == p.pod.UID) {
+	if !later || o.Own != (waiting.ChangedPod(o.Change) == p.pod.UID) {
 		return false
 	}
-	if o.blind {
-		return listensBlind(profile, p.plugins, o.change)
+	if o.Blind {
+		return waiting.ListensBlind(profile, p.plugins, o.Change)
 	}
-	return profile.Wakes(p.pod, p.plugins, o.change)
+	return profile.Wakes(p.pod, p.plugins, o.Change)
 }
 
 // remembered begins with the memory of another life of the replica.
-func (m *model) remembered(memory *memory) {
-	m.revision, m.fromMemory = int64(memory.ledger), true
-	for _, uid := range memory.live {
+func (m *model) remembered(known *memory.Memory) {
+	m.revision, m.fromMemory = known.Ledger, true
+	for _, uid := range known.Live {
 		m.live[uid] = nil
 	}
-	for i := range memory.pods {
-		e := memory.ghost(&memory.pods[i], 0)
-		m.ghosts[memory.pods[i].uid] = &modelPod{
+	for i := range known.Pods {
+		e := recall(&known.Pods[i], &known.Head, 0)
+		m.ghosts[known.Pods[i].UID] = &modelPod{
 			modelAttempt: modelAttempt{
-				attempts: int(e.attempt.count), answered: int(e.attempt.answered),
-				lost: int(e.attempt.lost), released: int(e.attempt.released),
+				attempts: int(e.Attempt.Count), answered: int(e.Attempt.Answered),
+				lost: int(e.Attempt.Lost), released: int(e.Attempt.Released),
 			},
 			modelVerdict: modelVerdict{
-				kind: e.verdict.kind, rejections: int(e.verdict.rejections), errors: int(e.verdict.errors),
-				plugins: e.verdict.plugins, factSequence: e.verdict.factSequence,
-				ledgerRevision: e.verdict.ledgerRevision, remembered: e.verdict.remembered,
+				kind: e.Verdict.Kind, rejections: int(e.Verdict.Rejections), errors: int(e.Verdict.Errors),
+				plugins: e.Verdict.Plugins, factSequence: e.Verdict.FactSequence,
+				ledgerRevision: e.Verdict.LedgerRevision, remembered: e.Verdict.Remembered,
 			},
-			modelWait: modelWait{waits: e.await.on, waitUntil: m.now + m.cfg.ConditionWait, waitVersion: e.await.version},
+			modelWait: modelWait{waits: e.Await.On, waitUntil: m.now + m.cfg.ConditionWait, waitVersion: e.Await.Version},
 		}
 	}
 }
@@ -423,8 +426,8 @@ func (m *model) ledgerMoved(in LedgerMoved) {
 				p.ledgerRevision = m.revision
 			}
 		}
-		m.occurred(occurrence{
-			change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true, revision: m.revision,
+		m.occurred(waiting.Occurrence{
+			Change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, Blind: true, Revision: m.revision,
 		})
 	}
 	for _, h := range in.Holds {
@@ -436,7 +439,7 @@ func (m *model) ledgerMoved(in LedgerMoved) {
 	}
 	if in.Owners != nil && *in.Owners != m.owners {
 		m.owners = *in.Owners
-		for _, p := range m.in(PoolOffered) {
+		for _, p := range m.in(waiting.PoolOffered) {
 			switch {
 			case m.ownerOf(p) == p.shard:
 			case m.shards[p.shard].seen+m.cfg.Lease/2 < m.now:
@@ -448,7 +451,7 @@ func (m *model) ledgerMoved(in LedgerMoved) {
 	}
 }
 
-func (m *model) ownerOf(p *modelPod) string { return m.owners[partitionOf(p.pod)] }
+func (m *model) ownerOf(p *modelPod) string { return m.owners[waiting.PartitionOf(p.pod)] }
 
 func (m *model) reserved(uid string) {
 	p, known := m.pods[uid]
@@ -465,7 +468,7 @@ func (m *model) reserved(uid string) {
 	}
 	p.modelHold = modelHold{}
 	p.token, p.lost, p.waits = "", 0, false
-	m.enter(p, PoolHeld)
+	m.enter(p, waiting.PoolHeld)
 }
 
 func (m *model) vanished(h Hold) {
@@ -483,20 +486,20 @@ func (m *model) vanished(h Hold) {
 }
 
 func (m *model) roomLeft(pod *state.Pod, revision int64) {
-	o := occurrence{
-		change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: pod == nil, revision: revision,
+	o := waiting.Occurrence{
+		Change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, Blind: pod == nil, Revision: revision,
 	}
 	if pod != nil {
 		was := *pod
 		was.NodeName = somewhere
-		o.change.OldPod = &was
+		o.Change.OldPod = &was
 	}
 	m.occurred(o)
 }
 
 func (m *model) settle() {
 	var freed []*modelPod
-	for _, p := range m.in(PoolHeld) {
+	for _, p := range m.in(waiting.PoolHeld) {
 		behind := p.holdProgress > 0 && (!m.facts.ProgressKnown || m.facts.PodProgress < p.holdProgress)
 		if p.settling && (p.holdRevision <= m.revision || m.now >= p.holdUntil) && !behind {
 			freed = append(freed, p)
@@ -549,7 +552,7 @@ func (m *model) park(p *modelPod) {
 	case p.pod.Gated:
 		m.free(p)
 	default:
-		m.enter(p, PoolParked)
+		m.enter(p, waiting.PoolParked)
 	}
 }
 
@@ -558,7 +561,7 @@ func (m *model) decided(d *events.Decision) {
 	if !known {
 		g, ghost := m.ghosts[d.Pod.UID]
 		if !ghost {
-			if !isAnswer(d.Kind) || m.primed && d.FactSequence <= m.facts.Sequence {
+			if !waiting.IsAnswer(d.Kind) || m.primed && d.FactSequence <= m.facts.Sequence {
 				return
 			}
 			g = &modelPod{}
@@ -574,11 +577,11 @@ func (m *model) decided(d *events.Decision) {
 		return
 	}
 	news := int(d.Attempt) > p.answered
-	if p.pool == PoolOffered {
+	if p.pool == waiting.PoolOffered {
 		news = int(d.Attempt) > p.attempts
 	}
 	news = news || d.Token != "" && d.Token == p.token
-	if !isAnswer(d.Kind) || !news {
+	if !waiting.IsAnswer(d.Kind) || !news {
 		return
 	}
 	m.tally(p, d)
@@ -594,9 +597,9 @@ func (m *model) tally(p *modelPod, d *events.Decision) {
 	if p.lane != "" {
 		switch d.Kind {
 		case events.DecisionPlaced:
-			m.lanes[p.lane].width = min(2*m.lanes[p.lane].width, maxLaneWidth)
+			m.lanes[p.lane].width = min(2*m.lanes[p.lane].width, waiting.MaxLaneWidth)
 		case events.DecisionUnplaceable:
-			m.lanes[p.lane].width = laneWidth
+			m.lanes[p.lane].width = waiting.LaneWidth
 		}
 	}
 	p.remembered = false
@@ -621,15 +624,15 @@ func (m *model) answered(p *modelPod, d *events.Decision) {
 	case events.DecisionPlaced:
 		if m.revision >= d.LedgerRevision {
 			p.backoffUntil = m.now + m.cfg.InitialBackoff
-			m.enter(p, PoolBackoff)
+			m.enter(p, waiting.PoolBackoff)
 			return
 		}
-		m.enter(p, PoolHeld)
+		m.enter(p, waiting.PoolHeld)
 		p.settling, p.holdRevision, p.holdUntil = true, d.LedgerRevision, m.now+30*time.Second
 	case events.DecisionUnplaceable:
 		m.park(p)
-		if l := m.lanes[p.lane]; p.factSequence >= l.factSequence && p.ledgerRevision >= l.ledgerRevision {
-			l.laneVerdict = laneVerdict{factSequence: p.factSequence, ledgerRevision: p.ledgerRevision}
+		if l := m.lanes[p.lane]; p.factSequence >= l.FactSequence && p.ledgerRevision >= l.LedgerRevision {
+			l.LaneVerdict = waiting.LaneVerdict{FactSequence: p.factSequence, LedgerRevision: p.ledgerRevision}
 		}
 	case events.DecisionFailed:
 		m.backOff(p)
@@ -637,7 +640,7 @@ func (m *model) answered(p *modelPod, d *events.Decision) {
 	case events.DecisionReleased:
 		m.release(p)
 	case events.DecisionQuarantined:
-		m.enter(p, PoolParked)
+		m.enter(p, waiting.PoolParked)
 		p.quarantined = true
 	}
 }
@@ -650,7 +653,7 @@ func (m *model) asked(r events.WorkRequest) {
 	if !m.leads {
 		return
 	}
-	for _, p := range m.in(PoolOffered) {
+	for _, p := range m.in(waiting.PoolOffered) {
 		if p.shard == r.Shard && slices.Contains(r.Renew, p.token) {
 			p.deadline = m.now + m.cfg.Lease
 		}
@@ -668,7 +671,7 @@ func (m *model) expired(p *modelPod) {
 		return
 	}
 	p.kind, p.plugins = events.DecisionQuarantined, nil
-	m.enter(p, PoolParked)
+	m.enter(p, waiting.PoolParked)
 	p.quarantined = true
 }
 
@@ -687,9 +690,9 @@ func (m *model) dispatched(offers []offer) error {
 			return fmt.Errorf("offered %s to %s out of %s", o.pod, o.shard, p.pool)
 		}
 		p.attempts++
-		p.early, p.permit = p.pool == PoolBackoff, p.lane != ""
+		p.early, p.permit = p.pool == waiting.PoolBackoff, p.lane != ""
 		p.token, p.shard, p.deadline = "", o.shard, m.now+m.cfg.Lease
-		m.enter(p, PoolOffered)
+		m.enter(p, waiting.PoolOffered)
 	}
 	for id := range m.shards {
 		if p := m.first(id); m.leads && m.caughtUp && p != nil && m.room(id, p) {
@@ -703,12 +706,12 @@ func (m *model) dispatched(offers []offer) error {
 func (m *model) room(shard string, p *modelPod) bool {
 	s, known := m.shards[shard]
 	leased := m.leased(shard)
-	alone := slices.ContainsFunc(leased, func(p *modelPod) bool { return p.lost >= suspectAfter })
-	return known && !alone && len(leased) < s.window && (p.lost < suspectAfter || len(leased) == 0)
+	alone := slices.ContainsFunc(leased, func(p *modelPod) bool { return p.lost >= waiting.SuspectAfter })
+	return known && !alone && len(leased) < s.window && (p.lost < waiting.SuspectAfter || len(leased) == 0)
 }
 
 func (m *model) leased(shard string) []*modelPod {
-	return slices.DeleteFunc(m.in(PoolOffered), func(p *modelPod) bool { return p.shard != shard })
+	return slices.DeleteFunc(m.in(waiting.PoolOffered), func(p *modelPod) bool { return p.shard != shard })
 }
 
 func offerOrder(a, b *modelPod) int {
@@ -718,7 +721,7 @@ func offerOrder(a, b *modelPod) int {
 
 // first returns the first of the active pods that a shard could be offered, nil for none.
 func (m *model) first(shard string) *modelPod {
-	list := slices.DeleteFunc(m.in(PoolActive), func(p *modelPod) bool {
+	list := slices.DeleteFunc(m.in(waiting.PoolActive), func(p *modelPod) bool {
 		return m.ownerOf(p) != shard || p.lane != "" && !p.permit
 	})
 	if len(list) == 0 {
@@ -732,6 +735,7 @@ func (m *model) mayGoEarly(shard string, p *modelPod) bool {
 	if l := m.lanes[p.lane]; l != nil && (m.covered(p, l) || m.out(p.lane) >= l.width) {
 		return false
 	}
-	return p.pool == PoolBackoff && p.errors == 0 && p.released == 0 && !p.waits && p.lost < suspectAfter &&
+	return p.pool == waiting.PoolBackoff && p.errors == 0 && p.released == 0 && !p.waits &&
+		p.lost < waiting.SuspectAfter &&
 		len(early) < earlyAtOnce
 }

@@ -3,18 +3,20 @@ package decide
 import (
 	"maps"
 	"slices"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // modelLanes holds the lanes by key; each pod has the key of its lane. heard is keyed by plugin.
 type modelLanes struct {
 	lanes map[string]*modelLane
-	heard map[string]heard
+	heard map[string]waiting.AsOf
 }
 
 type modelLane struct {
 	width   int
 	plugins []string
-	laneVerdict
+	waiting.LaneVerdict
 }
 
 // toLane moves a pod from its lane to another; a lane without pods is forgotten.
@@ -32,11 +34,11 @@ func (m *model) toLane(p *modelPod, lane string) {
 		plugins = []string{""}
 	}
 	if m.lanes[lane] == nil {
-		m.lanes[lane] = &modelLane{width: laneWidth, plugins: plugins}
+		m.lanes[lane] = &modelLane{width: waiting.LaneWidth, plugins: plugins}
 	}
 	for _, plugin := range plugins {
 		if _, known := m.heard[plugin]; !known {
-			m.heard[plugin] = heard{m.facts.Sequence, m.revision}
+			m.heard[plugin] = waiting.AsOf{Sequence: m.facts.Sequence, Revision: m.revision}
 		}
 	}
 }
@@ -46,16 +48,16 @@ func (m *model) toLane(p *modelPod, lane string) {
 func (m *model) openLanes() {
 	for key, l := range m.lanes {
 		for {
-			blocked := slices.DeleteFunc(m.in(PoolActive), func(p *modelPod) bool { return p.lane != key || p.permit })
+			blocked := slices.DeleteFunc(m.in(waiting.PoolActive), func(p *modelPod) bool { return p.lane != key || p.permit })
 			if len(blocked) == 0 {
 				break
 			}
 			p := slices.MinFunc(blocked, offerOrder)
 			if m.covered(p, l) {
-				p.factSequence, p.ledgerRevision = l.factSequence, l.ledgerRevision
+				p.factSequence, p.ledgerRevision = l.FactSequence, l.LedgerRevision
 				p.rejections++
 				m.backOff(p)
-				m.enter(p, PoolParked)
+				m.enter(p, waiting.PoolParked)
 			} else if m.out(key) < l.width {
 				p.permit = true
 			} else {
@@ -67,13 +69,13 @@ func (m *model) openLanes() {
 
 func (m *model) covered(p *modelPod, l *modelLane) bool {
 	sequence, revision := m.forgot()
-	if l.factSequence == 0 || p.sequence > l.factSequence || p.flushed ||
-		l.factSequence < max(sequence, m.since) || l.ledgerRevision < revision {
+	if l.FactSequence == 0 || p.sequence > l.FactSequence || p.flushed ||
+		l.FactSequence < max(sequence, m.since) || l.LedgerRevision < revision {
 		return false
 	}
 	for _, plugin := range l.plugins {
 		h := m.heard[plugin]
-		if h.sequence > l.factSequence || h.revision > l.ledgerRevision {
+		if h.Sequence > l.FactSequence || h.Revision > l.LedgerRevision {
 			return false
 		}
 	}

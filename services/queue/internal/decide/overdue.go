@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/anomaly"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // maxOverdue bounds the overdue pods that are reported: more of them would not change the finding.
@@ -13,19 +15,19 @@ const maxOverdue = 1000
 // of these.
 func (c *Core) Overdue(now time.Time) []anomaly.Waiting {
 	var list []anomaly.Waiting
-	for b := range c.allBags() {
+	for b := range c.backlog.pools.Bags() {
 		limit := anomaly.OverdueActive
-		switch b.pool {
-		case PoolActive:
-		case PoolOffered:
+		switch b.Pool {
+		case waiting.PoolActive:
+		case waiting.PoolOffered:
 			limit = anomaly.OverdueTrying
 		default:
 			continue
 		}
-		for _, e := range b.all {
-			if since := c.timeOf(e.entered); now.Sub(since) > limit && len(list) < maxOverdue {
+		for _, e := range b.All() {
+			if since := c.clock.timeOf(e.Entered); now.Sub(since) > limit && len(list) < maxOverdue {
 				list = append(list, anomaly.Waiting{
-					Pod: e.pod.Key(), Where: string(b.pool) + ", " + c.reason(e), Since: since, Limit: limit,
+					Pod: e.Pod.Key(), Where: string(b.Pool) + ", " + c.reason(e), Since: since, Limit: limit,
 				})
 			}
 		}

@@ -13,41 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
-)
 
-func TestParseQuota(t *testing.T) {
-	for text, want := range map[string]amounts{
-		"requests.cpu=1500m, requests.memory=1Gi,pods=3": {1500, 1 << 30, 3},
-		"pods=0":         {-1, -1, 0},
-		"requests.cpu=2": {2000, -1, -1},
-	} {
-		if got, err := parseQuota(text); err != nil || got != want {
-			t.Errorf("%q: %+v, %v, want %+v", text, got, err, want)
-		}
-	}
-	for text, want := range map[string]string{
-		"":                              `" is "", want a quantity`,
-		"requests.cpu":                  `requests.cpu is ""`,
-		"pods=-1":                       `pods is "-1"`,
-		"cpu=1":                         `"cpu" is unknown, want requests.cpu`,
-		"pods=1,pods=2":                 "pods stands twice",
-		"requests.memory=1Gi;pods=lots": `requests.memory is "1Gi;pods=lots"`,
-	} {
-		if _, err := parseQuota(text); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(want, `"`)) {
-			t.Errorf("%q: error %v, want %q in it", text, err, want)
-		}
-	}
-}
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
+)
 
 // budget gives a namespace a budget; an empty text removes it.
 func (h *harness) budget(namespace, text string) {
 	h.t.Helper()
 	obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: types.UID(namespace)}}
 	if text != "" {
-		obj.Annotations = map[string]string{QuotaAnnotation: text}
+		obj.Annotations = map[string]string{quota.Annotation: text}
 	}
 	h.facts(state.Changes{Others: []state.ObjectChange{{
 		Kind: events.KindNamespace, After: &state.Object{Kind: events.KindNamespace, Name: namespace, API: obj},
@@ -99,12 +80,12 @@ func TestPodsWaitForTheBudgetInOrder(t *testing.T) {
 	h.gated("ns", "b", "2")
 	h.gated("ns", "c", "1")
 	h.wantLet("a") // b is next and does not fit; c would, and does not overtake it
-	h.want("b", PoolGated)
+	h.want("b", waiting.PoolGated)
 	if _, why := h.core.Where("b"); !strings.Contains(why, "requests.cpu=2 ") {
 		t.Fatalf("reason %q", why)
 	}
 	h.ungate("a")
-	h.want("a", PoolActive)
+	h.want("a", waiting.PoolActive)
 	h.wantLet()
 	h.put("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	h.wantLet("b", "c")
@@ -117,7 +98,7 @@ func TestPodsWaitForTheBudgetInOrder(t *testing.T) {
 	h.budget("ns", "requests.cpu=1")
 	h.wantLet()
 	h.budget("ns", "requests.cpu=much")
-	if _, why := h.core.Where("e"); !strings.Contains(why, "namespace ns: annotation "+QuotaAnnotation) {
+	if _, why := h.core.Where("e"); !strings.Contains(why, "namespace ns: annotation "+quota.Annotation) {
 		t.Fatalf("reason %q", why)
 	}
 	h.budget("ns", "")
@@ -151,7 +132,7 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.budget("ns", "pods=1")
 	h.gated("ns", "a", "1")
 	h.wantLet("a")
-	h.sleep(quotaPatience - 1)
+	h.sleep(quota.Patience - 1)
 	h.wantLet()
 	h.sleep(1)
 	h.wantLet("a")
@@ -159,7 +140,7 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.step(FactsReset{Pods: []*state.Pod{h.pods["a"]}, Position: h.at()})
 	h.wantLet()
 	h.step(StepDown{})
-	h.sleep(quotaPatience)
+	h.sleep(quota.Patience)
 	h.wantLet()
 }
 
@@ -184,13 +165,13 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 			h.gated("ns", "high", "1")
 			h.put("high", moreUrgent)
 			for range 3 {
-				h.sleep(quotaPatience - 1)
+				h.sleep(quota.Patience - 1)
 				h.wantLet()
 				h.sleep(1)
 				h.wantLet("low")
 			}
 			h.budget("ns", "pods=0") // it can go at any moment all the same
-			h.sleep(quotaPatience)
+			h.sleep(quota.Patience)
 			h.wantLet("low")
 			h.budget("ns", "pods=1")
 			h.wantLet()
@@ -206,19 +187,19 @@ func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
 // webhook refuses the change: its removals are requested again in turn with the others.
 func TestGatesThatStayHoldNobodyElseUp(t *testing.T) {
 	h := newHarness(t)
-	for i := range 2 * quotaAtOnce {
+	for i := range 2 * quota.AtOnce {
 		h.gated("stuck", fmt.Sprintf("stuck%d", i), "100m")
 	}
 	h.lead()
-	if n := len(h.let()); n != quotaAtOnce {
-		t.Fatalf("%d may go, want %d", n, quotaAtOnce)
+	if n := len(h.let()); n != quota.AtOnce {
+		t.Fatalf("%d may go, want %d", n, quota.AtOnce)
 	}
 	h.gated("other", "other", "1")
 	h.wantLet()
-	h.sleep(quotaPatience)
+	h.sleep(quota.Patience)
 	again := h.let()
-	if len(again) != quotaAtOnce || !slices.Contains(again, "other") {
-		t.Fatalf("%d may go, want %d and the other namespace's among them", len(again), quotaAtOnce)
+	if len(again) != quota.AtOnce || !slices.Contains(again, "other") {
+		t.Fatalf("%d may go, want %d and the other namespace's among them", len(again), quota.AtOnce)
 	}
 	h.check()
 }
@@ -281,10 +262,10 @@ func TestAnotherLeaderIsNotRepeated(t *testing.T) {
 			h.gated("ns", "b", "1")
 			h.lead()
 			h.wantLet()
-			h.sleep(quotaPatience)
+			h.sleep(quota.Patience)
 			h.wantLet("a")
 			h.check()
-			if n := len(h.core.quotas.hidden); n != 0 {
+			if n := h.core.budgets.Sizes().Hidden; n != 0 {
 				t.Errorf("%d pods are remembered that are gone", n)
 			}
 			h.ungate("a")
@@ -309,16 +290,16 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 	written, _ := h.core.Remember()
 	for name, data := range map[string][]byte{"this version": written, "an earlier version": withoutLeaving(t, written)} {
 		t.Run(name, func(t *testing.T) {
-			memory, err := Recall(data)
+			known, err := memory.Decode(data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !memory.Complete() != (name == "an earlier version") {
-				t.Fatalf("complete: %t", memory.Complete())
+			if !known.Complete != (name == "an earlier version") {
+				t.Fatalf("complete: %t", known.Complete)
 			}
 			next := newHarness(t)
-			next.step(memory)
-			if !memory.Complete() {
+			next.step(Remembered{Memory: known})
+			if !known.Complete {
 				old := events.Decision{Kind: events.DecisionFailed, Pod: events.PodRef{UID: "failing"}, Token: "9", Attempt: 7}
 				next.step(Decided{Decisions: []events.SequencedDecision{{Sequence: 2, Decision: old}, ungate.Decisions[0]}})
 			}
@@ -330,11 +311,11 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 			if let := next.let(); slices.Contains(let, "b") {
 				t.Errorf("%q may go: there is no room beside a", let)
 			}
-			if n := next.core.pods["failing"].attempt.count; n != 2 {
+			if n := next.core.backlog.pods["failing"].Attempt.Count; n != 2 {
 				t.Errorf("%d attempts at the other pod, want 2 as the memory says", n)
 			}
-			if next.core.history.sequence != 4 {
-				t.Errorf("decisions are read up to %d, want 4", next.core.history.sequence)
+			if next.core.decisions.sequence != 4 {
+				t.Errorf("decisions are read up to %d, want 4", next.core.decisions.sequence)
 			}
 		})
 	}
@@ -343,13 +324,14 @@ func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
 // withoutLeaving returns a memory as earlier versions wrote it.
 func withoutLeaving(t *testing.T, data []byte) []byte {
 	t.Helper()
+	const leaving, complete = 9, 10
 	var out []byte
 	for len(data) > 0 {
-		field, _, _, n := consume(data)
+		field, _, n := protowire.ConsumeField(data)
 		if n < 0 {
 			t.Fatal(n)
 		}
-		if field != memoryLeavingField && field != memoryCompleteField {
+		if field != leaving && field != complete {
 			out = append(out, data[:n]...)
 		}
 		data = data[n:]
@@ -370,7 +352,7 @@ func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 	h.wantLet()
 	h.step(Decided{Through: 7}) // the record there cannot be read
 	h.wantLet()
-	h.sleep(quotaSettle)
+	h.sleep(quota.SettleTime)
 	h.wantLet("b")
 	h.remove("b")
 	h.wantLet("a")
@@ -389,7 +371,7 @@ func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
 	h.step(Lead{Term: 2, Decided: 7})
 	h.wantLet("unlimited")
 	h.ungate("unlimited")
-	h.sleep(quotaSettle - 1)
+	h.sleep(quota.SettleTime - 1)
 	h.wantLet()
 	h.check()
 	h.ungate("a")
@@ -412,7 +394,7 @@ func TestALeaderWaitsForALogThatHasLostEverything(t *testing.T) {
 	none := uint64(0)
 	h.step(Decided{Shortened: &none})
 	h.step(Lead{Term: 2})
-	h.sleep(quotaSettle - 1)
+	h.sleep(quota.SettleTime - 1)
 	h.wantLet()
 	h.ungate("a")
 	h.sleep(1)
@@ -435,7 +417,7 @@ func TestALeaderThatLeadsAgainGivesTurns(t *testing.T) {
 	h.step(Decided{Shortened: &none})
 	h.step(Lead{Term: 4})
 	h.check()
-	h.sleep(quotaSettle)
+	h.sleep(quota.SettleTime)
 	h.wantLet("a")
 	h.check()
 }
@@ -457,7 +439,7 @@ func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
 	h.step(h.ungateOf("other", 3))
 	h.step(Lead{Term: 3})
 	h.wantLet()
-	h.sleep(quotaSettle)
+	h.sleep(quota.SettleTime)
 	h.wantLet("other", "recorded") // once more
 	h.check()
 	h.remove("recorded")
@@ -527,7 +509,7 @@ func TestALogThatLostRecordsIsReadAgain(t *testing.T) {
 	last := uint64(4)
 	h.step(Decided{Shortened: &last})
 	h.step(Lead{Term: 2, Decided: 5})
-	h.sleep(quotaSettle)
+	h.sleep(quota.SettleTime)
 	h.wantLet()
 	h.step(Decided{Through: 4, CaughtUp: true})
 	h.wantLet()

@@ -7,6 +7,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // lost returns a harness in which pod a was rejected from facts of epoch 1, of which those after the sixth are then
@@ -42,11 +44,11 @@ func TestFactsUnderNumbersOfLostOnesWake(t *testing.T) {
 	h := lost(t)
 	h.rewound(6)
 	h.sleep(flushAfter / 10)
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.epoch = 2
 	h.node("m", label)
 	h.ask("s1", 9)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 }
 
 // The same holds if the verdict arrives only then, from the decisions log.
@@ -63,31 +65,20 @@ func TestVerdictFromLostFactsComesLate(t *testing.T) {
 	})
 	h.sleep(flushAfter / 10)
 	h.ask("s1", 9)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 }
 
 // A new epoch alone, in which nothing is lost, wakes no pod.
 func TestVerdictBeforeAnEpochStands(t *testing.T) {
 	h := lost(t)
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.epoch = 2
 	h.node("n", func(n *corev1.Node) { n.Annotations = map[string]string{"k": "v"} })
 	h.sleep(flushAfter / 10)
 	h.ask("s1", 9)
-	h.want("a", PoolParked)
-	if v := h.core.pods[h.pods["a"].UID].verdict; v.factSequence != 10 {
-		t.Errorf("the verdict counts from %d on, want 10", v.factSequence)
-	}
-}
-
-func TestVerdictsStandUntilTheirFactsAreLost(t *testing.T) {
-	s := epochs{{2, 10}, {5, 8}, {6, 20}}
-	for _, test := range []struct{ sequence, epoch, want uint64 }{
-		{30, 0, 30}, {30, 1, 0}, {7, 1, 7}, {6, 1, 6}, {8, 2, 0}, {30, 5, 0}, {19, 5, 19}, {30, 6, 30}, {30, 7, 30},
-	} {
-		if got := s.standing(test.sequence, test.epoch); got != test.want {
-			t.Errorf("%d of epoch %d stands as %d, want %d", test.sequence, test.epoch, got, test.want)
-		}
+	h.want("a", waiting.PoolParked)
+	if v := h.core.backlog.pods[h.pods["a"].UID].Verdict; v.FactSequence != 10 {
+		t.Errorf("the verdict counts from %d on, want 10", v.FactSequence)
 	}
 }
 
@@ -97,9 +88,9 @@ func TestVerdictFromLostFactsIsTriedAgain(t *testing.T) {
 	h := lost(t)
 	h.rewound(6)
 	h.sleep(flushAfter / 10)
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.epoch = 2
 	h.node("n", func(n *corev1.Node) { n.Annotations = map[string]string{"k": "v"} })
 	h.ask("s1", 9)
-	h.want("a", PoolOffered)
+	h.want("a", waiting.PoolOffered)
 }

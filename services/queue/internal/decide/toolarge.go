@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // A pod that is too large for the log has events.TooLargeGate in the facts, and waits with the gated pods until it is
@@ -18,48 +20,14 @@ func tooLargeReason(p *state.Pod) string {
 		cmp.Or(p.Annotation(state.TooLargeAnnotation), "gate "+events.TooLargeGate))
 }
 
-// gatedEntered records a pod that now waits for its gates.
-func (c *Core) gatedEntered(e *entry) {
-	c.queueForQuota(e)
-	if e.pod.TooLarge() {
-		c.bags.tooLarge[e] = struct{}{}
-	}
-}
-
-// gatedUpdated records that the gates of a gated pod have changed.
-func (c *Core) gatedUpdated(e *entry, old *state.Pod) {
-	if !waitsForQuota(e.pod) {
-		c.notEarly(e)
-	}
-	c.queueForQuota(e)
-	if e.pod.TooLarge() && !old.TooLarge() {
-		c.bags.tooLarge[e] = struct{}{}
-	}
-}
-
-// gatedLate moves back to gated a pod that waits to be tried and has gained a gate, which only happens to a pod that
-// has grown too large.
-func (c *Core) gatedLate(e *entry, now moment) {
-	c.detach(e)
-	c.unreject(e)
-	if e.lane != nil {
-		c.lanes.moved[e.lane] = struct{}{}
-		c.part(e)
-	}
-	c.free(e, eventQuarantine, now)
-}
-
-// tellTooLarge makes the binder inform the owners of pods that are too large, through a decision.
-func (c *Core) tellTooLarge() {
-	if len(c.bags.tooLarge) == 0 || !c.leases.leading || !c.history.caughtUp {
+// reportTooLarge makes the binder inform the owners of pods that are too large, through a decision.
+func (c *Core) reportTooLarge() {
+	tooLarge := c.backlog.pools.TooLarge
+	if len(tooLarge) == 0 || !c.leases.leading || !c.decisions.caughtUp {
 		return
 	}
-	for _, e := range slices.SortedFunc(maps.Keys(c.bags.tooLarge), bySerial) {
-		c.out.records = append(c.out.records, Record{Decision: events.Decision{
-			Kind: events.DecisionQuarantined, Pod: podRef(e), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
-			Attempt: e.attempt.count, Token: c.newToken().String(), FactSequence: c.world.facts.Sequence,
-			LedgerRevision: c.world.revision, PodResourceVersion: e.pod.ResourceVersion, Message: tooLargeReason(e.pod),
-		}})
+	for _, e := range slices.SortedFunc(maps.Keys(tooLarge), waiting.BySerial) {
+		c.recordQuarantine(e, tooLargeReason(e.Pod))
 	}
-	clear(c.bags.tooLarge)
+	clear(tooLarge)
 }

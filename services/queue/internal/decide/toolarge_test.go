@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // reduced changes a pod to what the facts show of one that is too large.
@@ -29,8 +31,8 @@ func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
 	h.add("large", 0)
 	h.put("large", reduced) // it was active, and has grown
 	h.ask("s1", 9)
-	h.want("before", PoolGated)
-	h.want("large", PoolGated)
+	h.want("before", waiting.PoolGated)
+	h.want("large", waiting.PoolGated)
 	h.sleep(3 * flushAfter)
 	h.put("large", func(p *corev1.Pod) { p.Status.Message = "its condition" })
 	if len(h.records) != 2 {
@@ -42,14 +44,14 @@ func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
 			t.Errorf("record %+v, want one that says how large %s is", r, name)
 		}
 		h.tell(r)
-		h.want(name, PoolGated)
+		h.want(name, waiting.PoolGated)
 	}
 	if _, why := h.core.Where("large"); !strings.Contains(why, "the log takes 1036288") {
 		t.Errorf("reason %q", why)
 	}
 	h.put("large", func(p *corev1.Pod) { p.Spec.SchedulingGates = nil })
 	h.ask("s1", 9)
-	h.want("large", PoolOffered)
+	h.want("large", waiting.PoolOffered)
 }
 
 // A pod that was rejected, or is offered, and has grown too large waits until it is smaller, like one that was too
@@ -63,13 +65,13 @@ func TestAPodThatGrowsIsTakenBack(t *testing.T) {
 	h.answer(h.offerOf("parked"), events.DecisionUnplaceable, func(d *events.Decision) {
 		d.Plugins = []string{"NodeResourcesFit"}
 	})
-	h.want("parked", PoolParked)
+	h.want("parked", waiting.PoolParked)
 	h.put("parked", reduced)
-	h.want("parked", PoolGated)
+	h.want("parked", waiting.PoolGated)
 	h.put("offered", reduced)
-	h.want("offered", PoolOffered)
+	h.want("offered", waiting.PoolOffered)
 	h.sleep(lease)
-	h.want("offered", PoolGated)
+	h.want("offered", waiting.PoolGated)
 }
 
 // A pod that waits for room in the budget of its namespace, and has grown, is not let go.
@@ -87,5 +89,5 @@ func TestAPodThatGrowsKeepsItsQuotaGate(t *testing.T) {
 			t.Errorf("the gate of its quota is to go: %+v", r)
 		}
 	}
-	h.want("large", PoolGated)
+	h.want("large", waiting.PoolGated)
 }

@@ -2,34 +2,60 @@ package decide
 
 import (
 	"maps"
-	"math"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
-// changed handles a change in the facts, after the pools have applied what it means for the changed pod itself.
-func (c *Core) changed(change placement.Change, now moment) {
-	o := occurrence{change: change, sequence: c.world.facts.Sequence, at: now}
+// parkedUpdated evaluates what a parked pod's own change means to its rejectors, and reindexes the pod if it stays
+// parked. old is the pod as it was.
+func (b *backlog) parkedUpdated(e *waiting.Entry, old *state.Pod, now waiting.Moment) {
+	if !specMoved(old, e.Pod) {
+		return
+	}
+	change := ownChange(old, e.Pod, b.world.Objects)
 	switch {
-	case !c.heeds(change):
+	case e.In == b.pools.Quarantine:
+		e.Attempt.Lost = 0
+		e.Attempt.Token = ""
+		b.pools.Requeue(e, change.Label(), now)
+	case b.pools.Profile(e).Wakes(e.Pod, e.Verdict.Plugins, change):
+		b.wake(e, change.Label(), now)
+	default:
+		b.pools.ParkedUpdated(e)
+	}
+}
+
+// wake tries a parked pod again, on a state of the facts that contains the event that woke it.
+func (b *backlog) wake(e *waiting.Entry, event string, now waiting.Moment) {
+	e.Sequence = b.world.Facts.Sequence
+	b.pools.Requeue(e, event, now)
+}
+
+// changed handles a change in the facts, after the pools have applied what it means for the changed pod itself.
+func (b *backlog) changed(change placement.Change, now waiting.Moment) {
+	o := waiting.Occurrence{Change: change, Sequence: b.world.Facts.Sequence, At: now}
+	switch {
+	case !b.cfg.heeds(change):
 		return
 	case !concernsOthers(change):
-		o.own = true
-		if !c.ownMatters(change) {
+		o.Own = true
+		if !b.ownMatters(change) {
 			return
 		}
 	}
-	c.occurred(&o, now)
+	b.occurred(&o, now)
 }
 
 // heeds reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
 // dropped at once (upstream's isEventOfInterest).
-func (c *Core) heeds(change placement.Change) bool {
-	for _, p := range c.cfg.Profiles {
+func (c *Config) heeds(change placement.Change) bool {
+	for _, p := range c.Profiles {
 		if p.Heeds(change) {
 			return true
 		}
@@ -51,132 +77,100 @@ func holdsPlace(p *state.Pod) bool {
 	return p != nil && (p.NodeName != "" || p.Status().NominatedNodeName != "")
 }
 
+// ownChange returns the change of a pod that waits to be placed.
+func ownChange(before, after *state.Pod, objects placement.Objects) placement.Change {
+	change := placement.PodChange(state.PodChange{Before: before, After: after})
+	change.Objects = objects
+	return change
+}
+
 // ownMatters reports whether a change of a waiting pod can matter to itself.
-func (c *Core) ownMatters(change placement.Change) bool {
+func (b *backlog) ownMatters(change placement.Change) bool {
 	if change.OldPod == nil || change.NewPod == nil {
 		return false
 	}
-	_, known := c.pods[change.NewPod.UID]
+	_, known := b.pods[change.NewPod.UID]
 	return known && specMoved(change.OldPod, change.NewPod)
 }
 
 // occurred records an occurrence and wakes the parked pods that it could help.
-func (c *Core) occurred(o *occurrence, now moment) {
-	c.journal.add(*o)
-	if !o.own {
-		c.hear(o)
+func (b *backlog) occurred(o *waiting.Occurrence, now waiting.Moment) {
+	b.journal.Add(*o)
+	if !o.Own {
+		b.journal.Hear(o, b.cfg.Profiles)
 	}
-	if o.own || c.waiting.pods == 0 {
+	if o.Own {
 		return
 	}
-	o.change.Objects = c.world.objects
-	call := c.waiting.call(o)
-	c.out.hinted(call.hints)
-	event := eventReleased
-	if !o.blind {
-		event = o.change.Label()
-	}
-	for _, e := range call.woken {
-		if news(o, &e.verdict) && o.concerns(e) {
-			c.woken(e, event, now)
-		}
-	}
-}
-
-// concerns reports whether an occurrence can help a pod of this priority.
-func (o *occurrence) concerns(e *entry) bool {
-	return o.change.Kind != events.KindDisruptionBudget || !o.blind || e.pod.Priority > o.above ||
-		o.above == math.MinInt32
-}
-
-// news reports whether an occurrence is later than what a verdict saw: the shard may have been ahead of the queue.
-func news(o *occurrence, v *verdict) bool {
-	if o.revision != 0 {
-		return o.revision > v.ledgerRevision
-	}
-	return o.sequence > v.factSequence
-}
-
-func (c *Core) woken(e *entry, event string, now moment) {
-	e.sequence = c.world.facts.Sequence
-	c.requeue(e, event, now)
-}
-
-// parkedUpdated evaluates what a parked pod's own change means to its rejectors, and reindexes the pod if it stays
-// parked. old is the pod as it was.
-func (c *Core) parkedUpdated(e *entry, old *state.Pod, now moment) {
-	if !specMoved(old, e.pod) {
+	o.Change.Objects = b.world.Objects
+	pods, hints := b.pools.Concerned(o)
+	b.out.hinted(hints)
+	if len(pods) == 0 {
 		return
 	}
-	change := placement.PodChange(state.PodChange{Before: old, After: e.pod})
-	change.Objects = c.world.objects
-	profile := c.cfg.Profiles[e.pod.SchedulerName]
-	switch {
-	case e.in == c.bags.quarantine:
-		c.pardon(e, change.Label(), now)
-	case profile.Wakes(e.pod, e.verdict.plugins, change):
-		c.woken(e, change.Label(), now)
-	default:
-		c.waiting.remove(e)
-		c.waiting.add(e, profile)
+	event := waiting.EventReleased
+	if !o.Blind {
+		event = o.Change.Label()
 	}
-}
-
-// missed reports whether something that can help the pod happened after the state from which its verdict was
-// computed, so that waiting for it would be in vain.
-func (c *Core) missed(e *entry) bool {
-	return c.journal.forgot(&e.verdict) || c.sawHelp(e)
-}
-
-// sawHelp is missed, limited to what the journal still holds.
-func (c *Core) sawHelp(e *entry) bool {
-	profile := c.cfg.Profiles[e.pod.SchedulerName]
-	helped := false
-	c.journal.since(&e.verdict, func(o *occurrence) bool {
-		if o.own != (changedPod(o.change) == e.pod.UID) || !o.concerns(e) {
-			return true
-		}
-		change := o.change
-		change.Objects = c.world.objects
-		if o.blind {
-			helped = listensBlind(profile, e.verdict.plugins, change)
-		} else {
-			helped = profile.Wakes(e.pod, e.verdict.plugins, change)
-		}
-		return !helped
-	})
-	return helped
-}
-
-// listensBlind reports whether any of the rules listens to a change of which no details are known.
-func listensBlind(profile *placement.Profile, plugins []string, change placement.Change) bool {
-	for _, plugin := range plugins {
-		if profile.Listens(plugin, change) {
-			return true
+	for _, e := range pods {
+		if waiting.News(o, &e.Verdict) && o.Concerns(e) {
+			b.wake(e, event, now)
 		}
 	}
-	return len(plugins) == 0
 }
 
 // wakeAll requeues every parked pod whose verdict is older than the facts: whatever it waited for may have happened.
-func (c *Core) wakeAll(now moment) {
-	for _, e := range inOrder(c.bags.parked) {
-		if e.verdict.factSequence < c.world.facts.Sequence {
-			c.woken(e, eventReset, now)
+func (b *backlog) wakeAll(now waiting.Moment) {
+	for _, e := range waiting.InOrder(b.pools.Parked) {
+		if e.Verdict.FactSequence < b.world.Facts.Sequence {
+			b.wake(e, waiting.EventReset, now)
 		}
+	}
+}
+
+// wakeVoid requeues the parked pods whose verdicts were computed from facts that are lost.
+func (b *backlog) wakeVoid(now waiting.Moment) {
+	for _, e := range waiting.InOrder(b.pools.Parked) {
+		if e.Verdict.Void() {
+			b.wake(e, waiting.EventReset, now)
+		}
+	}
+}
+
+// activate makes a pod that waits for an event or for the end of its backoff active at once, whatever its lane knows.
+// A pod that is being tried goes into backoff where it would otherwise be parked. Everything else that is known of
+// the pod stays in force: gates, quarantine, and the wait until the facts show its last condition. Source:
+// PriorityQueue.Activate in pkg/scheduler/backend/queue/scheduling_queue.go.
+func (b *backlog) activate(uid string, now waiting.Moment) {
+	e, ok := b.pods[uid]
+	switch {
+	case !ok || e.In == b.pools.Quarantine:
+	case e.Pool() == waiting.PoolOffered || e.Pool() == waiting.PoolHeld:
+		e.Attempt.Activated = true
+	case e.Pool() == waiting.PoolParked || e.Pool() == waiting.PoolBackoff:
+		b.pools.Pull(e, waiting.EventActivate, now)
+		b.wake(e, waiting.EventActivate, now)
 	}
 }
 
 // flush requeues the pods that no event woke for too long, as a safety net for the hints (upstream's
 // flushUnschedulablePodsLeftover). If such a pod is then placed, a hint has missed an event.
-func (c *Core) flush(now moment) {
-	for e := c.bags.parked.first(); e != nil; e = c.bags.parked.first() {
-		if e.flushAt > now {
+func (b *backlog) flush(now waiting.Moment) {
+	for e := b.pools.Parked.First(); e != nil; e = b.pools.Parked.First() {
+		if e.FlushAt > now {
 			return
 		}
-		c.out.counts.Flushed++
-		e.attempt.flushed = true
-		c.requeue(e, eventTimeout, now)
+		b.out.counts.Flushed++
+		e.Attempt.Flushed = true
+		b.pools.Requeue(e, waiting.EventTimeout, now)
+	}
+}
+
+// endBackoffs frees the pods whose backoff has ended.
+func (b *backlog) endBackoffs(now waiting.Moment) {
+	for e := b.pools.Backoff.First(); e != nil && e.Ready() <= now; e = b.pools.Backoff.First() {
+		e.Await = waiting.Await{}
+		b.pools.Free(e, waiting.EventBackoffComplete, now)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // parked returns a harness with pod a parked by a plugin, and a bound pod "other" on a cordoned node.
@@ -35,9 +37,9 @@ func parkedIn(h *harness, plugin string, edit func(*corev1.Pod)) *harness {
 	})
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(plugin))
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	h.sleep(20 * time.Second)
-	h.want("a", PoolParked)
+	h.want("a", waiting.PoolParked)
 	return h
 }
 
@@ -157,7 +159,7 @@ func TestParkedPodsWakeByReservations(t *testing.T) {
 			h.add("c", 0)
 			h.hold(Hold{PodUID: "c", Live: true})
 			h.remove("c")
-			h.want("a", PoolParked)
+			h.want("a", waiting.PoolParked)
 			h.hold(Hold{PodUID: "c", HW: h.progress})
 		}, true},
 		{"so does one that nobody knows", "NodePorts", nil, func(h *harness) {
@@ -186,9 +188,9 @@ func (c wakeCase) wantsWake(h *harness) {
 	h.t.Helper()
 	c.event(h)
 	h.ask("s1", 9)
-	want := PoolParked
+	want := waiting.PoolParked
 	if c.wakes {
-		want = PoolOffered
+		want = waiting.PoolOffered
 	}
 	h.want("a", want)
 }

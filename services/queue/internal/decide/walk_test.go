@@ -17,6 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/balance"
+	"github.com/berth-scheduler/berth/services/queue/internal/memory"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 var (
@@ -86,7 +90,7 @@ type walk struct {
 type logs struct {
 	// facts is the log of facts, state the state it results in, and changes the changes it made.
 	facts   []events.SequencedFact
-	changes []occurrence
+	changes []waiting.Occurrence
 	state   *state.Store
 	// told holds all decisions, and rejected the position in the facts at which the last rejection of like pods was
 	// computed.
@@ -142,16 +146,18 @@ func (w *walk) restart(r *replica) {
 	config.TokenSeed, config.DeliveryLimit = w.Uint64(), 3
 	core := New(config)
 	r.core, r.leads = core, false
-	r.model = newModel(config, func() (uint64, int64) { return core.journal.sequence, core.journal.revision })
+	r.model = newModel(config, func() (uint64, int64) {
+		return core.backlog.journal.Sequence, core.backlog.journal.Revision
+	})
 	from := uint64(0)
 	if len(w.memories) > 0 && w.chance(70) {
 		m := one(w, w.memories)
-		memory, err := Recall(m.data)
-		if err != nil || memory.Decisions() != m.decisions {
-			w.fatalf("recall: %d, %v, want %d", memory.Decisions(), err, m.decisions)
+		known, err := memory.Decode(m.data)
+		if err != nil || known.Decisions != m.decisions {
+			w.fatalf("recall: %d, %v, want %d", known.Decisions, err, m.decisions)
 		}
 		from = m.decisions
-		w.step(r, memory)
+		w.step(r, Remembered{Memory: known})
 		w.did["remembered"]++
 	}
 	order := []func(){
@@ -165,7 +171,7 @@ func (w *walk) restart(r *replica) {
 	}
 	w.nothingMissed(r)
 	w.did["restarted"]++
-	w.did["parked again"] += r.core.bags.parked.Len()
+	w.did["parked again"] += r.core.backlog.pools.Parked.Len()
 }
 
 // readFacts gives a replica the facts: a state as of some sequence, and then the rest.
@@ -185,10 +191,10 @@ func (w *walk) readFacts(r *replica) {
 		}
 		return changes
 	}
-	at := func() Position {
+	at := func() waiting.Position {
 		p := store.Position()
 		progress, ok := p.Progress(events.KindPod)
-		return Position{Sequence: p.Sequence, PodProgress: progress, ProgressKnown: ok}
+		return waiting.Position{Sequence: p.Sequence, PodProgress: progress, ProgressKnown: ok}
 	}
 	apply(w.facts[:from])
 	w.step(r, FactsReset{Pods: slices.Collect(store.Snapshot().Pods()), Objects: store.Snapshot(), Position: at()})
@@ -204,11 +210,11 @@ func (w *walk) readFacts(r *replica) {
 // nothing that could help a parked pod has happened since the state from which its verdict was computed. Pods that
 // have changed themselves since are left out: what helps them now may not have helped them then.
 func (w *walk) nothingMissed(r *replica) {
-	for _, e := range r.core.bags.parked.all {
+	for _, e := range r.core.backlog.pools.Parked.All() {
 		var verdict events.Decision
 		answers := map[string]bool{}
 		for _, d := range w.told {
-			if d.Pod.UID == e.pod.UID && isAnswer(d.Kind) && d.Attempt == e.attempt.count {
+			if d.Pod.UID == e.Pod.UID && waiting.IsAnswer(d.Kind) && d.Attempt == e.Attempt.Count {
 				verdict = d.Decision
 				answers[d.Token] = true
 			}
@@ -216,19 +222,19 @@ func (w *walk) nothingMissed(r *replica) {
 		if len(answers) != 1 {
 			continue // two leaders offered it at the same time
 		}
-		moved := slices.ContainsFunc(w.changes, func(o occurrence) bool {
-			return o.sequence > verdict.FactSequence && changedPod(o.change) == e.pod.UID
+		moved := slices.ContainsFunc(w.changes, func(o waiting.Occurrence) bool {
+			return o.Sequence > verdict.FactSequence && waiting.ChangedPod(o.Change) == e.Pod.UID
 		})
 		// A verdict about another pod that was rejected alike is as good.
-		seen := max(verdict.FactSequence, w.rejected[alike(e.pod, verdict.Plugins)])
-		missed := slices.IndexFunc(w.changes, func(o occurrence) bool {
-			return o.sequence > seen && concernsOthers(o.change) && testProfile.Heeds(o.change) &&
-				testProfile.Wakes(e.pod, verdict.Plugins, o.change)
+		seen := max(verdict.FactSequence, w.rejected[alike(e.Pod, verdict.Plugins)])
+		missed := slices.IndexFunc(w.changes, func(o waiting.Occurrence) bool {
+			return o.Sequence > seen && concernsOthers(o.Change) && testProfile.Heeds(o.Change) &&
+				testProfile.Wakes(e.Pod, verdict.Plugins, o.Change)
 		})
 		if !moved && missed >= 0 {
 			o := w.changes[missed]
-			w.fatalf("I6: %s keeps %s parked by %v, which %s at %d could help\n%s", r.name, e.pod.UID, verdict.Plugins,
-				o.change.Label(), o.sequence, r.core.Describe())
+			w.fatalf("I6: %s keeps %s parked by %v, which %s at %d could help\n%s", r.name, e.Pod.UID, verdict.Plugins,
+				o.Change.Label(), o.Sequence, r.core.Describe())
 		}
 	}
 }
@@ -281,7 +287,7 @@ func (w *walk) step(r *replica, in Input) {
 	var got []offer
 	var tokens []string
 	var records []events.Decision
-	var moves []Move
+	var moves []balance.Move
 	for _, effect := range r.core.Step(in, w.now) {
 		switch e := effect.(type) {
 		case SendOffers:
@@ -304,8 +310,8 @@ func (w *walk) step(r *replica, in Input) {
 	for i, o := range got {
 		r.model.pods[o.pod].token = tokens[i]
 	}
-	inStep := r.core.world.facts.Sequence == w.sequence
-	if err := r.core.Check(w.state.Snapshot().Pods()); err != nil && inStep && r.core.history.primed {
+	inStep := r.core.world.Facts.Sequence == w.sequence
+	if err := r.core.Check(w.state.Snapshot().Pods()); err != nil && inStep && r.core.world.Primed {
 		w.fatalf("%s after %T: %v\n%s", r.name, in, err, r.core.Describe())
 	}
 	w.compare(r, in)
@@ -319,7 +325,7 @@ func (w *walk) step(r *replica, in Input) {
 }
 
 // want writes a leader's requests for partitions to the ledger.
-func (w *walk) want(moves []Move) {
+func (w *walk) want(moves []balance.Move) {
 	if len(moves) == 0 {
 		return
 	}
@@ -378,9 +384,10 @@ func (w *walk) quiet() {
 func (w *walk) count(c Counted) {
 	for k, n := range c.Incoming {
 		switch k.Event {
-		case eventPopFromBackoff:
+		case waiting.EventPopFromBackoff:
 			w.did["early"] += n
-		case eventPodAdd, eventAttemptFailure, eventBackoffComplete, eventOffer, eventTimeout, eventReset:
+		case waiting.EventPodAdd, waiting.EventAttemptFailure, waiting.EventBackoffComplete,
+			waiting.EventOffer, waiting.EventTimeout, waiting.EventReset:
 		default:
 			w.did["woken"] += n
 		}
@@ -392,16 +399,16 @@ func (w *walk) count(c Counted) {
 
 func (w *walk) compare(r *replica, in Input) {
 	w.t.Helper()
-	if len(r.core.pods) != len(r.model.pods) || len(r.core.history.ghosts) != len(r.model.ghosts) {
+	if len(r.core.backlog.pods) != len(r.model.pods) || len(r.core.backlog.unseen) != len(r.model.ghosts) {
 		w.fatalf("%s after %T: %d pods and %d ghosts, want %d and %d", r.name, in,
-			len(r.core.pods), len(r.core.history.ghosts), len(r.model.pods), len(r.model.ghosts))
+			len(r.core.backlog.pods), len(r.core.backlog.unseen), len(r.model.pods), len(r.model.ghosts))
 	}
 	for uid, p := range r.model.pods {
 		pool, why := r.core.Where(uid)
-		e := r.core.pods[uid]
-		if pool != p.pool || int(e.attempt.count) != p.attempts || int(e.verdict.rejections) != p.rejections {
+		e := r.core.backlog.pods[uid]
+		if pool != p.pool || int(e.Attempt.Count) != p.attempts || int(e.Verdict.Rejections) != p.rejections {
 			w.fatalf("%s after %T: pod %s is in %s (%s) after %d attempts and %d rejections, want %s after %d and %d\n%s",
-				r.name, in, uid, pool, why, e.attempt.count, e.verdict.rejections, p.pool, p.attempts, p.rejections,
+				r.name, in, uid, pool, why, e.Attempt.Count, e.Verdict.Rejections, p.pool, p.attempts, p.rejections,
 				r.core.Describe())
 		}
 	}
@@ -436,8 +443,8 @@ func (w *walk) chance(percent int) bool { return w.IntN(100) < percent }
 
 func one[T any](w *walk, list []T) T { return list[w.IntN(len(list))] }
 
-func (w *walk) at() Position {
-	return Position{Sequence: w.sequence, PodProgress: w.progress, ProgressKnown: true}
+func (w *walk) at() waiting.Position {
+	return waiting.Position{Sequence: w.sequence, PodProgress: w.progress, ProgressKnown: true}
 }
 
 // fact creates or changes an object, or deletes it with nil data, and informs both replicas.
@@ -461,7 +468,7 @@ func (w *walk) fact(kind events.Kind, uid string, obj state.APIObject) {
 		w.fatalf("apply: %v", err)
 	}
 	for _, c := range placement.Changes(changes) {
-		w.changes = append(w.changes, occurrence{change: c, sequence: w.sequence})
+		w.changes = append(w.changes, waiting.Occurrence{Change: c, Sequence: w.sequence})
 	}
 	w.all(FactsApplied{Changes: changes, Objects: w.state.Snapshot(), Position: w.at()})
 }
@@ -699,17 +706,17 @@ func (w *walk) finish() {
 		w.all(WorkAsked{Request: events.WorkRequest{
 			Shard: "s1", Window: 10_000, Renew: slices.Sorted(maps.Keys(core.leases.tokens)),
 		}})
-		waiting := 0
-		for _, e := range core.pods {
-			if e.pool() != PoolGated && e.in != core.bags.quarantine {
-				waiting++
+		left := 0
+		for _, e := range core.backlog.pods {
+			if e.Pool() != waiting.PoolGated && e.In != core.backlog.pools.Quarantine {
+				left++
 			}
 		}
-		if waiting == 0 {
+		if left == 0 {
 			return
 		}
-		for _, e := range inOrder(core.bags.offered) {
-			obj := e.pod.Object().DeepCopy()
+		for _, e := range waiting.InOrder(core.backlog.pools.Offered) {
+			obj := e.Pod.Object().DeepCopy()
 			obj.Spec.NodeName = "n1"
 			w.putPod(obj)
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
 func (w *walk) labels() map[string]string {
@@ -162,7 +164,7 @@ func (w *walk) changeBudget() {
 	obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "ns"}}
 	if w.chance(80) {
 		budget := one(w, []string{"pods=3", "pods=10,requests.cpu=12", "requests.cpu=2", "requests.cpu=lots"})
-		obj.Annotations = map[string]string{QuotaAnnotation: budget}
+		obj.Annotations = map[string]string{quota.Annotation: budget}
 	}
 	w.fact(events.KindNamespace, "ns", obj)
 }
@@ -176,7 +178,7 @@ func (w *walk) mayGo(uid string) {
 	w.let[uid] = true
 	s := w.state.Snapshot()
 	p, ok := s.Pod(uid)
-	if !ok || !waitsForQuota(p) {
+	if !ok || !quota.Waits(p) {
 		w.fatalf("pod %s may go and does not wait", uid)
 	}
 	ns, ok := s.ObjectByName(events.KindNamespace, "", "ns")
@@ -184,18 +186,18 @@ func (w *walk) mayGo(uid string) {
 		w.did["ungated again"]++
 		return
 	}
-	if !ok || ns.API.GetAnnotations()[QuotaAnnotation] == "" {
+	if !ok || ns.API.GetAnnotations()[quota.Annotation] == "" {
 		return
 	}
-	budget, err := parseQuota(ns.API.GetAnnotations()[QuotaAnnotation])
-	used := asks(p)
+	budget, err := quota.Parse(ns.API.GetAnnotations()[quota.Annotation])
+	used := quota.Requests(p)
 	for other := range s.Pods() {
-		used = used.plus(counted(other))
-		if other.UID != uid && w.let[other.UID] && hasQuotaGate(other) && !other.Terminal {
-			used = used.plus(asks(other))
+		used = used.Plus(quota.Counted(other))
+		if other.UID != uid && w.let[other.UID] && quota.HasGate(other) && !other.Terminal {
+			used = used.Plus(quota.Requests(other))
 		}
 	}
-	if err != nil || !used.within(budget) {
+	if err != nil || !used.Within(budget) {
 		w.fatalf("pod %s may go: %s are in use then, of %s (%v)", uid, used, budget, err)
 	}
 }
@@ -207,7 +209,7 @@ func (w *walk) removeGate() {
 	}
 	uid := w.ungated[0]
 	w.ungated = w.ungated[1:]
-	if p, ok := w.state.Snapshot().Pod(uid); ok && waitsForQuota(p) && w.chance(80) {
+	if p, ok := w.state.Snapshot().Pod(uid); ok && quota.Waits(p) && w.chance(80) {
 		obj := p.Object().DeepCopy()
 		obj.Spec.SchedulingGates = nil
 		w.putPod(obj)

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // Facts turns steps of the facts into inputs of the core. It is for one goroutine.
@@ -63,7 +64,7 @@ func (f *Facts) reset() decide.FactsReset {
 	}
 }
 
-func corePosition(p state.Position) decide.Position {
+func corePosition(p state.Position) waiting.Position {
 	progress, ok := p.Progress(events.KindPod)
-	return decide.Position{Sequence: p.Sequence, Epoch: p.Epoch, PodProgress: progress, ProgressKnown: ok}
+	return waiting.Position{Sequence: p.Sequence, Epoch: p.Epoch, PodProgress: progress, ProgressKnown: ok}
 }

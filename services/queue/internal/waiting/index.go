@@ -1,4 +1,4 @@
-package decide
+package waiting
 
 import (
 	"slices"
@@ -39,7 +39,7 @@ type group struct {
 
 // member is an entry and the index in its waits that refers back here.
 type member struct {
-	entry *entry
+	entry *Entry
 	slot  int
 }
 
@@ -58,22 +58,22 @@ type reach struct {
 func newWaiting() waiting { return waiting{rules: map[ruleKey]*rule{}} }
 
 // add makes a parked pod wait for events that could change its rejectors' verdict.
-func (w *waiting) add(e *entry, profile *placement.Profile) {
+func (w *waiting) add(e *Entry, profile *placement.Profile) {
 	w.pods++
-	plugins := e.verdict.plugins
+	plugins := e.Verdict.Plugins
 	if len(plugins) == 0 {
 		plugins = []string{""}
 	}
 	for _, plugin := range plugins {
-		r := w.rule(ruleKey{e.pod.SchedulerName, plugin}, profile)
-		g := r.group(profile.Interest(plugin, e.pod))
+		r := w.rule(ruleKey{e.Pod.SchedulerName, plugin}, profile)
+		g := r.group(profile.Interest(plugin, e.Pod))
 		e.waits = append(e.waits, wait{group: g, index: len(g.members)})
 		g.members = append(g.members, member{entry: e, slot: len(e.waits) - 1})
 	}
 }
 
 // remove forgets a pod.
-func (w *waiting) remove(e *entry) {
+func (w *waiting) remove(e *Entry) {
 	w.pods--
 	for _, at := range e.waits {
 		g := at.group
@@ -166,32 +166,22 @@ type call struct {
 	changed string
 	topics  []string
 	number  uint64
-	woken   []*entry
+	woken   []*Entry
 	hints   map[HintCount]int
 }
 
 // call returns the pods that an occurrence could help, in order of arrival, each once.
-func (w *waiting) call(o *occurrence) *call {
+func (w *waiting) call(o *Occurrence) *call {
 	w.calls++
-	c := &call{change: o.change, blind: o.blind, changed: changedPod(o.change), number: w.calls}
+	c := &call{change: o.Change, blind: o.Blind, changed: ChangedPod(o.Change), number: w.calls}
 	for _, r := range w.rules {
-		if r.profile.Listens(r.key.plugin, o.change) {
+		if r.profile.Listens(r.key.plugin, o.Change) {
 			c.ask(r)
 		}
 	}
-	slices.SortFunc(c.woken, bySerial)
+	slices.SortFunc(c.woken, BySerial)
 	c.woken = slices.Compact(c.woken)
 	return c
-}
-
-func changedPod(c placement.Change) string {
-	switch {
-	case c.NewPod != nil:
-		return c.NewPod.UID
-	case c.OldPod != nil:
-		return c.OldPod.UID
-	}
-	return ""
 }
 
 // ask evaluates the hints of one rule for the groups within reach of the change.
@@ -240,12 +230,12 @@ func (c *call) hint(g *group) {
 		return
 	}
 	g.asked = c.number
-	i := slices.IndexFunc(g.members, func(m member) bool { return m.entry.pod.UID != c.changed })
+	i := slices.IndexFunc(g.members, func(m member) bool { return m.entry.Pod.UID != c.changed })
 	if i < 0 {
 		return
 	}
 	key := HintCount{Plugin: g.rule.key.plugin, Event: c.change.Label()}
-	key.Queue = c.blind || g.rule.profile.Wakes(g.members[i].entry.pod, []string{key.Plugin}, c.change)
+	key.Queue = c.blind || g.rule.profile.Wakes(g.members[i].entry.Pod, []string{key.Plugin}, c.change)
 	if c.hints == nil {
 		c.hints = map[HintCount]int{}
 	}
@@ -257,7 +247,7 @@ func (c *call) hint(g *group) {
 
 func (c *call) wake(g *group) {
 	for _, m := range g.members {
-		if m.entry.pod.UID != c.changed {
+		if m.entry.Pod.UID != c.changed {
 			c.woken = append(c.woken, m.entry)
 		}
 	}

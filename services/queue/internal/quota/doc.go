@@ -1,0 +1,21 @@
+// Package quota limits how many pods of a namespace may leave its quota gate: the budgets of namespaces, the pods
+// that wait for room in them, and the pods that were let go and still have their gate. It is pure: inputs and the
+// time come in, and the pods to let go come out.
+//
+// A namespace may have a budget (in an annotation), and its pods a gate (from an admission policy). A pod whose last
+// gate this is waits, by priority and then by arrival, until the budget has room for it; the binder then removes the
+// gate. Every pod of the namespace counts against the budget that has not ended and has no such gate, and so does
+// every pod whose gate is about to be removed. A pod that would fit does not overtake the head of the queue.
+//
+// A decision to let a pod go is not withdrawn: binders that cannot reach the API server repeat the removal, and the
+// queue requests it again. So the pod counts, under every leader, until the facts show it without its gate or gone;
+// see leaving.go. The log may lose the decision, though, after a binder has read it. So binders try for a bounded
+// time (events.UngateFor), and a new leader waits longer than that (SettleTime) before it lets other pods go.
+//
+// Namespaces take turns by deficit round robin (Shreedhar, Varghese: Efficient Fair Queuing using Deficit Round
+// Robin, 1995). With each turn a namespace may let go another quantum of CPU, so that a namespace with many pods does
+// not delay the others while the binders are busy. For a pod that was let go and still has its gate after Patience,
+// the removal is requested again before other pods of its namespace are let go.
+//
+// Start reading at Budgets, then Budgets.Admit.
+package quota
