@@ -35,7 +35,10 @@ type pureRoom struct {
 }
 
 // decisionRooms are the services' rooms that decide.
-var decisionRooms = []string{"decide", "avoid", "claims", "answer"}
+var decisionRooms = []string{
+	"decide", "avoid", "claims", "answer",
+	"basis", "bind", "document", "effect", "evict", "gates", "podstatus",
+}
 
 // pureRooms are the decision cores. Test files may do anything.
 var pureRooms = []pureRoom{

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // prepareDevices writes to the device claims of a pod before the bind: the devices they get, and that the pod uses
@@ -31,14 +31,14 @@ import (
 // ledger.SettledClaims. It may be repeated at any time, by any binder. A crash after the last write leaves a claim
 // that has its devices, and the next binder continues. A crash after the first leaves a claim whose version has
 // moved, and the next binder takes the reservation back (settleClaims), so that the pod is placed again.
-func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answered {
+func (r *Room) prepareDevices(ctx context.Context, e effect.Bind) effect.Answered {
 	waiting := ""
 	for _, pick := range e.Devices.Picks {
 		if pick.Unmade() {
 			return r.makeClaim(ctx, e, pick)
 		}
 		claim, answer := r.prepareClaim(ctx, e, pick)
-		if answer.Result == decide.Done {
+		if answer.Result == effect.Done {
 			ready, problem := placement.DevicesReady(claim)
 			switch {
 			case problem != "":
@@ -47,7 +47,7 @@ func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answere
 				waiting = "the devices of claim " + pick.Claim + " are not ready yet"
 			}
 		}
-		if answer.Result != decide.Done {
+		if answer.Result != effect.Done {
 			answer.Op = e.Op
 			r.deps.Logger.Info("devices", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
 				"result", answer.Result.String(), "error", answer.Problem)
@@ -55,21 +55,21 @@ func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answere
 		}
 	}
 	if waiting != "" {
-		return decide.Answered{Op: e.Op, Result: decide.Waiting, Problem: waiting}
+		return effect.Answered{Op: e.Op, Result: effect.Waiting, Problem: waiting}
 	}
-	return decide.Answered{Op: e.Op, Result: decide.Done}
+	return effect.Answered{Op: e.Op, Result: effect.Done}
 }
 
 // prepareClaim writes one claim. If the answer is Done, it returns the resulting claim.
 func (r *Room) prepareClaim(
-	ctx context.Context, e decide.Bind, pick ledger.DevicePick,
-) (*resourcev1.ResourceClaim, decide.Answered) {
-	claim, answer := e.Devices.Known[pick.Claim], decide.Answered{Result: decide.Done}
+	ctx context.Context, e effect.Bind, pick ledger.DevicePick,
+) (*resourcev1.ResourceClaim, effect.Answered) {
+	claim, answer := e.Devices.Known[pick.Claim], effect.Answered{Result: effect.Done}
 	if claim == nil {
 		claim, answer = r.deviceClaim(ctx, e.Pod.Namespace, pick)
 	}
 	switch {
-	case answer.Result != decide.Done:
+	case answer.Result != effect.Done:
 		return nil, answer
 	case claim == nil:
 		return nil, refusal("claim %s is gone", pick.Claim)
@@ -93,7 +93,7 @@ func (r *Room) prepareClaim(
 		}
 	}
 	if slices.ContainsFunc(claim.Status.ReservedFor, uses(e.Pod)) {
-		return claim, decide.Answered{Result: decide.Done}
+		return claim, effect.Answered{Result: effect.Done}
 	}
 	return r.patchClaim(ctx, claim, map[string]any{"reservedFor": users(claim, e.Pod)})
 }
@@ -101,8 +101,8 @@ func (r *Room) prepareClaim(
 // allocate gives a claim its devices. It requires the claim to be at the version that the decision saw: that keeps a
 // binder that was suspended from giving away devices which have since been promised to other pods.
 func (r *Room) allocate(
-	ctx context.Context, e decide.Bind, pick ledger.DevicePick, claim *resourcev1.ResourceClaim,
-) (*resourcev1.ResourceClaim, decide.Answered) {
+	ctx context.Context, e effect.Bind, pick ledger.DevicePick, claim *resourcev1.ResourceClaim,
+) (*resourcev1.ResourceClaim, effect.Answered) {
 	allocation, err := allocationOf(pick)
 	switch {
 	case err != nil:
@@ -114,7 +114,7 @@ func (r *Room) allocate(
 		return nil, refusal("claim %s: %v", pick.Claim, err)
 	}
 	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
-		var answer decide.Answered
+		var answer effect.Answered
 		if claim, answer = r.protect(ctx, claim); claim == nil {
 			return nil, answer
 		}
@@ -132,17 +132,17 @@ func (r *Room) allocate(
 // claim whose version has not moved since the decision gets the finalizer just for that. It may be repeated at any
 // time.
 func (r *Room) settleClaims(
-	ctx context.Context, e decide.FencePod, kept bool,
-) (version uint64, answer decide.Answered) {
+	ctx context.Context, e effect.FencePod, kept bool,
+) (version uint64, answer effect.Answered) {
 	for _, pick := range e.Claims {
 		if len(pick.Allocation) == 0 || pick.Unmade() {
 			continue
 		}
 		claim, answer := r.deviceClaim(ctx, e.Pod.Namespace, pick)
-		if answer.Result == decide.Done && claim != nil {
+		if answer.Result == effect.Done && claim != nil {
 			claim, answer = r.settleClaim(ctx, e, pick, claim, kept)
 		}
-		if answer.Result != decide.Done {
+		if answer.Result != effect.Done {
 			return 0, answer
 		}
 		if claim == nil {
@@ -150,18 +150,18 @@ func (r *Room) settleClaims(
 		}
 		version = max(version, versionOf(claim))
 		if len(pick.Spec) > 0 && claim.Status.Allocation == nil {
-			if answer := r.deleteClaim(ctx, claim); answer.Result != decide.Done {
+			if answer := r.deleteClaim(ctx, claim); answer.Result != effect.Done {
 				return 0, answer
 			}
 		}
 	}
-	return version, decide.Answered{Result: decide.Done}
+	return version, effect.Answered{Result: effect.Done}
 }
 
 func (r *Room) settleClaim(
-	ctx context.Context, e decide.FencePod, pick ledger.DevicePick, claim *resourcev1.ResourceClaim, kept bool,
-) (*resourcev1.ResourceClaim, decide.Answered) {
-	done := decide.Answered{Result: decide.Done}
+	ctx context.Context, e effect.FencePod, pick ledger.DevicePick, claim *resourcev1.ResourceClaim, kept bool,
+) (*resourcev1.ResourceClaim, effect.Answered) {
+	done := effect.Answered{Result: effect.Done}
 	if claim.Status.Allocation != nil {
 		promised, err := allocationOf(pick)
 		if kept || err != nil || !sameDevices(promised, claim.Status.Allocation) {
@@ -175,7 +175,7 @@ func (r *Room) settleClaim(
 			return r.patchClaim(ctx, claim, map[string]any{"reservedFor": others})
 		}
 		freed := map[string]any{"allocation": nil, "reservedFor": nil, "devices": nil}
-		var answer decide.Answered
+		var answer effect.Answered
 		if claim, answer = r.patchClaim(ctx, claim, freed); claim == nil {
 			return nil, answer
 		}
@@ -198,7 +198,7 @@ func (r *Room) settleClaim(
 // protect adds the finalizer of claims that have devices.
 func (r *Room) protect(
 	ctx context.Context, claim *resourcev1.ResourceClaim,
-) (*resourcev1.ResourceClaim, decide.Answered) {
+) (*resourcev1.ResourceClaim, effect.Answered) {
 	finalizers := append(slices.Clone(claim.Finalizers), resourcev1.Finalizer)
 	return r.changeClaim(ctx, claim, map[string]any{"finalizers": finalizers})
 }
@@ -206,7 +206,7 @@ func (r *Room) protect(
 // unprotect removes that finalizer.
 func (r *Room) unprotect(
 	ctx context.Context, claim *resourcev1.ResourceClaim,
-) (*resourcev1.ResourceClaim, decide.Answered) {
+) (*resourcev1.ResourceClaim, effect.Answered) {
 	rest := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == resourcev1.Finalizer })
 	return r.changeClaim(ctx, claim, map[string]any{"finalizers": rest})
 }
@@ -214,23 +214,23 @@ func (r *Room) unprotect(
 // deviceClaim reads a claim. It returns nil if this incarnation of the claim is gone.
 func (r *Room) deviceClaim(
 	ctx context.Context, namespace string, pick ledger.DevicePick,
-) (*resourcev1.ResourceClaim, decide.Answered) {
+) (*resourcev1.ResourceClaim, effect.Answered) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(namespace).Get(ctx, pick.Claim, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && string(claim.UID) != pick.ClaimUID:
-		return nil, decide.Answered{Result: decide.Done}
+		return nil, effect.Answered{Result: effect.Done}
 	case err != nil:
 		return nil, failed(err)
 	}
-	return claim, decide.Answered{Result: decide.Done}
+	return claim, effect.Answered{Result: effect.Done}
 }
 
 // changeClaim patches the metadata of a claim at the version that was read.
 func (r *Room) changeClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, meta map[string]any,
-) (*resourcev1.ResourceClaim, decide.Answered) {
+) (*resourcev1.ResourceClaim, effect.Answered) {
 	meta["uid"], meta["resourceVersion"] = read.UID, read.ResourceVersion
 	return r.sendClaim(ctx, read, map[string]any{"metadata": meta})
 }
@@ -238,14 +238,14 @@ func (r *Room) changeClaim(
 // patchClaim patches the status of a claim at the version that was read.
 func (r *Room) patchClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, status map[string]any,
-) (*resourcev1.ResourceClaim, decide.Answered) {
+) (*resourcev1.ResourceClaim, effect.Answered) {
 	return r.sendClaim(ctx, read, map[string]any{"metadata": guard(&read.ObjectMeta), "status": status}, "status")
 }
 
 // sendClaim sends a patch; it returns nil and the answer if that fails. After a conflict the caller reads again.
 func (r *Room) sendClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, patch map[string]any, subresources ...string,
-) (*resourcev1.ResourceClaim, decide.Answered) {
+) (*resourcev1.ResourceClaim, effect.Answered) {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return nil, refusal("claim %s: %v", read.Name, err)
@@ -257,7 +257,7 @@ func (r *Room) sendClaim(
 	if err != nil {
 		return nil, written(err)
 	}
-	return claim, decide.Answered{Result: decide.Done}
+	return claim, effect.Answered{Result: effect.Done}
 }
 
 func allocationOf(pick ledger.DevicePick) (*resourcev1.AllocationResult, error) {

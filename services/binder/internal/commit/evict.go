@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // evictInTime carries out an eviction, unless it would begin after its NotAfter: the worker, or the whole process,
 // was suspended since the core emitted it, and another binder may have taken the claim over.
-func (r *Room) evictInTime(ctx context.Context, e decide.Evict) decide.Input {
+func (r *Room) evictInTime(ctx context.Context, e effect.Evict) effect.Input {
 	if r.timeFor(e.NotAfter) <= 0 {
 		r.deps.Logger.Warn("eviction left, its time is over", "pod", ref(e.Pod))
-		return decide.Untaken{Op: e.Op}
+		return effect.Untaken{Op: e.Op}
 	}
 	return r.evict(ctx, e)
 }
@@ -40,7 +40,7 @@ func timeLeft(monotonic, wall time.Duration) time.Duration {
 	return min(changeTimeout, monotonic, wall)
 }
 
-func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
+func (r *Room) evict(ctx context.Context, e effect.Evict) effect.Answered {
 	ctx, done := evictSpan(ctx, e)
 	answer := r.postEviction(ctx, e)
 	answer.Op = e.Op
@@ -51,7 +51,7 @@ func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
 	return answer
 }
 
-func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered {
+func (r *Room) postEviction(ctx context.Context, e effect.Evict) effect.Answered {
 	uid := types.UID(e.Pod.UID)
 	options := metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: e.GracePeriodSeconds,
@@ -72,19 +72,19 @@ func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered
 	}
 	switch {
 	case err == nil:
-		return decide.Answered{Result: decide.Done}
+		return effect.Answered{Result: effect.Done}
 	case apierrors.IsTooManyRequests(err):
-		return decide.Answered{Result: decide.Throttled, Problem: err.Error()}
+		return effect.Answered{Result: effect.Throttled, Problem: err.Error()}
 	case apierrors.IsConflict(err):
-		return r.goneOr(ctx, e.Pod, decide.Refused, err)
+		return r.goneOr(ctx, e.Pod, effect.Refused, err)
 	case apierrors.IsNotFound(err):
-		return r.goneOr(ctx, e.Pod, decide.Unknown, err)
+		return r.goneOr(ctx, e.Pod, effect.Unknown, err)
 	}
 	return failed(err)
 }
 
 // nominate writes status.nominatedNodeName, the node where a place is held for the pod.
-func (r *Room) nominate(ctx context.Context, e decide.Nominate) decide.Answered {
+func (r *Room) nominate(ctx context.Context, e effect.Nominate) effect.Answered {
 	type status struct {
 		NominatedNodeName *string `json:"nominatedNodeName"`
 	}
@@ -97,13 +97,13 @@ func (r *Room) nominate(ctx context.Context, e decide.Nominate) decide.Answered 
 		Status   status    `json:"status"`
 	}{patchMeta{UID: e.Pod.UID}, status{name}})
 	if err != nil {
-		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: err.Error()}
 	}
 	obj, answer := r.patch(ctx, e.Pod, body, "status")
 	answer.Op = e.Op
-	if answer.Result == decide.Done {
+	if answer.Result == effect.Done {
 		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
-	} else if answer.Result != decide.Gone {
+	} else if answer.Result != effect.Gone {
 		r.deps.Logger.Warn("nominated node not written",
 			"pod", ref(e.Pod), "node", e.NodeName, "result", answer.Result.String(), "error", answer.Problem)
 	}
@@ -111,19 +111,19 @@ func (r *Room) nominate(ctx context.Context, e decide.Nominate) decide.Answered 
 }
 
 // readBudget reads a disruption budget from the API server with a quorum read.
-func (r *Room) readBudget(ctx context.Context, e decide.ReadBudget) decide.Answered {
+func (r *Room) readBudget(ctx context.Context, e effect.ReadBudget) effect.Answered {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	pdb, err := r.deps.API.writes.PolicyV1().PodDisruptionBudgets(e.Namespace).Get(ctx, e.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return decide.Answered{Op: e.Op, Result: decide.Gone}
+		return effect.Answered{Op: e.Op, Result: effect.Gone}
 	case err != nil:
-		return decide.Answered{Op: e.Op, Result: decide.Unknown, Problem: err.Error()}
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: err.Error()}
 	}
 	rv, err := strconv.ParseUint(pdb.ResourceVersion, 10, 64)
 	if err != nil {
-		return decide.Answered{Op: e.Op, Result: decide.Unknown, Problem: err.Error()}
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: err.Error()}
 	}
-	return decide.Answered{Op: e.Op, Result: decide.Done, ResourceVersion: rv}
+	return effect.Answered{Op: e.Op, Result: effect.Done, ResourceVersion: rv}
 }

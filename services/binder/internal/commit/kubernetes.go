@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 	readTimeout   = 5 * time.Second
 )
 
-func (r *Room) bind(ctx context.Context, e decide.Bind) decide.Answered {
+func (r *Room) bind(ctx context.Context, e effect.Bind) effect.Answered {
 	ctx, done := bindSpan(ctx, e)
 	begin := r.deps.Clock.Now()
 	telemetry.Goroutines("binding", 1)
@@ -41,9 +41,9 @@ func (r *Room) bind(ctx context.Context, e decide.Bind) decide.Answered {
 	observeBind(e, answer.Result, r.deps.Clock.Since(begin))
 	done(answer)
 	switch answer.Result {
-	case decide.Done:
+	case effect.Done:
 		r.deps.Logger.Debug("Successfully bound pod to node", "pod", ref(e.Pod), "node", e.NodeName)
-	case decide.Moved, decide.AlreadyHere, decide.Elsewhere, decide.Gone:
+	case effect.Moved, effect.AlreadyHere, effect.Elsewhere, effect.Gone:
 		r.deps.Logger.Debug("bind lost", "pod", ref(e.Pod), "node", e.NodeName, "error", answer.Problem)
 	default:
 		r.deps.Logger.Warn("Failed to bind pod", "pod", ref(e.Pod), "node", e.NodeName, "error", answer.Problem)
@@ -51,11 +51,11 @@ func (r *Room) bind(ctx context.Context, e decide.Bind) decide.Answered {
 	return answer
 }
 
-func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
-	annotations := map[string]string{decide.AnnotationAttempt: e.Token.String()}
+func (r *Room) postBinding(ctx context.Context, e effect.Bind) effect.Answered {
+	annotations := map[string]string{effect.AnnotationAttempt: e.Token.String()}
 	if e.Full {
 		version, answer := r.nameAttempt(ctx, e)
-		if answer.Result != decide.Done {
+		if answer.Result != effect.Done {
 			return answer
 		}
 		e.ResourceVersion, annotations = version, nil
@@ -75,11 +75,11 @@ func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
 	switch {
 	case err == nil:
 		r.pace.bound(time.Since(begin))
-		return decide.Answered{Result: decide.Done}
+		return effect.Answered{Result: effect.Done}
 	case noSuchPod(err, e.Pod.Name):
-		return decide.Answered{Result: decide.Gone}
+		return effect.Answered{Result: effect.Gone}
 	case tooLarge(err): // which is answered as a conflict here
-		return decide.Answered{Result: decide.Refused, Problem: err.Error()}
+		return effect.Answered{Result: effect.Refused, Problem: err.Error()}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// Moved, bound and gone look alike here; a read of the pod tells them apart. That read is also the first half
 		// of the refresh; the core requests the second half (the document) afterwards.
@@ -100,26 +100,26 @@ func noSuchPod(err error, name string) bool {
 	return about != nil && about.Kind == string(corev1.ResourcePods) && about.Name == name
 }
 
-func (r *Room) lostBind(ctx context.Context, e decide.Bind, cause error) decide.Answered {
+func (r *Room) lostBind(ctx context.Context, e effect.Bind, cause error) effect.Answered {
 	read := r.get(ctx, e.Pod)
 	read.Refused = true
 	switch {
-	case read.Result != decide.Done:
+	case read.Result != effect.Done:
 		return read
 	case read.Pod.NodeName == e.NodeName:
-		read.Result = decide.AlreadyHere
+		read.Result = effect.AlreadyHere
 	case read.Pod.NodeName != "":
-		read.Result = decide.Elsewhere
+		read.Result = effect.Elsewhere
 	case apierrors.IsNotFound(cause):
-		read.Result = decide.Unknown // the pod exists after all
+		read.Result = effect.Unknown // the pod exists after all
 	default:
-		read.Result = decide.Moved
+		read.Result = effect.Moved
 	}
 	read.Problem = cause.Error()
 	return read
 }
 
-func (r *Room) readPod(ctx context.Context, e decide.ReadPod) decide.Answered {
+func (r *Room) readPod(ctx context.Context, e effect.ReadPod) effect.Answered {
 	answer := r.get(ctx, e.Pod)
 	answer.Op = e.Op
 	return answer
@@ -127,18 +127,18 @@ func (r *Room) readPod(ctx context.Context, e decide.ReadPod) decide.Answered {
 
 // get reads this incarnation of a pod from the API server (no resourceVersion: a quorum read). The answer is Gone if
 // the name is free or belongs to another pod.
-func (r *Room) get(ctx context.Context, pod events.PodRef) decide.Answered {
+func (r *Room) get(ctx context.Context, pod events.PodRef) effect.Answered {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	obj, err := r.deps.API.writes.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && string(obj.UID) != pod.UID:
-		return decide.Answered{Result: decide.Gone}
+		return effect.Answered{Result: effect.Gone}
 	case err != nil:
-		return decide.Answered{Result: decide.Unknown, Problem: err.Error()}
+		return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 	}
 	state.MarkFull(obj)
-	return decide.Answered{Result: decide.Done, Pod: state.NewPod(obj)}
+	return effect.Answered{Result: effect.Done, Pod: state.NewPod(obj)}
 }
 
 // patchMeta is the part of a patch that makes the API server refuse another incarnation of the pod.
@@ -149,11 +149,11 @@ type patchMeta struct {
 	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
-func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered {
+func (r *Room) fencePod(ctx context.Context, e effect.FencePod) effect.Answered {
 	answer := r.markPod(ctx, e)
-	if len(e.Claims) > 0 && (answer.Result == decide.Done || answer.Result == decide.Gone) {
+	if len(e.Claims) > 0 && (answer.Result == effect.Done || answer.Result == effect.Gone) {
 		version, settled := r.settleClaims(ctx, e, answer.Pod != nil && answer.Pod.NodeName == e.NodeName)
-		if settled.Result != decide.Done {
+		if settled.Result != effect.Done {
 			settled.Problem = "change of the pod's claims: " + settled.Problem
 			answer = settled
 		}
@@ -173,9 +173,9 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 // annotation, because kubectl would show a condition to the pod's owner forever. If the annotation is refused, for
 // instance because other annotations leave it no room, or is removed, a condition is written instead; the fence is
 // refused only if neither can be written.
-func (r *Room) markPod(ctx context.Context, e decide.FencePod) decide.Answered {
+func (r *Room) markPod(ctx context.Context, e effect.FencePod) effect.Answered {
 	answer := r.mark(ctx, e, annotationMark{})
-	if answer.Result == decide.Refused {
+	if answer.Result == effect.Refused {
 		answer = r.mark(ctx, e, conditionMark{})
 	}
 	return answer
@@ -186,18 +186,18 @@ func (r *Room) markPod(ctx context.Context, e decide.FencePod) decide.Answered {
 // The API server answers a patch that changes nothing like one that does. If the mark is missing in the answer, an
 // admission webhook or policy has removed it. Then the resourceVersion may not have moved, and a bind in flight would
 // succeed after the release.
-func (r *Room) mark(ctx context.Context, e decide.FencePod, form fenceMark) decide.Answered {
+func (r *Room) mark(ctx context.Context, e effect.FencePod, form fenceMark) effect.Answered {
 	const what = "patch of pods/status: "
 	body, err := json.Marshal(form.patch(e))
 	if err != nil {
-		return decide.Answered{Result: decide.Refused, Problem: what + err.Error()}
+		return effect.Answered{Result: effect.Refused, Problem: what + err.Error()}
 	}
 	obj, answer := r.patch(ctx, e.Pod, body, "status")
 	switch {
-	case answer.Result == decide.Done && form.value(obj) != e.Value:
-		return decide.Answered{Result: decide.Refused, Problem: what +
+	case answer.Result == effect.Done && form.value(obj) != e.Value:
+		return effect.Answered{Result: effect.Refused, Problem: what +
 			"the API server has left out " + form.name() + ", as for an admission webhook or policy"}
-	case answer.Result == decide.Done:
+	case answer.Result == effect.Done:
 		answer.Pod = state.NewPod(obj)
 	case answer.Problem != "":
 		answer.Problem = what + answer.Problem
@@ -205,7 +205,7 @@ func (r *Room) mark(ctx context.Context, e decide.FencePod, form fenceMark) deci
 	return answer
 }
 
-func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) decide.Answered {
+func (r *Room) patchCondition(ctx context.Context, e effect.PatchCondition) effect.Answered {
 	type status struct {
 		Conditions        []corev1.PodCondition `json:"conditions"`
 		NominatedNodeName string                `json:"nominatedNodeName,omitempty"`
@@ -215,11 +215,11 @@ func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) deci
 		Status   status    `json:"status"`
 	}{patchMeta{UID: e.Pod.UID}, status{[]corev1.PodCondition{e.Condition}, e.NominatedNodeName}})
 	if err != nil {
-		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: err.Error()}
 	}
 	obj, answer := r.patch(ctx, e.Pod, body, "status")
 	answer.Op = e.Op
-	if answer.Result == decide.Done {
+	if answer.Result == effect.Done {
 		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
 	} else {
 		r.deps.Logger.Warn("condition not written",
@@ -230,18 +230,18 @@ func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) deci
 
 // removeGateInTime removes a gate, unless it would begin after its NotAfter, as in evictInTime: the room in the
 // budget may be another pod's by now.
-func (r *Room) removeGateInTime(ctx context.Context, e decide.RemoveGate) decide.Input {
+func (r *Room) removeGateInTime(ctx context.Context, e effect.RemoveGate) effect.Input {
 	left := r.timeFor(e.NotAfter)
 	if left <= 0 {
 		r.deps.Logger.Warn("scheduling gate left, its time is over", "pod", ref(e.Pod), "gate", e.Gate)
-		return decide.Untaken{Op: e.Op}
+		return effect.Untaken{Op: e.Op}
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	return r.removeGate(ctx, e)
 }
 
-func (r *Room) removeGate(ctx context.Context, e decide.RemoveGate) decide.Answered {
+func (r *Room) removeGate(ctx context.Context, e effect.RemoveGate) effect.Answered {
 	type gate struct {
 		Patch string `json:"$patch"`
 		Name  string `json:"name"`
@@ -254,11 +254,11 @@ func (r *Room) removeGate(ctx context.Context, e decide.RemoveGate) decide.Answe
 		Spec     spec      `json:"spec"`
 	}{patchMeta{UID: e.Pod.UID}, spec{[]gate{{"delete", e.Gate}}}})
 	if err != nil {
-		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: err.Error()}
 	}
 	_, answer := r.patch(ctx, e.Pod, body)
 	answer.Op = e.Op
-	if answer.Result != decide.Done && answer.Result != decide.Gone {
+	if answer.Result != effect.Done && answer.Result != effect.Gone {
 		r.deps.Logger.Warn("scheduling gate not removed",
 			"pod", ref(e.Pod), "gate", e.Gate, "result", answer.Result.String(), "error", answer.Problem)
 	}
@@ -267,25 +267,25 @@ func (r *Room) removeGate(ctx context.Context, e decide.RemoveGate) decide.Answe
 
 func (r *Room) patch(
 	ctx context.Context, pod events.PodRef, body []byte, subresource ...string,
-) (*corev1.Pod, decide.Answered) {
+) (*corev1.Pod, effect.Answered) {
 	pctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	obj, err := r.deps.API.writes.CoreV1().Pods(pod.Namespace).Patch(
 		pctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, subresource...)
 	switch {
 	case err == nil:
-		return obj, decide.Answered{Result: decide.Done}
+		return obj, effect.Answered{Result: effect.Done}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil, r.goneOr(ctx, pod, decide.Unknown, err)
+		return nil, r.goneOr(ctx, pod, effect.Unknown, err)
 	}
 	return nil, failed(err)
 }
 
 // goneOr checks whether this incarnation of the pod still exists, and answers otherwise if it does.
-func (r *Room) goneOr(ctx context.Context, pod events.PodRef, otherwise decide.Result, cause error) decide.Answered {
+func (r *Room) goneOr(ctx context.Context, pod events.PodRef, otherwise effect.Result, cause error) effect.Answered {
 	read := r.get(ctx, pod)
-	if read.Result == decide.Done {
-		read = decide.Answered{Result: otherwise, Problem: cause.Error()}
+	if read.Result == effect.Done {
+		read = effect.Answered{Result: otherwise, Problem: cause.Error()}
 	}
 	return read
 }
@@ -293,8 +293,8 @@ func (r *Room) goneOr(ctx context.Context, pod events.PodRef, otherwise decide.R
 // failed returns the answer for a call that failed. Only an answer of the handler itself proves that nothing was
 // carried out. 429 and 401 are returned before the handler and may be transient, so they count as Unknown, and the
 // same request may be sent again.
-func failed(err error) decide.Answered {
-	answer := decide.Answered{Result: decide.Unknown, Problem: err.Error()}
+func failed(err error) effect.Answered {
+	answer := effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return answer
@@ -302,11 +302,11 @@ func failed(err error) decide.Answered {
 	switch status.Status().Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
-		answer.Result = decide.Refused
+		answer.Result = effect.Refused
 	case http.StatusInternalServerError:
 		answer.Failed = true
 		if tooLarge(err) {
-			answer.Result, answer.Failed = decide.Refused, false
+			answer.Result, answer.Failed = effect.Refused, false
 		}
 	}
 	return answer

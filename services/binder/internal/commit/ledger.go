@@ -6,56 +6,56 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // ledgerTimeout bounds one transaction or read, for a store that does not time out by itself; the etcd store does so
 // earlier.
 const ledgerTimeout = 10 * time.Second
 
-func (r *Room) transact(ctx context.Context, e decide.Transact) decide.Transacted {
-	out := decide.Transacted{Op: e.Op}
+func (r *Room) transact(ctx context.Context, e effect.Transact) effect.Transacted {
+	out := effect.Transacted{Op: e.Op}
 	var res ledger.TxnResult
 	res, out.Result, out.Problem = r.commit(ctx, e.Txn, e.Why)
 	switch out.Result {
-	case decide.Applied:
+	case effect.Applied:
 		out.Revision = res.Revision
-	case decide.Lost:
+	case effect.Lost:
 		var err error
 		if out.Current, err = docOf(res.Current, e.NodeUID); err != nil {
-			out.Result, out.Problem = decide.TxnRefused, err.Error()
+			out.Result, out.Problem = effect.TxnRefused, err.Error()
 		}
 	}
 	return out
 }
 
-func (r *Room) amend(ctx context.Context, e decide.Amend) decide.Amended {
+func (r *Room) amend(ctx context.Context, e effect.Amend) effect.Amended {
 	res, outcome, problem := r.commit(ctx, e.Txn, e.Why)
-	out := decide.Amended{Op: e.Op, Result: outcome, Problem: problem}
+	out := effect.Amended{Op: e.Op, Result: outcome, Problem: problem}
 	switch outcome {
-	case decide.Applied:
+	case effect.Applied:
 		out.KVs = e.Txn.Committed(res)
-	case decide.Lost:
+	case effect.Lost:
 		out.KVs = res.Current
 	}
 	return out
 }
 
 // commit commits a transaction. Only *ledger.TxnError, for a malformed transaction, proves that nothing happened.
-func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.TxnResult, decide.TxnOutcome, string) {
+func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.TxnResult, effect.TxnOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	begin := r.deps.Clock.Now()
 	res, err := r.deps.Ledger.Commit(ctx, txn)
-	outcome, problem := decide.Lost, ""
+	outcome, problem := effect.Lost, ""
 	var malformed *ledger.TxnError
 	switch {
 	case errors.As(err, &malformed):
-		outcome, problem = decide.TxnRefused, err.Error()
+		outcome, problem = effect.TxnRefused, err.Error()
 	case err != nil:
-		outcome, problem = decide.TxnUnknown, err.Error()
+		outcome, problem = effect.TxnUnknown, err.Error()
 	case res.Succeeded:
-		outcome = decide.Applied
+		outcome = effect.Applied
 	}
 	observeTxn(why, outcome, r.deps.Clock.Since(begin))
 	if problem != "" {
@@ -65,10 +65,10 @@ func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.T
 }
 
 // readDoc reads a document linearizably, as List does by the Store's contract.
-func (r *Room) readDoc(ctx context.Context, e decide.ReadDoc) decide.DocRead {
+func (r *Room) readDoc(ctx context.Context, e effect.ReadDoc) effect.DocRead {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	out := decide.DocRead{Op: e.Op}
+	out := effect.DocRead{Op: e.Op}
 	kvs, _, err := r.deps.Ledger.List(ctx, ledger.KeyNode(e.NodeUID))
 	if err == nil {
 		out.Doc, err = docOf(kvs, e.NodeUID)

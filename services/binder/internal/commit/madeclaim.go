@@ -16,17 +16,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // makeClaim creates the claim for the pod's resources, without devices. The answer is ClaimMade, also if the claim
 // exists already. A claim that requests something else is from an earlier decision and has no devices; it is deleted
 // first. Upstream creates it in PreBind (plugins/dynamicresources/extendeddynamicresources.go).
-func (r *Room) makeClaim(ctx context.Context, e decide.Bind, pick ledger.DevicePick) decide.Answered {
+func (r *Room) makeClaim(ctx context.Context, e effect.Bind, pick ledger.DevicePick) effect.Answered {
 	answer := r.createClaim(ctx, e, pick)
 	answer.Op = e.Op
 	log := r.deps.Logger.Debug
-	if answer.Result != decide.ClaimMade {
+	if answer.Result != effect.ClaimMade {
 		log = r.deps.Logger.Info
 	}
 	log("claim for resources", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
@@ -34,7 +34,7 @@ func (r *Room) makeClaim(ctx context.Context, e decide.Bind, pick ledger.DeviceP
 	return answer
 }
 
-func (r *Room) createClaim(ctx context.Context, e decide.Bind, pick ledger.DevicePick) decide.Answered {
+func (r *Room) createClaim(ctx context.Context, e effect.Bind, pick ledger.DevicePick) effect.Answered {
 	var spec resourcev1.ResourceClaimSpec
 	if err := spec.Unmarshal(pick.Spec); err != nil {
 		return refusal("what claim %s asks for cannot be read: %v", pick.Claim, err)
@@ -54,39 +54,39 @@ func (r *Room) createClaim(ctx context.Context, e decide.Bind, pick ledger.Devic
 }
 
 func (r *Room) foundClaim(
-	ctx context.Context, e decide.Bind, pick ledger.DevicePick, spec *resourcev1.ResourceClaimSpec,
-) decide.Answered {
+	ctx context.Context, e effect.Bind, pick ledger.DevicePick, spec *resourcev1.ResourceClaimSpec,
+) effect.Answered {
 	rctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(e.Pod.Namespace).Get(
 		rctx, pick.Claim, metav1.GetOptions{})
 	switch {
 	case err != nil:
-		return decide.Answered{Result: decide.Unknown, Problem: err.Error()}
+		return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 	case !placement.IsMadeFor(claim, e.Pod.UID):
 		return refusal("claim %s is not the pod's", pick.Claim)
 	case claim.Status.Allocation != nil:
 		return refusal("claim %s has devices of another reservation", pick.Claim)
 	case claim.DeletionTimestamp != nil:
-		return decide.Answered{Result: decide.Unknown, Problem: "claim " + pick.Claim + " is being deleted"}
+		return effect.Answered{Result: effect.Unknown, Problem: "claim " + pick.Claim + " is being deleted"}
 	case equality.Semantic.DeepEqual(&claim.Spec, spec):
 		return made(pick, claim)
 	}
-	if answer := r.deleteClaim(ctx, claim); answer.Result != decide.Done {
+	if answer := r.deleteClaim(ctx, claim); answer.Result != effect.Done {
 		return answer
 	}
-	return decide.Answered{
-		Result: decide.Unknown, Problem: "claim " + pick.Claim + " asked for something else, and is made anew",
+	return effect.Answered{
+		Result: effect.Unknown, Problem: "claim " + pick.Claim + " asked for something else, and is made anew",
 	}
 }
 
-func made(pick ledger.DevicePick, claim *resourcev1.ResourceClaim) decide.Answered {
+func made(pick ledger.DevicePick, claim *resourcev1.ResourceClaim) effect.Answered {
 	pick.ClaimUID, pick.ClaimRV = string(claim.UID), versionOf(claim)
-	return decide.Answered{Result: decide.ClaimMade, Made: pick}
+	return effect.Answered{Result: effect.ClaimMade, Made: pick}
 }
 
 // deleteClaim deletes a claim at the version that was read. The answer is also Done if the claim is gone.
-func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim) decide.Answered {
+func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim) effect.Answered {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	err := r.deps.API.writes.ResourceV1().ResourceClaims(claim.Namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{
@@ -94,9 +94,9 @@ func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim)
 	})
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
-		return decide.Answered{Result: decide.Done}
+		return effect.Answered{Result: effect.Done}
 	case apierrors.IsConflict(err):
-		return decide.Answered{Result: decide.Unknown, Problem: err.Error()}
+		return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 	}
 	return failed(err)
 }
@@ -104,7 +104,7 @@ func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim)
 // tellOfClaim writes into the pod's status which container gets which devices of the claim that was created for the
 // pod, if one was. The write has the bind's precondition, and it returns the pod's next version: any other change of
 // the pod in between, such as a fence, makes either this write or the bind fail.
-func (r *Room) tellOfClaim(ctx context.Context, e decide.Bind) (version uint64, answer decide.Answered) {
+func (r *Room) tellOfClaim(ctx context.Context, e effect.Bind) (version uint64, answer effect.Answered) {
 	version = e.ResourceVersion
 	for _, pick := range e.Devices.Picks {
 		if len(pick.PodStatus) == 0 {
@@ -119,7 +119,7 @@ func (r *Room) tellOfClaim(ctx context.Context, e decide.Bind) (version uint64, 
 		answer.Op = e.Op
 		return version, answer
 	}
-	return version, decide.Answered{Op: e.Op, Result: decide.Done}
+	return version, effect.Answered{Op: e.Op, Result: effect.Done}
 }
 
 // dropped explains why a pod is not bound when an API server with the feature disabled drops the field without an
@@ -129,8 +129,8 @@ const dropped = "the API server does not keep extendedResourceClaimStatus, witho
 	"devices: it needs the feature DRAExtendedResource, which is on by default from Kubernetes 1.36 on"
 
 func (r *Room) patchMappings(
-	ctx context.Context, e decide.Bind, status *corev1.PodExtendedResourceClaimStatus,
-) (version uint64, answer decide.Answered) {
+	ctx context.Context, e effect.Bind, status *corev1.PodExtendedResourceClaimStatus,
+) (version uint64, answer effect.Answered) {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]string{"uid": e.Pod.UID, "resourceVersion": strconv.FormatUint(e.ResourceVersion, 10)},
 		"status":   map[string]any{"extendedResourceClaimStatus": status},
@@ -140,7 +140,7 @@ func (r *Room) patchMappings(
 	}
 	obj, answer := r.patchBefore(ctx, e, types.MergePatchType, body)
 	switch {
-	case answer.Result != decide.Done:
+	case answer.Result != effect.Done:
 		return 0, answer
 	case obj.Status.ExtendedResourceClaimStatus == nil:
 		return 0, refusal("%s", dropped)
@@ -151,17 +151,17 @@ func (r *Room) patchMappings(
 // patchBefore writes to the pod's status what the Binding requires there. The patch has the precondition of the
 // Binding.
 func (r *Room) patchBefore(
-	ctx context.Context, e decide.Bind, kind types.PatchType, body []byte,
-) (*corev1.Pod, decide.Answered) {
+	ctx context.Context, e effect.Bind, kind types.PatchType, body []byte,
+) (*corev1.Pod, effect.Answered) {
 	pctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	obj, err := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace).Patch(
 		pctx, e.Pod.Name, kind, body, metav1.PatchOptions{}, "status")
 	switch {
 	case err == nil:
-		return obj, decide.Answered{Result: decide.Done}
+		return obj, effect.Answered{Result: effect.Done}
 	case noSuchPod(err, e.Pod.Name):
-		return nil, decide.Answered{Result: decide.Gone}
+		return nil, effect.Answered{Result: effect.Gone}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil, r.lostBind(ctx, e, err)
 	}

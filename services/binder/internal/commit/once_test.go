@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	podevents "github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // answers is a sink that gives one answer after the other, and keeps the events it was asked to write.
@@ -39,7 +39,7 @@ func (a *answers) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event,
 }
 
 func aReport() waitingReport {
-	return waitingReport{since: time.Now(), Report: decide.Report{
+	return waitingReport{since: time.Now(), Report: effect.Report{
 		Pod: podevents.PodRef{Namespace: "ns", Name: "p", UID: "uid"}, SchedulerName: "berth", Once: true,
 		Type: "Normal", Reason: "Scheduled", Action: "Binding", Note: "100% of ns/p is on n",
 		Related: podevents.PodRef{Namespace: "ns", Name: "other", UID: "uid2"},

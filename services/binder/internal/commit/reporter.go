@@ -18,7 +18,7 @@ import (
 
 	podevents "github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 const (
@@ -60,7 +60,7 @@ type reporter struct {
 
 // waitingReport is an event that has waited since a given time to be written.
 type waitingReport struct {
-	decide.Report
+	effect.Report
 	since time.Time
 }
 
@@ -110,7 +110,7 @@ func (d *drops) add() {
 	}
 }
 
-func (r *reporter) report(e decide.Report) {
+func (r *reporter) report(e effect.Report) {
 	select {
 	case r.queue <- waitingReport{Report: e, since: time.Now()}:
 		r.pace.nudge()
@@ -169,7 +169,7 @@ func (r *reporter) waiting() int {
 }
 
 // emit hands one event about a pod to the broadcaster, on behalf of the pod's scheduler.
-func emit(rec events.EventRecorder, e decide.Report) {
+func emit(rec events.EventRecorder, e effect.Report) {
 	var related runtime.Object
 	if e.Related.UID != "" {
 		related = objectOf(e.Related)

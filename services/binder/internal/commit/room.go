@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 const (
@@ -53,24 +53,24 @@ const (
 )
 
 // LaneOf returns the lane of an effect. It reports false for effects that Now carries out.
-func LaneOf(e decide.Effect) (Lane, bool) {
+func LaneOf(e effect.Effect) (Lane, bool) {
 	switch e := e.(type) {
-	case decide.Bind:
+	case effect.Bind:
 		return LaneBind, true
-	case decide.ReadPod, decide.FencePod, decide.Evict, decide.ReadBudget:
+	case effect.ReadPod, effect.FencePod, effect.Evict, effect.ReadBudget:
 		return LaneClear, true
-	case decide.RemoveGate, decide.Nominate:
+	case effect.RemoveGate, effect.Nominate:
 		return LaneChange, true
-	case decide.PatchCondition:
+	case effect.PatchCondition:
 		return laneOfCondition(e), true
-	case decide.Amend:
+	case effect.Amend:
 		if e.Idle {
 			return LaneSweep, true
 		}
 		return LaneLedger, true
-	case decide.Transact, decide.ReadDoc:
+	case effect.Transact, effect.ReadDoc:
 		return LaneLedger, true
-	case decide.Publish:
+	case effect.Publish:
 		return LaneLog, true
 	}
 	return 0, false
@@ -78,7 +78,7 @@ func LaneOf(e decide.Effect) (Lane, bool) {
 
 // laneOfCondition returns the lane of a condition. An eviction waits for a condition of its pod, and a nomination
 // should be written before the evictions that it announces: after them, it would conflict with the bind.
-func laneOfCondition(e decide.PatchCondition) Lane {
+func laneOfCondition(e effect.PatchCondition) Lane {
 	switch {
 	case e.Condition.Type != corev1.PodScheduled:
 		return LaneClear
@@ -105,8 +105,8 @@ type Deps struct {
 type Room struct {
 	deps      Deps
 	workers   int
-	lanes     [Lanes]chan decide.Effect
-	answers   chan decide.Input
+	lanes     [Lanes]chan effect.Effect
+	answers   chan effect.Input
 	publisher *publisher
 	reporter  *reporter
 	pace      *pace
@@ -117,34 +117,34 @@ func New(workers int, deps Deps) *Room {
 	pace := newPace()
 	r := &Room{
 		deps: deps, workers: workers,
-		answers:   make(chan decide.Input, answerBuffer),
+		answers:   make(chan effect.Input, answerBuffer),
 		publisher: newPublisher(deps.Log, deps.Logger, deps.Clock),
 		reporter:  newReporter(deps, pace),
 		pace:      pace,
 	}
 	for l := range r.lanes {
 		// The channels are unbuffered: an effect that was taken has been started.
-		r.lanes[l] = make(chan decide.Effect)
+		r.lanes[l] = make(chan effect.Effect)
 	}
 	r.lanes[LaneLog] = r.publisher.queue
 	return r
 }
 
 // Lane returns the channel for the effects of one lane. A send blocks while the lane is busy.
-func (r *Room) Lane(l Lane) chan<- decide.Effect { return r.lanes[l] }
+func (r *Room) Lane(l Lane) chan<- effect.Effect { return r.lanes[l] }
 
 // Answers delivers the answer of each effect that has one. It must be read continuously.
-func (r *Room) Answers() <-chan decide.Input { return r.answers }
+func (r *Room) Answers() <-chan effect.Input { return r.answers }
 
 // Now carries out an effect that has no lane, without blocking.
-func (r *Room) Now(e decide.Effect) {
+func (r *Room) Now(e effect.Effect) {
 	switch e := e.(type) {
-	case decide.Report:
+	case effect.Report:
 		r.reporter.report(e)
-	case decide.Rejected:
+	case effect.Rejected:
 		telemetry.KubeletRejection(e.Reason)
 		r.deps.Logger.Warn("the kubelet turned a pod away", "pod", ref(e.Pod), "node", e.NodeName, "reason", e.Reason)
-	case decide.Fault:
+	case effect.Fault:
 		r.deps.Logger.Error("left for later", "what", e.What, "error", e.Err)
 	}
 }
@@ -198,51 +198,51 @@ func (r *Room) work(ctx context.Context, lane Lane) error {
 }
 
 // paced calls carryOut; changes of Kubernetes have priority over events.
-func (r *Room) paced(ctx context.Context, lane Lane, e decide.Effect) (decide.Input, error) {
+func (r *Room) paced(ctx context.Context, lane Lane, e effect.Effect) (effect.Input, error) {
 	if lane == LaneBind || lane == LaneClear || lane == LaneChange || lane == LaneStatus {
 		defer r.pace.change()()
 	}
 	return r.carryOut(ctx, e)
 }
 
-func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, error) {
+func (r *Room) carryOut(ctx context.Context, e effect.Effect) (effect.Input, error) {
 	switch e := e.(type) {
-	case decide.Bind:
+	case effect.Bind:
 		if e.Volumes != nil {
-			if answer := r.prepareVolumes(ctx, e); answer.Result != decide.Done {
+			if answer := r.prepareVolumes(ctx, e); answer.Result != effect.Done {
 				return answer, nil
 			}
 		}
 		if e.Devices != nil {
-			if answer := r.prepareDevices(ctx, e); answer.Result != decide.Done {
+			if answer := r.prepareDevices(ctx, e); answer.Result != effect.Done {
 				return answer, nil
 			}
 			version, answer := r.tellOfClaim(ctx, e)
-			if answer.Result != decide.Done {
+			if answer.Result != effect.Done {
 				return answer, nil
 			}
 			e.ResourceVersion = version
 		}
 		return r.bind(ctx, e), nil
-	case decide.ReadPod:
+	case effect.ReadPod:
 		return r.readPod(ctx, e), nil
-	case decide.FencePod:
+	case effect.FencePod:
 		return r.fencePod(ctx, e), nil
-	case decide.RemoveGate:
+	case effect.RemoveGate:
 		return r.removeGateInTime(ctx, e), nil
-	case decide.PatchCondition:
+	case effect.PatchCondition:
 		return r.patchCondition(ctx, e), nil
-	case decide.Evict:
+	case effect.Evict:
 		return r.evictInTime(ctx, e), nil
-	case decide.Nominate:
+	case effect.Nominate:
 		return r.nominate(ctx, e), nil
-	case decide.ReadBudget:
+	case effect.ReadBudget:
 		return r.readBudget(ctx, e), nil
-	case decide.Amend:
+	case effect.Amend:
 		return r.amend(ctx, e), nil
-	case decide.Transact:
+	case effect.Transact:
 		return r.transact(ctx, e), nil
-	case decide.ReadDoc:
+	case effect.ReadDoc:
 		return r.readDoc(ctx, e), nil
 	}
 	return nil, fmt.Errorf("binder: effect %T has no worker", e)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // allocationsOfBind is how many allocations the core may make from a reservation in the ledger to the answered bind,
@@ -26,15 +27,15 @@ func TestAllocationsOfBinds(t *testing.T) {
 	got := testing.AllocsPerRun(pods, func() { // and once more before
 		doc := docs[next]
 		next++
-		effects := b.core.Step(LedgerMoved{Revision: doc.Revision, Docs: []ledger.NodeDoc{doc}}, b.now)
+		effects := b.core.Step(effect.LedgerMoved{Revision: doc.Revision, Docs: []ledger.NodeDoc{doc}}, b.now)
 		if len(effects) != 1 {
 			t.Fatalf("%d effects of reservation %d, want a bind", len(effects), next)
 		}
-		bind, ok := effects[0].(Bind)
+		bind, ok := effects[0].(effect.Bind)
 		if !ok {
 			t.Fatalf("effect %T, want a bind", effects[0])
 		}
-		if told := b.core.Step(Answered{Op: bind.Op, Result: Done}, b.now); len(told) != 2 {
+		if told := b.core.Step(effect.Answered{Op: bind.Op, Result: effect.Done}, b.now); len(told) != 2 {
 			t.Fatalf("%d effects of the answer, want a decision and an event", len(told))
 		}
 	})

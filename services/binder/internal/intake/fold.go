@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // Facts turns batches of facts into inputs of the core. It is for one goroutine.
@@ -30,17 +30,17 @@ func NewFacts() *Facts { return &Facts{store: state.New()} }
 func (f *Facts) Unreadable() error { return f.store.Snapshot().Unreadable() }
 
 // Fold applies one batch to the state.
-func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
+func (f *Facts) Fold(b follow.Batch) (effect.FactsMoved, error) {
 	var changes state.Changes
 	var err error
 	if b.Reset {
 		if f.store, err = b.Store(); err != nil {
-			return decide.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
+			return effect.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
 		}
 	} else if changes, err = f.store.Apply(b.Facts); err != nil {
-		return decide.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
+		return effect.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
 	}
-	in := decide.FactsMoved{Cluster: cluster{f.store.Snapshot()}, Sequence: f.store.Position().Sequence}
+	in := effect.FactsMoved{Cluster: cluster{f.store.Snapshot()}, Sequence: f.store.Position().Sequence}
 	in.Epoch = f.store.Position().Epoch
 	in.Exists = (&existence{facts: f.store.Snapshot()}).exists
 	in.PodProgress, in.PodProgressKnown = f.store.Position().Progress(events.KindPod)
@@ -187,7 +187,7 @@ func NewPromises(binder string) *Promises {
 }
 
 // Fold applies one batch: documents first, then the partitions that this binder holds.
-func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
+func (p *Promises) Fold(b ledger.ViewBatch) ([]effect.Input, error) {
 	changes, err := p.view.Fold(b)
 	if err != nil {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
@@ -195,7 +195,7 @@ func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 	ledgerMoved := moved(p.view, changes)
 	b.Known = changes.Docs
 	ledgerMoved.Batch = b
-	ins := []decide.Input{ledgerMoved}
+	ins := []effect.Input{ledgerMoved}
 	if !changes.Reset && !changes.Members {
 		return ins, nil
 	}
@@ -204,12 +204,12 @@ func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 		live = append(live, m.ID)
 	}
 	held := membership.Assign(live, membership.BinderPartitions)[p.binder]
-	return append(ins, decide.PartitionsChanged{Held: slices.Clone(held)}), nil
+	return append(ins, effect.PartitionsChanged{Held: slices.Clone(held)}), nil
 }
 
 // moved lists each document that changed once, in its present form.
-func moved(known *ledger.View, changes ledger.ViewChanges) decide.LedgerMoved {
-	in := decide.LedgerMoved{Revision: known.Revision(), Reset: changes.Reset}
+func moved(known *ledger.View, changes ledger.ViewChanges) effect.LedgerMoved {
+	in := effect.LedgerMoved{Revision: known.Revision(), Reset: changes.Reset}
 	if changes.Reset {
 		in.Docs = slices.Collect(known.Docs())
 		slices.SortFunc(in.Docs, func(a, b ledger.NodeDoc) int { return cmp.Compare(a.Revision, b.Revision) })

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // batchBuffer is how many batches of facts or ledger changes may wait between the reader and the goroutine that folds
@@ -40,20 +40,20 @@ type Deps struct {
 type Room struct {
 	id   string
 	deps Deps
-	out  chan<- decide.Input
+	out  chan<- effect.Input
 	// unreadable logs decisions that cannot be decoded.
 	unreadable *aside.Notes
 }
 
 // New returns the intake of binder id, which sends to out.
-func New(id string, deps Deps, out chan<- decide.Input) *Room {
+func New(id string, deps Deps, out chan<- effect.Input) *Room {
 	return &Room{
 		id: id, deps: deps, out: out,
 		unreadable: aside.New("binder", events.Decisions, deps.Logger, deps.Clock.Now),
 	}
 }
 
-func (r *Room) send(ctx context.Context, in decide.Input) error {
+func (r *Room) send(ctx context.Context, in effect.Input) error {
 	select {
 	case r.out <- in:
 		return nil
@@ -114,9 +114,9 @@ func (r *Room) Ledger(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (r *Room) tell(ctx context.Context, ins []decide.Input) error {
+func (r *Room) tell(ctx context.Context, ins []effect.Input) error {
 	for _, in := range ins {
-		if p, ok := in.(decide.PartitionsChanged); ok {
+		if p, ok := in.(effect.PartitionsChanged); ok {
 			r.deps.Logger.Info("binder partitions", "held", len(p.Held))
 		}
 		if err := r.send(ctx, in); err != nil {
@@ -251,7 +251,7 @@ func (r *Room) readFrom(ctx context.Context, at *place) error {
 				r.unreadable.Record(record, err)
 				continue
 			}
-			if err := r.send(ctx, decide.DecisionSeen{Decision: d.Decision}); err != nil {
+			if err := r.send(ctx, effect.DecisionSeen{Decision: d.Decision}); err != nil {
 				return err
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +32,7 @@ func TestMovedListsEachDocumentOnceAsItIsNow(t *testing.T) {
 		{Before: doc("a", 1), After: doc("a", 3)},
 		{Before: doc("b", 2)},
 	}})
-	want := decide.LedgerMoved{Docs: []ledger.NodeDoc{doc("a", 3)}, Deleted: []string{"b"}}
+	want := effect.LedgerMoved{Docs: []ledger.NodeDoc{doc("a", 3)}, Deleted: []string{"b"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("moved (-want +got):\n%s", diff)
 	}
@@ -88,7 +88,7 @@ func TestDecisionsAreReadFromTheEndAndUnreadableOnesPassedOver(t *testing.T) {
 		return events.EncodeDecision(events.Decision{Kind: events.DecisionPlaced, Pod: events.PodRef{UID: uid}})
 	}
 	add(hint("before"))
-	out := make(chan decide.Input)
+	out := make(chan effect.Input)
 	r := New("binder-0", Deps{Log: &readyLog{Log: log, opened: make(chan struct{})},
 		Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}, out)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,7 +97,7 @@ func TestDecisionsAreReadFromTheEndAndUnreadableOnesPassedOver(t *testing.T) {
 	<-r.deps.Log.(*readyLog).opened
 	add(events.Message{Subject: "decisions.x.y", Data: []byte("nonsense")})
 	add(hint("after"))
-	if in, ok := (<-out).(decide.DecisionSeen); !ok || in.Decision.Pod.UID != "after" {
+	if in, ok := (<-out).(effect.DecisionSeen); !ok || in.Decision.Pod.UID != "after" {
 		t.Fatalf("first input %+v, want the decision appended after the start", in)
 	}
 	cancel()
