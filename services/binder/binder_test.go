@@ -444,7 +444,7 @@ func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- b.Run(t.Context()) }()
 		settle(time.Second)
-		b.inputs <- effect.LedgerMoved{Reset: true, Batch: ledger.ViewBatch{Reset: true}}
+		b.inputs <- effect.LedgerMoved{Batch: ledger.ViewBatch{Reset: true}}
 		var anew *ledger.AnewError
 		if err := <-done; !errors.As(err, &anew) {
 			t.Errorf("Run: %v, want *ledger.AnewError", err)

@@ -18,10 +18,10 @@ type binder struct {
 	proc
 	streams
 	outbox
-	core     *bindercore.Core
-	facts    *bindercore.Facts
-	promises *bindercore.Promises
-	ticked   time.Time
+	core   *bindercore.Core
+	facts  *bindercore.Facts
+	ledger *bindercore.Ledger
+	ticked time.Time
 	// running counts calls whose answer is outstanding.
 	running int
 }
@@ -61,7 +61,7 @@ func (b *binder) start() {
 	b.streams = streams{p: &b.proc}
 	b.outbox = outbox{}
 	b.core = bindercore.NewCore(b.member(), limits(), func(string, string) bool { return true })
-	b.facts, b.promises = bindercore.NewFacts(), bindercore.NewPromises(b.member())
+	b.facts, b.ledger = bindercore.NewFacts(), bindercore.NewLedger(b.member())
 	b.ticked, b.running = time.Time{}, 0
 }
 
@@ -113,7 +113,7 @@ func (b *binder) stepLedger() error {
 	if err != nil || !ok {
 		return err
 	}
-	ins, err := b.promises.Fold(batch)
+	ins, err := b.ledger.Fold(batch)
 	if err != nil {
 		return b.w.breaks("%s: %v", b.member(), err)
 	}

@@ -16,8 +16,8 @@ type (
 	Enforces = basis.Enforces
 	// Facts is intake.Facts.
 	Facts = intake.Facts
-	// Promises is intake.Promises.
-	Promises = intake.Promises
+	// Ledger is intake.Ledger.
+	Ledger = intake.Ledger
 )
 
 type (
@@ -124,5 +124,5 @@ func DefaultLimits() Limits { return basis.DefaultLimits() }
 // NewFacts returns an empty state.
 func NewFacts() *Facts { return intake.NewFacts() }
 
-// NewPromises returns the view of an empty ledger for one binder.
-func NewPromises(binder string) *Promises { return intake.NewPromises(binder) }
+// NewLedger returns the view of an empty ledger for one binder.
+func NewLedger(binder string) *Ledger { return intake.NewLedger(binder) }

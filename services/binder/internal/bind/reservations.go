@@ -15,10 +15,10 @@ import (
 type Documents interface {
 	// Get returns the document of a node.
 	Get(nodeUID string) (ledger.NodeDoc, bool)
-	// Learn adopts a document if it is newer than the known one, and returns the one before.
-	Learn(d ledger.NodeDoc) (before ledger.NodeDoc, newer bool)
-	// Forget drops a document that a revision of the ledger deleted, and returns it.
-	Forget(nodeUID string, by int64) (dropped ledger.NodeDoc, ok bool)
+	// Learn adopts a document if it is newer than the known one, and reports whether it is.
+	Learn(d ledger.NodeDoc) (newer bool)
+	// Forget drops a document that a revision of the ledger deleted, and reports whether it was dropped.
+	Forget(nodeUID string, by int64) bool
 }
 
 // Reservations has the reservations of the ledger.
@@ -30,6 +30,8 @@ type Reservations struct {
 	all map[basis.Attempt]*reservation
 	// ofPod holds a pod's reservations: one, unless a promise was broken.
 	ofPod map[string][]*reservation
+	// ofNode holds the keys of the reservations in a node's document, in the document's order.
+	ofNode map[string][]basis.Attempt
 	// waiting holds the reservations of held partitions that have work left and nothing in flight, except those that
 	// wait for a turn.
 	waiting map[basis.Attempt]*reservation
@@ -51,6 +53,7 @@ func New(base *basis.Base, documents Documents) *Reservations {
 		Base: base, documents: documents, checker: checker{base, documents},
 		all:           map[basis.Attempt]*reservation{},
 		ofPod:         map[string][]*reservation{},
+		ofNode:        map[string][]basis.Attempt{},
 		waiting:       map[basis.Attempt]*reservation{},
 		fencesRefused: map[basis.Attempt]*reservation{},
 		departed:      map[basis.Attempt]*reservation{},
@@ -74,29 +77,28 @@ type Touched []*reservation
 // Learn adopts a document if it is newer than the known one, whether it comes from the watch, a linearizable read or
 // the binder's own transaction, and returns the reservations in it that are new or changed.
 func (b *Reservations) Learn(d ledger.NodeDoc) (touched Touched) {
-	before, newer := b.documents.Learn(d)
-	if !newer {
+	if !b.documents.Learn(d) {
 		return nil
 	}
-	present := map[basis.Attempt]bool{}
+	var present []basis.Attempt
 	for _, e := range d.Entries {
 		if e.Role != ledger.RoleReservation {
 			continue
 		}
 		key := basis.Attempt{Pod: e.PodUID, Token: e.Token}
-		present[key] = true
+		present = append(present, key)
 		if r, changed := b.track(key, d, e); changed {
 			touched = append(touched, r)
 		}
 	}
-	b.untrack(before, present)
+	b.untrack(d.NodeUID, present)
 	return touched
 }
 
 // Forget drops a document that a revision of the ledger deleted, and the reservations in it.
 func (b *Reservations) Forget(nodeUID string, by int64) {
-	if d, ok := b.documents.Forget(nodeUID, by); ok {
-		b.untrack(d, nil)
+	if b.documents.Forget(nodeUID, by) {
+		b.untrack(nodeUID, nil)
 	}
 }
 
@@ -127,13 +129,17 @@ func (b *Reservations) track(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry
 	return r, changed
 }
 
-// untrack drops the reservations of entries that left a document. One with an effect in flight lives on until its
-// answer, so that a successful bind is still reported.
-func (b *Reservations) untrack(old ledger.NodeDoc, present map[basis.Attempt]bool) {
-	for i := range old.Entries {
-		key := basis.Attempt{Pod: old.Entries[i].PodUID, Token: old.Entries[i].Token}
+// untrack drops the reservations of entries that left a document, given the keys of those in it now. One with an effect
+// in flight lives on until its answer, so that a successful bind is still reported.
+func (b *Reservations) untrack(nodeUID string, present []basis.Attempt) {
+	before := b.ofNode[nodeUID]
+	b.ofNode[nodeUID] = present
+	if len(present) == 0 {
+		delete(b.ofNode, nodeUID)
+	}
+	for _, key := range before {
 		r, ok := b.all[key]
-		if !ok || present[key] || old.Entries[i].Role != ledger.RoleReservation || r.nodeUID != old.NodeUID {
+		if !ok || slices.Contains(present, key) || r.nodeUID != nodeUID {
 			continue
 		}
 		r.removed = true

@@ -31,7 +31,7 @@ func newPlanRig(t *testing.T, allowed int) *planRig {
 func (r *planRig) see() {
 	r.showPlanFacts(r.b, len(r.api.history)-1)
 	for ; r.b.docs < len(r.kv.log); r.b.docs++ {
-		r.step(r.b, ledgerMoved(r.kv.log[r.b.docs]))
+		r.step(r.b, effect.LedgerMoved{Batch: r.kv.log[r.b.docs]})
 	}
 }
 
@@ -578,7 +578,7 @@ func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 	r.givenUp(claim.Plan)
 	r.b.now = r.b.now.Add(2 * defaults.EvictionHang)
 	for ; r.b.docs < shown; r.b.docs++ {
-		r.step(r.b, ledgerMoved(r.kv.log[r.b.docs]))
+		r.step(r.b, effect.LedgerMoved{Batch: r.kv.log[r.b.docs]})
 	}
 	for range 3 {
 		r.wait(10 * time.Second)

@@ -30,7 +30,7 @@ func (r *rig) begins(number, factsAfter uint64) {
 	batch := ledger.EventBatch{Revision: r.ledger.revision, Events: []ledger.Event{{
 		KV: ledger.KV{Key: ledger.KeyGeneration, Value: value, ModRevision: r.ledger.revision},
 	}}}
-	r.step(r.b, effect.LedgerMoved{Revision: batch.Revision, Batch: ledger.ViewBatch{Events: batch}})
+	r.step(r.b, effect.LedgerMoved{Batch: ledger.ViewBatch{Events: batch}})
 }
 
 // Kubernetes was restored from a backup. In the earlier facts, a pod is bound that is pending now, and another pod,
@@ -124,7 +124,7 @@ func (r *rig) lists(g ledger.Generation) {
 		}
 		batch.KVs = []ledger.KV{{Key: ledger.KeyGeneration, Value: value, ModRevision: r.ledger.revision}}
 	}
-	r.step(r.b, effect.LedgerMoved{Reset: true, Revision: r.ledger.revision, Batch: batch})
+	r.step(r.b, effect.LedgerMoved{Batch: batch})
 }
 
 // The binder had written a condition under a resourceVersion that is yet to come. It writes the condition again.

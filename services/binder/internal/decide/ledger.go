@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -11,37 +13,59 @@ import (
 // ledgerMoved folds the watch in: documents first, then the work that follows from them. So a rule that looks at one
 // document never finds another of the same revision missing.
 func (c *Core) ledgerMoved(in effect.LedgerMoved) {
-	if in.Reset {
-		present := make(map[string]bool, len(in.Docs))
-		for _, d := range in.Docs {
-			present[d.NodeUID] = true
-		}
-		for _, uid := range c.documents.Nodes() {
-			if !present[uid] {
-				c.reservations.Forget(uid, in.Revision)
-			}
-		}
-	}
-	var touched bind.Touched
-	for _, d := range in.Docs {
-		touched = append(touched, c.reservations.Learn(d)...)
-	}
-	for _, uid := range in.Deleted {
-		c.reservations.Forget(uid, in.Revision)
-	}
-	c.foldBatch(in.Batch)
-	c.base.Revision = max(c.base.Revision, in.Revision) // hints up to here have met their entry or never will
-	c.reservations.Advance(touched)
-}
-
-// foldBatch applies a batch of the ledger watch. (Its documents have been learned.)
-func (c *Core) foldBatch(b ledger.ViewBatch) {
-	changes, err := c.base.Ledger.Fold(b)
+	view := c.base.Ledger
+	changes, err := view.Fold(in.Batch)
 	if err != nil {
 		c.broken(err)
 		return
 	}
+	docs, deleted := moved(changes)
+	if changes.Reset {
+		docs, deleted = c.relisted()
+	}
+	var touched bind.Touched
+	for _, d := range docs {
+		touched = append(touched, c.reservations.Learn(d)...)
+	}
+	for _, uid := range deleted {
+		c.reservations.Forget(uid, view.Revision())
+	}
 	c.claimsMoved(changes)
+	c.base.Revision = max(c.base.Revision, view.Revision()) // hints up to here have met their entry or never will
+	c.reservations.Advance(touched)
+}
+
+// moved lists each document that changed once, in its present form, and the nodes whose document was deleted.
+func moved(changes ledger.ViewChanges) (docs []ledger.NodeDoc, deleted []string) {
+	seen := map[string]bool{}
+	for _, c := range slices.Backward(changes.Docs) {
+		uid := cmp.Or(c.After.NodeUID, c.Before.NodeUID)
+		if seen[uid] {
+			continue
+		}
+		seen[uid] = true
+		if c.After.NodeUID == "" {
+			deleted = append(deleted, uid)
+			continue
+		}
+		docs = append(docs, c.After)
+	}
+	slices.Reverse(docs)
+	return docs, deleted
+}
+
+// relisted returns what moved returns after a list of the ledger: all documents in the order of their revisions, and
+// the nodes that have none any more.
+func (c *Core) relisted() (docs []ledger.NodeDoc, deleted []string) {
+	docs = slices.SortedFunc(c.base.Ledger.Docs(), func(a, b ledger.NodeDoc) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.NodeUID, b.NodeUID))
+	})
+	for _, uid := range c.documents.Nodes() {
+		if _, present := c.base.Ledger.Doc(uid); !present {
+			deleted = append(deleted, uid)
+		}
+	}
+	return docs, deleted
 }
 
 // learnKeys applies what one of the binder's own transactions returned.

@@ -59,7 +59,7 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 	for name, older := range map[string]func(r *planRig) effect.LedgerMoved{
 		"list": func(r *planRig) effect.LedgerMoved { return r.listed(r.b) },
 		"deletion": func(r *planRig) effect.LedgerMoved {
-			return effect.LedgerMoved{Revision: r.kv.revision, Deleted: []string{"n0-uid"}, Batch: ledger.ViewBatch{
+			return effect.LedgerMoved{Batch: ledger.ViewBatch{
 				Events: ledger.EventBatch{Revision: r.kv.revision, Events: []ledger.Event{
 					{Deleted: true, KV: ledger.KV{Key: ledger.KeyNode("n0-uid"), ModRevision: r.kv.revision}},
 				}},
@@ -72,7 +72,7 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 			r.hear(orderEvict("v4", 1))
 			r.amends("evict-claim")
 			r.step(r.b, in)
-			if d, ok := r.b.core.documents.Get("n0-uid"); !ok || d.Revision <= in.Revision {
+			if d, ok := r.b.core.documents.Get("n0-uid"); !ok || d.Revision <= in.Batch.Events.Revision {
 				t.Errorf("document %+v: want that of the claim", d)
 			}
 		})
@@ -84,10 +84,10 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
 	broken := ledger.KV{Key: ledger.KeyNode("n1-uid"), Value: []byte{0xff}, ModRevision: 1000}
 	for name, in := range map[string]effect.Input{
-		"a list of before": effect.LedgerMoved{Reset: true, Revision: 1, Batch: ledger.ViewBatch{
+		"a list of before": effect.LedgerMoved{Batch: ledger.ViewBatch{
 			Reset: true, Events: ledger.EventBatch{Revision: 1},
 		}},
-		"a change that cannot be read": effect.LedgerMoved{Revision: 1000, Batch: ledger.ViewBatch{
+		"a change that cannot be read": effect.LedgerMoved{Batch: ledger.ViewBatch{
 			Events: ledger.EventBatch{Revision: 1000, Events: []ledger.Event{{KV: broken}}},
 		}},
 		"an answer that cannot be read": effect.Amended{Result: effect.Lost, KVs: []ledger.KV{broken}},

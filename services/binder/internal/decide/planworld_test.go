@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -203,26 +202,9 @@ func (w *planWorld) listed(b *member) effect.LedgerMoved {
 	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int {
 		return int(a.ModRevision - b.ModRevision)
 	})
-	in := effect.LedgerMoved{Reset: true, Revision: w.kv.revision, Batch: ledger.ViewBatch{
+	return effect.LedgerMoved{Batch: ledger.ViewBatch{
 		Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: w.kv.revision},
 	}}
-	for _, kv := range kvs {
-		in.Docs = append(in.Docs, nodeDocs(kv)...)
-	}
-	return in
-}
-
-// ledgerMoved converts one step of the ledger's watch as the intake does.
-func ledgerMoved(batch ledger.ViewBatch) effect.LedgerMoved {
-	in := effect.LedgerMoved{Revision: batch.Events.Revision, Batch: batch}
-	for _, ev := range batch.Events.Events {
-		if uid, is := strings.CutPrefix(ev.Key, ledger.PrefixNode); is && ev.Deleted {
-			in.Deleted = append(in.Deleted, uid)
-			continue
-		}
-		in.Docs = append(in.Docs, nodeDocs(ev.KV)...)
-	}
-	return in
 }
 
 func nodeDocs(kv ledger.KV) []ledger.NodeDoc {
@@ -250,7 +232,7 @@ func (w *planWorld) showLedger(b *member, to int) {
 		b.listing = nil
 	}
 	for ; b.docs < to; b.docs++ {
-		w.step(b, ledgerMoved(w.kv.log[b.docs]))
+		w.step(b, effect.LedgerMoved{Batch: w.kv.log[b.docs]})
 	}
 	w.listen()
 }

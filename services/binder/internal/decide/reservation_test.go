@@ -344,7 +344,7 @@ func TestObjectionsOfOldFactsAreWaitedOut(t *testing.T) {
 		r.see()
 		d := r.doc()
 		d.Revision, d.HW = d.Revision+1, map[string]uint64{kind: r.api.now().rv + 1}
-		r.step(r.b, effect.LedgerMoved{Revision: d.Revision, Docs: []ledger.NodeDoc{d}})
+		r.step(r.b, docsMoved(d))
 		r.hold(r.b, true)
 		r.quiet("the facts are older than the " + kind + " high-water")
 		r.api.changeNode("n0-uid", cordon(false))
@@ -408,7 +408,7 @@ func TestPromotedPodIsBoundAsItWasLookedAt(t *testing.T) {
 		d.Revision += int64(state)
 		e.State, e.PodRV = state, looked.ResourceVersion
 		d.Entries = []ledger.Entry{e}
-		r.step(r.b, effect.LedgerMoved{Revision: d.Revision, Docs: []ledger.NodeDoc{d}})
+		r.step(r.b, docsMoved(d))
 	}
 	r.hold(r.b, true)
 	if bind := next[effect.Bind](r); bind.ResourceVersion != e.PodRV {

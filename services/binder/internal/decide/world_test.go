@@ -292,8 +292,15 @@ func (w *world) boot(b *member) {
 	everything := func(string, string) bool { return true }
 	b.core, b.lines, b.early = NewCore(b.id, w.limits, everything), nil, map[string]earlyDoc{}
 	b.docs = len(w.ledger.history)
-	w.step(b, effect.LedgerMoved{Reset: true, Revision: w.ledger.revision, Docs: slices.SortedFunc(
-		maps.Values(w.ledger.current), func(a, b ledger.NodeDoc) int { return int(a.Revision - b.Revision) })})
+	list := docsMoved(slices.SortedFunc(maps.Values(w.ledger.current), func(a, b ledger.NodeDoc) int {
+		return int(a.Revision - b.Revision)
+	})...).Batch
+	for _, ev := range list.Events.Events {
+		list.KVs = append(list.KVs, ev.KV)
+	}
+	list.Reset = true
+	list.Events = ledger.EventBatch{Revision: w.ledger.revision}
+	w.step(b, effect.LedgerMoved{Batch: list})
 	w.hold(b, true)
 	w.showFacts(b, b.facts)
 }
@@ -344,9 +351,25 @@ func (w *world) showDocs(b *member, to int) {
 	if to <= b.docs {
 		return
 	}
-	in := effect.LedgerMoved{Revision: w.ledger.history[to-1].Revision, Docs: w.ledger.history[b.docs:to]}
+	in := docsMoved(w.ledger.history[b.docs:to]...)
 	b.docs = to
 	w.step(b, in)
+}
+
+// docsMoved returns the step of the ledger's watch that puts documents, in the order of their revisions.
+func docsMoved(docs ...ledger.NodeDoc) effect.LedgerMoved {
+	var out ledger.EventBatch
+	for _, d := range docs {
+		value, err := ledger.EncodeNodeDoc(d)
+		if err != nil {
+			panic(err)
+		}
+		out.Revision = d.Revision
+		out.Events = append(out.Events, ledger.Event{
+			KV: ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.Revision},
+		})
+	}
+	return effect.LedgerMoved{Batch: ledger.ViewBatch{Events: out}}
 }
 
 // wish returns what a reservation records of the request; nothing if it is of a member of an earlier version.

@@ -32,7 +32,7 @@ func TestHandOversOfLargeDocuments(t *testing.T) {
 		var together handOver
 		for i := range 64 {
 			d := large(t, fmt.Sprint("n", i))
-			together.add(s, &document{doc: d}, ledger.Change{Docs: []ledger.NodeDoc{d}})
+			together.add(s, &document{nodeUID: d.NodeUID}, ledger.Change{Docs: []ledger.NodeDoc{d}})
 		}
 		together.send(s)
 		docs := 0

@@ -22,17 +22,17 @@ type idleDoc struct {
 // confirm are handed over, claims of plans that were given up are removed, and so are overdue holds. Without a view
 // of the whole ledger up to the document, only the first is done.
 func (s *Sweeper) swept(d *document) (ledger.Change, bool) {
-	known, ok := s.Ledger.Doc(d.doc.NodeUID)
-	if !ok || known.Revision != d.doc.Revision || s.Ledger.Revision() < known.Revision {
-		next, changed := ledger.Finish(d.doc, s.Base)
+	doc, _ := s.store.Get(d.nodeUID)
+	if d.ahead.Revision > 0 || s.Ledger.Revision() < doc.Revision {
+		next, changed := ledger.Finish(doc, s.Base)
 		return ledger.Change{Docs: []ledger.NodeDoc{next}}, changed
 	}
 	sweep, err := ledger.SweepDoc(ledger.Sweeping{
-		Doc: known, Picture: s.Ledger, Facts: s.Base,
-		Overdue: s.Now.Sub(d.since) > s.Limits.Overdue+s.plans.Leaving(known),
+		Doc: doc, Picture: s.Ledger, Facts: s.Base,
+		Overdue: s.Now.Sub(d.since) > s.Limits.Overdue+s.plans.Leaving(doc),
 	})
 	if err != nil {
-		s.Fault("sweep of node "+d.doc.NodeUID, err)
+		s.Fault("sweep of node "+d.nodeUID, err)
 		return ledger.Change{}, false
 	}
 	return sweep.Change, !sweep.Empty()

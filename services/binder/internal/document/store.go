@@ -10,9 +10,13 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
-// document is one node's document as the binder last saw it.
+// document is what the binder knows about one node's document.
 type document struct {
-	doc ledger.NodeDoc
+	nodeUID string
+	// revision is that of the newest version seen. ahead is that version as long as the ledger view does not have it:
+	// a transaction or a read has shown it before the watch. It is zero otherwise.
+	revision int64
+	ahead    ledger.NodeDoc
 	// since is when this revision was first seen. swept is when the document was last checked for entries to sweep;
 	// most of them belong to pods that take their time to stop.
 	since, swept time.Time
@@ -22,7 +26,7 @@ type document struct {
 	op      effect.OpID
 }
 
-// Store has the documents of all nodes.
+// Store has the documents of all nodes, as the ledger view shows them or newer.
 type Store struct {
 	base *basis.Base
 	docs map[string]*document
@@ -34,38 +38,44 @@ func NewStore(base *basis.Base) *Store { return &Store{base: base, docs: map[str
 // Get returns the document of a node.
 func (s *Store) Get(nodeUID string) (ledger.NodeDoc, bool) {
 	d, ok := s.docs[nodeUID]
-	if !ok {
+	switch {
+	case !ok:
 		return ledger.NodeDoc{}, false
+	case d.ahead.Revision > 0:
+		return d.ahead, true
 	}
-	return d.doc, true
+	return s.base.Ledger.Doc(nodeUID)
 }
 
 // Nodes returns the sorted UIDs of the nodes with a document.
 func (s *Store) Nodes() []string { return slices.Sorted(maps.Keys(s.docs)) }
 
-// Learn adopts a document if it is newer than the known one, and returns the one before, which is zero for the first.
-func (s *Store) Learn(d ledger.NodeDoc) (before ledger.NodeDoc, newer bool) {
-	known := s.docs[d.NodeUID]
-	if known == nil {
-		known = &document{}
-		s.docs[d.NodeUID] = known
-	} else if d.Revision <= known.doc.Revision {
-		return ledger.NodeDoc{}, false
+// Learn adopts a document if it is newer than the known one, and reports whether it is.
+func (s *Store) Learn(doc ledger.NodeDoc) (newer bool) {
+	d := s.docs[doc.NodeUID]
+	if d == nil {
+		d = &document{nodeUID: doc.NodeUID}
+		s.docs[doc.NodeUID] = d
 	}
-	before = known.doc
-	known.doc, known.since = d, s.base.Now
-	return before, true
+	if newer = d.revision == 0 || doc.Revision > d.revision; newer {
+		d.revision, d.since = doc.Revision, s.base.Now
+		d.ahead = doc
+	}
+	if shown, ok := s.base.Ledger.Doc(doc.NodeUID); ok && shown.Revision >= d.revision {
+		d.ahead = ledger.NodeDoc{}
+	}
+	return newer
 }
 
 // Forget drops a document that a revision of the ledger deleted, unless a transaction has put or shown it at a later
-// revision: then it was created since. It returns the dropped document.
-func (s *Store) Forget(nodeUID string, by int64) (dropped ledger.NodeDoc, ok bool) {
+// revision: then it was created since. It reports whether the document was dropped.
+func (s *Store) Forget(nodeUID string, by int64) bool {
 	d, ok := s.docs[nodeUID]
-	if !ok || d.doc.Revision > by {
-		return ledger.NodeDoc{}, false
+	if !ok || d.revision > by {
+		return false
 	}
 	delete(s.docs, nodeUID)
-	return d.doc, true
+	return true
 }
 
 // Vouch records that the answer to op shows the view's content of a document. It dates the document from when the

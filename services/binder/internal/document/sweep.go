@@ -67,8 +67,10 @@ func (s *Sweeper) Sweep() {
 func (s *Sweeper) sweepNodes() {
 	var due []string
 	for uid, d := range s.store.docs {
-		if d.op == 0 && len(d.doc.Entries) > 0 && s.Now.Sub(d.since) > s.Limits.Idle &&
-			s.Now.Sub(d.swept) >= basis.RoundEvery && s.MayAct(uid) {
+		if d.op != 0 || s.Now.Sub(d.since) <= s.Limits.Idle || s.Now.Sub(d.swept) < basis.RoundEvery || !s.MayAct(uid) {
+			continue
+		}
+		if doc, _ := s.store.Get(uid); len(doc.Entries) > 0 {
 			due = append(due, uid)
 		}
 	}

@@ -56,17 +56,8 @@ type FactsMoved struct {
 	Moved []string
 }
 
-// LedgerMoved carries the node documents that changed in the binder's own ledger watch.
-type LedgerMoved struct {
-	// Revision is the revision up to which every document is known.
-	Revision int64
-	Docs     []ledger.NodeDoc
-	Deleted  []string // node UIDs
-	// Reset means that Docs contains all documents.
-	Reset bool
-	// Batch is the same step in the form of the ledger watch, with claims on budgets and plan records.
-	Batch ledger.ViewBatch
-}
+// LedgerMoved carries one step of the binder's own ledger watch.
+type LedgerMoved struct{ Batch ledger.ViewBatch }
 
 // PartitionsChanged lists the binder partitions that this member holds from now on.
 type PartitionsChanged struct{ Held []int32 }

@@ -175,59 +175,49 @@ func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetR
 	return rooms
 }
 
-// Promises turns batches of the ledger into inputs of one binder's core. It is for one goroutine.
-type Promises struct {
-	binder string
-	view   *ledger.View
+// Ledger turns batches of the ledger into inputs of one binder's core. The core has its own view of the ledger; this
+// one has the members alone. It is for one goroutine.
+type Ledger struct {
+	binder  string
+	members *ledger.View
 }
 
-// NewPromises returns the view of an empty ledger.
-func NewPromises(binder string) *Promises {
-	return &Promises{binder: binder, view: ledger.NewView()}
+// NewLedger returns the view of an empty ledger.
+func NewLedger(binder string) *Ledger {
+	return &Ledger{binder: binder, members: ledger.NewView()}
 }
 
 // Fold applies one batch: documents first, then the partitions that this binder holds.
-func (p *Promises) Fold(b ledger.ViewBatch) ([]effect.Input, error) {
-	changes, err := p.view.Fold(b)
+func (l *Ledger) Fold(b ledger.ViewBatch) ([]effect.Input, error) {
+	changes, err := l.members.Fold(membersIn(b))
 	if err != nil {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
 	}
-	ledgerMoved := moved(p.view, changes)
-	b.Known = changes.Docs
-	ledgerMoved.Batch = b
-	ins := []effect.Input{ledgerMoved}
+	ins := []effect.Input{effect.LedgerMoved{Batch: b}}
 	if !changes.Reset && !changes.Members {
 		return ins, nil
 	}
 	var live []string
-	for _, m := range p.view.Members(membership.RoleBinder) {
+	for _, m := range l.members.Members(membership.RoleBinder) {
 		live = append(live, m.ID)
 	}
-	held := membership.Assign(live, membership.BinderPartitions)[p.binder]
+	held := membership.Assign(live, membership.BinderPartitions)[l.binder]
 	return append(ins, effect.PartitionsChanged{Held: slices.Clone(held)}), nil
 }
 
-// moved lists each document that changed once, in its present form.
-func moved(known *ledger.View, changes ledger.ViewChanges) effect.LedgerMoved {
-	in := effect.LedgerMoved{Revision: known.Revision(), Reset: changes.Reset}
-	if changes.Reset {
-		in.Docs = slices.Collect(known.Docs())
-		slices.SortFunc(in.Docs, func(a, b ledger.NodeDoc) int { return cmp.Compare(a.Revision, b.Revision) })
-		return in
-	}
-	seen := map[string]bool{}
-	for _, c := range slices.Backward(changes.Docs) {
-		uid := cmp.Or(c.After.NodeUID, c.Before.NodeUID)
-		if seen[uid] {
-			continue
+// membersIn returns the part of a batch that is about members.
+func membersIn(b ledger.ViewBatch) ledger.ViewBatch {
+	all, changes := b.KVs, b.Events.Events
+	b.KVs, b.Events.Events = nil, nil
+	for _, kv := range all {
+		if strings.HasPrefix(kv.Key, ledger.PrefixMember) {
+			b.KVs = append(b.KVs, kv)
 		}
-		seen[uid] = true
-		if c.After.NodeUID == "" {
-			in.Deleted = append(in.Deleted, uid)
-			continue
-		}
-		in.Docs = append(in.Docs, c.After)
 	}
-	slices.Reverse(in.Docs)
-	return in
+	for _, ev := range changes {
+		if strings.HasPrefix(ev.Key, ledger.PrefixMember) {
+			b.Events.Events = append(b.Events.Events, ev)
+		}
+	}
+	return b
 }

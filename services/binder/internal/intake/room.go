@@ -95,13 +95,13 @@ func (r *Room) Ledger(ctx context.Context) error {
 	batches := make(chan ledger.ViewBatch, batchBuffer)
 	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
 	g.Go(func() error {
-		promises := NewPromises(r.id)
+		partitions := NewLedger(r.id)
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
 			case b := <-batches:
-				ins, err := promises.Fold(b)
+				ins, err := partitions.Fold(b)
 				if err != nil {
 					return err
 				}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -21,22 +20,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestMovedListsEachDocumentOnceAsItIsNow(t *testing.T) {
-	doc := func(uid string, revision int64) ledger.NodeDoc {
-		return ledger.NodeDoc{NodeUID: uid, Revision: revision}
-	}
-	got := moved(ledger.NewView(), ledger.ViewChanges{Docs: []ledger.DocChange{
-		{After: doc("a", 1)},
-		{After: doc("b", 2)},
-		{Before: doc("a", 1), After: doc("a", 3)},
-		{Before: doc("b", 2)},
-	}})
-	want := effect.LedgerMoved{Docs: []ledger.NodeDoc{doc("a", 3)}, Deleted: []string{"b"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("moved (-want +got):\n%s", diff)
-	}
-}
 
 func TestBudgetsOfAPod(t *testing.T) {
 	store := state.New()
