@@ -134,8 +134,8 @@ type Binder struct {
 	cfg    Config
 	deps   Deps
 	core   *decide.Core
-	intake *intake.Room
-	commit *commit.Room
+	intake *intake.Reader
+	commit *commit.Executor
 	inputs chan effect.Input
 	ready  atomic.Bool
 }

@@ -21,8 +21,8 @@ var binders = []revert{
 	{
 		bug: 33, taken: "The fence changes the pod itself.",
 		edits: []edit{{
-			ofCalls + "/kubernetes.go",
-			"r.patch(ctx, e.Pod, body, \"status\")\n\tswitch {", "r.patch(ctx, e.Pod, body)\n\tswitch {",
+			ofCalls + "/fences.go",
+			"f.patch(ctx, e.Pod, body, \"status\")\n\tswitch {", "f.patch(ctx, e.Pod, body)\n\tswitch {",
 		}},
 		fails: []failing{{"services/binder", "TestFenceChangesNoPod"}},
 	},
@@ -39,7 +39,7 @@ var binders = []revert{
 	{
 		bug: 33, taken: "A fence counts as made although its mark was taken out.",
 		edits: []edit{{
-			ofCalls + "/kubernetes.go", `case answer.Result == effect.Done && form.value(obj) != e.Value:`,
+			ofCalls + "/fences.go", `case answer.Result == effect.Done && form.value(obj) != e.Value:`,
 			`case false && form.value(obj) != e.Value:`,
 		}},
 		fails: []failing{{ofCalls, "TestMarkThatIsTakenOutIsNoFence"}},
@@ -67,7 +67,7 @@ var binders = []revert{
 	{
 		bug: 72, taken: "That the API server has dropped extendedResourceClaimStatus goes unnoticed.",
 		edits: []edit{{
-			ofCalls + "/madeclaim.go", `case obj.Status.ExtendedResourceClaimStatus == nil:`, `case false:`,
+			ofCalls + "/mappings.go", `case obj.Status.ExtendedResourceClaimStatus == nil:`, `case false:`,
 		}},
 		fails: []failing{{ofCalls, "TestPodIsToldOfItsClaim"}},
 	},
@@ -80,17 +80,17 @@ var binders = []revert{
 	},
 	{
 		bug: 85, taken: "No condition follows a refused annotation.",
-		edits: []edit{{ofCalls + "/kubernetes.go", `answer = r.mark(ctx, e, conditionMark{})`, ``}},
+		edits: []edit{{ofCalls + "/fences.go", `answer = f.mark(ctx, e, conditionMark{})`, ``}},
 		fails: []failing{{ofCalls, "TestFenceOfFullAnnotations"}, {"services/binder", "TestFullAnnotationsAreFenced"}},
 	},
 	{
 		bug: 86, taken: "That a pod is too large for etcd counts as no answer.",
-		edits: []edit{{ofCalls + "/kubernetes.go", `if tooLarge(err) {`, `if false {`}},
+		edits: []edit{{ofCalls + "/pods.go", `if tooLarge(err) {`, `if false {`}},
 		fails: []failing{{ofCalls, "TestPodThatIsTooLargeIsRefused"}},
 	},
 	{
 		bug: 86, taken: "That a webhook cannot be reached counts as no answer.",
-		edits: []edit{{ofCalls + "/kubernetes.go", `answer.Failed = true`, ``}},
+		edits: []edit{{ofCalls + "/pods.go", `answer.Failed = true`, ``}},
 		fails: []failing{{ofCalls, "TestWebhookThatCannotBeReachedFailsTheFence"}},
 	},
 	{
@@ -127,13 +127,14 @@ var binders = []revert{
 	},
 	{
 		bug: 113, taken: "An eviction is sent whenever a worker comes to it.",
-		edits: []edit{{ofCalls + "/evict.go", `if r.timeFor(e.NotAfter) <= 0 {`, `if false {`}},
+		edits: []edit{{ofCalls + "/evictions.go", `if timeFor(v.clock, e.NotAfter) <= 0 {`, `if false {`}},
 		fails: []failing{{ofCalls, "TestWhatHasNoTimeLeftIsNotSent"}},
 	},
 	{
 		bug: 113, taken: "An eviction on its way has as much time as any change.",
 		edits: []edit{{
-			ofCalls + "/evict.go", `context.WithTimeout(ctx, r.timeFor(e.NotAfter))`, `context.WithTimeout(ctx, changeTimeout)`,
+			ofCalls + "/evictions.go", `context.WithTimeout(ctx, timeFor(v.clock, e.NotAfter))`,
+			`context.WithTimeout(ctx, changeTimeout)`,
 		}},
 		fails: []failing{{ofCalls, "TestEvictionEndsInItsTime"}},
 	},

@@ -8,7 +8,6 @@ var (
 		"pkg/descheduling/policy.resolver":        43,
 		"pkg/ledger.View":                         79,
 		"pkg/ledger/view.View":                    61,
-		"services/binder/internal/commit.Room":    53,
 		"services/queue.Queue":                    43,
 		"services/queue/internal/decide.Core":     143,
 		"services/scheduler/internal/decide.Core": 267,

@@ -21,7 +21,7 @@ import (
 //
 // An alternative was rejected: to read the pod instead, and to release when another process has moved its
 // resourceVersion since the mark. A bind in flight may carry a version from after the mark, namely the one that its
-// binder's own write to the pod's status returned (commit.tellOfClaim). And the pod's history, which the audit reads,
+// binder's own write to the pod's status returned (commit.writeMappings). And the pod's history, which the audit reads,
 // would not show the fence.
 type refusal struct {
 	// times counts refusals and failures in a row since first. told is when they were last reported to the log and

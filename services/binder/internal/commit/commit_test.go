@@ -33,8 +33,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts an API server with one handler, and returns a room that talks to it over HTTP.
-func serve(t *testing.T, handle http.HandlerFunc) *Room {
+// serve starts an API server with one handler, and returns an executor that talks to it over HTTP.
+func serve(t *testing.T, handle http.HandlerFunc) *Executor {
 	t.Helper()
 	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
@@ -122,7 +122,7 @@ func TestBindOutcomes(t *testing.T) {
 					fail(w, tc.bind)
 				}
 			})
-			a := r.bind(t.Context(), effect.Bind{Op: 3, Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9})
+			a := r.bindings.bind(t.Context(), effect.Bind{Op: 3, Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9})
 			if a.Op != 3 || a.Result != tc.want || (a.Pod != nil) != tc.pods {
 				t.Fatalf("answer %+v, want %s", a, tc.want)
 			}
@@ -159,7 +159,7 @@ func checkBinding(t *testing.T, req *http.Request) {
 
 func TestConnectionThatBreaksIsUnknown(t *testing.T) {
 	r := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	if a := r.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n"}); a.Result != effect.Unknown || a.Problem == "" {
+	if a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n"}); a.Result != effect.Unknown || a.Problem == "" {
 		t.Fatalf("answer %+v, want unknown", a)
 	}
 }
@@ -182,7 +182,7 @@ func TestFenceReallyChangesThePod(t *testing.T) {
 			p.Spec.NodeName, p.ResourceVersion, p.Annotations = "n", "8", body.Metadata.Annotations
 		}))
 	})
-	a := r.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+	a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
 	if a.Result != effect.Done || a.Pod.NodeName != "n" || a.Pod.ResourceVersion != 8 {
 		t.Fatalf("answer %+v", a)
 	}
@@ -193,7 +193,7 @@ func TestRefusedFenceNamesTheWrite(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, apierrors.NewForbidden(theRes, "p", errors.New("frozen")))
 	})
-	a := r.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+	a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
 	if want := `patch of pods/status: pods "p" is forbidden: frozen`; a.Result != effect.Refused || a.Problem != want {
 		t.Fatalf("answer %+v, want refused: %s", a, want)
 	}
@@ -208,7 +208,7 @@ func TestMarkThatIsTakenOutIsNoFence(t *testing.T) {
 			r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.Annotations = annotations }))
 			})
-			a := r.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+			a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
 			const problem = "left out condition berth.dev/fence"
 			if a.Result != effect.Refused || !strings.Contains(a.Problem, problem) || a.Pod != nil {
 				t.Fatalf("answer %+v, want refused, and that the condition is missing too", a)
@@ -225,13 +225,13 @@ func TestPatchesOfANamesakeAreGone(t *testing.T) {
 		}
 		fail(w, apierrors.NewConflict(theRes, "p", errors.New("precondition: UID")))
 	})
-	if a := r.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "v"}); a.Result != effect.Gone {
+	if a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "v"}); a.Result != effect.Gone {
 		t.Fatalf("fence: %+v", a)
 	}
-	if a := r.patchCondition(t.Context(), effect.PatchCondition{Pod: thePod}); a.Result != effect.Gone {
+	if a := r.conditions.patchCondition(t.Context(), effect.PatchCondition{Pod: thePod}); a.Result != effect.Gone {
 		t.Fatalf("condition: %+v", a)
 	}
-	if a := r.evict(t.Context(), effect.Evict{Pod: thePod}); a.Result != effect.Gone {
+	if a := r.evictions.evict(t.Context(), effect.Evict{Pod: thePod}); a.Result != effect.Gone {
 		t.Fatalf("eviction: %+v", a)
 	}
 }
@@ -245,7 +245,7 @@ func TestAGateIsTakenOutOfTheList(t *testing.T) {
 		}
 		write(w, http.StatusOK, podObject(nil))
 	})
-	a := r.removeGate(t.Context(), effect.RemoveGate{Op: 3, Pod: thePod, Gate: events.QuotaGate})
+	a := r.gates.removeGate(t.Context(), effect.RemoveGate{Op: 3, Pod: thePod, Gate: events.QuotaGate})
 	if a.Result != effect.Done || a.Op != 3 {
 		t.Fatalf("answer %+v", a)
 	}
@@ -260,7 +260,7 @@ func TestConditionGoesToTheStatus(t *testing.T) {
 		}
 		write(w, http.StatusOK, podObject(nil))
 	})
-	a := r.patchCondition(t.Context(), effect.PatchCondition{Pod: thePod,
+	a := r.conditions.patchCondition(t.Context(), effect.PatchCondition{Pod: thePod,
 		Condition: corev1.PodCondition{Type: corev1.PodScheduled, Message: "100% full"}})
 	if a.Result != effect.Done || a.ResourceVersion != 7 {
 		t.Fatalf("answer %+v", a)
@@ -295,7 +295,7 @@ func TestEvictionOutcomes(t *testing.T) {
 				}
 				write(w, http.StatusCreated, success)
 			})
-			a := r.evict(t.Context(), effect.Evict{Pod: thePod, DryRun: true, GracePeriodSeconds: &grace})
+			a := r.evictions.evict(t.Context(), effect.Evict{Pod: thePod, DryRun: true, GracePeriodSeconds: &grace})
 			if a.Result != tc.want || calls.Load() != 1 {
 				t.Fatalf("answer %+v after %d calls, want %s after one", a, calls.Load(), tc.want)
 			}

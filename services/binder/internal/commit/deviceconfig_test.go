@@ -76,7 +76,7 @@ func TestConfigurationIsPutBackBeforeItIsWritten(t *testing.T) {
 			if _, err := claims.Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			answer := roomOf(client).prepareDevices(t.Context(), effect.Bind{
+			answer := executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
 				Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{Picks: picks, Classes: c.classes},
 			})
 			if answer.Result != c.want {

@@ -99,14 +99,14 @@ func oneDevice(t *testing.T) []ledger.DevicePick {
 
 func prepares(t *testing.T, client *fake.Clientset) effect.Answered {
 	t.Helper()
-	return roomOf(client).prepareDevices(t.Context(), effect.Bind{
+	return executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
 		Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{Picks: oneDevice(t)},
 	})
 }
 
 func settles(t *testing.T, client *fake.Clientset, kept bool) uint64 {
 	t.Helper()
-	version, answer := roomOf(client).settleClaims(t.Context(),
+	version, answer := executorOf(client).bindings.claims.settleClaims(t.Context(),
 		effect.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: oneDevice(t)}, kept)
 	if answer.Result != effect.Done {
 		t.Fatalf("settling the claim: %+v", answer)
@@ -178,14 +178,14 @@ func twoDevices(t *testing.T) []ledger.DevicePick {
 
 func preparesBoth(t *testing.T, client *fake.Clientset) effect.Answered {
 	t.Helper()
-	return roomOf(client).prepareDevices(t.Context(), effect.Bind{
+	return executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
 		Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{Picks: twoDevices(t)},
 	})
 }
 
 func settlesBoth(t *testing.T, client *fake.Clientset) effect.Answered {
 	t.Helper()
-	_, answer := roomOf(client).settleClaims(t.Context(),
+	_, answer := executorOf(client).bindings.claims.settleClaims(t.Context(),
 		effect.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: twoDevices(t)}, false)
 	return answer
 }
@@ -251,7 +251,7 @@ func TestSharedClaimAfterACrashAtItsWrite(t *testing.T) {
 			}
 			pick := ledger.DevicePick{Claim: "c0", ClaimUID: "uid-c0", ClaimRV: 10}
 			prepare := func() effect.Answered {
-				return roomOf(client).prepareDevices(t.Context(), effect.Bind{
+				return executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
 					Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{Picks: []ledger.DevicePick{pick}},
 				})
 			}
@@ -313,7 +313,7 @@ func TestKnownClaimIsNotReadFirst(t *testing.T) {
 		})
 		picks := oneDevice(t)
 		picks[0].ClaimRV = versionOf(known)
-		got := roomOf(client).prepareDevices(t.Context(), effect.Bind{
+		got := executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
 			Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{
 				Picks: picks, Known: map[string]*resourcev1.ResourceClaim{"c0": known},
 			},

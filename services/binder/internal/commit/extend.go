@@ -15,12 +15,12 @@ import (
 // only remaining risk is delay in the extender: one that binds long after the request may bind a pod whose place has
 // been given to another. The pod is also read afterwards: its nodeName counts, not the extender's answer. All of this
 // may be repeated at any time: a bound pod is found bound.
-func (r *Room) extendersBind(ctx context.Context, e effect.Bind) (answer effect.Answered, asked bool) {
-	set := r.deps.Extenders[e.SchedulerName]
+func (b *bindings) extendersBind(ctx context.Context, e effect.Bind) (answer effect.Answered, asked bool) {
+	set := b.extenders[e.SchedulerName]
 	if set == nil || !set.Binds() {
 		return effect.Answered{}, false
 	}
-	before := r.get(ctx, e.Pod)
+	before := b.get(ctx, e.Pod)
 	switch {
 	case before.Result != effect.Done:
 		return before, true
@@ -36,7 +36,7 @@ func (r *Room) extendersBind(ctx context.Context, e effect.Bind) (answer effect.
 	if !asked {
 		return effect.Answered{}, false
 	}
-	after := r.get(ctx, e.Pod)
+	after := b.get(ctx, e.Pod)
 	var refused *extender.RefusedError
 	switch {
 	case after.Result != effect.Done:

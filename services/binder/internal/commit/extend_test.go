@@ -79,7 +79,9 @@ func TestAnExtenderBinds(t *testing.T) {
 				API: APIOf(client), Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 				Extenders: map[string]*extender.Set{"s": set},
 			})
-			got := r.bind(t.Context(), effect.Bind{Op: 3, Pod: thePod, NodeName: "n", SchedulerName: "s", ResourceVersion: 7})
+			got := r.bindings.bind(t.Context(), effect.Bind{
+				Op: 3, Pod: thePod, NodeName: "n", SchedulerName: "s", ResourceVersion: 7,
+			})
 			if got.Result != tc.want || got.Op != 3 || calls != tc.calls {
 				t.Fatalf("%s (%s) after %d calls, want %s after %d", got.Result, got.Problem, calls, tc.want, tc.calls)
 			}
@@ -103,7 +105,7 @@ func TestExtendersLeavePodsToTheBinder(t *testing.T) {
 			Extenders: map[string]*extender.Set{"s": set},
 		})
 		e := effect.Bind{Pod: thePod, NodeName: "n", SchedulerName: scheduler, ResourceVersion: 7}
-		if got := r.bind(context.Background(), e); got.Result != effect.Done {
+		if got := r.bindings.bind(context.Background(), e); got.Result != effect.Done {
 			t.Fatalf("%s: %s (%s), want the pod bound", scheduler, got.Result, got.Problem)
 		}
 		if _, err := client.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{}); err != nil {

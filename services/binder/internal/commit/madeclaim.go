@@ -2,19 +2,14 @@ package commit
 
 import (
 	"context"
-	"encoding/json"
-	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -22,26 +17,26 @@ import (
 // makeClaim creates the claim for the pod's resources, without devices. The answer is ClaimMade, also if the claim
 // exists already. A claim that requests something else is from an earlier decision and has no devices; it is deleted
 // first. Upstream creates it in PreBind (plugins/dynamicresources/extendeddynamicresources.go).
-func (r *Room) makeClaim(ctx context.Context, e effect.Bind, pick ledger.DevicePick) effect.Answered {
-	answer := r.createClaim(ctx, e, pick)
+func (c *claims) makeClaim(ctx context.Context, e effect.Bind, pick ledger.DevicePick) effect.Answered {
+	answer := c.createClaim(ctx, e, pick)
 	answer.Op = e.Op
-	log := r.deps.Logger.Debug
+	log := c.logger.Debug
 	if answer.Result != effect.ClaimMade {
-		log = r.deps.Logger.Info
+		log = c.logger.Info
 	}
 	log("claim for resources", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
 		"result", answer.Result.String(), "error", answer.Problem)
 	return answer
 }
 
-func (r *Room) createClaim(ctx context.Context, e effect.Bind, pick ledger.DevicePick) effect.Answered {
+func (c *claims) createClaim(ctx context.Context, e effect.Bind, pick ledger.DevicePick) effect.Answered {
 	var spec resourcev1.ResourceClaimSpec
 	if err := spec.Unmarshal(pick.Spec); err != nil {
 		return refusal("what claim %s asks for cannot be read: %v", pick.Claim, err)
 	}
 	cctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(e.Pod.Namespace).Create(
+	claim, err := c.client.ResourceV1().ResourceClaims(e.Pod.Namespace).Create(
 		cctx, placement.NewMadeClaim(e.Pod.Namespace, e.Pod.Name, e.Pod.UID, spec), metav1.CreateOptions{})
 	telemetry.ClaimCreated(err == nil)
 	switch {
@@ -50,15 +45,15 @@ func (r *Room) createClaim(ctx context.Context, e effect.Bind, pick ledger.Devic
 	case !apierrors.IsAlreadyExists(err):
 		return failed(err)
 	}
-	return r.foundClaim(ctx, e, pick, &spec)
+	return c.foundClaim(ctx, e, pick, &spec)
 }
 
-func (r *Room) foundClaim(
+func (c *claims) foundClaim(
 	ctx context.Context, e effect.Bind, pick ledger.DevicePick, spec *resourcev1.ResourceClaimSpec,
 ) effect.Answered {
 	rctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(e.Pod.Namespace).Get(
+	claim, err := c.client.ResourceV1().ResourceClaims(e.Pod.Namespace).Get(
 		rctx, pick.Claim, metav1.GetOptions{})
 	switch {
 	case err != nil:
@@ -72,7 +67,7 @@ func (r *Room) foundClaim(
 	case equality.Semantic.DeepEqual(&claim.Spec, spec):
 		return made(pick, claim)
 	}
-	if answer := r.deleteClaim(ctx, claim); answer.Result != effect.Done {
+	if answer := c.deleteClaim(ctx, claim); answer.Result != effect.Done {
 		return answer
 	}
 	return effect.Answered{
@@ -86,10 +81,10 @@ func made(pick ledger.DevicePick, claim *resourcev1.ResourceClaim) effect.Answer
 }
 
 // deleteClaim deletes a claim at the version that was read. The answer is also Done if the claim is gone.
-func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim) effect.Answered {
+func (c *claims) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim) effect.Answered {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	err := r.deps.API.writes.ResourceV1().ResourceClaims(claim.Namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{
+	err := c.client.ResourceV1().ResourceClaims(claim.Namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion},
 	})
 	switch {
@@ -99,71 +94,4 @@ func (r *Room) deleteClaim(ctx context.Context, claim *resourcev1.ResourceClaim)
 		return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 	}
 	return failed(err)
-}
-
-// tellOfClaim writes into the pod's status which container gets which devices of the claim that was created for the
-// pod, if one was. The write has the bind's precondition, and it returns the pod's next version: any other change of
-// the pod in between, such as a fence, makes either this write or the bind fail.
-func (r *Room) tellOfClaim(ctx context.Context, e effect.Bind) (version uint64, answer effect.Answered) {
-	version = e.ResourceVersion
-	for _, pick := range e.Devices.Picks {
-		if len(pick.PodStatus) == 0 {
-			continue
-		}
-		var status corev1.PodExtendedResourceClaimStatus
-		if err := status.Unmarshal(pick.PodStatus); err != nil {
-			answer = refusal("what the pod is told of claim %s cannot be read: %v", pick.Claim, err)
-		} else {
-			version, answer = r.patchMappings(ctx, e, &status)
-		}
-		answer.Op = e.Op
-		return version, answer
-	}
-	return version, effect.Answered{Op: e.Op, Result: effect.Done}
-}
-
-// dropped explains why a pod is not bound when an API server with the feature disabled drops the field without an
-// error. A kubelet would reject the pod, or start it without devices (removeMissingExtendedResources in its
-// predicate.go).
-const dropped = "the API server does not keep extendedResourceClaimStatus, without which a kubelet gives the pod no " +
-	"devices: it needs the feature DRAExtendedResource, which is on by default from Kubernetes 1.36 on"
-
-func (r *Room) patchMappings(
-	ctx context.Context, e effect.Bind, status *corev1.PodExtendedResourceClaimStatus,
-) (version uint64, answer effect.Answered) {
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]string{"uid": e.Pod.UID, "resourceVersion": strconv.FormatUint(e.ResourceVersion, 10)},
-		"status":   map[string]any{"extendedResourceClaimStatus": status},
-	})
-	if err != nil {
-		return 0, refusal("pod %s: %v", ref(e.Pod), err)
-	}
-	obj, answer := r.patchBefore(ctx, e, types.MergePatchType, body)
-	switch {
-	case answer.Result != effect.Done:
-		return 0, answer
-	case obj.Status.ExtendedResourceClaimStatus == nil:
-		return 0, refusal("%s", dropped)
-	}
-	return state.NewPod(obj).ResourceVersion, answer
-}
-
-// patchBefore writes to the pod's status what the Binding requires there. The patch has the precondition of the
-// Binding.
-func (r *Room) patchBefore(
-	ctx context.Context, e effect.Bind, kind types.PatchType, body []byte,
-) (*corev1.Pod, effect.Answered) {
-	pctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	obj, err := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace).Patch(
-		pctx, e.Pod.Name, kind, body, metav1.PatchOptions{}, "status")
-	switch {
-	case err == nil:
-		return obj, effect.Answered{Result: effect.Done}
-	case noSuchPod(err, e.Pod.Name):
-		return nil, effect.Answered{Result: effect.Gone}
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil, r.lostBind(ctx, e, err)
-	}
-	return nil, failed(err)
 }

@@ -91,12 +91,12 @@ func TestClaimForResourcesIsMade(t *testing.T) {
 			if test.there != nil {
 				client = fake.NewClientset(test.there)
 			}
-			room := roomOf(numbered(client))
+			room := executorOf(numbered(client))
 			bind := effect.Bind{Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{
 				Picks: []ledger.DevicePick{madePick(t)},
 			}}
 			for i, want := range []effect.Result{test.want, test.next} {
-				got := room.prepareDevices(t.Context(), bind)
+				got := room.bindings.claims.prepare(t.Context(), bind)
 				if got.Result != want || got.Op != 7 {
 					t.Fatalf("try %d: %+v, want %s", i, got, want)
 				}
@@ -150,7 +150,7 @@ func TestPodIsToldOfItsClaim(t *testing.T) {
 				}
 				return true, pod, nil
 			})
-			version, got := roomOf(client).tellOfClaim(t.Context(), effect.Bind{
+			version, got := executorOf(client).bindings.writeMappings(t.Context(), effect.Bind{
 				Op: 7, Pod: thePod, NodeName: "n", ResourceVersion: 30,
 				Devices: &effect.DeviceWork{Picks: []ledger.DevicePick{madePick(t)}},
 			})
@@ -175,7 +175,7 @@ func TestClaimForResourcesGoesWithItsReservation(t *testing.T) {
 			client := fake.NewClientset(claim)
 			named := pick
 			named.ClaimUID, named.ClaimRV = "uid-made", 15
-			_, answer := roomOf(client).settleClaims(t.Context(), effect.FencePod{
+			_, answer := executorOf(client).bindings.claims.settleClaims(t.Context(), effect.FencePod{
 				Pod: thePod, NodeName: "n", Value: "v", Claims: []ledger.DevicePick{pick, named},
 			}, kept)
 			if answer.Result != effect.Done {

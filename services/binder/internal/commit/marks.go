@@ -82,10 +82,10 @@ func (conditionMark) value(pod *corev1.Pod) string {
 }
 
 // nameAttempt writes into the status of a pod whose annotations are full which attempt is about to bind it. Like
-// tellOfClaim, it has the bind's precondition and returns the pod's next version. A crash after it leaves the
+// writeMappings, it has the bind's precondition and returns the pod's next version. A crash after it leaves the
 // condition of an attempt that has bound nothing: the next bind of that attempt writes the same again, which changes
 // nothing, and its fence deletes the condition.
-func (r *Room) nameAttempt(ctx context.Context, e effect.Bind) (version uint64, answer effect.Answered) {
+func (b *bindings) nameAttempt(ctx context.Context, e effect.Bind) (version uint64, answer effect.Answered) {
 	attempt := patchedCondition{
 		Type: effect.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
 	}
@@ -96,7 +96,7 @@ func (r *Room) nameAttempt(ctx context.Context, e effect.Bind) (version uint64, 
 	if err != nil {
 		return 0, refusal("pod %s: %v", ref(e.Pod), err)
 	}
-	obj, answer := r.patchBefore(ctx, e, types.StrategicMergePatchType, body)
+	obj, answer := b.patchBefore(ctx, e, types.StrategicMergePatchType, body)
 	switch {
 	case answer.Result != effect.Done:
 		return 0, answer

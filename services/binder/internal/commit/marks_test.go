@@ -63,7 +63,7 @@ func TestFenceOfFullAnnotations(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: mark.Type, Status: mark.Status, Message: mark.Message}}
 		}))
 	})
-	a := r.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+	a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
 	if a.Result != effect.Done || a.Pod.ResourceVersion != 8 || writes != 2 {
 		t.Fatalf("answer %+v after %d writes, want done after two", a, writes)
 	}
@@ -94,7 +94,7 @@ func TestBindLeavesFullAnnotationsAlone(t *testing.T) {
 		}
 		write(w, http.StatusCreated, success)
 	})
-	a := r.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
+	a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
 	if a.Result != effect.Done {
 		t.Fatalf("answer %+v", a)
 	}
@@ -110,7 +110,7 @@ func TestBindWhoseAttemptIsLeftOutIsRefused(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: effect.ConditionAttempt, Message: "0000000000000008 n"}}
 		}))
 	})
-	a := r.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
+	a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
 	if a.Result != effect.Refused || !strings.Contains(a.Problem, "berth.dev/attempt") {
 		t.Errorf("answer %+v, want a refusal that names the condition", a)
 	}
@@ -130,8 +130,8 @@ func TestPodThatIsTooLargeIsRefused(t *testing.T) {
 		}})
 	})
 	for what, a := range map[string]effect.Answered{
-		"bind":  r.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9}),
-		"fence": r.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"}),
+		"bind":  r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9}),
+		"fence": r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"}),
 	} {
 		if a.Result != effect.Refused || a.Failed || !strings.Contains(a.Problem, words) {
 			t.Errorf("%s: %+v, want refused: %s", what, a, words)
@@ -144,7 +144,7 @@ func TestWebhookThatCannotBeReachedFailsTheFence(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, apierrors.NewInternalError(errors.New("failed calling webhook")))
 	})
-	a := r.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+	a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
 	if a.Result != effect.Unknown || !a.Failed {
 		t.Fatalf("answer %+v, want unknown, and that the API server failed", a)
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -20,7 +22,13 @@ import (
 // Source: component-helpers/storage/volume.
 const annotationBoundByController = "pv.kubernetes.io/bound-by-controller"
 
-// prepareVolumes makes the changes to the pod's claims that are required before the bind, and checks how far the
+// volumes prepares the volumes of pods.
+type volumes struct {
+	client kubernetes.Interface
+	logger *slog.Logger
+}
+
+// prepare makes the changes to the pod's claims that are required before the bind, and checks how far the
 // controllers are with them. Done means that every claim finally has its volume. Waiting means that everything is
 // written, and a volume is still missing. Refused means that the claims will not get these volumes.
 //
@@ -29,10 +37,10 @@ const annotationBoundByController = "pv.kubernetes.io/bound-by-controller"
 // A crash between two writes leaves claims some of which have their volume or node; the next binder of the partition
 // writes the rest. A reservation that is given up leaves a volume that waits for its claim, or a claim that names a
 // node: the pod is next placed where they are, as with kube-scheduler.
-func (r *Room) prepareVolumes(ctx context.Context, e effect.Bind) effect.Answered {
+func (v *volumes) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 	waiting := ""
 	for _, pick := range e.Volumes.Picks {
-		p := preparation{Room: r, bind: e, pick: pick}
+		p := preparation{volumes: v, bind: e, pick: pick}
 		answer := p.claim(ctx)
 		switch answer.Result {
 		case effect.Done:
@@ -40,7 +48,7 @@ func (r *Room) prepareVolumes(ctx context.Context, e effect.Bind) effect.Answere
 			waiting = answer.Problem
 		default:
 			answer.Op = e.Op
-			r.deps.Logger.Info("volumes", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
+			v.logger.Info("volumes", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
 				"volume", pick.Volume, "result", answer.Result.String(), "error", answer.Problem)
 			return answer
 		}
@@ -53,7 +61,7 @@ func (r *Room) prepareVolumes(ctx context.Context, e effect.Bind) effect.Answere
 
 // preparation is the work on one claim.
 type preparation struct {
-	*Room
+	*volumes
 	bind effect.Bind
 	pick ledger.VolumePick
 }
@@ -64,7 +72,7 @@ func refusal(format string, args ...any) effect.Answered {
 
 func (p preparation) claim(ctx context.Context) effect.Answered {
 	read, cancel := context.WithTimeout(ctx, readTimeout)
-	claims := p.deps.API.writes.CoreV1().PersistentVolumeClaims(p.bind.Pod.Namespace)
+	claims := p.client.CoreV1().PersistentVolumeClaims(p.bind.Pod.Namespace)
 	claim, err := claims.Get(read, p.pick.Claim, metav1.GetOptions{})
 	cancel()
 	switch {
@@ -123,7 +131,7 @@ func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVol
 	}
 	write, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	_, err = p.deps.API.writes.CoreV1().PersistentVolumes().Patch(
+	_, err = p.client.CoreV1().PersistentVolumes().Patch(
 		write, volume.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return written(err)
 }
@@ -149,7 +157,7 @@ func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVol
 	}
 	write, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	_, err = p.deps.API.writes.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(
+	_, err = p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(
 		write, claim.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return written(err)
 }
@@ -173,7 +181,7 @@ func (p preparation) reachable(ctx context.Context, claim *corev1.PersistentVolu
 func (p preparation) volume(ctx context.Context, name string) (*corev1.PersistentVolume, effect.Answered) {
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	volume, err := p.deps.API.writes.CoreV1().PersistentVolumes().Get(read, name, metav1.GetOptions{})
+	volume, err := p.client.CoreV1().PersistentVolumes().Get(read, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, refusal("volume %s is gone", name)

@@ -35,7 +35,7 @@ func store() *fake.Clientset {
 	})
 }
 
-func roomOf(client *fake.Clientset) *Room {
+func executorOf(client *fake.Clientset) *Executor {
 	return New(1, Deps{API: APIOf(client), Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 }
 
@@ -64,7 +64,7 @@ func TestClaimMadeAgainIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, bind := store(), twoClaims(false)
 			bind.Volumes.Picks = []ledger.VolumePick{c.pick}
-			answer := roomOf(client).prepareVolumes(t.Context(), bind)
+			answer := executorOf(client).bindings.volumes.prepare(t.Context(), bind)
 			if answer.Result != c.want {
 				t.Errorf("%+v, want %s", answer, c.want)
 			}
@@ -123,11 +123,11 @@ func TestVolumesAreBoundAfterACrashAtEachWrite(t *testing.T) {
 				}
 				return true, nil, errors.New("the connection is gone")
 			})
-			first := roomOf(client).prepareVolumes(t.Context(), twoClaims(false))
+			first := executorOf(client).bindings.volumes.prepare(t.Context(), twoClaims(false))
 			if want := effect.Unknown; at < 2 && first.Result != want {
 				t.Fatalf("crash at write %d: %+v, want %s", at, first, want)
 			}
-			next := roomOf(client).prepareVolumes(t.Context(), twoClaims(false))
+			next := executorOf(client).bindings.volumes.prepare(t.Context(), twoClaims(false))
 			if next.Result != effect.Waiting || next.Op != 7 {
 				t.Fatalf("crash at write %d: the next binder gets %+v, want to wait for the controllers", at, next)
 			}
@@ -135,7 +135,7 @@ func TestVolumesAreBoundAfterACrashAtEachWrite(t *testing.T) {
 				t.Errorf("crash at write %d (happened: %v): %d writes", at, happened, writes)
 			}
 			binds(t.Context(), t, client, nil)
-			if done := roomOf(client).prepareVolumes(t.Context(), twoClaims(true)); done.Result != effect.Done {
+			if done := executorOf(client).bindings.volumes.prepare(t.Context(), twoClaims(true)); done.Result != effect.Done {
 				t.Errorf("crash at write %d: %+v in the end, want it done", at, done)
 			}
 		}
@@ -191,7 +191,7 @@ func TestVolumesThatCannotBeHad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := store()
 			test.before(t, client)
-			got := roomOf(client).prepareVolumes(t.Context(), twoClaims(test.written))
+			got := executorOf(client).bindings.volumes.prepare(t.Context(), twoClaims(test.written))
 			if got.Result != effect.Refused || got.Problem != test.want {
 				t.Errorf("%+v, want it refused: %s", got, test.want)
 			}
@@ -202,8 +202,8 @@ func TestVolumesThatCannotBeHad(t *testing.T) {
 // The volume that the provisioner created cannot be used on the pod's node.
 func TestVolumeMadeElsewhere(t *testing.T) {
 	client := store()
-	room := roomOf(client)
-	if got := room.prepareVolumes(t.Context(), twoClaims(false)); got.Result != effect.Waiting {
+	room := executorOf(client)
+	if got := room.bindings.volumes.prepare(t.Context(), twoClaims(false)); got.Result != effect.Waiting {
 		t.Fatalf("%+v, want to wait", got)
 	}
 	binds(t.Context(), t, client, &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
@@ -211,7 +211,7 @@ func TestVolumeMadeElsewhere(t *testing.T) {
 			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"m"}},
 		}}},
 	}})
-	got := room.prepareVolumes(t.Context(), twoClaims(true))
+	got := room.bindings.volumes.prepare(t.Context(), twoClaims(true))
 	if got.Result != effect.Refused || got.Problem != "volume made of claim c1 cannot be used on node n" {
 		t.Errorf("%+v, want it refused", got)
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
-// following is a running room, and its latest output.
+// following is a running reader, and its latest output.
 type following struct {
 	facts effect.FactsMoved
 	seen  []string
 	stop  func()
 }
 
-// reading starts a room in the bubble of a test.
+// reading starts a reader in the bubble of a test.
 func reading(t *testing.T, log *memlog.Log) *following {
 	ctx, cancel := context.WithCancel(context.Background())
 	out, ended := make(chan effect.Input), make(chan error, 2)
@@ -48,7 +48,7 @@ func reading(t *testing.T, log *memlog.Log) *following {
 		cancel()
 		for range 2 {
 			if err := <-ended; err != nil {
-				t.Errorf("the room has ended: %v", err)
+				t.Errorf("the reader has ended: %v", err)
 			}
 		}
 		close(out)

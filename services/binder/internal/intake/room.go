@@ -27,7 +27,7 @@ var readPause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter:
 
 const readQuiet = time.Minute
 
-// Deps holds the systems that the room reads from.
+// Deps holds the systems that the reader reads from.
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
@@ -36,8 +36,8 @@ type Deps struct {
 	Clock     clock.WithTicker
 }
 
-// Room is the intake stage of the binder.
-type Room struct {
+// Reader is the intake stage of the binder.
+type Reader struct {
 	id   string
 	deps Deps
 	out  chan<- effect.Input
@@ -46,14 +46,14 @@ type Room struct {
 }
 
 // New returns the intake of binder id, which sends to out.
-func New(id string, deps Deps, out chan<- effect.Input) *Room {
-	return &Room{
+func New(id string, deps Deps, out chan<- effect.Input) *Reader {
+	return &Reader{
 		id: id, deps: deps, out: out,
 		unreadable: aside.New("binder", events.Decisions, deps.Logger, deps.Clock.Now),
 	}
 }
 
-func (r *Room) send(ctx context.Context, in effect.Input) error {
+func (r *Reader) send(ctx context.Context, in effect.Input) error {
 	select {
 	case r.out <- in:
 		return nil
@@ -63,7 +63,7 @@ func (r *Room) send(ctx context.Context, in effect.Input) error {
 }
 
 // Facts follows the log of facts until ctx ends.
-func (r *Room) Facts(ctx context.Context) error {
+func (r *Reader) Facts(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	batches := make(chan follow.Batch, batchBuffer)
 	g.Go(func() error { return follow.New(r.deps.Log, r.deps.Snapshots).Run(ctx, batches) })
@@ -90,7 +90,7 @@ func (r *Room) Facts(ctx context.Context) error {
 }
 
 // Ledger follows the ledger until ctx ends: documents first, then the partitions that this binder holds.
-func (r *Room) Ledger(ctx context.Context) error {
+func (r *Reader) Ledger(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	batches := make(chan ledger.ViewBatch, batchBuffer)
 	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
@@ -105,7 +105,7 @@ func (r *Room) Ledger(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				if err := r.tell(ctx, ins); err != nil {
+				if err := r.deliver(ctx, ins); err != nil {
 					return nil // ctx ended
 				}
 			}
@@ -114,7 +114,7 @@ func (r *Room) Ledger(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (r *Room) tell(ctx context.Context, ins []effect.Input) error {
+func (r *Reader) deliver(ctx context.Context, ins []effect.Input) error {
 	for _, in := range ins {
 		if p, ok := in.(effect.PartitionsChanged); ok {
 			r.deps.Logger.Info("binder partitions", "held", len(p.Held))
@@ -132,7 +132,7 @@ const readBack = 4 * events.MaxBatch
 // Decisions follows the decision log from its last record at start until ctx ends. What was reported before is in the
 // ledger and the facts, or will be reported again. If the log loses records that were read, the records that it has
 // stored instead are read, if they are among its last readBack records.
-func (r *Room) Decisions(ctx context.Context) error {
+func (r *Reader) Decisions(ctx context.Context) error {
 	delay := readPause.DelayWithReset(r.deps.Clock, readQuiet)
 	var at place
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -198,7 +198,7 @@ func (p *place) lost() {
 }
 
 // start sets the place to readBack records before the end of the log.
-func (r *Room) start(ctx context.Context, at *place) error {
+func (r *Reader) start(ctx context.Context, at *place) error {
 	last, err := r.deps.Log.Last(ctx, events.Decisions)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (r *Room) start(ctx context.Context, at *place) error {
 	return nil
 }
 
-func (r *Room) readDecisions(ctx context.Context, at *place) error {
+func (r *Reader) readDecisions(ctx context.Context, at *place) error {
 	if at.next == 0 {
 		if err := r.start(ctx, at); err != nil {
 			return err
@@ -231,7 +231,7 @@ func (r *Room) readDecisions(ctx context.Context, at *place) error {
 	}
 }
 
-func (r *Room) readFrom(ctx context.Context, at *place) error {
+func (r *Reader) readFrom(ctx context.Context, at *place) error {
 	reader, err := r.deps.Log.Read(ctx, events.Decisions, at.next)
 	if err != nil {
 		return err

@@ -3,7 +3,10 @@ package commit
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
@@ -13,10 +16,17 @@ import (
 // earlier.
 const ledgerTimeout = 10 * time.Second
 
-func (r *Room) transact(ctx context.Context, e effect.Transact) effect.Transacted {
+// transactions carries out ledger transactions and reads.
+type transactions struct {
+	store  ledger.Store
+	logger *slog.Logger
+	clock  clock.PassiveClock
+}
+
+func (t *transactions) transact(ctx context.Context, e effect.Transact) effect.Transacted {
 	out := effect.Transacted{Op: e.Op}
 	var res ledger.TxnResult
-	res, out.Result, out.Problem = r.commit(ctx, e.Txn, e.Why)
+	res, out.Result, out.Problem = t.commit(ctx, e.Txn, e.Why)
 	switch out.Result {
 	case effect.Applied:
 		out.Revision = res.Revision
@@ -29,8 +39,8 @@ func (r *Room) transact(ctx context.Context, e effect.Transact) effect.Transacte
 	return out
 }
 
-func (r *Room) amend(ctx context.Context, e effect.Amend) effect.Amended {
-	res, outcome, problem := r.commit(ctx, e.Txn, e.Why)
+func (t *transactions) amend(ctx context.Context, e effect.Amend) effect.Amended {
+	res, outcome, problem := t.commit(ctx, e.Txn, e.Why)
 	out := effect.Amended{Op: e.Op, Result: outcome, Problem: problem}
 	switch outcome {
 	case effect.Applied:
@@ -42,11 +52,13 @@ func (r *Room) amend(ctx context.Context, e effect.Amend) effect.Amended {
 }
 
 // commit commits a transaction. Only *ledger.TxnError, for a malformed transaction, proves that nothing happened.
-func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.TxnResult, effect.TxnOutcome, string) {
+func (t *transactions) commit(
+	ctx context.Context, txn ledger.Txn, why string,
+) (ledger.TxnResult, effect.TxnOutcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	begin := r.deps.Clock.Now()
-	res, err := r.deps.Ledger.Commit(ctx, txn)
+	begin := t.clock.Now()
+	res, err := t.store.Commit(ctx, txn)
 	outcome, problem := effect.Lost, ""
 	var malformed *ledger.TxnError
 	switch {
@@ -57,25 +69,25 @@ func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.T
 	case res.Succeeded:
 		outcome = effect.Applied
 	}
-	observeTxn(why, outcome, r.deps.Clock.Since(begin))
+	observeTxn(why, outcome, t.clock.Since(begin))
 	if problem != "" {
-		r.deps.Logger.Warn("ledger transaction", "why", why, "error", problem)
+		t.logger.Warn("ledger transaction", "why", why, "error", problem)
 	}
 	return res, outcome, problem
 }
 
 // readDoc reads a document linearizably, as List does by the Store's contract.
-func (r *Room) readDoc(ctx context.Context, e effect.ReadDoc) effect.DocRead {
+func (t *transactions) readDoc(ctx context.Context, e effect.ReadDoc) effect.DocRead {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	out := effect.DocRead{Op: e.Op}
-	kvs, _, err := r.deps.Ledger.List(ctx, ledger.KeyNode(e.NodeUID))
+	kvs, _, err := t.store.List(ctx, ledger.KeyNode(e.NodeUID))
 	if err == nil {
 		out.Doc, err = docOf(kvs, e.NodeUID)
 	}
 	if err != nil {
 		out.Problem = err.Error()
-		r.deps.Logger.Warn("ledger document not read", "node", e.NodeUID, "error", err)
+		t.logger.Warn("ledger document not read", "node", e.NodeUID, "error", err)
 	}
 	return out
 }

@@ -88,7 +88,7 @@ func laneOfCondition(e effect.PatchCondition) Lane {
 	return LaneStatus
 }
 
-// Deps holds the systems that the room writes to.
+// Deps holds the systems that the executor writes to.
 type Deps struct {
 	// Member is the binder's member id, for metrics.
 	Member string
@@ -101,74 +101,92 @@ type Deps struct {
 	Clock     clock.WithTicker
 }
 
-// Room is the commit stage of the binder.
-type Room struct {
-	deps      Deps
-	workers   int
-	lanes     [Lanes]chan effect.Effect
-	answers   chan effect.Input
-	publisher *publisher
-	reporter  *reporter
-	pace      *pace
+// Executor is the commit stage of the binder. It hands each kind of effect to the part that carries it out.
+type Executor struct {
+	deps    Deps
+	workers int
+	lanes   [Lanes]chan effect.Effect
+	answers chan effect.Input
+	pace    *pace
+
+	pods         *pods
+	bindings     *bindings
+	fences       *fences
+	evictions    *evictions
+	conditions   *conditions
+	gates        *gates
+	transactions *transactions
+	publisher    *publisher
+	reporter     *reporter
 }
 
-// New returns a room with the given number of workers for binds. Nothing runs before Run.
-func New(workers int, deps Deps) *Room {
+// New returns an executor with the given number of workers for binds. Nothing runs before Run.
+func New(workers int, deps Deps) *Executor {
 	pace := newPace()
-	r := &Room{
-		deps: deps, workers: workers,
-		answers:   make(chan effect.Input, answerBuffer),
-		publisher: newPublisher(deps.Log, deps.Logger, deps.Clock),
-		reporter:  newReporter(deps, pace),
-		pace:      pace,
+	pods := &pods{deps.API.writes}
+	claims := &claims{deps.API.writes, deps.Logger, deps.Clock}
+	x := &Executor{
+		deps: deps, workers: workers, answers: make(chan effect.Input, answerBuffer), pace: pace,
+		pods: pods,
+		bindings: &bindings{
+			pods: pods, volumes: &volumes{deps.API.writes, deps.Logger}, claims: claims, extenders: deps.Extenders,
+			pace: pace, logger: deps.Logger, clock: deps.Clock,
+		},
+		fences:       &fences{pods, claims, deps.Logger},
+		evictions:    &evictions{pods, deps.Logger, deps.Clock},
+		conditions:   &conditions{pods, deps.Logger},
+		gates:        &gates{pods, deps.Logger, deps.Clock},
+		transactions: &transactions{deps.Ledger, deps.Logger, deps.Clock},
+		publisher:    newPublisher(deps.Log, deps.Logger, deps.Clock),
+		reporter:     newReporter(deps, pace),
 	}
-	for l := range r.lanes {
+	for l := range x.lanes {
 		// The channels are unbuffered: an effect that was taken has been started.
-		r.lanes[l] = make(chan effect.Effect)
+		x.lanes[l] = make(chan effect.Effect)
 	}
-	r.lanes[LaneLog] = r.publisher.queue
-	return r
+	x.lanes[LaneLog] = x.publisher.queue
+	return x
 }
 
 // Lane returns the channel for the effects of one lane. A send blocks while the lane is busy.
-func (r *Room) Lane(l Lane) chan<- effect.Effect { return r.lanes[l] }
+func (x *Executor) Lane(l Lane) chan<- effect.Effect { return x.lanes[l] }
 
 // Answers delivers the answer of each effect that has one. It must be read continuously.
-func (r *Room) Answers() <-chan effect.Input { return r.answers }
+func (x *Executor) Answers() <-chan effect.Input { return x.answers }
 
 // Now carries out an effect that has no lane, without blocking.
-func (r *Room) Now(e effect.Effect) {
+func (x *Executor) Now(e effect.Effect) {
 	switch e := e.(type) {
 	case effect.Report:
-		r.reporter.report(e)
+		x.reporter.report(e)
 	case effect.Rejected:
 		telemetry.KubeletRejection(e.Reason)
-		r.deps.Logger.Warn("the kubelet turned a pod away", "pod", ref(e.Pod), "node", e.NodeName, "reason", e.Reason)
+		x.deps.Logger.Warn("the kubelet turned a pod away", "pod", ref(e.Pod), "node", e.NodeName, "reason", e.Reason)
 	case effect.Fault:
-		r.deps.Logger.Error("left for later", "what", e.What, "error", e.Err)
+		x.deps.Logger.Error("left for later", "what", e.What, "error", e.Err)
 	}
 }
 
 // crews returns how many workers each lane has.
-func (r *Room) crews() map[Lane]int {
+func (x *Executor) crews() map[Lane]int {
 	return map[Lane]int{
-		LaneBind: r.workers, LaneClear: max(1, r.workers/2), LaneChange: max(1, r.workers/4), LaneStatus: statusWorkers,
+		LaneBind: x.workers, LaneClear: max(1, x.workers/2), LaneChange: max(1, x.workers/4), LaneStatus: statusWorkers,
 		LaneLedger: ledgerWorkers, LaneSweep: sweepWorkers,
 	}
 }
 
 // Run works until ctx ends.
-func (r *Room) Run(ctx context.Context) error {
+func (x *Executor) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for lane, workers := range r.crews() {
+	for lane, workers := range x.crews() {
 		for range workers {
-			g.Go(func() error { return r.work(ctx, lane) })
+			g.Go(func() error { return x.work(ctx, lane) })
 		}
 	}
-	g.Go(func() error { return r.publisher.run(ctx) })
-	g.Go(func() error { return r.reporter.run(ctx) })
+	g.Go(func() error { return x.publisher.run(ctx) })
+	g.Go(func() error { return x.reporter.run(ctx) })
 	defer func() {
-		for _, set := range r.deps.Extenders {
+		for _, set := range x.deps.Extenders {
 			set.Close()
 		}
 	}()
@@ -176,20 +194,20 @@ func (r *Room) Run(ctx context.Context) error {
 }
 
 // Flush waits until every decision handed over so far is in the log, or ctx ends.
-func (r *Room) Flush(ctx context.Context) error { return r.publisher.flush(ctx) }
+func (x *Executor) Flush(ctx context.Context) error { return x.publisher.flush(ctx) }
 
-func (r *Room) work(ctx context.Context, lane Lane) error {
+func (x *Executor) work(ctx context.Context, lane Lane) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case e := <-r.lanes[lane]:
-			answer, err := r.paced(ctx, lane, e)
+		case e := <-x.lanes[lane]:
+			answer, err := x.paced(ctx, lane, e)
 			if err != nil {
 				return err
 			}
 			select {
-			case r.answers <- answer:
+			case x.answers <- answer:
 			case <-ctx.Done():
 				return nil
 			}
@@ -198,52 +216,37 @@ func (r *Room) work(ctx context.Context, lane Lane) error {
 }
 
 // paced calls carryOut; changes of Kubernetes have priority over events.
-func (r *Room) paced(ctx context.Context, lane Lane, e effect.Effect) (effect.Input, error) {
+func (x *Executor) paced(ctx context.Context, lane Lane, e effect.Effect) (effect.Input, error) {
 	if lane == LaneBind || lane == LaneClear || lane == LaneChange || lane == LaneStatus {
-		defer r.pace.change()()
+		defer x.pace.change()()
 	}
-	return r.carryOut(ctx, e)
+	return x.carryOut(ctx, e)
 }
 
-func (r *Room) carryOut(ctx context.Context, e effect.Effect) (effect.Input, error) {
+func (x *Executor) carryOut(ctx context.Context, e effect.Effect) (effect.Input, error) {
 	switch e := e.(type) {
 	case effect.Bind:
-		if e.Volumes != nil {
-			if answer := r.prepareVolumes(ctx, e); answer.Result != effect.Done {
-				return answer, nil
-			}
-		}
-		if e.Devices != nil {
-			if answer := r.prepareDevices(ctx, e); answer.Result != effect.Done {
-				return answer, nil
-			}
-			version, answer := r.tellOfClaim(ctx, e)
-			if answer.Result != effect.Done {
-				return answer, nil
-			}
-			e.ResourceVersion = version
-		}
-		return r.bind(ctx, e), nil
+		return x.bindings.carryOut(ctx, e), nil
 	case effect.ReadPod:
-		return r.readPod(ctx, e), nil
+		return x.pods.readPod(ctx, e), nil
 	case effect.FencePod:
-		return r.fencePod(ctx, e), nil
+		return x.fences.fencePod(ctx, e), nil
 	case effect.RemoveGate:
-		return r.removeGateInTime(ctx, e), nil
+		return x.gates.removeInTime(ctx, e), nil
 	case effect.PatchCondition:
-		return r.patchCondition(ctx, e), nil
-	case effect.Evict:
-		return r.evictInTime(ctx, e), nil
+		return x.conditions.patchCondition(ctx, e), nil
 	case effect.Nominate:
-		return r.nominate(ctx, e), nil
+		return x.conditions.nominate(ctx, e), nil
+	case effect.Evict:
+		return x.evictions.evictInTime(ctx, e), nil
 	case effect.ReadBudget:
-		return r.readBudget(ctx, e), nil
+		return x.evictions.readBudget(ctx, e), nil
 	case effect.Amend:
-		return r.amend(ctx, e), nil
+		return x.transactions.amend(ctx, e), nil
 	case effect.Transact:
-		return r.transact(ctx, e), nil
+		return x.transactions.transact(ctx, e), nil
 	case effect.ReadDoc:
-		return r.readDoc(ctx, e), nil
+		return x.transactions.readDoc(ctx, e), nil
 	}
 	return nil, fmt.Errorf("binder: effect %T has no worker", e)
 }

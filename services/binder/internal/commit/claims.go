@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 
@@ -12,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -21,7 +24,14 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
-// prepareDevices writes to the device claims of a pod before the bind: the devices they get, and that the pod uses
+// claims gives devices to the device claims of pods, and takes them back.
+type claims struct {
+	client kubernetes.Interface
+	logger *slog.Logger
+	clock  clock.PassiveClock
+}
+
+// prepare writes to the device claims of a pod before the bind: the devices they get, and that the pod uses
 // them. Done means that all of it is written and every device is ready. Waiting means that it is written, and a
 // driver reports that a device is not ready yet. ClaimMade means that a missing claim was created, and nothing is
 // written to it yet. Refused means that the claims cannot get these devices.
@@ -31,13 +41,13 @@ import (
 // ledger.SettledClaims. It may be repeated at any time, by any binder. A crash after the last write leaves a claim
 // that has its devices, and the next binder continues. A crash after the first leaves a claim whose version has
 // moved, and the next binder takes the reservation back (settleClaims), so that the pod is placed again.
-func (r *Room) prepareDevices(ctx context.Context, e effect.Bind) effect.Answered {
+func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 	waiting := ""
 	for _, pick := range e.Devices.Picks {
 		if pick.Unmade() {
-			return r.makeClaim(ctx, e, pick)
+			return c.makeClaim(ctx, e, pick)
 		}
-		claim, answer := r.prepareClaim(ctx, e, pick)
+		claim, answer := c.prepareClaim(ctx, e, pick)
 		if answer.Result == effect.Done {
 			ready, problem := placement.DevicesReady(claim)
 			switch {
@@ -49,7 +59,7 @@ func (r *Room) prepareDevices(ctx context.Context, e effect.Bind) effect.Answere
 		}
 		if answer.Result != effect.Done {
 			answer.Op = e.Op
-			r.deps.Logger.Info("devices", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
+			c.logger.Info("devices", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
 				"result", answer.Result.String(), "error", answer.Problem)
 			return answer
 		}
@@ -61,12 +71,12 @@ func (r *Room) prepareDevices(ctx context.Context, e effect.Bind) effect.Answere
 }
 
 // prepareClaim writes one claim. If the answer is Done, it returns the resulting claim.
-func (r *Room) prepareClaim(
+func (c *claims) prepareClaim(
 	ctx context.Context, e effect.Bind, pick ledger.DevicePick,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
 	claim, answer := e.Devices.Known[pick.Claim], effect.Answered{Result: effect.Done}
 	if claim == nil {
-		claim, answer = r.deviceClaim(ctx, e.Pod.Namespace, pick)
+		claim, answer = c.deviceClaim(ctx, e.Pod.Namespace, pick)
 	}
 	switch {
 	case answer.Result != effect.Done:
@@ -78,7 +88,7 @@ func (r *Room) prepareClaim(
 	case claim.Status.Allocation == nil && len(pick.Allocation) == 0:
 		return nil, refusal("claim %s has lost its devices", pick.Claim)
 	case claim.Status.Allocation == nil:
-		return r.allocate(ctx, e, pick, claim)
+		return c.allocate(ctx, e, pick, claim)
 	}
 	if len(pick.Allocation) > 0 {
 		promised, err := allocationOf(pick)
@@ -95,12 +105,12 @@ func (r *Room) prepareClaim(
 	if slices.ContainsFunc(claim.Status.ReservedFor, uses(e.Pod)) {
 		return claim, effect.Answered{Result: effect.Done}
 	}
-	return r.patchClaim(ctx, claim, map[string]any{"reservedFor": users(claim, e.Pod)})
+	return c.patchClaim(ctx, claim, map[string]any{"reservedFor": users(claim, e.Pod)})
 }
 
 // allocate gives a claim its devices. It requires the claim to be at the version that the decision saw: that keeps a
 // binder that was suspended from giving away devices which have since been promised to other pods.
-func (r *Room) allocate(
+func (c *claims) allocate(
 	ctx context.Context, e effect.Bind, pick ledger.DevicePick, claim *resourcev1.ResourceClaim,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
 	allocation, err := allocationOf(pick)
@@ -115,12 +125,12 @@ func (r *Room) allocate(
 	}
 	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
 		var answer effect.Answered
-		if claim, answer = r.protect(ctx, claim); claim == nil {
+		if claim, answer = c.protect(ctx, claim); claim == nil {
 			return nil, answer
 		}
 	}
-	allocation.AllocationTimestamp = ptr.To(metav1.NewTime(r.deps.Clock.Now()))
-	return r.patchClaim(ctx, claim,
+	allocation.AllocationTimestamp = ptr.To(metav1.NewTime(c.clock.Now()))
+	return c.patchClaim(ctx, claim,
 		map[string]any{"allocation": allocation, "reservedFor": users(claim, e.Pod)})
 }
 
@@ -131,16 +141,16 @@ func (r *Room) allocate(
 // which on facts about claims show all this. Order per claim: the devices are removed first, then the finalizer; a
 // claim whose version has not moved since the decision gets the finalizer just for that. It may be repeated at any
 // time.
-func (r *Room) settleClaims(
+func (c *claims) settleClaims(
 	ctx context.Context, e effect.FencePod, kept bool,
 ) (version uint64, answer effect.Answered) {
 	for _, pick := range e.Claims {
 		if len(pick.Allocation) == 0 || pick.Unmade() {
 			continue
 		}
-		claim, answer := r.deviceClaim(ctx, e.Pod.Namespace, pick)
+		claim, answer := c.deviceClaim(ctx, e.Pod.Namespace, pick)
 		if answer.Result == effect.Done && claim != nil {
-			claim, answer = r.settleClaim(ctx, e, pick, claim, kept)
+			claim, answer = c.settleClaim(ctx, e, pick, claim, kept)
 		}
 		if answer.Result != effect.Done {
 			return 0, answer
@@ -150,7 +160,7 @@ func (r *Room) settleClaims(
 		}
 		version = max(version, versionOf(claim))
 		if len(pick.Spec) > 0 && claim.Status.Allocation == nil {
-			if answer := r.deleteClaim(ctx, claim); answer.Result != effect.Done {
+			if answer := c.deleteClaim(ctx, claim); answer.Result != effect.Done {
 				return 0, answer
 			}
 		}
@@ -158,7 +168,7 @@ func (r *Room) settleClaims(
 	return version, effect.Answered{Result: effect.Done}
 }
 
-func (r *Room) settleClaim(
+func (c *claims) settleClaim(
 	ctx context.Context, e effect.FencePod, pick ledger.DevicePick, claim *resourcev1.ResourceClaim, kept bool,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
 	done := effect.Answered{Result: effect.Done}
@@ -172,52 +182,52 @@ func (r *Room) settleClaim(
 		case len(others) == len(claim.Status.ReservedFor) && len(others) > 0:
 			return claim, done
 		case len(others) > 0:
-			return r.patchClaim(ctx, claim, map[string]any{"reservedFor": others})
+			return c.patchClaim(ctx, claim, map[string]any{"reservedFor": others})
 		}
 		freed := map[string]any{"allocation": nil, "reservedFor": nil, "devices": nil}
 		var answer effect.Answered
-		if claim, answer = r.patchClaim(ctx, claim, freed); claim == nil {
+		if claim, answer = c.patchClaim(ctx, claim, freed); claim == nil {
 			return nil, answer
 		}
 	}
 	switch {
 	case slices.Contains(claim.Finalizers, resourcev1.Finalizer):
-		return r.unprotect(ctx, claim)
+		return c.unprotect(ctx, claim)
 	case versionOf(claim) <= pick.ClaimRV:
 		// The claim's version has to move. Its annotations may have no room for a mark, but there is room for the
 		// finalizer, which is added and removed again.
-		protected, answer := r.protect(ctx, claim)
+		protected, answer := c.protect(ctx, claim)
 		if protected == nil {
 			return nil, answer
 		}
-		return r.unprotect(ctx, protected)
+		return c.unprotect(ctx, protected)
 	}
 	return claim, done
 }
 
 // protect adds the finalizer of claims that have devices.
-func (r *Room) protect(
+func (c *claims) protect(
 	ctx context.Context, claim *resourcev1.ResourceClaim,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
 	finalizers := append(slices.Clone(claim.Finalizers), resourcev1.Finalizer)
-	return r.changeClaim(ctx, claim, map[string]any{"finalizers": finalizers})
+	return c.changeClaim(ctx, claim, map[string]any{"finalizers": finalizers})
 }
 
 // unprotect removes that finalizer.
-func (r *Room) unprotect(
+func (c *claims) unprotect(
 	ctx context.Context, claim *resourcev1.ResourceClaim,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
 	rest := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == resourcev1.Finalizer })
-	return r.changeClaim(ctx, claim, map[string]any{"finalizers": rest})
+	return c.changeClaim(ctx, claim, map[string]any{"finalizers": rest})
 }
 
 // deviceClaim reads a claim. It returns nil if this incarnation of the claim is gone.
-func (r *Room) deviceClaim(
+func (c *claims) deviceClaim(
 	ctx context.Context, namespace string, pick ledger.DevicePick,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(namespace).Get(ctx, pick.Claim, metav1.GetOptions{})
+	claim, err := c.client.ResourceV1().ResourceClaims(namespace).Get(ctx, pick.Claim, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && string(claim.UID) != pick.ClaimUID:
 		return nil, effect.Answered{Result: effect.Done}
@@ -228,22 +238,22 @@ func (r *Room) deviceClaim(
 }
 
 // changeClaim patches the metadata of a claim at the version that was read.
-func (r *Room) changeClaim(
+func (c *claims) changeClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, meta map[string]any,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
 	meta["uid"], meta["resourceVersion"] = read.UID, read.ResourceVersion
-	return r.sendClaim(ctx, read, map[string]any{"metadata": meta})
+	return c.sendClaim(ctx, read, map[string]any{"metadata": meta})
 }
 
 // patchClaim patches the status of a claim at the version that was read.
-func (r *Room) patchClaim(
+func (c *claims) patchClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, status map[string]any,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
-	return r.sendClaim(ctx, read, map[string]any{"metadata": guard(&read.ObjectMeta), "status": status}, "status")
+	return c.sendClaim(ctx, read, map[string]any{"metadata": guard(&read.ObjectMeta), "status": status}, "status")
 }
 
 // sendClaim sends a patch; it returns nil and the answer if that fails. After a conflict the caller reads again.
-func (r *Room) sendClaim(
+func (c *claims) sendClaim(
 	ctx context.Context, read *resourcev1.ResourceClaim, patch map[string]any, subresources ...string,
 ) (*resourcev1.ResourceClaim, effect.Answered) {
 	body, err := json.Marshal(patch)
@@ -252,7 +262,7 @@ func (r *Room) sendClaim(
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(read.Namespace).Patch(
+	claim, err := c.client.ResourceV1().ResourceClaims(read.Namespace).Patch(
 		ctx, read.Name, types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		return nil, written(err)

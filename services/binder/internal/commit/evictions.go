@@ -2,7 +2,7 @@ package commit
 
 import (
 	"context"
-	"encoding/json"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -10,27 +10,34 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
+// evictions evicts and deletes pods, and reads the budgets that limit evictions.
+type evictions struct {
+	*pods
+	logger *slog.Logger
+	clock  clock.PassiveClock
+}
+
 // evictInTime carries out an eviction, unless it would begin after its NotAfter: the worker, or the whole process,
 // was suspended since the core emitted it, and another binder may have taken the claim over.
-func (r *Room) evictInTime(ctx context.Context, e effect.Evict) effect.Input {
-	if r.timeFor(e.NotAfter) <= 0 {
-		r.deps.Logger.Warn("eviction left, its time is over", "pod", ref(e.Pod))
+func (v *evictions) evictInTime(ctx context.Context, e effect.Evict) effect.Input {
+	if timeFor(v.clock, e.NotAfter) <= 0 {
+		v.logger.Warn("eviction left, its time is over", "pod", ref(e.Pod))
 		return effect.Untaken{Op: e.Op}
 	}
-	return r.evict(ctx, e)
+	return v.evict(ctx, e)
 }
 
 // timeFor returns how long a call may take from now that must have ended by notAfter, which may be zero for no limit.
-func (r *Room) timeFor(notAfter time.Time) time.Duration {
+func timeFor(c clock.PassiveClock, notAfter time.Time) time.Duration {
 	if notAfter.IsZero() {
 		return changeTimeout
 	}
-	now := r.deps.Clock.Now()
+	now := c.Now()
 	return timeLeft(notAfter.Sub(now), notAfter.Round(0).Sub(now.Round(0)))
 }
 
@@ -40,18 +47,18 @@ func timeLeft(monotonic, wall time.Duration) time.Duration {
 	return min(changeTimeout, monotonic, wall)
 }
 
-func (r *Room) evict(ctx context.Context, e effect.Evict) effect.Answered {
+func (v *evictions) evict(ctx context.Context, e effect.Evict) effect.Answered {
 	ctx, done := evictSpan(ctx, e)
-	answer := r.postEviction(ctx, e)
+	answer := v.postEviction(ctx, e)
 	answer.Op = e.Op
 	done(answer)
 	observeEviction(e, answer.Result)
-	r.deps.Logger.Info("eviction",
+	v.logger.Info("eviction",
 		"pod", ref(e.Pod), "dryRun", e.DryRun, "delete", e.Delete, "result", answer.Result.String(), "error", answer.Problem)
 	return answer
 }
 
-func (r *Room) postEviction(ctx context.Context, e effect.Evict) effect.Answered {
+func (v *evictions) postEviction(ctx context.Context, e effect.Evict) effect.Answered {
 	uid := types.UID(e.Pod.UID)
 	options := metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: e.GracePeriodSeconds,
@@ -59,9 +66,9 @@ func (r *Room) postEviction(ctx context.Context, e effect.Evict) effect.Answered
 	if e.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	ectx, cancel := context.WithTimeout(ctx, r.timeFor(e.NotAfter))
+	ectx, cancel := context.WithTimeout(ctx, timeFor(v.clock, e.NotAfter))
 	defer cancel()
-	pods := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace)
+	pods := v.client.CoreV1().Pods(e.Pod.Namespace)
 	var err error
 	if e.Delete {
 		err = pods.Delete(ectx, e.Pod.Name, options)
@@ -76,45 +83,18 @@ func (r *Room) postEviction(ctx context.Context, e effect.Evict) effect.Answered
 	case apierrors.IsTooManyRequests(err):
 		return effect.Answered{Result: effect.Throttled, Problem: err.Error()}
 	case apierrors.IsConflict(err):
-		return r.goneOr(ctx, e.Pod, effect.Refused, err)
+		return v.goneOr(ctx, e.Pod, effect.Refused, err)
 	case apierrors.IsNotFound(err):
-		return r.goneOr(ctx, e.Pod, effect.Unknown, err)
+		return v.goneOr(ctx, e.Pod, effect.Unknown, err)
 	}
 	return failed(err)
 }
 
-// nominate writes status.nominatedNodeName, the node where a place is held for the pod.
-func (r *Room) nominate(ctx context.Context, e effect.Nominate) effect.Answered {
-	type status struct {
-		NominatedNodeName *string `json:"nominatedNodeName"`
-	}
-	name := &e.NodeName
-	if e.NodeName == "" {
-		name = nil // a patch with null removes the field
-	}
-	body, err := json.Marshal(struct {
-		Metadata patchMeta `json:"metadata"`
-		Status   status    `json:"status"`
-	}{patchMeta{UID: e.Pod.UID}, status{name}})
-	if err != nil {
-		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: err.Error()}
-	}
-	obj, answer := r.patch(ctx, e.Pod, body, "status")
-	answer.Op = e.Op
-	if answer.Result == effect.Done {
-		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
-	} else if answer.Result != effect.Gone {
-		r.deps.Logger.Warn("nominated node not written",
-			"pod", ref(e.Pod), "node", e.NodeName, "result", answer.Result.String(), "error", answer.Problem)
-	}
-	return answer
-}
-
 // readBudget reads a disruption budget from the API server with a quorum read.
-func (r *Room) readBudget(ctx context.Context, e effect.ReadBudget) effect.Answered {
+func (v *evictions) readBudget(ctx context.Context, e effect.ReadBudget) effect.Answered {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	pdb, err := r.deps.API.writes.PolicyV1().PodDisruptionBudgets(e.Namespace).Get(ctx, e.Name, metav1.GetOptions{})
+	pdb, err := v.client.PolicyV1().PodDisruptionBudgets(e.Namespace).Get(ctx, e.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return effect.Answered{Op: e.Op, Result: effect.Gone}
