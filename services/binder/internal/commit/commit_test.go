@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -325,39 +324,6 @@ func TestCut(t *testing.T) {
 		if len(got) > noteLimit || !utf8.ValidString(got) || len(note) <= noteLimit && got != note {
 			t.Fatalf("cut of %d bytes: %d bytes, valid %v", len(note), len(got), utf8.ValidString(got))
 		}
-	}
-}
-
-// slowSink writes an event only when allowed to proceed.
-type slowSink struct{ proceed chan struct{} }
-
-func (s slowSink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	<-s.proceed
-	return e, nil
-}
-func (s slowSink) Update(context.Context, *eventsv1.Event) (*eventsv1.Event, error) {
-	return nil, errors.New("not used")
-}
-func (s slowSink) Patch(ctx context.Context, e *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
-	return s.Create(ctx, e)
-}
-
-func TestEventsBeyondTheBoundAreDroppedNotWaitedFor(t *testing.T) {
-	slow := slowSink{make(chan struct{})}
-	s := &boundedSink{EventSink: slow, slots: make(chan struct{}, 1), queue: make(chan struct{}, 1),
-		drops: &drops{logger: slog.New(slog.DiscardHandler)}, pace: newPace()}
-	done := make(chan error)
-	go func() {
-		_, err := s.Create(t.Context(), &eventsv1.Event{})
-		done <- err
-	}()
-	slow.proceed <- struct{}{}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	s.queue <- struct{}{} // like one that is being written
-	if e, err := s.Patch(t.Context(), &eventsv1.Event{}, nil); e != nil || err != nil || s.drops.count.Load() != 1 {
-		t.Fatalf("%v, %v, %d counted: want one drop without an error", e, err, s.drops.count.Load())
 	}
 }
 
