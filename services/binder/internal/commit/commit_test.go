@@ -158,7 +158,8 @@ func checkBinding(t *testing.T, req *http.Request) {
 
 func TestConnectionThatBreaksIsUnknown(t *testing.T) {
 	r := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	if a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n"}); a.Result != effect.Unknown || a.Problem == "" {
+	a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n"})
+	if a.Result != effect.Unknown || a.Problem == "" {
 		t.Fatalf("answer %+v, want unknown", a)
 	}
 }
