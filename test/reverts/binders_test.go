@@ -51,7 +51,7 @@ var binders = []revert{
 	},
 	{
 		bug: 40, taken: "A fence does not say what it is about.",
-		edits: []edit{{ofBinds + "/fence.go", `case f.blame != 0:`, `case false:`}},
+		edits: []edit{{ofBinds + "/fence.go", `case f.causeOverride != 0:`, `case false:`}},
 		fails: []failing{{ofBinder, "TestFenceSaysWhatItIsAbout"}},
 	},
 	{
@@ -107,7 +107,7 @@ var binders = []revert{
 	},
 	{
 		bug: 110, taken: "An order claims its pod however late it is heard.",
-		edits: []edit{{ofEvictions + "/order.go", `case v.Ended(e.asked.NotAfter) &&`, `case false &&`}},
+		edits: []edit{{ofEvictions + "/order.go", `case v.Ended(e.order.NotAfter) &&`, `case false &&`}},
 		fails: []failing{{ofBinder, "TestOrderThatHasEndedIsRefused"}},
 	},
 	{

@@ -23,7 +23,7 @@ type Enforces func(schedulerName, plugin string) bool
 // preempts. Victims of a profile that does not are deleted, as in kube-scheduler.
 const RuleBudgets = "DisruptionBudgets"
 
-// Base is what the parts of the core share.
+// Base holds the state that the parts of the core share.
 type Base struct {
 	effect.Ops
 	// ID is the binder's member id.

@@ -37,13 +37,13 @@ func (r *reservation) watchBind(b *Reservations) {
 			r.announceBound(b, true)
 		}
 	case basis.BindFailed(r.hint):
-		r.doomed = r.hint.Message
+		r.fenceReason = r.hint.Message
 	case b.Now.Sub(r.since) > b.Limits.Delegated && len(r.hint.Plugins) > 0:
-		r.doomed = fmt.Sprintf("not bound %v after plugin %s had said so", b.Limits.Delegated, r.hint.Plugins[0])
+		r.fenceReason = fmt.Sprintf("not bound %v after plugin %s had said so", b.Limits.Delegated, r.hint.Plugins[0])
 	case b.Now.Sub(r.since) > b.Limits.Delegated:
-		r.doomed = fmt.Sprintf("no plugin has bound it within %v", b.Limits.Delegated)
+		r.fenceReason = fmt.Sprintf("no plugin has bound it within %v", b.Limits.Delegated)
 	}
-	if r.doomed != "" && !r.settled {
+	if r.fenceReason != "" && !r.settled {
 		r.mark(b)
 	}
 }

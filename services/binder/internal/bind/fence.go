@@ -36,16 +36,16 @@ type fence struct {
 	// claims is the resourceVersion of device claims from which on facts show that they are settled.
 	claims  uint64
 	refusal refusal
-	// blame is the cause of the fence, if it is not the bind.
-	blame ledger.FenceCause
+	// causeOverride is the cause of the fence, if it is not the bind.
+	causeOverride ledger.FenceCause
 }
 
 // cause returns the cause of the fence. Shards count it against the node only if it implies something about the node:
 // a user who may change a pod can cause as many fences as they like.
 func (f *fence) cause(e *ledger.Entry) ledger.FenceCause {
 	switch {
-	case f.blame != 0:
-		return f.blame
+	case f.causeOverride != 0:
+		return f.causeOverride
 	case len(e.Volumes)+len(e.Devices) > 0:
 		return ledger.FenceByClaims
 	}
@@ -138,8 +138,8 @@ func (r *reservation) markAnswered(b *Reservations, in effect.Transacted) {
 
 // advanceFencing is step 2, or step 4 once the change has been made.
 func (r *reservation) advanceFencing(b *Reservations) {
-	if r.doomed == "" {
-		r.doomed = "a fence was left unfinished"
+	if r.fenceReason == "" {
+		r.fenceReason = "a fence was left unfinished"
 	}
 	if r.fence.after != nil {
 		r.release(b)
@@ -185,7 +185,7 @@ func (r *reservation) releaseAnswered(b *Reservations, in effect.Transacted) {
 		r.advance(b) // still Fencing: release from the newer document
 		return
 	}
-	r.tellReleased(b)
+	r.reportReleased(b)
 }
 
 // leftUnanswered reports a release whose answer was lost, once the ledger shows that the entry has left: by that
@@ -193,18 +193,18 @@ func (r *reservation) releaseAnswered(b *Reservations, in effect.Transacted) {
 func (r *reservation) leftUnanswered(b *Reservations) {
 	if r.removed && r.op == 0 && r.fence.again == releasing {
 		r.fence.again = idle
-		r.tellReleased(b)
+		r.reportReleased(b)
 	}
 }
 
-// tellReleased reports how the fence ended.
-func (r *reservation) tellReleased(b *Reservations) {
+// reportReleased reports how the fence ended.
+func (r *reservation) reportReleased(b *Reservations) {
 	if r.fence.after.NodeName != "" {
 		r.foundBound(b, r.fence.after, r.tries > 0 || r.boundByPlugin(r.fence.after))
 		return
 	}
 	d := r.decision(events.DecisionReleased)
 	d.PodResourceVersion = r.fence.after.ResourceVersion
-	d.Message = r.doomed
+	d.Message = r.fenceReason
 	b.Publish(d)
 }

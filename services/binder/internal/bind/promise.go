@@ -97,12 +97,12 @@ func (r *promise) volumes(b *basis.Base, written bool) *effect.VolumeWork {
 
 // bindDeadline returns the deadline of a bind, which is longer for a pod whose volumes have to be created or whose
 // devices are not ready.
-func (r *promise) bindDeadline(b *basis.Base, asked bool) time.Duration {
+func (r *promise) bindDeadline(b *basis.Base, requested bool) time.Duration {
 	deadline := b.Limits.BindDeadline
 	if slices.ContainsFunc(r.entry.Volumes, func(p ledger.VolumePick) bool { return !p.HasVolume }) {
 		deadline += b.Limits.Volumes.For(r.entry.SchedulerName)
 	}
-	if len(r.entry.Devices) > 0 && asked {
+	if len(r.entry.Devices) > 0 && requested {
 		deadline += b.Limits.Devices.For(r.entry.SchedulerName)
 	}
 	return deadline

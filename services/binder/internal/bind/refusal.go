@@ -24,12 +24,12 @@ import (
 // binder's own write to the pod's status returned (commit.writeMappings). And the pod's history, which the audit reads,
 // would not show the fence.
 type refusal struct {
-	// times counts refusals and failures in a row since first. told is when they were last reported to the log and
+	// times counts refusals and failures in a row since first. reportedAt is when they were last reported to the log and
 	// the pod's owner. pause paces the tries, except for failures that may be transient, which are retried as if
 	// there were no answer.
-	times       int
-	first, told time.Time
-	pause       wait.Backoff
+	times             int
+	first, reportedAt time.Time
+	pause             wait.Backoff
 }
 
 // changeRefused handles a refusal, or a failure of the API server. It reports it after some repetitions, and again
@@ -46,10 +46,10 @@ func (r *reservation) changeRefused(b *Reservations, in effect.Answered) {
 	}
 	r.Due = b.Now.Add(f.pause.Step())
 	if f.times < b.Limits.Refusals.Tell ||
-		!f.told.IsZero() && b.Now.Sub(f.told) < b.Limits.Refusals.Again {
+		!f.reportedAt.IsZero() && b.Now.Sub(f.reportedAt) < b.Limits.Refusals.Again {
 		return
 	}
-	f.told = b.Now
+	f.reportedAt = b.Now
 	b.fencesRefused[r.key] = r
 	d := r.decision(events.DecisionFenceRefused)
 	d.Message = in.Problem
@@ -59,7 +59,7 @@ func (r *reservation) changeRefused(b *Reservations, in effect.Answered) {
 		Type: corev1.EventTypeWarning, Reason: "FailedRelease", Action: "Releasing",
 		Note: fmt.Sprintf("The reservation on node %s cannot be taken back (%s), so that the pod is tried nowhere "+
 			"else: the API server refuses the binder's write again and again. Allow it (roles, admission webhooks "+
-			"and policies, size of the pod), or delete the pod. Refused: %s", r.nodeName, r.doomed, in.Problem),
+			"and policies, size of the pod), or delete the pod. Refused: %s", r.nodeName, r.fenceReason, in.Problem),
 	})
 }
 
@@ -84,7 +84,7 @@ func (b *Reservations) ForgetRefused() {
 // bindRefused reports to the pod's owner why it is not bound where it was placed, as kube-scheduler does when a bind
 // fails. The place is taken back, and the pod is tried again.
 func (r *reservation) bindRefused(b *Reservations, problem string) {
-	r.doomed = "bind refused: " + problem
+	r.fenceReason = "bind refused: " + problem
 	b.Emit(effect.Report{
 		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
 		Type: corev1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling",

@@ -47,13 +47,13 @@ type reservation struct {
 	tries, losses int
 	// unsure means that one of them may have been carried out, though no answer confirmed it.
 	unsure bool
-	// asked means that the pod's volumes and devices have been requested.
-	asked bool
+	// requested means that the pod's volumes and devices have been requested.
+	requested bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
-	// doomed is the reason for fencing the entry; empty while it may still be bound.
-	doomed string
-	fence  fence
+	// fenceReason is the reason for fencing the entry; empty while it may still be bound.
+	fenceReason string
+	fence       fence
 	basis.Pacing
 }
 
@@ -76,7 +76,7 @@ func (r *reservation) advance(b *Reservations) {
 		r.advanceCommitted(b)
 	case ledger.Fencing:
 		// A fence begun by this binder continues at once; another binder's only once it has been idle.
-		if r.doomed != "" || b.Now.Sub(r.since) > b.Limits.Idle {
+		if r.fenceReason != "" || b.Now.Sub(r.since) > b.Limits.Idle {
 			r.advanceFencing(b)
 		}
 	case ledger.Held:
@@ -86,15 +86,15 @@ func (r *reservation) advance(b *Reservations) {
 
 func (r *reservation) advanceCommitted(b *Reservations) {
 	switch {
-	case r.doomed != "":
-	case !r.lined && b.Now.Sub(r.since) > r.bindDeadline(b.Base, r.asked):
-		r.doomed = fmt.Sprintf("not bound within %v", r.bindDeadline(b.Base, r.asked))
+	case r.fenceReason != "":
+	case !r.lined && b.Now.Sub(r.since) > r.bindDeadline(b.Base, r.requested):
+		r.fenceReason = fmt.Sprintf("not bound within %v", r.bindDeadline(b.Base, r.requested))
 	case r.entry.Wanted && r.tries > 0:
-		r.doomed, r.fence.blame = "wanted back, and the bind did not succeed at once", ledger.FenceByWant
+		r.fenceReason, r.fence.causeOverride = "wanted back, and the bind did not succeed at once", ledger.FenceByWant
 	case r.entry.Wanted && !b.turns.free(b.Limits.Binds):
-		r.doomed, r.fence.blame = "wanted back, and other binds come first", ledger.FenceByWant
+		r.fenceReason, r.fence.causeOverride = "wanted back, and other binds come first", ledger.FenceByWant
 	}
-	if r.doomed != "" {
+	if r.fenceReason != "" {
 		r.mark(b)
 		return
 	}
@@ -107,7 +107,7 @@ func (r *reservation) advanceCommitted(b *Reservations) {
 		}
 		r.settled = true
 	case stale:
-		r.doomed, r.fence.blame = found.reason, found.cause
+		r.fenceReason, r.fence.causeOverride = found.reason, found.cause
 		r.mark(b)
 	case fit:
 		if r.knowsSpace(p) {
@@ -131,7 +131,7 @@ func (r *reservation) bind(b *Reservations) {
 		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.rv,
 		Token: r.key.Token, Full: r.space == noSpace, SchedulerName: r.entry.SchedulerName,
 		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent,
-		Volumes: r.volumes(b.Base, r.asked), Devices: r.devices(b.Base, r.tries == 1),
+		Volumes: r.volumes(b.Base, r.requested), Devices: r.devices(b.Base, r.tries == 1),
 	})
 }
 
@@ -143,7 +143,7 @@ func (r *reservation) overDevices(b *Reservations, reason string) {
 		r.Due = b.Now.Add(b.Limits.Volumes.Poll)
 		return
 	}
-	r.doomed, r.fence.blame = reason, ledger.FenceByPod
+	r.fenceReason, r.fence.causeOverride = reason, ledger.FenceByPod
 	r.mark(b)
 }
 
@@ -192,7 +192,7 @@ func (r *reservation) bindAnswered(b *Reservations, in effect.Answered) {
 		r.foundBound(b, in.Pod, r.unsure)
 	case effect.Elsewhere, effect.Gone:
 		if r.claimsOpen(b.Base) {
-			r.doomed, r.fence.blame = "the pod is "+in.Result.String(), ledger.FenceByPod
+			r.fenceReason, r.fence.causeOverride = "the pod is "+in.Result.String(), ledger.FenceByPod
 			r.advance(b)
 			return
 		}
@@ -204,7 +204,7 @@ func (r *reservation) bindAnswered(b *Reservations, in effect.Answered) {
 	case effect.ClaimMade:
 		r.nameClaim(b, in.Made)
 	case effect.Waiting:
-		r.asked = true
+		r.requested = true
 		r.Due = b.Now.Add(b.Limits.Volumes.Poll)
 		if r.entry.Wanted {
 			r.Due = b.Now
@@ -253,8 +253,8 @@ func (r *reservation) moved(b *Reservations, read *state.Pod) {
 		return
 	}
 	if r.losses >= b.Limits.Losses {
-		r.doomed = fmt.Sprintf("the pod changed %d times between decision and bind", r.losses)
-		r.fence.blame = ledger.FenceByPod
+		r.fenceReason = fmt.Sprintf("the pod changed %d times between decision and bind", r.losses)
+		r.fence.causeOverride = ledger.FenceByPod
 		r.advance(b)
 		return
 	}
@@ -269,7 +269,7 @@ func (r *reservation) moved(b *Reservations, read *state.Pod) {
 
 // live reports whether the entry is still Committed, unfinished and this binder's to bind.
 func (r *reservation) live(b *Reservations) bool {
-	return !r.removed && !r.settled && r.doomed == "" &&
+	return !r.removed && !r.settled && r.fenceReason == "" &&
 		r.entry.State == ledger.Committed && b.MayAct(r.key.Pod)
 }
 
@@ -307,13 +307,13 @@ func (r *reservation) refresh(b *Reservations, read *state.Pod) {
 	found := b.checker.checkUnbound(&r.promise, read)
 	reason := found.reason
 	if found.verdict == stale {
-		r.fence.blame = found.cause
+		r.fence.causeOverride = found.cause
 	}
 	switch {
 	case !ok:
-		reason, r.fence.blame = "the pod changed, and the version the decision used is not at hand", ledger.FenceByPod
+		reason, r.fence.causeOverride = "the pod changed, and the version the decision used is not at hand", ledger.FenceByPod
 	case decidedOn != read.Wish():
-		reason, r.fence.blame = "the pod's spec or labels changed since the decision", ledger.FenceByPod
+		reason, r.fence.causeOverride = "the pod's spec or labels changed since the decision", ledger.FenceByPod
 	case found.verdict == fit:
 		r.rv, r.space = read.ResourceVersion, spaceIn(read)
 		r.bind(b)
@@ -322,6 +322,6 @@ func (r *reservation) refresh(b *Reservations, read *state.Pod) {
 		r.Pause(b.Now)
 		return
 	}
-	r.doomed = reason
+	r.fenceReason = reason
 	r.advance(b)
 }

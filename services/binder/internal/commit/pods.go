@@ -20,7 +20,7 @@ import (
 
 const (
 	// bindTimeout, changeTimeout and readTimeout each bound one request. The API server may continue for its own
-	// --request-timeout (60 s) after the binder has stopped waiting; that is what Unknown means.
+	// --request-timeout (60 s) after the binder has stopped waiting; then the outcome is Unknown.
 	bindTimeout   = 10 * time.Second
 	changeTimeout = 10 * time.Second
 	readTimeout   = 5 * time.Second

@@ -132,7 +132,7 @@ func (v *Evictor) relisted() []ledger.DocChange {
 	for uid, r := range v.removals {
 		d, e, ok := v.Ledger.Victim(uid)
 		if !ok || d.NodeUID != r.nodeUID || e.Plan != r.plan {
-			r.left = true
+			r.claimGone = true
 			delete(v.removals, uid)
 		}
 	}
@@ -152,7 +152,7 @@ func (v *Evictor) trackClaims(d ledger.DocChange) {
 			continue
 		}
 		if now, still := d.After.Victim(e.PodUID); !still || now.Plan != r.plan {
-			r.left = true
+			r.claimGone = true
 			delete(v.removals, e.PodUID)
 		}
 	}

@@ -19,8 +19,8 @@ func (r *removal) takeOver(v *Evictor) {
 // record the version that the facts about them must reach for that to show.
 func (r *removal) giveBack(v *Evictor) {
 	r.returning = true
-	if r.sent && r.asked < len(r.claim.Budgets) {
-		b := v.Ledger.Budget(r.claim.Budgets[r.asked])
+	if r.sent && r.budgetsRead < len(r.claim.Budgets) {
+		b := v.Ledger.Budget(r.claim.Budgets[r.budgetsRead])
 		v.Emit(effect.ReadBudget{Op: r.begin(v, asking), Namespace: b.Namespace, Name: b.Name})
 		return
 	}
@@ -43,10 +43,10 @@ func (r *removal) budgetRead(v *Evictor, a effect.Answered) {
 	switch a.Result {
 	case effect.Done:
 		r.budgetRV = max(r.budgetRV, a.ResourceVersion)
-		r.asked++
+		r.budgetsRead++
 		r.advance(v)
 	case effect.Gone:
-		r.asked++ // nothing can be taken from it any more
+		r.budgetsRead++ // nothing can be taken from it any more
 		r.advance(v)
 	default:
 		r.Pause(v.Now)
@@ -67,7 +67,7 @@ func (r *removal) amend(v *Evictor, change ledger.Change, err error, why string)
 func (r *removal) amended(v *Evictor, in effect.Amended) {
 	// The view shows the outcome by now, and follow has seen it.
 	switch {
-	case r.left:
+	case r.claimGone:
 	case in.Result == effect.TxnUnknown || in.Result == effect.TxnRefused:
 		r.Pause(v.Now)
 	default:

@@ -31,7 +31,7 @@ func (v *Evictor) asking(plan string, owner ledger.Entry) (*eviction, bool) {
 // askedToMove reports whether the eviction of a move has been requested, has had no outcome, and may still be begun.
 func (v *Evictor) askedToMove(plan string, owner ledger.Entry) bool {
 	e, known := v.asking(plan, owner)
-	return known && !e.done && !v.Ended(e.asked.NotAfter)
+	return known && !e.done && !v.Ended(e.order.NotAfter)
 }
 
 // wantsMove reports whether the victim of a move must still leave. A mark proves that the eviction was requested,

@@ -23,7 +23,7 @@ import (
 // again. For a crash after the claim, see removal.
 type eviction struct {
 	key   basis.Attempt
-	asked events.Decision
+	order events.Decision
 	op    effect.OpID
 	// done means that an outcome is in the log; the eviction is then kept, from since on, to detect redelivery.
 	// failed means that by this outcome the pod stays.
@@ -57,7 +57,7 @@ func (v *Evictor) Order(key basis.Attempt, d events.Decision) {
 		v.dropped++
 		return
 	}
-	e := &eviction{key: key, asked: d, since: v.Now, Pacing: basis.Pacing{Retry: v.Limits.Retry}}
+	e := &eviction{key: key, order: d, since: v.Now, Pacing: basis.Pacing{Retry: v.Limits.Retry}}
 	v.evictions[key] = e
 	e.advance(v)
 }
@@ -75,7 +75,7 @@ func (v *Evictor) Settled(key basis.Attempt, failed bool) {
 
 // moves reports whether a place is kept for the replacement: then the eviction belongs to a plan, and must not happen
 // without it.
-func (e *eviction) moves() bool { return e.asked.LedgerRevision > 0 }
+func (e *eviction) moves() bool { return e.order.LedgerRevision > 0 }
 
 // plan returns the id of the plan of a move.
 func (e *eviction) plan() string { return ledger.PlanID(e.key.Token, false) }
@@ -84,19 +84,19 @@ func (e *eviction) advance(v *Evictor) {
 	if e.done || e.op != 0 || v.Facts.Cluster == nil || v.Now.Before(e.Due) || !v.MayAct(e.key.Pod) {
 		return
 	}
-	if v.Ledger.Revision() == 0 || v.Ledger.Revision() < e.asked.LedgerRevision {
+	if v.Ledger.Revision() == 0 || v.Ledger.Revision() < e.order.LedgerRevision {
 		return // the decision used a later ledger revision than this binder has
 	}
 	p, known, _ := v.Pod(e.key.Pod, 0)
 	_, claim, claimed := v.Ledger.Victim(e.key.Pod)
 	ours := claimed && PlanToken(claim.Plan) == e.key.Token.String()
 	switch {
-	case e.asked.FactEpoch != 0 && e.asked.FactEpoch <= v.Ledger.Generation().FactsAfter:
+	case e.order.FactEpoch != 0 && e.order.FactEpoch <= v.Ledger.Generation().FactsAfter:
 		e.finish(v, events.DecisionEvictRefused, beginsAnew)
-	case v.Ended(e.asked.NotAfter) && !(ours && claim.State == ledger.Evicting) && known && !p.Deleting:
+	case v.Ended(e.order.NotAfter) && !(ours && claim.State == ledger.Evicting) && known && !p.Deleting:
 		e.finish(v, events.DecisionEvictRefused, fmt.Sprintf("not carried out by %s, when the order ended: it is %s here",
-			e.asked.NotAfter.Format(time.RFC3339), v.Now.UTC().Format(time.RFC3339)))
-	case !known && (v.Facts.Sequence < e.asked.FactSequence || !v.Facts.PodProgressKnown):
+			e.order.NotAfter.Format(time.RFC3339), v.Now.UTC().Format(time.RFC3339)))
+	case !known && (v.Facts.Sequence < e.order.FactSequence || !v.Facts.PodProgressKnown):
 		// The decision used later facts than this binder has, or the facts are being republished.
 	case !known || p.Deleting:
 		e.left(v, known)
@@ -135,8 +135,8 @@ func (e *eviction) left(v *Evictor, known bool) {
 func (e *eviction) remove(v *Evictor) {
 	e.op = v.begin(e)
 	v.Emit(effect.Evict{
-		Op: e.op, Pod: e.asked.Pod, GracePeriodSeconds: e.asked.GracePeriodSeconds,
-		Strategy: e.asked.Strategy, TraceParent: e.asked.TraceParent,
+		Op: e.op, Pod: e.order.Pod, GracePeriodSeconds: e.order.GracePeriodSeconds,
+		Strategy: e.order.Strategy, TraceParent: e.order.TraceParent,
 	})
 }
 
@@ -178,7 +178,7 @@ func (e *eviction) claim(v *Evictor, p *state.Pod) {
 	}
 	victim := ledger.Entry{
 		PodUID: p.UID, Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, PodRV: p.ResourceVersion,
-		NotAfter: e.asked.NotAfter,
+		NotAfter: e.order.NotAfter,
 	}
 	for _, r := range rooms {
 		victim.Budgets = append(victim.Budgets, r.Doc.UID)
@@ -263,7 +263,7 @@ func (e *eviction) finish(v *Evictor, kind events.DecisionKind, message string) 
 	e.done = true
 	e.failed = kind == events.DecisionEvictRefused
 	e.since = v.Now
-	d := e.asked
+	d := e.order
 	d.Kind, d.Message = kind, message
 	v.Publish(d)
 	e.report(v, message)
@@ -277,11 +277,11 @@ const reporter = "sigs.k8s.io.descheduler"
 // pkg/descheduler/evictions EvictPod.) There is no event for a pod that left by itself.
 func (e *eviction) report(v *Evictor, message string) {
 	r := effect.Report{
-		Pod: e.asked.Pod, SchedulerName: reporter, Action: "Descheduled",
-		Note: fmt.Sprintf("pod eviction from %s node by berth descheduler", e.asked.NodeName),
+		Pod: e.order.Pod, SchedulerName: reporter, Action: "Descheduled",
+		Note: fmt.Sprintf("pod eviction from %s node by berth descheduler", e.order.NodeName),
 	}
 	switch {
-	case e.failed && e.asked.TellFailure:
+	case e.failed && e.order.TellFailure:
 		r.Type = "Warning"
 		r.Reason = "EvictionFailed"
 		r.Note += " failed: " + message
@@ -289,8 +289,8 @@ func (e *eviction) report(v *Evictor, message string) {
 		return
 	default:
 		r.Type = "Normal"
-		r.Reason = cmp.Or(e.asked.Strategy, "NotSet")
-		r.Note += ", " + e.asked.Message
+		r.Reason = cmp.Or(e.order.Strategy, "NotSet")
+		r.Note += ", " + e.order.Message
 	}
 	v.Emit(r)
 }

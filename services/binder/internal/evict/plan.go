@@ -90,7 +90,7 @@ func (p *plan) unmarked(v *Evictor, d ledger.NodeDoc) (victims []string, ready b
 		}
 		victims = append(victims, e.PodUID)
 		r, ok := v.removals[e.PodUID]
-		ready = ready && ok && r.plan == p.id && r.clear(v)
+		ready = ready && ok && r.plan == p.id && r.checksDone(v)
 	}
 	return victims, ready
 }

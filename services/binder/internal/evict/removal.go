@@ -16,13 +16,13 @@ import (
 type removalStep uint8
 
 const (
-	// seeing means that the pod is read: before anything that could spend from its budget, and after an eviction that
+	// readingPod means that the pod is read: before anything that could spend from its budget, and after an eviction that
 	// got no answer.
-	seeing removalStep = iota + 1
-	// rehearsing is the dry run, which checks the budget without spending from it.
-	rehearsing
-	// labelling means that the pod gets the condition that explains why it is deleted.
-	labelling
+	readingPod removalStep = iota + 1
+	// dryRunning is the dry run, which checks the budget without spending from it.
+	dryRunning
+	// writingCondition means that the pod gets the condition that explains why it is deleted.
+	writingCondition
 	// sending is the eviction itself.
 	sending
 	// asking means that its budgets are read, because all evictions have failed.
@@ -57,9 +57,10 @@ type removal struct {
 	claim   ledger.Entry
 	nodeUID string
 	plan    string
-	// since is when the claim was first seen in its present form. left means that it has left the ledger.
-	since time.Time
-	left  bool
+	// since is when the claim was first seen in its present form. claimGone means that it has left the
+	// ledger.
+	since     time.Time
+	claimGone bool
 
 	op   effect.OpID
 	step removalStep
@@ -71,11 +72,11 @@ type removal struct {
 type attempts struct {
 	// cleared means that since the last eviction the pod was read and, if one is required, a dry run succeeded.
 	cleared bool
-	// labelled means that the condition was written, or cannot be.
-	labelled bool
-	// sent means that evictions were sent, and told that their success is in the log. leaves means that the API
-	// server has reported the pod as leaving or gone: the facts will show it, and nothing is left to do.
-	sent, told, leaves bool
+	// conditionWritten means that the condition was written, or cannot be.
+	conditionWritten bool
+	// sent means that evictions were sent, and reported that their success is in the log. podLeaving means that the
+	// API server has reported the pod as leaving or gone: the facts will show it, and nothing is left to do.
+	sent, reported, podLeaving bool
 	// open is when the last eviction that may still be in flight was answered or found; zero without one.
 	open time.Time
 	// failures counts the refusals in a row, and problem is the last one.
@@ -83,10 +84,10 @@ type attempts struct {
 	problem  string
 	// returning means that the claim is being given back; nothing is sent until it has been.
 	returning bool
-	// budgetRV is the highest resourceVersion of the budgets as read after the refusals, and asked how many of them
-	// have been read.
-	budgetRV uint64
-	asked    int
+	// budgetRV is the highest resourceVersion of the budgets as read after the refusals, and budgetsRead how many of
+	// them have been read.
+	budgetRV    uint64
+	budgetsRead int
 }
 
 // newRemoval begins with a claim as found. If another binder was responsible for sending its evictions, it is not
@@ -159,7 +160,7 @@ func (r *removal) tries(v *Evictor) int {
 
 // advance takes the next step, if nothing is in flight and it is time.
 func (r *removal) advance(v *Evictor) {
-	if r.op != 0 || r.left || v.Facts.Cluster == nil || v.Now.Before(r.Due) {
+	if r.op != 0 || r.claimGone || v.Facts.Cluster == nil || v.Now.Before(r.Due) {
 		return
 	}
 	uid, wanted := r.actsFor(v)
@@ -168,10 +169,10 @@ func (r *removal) advance(v *Evictor) {
 	}
 	switch {
 	case v.Fate(r.claim) != ledger.Staying:
-		r.tellGone(v)
+		r.reportGone(v)
 	case r.claim.State != ledger.Evicting:
-		if wanted && !r.leaves && !r.clear(v) {
-			r.rehearse(v)
+		if wanted && !r.podLeaving && !r.checksDone(v) {
+			r.dryRun(v)
 		}
 	case r.claim.Shard != v.ID:
 		if v.Now.Sub(r.since) > v.Limits.Idle {
@@ -186,17 +187,17 @@ func (r *removal) advance(v *Evictor) {
 func (r *removal) carryOn(v *Evictor, wanted bool) {
 	failed := !wanted || r.failures >= r.tries(v)
 	switch {
-	case r.leaves:
+	case r.podLeaving:
 	case r.returning || failed && !r.underWay(v):
 		r.giveBack(v)
 	case !wanted || !r.needed(v):
 		// The plan was given up, or will be; an eviction that was sent may still arrive.
-	case !r.clear(v):
-		r.rehearse(v)
+	case !r.checksDone(v):
+		r.dryRun(v)
 	case !r.maySend(v):
 		r.confirm(v)
-	case r.deletes(v) && !r.labelled:
-		r.label(v)
+	case r.deletes(v) && !r.conditionWritten:
+		r.writeCondition(v)
 	default:
 		r.send(v)
 	}
@@ -216,16 +217,16 @@ func (r *removal) deletes(v *Evictor) bool {
 	return ok && owner.Role == ledger.RoleReservation && !v.Enforces(owner.SchedulerName, basis.RuleBudgets)
 }
 
-// clear reports whether no check is needed before the eviction. An eviction that was sent is not repeated without a
+// checksDone reports whether no check is needed before the eviction. An eviction that was sent is not repeated without a
 // read of the pod.
-func (r *removal) clear(v *Evictor) bool {
+func (r *removal) checksDone(v *Evictor) bool {
 	return r.cleared || !r.covered(v) && !r.sent
 }
 
 // maySend reports whether this binder may evict for the claim, by what the ledger has shown recently.
 func (r *removal) maySend(v *Evictor) bool {
 	vouched, ok := v.documents.Vouched(r.nodeUID)
-	return ok && !r.left && r.claim.State == ledger.Evicting && r.claim.Shard == v.ID &&
+	return ok && !r.claimGone && r.claim.State == ledger.Evicting && r.claim.Shard == v.ID &&
 		v.Now.Sub(vouched) <= v.Limits.EvictWithin
 }
 
@@ -249,7 +250,7 @@ func (r *removal) confirm(v *Evictor) {
 // confirmed continues if the view has the version that was read, and waits if the view is behind.
 func (r *removal) confirmed(v *Evictor, in effect.DocRead) {
 	known, ok := v.Ledger.Doc(r.nodeUID)
-	if r.left {
+	if r.claimGone {
 		return
 	}
 	if in.Problem != "" || in.Doc == nil || !ok || known.Revision < in.Doc.Revision {
@@ -264,23 +265,23 @@ func (r *removal) begin(v *Evictor, s removalStep) effect.OpID {
 	return r.op
 }
 
-// rehearse reads the pod; the dry run follows.
-func (r *removal) rehearse(v *Evictor) {
-	v.Emit(effect.ReadPod{Op: r.begin(v, seeing), Pod: r.ref()})
+// dryRun reads the pod; the dry run follows.
+func (r *removal) dryRun(v *Evictor) {
+	v.Emit(effect.ReadPod{Op: r.begin(v, readingPod), Pod: r.ref()})
 }
 
-// label writes the condition that explains to users why the pod is deleted, as kube-scheduler does before it deletes
+// writeCondition writes the condition that explains to users why the pod is deleted, as kube-scheduler does before it deletes
 // a victim (framework/preemption/executor.go). The eviction API writes its own condition, with the reason
 // EvictionByEvictionAPI, over any other; so an eviction needs none of the binder's.
-func (r *removal) label(v *Evictor) {
-	r.labelled = true
+func (r *removal) writeCondition(v *Evictor) {
+	r.conditionWritten = true
 	preemptor, _, ok := v.preemptor(r.plan)
 	victim, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
 	if !ok || !known {
 		r.advance(v)
 		return
 	}
-	v.Emit(effect.PatchCondition{Op: r.begin(v, labelling), Pod: r.ref(), Condition: corev1.PodCondition{
+	v.Emit(effect.PatchCondition{Op: r.begin(v, writingCondition), Pod: r.ref(), Condition: corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
 		Message:            preemptor.SchedulerName + ": preempting to accommodate a higher priority pod",
 		ObservedGeneration: victim.Generation(), LastTransitionTime: metav1.NewTime(v.Now), LastProbeTime: metav1.Time{},
@@ -294,7 +295,7 @@ func (r *removal) send(v *Evictor) {
 
 func (r *removal) evict(v *Evictor, s removalStep) {
 	out := effect.Evict{
-		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(v), Strategy: r.purpose(v),
+		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == dryRunning, Delete: r.deletes(v), Strategy: r.purpose(v),
 	}
 	if s == sending {
 		vouched, _ := v.documents.Vouched(r.nodeUID)
@@ -304,9 +305,9 @@ func (r *removal) evict(v *Evictor, s removalStep) {
 		out.For = p.UID
 	}
 	if e, ok := v.askedFor(r); ok {
-		out.GracePeriodSeconds = e.asked.GracePeriodSeconds
-		out.Strategy = e.asked.Strategy
-		out.TraceParent = e.asked.TraceParent
+		out.GracePeriodSeconds = e.order.GracePeriodSeconds
+		out.Strategy = e.order.Strategy
+		out.TraceParent = e.order.TraceParent
 	}
 	v.Emit(out)
 }
@@ -324,12 +325,12 @@ func (r *removal) answered(v *Evictor, in effect.Input) {
 	r.op, r.step = 0, 0
 	switch in := in.(type) {
 	case effect.Answered:
-		if !r.left {
+		if !r.claimGone {
 			r.called(v, in, s)
 			return
 		}
 		if s == sending && in.Result == effect.Done {
-			r.tellDone(v)
+			r.reportDone(v)
 		}
 	case effect.Amended:
 		r.amended(v, in)
@@ -350,11 +351,11 @@ func (r *removal) untaken(v *Evictor) {
 
 func (r *removal) called(v *Evictor, a effect.Answered, s removalStep) {
 	switch s {
-	case seeing:
-		r.seen(v, a)
-	case rehearsing:
-		r.rehearsed(v, a)
-	case labelling:
+	case readingPod:
+		r.podRead(v, a)
+	case dryRunning:
+		r.dryRunAnswered(v, a)
+	case writingCondition:
 		r.advance(v) // whatever the answer: a condition delays nothing
 	case sending:
 		r.evicted(v, a)
@@ -363,29 +364,29 @@ func (r *removal) called(v *Evictor, a effect.Answered, s removalStep) {
 	}
 }
 
-func (r *removal) seen(v *Evictor, a effect.Answered) {
+func (r *removal) podRead(v *Evictor, a effect.Answered) {
 	uid, wanted := r.actsFor(v)
 	switch {
 	case a.Result == effect.Gone, a.Result == effect.Done && a.Pod.Deleting:
-		r.leaves = true
+		r.podLeaving = true
 	case a.Result != effect.Done:
 		r.Pause(v.Now)
 	case !wanted || !v.MayAct(uid):
 	case r.covered(v):
-		r.evict(v, rehearsing)
+		r.evict(v, dryRunning)
 	default:
 		r.cleared = true
 		r.proceed(v)
 	}
 }
 
-func (r *removal) rehearsed(v *Evictor, a effect.Answered) {
+func (r *removal) dryRunAnswered(v *Evictor, a effect.Answered) {
 	switch a.Result {
 	case effect.Done:
 		r.cleared = true
 		r.proceed(v)
 	case effect.Gone:
-		r.leaves = true
+		r.podLeaving = true
 	case effect.Unknown:
 		r.Pause(v.Now)
 	default:
@@ -405,10 +406,10 @@ func (r *removal) proceed(v *Evictor) {
 func (r *removal) evicted(v *Evictor, a effect.Answered) {
 	switch a.Result {
 	case effect.Done:
-		r.leaves = true
-		r.tellDone(v)
+		r.podLeaving = true
+		r.reportDone(v)
 	case effect.Gone:
-		r.leaves = true
+		r.podLeaving = true
 	case effect.Unknown:
 		r.open = v.Now
 		r.Pause(v.Now)
@@ -427,19 +428,19 @@ func (r *removal) failed(v *Evictor, problem string) {
 	}
 }
 
-// tellDone reports an eviction that was carried out, once.
-func (r *removal) tellDone(v *Evictor) {
-	if r.told {
+// reportDone reports an eviction that was carried out, once.
+func (r *removal) reportDone(v *Evictor) {
+	if r.reported {
 		return
 	}
-	r.told = true
+	r.reported = true
 	r.conclude(v, events.DecisionEvicted, "")
 	r.preempted(v)
 }
 
-// tellGone reports a victim that is leaving after evictions of this binder without a known outcome.
-func (r *removal) tellGone(v *Evictor) {
+// reportGone reports a victim that is leaving after evictions of this binder without a known outcome.
+func (r *removal) reportGone(v *Evictor) {
 	if r.claim.State == ledger.Evicting && r.claim.Shard == v.ID && r.sent {
-		r.tellDone(v)
+		r.reportDone(v)
 	}
 }

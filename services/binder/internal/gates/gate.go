@@ -61,7 +61,7 @@ func (g *Remover) Dropped() uint64 { return g.dropped }
 // call ends at most Limits.Call after that: if the log loses the decision, the next leading queue does not know of
 // it, and gives the room to another pod after a while.
 type ungating struct {
-	asked events.Decision
+	order events.Decision
 	op    effect.OpID
 	basis.Pacing
 	// since is when the decision was read.
@@ -79,10 +79,10 @@ func (g *Remover) Order(d events.Decision) {
 		u = &ungating{Pacing: basis.Pacing{Retry: g.Limits.Retry}}
 		g.ungatings[d.Pod.UID] = u
 	}
-	if u.asked.Token != d.Token {
+	if u.order.Token != d.Token {
 		u.since = g.Now
 	}
-	u.asked = d
+	u.order = d
 	u.advance(g)
 }
 
@@ -91,18 +91,18 @@ func (u *ungating) advance(g *Remover) {
 		return
 	}
 	if u.over(g) || u.late(g) {
-		delete(g.ungatings, u.asked.Pod.UID)
+		delete(g.ungatings, u.order.Pod.UID)
 		return
 	}
-	if g.Now.Before(u.Due) || !g.MayAct(u.asked.Pod.UID) {
+	if g.Now.Before(u.Due) || !g.MayAct(u.order.Pod.UID) {
 		return
 	}
-	if _, known, _ := g.Pod(u.asked.Pod.UID, 0); !known {
+	if _, known, _ := g.Pod(u.order.Pod.UID, 0); !known {
 		return // the decision used later facts than this binder has
 	}
 	u.op = g.Begin(work{u, g})
 	g.Emit(effect.RemoveGate{
-		Op: u.op, Pod: u.asked.Pod, Gate: events.QuotaGate, NotAfter: u.since.Add(g.Limits.Ungate + g.Limits.Call),
+		Op: u.op, Pod: u.order.Pod, Gate: events.QuotaGate, NotAfter: u.since.Add(g.Limits.Ungate + g.Limits.Call),
 	})
 }
 
@@ -111,9 +111,9 @@ func (u *ungating) late(g *Remover) bool { return g.Now.Sub(u.since) > g.Limits.
 
 // over reports whether the facts show that nothing is left to do.
 func (u *ungating) over(g *Remover) bool {
-	p, known, _ := g.Pod(u.asked.Pod.UID, 0)
+	p, known, _ := g.Pod(u.order.Pod.UID, 0)
 	if !known {
-		return g.Facts.Sequence >= u.asked.FactSequence && g.Facts.PodProgressKnown
+		return g.Facts.Sequence >= u.order.FactSequence && g.Facts.PodProgressKnown
 	}
 	return !hasGate(p, events.QuotaGate)
 }
@@ -128,16 +128,16 @@ func (u *ungating) answered(g *Remover, in effect.Input) {
 	u.op = 0
 	a, ok := in.(effect.Answered)
 	if !ok { // Untaken: its time has expired, at least by the wall clock, and the queue requests it again
-		delete(g.ungatings, u.asked.Pod.UID)
+		delete(g.ungatings, u.order.Pod.UID)
 		return
 	}
 	switch a.Result {
 	case effect.Refused:
 		u.refused(g, a.Problem)
-		delete(g.ungatings, u.asked.Pod.UID) // the queue requests it again
+		delete(g.ungatings, u.order.Pod.UID) // the queue requests it again
 	case effect.Done, effect.Gone:
 		// The facts will show the removal; if they do not, the queue requests it again.
-		delete(g.ungatings, u.asked.Pod.UID)
+		delete(g.ungatings, u.order.Pod.UID)
 	default:
 		u.Pause(g.Now)
 	}
@@ -146,12 +146,12 @@ func (u *ungating) answered(g *Remover, in effect.Input) {
 // refused informs the pod's owner that the gate stays. Most often the binder lacks the permission to change pods,
 // which it needs for nothing else and does not get by default.
 func (u *ungating) refused(g *Remover, problem string) {
-	p, known, _ := g.Pod(u.asked.Pod.UID, 0)
+	p, known, _ := g.Pod(u.order.Pod.UID, 0)
 	if !known {
 		return
 	}
 	g.Emit(effect.Report{
-		Pod: u.asked.Pod, SchedulerName: p.SchedulerName,
+		Pod: u.order.Pod, SchedulerName: p.SchedulerName,
 		Type: corev1.EventTypeWarning, Reason: "FailedUngating", Action: "Ungating",
 		Note: fmt.Sprintf("Scheduling gate %s cannot be removed, although the budget has room: the API server refuses "+
 			"it. If the binder has no right to patch pods, give it that (quotaGate.enabled of the chart, component "+
