@@ -9,7 +9,7 @@ import (
 // fits.
 const BatchBytes = ledger.MaxTxnBytes / 2
 
-// Batches limits the documents per transaction to what the store accepts: it says by how much batches are reduced,
+// Batches limits the documents per transaction to what the store accepts. It remembers by how much batches are reduced
 // because the store has refused larger transactions. The ledger's own limits stay below etcd's defaults, so a store
 // with these refuses none.
 type Batches struct{ halved int }

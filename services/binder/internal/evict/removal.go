@@ -217,8 +217,8 @@ func (r *removal) deletes(v *Evictor) bool {
 	return ok && owner.Role == ledger.RoleReservation && !v.Enforces(owner.SchedulerName, basis.RuleBudgets)
 }
 
-// checksDone reports whether no check is needed before the eviction. An eviction that was sent is not repeated without a
-// read of the pod.
+// checksDone reports whether no check is needed before the eviction. An eviction that was sent is not repeated without
+// a read of the pod.
 func (r *removal) checksDone(v *Evictor) bool {
 	return r.cleared || !r.covered(v) && !r.sent
 }
@@ -270,8 +270,8 @@ func (r *removal) dryRun(v *Evictor) {
 	v.Emit(effect.ReadPod{Op: r.begin(v, readingPod), Pod: r.ref()})
 }
 
-// writeCondition writes the condition that explains to users why the pod is deleted, as kube-scheduler does before it deletes
-// a victim (framework/preemption/executor.go). The eviction API writes its own condition, with the reason
+// writeCondition writes the condition that explains to users why the pod is deleted, as kube-scheduler does before it
+// deletes a victim (framework/preemption/executor.go). The eviction API writes its own condition, with the reason
 // EvictionByEvictionAPI, over any other; so an eviction needs none of the binder's.
 func (r *removal) writeCondition(v *Evictor) {
 	r.conditionWritten = true
