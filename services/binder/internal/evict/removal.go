@@ -172,7 +172,7 @@ func (r *removal) advance(v *Evictor) {
 		r.reportGone(v)
 	case r.claim.State != ledger.Evicting:
 		if wanted && !r.podLeaving && !r.checksDone(v) {
-			r.dryRun(v)
+			r.prepare(v)
 		}
 	case r.claim.Shard != v.ID:
 		if v.Now.Sub(r.since) > v.Limits.Idle {
@@ -193,7 +193,7 @@ func (r *removal) carryOn(v *Evictor, wanted bool) {
 	case !wanted || !r.needed(v):
 		// The plan was given up, or will be; an eviction that was sent may still arrive.
 	case !r.checksDone(v):
-		r.dryRun(v)
+		r.prepare(v)
 	case !r.maySend(v):
 		r.confirm(v)
 	case r.deletes(v) && !r.conditionWritten:
@@ -265,8 +265,8 @@ func (r *removal) begin(v *Evictor, s removalStep) effect.OpID {
 	return r.op
 }
 
-// dryRun reads the pod; the dry run follows.
-func (r *removal) dryRun(v *Evictor) {
+// prepare reads the pod; the dry run follows if it is required.
+func (r *removal) prepare(v *Evictor) {
 	v.Emit(effect.ReadPod{Op: r.begin(v, readingPod), Pod: r.ref()})
 }
 
