@@ -21,10 +21,6 @@ type ViewBatch struct {
 	Anew bool
 	// Events are every change up to and including Events.Revision.
 	Events EventBatch
-	// Known holds the documents that another View has already decoded from Events (ViewChanges.Docs), so that the
-	// next one that folds them need not decode them again; with nil, all are decoded. The documents are shared and
-	// must not be changed.
-	Known []DocChange
 }
 
 // followBackoff spaces the attempts after a broken watch or a failed list: 0.1 s doubling to 5 s. After followQuiet

@@ -51,7 +51,7 @@ func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 		again := was.revision > 0 && v.generation.Revision != was.generation.Revision
 		return ViewChanges{Reset: true, Generation: again}, err
 	}
-	return v.apply(b.Events, b.Known)
+	return v.Apply(b.Events)
 }
 
 // follows checks that a listing of the store is later than the view: it has no older value than the view knows of
@@ -98,10 +98,8 @@ func (v *View) Reset(kvs []KV, revision int64) error {
 // Apply folds in what a watch delivered: every event up to b.Revision. Events that Learn has anticipated change
 // nothing. An error names the key whose value cannot be read. The member must stop then: if it continued without
 // the value, it might contradict a promise.
-func (v *View) Apply(b EventBatch) (ViewChanges, error) { return v.apply(b, nil) }
-
-func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
-	set := changeSet{known: known, docs: make([]DocChange, 0, len(b.Events))}
+func (v *View) Apply(b EventBatch) (ViewChanges, error) {
+	set := changeSet{docs: make([]DocChange, 0, len(b.Events))}
 	for _, ev := range b.Events {
 		if ev.Deleted {
 			v.drop(ev.Key, ev.ModRevision, &set)
@@ -196,12 +194,9 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 	if held && kv.ModRevision <= old.Revision {
 		return nil
 	}
-	d, known := set.known.take(strings.TrimPrefix(kv.Key, PrefixNode), kv.ModRevision)
-	if !known {
-		var err error
-		if d, err = DecodeNodeDoc(kv); err != nil {
-			return err
-		}
+	d, err := DecodeNodeDoc(kv)
+	if err != nil {
+		return err
 	}
 	v.setDoc(d, set)
 	return nil
@@ -380,22 +375,6 @@ type changeSet struct {
 	// The names, in the order of the ledger, some more than once.
 	budgets, exclusives, plans, names []string
 	floor, generation                 bool
-	// known are documents that need not be decoded again.
-	known decoded
-}
-
-// decoded are documents as another view has decoded them from the same events, in order.
-type decoded []DocChange
-
-// take returns the document of a node at a revision, and discards those before it.
-func (k *decoded) take(nodeUID string, revision int64) (NodeDoc, bool) {
-	for i := range *k {
-		if d := (*k)[i].After; d.Revision == revision && d.NodeUID == nodeUID {
-			*k = (*k)[i+1:]
-			return d, true
-		}
-	}
-	return NodeDoc{}, false
 }
 
 func (s *changeSet) pod(uid string) {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -38,79 +36,15 @@ func promised(tb testing.TB, nodes, writes, entries int) ledger.ViewBatch {
 	return b
 }
 
-// Documents that another view has decoded lead to the same view, also where that view is ahead.
-func TestKnownDocumentsMakeTheSamePicture(t *testing.T) {
-	b := promised(t, 5, 6, 3)
-	fold := func(b ledger.ViewBatch, ahead []ledger.KV) (*ledger.View, ledger.ViewChanges) {
-		t.Helper()
-		v := ledger.NewView()
-		if _, err := v.Learn(ahead); err != nil {
-			t.Fatal(err)
-		}
-		changes, err := v.Fold(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v, changes
-	}
-	_, all := fold(b, nil)
-	again := b
-	again.Known = all.Docs
-	for name, ahead := range map[string][]ledger.KV{
-		"nothing ahead": nil, "a document ahead": {b.Events.Events[13].KV},
-		"two ahead": {b.Events.Events[29].KV, b.Events.Events[28].KV},
-	} {
-		plain, want := fold(b, ahead)
-		known, got := fold(again, ahead)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: changes (-decoded +known):\n%s", name, diff)
-		}
-		if diff := cmp.Diff(places(plain), places(known)); diff != "" {
-			t.Errorf("%s: who is promised what (-decoded +known):\n%s", name, diff)
-		}
-		if got := len(places(known)); got != 5*3 {
-			t.Errorf("%s: %d pods are reserved, want 15", name, got)
-		}
-	}
-}
-
-// places returns the documents that reserve for each pod.
-func places(v *ledger.View) map[string]ledger.NodeDoc {
-	all := map[string]ledger.NodeDoc{}
-	for uid := range v.Reserved() {
-		all[uid], _, _ = v.Entry(uid)
-	}
-	return all
-}
-
-// twice returns changes of documents with four entries, first as a member has to decode them, then as another view
-// of the same process has decoded them.
-func twice(tb testing.TB, nodes, writes int) (decoded, known ledger.ViewBatch) {
-	tb.Helper()
-	decoded = promised(tb, nodes, writes, 4)
-	all, err := ledger.NewView().Fold(decoded)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	known = decoded
-	known.Known = all.Docs
-	return decoded, known
-}
-
-// BenchmarkFold measures a member's cost for one changed document of the ledger, by itself and when another view of
-// the same process has decoded it.
+// BenchmarkFold measures a member's cost for one changed document of the ledger.
 func BenchmarkFold(b *testing.B) {
 	const nodes, writes = 50, 20
-	decoded, known := twice(b, nodes, writes)
-	for name, batch := range map[string]ledger.ViewBatch{"decoded": decoded, "known": known} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := ledger.NewView().Fold(batch); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*nodes*writes), "ns/doc")
-		})
+	batch := promised(b, nodes, writes, 4)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ledger.NewView().Fold(batch); err != nil {
+			b.Fatal(err)
+		}
 	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*nodes*writes), "ns/doc")
 }

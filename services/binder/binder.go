@@ -20,8 +20,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 	"github.com/berth-scheduler/berth/services/binder/internal/intake"
 )
 
@@ -33,8 +35,8 @@ const (
 	// maxWorkers bounds Config.Workers by the number of streams that an API server allows per connection.
 	maxWorkers = 250
 	// DefaultKeepPlace and DefaultCollectAfter are the defaults of the corresponding fields of Config.
-	DefaultKeepPlace    = decide.DefaultKeepPlace
-	DefaultCollectAfter = decide.DefaultCollect
+	DefaultKeepPlace    = basis.DefaultKeepPlace
+	DefaultCollectAfter = basis.DefaultCollect
 	// maxKeepPlace is Leftovers.Overdue: after that every hold is given up. maxCollectAfter is a day.
 	maxKeepPlace    = 10 * time.Minute
 	maxCollectAfter = 24 * time.Hour
@@ -78,7 +80,7 @@ type Config struct {
 }
 
 // enforces derives from the profiles which rules the recheck before a bind applies.
-func enforces(profiles []placement.ProfileConfig) decide.Enforces {
+func enforces(profiles []placement.ProfileConfig) basis.Enforces {
 	rules := map[string]map[string]bool{}
 	for _, p := range profiles {
 		rules[p.SchedulerName] = map[string]bool{}
@@ -86,7 +88,7 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 			filters := plugin.Points == 0 || plugin.Points&placement.Filtering != 0
 			rules[p.SchedulerName][plugin.Name] = filters
 		}
-		rules[p.SchedulerName][decide.RuleBudgets] = p.Preemption.PDB != placement.PDBBestEffort
+		rules[p.SchedulerName][basis.RuleBudgets] = p.Preemption.PDB != placement.PDBBestEffort
 	}
 	return func(scheduler, plugin string) bool {
 		known, ok := rules[scheduler]
@@ -95,8 +97,8 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 }
 
 // limits returns the core's limits, including the profiles' timeouts for volumes and devices.
-func (c Config) limits() decide.Limits {
-	l := decide.DefaultLimits()
+func (c Config) limits() basis.Limits {
+	l := basis.DefaultLimits()
 	l.Binds = bindsPerWorker * c.Workers
 	l.KeepPlace = cmp.Or(c.KeepPlace, DefaultKeepPlace)
 	l.Collect = cmp.Or(c.CollectAfter, DefaultCollectAfter)
@@ -134,9 +136,9 @@ type Binder struct {
 	cfg    Config
 	deps   Deps
 	core   *decide.Core
-	intake *intake.Room
-	commit *commit.Room
-	inputs chan decide.Input
+	intake *intake.Reader
+	commit *commit.Executor
+	inputs chan effect.Input
 	ready  atomic.Bool
 }
 
@@ -215,7 +217,7 @@ func build(cfg Config, deps Deps, api commit.API) (*Binder, error) {
 	b := &Binder{
 		cfg: cfg, deps: deps,
 		core:   decide.NewCore(cfg.ID, cfg.limits(), enforces(cfg.Profiles)),
-		inputs: make(chan decide.Input, inputBuffer),
+		inputs: make(chan effect.Input, inputBuffer),
 	}
 	b.intake = intake.New(cfg.ID, intake.Deps{
 		Log: deps.Log, Facts: deps.Facts, Ledger: deps.Ledger, Logger: deps.Logger, Clock: deps.Clock,

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // site is a set of binders and their environment, in memory. Tests run it in a synctest bubble, so that its seconds
@@ -218,7 +218,7 @@ func TestTwoBindersBindEveryPodOnceAndCleanUp(t *testing.T) {
 			if bound[name] != node || told[name].NodeName != node {
 				t.Fatalf("%s: bound to %q, told %+v, want %s", name, bound[name], told[name], node)
 			}
-			if got := s.server.pod(name).Annotations[decide.AnnotationAttempt]; got != ledger.Token(i+1).String() {
+			if got := s.server.pod(name).Annotations[effect.AnnotationAttempt]; got != ledger.Token(i+1).String() {
 				t.Fatalf("%s carries attempt %q", name, got)
 			}
 		}
@@ -446,7 +446,7 @@ func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- b.Run(t.Context()) }()
 		settle(time.Second)
-		b.inputs <- decide.LedgerMoved{Reset: true, Batch: ledger.ViewBatch{Reset: true}}
+		b.inputs <- effect.LedgerMoved{Batch: ledger.ViewBatch{Reset: true}}
 		var anew *ledger.AnewError
 		if err := <-done; !errors.As(err, &anew) {
 			t.Errorf("Run: %v, want *ledger.AnewError", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // fill gives a pod annotations as large as the API server accepts, in an annotation that facts do not show.
@@ -68,7 +68,7 @@ func TestFullAnnotationsAreFenced(t *testing.T) {
 			t.Errorf("not released: events %q", s.notes("FailedRelease"))
 		}
 		conditions := s.server.pod("p0").Status.Conditions
-		if len(conditions) != 1 || conditions[0].Type != decide.ConditionFence ||
+		if len(conditions) != 1 || conditions[0].Type != effect.ConditionFence ||
 			!strings.HasPrefix(conditions[0].Message, ledger.Token(1).String()+"-") {
 			t.Errorf("conditions %+v, want the mark of the fence alone", conditions)
 		}

@@ -6,14 +6,14 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // loop is one run of the core, and the only goroutine that steps it. Effects wait in order, one line per lane, until
 // a worker takes them. Answers are always received; other input only while the lines are short.
 type loop struct {
 	*Binder
-	lines   [commit.Lanes][]decide.Effect
+	lines   [commit.Lanes][]effect.Effect
 	pending int
 	// started counts effects that a worker has taken and not answered.
 	started int
@@ -53,7 +53,7 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 			l.started--
 			l.step(in)
 		case <-ticker.C():
-			l.step(decide.Tick{})
+			l.step(effect.Tick{})
 			telemetry.FencesRefused(l.cfg.ID, l.core.Stats().FencesRefused)
 		case l.lane(commit.LaneBind) <- l.head(commit.LaneBind):
 			l.taken(commit.LaneBind)
@@ -77,9 +77,9 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 }
 
 // step runs the core and queues its effects.
-func (l *loop) step(in decide.Input) {
+func (l *loop) step(in effect.Input) {
 	for _, e := range l.core.Step(in, l.deps.Clock.Now()) {
-		if stop, is := e.(decide.Stop); is {
+		if stop, is := e.(effect.Stop); is {
 			l.failed = stop.Err
 			return
 		}
@@ -103,19 +103,19 @@ func (l *loop) dropMoot(n commit.Lane) {
 		}
 		l.lines[n] = l.lines[n][1:]
 		l.pending--
-		l.step(decide.Untaken{Op: op})
+		l.step(effect.Untaken{Op: op})
 	}
 }
 
 // lane returns the channel for the head of a line, or nil, which a select skips, if the line is empty.
-func (l *loop) lane(n commit.Lane) chan<- decide.Effect {
+func (l *loop) lane(n commit.Lane) chan<- effect.Effect {
 	if len(l.lines[n]) == 0 {
 		return nil
 	}
 	return l.commit.Lane(n)
 }
 
-func (l *loop) head(n commit.Lane) decide.Effect {
+func (l *loop) head(n commit.Lane) effect.Effect {
 	if len(l.lines[n]) == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (l *loop) taken(n commit.Lane) {
 // is equivalent to a crash just before it.
 func (l *loop) drain() {
 	l.drainBy = l.deps.Clock.After(drainTimeout)
-	l.step(decide.Drain{})
+	l.step(effect.Drain{})
 	for n := range l.lines {
 		if commit.Lane(n) != commit.LaneLog {
 			l.pending -= len(l.lines[n])

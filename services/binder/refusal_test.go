@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // refuse makes the API server refuse calls, named "verb/subresource".
@@ -42,7 +42,7 @@ func TestFenceChangesNoPod(t *testing.T) {
 		if d := s.told(events.DecisionReleased)["p0"]; !strings.Contains(d.Message, "pods are frozen") {
 			t.Errorf("told %+v, want the reservation released, because the bind was refused", d)
 		}
-		token, mark := ledger.Token(1).String(), s.server.pod("p0").Annotations[decide.AnnotationFence]
+		token, mark := ledger.Token(1).String(), s.server.pod("p0").Annotations[effect.AnnotationFence]
 		if !strings.HasPrefix(mark, token) {
 			t.Errorf("mark %q, want one of token %s", mark, token)
 		}

@@ -1,31 +1,36 @@
 package reverts_test
 
-const ofCalls = "services/binder/internal/commit"
+const (
+	ofCalls     = "services/binder/internal/commit"
+	ofBinds     = "services/binder/internal/bind"
+	ofEvictions = "services/binder/internal/evict"
+)
 
 // binders are fixes of what binders do, and of their calls to the API server.
 var binders = []revert{
 	{
 		bug: 13, taken: "An objection counts although it rests on facts of before the decision.",
-		edits: []edit{{ofBinder + "/recheck.go", `case r.older(p) || c.behind(n):`, `case r.older(p):`}},
+		edits: []edit{{ofBinds + "/checker.go", `case r.older(p) || k.behind(n):`, `case r.older(p):`}},
 		fails: []failing{{ofBinder, "TestObjectionsOfOldFactsAreWaitedOut"}},
 	},
 	{
 		bug: 21, taken: "An objection counts although it rests on a pod of before the decision.",
-		edits: []edit{{ofBinder + "/recheck.go", `case p.Gated && !r.older(p):`, `case p.Gated:`}},
+		edits: []edit{{ofBinds + "/checker.go", `case p.Gated && !r.older(p):`, `case p.Gated:`}},
 		fails: []failing{{ofBinder, "TestObjectionsToAnOlderPodAreWaitedOut"}},
 	},
 	{
 		bug: 33, taken: "The fence changes the pod itself.",
 		edits: []edit{{
-			ofCalls + "/kubernetes.go",
-			"r.patch(ctx, e.Pod, body, \"status\")\n\tswitch {", "r.patch(ctx, e.Pod, body)\n\tswitch {",
+			ofCalls + "/fences.go",
+			"f.patch(ctx, e.Pod, body, \"status\")\n\tswitch {", "f.patch(ctx, e.Pod, body)\n\tswitch {",
 		}},
 		fails: []failing{{"services/binder", "TestFenceChangesNoPod"}},
 	},
 	{
 		bug: 33, taken: "A refused fence is tried again in silence.",
 		edits: []edit{{
-			ofBinder + "/fence.go", "case Refused:\n\t\tr.changeRefused(c, in)", "case Refused:\n\t\tr.backOff(c)",
+			ofBinds + "/fence.go", "case effect.Refused:\n\t\tr.changeRefused(b, in)",
+			"case effect.Refused:\n\t\tr.Pause(b.Now)",
 		}},
 		fails: []failing{
 			{"services/binder", "TestRefusedFenceIsReported"}, {ofBinder, "TestRefusedFenceIsToldOfUntilItEnds"},
@@ -34,19 +39,19 @@ var binders = []revert{
 	{
 		bug: 33, taken: "A fence counts as made although its mark was taken out.",
 		edits: []edit{{
-			ofCalls + "/kubernetes.go", `case answer.Result == decide.Done && form.value(obj) != e.Value:`,
+			ofCalls + "/fences.go", `case answer.Result == effect.Done && form.value(obj) != e.Value:`,
 			`case false && form.value(obj) != e.Value:`,
 		}},
 		fails: []failing{{ofCalls, "TestMarkThatIsTakenOutIsNoFence"}},
 	},
 	{
 		bug: 38, taken: "Documents of what is gone are not collected.",
-		edits: []edit{{ofBinder + "/collect.go", `if len(due) == 0 {`, `if true {`}},
+		edits: []edit{{"services/binder/internal/document/collect.go", `if len(due) == 0 {`, `if true {`}},
 		fails: []failing{{ofBinder, "TestDocumentsOfGoneObjectsAreCollected"}},
 	},
 	{
 		bug: 40, taken: "A fence does not say what it is about.",
-		edits: []edit{{ofBinder + "/fence.go", `case r.fence.blame != 0:`, `case false:`}},
+		edits: []edit{{ofBinds + "/fence.go", `case f.causeOverride != 0:`, `case false:`}},
 		fails: []failing{{ofBinder, "TestFenceSaysWhatItIsAbout"}},
 	},
 	{
@@ -56,36 +61,36 @@ var binders = []revert{
 	},
 	{
 		bug: 63, taken: "A bind that was refused, and whose pod could not be read, may have been carried out.",
-		edits: []edit{{ofBinder + "/reservation.go", `r.unsure = r.unsure || !in.Refused`, `r.unsure = true`}},
+		edits: []edit{{ofBinds + "/reservation.go", `r.unsure = r.unsure || !in.Refused`, `r.unsure = true`}},
 		fails: []failing{{ofBinder, "TestBindOfAnotherBinderIsToldOfOnce"}},
 	},
 	{
 		bug: 72, taken: "That the API server has dropped extendedResourceClaimStatus goes unnoticed.",
 		edits: []edit{{
-			ofCalls + "/madeclaim.go", `case obj.Status.ExtendedResourceClaimStatus == nil:`, `case false:`,
+			ofCalls + "/mappings.go", `case obj.Status.ExtendedResourceClaimStatus == nil:`, `case false:`,
 		}},
 		fails: []failing{{ofCalls, "TestPodIsToldOfItsClaim"}},
 	},
 	{
 		bug: 75, taken: "An eviction begins however long ago the ledger showed its claim.",
 		edits: []edit{{
-			ofBinder + "/removal.go", `c.now.Sub(d.vouched) <= c.limits.EvictWithin`, `c.now.Sub(d.vouched) >= 0`,
+			ofEvictions + "/removal.go", `v.Now.Sub(vouched) <= v.Limits.EvictWithin`, `v.Now.Sub(vouched) >= 0`,
 		}},
 		fails: []failing{{ofBinder, "TestBinderCutOffFromTheLedgerBeginsNoEviction"}},
 	},
 	{
 		bug: 85, taken: "No condition follows a refused annotation.",
-		edits: []edit{{ofCalls + "/kubernetes.go", `answer = r.mark(ctx, e, conditionMark{})`, ``}},
+		edits: []edit{{ofCalls + "/fences.go", `answer = f.mark(ctx, e, conditionMark{})`, ``}},
 		fails: []failing{{ofCalls, "TestFenceOfFullAnnotations"}, {"services/binder", "TestFullAnnotationsAreFenced"}},
 	},
 	{
 		bug: 86, taken: "That a pod is too large for etcd counts as no answer.",
-		edits: []edit{{ofCalls + "/kubernetes.go", `if tooLarge(err) {`, `if false {`}},
+		edits: []edit{{ofCalls + "/pods.go", `if tooLarge(err) {`, `if false {`}},
 		fails: []failing{{ofCalls, "TestPodThatIsTooLargeIsRefused"}},
 	},
 	{
 		bug: 86, taken: "That a webhook cannot be reached counts as no answer.",
-		edits: []edit{{ofCalls + "/kubernetes.go", `answer.Failed = true`, ``}},
+		edits: []edit{{ofCalls + "/pods.go", `answer.Failed = true`, ``}},
 		fails: []failing{{ofCalls, "TestWebhookThatCannotBeReachedFailsTheFence"}},
 	},
 	{
@@ -97,19 +102,19 @@ var binders = []revert{
 	},
 	{
 		bug: 110, taken: "A claim does not say until when it is wanted.",
-		edits: []edit{{ofBinder + "/removal.go", `ended := c.ended(r.claim.NotAfter)`, `ended := false`}},
+		edits: []edit{{ofEvictions + "/removal.go", `ended := v.Ended(r.claim.NotAfter)`, `ended := false`}},
 		fails: []failing{{ofBinder, "TestOrderToEvictEnds"}, {ofBinder, "TestOrderEndsForWhoTakesItsClaimOver"}},
 	},
 	{
 		bug: 110, taken: "An order claims its pod however late it is heard.",
-		edits: []edit{{ofBinder + "/eviction.go", `case c.ended(e.asked.NotAfter) &&`, `case false &&`}},
+		edits: []edit{{ofEvictions + "/order.go", `case v.Ended(e.order.NotAfter) &&`, `case false &&`}},
 		fails: []failing{{ofBinder, "TestOrderThatHasEndedIsRefused"}},
 	},
 	{
 		bug: 111, taken: "A waiting eviction is begun although its plan was given up, or its pod deleted.",
 		edits: []edit{{
-			ofBinder + "/removal.go", `return !wanted || !r.needed(c) || !c.mayAct(uid) ||`,
-			`return false && wanted || !c.mayAct(uid) ||`,
+			ofEvictions + "/removal.go", `return !wanted || !r.needed(v) || !v.MayAct(uid) ||`,
+			`return false && wanted || !v.MayAct(uid) ||`,
 		}},
 		fails: []failing{
 			{ofBinder, "TestEvictionOfAPlanThatIsGivenUpIsMoot"}, {ofBinder, "TestNobodyIsEvictedForAPodThatIsDeleted"},
@@ -117,30 +122,34 @@ var binders = []revert{
 	},
 	{
 		bug: 112, taken: "An eviction stands whose claim is on its way as the ledger begins anew.",
-		edits: []edit{{ofBinder + "/promised.go", `e.void = true`, ``}},
+		edits: []edit{{ofEvictions + "/evictor.go", `e.void = true`, ``}},
 		fails: []failing{{ofBinder, "TestClaimOnItsWayIntoANewGenerationIsGivenUp"}},
 	},
 	{
 		bug: 113, taken: "An eviction is sent whenever a worker comes to it.",
-		edits: []edit{{ofCalls + "/evict.go", `if r.timeFor(e.NotAfter) <= 0 {`, `if false {`}},
+		edits: []edit{{ofCalls + "/evictions.go", `if timeFor(v.clock, e.NotAfter) <= 0 {`, `if false {`}},
 		fails: []failing{{ofCalls, "TestWhatHasNoTimeLeftIsNotSent"}},
 	},
 	{
 		bug: 113, taken: "An eviction on its way has as much time as any change.",
 		edits: []edit{{
-			ofCalls + "/evict.go", `context.WithTimeout(ctx, r.timeFor(e.NotAfter))`, `context.WithTimeout(ctx, changeTimeout)`,
+			ofCalls + "/evictions.go", `context.WithTimeout(ctx, timeFor(v.clock, e.NotAfter))`,
+			`context.WithTimeout(ctx, changeTimeout)`,
 		}},
 		fails: []failing{{ofCalls, "TestEvictionEndsInItsTime"}},
 	},
 	{
 		bug: 115, taken: "The removal of a gate is begun however late it is.",
-		edits: []edit{{ofBinder + "/gate.go", `if u.over(c) || u.late(c) {`, `if u.over(c) {`}},
+		edits: []edit{{
+			"services/binder/internal/gates/gate.go", `if u.over(g) || u.late(g) {`, `if u.over(g) {`,
+		}},
 		fails: []failing{{ofBinder, "TestGateIsRemovedInTimeOrNotAtAll"}},
 	},
 	{
 		bug: 117, taken: "The outcome of an eviction is ignored while its claim is on its way.",
 		edits: []edit{{
-			ofBinder + "/eviction.go", `c.evictions[key]; ok && !e.done {`, `c.evictions[key]; ok && !e.done && e.op == 0 {`,
+			ofEvictions + "/order.go", `v.evictions[key]; ok && !e.done {`,
+			`v.evictions[key]; ok && !e.done && e.op == 0 {`,
 		}},
 		fails: []failing{{ofBinder, "TestOutcomeThatIsHeardBeforeTheClaimIsMade"}},
 	},

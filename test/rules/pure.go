@@ -35,7 +35,11 @@ type pureRoom struct {
 }
 
 // decisionRooms are the services' rooms that decide.
-var decisionRooms = []string{"decide", "avoid", "claims", "answer", "balance", "memory", "quota", "waiting"}
+var decisionRooms = []string{
+	"decide", "avoid", "claims", "answer",
+	"balance", "memory", "quota", "waiting",
+	"basis", "bind", "document", "effect", "evict", "gates", "podstatus",
+}
 
 // pureRooms are the decision cores. Test files may do anything.
 var pureRooms = []pureRoom{

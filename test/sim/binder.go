@@ -19,10 +19,10 @@ type binder struct {
 	proc
 	streams
 	outbox
-	core     *bindercore.Core
-	facts    *feed.Folder
-	promises *bindercore.Promises
-	ticked   time.Time
+	core   *bindercore.Core
+	facts  *feed.Folder
+	ledger *bindercore.Ledger
+	ticked time.Time
 	// running counts calls whose answer is outstanding.
 	running int
 }
@@ -62,7 +62,7 @@ func (b *binder) start() {
 	b.streams = streams{p: &b.proc}
 	b.outbox = outbox{}
 	b.core = bindercore.NewCore(b.member(), limits(), func(string, string) bool { return true })
-	b.facts, b.promises = feed.NewFolder(), bindercore.NewPromises(b.member())
+	b.facts, b.ledger = feed.NewFolder(), bindercore.NewLedger(b.member())
 	b.ticked, b.running = time.Time{}, 0
 }
 
@@ -114,7 +114,7 @@ func (b *binder) stepLedger() error {
 	if err != nil || !ok {
 		return err
 	}
-	ins, err := b.promises.Fold(batch)
+	ins, err := b.ledger.Fold(batch)
 	if err != nil {
 		return b.w.breaks("%s: %v", b.member(), err)
 	}

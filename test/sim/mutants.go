@@ -249,12 +249,19 @@ func believed(d events.Decision) []bindercore.Input {
 	if err != nil || d.Kind != events.DecisionPlaced {
 		return nil
 	}
-	return []bindercore.Input{bindercore.LedgerMoved{Revision: d.LedgerRevision, Docs: []ledger.NodeDoc{{
-		NodeUID: d.NodeUID, NodeName: d.NodeName, Revision: d.LedgerRevision,
+	value, err := ledger.EncodeNodeDoc(ledger.NodeDoc{
+		NodeUID: d.NodeUID, NodeName: d.NodeName,
 		Entries: []ledger.Entry{{
 			PodUID: d.Pod.UID, Namespace: d.Pod.Namespace, Name: d.Pod.Name, Role: ledger.RoleReservation,
 			State: ledger.Committed, PodRV: d.PodResourceVersion, Token: token, SchedulerName: d.SchedulerName,
 		}},
+	})
+	if err != nil {
+		return nil
+	}
+	kv := ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.LedgerRevision}
+	return []bindercore.Input{bindercore.LedgerMoved{Batch: ledger.ViewBatch{Events: ledger.EventBatch{
+		Revision: d.LedgerRevision, Events: []ledger.Event{{KV: kv}},
 	}}}}
 }
 

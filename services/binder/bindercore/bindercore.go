@@ -2,112 +2,114 @@ package bindercore
 
 import (
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 	"github.com/berth-scheduler/berth/services/binder/internal/intake"
 )
 
 type (
 	// Core is decide.Core; the other types of this group configure it or produce its inputs.
 	Core = decide.Core
-	// Limits is decide.Limits.
-	Limits = decide.Limits
-	// Enforces is decide.Enforces.
-	Enforces = decide.Enforces
-	// Promises is intake.Promises.
-	Promises = intake.Promises
+	// Limits is basis.Limits.
+	Limits = basis.Limits
+	// Enforces is basis.Enforces.
+	Enforces = basis.Enforces
+	// Ledger is intake.Ledger.
+	Ledger = intake.Ledger
 )
 
 type (
 	// Input is an input of the core; the other types of this group are its kinds, or belong to them.
-	Input = decide.Input
-	// DecisionSeen is decide.DecisionSeen.
-	DecisionSeen = decide.DecisionSeen
-	// LedgerMoved is decide.LedgerMoved.
-	LedgerMoved = decide.LedgerMoved
-	// Tick is decide.Tick.
-	Tick = decide.Tick
-	// Drain is decide.Drain.
-	Drain = decide.Drain
-	// Answered is decide.Answered.
-	Answered = decide.Answered
-	// DocRead is decide.DocRead.
-	DocRead = decide.DocRead
-	// Transacted is decide.Transacted.
-	Transacted = decide.Transacted
-	// Amended is decide.Amended.
-	Amended = decide.Amended
-	// Result is decide.Result.
-	Result = decide.Result
-	// TxnOutcome is decide.TxnOutcome.
-	TxnOutcome = decide.TxnOutcome
+	Input = effect.Input
+	// DecisionSeen is effect.DecisionSeen.
+	DecisionSeen = effect.DecisionSeen
+	// LedgerMoved is effect.LedgerMoved.
+	LedgerMoved = effect.LedgerMoved
+	// Tick is effect.Tick.
+	Tick = effect.Tick
+	// Drain is effect.Drain.
+	Drain = effect.Drain
+	// Answered is effect.Answered.
+	Answered = effect.Answered
+	// DocRead is effect.DocRead.
+	DocRead = effect.DocRead
+	// Transacted is effect.Transacted.
+	Transacted = effect.Transacted
+	// Amended is effect.Amended.
+	Amended = effect.Amended
+	// Result is effect.Result.
+	Result = effect.Result
+	// TxnOutcome is effect.TxnOutcome.
+	TxnOutcome = effect.TxnOutcome
 )
 
 type (
 	// Effect is an effect of the core; the other types of this group are its kinds, or belong to them.
-	Effect = decide.Effect
-	// OpID is decide.OpID.
-	OpID = decide.OpID
-	// Bind is decide.Bind.
-	Bind = decide.Bind
-	// ReadPod is decide.ReadPod.
-	ReadPod = decide.ReadPod
-	// ReadDoc is decide.ReadDoc.
-	ReadDoc = decide.ReadDoc
-	// Transact is decide.Transact.
-	Transact = decide.Transact
-	// Amend is decide.Amend.
-	Amend = decide.Amend
-	// Nominate is decide.Nominate.
-	Nominate = decide.Nominate
-	// ReadBudget is decide.ReadBudget.
-	ReadBudget = decide.ReadBudget
-	// FencePod is decide.FencePod.
-	FencePod = decide.FencePod
-	// PatchCondition is decide.PatchCondition.
-	PatchCondition = decide.PatchCondition
-	// RemoveGate is decide.RemoveGate.
-	RemoveGate = decide.RemoveGate
-	// Evict is decide.Evict.
-	Evict = decide.Evict
-	// Publish is decide.Publish.
-	Publish = decide.Publish
-	// Report is decide.Report.
-	Report = decide.Report
-	// Rejected is decide.Rejected.
-	Rejected = decide.Rejected
-	// Fault is decide.Fault.
-	Fault = decide.Fault
-	// Stop is decide.Stop.
-	Stop = decide.Stop
+	Effect = effect.Effect
+	// OpID is effect.OpID.
+	OpID = effect.OpID
+	// Bind is effect.Bind.
+	Bind = effect.Bind
+	// ReadPod is effect.ReadPod.
+	ReadPod = effect.ReadPod
+	// ReadDoc is effect.ReadDoc.
+	ReadDoc = effect.ReadDoc
+	// Transact is effect.Transact.
+	Transact = effect.Transact
+	// Amend is effect.Amend.
+	Amend = effect.Amend
+	// Nominate is effect.Nominate.
+	Nominate = effect.Nominate
+	// ReadBudget is effect.ReadBudget.
+	ReadBudget = effect.ReadBudget
+	// FencePod is effect.FencePod.
+	FencePod = effect.FencePod
+	// PatchCondition is effect.PatchCondition.
+	PatchCondition = effect.PatchCondition
+	// RemoveGate is effect.RemoveGate.
+	RemoveGate = effect.RemoveGate
+	// Evict is effect.Evict.
+	Evict = effect.Evict
+	// Publish is effect.Publish.
+	Publish = effect.Publish
+	// Report is effect.Report.
+	Report = effect.Report
+	// Rejected is effect.Rejected.
+	Rejected = effect.Rejected
+	// Fault is effect.Fault.
+	Fault = effect.Fault
+	// Stop is effect.Stop.
+	Stop = effect.Stop
 )
 
 // These are the outcomes of calls to the API server and of transactions.
 const (
-	Done        = decide.Done
-	AlreadyHere = decide.AlreadyHere
-	Elsewhere   = decide.Elsewhere
-	Gone        = decide.Gone
-	Moved       = decide.Moved
-	Throttled   = decide.Throttled
-	Refused     = decide.Refused
-	Unknown     = decide.Unknown
+	Done        = effect.Done
+	AlreadyHere = effect.AlreadyHere
+	Elsewhere   = effect.Elsewhere
+	Gone        = effect.Gone
+	Moved       = effect.Moved
+	Throttled   = effect.Throttled
+	Refused     = effect.Refused
+	Unknown     = effect.Unknown
 
-	Applied    = decide.Applied
-	Lost       = decide.Lost
-	TxnRefused = decide.TxnRefused
-	TxnUnknown = decide.TxnUnknown
+	Applied    = effect.Applied
+	Lost       = effect.Lost
+	TxnRefused = effect.TxnRefused
+	TxnUnknown = effect.TxnUnknown
 )
 
 // These are the annotations that the binder writes.
 const (
-	AnnotationAttempt = decide.AnnotationAttempt
-	AnnotationFence   = decide.AnnotationFence
+	AnnotationAttempt = effect.AnnotationAttempt
+	AnnotationFence   = effect.AnnotationFence
 )
 
 // These are the conditions that the binder writes where annotations have no room.
 const (
-	ConditionAttempt = decide.ConditionAttempt
-	ConditionFence   = decide.ConditionFence
+	ConditionAttempt = effect.ConditionAttempt
+	ConditionFence   = effect.ConditionFence
 )
 
 // NewCore returns a core that knows nothing yet; see decide.NewCore.
@@ -116,10 +118,10 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 }
 
 // DefaultLimits returns the protocol's limits.
-func DefaultLimits() Limits { return decide.DefaultLimits() }
+func DefaultLimits() Limits { return basis.DefaultLimits() }
 
 // FromFacts turns a step of the facts into an input.
-func FromFacts(step feed.Step) decide.FactsMoved { return intake.FromFacts(step) }
+func FromFacts(step feed.Step) effect.FactsMoved { return intake.FromFacts(step) }
 
-// NewPromises returns the view of an empty ledger for one binder.
-func NewPromises(binder string) *Promises { return intake.NewPromises(binder) }
+// NewLedger returns the view of an empty ledger for one binder.
+func NewLedger(binder string) *Ledger { return intake.NewLedger(binder) }

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,13 +27,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts an API server with one handler, and returns a room that talks to it over HTTP.
-func serve(t *testing.T, handle http.HandlerFunc) *Room {
+// serve starts an API server with one handler, and returns an executor that talks to it over HTTP.
+func serve(t *testing.T, handle http.HandlerFunc) *Executor {
 	t.Helper()
 	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
@@ -88,23 +87,23 @@ func TestBindOutcomes(t *testing.T) {
 		name string
 		bind *apierrors.StatusError // nil: 201
 		get  *corev1.Pod            // nil: 404
-		want decide.Result
+		want effect.Result
 		pods bool
 	}{
-		{"created", nil, nil, decide.Done, false},
-		{"conflict, resourceVersion moved", conflict, podObject(nil), decide.Moved, true},
-		{"conflict, here", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), decide.AlreadyHere, true},
-		{"conflict, elsewhere", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "m" }), decide.Elsewhere, true},
-		{"conflict, namesake", conflict, podObject(func(p *corev1.Pod) { p.UID = "other" }), decide.Gone, false},
-		{"conflict, gone", conflict, nil, decide.Gone, false},
-		{"not found", apierrors.NewNotFound(theRes, "p"), podObject(nil), decide.Gone, false},
-		{"the path is not found, nor is the pod", noRoute, nil, decide.Gone, false},
-		{"the path is not found, the pod is there", noRoute, podObject(nil), decide.Unknown, true},
-		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), nil, decide.Refused, false},
-		{"bad request", apierrors.NewBadRequest("no"), nil, decide.Refused, false},
-		{"throttled", apierrors.NewTooManyRequests("later", 1), nil, decide.Unknown, false},
-		{"server error", apierrors.NewInternalError(errors.New("etcd")), nil, decide.Unknown, false},
-		{"timeout", apierrors.NewTimeoutError("slow", 1), nil, decide.Unknown, false},
+		{"created", nil, nil, effect.Done, false},
+		{"conflict, resourceVersion moved", conflict, podObject(nil), effect.Moved, true},
+		{"conflict, here", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), effect.AlreadyHere, true},
+		{"conflict, elsewhere", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "m" }), effect.Elsewhere, true},
+		{"conflict, namesake", conflict, podObject(func(p *corev1.Pod) { p.UID = "other" }), effect.Gone, false},
+		{"conflict, gone", conflict, nil, effect.Gone, false},
+		{"not found", apierrors.NewNotFound(theRes, "p"), podObject(nil), effect.Gone, false},
+		{"the path is not found, nor is the pod", noRoute, nil, effect.Gone, false},
+		{"the path is not found, the pod is there", noRoute, podObject(nil), effect.Unknown, true},
+		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), nil, effect.Refused, false},
+		{"bad request", apierrors.NewBadRequest("no"), nil, effect.Refused, false},
+		{"throttled", apierrors.NewTooManyRequests("later", 1), nil, effect.Unknown, false},
+		{"server error", apierrors.NewInternalError(errors.New("etcd")), nil, effect.Unknown, false},
+		{"timeout", apierrors.NewTimeoutError("slow", 1), nil, effect.Unknown, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var calls atomic.Int32
@@ -122,7 +121,7 @@ func TestBindOutcomes(t *testing.T) {
 					fail(w, tc.bind)
 				}
 			})
-			a := r.bind(t.Context(), decide.Bind{Op: 3, Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9})
+			a := r.bindings.bind(t.Context(), effect.Bind{Op: 3, Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9})
 			if a.Op != 3 || a.Result != tc.want || (a.Pod != nil) != tc.pods {
 				t.Fatalf("answer %+v, want %s", a, tc.want)
 			}
@@ -159,7 +158,8 @@ func checkBinding(t *testing.T, req *http.Request) {
 
 func TestConnectionThatBreaksIsUnknown(t *testing.T) {
 	r := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	if a := r.bind(t.Context(), decide.Bind{Pod: thePod, NodeName: "n"}); a.Result != decide.Unknown || a.Problem == "" {
+	a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n"})
+	if a.Result != effect.Unknown || a.Problem == "" {
 		t.Fatalf("answer %+v, want unknown", a)
 	}
 }
@@ -182,8 +182,8 @@ func TestFenceReallyChangesThePod(t *testing.T) {
 			p.Spec.NodeName, p.ResourceVersion, p.Annotations = "n", "8", body.Metadata.Annotations
 		}))
 	})
-	a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
-	if a.Result != decide.Done || a.Pod.NodeName != "n" || a.Pod.ResourceVersion != 8 {
+	a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+	if a.Result != effect.Done || a.Pod.NodeName != "n" || a.Pod.ResourceVersion != 8 {
 		t.Fatalf("answer %+v", a)
 	}
 }
@@ -193,8 +193,8 @@ func TestRefusedFenceNamesTheWrite(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, apierrors.NewForbidden(theRes, "p", errors.New("frozen")))
 	})
-	a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
-	if want := `patch of pods/status: pods "p" is forbidden: frozen`; a.Result != decide.Refused || a.Problem != want {
+	a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+	if want := `patch of pods/status: pods "p" is forbidden: frozen`; a.Result != effect.Refused || a.Problem != want {
 		t.Fatalf("answer %+v, want refused: %s", a, want)
 	}
 }
@@ -208,9 +208,9 @@ func TestMarkThatIsTakenOutIsNoFence(t *testing.T) {
 			r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.Annotations = annotations }))
 			})
-			a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
+			a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
 			const problem = "dropped condition berth.dev/fence"
-			if a.Result != decide.Refused || !strings.Contains(a.Problem, problem) || a.Pod != nil {
+			if a.Result != effect.Refused || !strings.Contains(a.Problem, problem) || a.Pod != nil {
 				t.Fatalf("answer %+v, want refused, and that the condition is missing too", a)
 			}
 		})
@@ -225,13 +225,13 @@ func TestPatchesOfANamesakeAreGone(t *testing.T) {
 		}
 		fail(w, apierrors.NewConflict(theRes, "p", errors.New("precondition: UID")))
 	})
-	if a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "v"}); a.Result != decide.Gone {
+	if a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "v"}); a.Result != effect.Gone {
 		t.Fatalf("fence: %+v", a)
 	}
-	if a := r.patchCondition(t.Context(), decide.PatchCondition{Pod: thePod}); a.Result != decide.Gone {
+	if a := r.conditions.patchCondition(t.Context(), effect.PatchCondition{Pod: thePod}); a.Result != effect.Gone {
 		t.Fatalf("condition: %+v", a)
 	}
-	if a := r.evict(t.Context(), decide.Evict{Pod: thePod}); a.Result != decide.Gone {
+	if a := r.evictions.evict(t.Context(), effect.Evict{Pod: thePod}); a.Result != effect.Gone {
 		t.Fatalf("eviction: %+v", a)
 	}
 }
@@ -245,8 +245,8 @@ func TestAGateIsTakenOutOfTheList(t *testing.T) {
 		}
 		write(w, http.StatusOK, podObject(nil))
 	})
-	a := r.removeGate(t.Context(), decide.RemoveGate{Op: 3, Pod: thePod, Gate: events.QuotaGate})
-	if a.Result != decide.Done || a.Op != 3 {
+	a := r.gates.removeGate(t.Context(), effect.RemoveGate{Op: 3, Pod: thePod, Gate: events.QuotaGate})
+	if a.Result != effect.Done || a.Op != 3 {
 		t.Fatalf("answer %+v", a)
 	}
 }
@@ -260,9 +260,9 @@ func TestConditionGoesToTheStatus(t *testing.T) {
 		}
 		write(w, http.StatusOK, podObject(nil))
 	})
-	a := r.patchCondition(t.Context(), decide.PatchCondition{Pod: thePod,
+	a := r.conditions.patchCondition(t.Context(), effect.PatchCondition{Pod: thePod,
 		Condition: corev1.PodCondition{Type: corev1.PodScheduled, Message: "100% full"}})
-	if a.Result != decide.Done || a.ResourceVersion != 7 {
+	if a.Result != effect.Done || a.ResourceVersion != 7 {
 		t.Fatalf("answer %+v", a)
 	}
 }
@@ -272,13 +272,13 @@ func TestEvictionOutcomes(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  *apierrors.StatusError
-		want decide.Result
+		want effect.Result
 	}{
-		{"created", nil, decide.Done},
-		{"budget", apierrors.NewTooManyRequests("budget", 10), decide.Throttled},
-		{"two budgets", apierrors.NewInternalError(errors.New("more than one PDB")), decide.Unknown},
-		{"conflict of a pod that is there", apierrors.NewConflict(theRes, "p", errors.New("no")), decide.Refused},
-		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), decide.Refused},
+		{"created", nil, effect.Done},
+		{"budget", apierrors.NewTooManyRequests("budget", 10), effect.Throttled},
+		{"two budgets", apierrors.NewInternalError(errors.New("more than one PDB")), effect.Unknown},
+		{"conflict of a pod that is there", apierrors.NewConflict(theRes, "p", errors.New("no")), effect.Refused},
+		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), effect.Refused},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var calls atomic.Int32
@@ -295,7 +295,7 @@ func TestEvictionOutcomes(t *testing.T) {
 				}
 				write(w, http.StatusCreated, success)
 			})
-			a := r.evict(t.Context(), decide.Evict{Pod: thePod, DryRun: true, GracePeriodSeconds: &grace})
+			a := r.evictions.evict(t.Context(), effect.Evict{Pod: thePod, DryRun: true, GracePeriodSeconds: &grace})
 			if a.Result != tc.want || calls.Load() != 1 {
 				t.Fatalf("answer %+v after %d calls, want %s after one", a, calls.Load(), tc.want)
 			}
@@ -328,46 +328,13 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// slowSink writes an event only when allowed to proceed.
-type slowSink struct{ proceed chan struct{} }
-
-func (s slowSink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	<-s.proceed
-	return e, nil
-}
-func (s slowSink) Update(context.Context, *eventsv1.Event) (*eventsv1.Event, error) {
-	return nil, errors.New("not used")
-}
-func (s slowSink) Patch(ctx context.Context, e *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
-	return s.Create(ctx, e)
-}
-
-func TestEventsBeyondTheBoundAreDroppedNotWaitedFor(t *testing.T) {
-	slow := slowSink{make(chan struct{})}
-	s := &boundedSink{EventSink: slow, slots: make(chan struct{}, 1), queue: make(chan struct{}, 1),
-		drops: &drops{logger: slog.New(slog.DiscardHandler)}, pace: newPace()}
-	done := make(chan error)
-	go func() {
-		_, err := s.Create(t.Context(), &eventsv1.Event{})
-		done <- err
-	}()
-	slow.proceed <- struct{}{}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	s.queue <- struct{}{} // like one that is being written
-	if e, err := s.Patch(t.Context(), &eventsv1.Event{}, nil); e != nil || err != nil || s.drops.count.Load() != 1 {
-		t.Fatalf("%v, %v, %d counted: want one drop without an error", e, err, s.drops.count.Load())
-	}
-}
-
 func TestPublisherRepeatsWhatWasNotAcknowledged(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	p := newPublisher(log, slog.New(slog.DiscardHandler), clock.RealClock{})
 	log.LoseNextAnswer(events.Decisions)
 	const n = events.MaxBatch + 10
 	for i := range n {
-		p.queue <- decide.Publish{Decision: events.Decision{
+		p.queue <- effect.Publish{Decision: events.Decision{
 			Kind: events.DecisionBound, Pod: events.PodRef{UID: fmt.Sprint("uid", i)}, Token: "0000000000000001"}}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -391,7 +358,7 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 	log.RefuseAbove(1000)
 	p := newPublisher(log, slog.New(slog.DiscardHandler), clock.RealClock{})
 	for i, message := range []string{"no", strings.Repeat("x", 2000), "no", strings.Repeat("x", 2000)} {
-		p.queue <- decide.Publish{Decision: events.Decision{
+		p.queue <- effect.Publish{Decision: events.Decision{
 			Kind: events.DecisionReleased, Pod: events.PodRef{UID: fmt.Sprint("uid", i)}, Message: message}}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

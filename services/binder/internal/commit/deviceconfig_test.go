@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // parameters returns parameters of the largest allowed size.
@@ -61,11 +61,11 @@ func TestConfigurationIsPutBackBeforeItIsWritten(t *testing.T) {
 	changed.Spec.Config[7] = resourcev1.DeviceClassConfiguration{DeviceConfiguration: parameters("changed", 7)}
 	for name, c := range map[string]struct {
 		classes []*resourcev1.DeviceClass
-		want    decide.Result
+		want    effect.Result
 	}{
-		"as decided":             {[]*resourcev1.DeviceClass{{}, class}, decide.Done},
-		"the class has changed":  {[]*resourcev1.DeviceClass{changed}, decide.Refused},
-		"the class is not known": {nil, decide.Refused},
+		"as decided":             {[]*resourcev1.DeviceClass{{}, class}, effect.Done},
+		"the class has changed":  {[]*resourcev1.DeviceClass{changed}, effect.Refused},
+		"the class is not known": {nil, effect.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &faults{}
@@ -76,14 +76,14 @@ func TestConfigurationIsPutBackBeforeItIsWritten(t *testing.T) {
 			if _, err := claims.Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			answer := roomOf(client).prepareDevices(t.Context(), decide.Bind{
-				Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{Picks: picks, Classes: c.classes},
+			answer := executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
+				Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{Picks: picks, Classes: c.classes},
 			})
 			if answer.Result != c.want {
 				t.Fatalf("answer %+v, want %s", answer, c.want)
 			}
 			claim = claimNow(t, client)
-			if answer.Result == decide.Refused {
+			if answer.Result == effect.Refused {
 				if claim.Status.Allocation != nil || f.writes > 0 {
 					t.Errorf("%d writes, and the claim has %+v", f.writes, claim.Status)
 				}

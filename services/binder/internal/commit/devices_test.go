@@ -17,7 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // faults selects writes of a test, by number: at answer, the answer is lost; at lost, the write as well.
@@ -97,18 +97,18 @@ func oneDevice(t *testing.T) []ledger.DevicePick {
 	return []ledger.DevicePick{{Claim: "c0", ClaimUID: "uid-c0", ClaimRV: 10, Allocation: data}}
 }
 
-func prepares(t *testing.T, client *fake.Clientset) decide.Answered {
+func prepares(t *testing.T, client *fake.Clientset) effect.Answered {
 	t.Helper()
-	return roomOf(client).prepareDevices(t.Context(), decide.Bind{
-		Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{Picks: oneDevice(t)},
+	return executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
+		Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{Picks: oneDevice(t)},
 	})
 }
 
 func settles(t *testing.T, client *fake.Clientset, kept bool) uint64 {
 	t.Helper()
-	version, answer := roomOf(client).settleClaims(t.Context(),
-		decide.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: oneDevice(t)}, kept)
-	if answer.Result != decide.Done {
+	version, answer := executorOf(client).bindings.claims.settleClaims(t.Context(),
+		effect.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: oneDevice(t)}, kept)
+	if answer.Result != effect.Done {
 		t.Fatalf("settling the claim: %+v", answer)
 	}
 	return version
@@ -119,18 +119,18 @@ func settles(t *testing.T, client *fake.Clientset, kept bool) uint64 {
 func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		faults faults
-		next   decide.Result
+		next   effect.Result
 	}{
-		"no crash":                      {faults{}, decide.Done},
-		"before it is protected":        {faults{lost: 1}, decide.Done},
-		"after it is protected":         {faults{answer: 1}, decide.Refused},
-		"before its devices":            {faults{lost: 2}, decide.Refused},
-		"after its devices are written": {faults{answer: 2}, decide.Done},
+		"no crash":                      {faults{}, effect.Done},
+		"before it is protected":        {faults{lost: 1}, effect.Done},
+		"after it is protected":         {faults{answer: 1}, effect.Refused},
+		"before its devices":            {faults{lost: 2}, effect.Refused},
+		"after its devices are written": {faults{answer: 2}, effect.Done},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := claimStore(t, &test.faults)
 			crashed := test.faults != faults{}
-			if first := prepares(t, client); crashed == (first.Result == decide.Done) {
+			if first := prepares(t, client); crashed == (first.Result == effect.Done) {
 				t.Fatalf("the first binder gets %+v", first)
 			}
 			next := prepares(t, client)
@@ -138,10 +138,10 @@ func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
 				t.Fatalf("the next binder gets %+v, want %s", next, test.next)
 			}
 			claim := claimNow(t, client)
-			if done := claim.Status.Allocation != nil; done != (next.Result == decide.Done) {
+			if done := claim.Status.Allocation != nil; done != (next.Result == effect.Done) {
 				t.Errorf("the claim has %+v", claim.Status)
 			}
-			if next.Result == decide.Done {
+			if next.Result == effect.Done {
 				if len(claim.Status.ReservedFor) != 1 || string(claim.Status.ReservedFor[0].UID) != thePod.UID {
 					t.Errorf("users %+v, want the pod", claim.Status.ReservedFor)
 				}
@@ -157,7 +157,7 @@ func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
 			case slices.Contains(claim.Finalizers, resourcev1.Finalizer) || version != versionOf(claim) || version <= 10:
 				t.Errorf("finalizers %v at version %d, want none, and %d after 10", claim.Finalizers, version, versionOf(claim))
 			}
-			if late := prepares(t, client); late.Result != decide.Refused {
+			if late := prepares(t, client); late.Result != effect.Refused {
 				t.Errorf("a late binder gets %+v, want it refused", late)
 			}
 			if again := settles(t, client, false); again != version {
@@ -176,17 +176,17 @@ func twoDevices(t *testing.T) []ledger.DevicePick {
 	return append(picks, other)
 }
 
-func preparesBoth(t *testing.T, client *fake.Clientset) decide.Answered {
+func preparesBoth(t *testing.T, client *fake.Clientset) effect.Answered {
 	t.Helper()
-	return roomOf(client).prepareDevices(t.Context(), decide.Bind{
-		Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{Picks: twoDevices(t)},
+	return executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
+		Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{Picks: twoDevices(t)},
 	})
 }
 
-func settlesBoth(t *testing.T, client *fake.Clientset) decide.Answered {
+func settlesBoth(t *testing.T, client *fake.Clientset) effect.Answered {
 	t.Helper()
-	_, answer := roomOf(client).settleClaims(t.Context(),
-		decide.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: twoDevices(t)}, false)
+	_, answer := executorOf(client).bindings.claims.settleClaims(t.Context(),
+		effect.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: twoDevices(t)}, false)
 	return answer
 }
 
@@ -202,20 +202,20 @@ func TestTwoClaimsAfterACrashAtEachWrite(t *testing.T) {
 					f = &faults{answer: at}
 				}
 				client := claimStore(t, f)
-				if first := preparesBoth(t, client); (at <= writes) == (first.Result == decide.Done) {
+				if first := preparesBoth(t, client); (at <= writes) == (first.Result == effect.Done) {
 					t.Fatalf("the first binder gets %+v", first)
 				}
 				first := settlesBoth(t, client)
-				if at > writes && first.Result == decide.Done {
+				if at > writes && first.Result == effect.Done {
 					t.Fatalf("who takes it back gets %+v after %d writes", first, f.writes)
 				}
-				if first.Result != decide.Done {
-					if late := preparesBoth(t, client); at > writes+1 && late.Result != decide.Refused {
+				if first.Result != effect.Done {
+					if late := preparesBoth(t, client); at > writes+1 && late.Result != effect.Refused {
 						t.Errorf("a late binder in the middle of it gets %+v", late)
 					}
 					first = settlesBoth(t, client)
 				}
-				if first.Result != decide.Done {
+				if first.Result != effect.Done {
 					t.Fatalf("who takes it back again gets %+v", first)
 				}
 				for _, name := range []string{"c0", "c1"} {
@@ -226,7 +226,7 @@ func TestTwoClaimsAfterACrashAtEachWrite(t *testing.T) {
 							claim.ResourceVersion, claim.Status)
 					}
 				}
-				if late := preparesBoth(t, client); late.Result != decide.Refused {
+				if late := preparesBoth(t, client); late.Result != effect.Refused {
 					t.Errorf("a late binder gets %+v, want it refused", late)
 				}
 			})
@@ -250,15 +250,15 @@ func TestSharedClaimAfterACrashAtItsWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			pick := ledger.DevicePick{Claim: "c0", ClaimUID: "uid-c0", ClaimRV: 10}
-			prepare := func() decide.Answered {
-				return roomOf(client).prepareDevices(t.Context(), decide.Bind{
-					Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{Picks: []ledger.DevicePick{pick}},
+			prepare := func() effect.Answered {
+				return executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
+					Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{Picks: []ledger.DevicePick{pick}},
 				})
 			}
-			if first := prepare(); (*f == faults{writes: f.writes}) != (first.Result == decide.Done) {
+			if first := prepare(); (*f == faults{writes: f.writes}) != (first.Result == effect.Done) {
 				t.Fatalf("the first binder gets %+v", first)
 			}
-			if next := prepare(); next.Result != decide.Done {
+			if next := prepare(); next.Result != effect.Done {
 				t.Fatalf("the next binder gets %+v", next)
 			}
 			if users := claimNow(t, client).Status.ReservedFor; len(users) != 2 || string(users[1].UID) != thePod.UID {
@@ -293,7 +293,7 @@ func TestDevicesOfOthersAreLeftAlone(t *testing.T) {
 				t.Errorf("left: %+v", now.Status)
 			}
 			got := prepares(t, client)
-			if want := map[string]decide.Result{"1": decide.Refused, "0": decide.Done}[device]; got.Result != want {
+			if want := map[string]effect.Result{"1": effect.Refused, "0": effect.Done}[device]; got.Result != want {
 				t.Errorf("%+v, want %s", got, want)
 			}
 		})
@@ -303,7 +303,7 @@ func TestDevicesOfOthersAreLeftAlone(t *testing.T) {
 // A claim that the facts show as the decision saw it is not read again; a write to one that has changed since is
 // refused.
 func TestKnownClaimIsNotReadFirst(t *testing.T) {
-	for version, want := range map[string]decide.Result{"10": decide.Done, "9": decide.Unknown} {
+	for version, want := range map[string]effect.Result{"10": effect.Done, "9": effect.Unknown} {
 		client := claimStore(t, &faults{})
 		known := claimNow(t, client)
 		known.ResourceVersion = version
@@ -313,8 +313,8 @@ func TestKnownClaimIsNotReadFirst(t *testing.T) {
 		})
 		picks := oneDevice(t)
 		picks[0].ClaimRV = versionOf(known)
-		got := roomOf(client).prepareDevices(t.Context(), decide.Bind{
-			Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{
+		got := executorOf(client).bindings.claims.prepare(t.Context(), effect.Bind{
+			Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{
 				Picks: picks, Known: map[string]*resourcev1.ResourceClaim{"c0": known},
 			},
 		})

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/berth-scheduler/berth/pkg/extender"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // extendersBind makes an extender bind the pod, if one is responsible for it; asked is false if the binder has to
@@ -15,39 +15,39 @@ import (
 // only remaining risk is delay in the extender: one that binds long after the request may bind a pod whose place has
 // been given to another. The pod is also read afterwards: its nodeName counts, not the extender's answer. All of this
 // may be repeated at any time: a bound pod is found bound.
-func (r *Room) extendersBind(ctx context.Context, e decide.Bind) (answer decide.Answered, asked bool) {
-	set := r.deps.Extenders[e.SchedulerName]
+func (b *bindings) extendersBind(ctx context.Context, e effect.Bind) (answer effect.Answered, asked bool) {
+	set := b.extenders[e.SchedulerName]
 	if set == nil || !set.Binds() {
-		return decide.Answered{}, false
+		return effect.Answered{}, false
 	}
-	before := r.get(ctx, e.Pod)
+	before := b.get(ctx, e.Pod)
 	switch {
-	case before.Result != decide.Done:
+	case before.Result != effect.Done:
 		return before, true
 	case !set.BindsPod(before.Pod):
-		return decide.Answered{}, false
+		return effect.Answered{}, false
 	case before.Pod.NodeName == "" && before.Pod.ResourceVersion != e.ResourceVersion:
-		before.Result, before.Problem = decide.Moved, "the pod has changed since the decision"
+		before.Result, before.Problem = effect.Moved, "the pod has changed since the decision"
 		return before, true
 	case before.Pod.NodeName != "":
 		return standing(before, e), true
 	}
 	asked, err := set.Bind(ctx, before.Pod, e.NodeName)
 	if !asked {
-		return decide.Answered{}, false
+		return effect.Answered{}, false
 	}
-	after := r.get(ctx, e.Pod)
+	after := b.get(ctx, e.Pod)
 	var refused *extender.RefusedError
 	switch {
-	case after.Result != decide.Done:
+	case after.Result != effect.Done:
 	case after.Pod.NodeName == e.NodeName:
-		return decide.Answered{Result: decide.Done}, true
+		return effect.Answered{Result: effect.Done}, true
 	case after.Pod.NodeName != "":
 		after = standing(after, e)
 	case errors.As(err, &refused):
-		after = decide.Answered{Result: decide.Refused}
+		after = effect.Answered{Result: effect.Refused}
 	default:
-		after = decide.Answered{Result: decide.Unknown, Problem: "the extender answered, but the pod is not bound"}
+		after = effect.Answered{Result: effect.Unknown, Problem: "the extender answered, but the pod is not bound"}
 	}
 	if err != nil {
 		after.Problem = err.Error()
@@ -56,10 +56,10 @@ func (r *Room) extendersBind(ctx context.Context, e decide.Bind) (answer decide.
 }
 
 // standing reports on which node a bound pod was found.
-func standing(read decide.Answered, e decide.Bind) decide.Answered {
-	read.Result = decide.Elsewhere
+func standing(read effect.Answered, e effect.Bind) effect.Answered {
+	read.Result = effect.Elsewhere
 	if read.Pod.NodeName == e.NodeName {
-		read.Result = decide.AlreadyHere
+		read.Result = effect.AlreadyHere
 	}
 	read.Problem = "the pod is bound to " + read.Pod.NodeName
 	return read

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/extender"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // Whatever an extender answers, the pod shows the outcome.
@@ -31,20 +31,20 @@ func TestAnExtenderBinds(t *testing.T) {
 		call      call
 		before    func(*corev1.Pod)
 		ignorable bool
-		want      decide.Result
+		want      effect.Result
 		calls     int
 	}{
-		"bound":                       {call: call{node: "n"}, want: decide.Done, calls: 1},
-		"bound, and says it is not":   {call: call{node: "n", answer: "conflict"}, want: decide.Done, calls: 1},
-		"says bound, and is not":      {want: decide.Unknown, calls: 1},
-		"refused":                     {call: call{answer: "no GPU left"}, want: decide.Refused, calls: 1},
-		"refused by status":           {call: call{status: http.StatusInternalServerError}, want: decide.Refused, calls: 1},
-		"bound elsewhere":             {call: call{node: "m"}, want: decide.Elsewhere, calls: 1},
-		"ignored, so the binder does": {call: call{answer: "no"}, ignorable: true, want: decide.Done, calls: 1},
-		"changed before":              {before: func(p *corev1.Pod) { p.ResourceVersion = "8" }, want: decide.Moved},
-		"here before":                 {before: func(p *corev1.Pod) { p.Spec.NodeName = "n" }, want: decide.AlreadyHere},
-		"elsewhere before":            {before: func(p *corev1.Pod) { p.Spec.NodeName = "m" }, want: decide.Elsewhere},
-		"another of that name":        {before: func(p *corev1.Pod) { p.UID = "other" }, want: decide.Gone},
+		"bound":                       {call: call{node: "n"}, want: effect.Done, calls: 1},
+		"bound, and says it is not":   {call: call{node: "n", answer: "conflict"}, want: effect.Done, calls: 1},
+		"says bound, and is not":      {want: effect.Unknown, calls: 1},
+		"refused":                     {call: call{answer: "no GPU left"}, want: effect.Refused, calls: 1},
+		"refused by status":           {call: call{status: http.StatusInternalServerError}, want: effect.Refused, calls: 1},
+		"bound elsewhere":             {call: call{node: "m"}, want: effect.Elsewhere, calls: 1},
+		"ignored, so the binder does": {call: call{answer: "no"}, ignorable: true, want: effect.Done, calls: 1},
+		"changed before":              {before: func(p *corev1.Pod) { p.ResourceVersion = "8" }, want: effect.Moved},
+		"here before":                 {before: func(p *corev1.Pod) { p.Spec.NodeName = "n" }, want: effect.AlreadyHere},
+		"elsewhere before":            {before: func(p *corev1.Pod) { p.Spec.NodeName = "m" }, want: effect.Elsewhere},
+		"another of that name":        {before: func(p *corev1.Pod) { p.UID = "other" }, want: effect.Gone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podObject(tc.before)
@@ -79,7 +79,9 @@ func TestAnExtenderBinds(t *testing.T) {
 				API: APIOf(client), Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 				Extenders: map[string]*extender.Set{"s": set},
 			})
-			got := r.bind(t.Context(), decide.Bind{Op: 3, Pod: thePod, NodeName: "n", SchedulerName: "s", ResourceVersion: 7})
+			got := r.bindings.bind(t.Context(), effect.Bind{
+				Op: 3, Pod: thePod, NodeName: "n", SchedulerName: "s", ResourceVersion: 7,
+			})
 			if got.Result != tc.want || got.Op != 3 || calls != tc.calls {
 				t.Fatalf("%s (%s) after %d calls, want %s after %d", got.Result, got.Problem, calls, tc.want, tc.calls)
 			}
@@ -102,8 +104,8 @@ func TestExtendersLeavePodsToTheBinder(t *testing.T) {
 			API: APIOf(client), Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 			Extenders: map[string]*extender.Set{"s": set},
 		})
-		e := decide.Bind{Pod: thePod, NodeName: "n", SchedulerName: scheduler, ResourceVersion: 7}
-		if got := r.bind(context.Background(), e); got.Result != decide.Done {
+		e := effect.Bind{Pod: thePod, NodeName: "n", SchedulerName: scheduler, ResourceVersion: 7}
+		if got := r.bindings.bind(context.Background(), e); got.Result != effect.Done {
 			t.Fatalf("%s: %s (%s), want the pod bound", scheduler, got.Result, got.Problem)
 		}
 		if _, err := client.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{}); err != nil {

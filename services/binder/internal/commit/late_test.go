@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // A worker, or the whole process, was suspended between the core's effect and the call: another binder may have the
@@ -27,20 +27,20 @@ func TestWhatHasNoTimeLeftIsNotSent(t *testing.T) {
 		write(w, http.StatusCreated, success)
 	})
 	over := time.Now().Add(-time.Second)
-	for _, e := range []decide.Effect{
-		decide.Evict{Op: 3, Pod: thePod, NotAfter: over}, decide.RemoveGate{Op: 3, Pod: thePod, Gate: "g", NotAfter: over},
+	for _, e := range []effect.Effect{
+		effect.Evict{Op: 3, Pod: thePod, NotAfter: over}, effect.RemoveGate{Op: 3, Pod: thePod, Gate: "g", NotAfter: over},
 	} {
 		in, err := r.carryOut(context.Background(), e)
-		if _, untaken := in.(decide.Untaken); err != nil || !untaken || calls.Load() != 0 {
+		if _, untaken := in.(effect.Untaken); err != nil || !untaken || calls.Load() != 0 {
 			t.Errorf("%T: answered %+v, %v after %d calls, want that it was not taken", e, in, err, calls.Load())
 		}
 	}
 	later := time.Now().Add(time.Hour)
-	for _, e := range []decide.Effect{
-		decide.Evict{Op: 4, Pod: thePod, NotAfter: later}, decide.RemoveGate{Op: 4, Pod: thePod, Gate: "g", NotAfter: later},
+	for _, e := range []effect.Effect{
+		effect.Evict{Op: 4, Pod: thePod, NotAfter: later}, effect.RemoveGate{Op: 4, Pod: thePod, Gate: "g", NotAfter: later},
 	} {
 		in, err := r.carryOut(context.Background(), e)
-		if a, ok := in.(decide.Answered); err != nil || !ok || a.Result != decide.Done {
+		if a, ok := in.(effect.Answered); err != nil || !ok || a.Result != effect.Done {
 			t.Errorf("%T in time: answered %+v, %v", e, in, err)
 		}
 	}
@@ -70,10 +70,10 @@ func TestEvictionEndsInItsTime(t *testing.T) {
 		close(gone)
 	})
 	began := time.Now()
-	in, err := r.carryOut(context.Background(), decide.Evict{
+	in, err := r.carryOut(context.Background(), effect.Evict{
 		Op: 3, Pod: thePod, NotAfter: began.Add(100 * time.Millisecond),
 	})
-	if a, ok := in.(decide.Answered); err != nil || !ok || a.Result != decide.Unknown {
+	if a, ok := in.(effect.Answered); err != nil || !ok || a.Result != effect.Unknown {
 		t.Errorf("answered %+v, %v, want unknown", in, err)
 	}
 	if took := time.Since(began); took >= changeTimeout {
@@ -102,7 +102,7 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 			crews.Go(func() error { return r.work(ctx, lane) })
 		}
 	}
-	hand := func(e decide.Effect) {
+	hand := func(e effect.Effect) {
 		lane, _ := LaneOf(e)
 		select {
 		case r.Lane(lane) <- e:
@@ -110,12 +110,12 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 			t.Fatalf("no worker takes %T", e)
 		}
 	}
-	hand(decide.RemoveGate{Op: 1, Pod: thePod, Gate: "g"})
-	for op, e := range []decide.Effect{
-		decide.Evict{Op: 2, Pod: thePod}, decide.FencePod{Op: 3, Pod: thePod, Value: "v"}, decide.ReadPod{Op: 4, Pod: thePod},
+	hand(effect.RemoveGate{Op: 1, Pod: thePod, Gate: "g"})
+	for op, e := range []effect.Effect{
+		effect.Evict{Op: 2, Pod: thePod}, effect.FencePod{Op: 3, Pod: thePod, Value: "v"}, effect.ReadPod{Op: 4, Pod: thePod},
 	} {
 		hand(e)
-		if a, ok := (<-r.Answers()).(decide.Answered); !ok || a.Op != decide.OpID(op+2) {
+		if a, ok := (<-r.Answers()).(effect.Answered); !ok || a.Op != effect.OpID(op+2) {
 			t.Errorf("answered %+v, want the answer to %T", a, e)
 		}
 	}
@@ -130,12 +130,12 @@ func TestEvictionsStandBehindNoGates(t *testing.T) {
 // Marks do not queue behind hand-overs of idle documents.
 func TestLanesOfTransactions(t *testing.T) {
 	for _, c := range []struct {
-		effect decide.Effect
+		effect effect.Effect
 		want   Lane
 	}{
-		{decide.Amend{Why: "evict-mark"}, LaneLedger},
-		{decide.Amend{Why: "hand-over", Idle: true}, LaneSweep},
-		{decide.Transact{Why: "fence-mark"}, LaneLedger},
+		{effect.Amend{Why: "evict-mark"}, LaneLedger},
+		{effect.Amend{Why: "hand-over", Idle: true}, LaneSweep},
+		{effect.Transact{Why: "fence-mark"}, LaneLedger},
 	} {
 		if lane, ok := LaneOf(c.effect); !ok || lane != c.want {
 			t.Errorf("%+v goes to lane %d, want %d", c.effect, lane, c.want)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 func specOf(class string) resourcev1.ResourceClaimSpec {
@@ -77,30 +77,30 @@ func TestClaimForResourcesIsMade(t *testing.T) {
 	allocated.Status.Allocation = &resourcev1.AllocationResult{}
 	for name, test := range map[string]struct {
 		there *resourcev1.ResourceClaim
-		want  decide.Result
-		next  decide.Result
+		want  effect.Result
+		next  effect.Result
 	}{
-		"none":               {nil, decide.ClaimMade, decide.ClaimMade},
-		"the same":           {existing(thePod.UID, "gpu"), decide.ClaimMade, decide.ClaimMade},
-		"another class":      {existing(thePod.UID, "other"), decide.Unknown, decide.ClaimMade},
-		"of an earlier pod":  {existing("earlier", "gpu"), decide.Refused, decide.Refused},
-		"with devices of it": {allocated, decide.Refused, decide.Refused},
+		"none":               {nil, effect.ClaimMade, effect.ClaimMade},
+		"the same":           {existing(thePod.UID, "gpu"), effect.ClaimMade, effect.ClaimMade},
+		"another class":      {existing(thePod.UID, "other"), effect.Unknown, effect.ClaimMade},
+		"of an earlier pod":  {existing("earlier", "gpu"), effect.Refused, effect.Refused},
+		"with devices of it": {allocated, effect.Refused, effect.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
 			if test.there != nil {
 				client = fake.NewClientset(test.there)
 			}
-			room := roomOf(numbered(client))
-			bind := decide.Bind{Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{
+			room := executorOf(numbered(client))
+			bind := effect.Bind{Op: 7, Pod: thePod, NodeName: "n", Devices: &effect.DeviceWork{
 				Picks: []ledger.DevicePick{madePick(t)},
 			}}
-			for i, want := range []decide.Result{test.want, test.next} {
-				got := room.prepareDevices(t.Context(), bind)
+			for i, want := range []effect.Result{test.want, test.next} {
+				got := room.bindings.claims.prepare(t.Context(), bind)
 				if got.Result != want || got.Op != 7 {
 					t.Fatalf("try %d: %+v, want %s", i, got, want)
 				}
-				if want == decide.ClaimMade && (got.Made.ClaimUID != "uid-made" || got.Made.ClaimRV != 20) {
+				if want == effect.ClaimMade && (got.Made.ClaimUID != "uid-made" || got.Made.ClaimRV != 20) {
 					t.Errorf("made %+v, want uid-made at 20", got.Made)
 				}
 			}
@@ -111,7 +111,7 @@ func TestClaimForResourcesIsMade(t *testing.T) {
 				t.Fatal(err)
 			case (claim.Status.Allocation != nil) != (test.there != nil && test.there.Status.Allocation != nil):
 				t.Errorf("the claim has %+v", claim.Status)
-			case test.next == decide.ClaimMade && claim.Spec.Devices.Requests[0].Exactly.DeviceClassName != "gpu":
+			case test.next == effect.ClaimMade && claim.Spec.Devices.Requests[0].Exactly.DeviceClassName != "gpu":
 				t.Errorf("the claim asks for %+v", claim.Spec)
 			}
 		})
@@ -126,10 +126,10 @@ func TestPodIsToldOfItsClaim(t *testing.T) {
 		status  corev1.PodStatus
 		moved   bool
 		version uint64
-		want    decide.Result
+		want    effect.Result
 	}{
-		"as decided": {kept, false, 31, decide.Done}, "moved since": {kept, true, 0, decide.Moved},
-		"not kept": {corev1.PodStatus{}, false, 0, decide.Refused},
+		"as decided": {kept, false, 31, effect.Done}, "moved since": {kept, true, 0, effect.Moved},
+		"not kept": {corev1.PodStatus{}, false, 0, effect.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -150,9 +150,9 @@ func TestPodIsToldOfItsClaim(t *testing.T) {
 				}
 				return true, pod, nil
 			})
-			version, got := roomOf(client).tellOfClaim(t.Context(), decide.Bind{
+			version, got := executorOf(client).bindings.writeMappings(t.Context(), effect.Bind{
 				Op: 7, Pod: thePod, NodeName: "n", ResourceVersion: 30,
-				Devices: &decide.DeviceWork{Picks: []ledger.DevicePick{madePick(t)}},
+				Devices: &effect.DeviceWork{Picks: []ledger.DevicePick{madePick(t)}},
 			})
 			if got.Result != test.want || got.Op != 7 || version != test.version {
 				t.Errorf("%+v at version %d, want %s at %d", got, version, test.want, test.version)
@@ -175,10 +175,10 @@ func TestClaimForResourcesGoesWithItsReservation(t *testing.T) {
 			client := fake.NewClientset(claim)
 			named := pick
 			named.ClaimUID, named.ClaimRV = "uid-made", 15
-			_, answer := roomOf(client).settleClaims(t.Context(), decide.FencePod{
+			_, answer := executorOf(client).bindings.claims.settleClaims(t.Context(), effect.FencePod{
 				Pod: thePod, NodeName: "n", Value: "v", Claims: []ledger.DevicePick{pick, named},
 			}, kept)
-			if answer.Result != decide.Done {
+			if answer.Result != effect.Done {
 				t.Fatalf("settling: %+v", answer)
 			}
 			_, err = client.ResourceV1().ResourceClaims("ns").Get(t.Context(), pick.Claim, metav1.GetOptions{})

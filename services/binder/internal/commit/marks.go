@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // fenceMark is one form of a fence's mark.
@@ -19,7 +19,7 @@ type fenceMark interface {
 	name() string
 	// patch returns the patch that writes the mark and deletes the attempt's condition, because that attempt has not
 	// placed the pod.
-	patch(e decide.FencePod) statusPatch
+	patch(e effect.FencePod) statusPatch
 	// value returns the value of a pod's mark; empty for none.
 	value(pod *corev1.Pod) string
 }
@@ -44,29 +44,29 @@ type patchedCondition struct {
 }
 
 // noAttempt deletes the condition of the attempt.
-var noAttempt = patchedCondition{Patch: "delete", Type: decide.ConditionAttempt}
+var noAttempt = patchedCondition{Patch: "delete", Type: effect.ConditionAttempt}
 
 type annotationMark struct{}
 
-func (annotationMark) name() string { return "annotation " + decide.AnnotationFence }
+func (annotationMark) name() string { return "annotation " + effect.AnnotationFence }
 
-func (annotationMark) patch(e decide.FencePod) statusPatch {
+func (annotationMark) patch(e effect.FencePod) statusPatch {
 	return statusPatch{
-		Metadata: patchMeta{UID: e.Pod.UID, Annotations: map[string]string{decide.AnnotationFence: e.Value}},
+		Metadata: patchMeta{UID: e.Pod.UID, Annotations: map[string]string{effect.AnnotationFence: e.Value}},
 		Status:   patchStatus{[]patchedCondition{noAttempt}},
 	}
 }
 
-func (annotationMark) value(pod *corev1.Pod) string { return pod.Annotations[decide.AnnotationFence] }
+func (annotationMark) value(pod *corev1.Pod) string { return pod.Annotations[effect.AnnotationFence] }
 
 // conditionMark is a condition with its own type: another write of PodScheduled would remove the mark that the audit
 // looks for. The value is in the message, because times are whole seconds, so that two fences could write the same.
 type conditionMark struct{}
 
-func (conditionMark) name() string { return "condition " + string(decide.ConditionFence) }
+func (conditionMark) name() string { return "condition " + string(effect.ConditionFence) }
 
-func (conditionMark) patch(e decide.FencePod) statusPatch {
-	mark := patchedCondition{Type: decide.ConditionFence, Status: corev1.ConditionTrue, Message: e.Value}
+func (conditionMark) patch(e effect.FencePod) statusPatch {
+	mark := patchedCondition{Type: effect.ConditionFence, Status: corev1.ConditionTrue, Message: e.Value}
 	return statusPatch{
 		Metadata: patchMeta{UID: e.Pod.UID}, Status: patchStatus{[]patchedCondition{noAttempt, mark}},
 	}
@@ -74,7 +74,7 @@ func (conditionMark) patch(e decide.FencePod) statusPatch {
 
 func (conditionMark) value(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
-		if c.Type == decide.ConditionFence {
+		if c.Type == effect.ConditionFence {
 			return c.Message
 		}
 	}
@@ -82,12 +82,12 @@ func (conditionMark) value(pod *corev1.Pod) string {
 }
 
 // nameAttempt writes into the status of a pod whose annotations are full which attempt is about to bind it. Like
-// tellOfClaim, it has the bind's precondition and returns the pod's next version. A crash after it leaves the
+// writeMappings, it has the bind's precondition and returns the pod's next version. A crash after it leaves the
 // condition of an attempt that has bound nothing: the next bind of that attempt writes the same again, which changes
 // nothing, and its fence deletes the condition.
-func (r *Room) nameAttempt(ctx context.Context, e decide.Bind) (version uint64, answer decide.Answered) {
+func (b *bindings) nameAttempt(ctx context.Context, e effect.Bind) (version uint64, answer effect.Answered) {
 	attempt := patchedCondition{
-		Type: decide.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
+		Type: effect.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
 	}
 	body, err := json.Marshal(statusPatch{
 		Metadata: patchMeta{UID: e.Pod.UID, ResourceVersion: strconv.FormatUint(e.ResourceVersion, 10)},
@@ -96,9 +96,9 @@ func (r *Room) nameAttempt(ctx context.Context, e decide.Bind) (version uint64, 
 	if err != nil {
 		return 0, refusal("pod %s: %v", ref(e.Pod), err)
 	}
-	obj, answer := r.patchBefore(ctx, e, types.StrategicMergePatchType, body)
+	obj, answer := b.patchBefore(ctx, e, types.StrategicMergePatchType, body)
 	switch {
-	case answer.Result != decide.Done:
+	case answer.Result != effect.Done:
 		return 0, answer
 	case !slices.ContainsFunc(obj.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == attempt.Type && c.Message == attempt.Message

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // patched is the content of a patch of a pod's status.
@@ -63,8 +63,8 @@ func TestFenceOfFullAnnotations(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: mark.Type, Status: mark.Status, Message: mark.Message}}
 		}))
 	})
-	a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
-	if a.Result != decide.Done || a.Pod.ResourceVersion != 8 || writes != 2 {
+	a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+	if a.Result != effect.Done || a.Pod.ResourceVersion != 8 || writes != 2 {
 		t.Fatalf("answer %+v after %d writes, want done after two", a, writes)
 	}
 }
@@ -94,8 +94,8 @@ func TestBindLeavesFullAnnotationsAlone(t *testing.T) {
 		}
 		write(w, http.StatusCreated, success)
 	})
-	a := r.bind(t.Context(), decide.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
-	if a.Result != decide.Done {
+	a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
+	if a.Result != effect.Done {
 		t.Fatalf("answer %+v", a)
 	}
 }
@@ -107,11 +107,11 @@ func TestBindWhoseAttemptIsLeftOutIsRefused(t *testing.T) {
 			t.Errorf("%s of %s, want no bind", req.Method, req.URL.Path)
 		}
 		write(w, http.StatusOK, podObject(func(pod *corev1.Pod) {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: decide.ConditionAttempt, Message: "0000000000000008 n"}}
+			pod.Status.Conditions = []corev1.PodCondition{{Type: effect.ConditionAttempt, Message: "0000000000000008 n"}}
 		}))
 	})
-	a := r.bind(t.Context(), decide.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
-	if a.Result != decide.Refused || !strings.Contains(a.Problem, "berth.dev/attempt") {
+	a := r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9, Full: true})
+	if a.Result != effect.Refused || !strings.Contains(a.Problem, "berth.dev/attempt") {
 		t.Errorf("answer %+v, want a refusal that names the condition", a)
 	}
 }
@@ -129,11 +129,11 @@ func TestPodThatIsTooLargeIsRefused(t *testing.T) {
 			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: words,
 		}})
 	})
-	for what, a := range map[string]decide.Answered{
-		"bind":  r.bind(t.Context(), decide.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9}),
-		"fence": r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"}),
+	for what, a := range map[string]effect.Answered{
+		"bind":  r.bindings.bind(t.Context(), effect.Bind{Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9}),
+		"fence": r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"}),
 	} {
-		if a.Result != decide.Refused || a.Failed || !strings.Contains(a.Problem, words) {
+		if a.Result != effect.Refused || a.Failed || !strings.Contains(a.Problem, words) {
 			t.Errorf("%s: %+v, want refused: %s", what, a, words)
 		}
 	}
@@ -144,8 +144,8 @@ func TestWebhookThatCannotBeReachedFailsTheFence(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, apierrors.NewInternalError(errors.New("failed calling webhook")))
 	})
-	a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
-	if a.Result != decide.Unknown || !a.Failed {
+	a := r.fences.fencePod(t.Context(), effect.FencePod{Pod: thePod, Value: "value"})
+	if a.Result != effect.Unknown || !a.Failed {
 		t.Fatalf("answer %+v, want unknown, and that the API server failed", a)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // tracerName is the instrumentation scope of the binder's spans.
@@ -24,24 +24,24 @@ var txnNames = map[string]string{
 	"evict-failed": "T10 failed", "budget-settle": "T10 settle",
 }
 
-func observeTxn(why string, o decide.TxnOutcome, took time.Duration) {
+func observeTxn(why string, o effect.TxnOutcome, took time.Duration) {
 	telemetry.LedgerTxn(cmp.Or(txnNames[why], why), o.String(), took)
 }
 
 // observeBind counts a bind call, and the corresponding extension point under kube-scheduler's names. Results other
 // than success count as Error there. A lost bind that is refreshed counts once for each call, as a retried one does
 // upstream.
-func observeBind(e decide.Bind, r decide.Result, took time.Duration) {
+func observeBind(e effect.Bind, r effect.Result, took time.Duration) {
 	telemetry.Bind(r.String(), took)
 	status := "Error"
-	if r == decide.Done || r == decide.AlreadyHere {
+	if r == effect.Done || r == effect.AlreadyHere {
 		status = "Success"
 	}
 	telemetry.ExtensionPoint("Bind", status, e.SchedulerName, took)
 }
 
 // observeEviction counts an eviction by its cause: preemption if For names a preemptor, else descheduling.
-func observeEviction(e decide.Evict, r decide.Result) {
+func observeEviction(e effect.Evict, r effect.Result) {
 	if e.DryRun {
 		return
 	}
@@ -54,11 +54,11 @@ func observeEviction(e decide.Evict, r decide.Result) {
 
 // span starts a span in the pod's trace, as a child of the span that decided, and returns the function that ends it.
 // An answer other than Done or AlreadyHere is an error of the span, not of the binder.
-func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Context, func(decide.Answered)) {
+func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Context, func(effect.Answered)) {
 	ctx, s := telemetry.StartPodSpan(telemetry.WithTraceParent(ctx, parent), otel.Tracer(tracerName), p)
-	return ctx, func(a decide.Answered) {
+	return ctx, func(a effect.Answered) {
 		s.SetAttributes(attribute.String("berth.result", a.Result.String()))
-		if a.Result != decide.Done && a.Result != decide.AlreadyHere {
+		if a.Result != effect.Done && a.Result != effect.AlreadyHere {
 			s.SetStatus(codes.Error, a.Problem)
 		}
 		s.End()
@@ -66,9 +66,9 @@ func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Cont
 }
 
 // untraced is the end function for a pod that is not traced.
-func untraced(decide.Answered) {}
+func untraced(effect.Answered) {}
 
-func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.Answered)) {
+func bindSpan(ctx context.Context, e effect.Bind) (context.Context, func(effect.Answered)) {
 	if !telemetry.TracesPod(e.Pod.UID) {
 		return ctx, untraced
 	}
@@ -78,7 +78,7 @@ func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.
 	}})
 }
 
-func evictSpan(ctx context.Context, e decide.Evict) (context.Context, func(decide.Answered)) {
+func evictSpan(ctx context.Context, e effect.Evict) (context.Context, func(effect.Answered)) {
 	if !telemetry.TracesPod(e.Pod.UID) {
 		return ctx, untraced
 	}

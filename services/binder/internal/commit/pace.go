@@ -15,7 +15,7 @@ const busyFrom = 4
 const calmFor = 20 * time.Millisecond
 
 // slowFrom is how many times as long as the quickest recent bind a bind takes on an API server that is busy with
-// other work, whoever requests it: pods may be created, for example, as fast as they are bound. floorFor defines
+// other work, from any client: pods may be created, for example, as fast as they are bound. floorFor defines
 // recent: the quickest bind of the current minute and of the one before.
 const (
 	slowFrom = 3

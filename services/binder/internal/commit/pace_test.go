@@ -139,36 +139,3 @@ func TestEventsWaitForAFreeWriter(t *testing.T) {
 		}
 	})
 }
-
-func TestNoMoreEventsAreHandedOverThanTheLibraryKeeps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := make(handed, 2)
-		begin := time.Now()
-		for range cap(h) {
-			if !h.wait(t.Context()) {
-				t.Fatal("not handed over although there is room")
-			}
-		}
-		h.begun()
-		if !h.wait(t.Context()) || time.Since(begin) != 0 {
-			t.Fatal("not handed over at once although the library writes one")
-		}
-		if !h.wait(t.Context()) || time.Since(begin) != handedPatience {
-			t.Fatalf("handed over after %v: want %v, when the others are taken for a series", time.Since(begin), handedPatience)
-		}
-		if len(h) != 1 {
-			t.Fatalf("%d on their way, want the last alone", len(h))
-		}
-		for range 2 * cap(h) {
-			h.begun() // a repetition does no harm
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		for range cap(h) {
-			h.wait(ctx)
-		}
-		cancel()
-		if h.wait(ctx) {
-			t.Fatal("handed over after the binder was told to stop")
-		}
-	})
-}

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 const (
@@ -36,14 +36,14 @@ type publisher struct {
 	log    events.Log
 	logger *slog.Logger
 	clock  clock.Clock
-	queue  chan decide.Effect
+	queue  chan effect.Effect
 	marks  chan chan struct{}
 }
 
 func newPublisher(log events.Log, logger *slog.Logger, c clock.Clock) *publisher {
 	return &publisher{
 		log: log, logger: logger, clock: c,
-		queue: make(chan decide.Effect, publishBuffer),
+		queue: make(chan effect.Effect, publishBuffer),
 		marks: make(chan chan struct{}),
 	}
 }
@@ -70,11 +70,11 @@ func (p *publisher) run(ctx context.Context) error {
 }
 
 // gather collects the waiting decisions, up to one batch.
-func (p *publisher) gather(first decide.Effect) []events.Message {
+func (p *publisher) gather(first effect.Effect) []events.Message {
 	msgs := []events.Message{}
 	size := 0
 	for e := first; ; {
-		if d, ok := e.(decide.Publish); ok {
+		if d, ok := e.(effect.Publish); ok {
 			m := events.EncodeDecision(d.Decision)
 			size += len(m.Data)
 			msgs = append(msgs, m)

@@ -2,23 +2,27 @@ package commit
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
+	"errors"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record/util"
 
 	podevents "github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 const (
@@ -27,75 +31,51 @@ const (
 	noteLimit = 1024
 	noteCut   = " ..."
 	// eventWriters is how many events may be in flight at once, and eventsWaiting how many may wait for that; further
-	// events are dropped. client-go would write all of them at once, in competition with the binds they report (see
-	// pace).
+	// events are dropped. They compete with the binds that they report (see pace).
 	eventWriters  = 8
 	eventsWaiting = 20480
 	// eventsPatience is how many events wait, at most, for binds to leave room: half of what can wait, so that the
 	// other half remains for times when the API server is slow.
 	eventsPatience = eventsWaiting / 2
-	// sinkWaiting is how many events client-go may have handed over that are not written yet: it creates the events
-	// of series by itself, without a request.
-	sinkWaiting = 4096
 	// dropsPerLine is how many dropped events share one line in the log.
 	dropsPerLine = 1000
-	// handedOver is how many events may be between report's queue and their writes: client-go drops those beyond
-	// 1,000 that arrive before it gets CPU time. It makes no write for an event that continues a series, so that
-	// after handedPatience the missing writes are attributed to series.
-	handedOver     = 256
-	handedPatience = 50 * time.Millisecond
 )
 
-// reporter emits Kubernetes events (events.k8s.io/v1) through client-go's broadcaster, which combines repeated ones
-// into series; events that are not repeated it writes itself (onceWriter). report never blocks: beyond eventsWaiting,
-// events are dropped.
+// eventPause spaces the attempts to write an event while the API server does not answer, for about as long as
+// client-go, which tries for two minutes.
+var eventPause = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.25, Steps: 8}
+
+// reporter writes Kubernetes events (events.k8s.io/v1), and combines repeated ones into series. report never blocks:
+// beyond eventsWaiting, events are dropped.
+//
+// client-go's broadcaster was rejected. It keeps every event for 6 to 12 minutes in case it is repeated: at 200 binds
+// per second that takes 100 MB, and the events of binds are never repeated (effect.Report.Once). And it drops events
+// beyond the first 1,000 that arrive before it gets CPU time, without a sign of which it has taken.
 type reporter struct {
-	member string
-	client kubernetes.Interface
-	queue  chan waitingReport
-	drops  *drops
-	pace   *pace
-	handed handed
+	member  string
+	host    string
+	sink    events.EventSink
+	queue   chan waitingReport
+	drops   *drops
+	pace    *pace
+	series  series
+	writers errgroup.Group
 }
 
 // waitingReport is an event that has waited since a given time to be written.
 type waitingReport struct {
-	decide.Report
+	effect.Report
 	since time.Time
 }
 
 func newReporter(deps Deps, pace *pace) *reporter {
-	return &reporter{
-		member: deps.Member, client: deps.API.reports, queue: make(chan waitingReport, eventsWaiting),
-		drops: &drops{logger: deps.Logger}, pace: pace, handed: make(handed, handedOver),
+	host, _ := os.Hostname() // empty when there is none, as in client-go
+	r := &reporter{
+		member: deps.Member, host: host, sink: &events.EventSinkImpl{Interface: deps.API.reports.EventsV1()},
+		queue: make(chan waitingReport, eventsWaiting), drops: &drops{logger: deps.Logger}, pace: pace, series: series{},
 	}
-}
-
-// handed holds a token for each event that client-go was given and has not begun to write.
-type handed chan struct{}
-
-// wait blocks until one more event may be handed over. It reports false if ctx ended.
-func (h handed) wait(ctx context.Context) bool {
-	select {
-	case h <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-time.After(handedPatience):
-	}
-	for range cap(h) {
-		h.begun()
-	}
-	h <- struct{}{} // no other goroutine hands over
-	return true
-}
-
-// begun records that client-go has begun to write an event.
-func (h handed) begun() {
-	select {
-	case <-h:
-	default: // a repetition, or counted as one of a series
-	}
+	r.writers.SetLimit(eventWriters)
+	return r
 }
 
 // drops counts dropped events, and logs them from time to time.
@@ -110,7 +90,7 @@ func (d *drops) add() {
 	}
 }
 
-func (r *reporter) report(e decide.Report) {
+func (r *reporter) report(e effect.Report) {
 	select {
 	case r.queue <- waitingReport{Report: e, since: time.Now()}:
 		r.pace.nudge()
@@ -119,44 +99,31 @@ func (r *reporter) report(e decide.Report) {
 	}
 }
 
-// run emits events until ctx ends. The broadcaster's goroutines begin and end here.
+// run writes events until ctx ends, and then waits until no write is in progress.
 func (r *reporter) run(ctx context.Context) error {
-	sink := &boundedSink{
-		EventSink: &events.EventSinkImpl{Interface: r.client.EventsV1()},
-		slots:     make(chan struct{}, eventWriters),
-		queue:     make(chan struct{}, eventWriters+sinkWaiting),
-		drops:     r.drops,
-		pace:      r.pace,
-	}
-	once := newOnceWriter(sink, r.drops)
-	defer once.end()
-	broadcaster := events.NewBroadcaster(&librarySink{boundedSink: sink, handed: r.handed})
-	defer broadcaster.Shutdown()
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("binder: events: %w", err)
-	}
-	recorders := map[string]events.EventRecorder{} // by scheduler name
+	defer func() { _ = r.writers.Wait() }() // no writer returns an error
+	refresh, finish := time.NewTicker(refreshEvery), time.NewTicker(finishAfter)
+	defer refresh.Stop()
+	defer finish.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-refresh.C:
+			r.writeAll(ctx, r.series.all())
+		case now := <-finish.C:
+			r.writeAll(ctx, r.series.finish(now.Add(-finishAfter)))
 		case e := <-r.queue:
 			if !r.pace.wait(ctx, e.since, r.waiting) {
 				return nil
 			}
-			if e.Once {
-				once.start(ctx, e)
-				continue
+			event := r.event(e)
+			if !e.Once {
+				event = r.series.add(event)
 			}
-			if !r.handed.wait(ctx) {
-				return nil
+			if event != nil {
+				r.start(ctx, event)
 			}
-			rec, ok := recorders[e.SchedulerName]
-			if !ok {
-				rec = broadcaster.NewRecorder(scheme.Scheme, e.SchedulerName)
-				recorders[e.SchedulerName] = rec
-			}
-			emit(rec, e.Report)
 		}
 	}
 }
@@ -168,14 +135,26 @@ func (r *reporter) waiting() int {
 	return n
 }
 
-// emit hands one event about a pod to the broadcaster, on behalf of the pod's scheduler.
-func emit(rec events.EventRecorder, e decide.Report) {
-	var related runtime.Object
-	if e.Related.UID != "" {
-		related = objectOf(e.Related)
+// event builds the event as client-go's recorder does (tools/events/event_recorder.go), except for its time: when it
+// was reported, not when there was room to write it.
+func (r *reporter) event(e waitingReport) *eventsv1.Event {
+	event := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: util.GenerateEventName(e.Pod.Name, e.since.UnixNano()), Namespace: e.Pod.Namespace,
+		},
+		EventTime:           metav1.MicroTime{Time: e.since},
+		ReportingController: e.SchedulerName,
+		ReportingInstance:   e.SchedulerName + "-" + r.host,
+		Action:              e.Action,
+		Reason:              e.Reason,
+		Regarding:           *objectOf(e.Pod),
+		Note:                cut(e.Note),
+		Type:                e.Type,
 	}
-	// The note is an argument, not the format, because reasons may contain a percent sign.
-	rec.Eventf(objectOf(e.Pod), related, e.Type, e.Reason, e.Action, "%s", cut(e.Note))
+	if e.Related.UID != "" {
+		event.Related = objectOf(e.Related)
+	}
+	return event
 }
 
 func objectOf(p podevents.PodRef) *corev1.ObjectReference {
@@ -196,74 +175,60 @@ func cut(note string) string {
 	return note[:end] + noteCut
 }
 
-// boundedSink limits how many events are written at once and how many wait for that.
-type boundedSink struct {
-	events.EventSink
-	slots, queue chan struct{}
-	drops        *drops
-	pace         *pace
+func (r *reporter) writeAll(ctx context.Context, all []*eventsv1.Event) {
+	for _, e := range all {
+		r.start(ctx, e)
+	}
 }
 
-// enter waits for a slot. It reports false if too many events wait or ctx ended.
-func (s *boundedSink) enter(ctx context.Context) (leave func(), ok bool) {
-	select {
-	case s.queue <- struct{}{}:
+// start writes e in the background until ctx ends. It blocks while eventWriters are busy.
+func (r *reporter) start(ctx context.Context, e *eventsv1.Event) {
+	r.writers.Go(func() error {
+		r.write(ctx, e)
+		return nil
+	})
+}
+
+// write retries until the API server has answered. A refusal is an answer, as it is for client-go. If the event
+// exists already, an attempt whose answer was lost has written it.
+func (r *reporter) write(ctx context.Context, e *eventsv1.Event) {
+	err := wait.ExponentialBackoffWithContext(ctx, eventPause, func(ctx context.Context) (bool, error) {
+		err := r.try(ctx, e)
+		exists := apierrors.IsAlreadyExists(err)
+		if err == nil || exists && e.Series == nil {
+			return true, nil
+		}
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && !exists {
+			return false, err
+		}
+		return false, nil
+	})
+	switch {
+	case err == nil || ctx.Err() != nil: // when the binder stops, events still in flight are dropped
+	case wait.Interrupted(err):
+		r.drops.add()
 	default:
-		s.drops.add()
-		return nil, false
-	}
-	end := s.pace.write()
-	select {
-	case s.slots <- struct{}{}:
-		return func() { <-s.slots; <-s.queue; end() }, true
-	case <-ctx.Done():
-		<-s.queue
-		end()
-		return nil, false
+		r.drops.logger.Warn("Kubernetes event rejected by the API server", "pod", e.Namespace+"/"+e.Regarding.Name,
+			"reason", e.Reason, telemetry.KeyError, err)
 	}
 }
 
-// Create implements events.EventSink. A dropped event returns no error, because an error would be retried.
-func (s *boundedSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	return s.bounded(ctx, func(ctx context.Context) (*eventsv1.Event, error) { return s.EventSink.Create(ctx, e) })
-}
-
-// Patch implements events.EventSink.
-func (s *boundedSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
-	return s.bounded(ctx, func(ctx context.Context) (*eventsv1.Event, error) { return s.EventSink.Patch(ctx, e, data) })
-}
-
-func (s *boundedSink) bounded(
-	ctx context.Context, write func(ctx context.Context) (*eventsv1.Event, error),
-) (*eventsv1.Event, error) {
-	leave, ok := s.enter(ctx)
-	if !ok {
-		return nil, nil
-	}
-	defer leave()
-	wctx, cancel := context.WithTimeout(ctx, changeTimeout)
+// try sends one request: it creates the event, or updates the series of one that exists. An event that has been
+// deleted is created again; if it then exists, its first write has only just been carried out, and another try
+// updates it.
+func (r *reporter) try(ctx context.Context, e *eventsv1.Event) error {
+	defer r.pace.write()()
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	written, err := write(wctx)
-	if ctx.Err() != nil {
-		return nil, nil // the binder stops: events still in flight are dropped like any other
+	if e.Series != nil {
+		patch, err := json.Marshal(map[string]any{"series": e.Series})
+		if err != nil {
+			return err
+		}
+		if _, err = r.sink.Patch(ctx, e, patch); !util.IsKeyNotFoundError(err) {
+			return err
+		}
 	}
-	return written, err
-}
-
-// librarySink is the sink that client-go writes to.
-type librarySink struct {
-	*boundedSink
-	handed handed
-}
-
-// Create implements events.EventSink.
-func (s *librarySink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	s.handed.begun()
-	return s.boundedSink.Create(ctx, e)
-}
-
-// Patch implements events.EventSink.
-func (s *librarySink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
-	s.handed.begun()
-	return s.boundedSink.Patch(ctx, e, data)
+	_, err := r.sink.Create(ctx, e)
+	return err
 }

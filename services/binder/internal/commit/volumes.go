@@ -4,24 +4,32 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // annotationBoundByController marks a volume that was not bound by its user, so that the controller may undo it.
 // Source: component-helpers/storage/volume.
 const annotationBoundByController = "pv.kubernetes.io/bound-by-controller"
 
-// prepareVolumes makes the changes to the pod's claims that are required before the bind, and checks how far the
+// volumes prepares the volumes of pods.
+type volumes struct {
+	client kubernetes.Interface
+	logger *slog.Logger
+}
+
+// prepare makes the changes to the pod's claims that are required before the bind, and checks how far the
 // controllers are with them. Done means that every claim finally has its volume. Waiting means that everything is
 // written, and a volume is still missing. Refused means that the claims will not get these volumes.
 //
@@ -30,42 +38,42 @@ const annotationBoundByController = "pv.kubernetes.io/bound-by-controller"
 // A crash between two writes leaves claims some of which have their volume or node; the next binder of the partition
 // writes the rest. A reservation that is given up leaves a volume that waits for its claim, or a claim that names a
 // node: the pod is next placed where they are, as with kube-scheduler.
-func (r *Room) prepareVolumes(ctx context.Context, e decide.Bind) decide.Answered {
+func (v *volumes) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 	waiting := ""
 	for _, pick := range e.Volumes.Picks {
-		p := preparation{Room: r, bind: e, pick: pick}
+		p := preparation{volumes: v, bind: e, pick: pick}
 		answer := p.claim(ctx)
 		switch answer.Result {
-		case decide.Done:
-		case decide.Waiting:
+		case effect.Done:
+		case effect.Waiting:
 			waiting = answer.Problem
 		default:
 			answer.Op = e.Op
-			r.deps.Logger.Info("binding volume", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
+			v.logger.Info("binding volume", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
 				"volume", pick.Volume, "result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 			return answer
 		}
 	}
 	if waiting != "" {
-		return decide.Answered{Op: e.Op, Result: decide.Waiting, Problem: waiting}
+		return effect.Answered{Op: e.Op, Result: effect.Waiting, Problem: waiting}
 	}
-	return decide.Answered{Op: e.Op, Result: decide.Done}
+	return effect.Answered{Op: e.Op, Result: effect.Done}
 }
 
 // preparation is the work on one claim.
 type preparation struct {
-	*Room
-	bind decide.Bind
+	*volumes
+	bind effect.Bind
 	pick ledger.VolumePick
 }
 
-func refusal(format string, args ...any) decide.Answered {
-	return decide.Answered{Result: decide.Refused, Problem: fmt.Sprintf(format, args...)}
+func refusal(format string, args ...any) effect.Answered {
+	return effect.Answered{Result: effect.Refused, Problem: fmt.Sprintf(format, args...)}
 }
 
-func (p preparation) claim(ctx context.Context) decide.Answered {
+func (p preparation) claim(ctx context.Context) effect.Answered {
 	read, cancel := context.WithTimeout(ctx, readTimeout)
-	claims := p.deps.API.writes.CoreV1().PersistentVolumeClaims(p.bind.Pod.Namespace)
+	claims := p.client.CoreV1().PersistentVolumeClaims(p.bind.Pod.Namespace)
 	claim, err := claims.Get(read, p.pick.Claim, metav1.GetOptions{})
 	cancel()
 	switch {
@@ -76,25 +84,25 @@ func (p preparation) claim(ctx context.Context) decide.Answered {
 	case p.pick.ClaimUID != "" && string(claim.UID) != p.pick.ClaimUID:
 		return refusal("claim %s was deleted and recreated since the pod was placed", claim.Name)
 	case p.pick.HasVolume:
-		return decide.Answered{Result: decide.Done}
+		return effect.Answered{Result: effect.Done}
 	case claim.Spec.VolumeName != "" && p.pick.Volume != "" && claim.Spec.VolumeName != p.pick.Volume:
 		return refusal("claim %s has volume %s, not %s", claim.Name, claim.Spec.VolumeName, p.pick.Volume)
 	}
 	if p.pick.Volume != "" {
-		if answer := p.bindVolume(ctx, claim); answer.Result != decide.Done {
+		if answer := p.bindVolume(ctx, claim); answer.Result != effect.Done {
 			return answer
 		}
-	} else if answer := p.selectNode(ctx, claim); answer.Result != decide.Done {
+	} else if answer := p.selectNode(ctx, claim); answer.Result != effect.Done {
 		return answer
 	}
 	if claim.Spec.VolumeName == "" || !metav1.HasAnnotation(claim.ObjectMeta, placement.AnnotationBindCompleted) {
-		return decide.Answered{Result: decide.Waiting, Problem: "claim " + claim.Name + " has no volume yet"}
+		return effect.Answered{Result: effect.Waiting, Problem: "claim " + claim.Name + " has no volume yet"}
 	}
 	return p.reachable(ctx, claim)
 }
 
 // bindVolume binds the volume to the claim.
-func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
+func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) effect.Answered {
 	volume, answer := p.volume(ctx, p.pick.Volume)
 	if volume == nil {
 		return answer
@@ -102,7 +110,7 @@ func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVol
 	taken := volume.Spec.ClaimRef
 	switch {
 	case taken != nil && taken.UID == claim.UID:
-		return decide.Answered{Result: decide.Done}
+		return effect.Answered{Result: effect.Done}
 	case taken != nil && (taken.UID != "" || taken.Namespace != claim.Namespace || taken.Name != claim.Name):
 		return refusal("volume %s is bound to claim %s/%s", volume.Name, taken.Namespace, taken.Name)
 	case taken == nil && p.bind.Volumes.Written:
@@ -124,19 +132,19 @@ func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVol
 	}
 	write, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	_, err = p.deps.API.writes.CoreV1().PersistentVolumes().Patch(
+	_, err = p.client.CoreV1().PersistentVolumes().Patch(
 		write, volume.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return written(err)
 }
 
 // selectNode requests a new volume for the claim on the pod's node.
-func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
+func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) effect.Answered {
 	if claim.Spec.VolumeName != "" {
-		return decide.Answered{Result: decide.Done}
+		return effect.Answered{Result: effect.Done}
 	}
 	switch selected := claim.Annotations[placement.AnnotationSelectedNode]; {
 	case selected == p.bind.NodeName:
-		return decide.Answered{Result: decide.Done}
+		return effect.Answered{Result: effect.Done}
 	case selected != "":
 		return refusal("a volume for claim %s is being provisioned for node %s", claim.Name, selected)
 	case p.bind.Volumes.Written:
@@ -150,13 +158,13 @@ func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVol
 	}
 	write, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	_, err = p.deps.API.writes.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(
+	_, err = p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(
 		write, claim.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return written(err)
 }
 
 // reachable checks that the volume that the claim has got can be used on the node.
-func (p preparation) reachable(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
+func (p preparation) reachable(ctx context.Context, claim *corev1.PersistentVolumeClaim) effect.Answered {
 	volume, answer := p.volume(ctx, claim.Spec.VolumeName)
 	if volume == nil {
 		return answer
@@ -167,21 +175,21 @@ func (p preparation) reachable(ctx context.Context, claim *corev1.PersistentVolu
 			return refusal("volume %s of claim %s cannot be used on node %s", volume.Name, claim.Name, p.bind.NodeName)
 		}
 	}
-	return decide.Answered{Result: decide.Done}
+	return effect.Answered{Result: effect.Done}
 }
 
 // volume reads a volume; it returns nil and the answer if that fails.
-func (p preparation) volume(ctx context.Context, name string) (*corev1.PersistentVolume, decide.Answered) {
+func (p preparation) volume(ctx context.Context, name string) (*corev1.PersistentVolume, effect.Answered) {
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	volume, err := p.deps.API.writes.CoreV1().PersistentVolumes().Get(read, name, metav1.GetOptions{})
+	volume, err := p.client.CoreV1().PersistentVolumes().Get(read, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, refusal("volume %s is gone", name)
 	case err != nil:
 		return nil, failed(err)
 	}
-	return volume, decide.Answered{}
+	return volume, effect.Answered{}
 }
 
 // guardedMeta makes the API server refuse a change of another incarnation, or of a version other than the one read.
@@ -196,9 +204,9 @@ func guard(read *metav1.ObjectMeta) guardedMeta {
 }
 
 // written returns the answer to a write. After a conflict the caller reads again.
-func written(err error) decide.Answered {
+func written(err error) effect.Answered {
 	if err == nil {
-		return decide.Answered{Result: decide.Done}
+		return effect.Answered{Result: effect.Done}
 	}
 	return failed(err)
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 const (
@@ -35,12 +35,12 @@ func store() *fake.Clientset {
 	})
 }
 
-func roomOf(client *fake.Clientset) *Room {
+func executorOf(client *fake.Clientset) *Executor {
 	return New(1, Deps{API: APIOf(client), Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 }
 
-func twoClaims(written bool) decide.Bind {
-	return decide.Bind{Op: 7, Pod: thePod, NodeName: "n", Volumes: &decide.VolumeWork{
+func twoClaims(written bool) effect.Bind {
+	return effect.Bind{Op: 7, Pod: thePod, NodeName: "n", Volumes: &effect.VolumeWork{
 		Picks:      []ledger.VolumePick{{Claim: "c0", Volume: "v0"}, {Claim: "c1"}},
 		NodeLabels: map[string]string{corev1.LabelHostname: "n"}, Written: written,
 	}}
@@ -52,24 +52,24 @@ func twoClaims(written bool) decide.Bind {
 func TestClaimMadeAgainIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		pick ledger.VolumePick
-		want decide.Result
+		want effect.Result
 	}{
-		"another, to be bound": {ledger.VolumePick{Claim: "c0", Volume: "v0", ClaimUID: "uid-before"}, decide.Refused},
-		"another, to be made":  {ledger.VolumePick{Claim: "c1", ClaimUID: "uid-before"}, decide.Refused},
-		"another, with volume": {ledger.VolumePick{Claim: "c0", ClaimUID: "uid-before", HasVolume: true}, decide.Refused},
-		"the same, with one":   {ledger.VolumePick{Claim: "c0", ClaimUID: "uid-c0", HasVolume: true}, decide.Done},
-		"the same, to be made": {ledger.VolumePick{Claim: "c1", ClaimUID: "uid-c1"}, decide.Waiting},
-		"of an earlier member": {ledger.VolumePick{Claim: "c1"}, decide.Waiting},
+		"another, to be bound": {ledger.VolumePick{Claim: "c0", Volume: "v0", ClaimUID: "uid-before"}, effect.Refused},
+		"another, to be made":  {ledger.VolumePick{Claim: "c1", ClaimUID: "uid-before"}, effect.Refused},
+		"another, with volume": {ledger.VolumePick{Claim: "c0", ClaimUID: "uid-before", HasVolume: true}, effect.Refused},
+		"the same, with one":   {ledger.VolumePick{Claim: "c0", ClaimUID: "uid-c0", HasVolume: true}, effect.Done},
+		"the same, to be made": {ledger.VolumePick{Claim: "c1", ClaimUID: "uid-c1"}, effect.Waiting},
+		"of an earlier member": {ledger.VolumePick{Claim: "c1"}, effect.Waiting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, bind := store(), twoClaims(false)
 			bind.Volumes.Picks = []ledger.VolumePick{c.pick}
-			answer := roomOf(client).prepareVolumes(t.Context(), bind)
+			answer := executorOf(client).bindings.volumes.prepare(t.Context(), bind)
 			if answer.Result != c.want {
 				t.Errorf("%+v, want %s", answer, c.want)
 			}
 			for _, a := range client.Actions() {
-				if a.GetVerb() == "patch" && c.want != decide.Waiting {
+				if a.GetVerb() == "patch" && c.want != effect.Waiting {
 					t.Errorf("written: %+v", a)
 				}
 			}
@@ -123,19 +123,19 @@ func TestVolumesAreBoundAfterACrashAtEachWrite(t *testing.T) {
 				}
 				return true, nil, errors.New("the connection is gone")
 			})
-			first := roomOf(client).prepareVolumes(t.Context(), twoClaims(false))
-			if want := decide.Unknown; at < 2 && first.Result != want {
+			first := executorOf(client).bindings.volumes.prepare(t.Context(), twoClaims(false))
+			if want := effect.Unknown; at < 2 && first.Result != want {
 				t.Fatalf("crash at write %d: %+v, want %s", at, first, want)
 			}
-			next := roomOf(client).prepareVolumes(t.Context(), twoClaims(false))
-			if next.Result != decide.Waiting || next.Op != 7 {
+			next := executorOf(client).bindings.volumes.prepare(t.Context(), twoClaims(false))
+			if next.Result != effect.Waiting || next.Op != 7 {
 				t.Fatalf("crash at write %d: the next binder gets %+v, want to wait for the controllers", at, next)
 			}
 			if most := 3; writes > most || at == 2 && writes != 2 {
 				t.Errorf("crash at write %d (happened: %v): %d writes", at, happened, writes)
 			}
 			binds(t.Context(), t, client, nil)
-			if done := roomOf(client).prepareVolumes(t.Context(), twoClaims(true)); done.Result != decide.Done {
+			if done := executorOf(client).bindings.volumes.prepare(t.Context(), twoClaims(true)); done.Result != effect.Done {
 				t.Errorf("crash at write %d: %+v in the end, want it done", at, done)
 			}
 		}
@@ -191,8 +191,8 @@ func TestVolumesThatCannotBeHad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := store()
 			test.before(t, client)
-			got := roomOf(client).prepareVolumes(t.Context(), twoClaims(test.written))
-			if got.Result != decide.Refused || got.Problem != test.want {
+			got := executorOf(client).bindings.volumes.prepare(t.Context(), twoClaims(test.written))
+			if got.Result != effect.Refused || got.Problem != test.want {
 				t.Errorf("%+v, want it refused: %s", got, test.want)
 			}
 		})
@@ -202,8 +202,8 @@ func TestVolumesThatCannotBeHad(t *testing.T) {
 // The volume that the provisioner created cannot be used on the pod's node.
 func TestVolumeMadeElsewhere(t *testing.T) {
 	client := store()
-	room := roomOf(client)
-	if got := room.prepareVolumes(t.Context(), twoClaims(false)); got.Result != decide.Waiting {
+	room := executorOf(client)
+	if got := room.bindings.volumes.prepare(t.Context(), twoClaims(false)); got.Result != effect.Waiting {
 		t.Fatalf("%+v, want to wait", got)
 	}
 	binds(t.Context(), t, client, &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
@@ -211,8 +211,8 @@ func TestVolumeMadeElsewhere(t *testing.T) {
 			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"m"}},
 		}}},
 	}})
-	got := room.prepareVolumes(t.Context(), twoClaims(true))
-	if got.Result != decide.Refused || got.Problem != "volume made of claim c1 cannot be used on node n" {
+	got := room.bindings.volumes.prepare(t.Context(), twoClaims(true))
+	if got.Result != effect.Refused || got.Problem != "volume made of claim c1 cannot be used on node n" {
 		t.Errorf("%+v, want it refused", got)
 	}
 }

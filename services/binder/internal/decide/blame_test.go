@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // rewrite changes the reservation in the ledger.
@@ -35,7 +36,9 @@ type blamed struct {
 // blamedFences returns fences of all kinds.
 func blamedFences() []blamed {
 	refuse := func(r *rig) {
-		answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "forbidden"} })
+		answer(r, func(e effect.Bind) effect.Input {
+			return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "forbidden"}
+		})
 	}
 	cordon := func(n *corev1.Node) { n.Spec.Unschedulable = true }
 	small := func(n *corev1.Node) {
@@ -44,8 +47,8 @@ func blamedFences() []blamed {
 	refreshed := func(change func(p *corev1.Pod)) func(r *rig) {
 		return func(r *rig) {
 			r.api.changePod("p0-uid", change)
-			run[Bind](r, delivered)
-			run[ReadDoc](r, delivered)
+			run[effect.Bind](r, delivered)
+			run[effect.ReadDoc](r, delivered)
 		}
 	}
 	label := func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }
@@ -74,11 +77,11 @@ func blamedFences() []blamed {
 				refreshed(annotate("a", strconv.Itoa(i)))(r)
 			}
 			r.api.changePod("p0-uid", annotate("a", "last"))
-			run[Bind](r, delivered)
+			run[effect.Bind](r, delivered)
 		}, ledger.FenceByPod},
 		{"the bind is refused", nil, refuse, ledger.FenceByBind},
 		{"the bind gets no answer", nil, func(r *rig) {
-			run[Bind](r, requestLost)
+			run[effect.Bind](r, requestLost)
 			r.wait(r.limits.BindDeadline + time.Second)
 		}, ledger.FenceByBind},
 		{"the bind of a pod with claims is refused", func(r *rig) {
@@ -86,7 +89,7 @@ func blamedFences() []blamed {
 		}, refuse, ledger.FenceByClaims},
 		{"its place is wanted", func(r *rig) {
 			r.rewrite(func(e *ledger.Entry) { e.Wanted = true })
-		}, func(r *rig) { run[Bind](r, requestLost) }, ledger.FenceByWant},
+		}, func(r *rig) { run[effect.Bind](r, requestLost) }, ledger.FenceByWant},
 	}
 }
 
@@ -105,7 +108,7 @@ func TestFenceSaysWhatItIsAbout(t *testing.T) {
 			if tc.story != nil {
 				tc.story(r)
 			}
-			if why := run[Transact](r, delivered).Why; why != "fence-mark" {
+			if why := run[effect.Transact](r, delivered).Why; why != "fence-mark" {
 				t.Fatalf("%s, want a fence", why)
 			}
 			if e := r.doc().Entries[0]; e.State != ledger.Fencing || e.Cause != tc.want {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // without shows the binder facts in which the objects of some keys are gone.
 func (r *planRig) without(gone ...string) {
 	v := r.api.history[r.b.facts]
-	r.step(r.b, FactsMoved{
+	r.step(r.b, effect.FactsMoved{
 		Cluster: v, Sequence: uint64(r.b.facts + 1), PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
 		Exists: func(key string) bool { return !slices.Contains(gone, key) },
 	})
@@ -96,15 +97,15 @@ func TestDocumentsInUseAreNotCollected(t *testing.T) {
 	r.nominated(0, "v0")
 	gone := append(r.leave(), ledger.KeyNode("n0-uid"), ledger.KeyBudget(pdbUID))
 	r.b.lines = nil
-	r.b.core.draining = true
+	r.b.core.base.Draining = true
 	r.without(gone...)
 	r.wait(r.limits.Collect + 2*r.limits.CollectEvery)
 	r.quiet("a binder that drains")
-	r.b.core.draining = false
-	for key := range r.b.core.collecting.gone {
-		t.Errorf("%s was noted while draining", key)
+	r.b.core.base.Draining = false
+	if due := r.b.core.sweeper.GoneFor(time.Nanosecond); len(due) > 0 {
+		t.Errorf("%q were noted while draining", due)
 	}
-	due := r.b.core.goneFor(0)
+	due := r.b.core.sweeper.GoneFor(0)
 	if slices.Contains(due, ledger.KeyNode("n0-uid")) || slices.Contains(due, ledger.KeyBudget(pdbUID)) || len(due) != 4 {
 		t.Errorf("%q are to be collected, want the four that are empty", due)
 	}

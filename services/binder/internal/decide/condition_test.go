@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 func unplaceable(pod string, token uint64, message string) events.Decision {
@@ -17,7 +18,7 @@ func unplaceable(pod string, token uint64, message string) events.Decision {
 		Token: ledger.Token(token).String(), Message: message, FactSequence: 1, Attempt: int32(token)}
 }
 
-func evict(pod string, token uint64) events.Decision {
+func orderEvict(pod string, token uint64) events.Decision {
 	return events.Decision{Kind: events.DecisionEvict, Pod: about(pod), Token: ledger.Token(token).String(),
 		Strategy: "RemoveDuplicates", FactSequence: 1}
 }
@@ -28,7 +29,7 @@ func TestQuarantineIsTold(t *testing.T) {
 	d := unplaceable("p0", 1, "in quarantine: 5 attempts in a row ended without an answer")
 	d.Kind = events.DecisionQuarantined
 	r.hear(d)
-	patch := run[PatchCondition](r, delivered)
+	patch := run[effect.PatchCondition](r, delivered)
 	want := corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulerError",
 		Message: d.Message, ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(r.start),
@@ -36,9 +37,9 @@ func TestQuarantineIsTold(t *testing.T) {
 	if diff := cmp.Diff(want, patch.Condition); diff != "" {
 		t.Errorf("condition (-want +got):\n%s", diff)
 	}
-	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "FailedScheduling",
+	report := effect.Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "FailedScheduling",
 		Action: "Scheduling", Note: d.Message}
-	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
+	if diff := cmp.Diff([]effect.Report{report}, r.reported); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -50,10 +51,10 @@ func TestLossOfAPlaceIsAnEventOfItsOwn(t *testing.T) {
 	d := unplaceable("p0", 1, "The place held for it went to pod ns/p1.")
 	d.Kind = events.DecisionWithdrawn
 	r.hear(d)
-	run[PatchCondition](r, delivered)
-	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "NominationWithdrawn",
+	run[effect.PatchCondition](r, delivered)
+	report := effect.Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "NominationWithdrawn",
 		Action: "Scheduling", Note: d.Message}
-	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
+	if diff := cmp.Diff([]effect.Report{report}, r.reported); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -61,7 +62,7 @@ func TestLossOfAPlaceIsAnEventOfItsOwn(t *testing.T) {
 func TestConditionIsWrittenOnceAndTold(t *testing.T) {
 	r := newRig(t, 1)
 	r.hear(unplaceable("p0", 1, "0/1 nodes: 50% full"))
-	patch := run[PatchCondition](r, delivered)
+	patch := run[effect.PatchCondition](r, delivered)
 	want := corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
 		Message: "0/1 nodes: 50% full", ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(r.start),
@@ -73,9 +74,9 @@ func TestConditionIsWrittenOnceAndTold(t *testing.T) {
 	if d.PodResourceVersion != r.api.now().rv || d.Token != ledger.Token(1).String() {
 		t.Fatalf("told %+v, want resourceVersion %d", d, r.api.now().rv)
 	}
-	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "FailedScheduling",
+	report := effect.Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "FailedScheduling",
 		Action: "Scheduling", Note: "0/1 nodes: 50% full"}
-	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
+	if diff := cmp.Diff([]effect.Report{report}, r.reported); diff != "" {
 		t.Fatalf("reported (-want +got):\n%s", diff)
 	}
 	// The same outcome again, before and after the facts show the first.
@@ -100,13 +101,13 @@ func TestConditionIsWrittenOnceAndTold(t *testing.T) {
 func TestConditionOfAnErrorKeepsTheTransitionTime(t *testing.T) {
 	r := newRig(t, 1)
 	r.hear(unplaceable("p0", 1, "no room"))
-	run[PatchCondition](r, delivered)
+	run[effect.PatchCondition](r, delivered)
 	r.see()
 	r.b.now = r.b.now.Add(time.Minute)
 	failed := unplaceable("p0", 2, "internal error")
 	failed.Kind = events.DecisionFailed
 	r.hear(failed)
-	c := next[PatchCondition](r).Condition
+	c := next[effect.PatchCondition](r).Condition
 	if c.Reason != "SchedulerError" || c.Message != "internal error" || !c.LastTransitionTime.Time.Equal(r.start) {
 		t.Fatalf("condition %+v, want SchedulerError since %v", c, r.start)
 	}
@@ -117,10 +118,10 @@ func TestNewerConditionMergesIntoTheOneThatWaits(t *testing.T) {
 	r.hear(unplaceable("p0", 1, "first"))
 	r.hear(unplaceable("p0", 2, "second"))
 	r.hear(unplaceable("p0", 3, "third"))
-	if c := run[PatchCondition](r, delivered).Condition; c.Message != "first" {
+	if c := run[effect.PatchCondition](r, delivered).Condition; c.Message != "first" {
 		t.Fatalf("under way: %q", c.Message)
 	}
-	if c := run[PatchCondition](r, delivered).Condition; c.Message != "third" {
+	if c := run[effect.PatchCondition](r, delivered).Condition; c.Message != "third" {
 		t.Fatalf("next: %q, want the latest", c.Message)
 	}
 	r.say(events.DecisionCondition, events.DecisionCondition)
@@ -129,10 +130,10 @@ func TestNewerConditionMergesIntoTheOneThatWaits(t *testing.T) {
 func TestConditionWithoutAnswerIsSentAgain(t *testing.T) {
 	r := newRig(t, 1)
 	r.hear(unplaceable("p0", 1, "no room"))
-	run[PatchCondition](r, requestLost)
+	run[effect.PatchCondition](r, requestLost)
 	r.say()
 	r.wait(200 * time.Millisecond)
-	run[PatchCondition](r, delivered)
+	run[effect.PatchCondition](r, delivered)
 	r.say(events.DecisionCondition)
 	if len(r.reported) != 1 {
 		t.Fatalf("%d events for one attempt", len(r.reported))
@@ -142,7 +143,9 @@ func TestConditionWithoutAnswerIsSentAgain(t *testing.T) {
 func TestRefusedConditionDoesNotHoldThePodUp(t *testing.T) {
 	r := newRig(t, 1)
 	r.hear(unplaceable("p0", 1, "no room"))
-	answer(r, func(e PatchCondition) Input { return Answered{Op: e.Op, Result: Refused, Problem: "forbidden"} })
+	answer(r, func(e effect.PatchCondition) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "forbidden"}
+	})
 	if d := r.say(events.DecisionCondition)[0]; d.Message != "forbidden" {
 		t.Fatalf("told %+v", d)
 	}
@@ -172,7 +175,7 @@ func TestConditionOfAnotherBinderIsTakenOver(t *testing.T) {
 	r.wait(time.Minute)
 	r.quiet("not ours")
 	r.hold(r.b, true)
-	if p := next[PatchCondition](r); p.Pod.UID != "p0-uid" {
+	if p := next[effect.PatchCondition](r); p.Pod.UID != "p0-uid" {
 		t.Fatalf("patch of %s, want only what the other binder left undone", p.Pod.UID)
 	}
 }
@@ -186,7 +189,7 @@ func TestNominationByAPlugin(t *testing.T) {
 	}
 	for range 2 {
 		r.hear(d)
-		if patch := run[PatchCondition](r, delivered); patch.NominatedNodeName != "n0" {
+		if patch := run[effect.PatchCondition](r, delivered); patch.NominatedNodeName != "n0" {
 			t.Fatalf("nominated to %q, want n0", patch.NominatedNodeName)
 		}
 		r.see()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // delegated returns a rig with a reservation of p0 on n0 whose bind is left to a plugin.
@@ -75,7 +76,7 @@ func TestPluginBinds(t *testing.T) {
 		r.wait(time.Second)
 		r.scheduled()
 		r.wait(10 * time.Second)
-		if why := run[Amend](r, delivered).Why; why != "hand-over" {
+		if why := run[effect.Amend](r, delivered).Why; why != "hand-over" {
 			t.Errorf("%s, want the hand-over", why)
 		}
 	}
@@ -98,7 +99,7 @@ func TestPluginLeavesTheBind(t *testing.T) {
 	r, e := delegated(t)
 	r.wait(20 * time.Second)
 	r.shardSays(e, events.DecisionPlaced, byNobody)
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.scheduled()
 }
 
@@ -108,7 +109,7 @@ func TestPluginFailsToBind(t *testing.T) {
 	r.expectFence("no glue")
 	r.see()
 	r.wait(time.Second)
-	condition := run[PatchCondition](r, delivered).Condition
+	condition := run[effect.PatchCondition](r, delivered).Condition
 	if condition.Reason != corev1.PodReasonSchedulerError || condition.Message != "running Bind plugin: no glue" {
 		t.Errorf("%+v, want the plugin's error", condition)
 	}
@@ -177,7 +178,7 @@ func TestPluginsBindIsHandedOverBeforeItIsSeen(t *testing.T) {
 		} else {
 			r.say()
 		}
-		if n := len(r.b.core.departed); n != 0 {
+		if n := r.b.core.reservations.Stats().Departed; n != 0 {
 			t.Errorf("%d are remembered", n)
 		}
 	}

@@ -1,12 +1,16 @@
 // Package decide makes the binder's decisions: which reservations to bind, which to take back, which documents to
 // clean up, which conditions to write and which pods to evict.
 //
-// Core is a state machine: Step takes one Input and the time, changes only Core and returns Effects as data. It has
+// Core is a state machine: Step takes one input and the time, changes only Core and returns effects as data. It has
 // no clock, context, lock, goroutine or randomness; the same inputs at the same times give the same effects in the
 // same order.
 //
-// Start reading at Core.Step, then reservation (the binder's view of one entry: bind, refresh, fence), then document
-// (the sweep), condition and eviction.
+// Core itself only orders the steps. Its parts have the state, each in a package of its own: bind (reservations and
+// their fences), podstatus (conditions and nominations), gates (the quota's gates), evict (plans, victims and the
+// descheduler's orders) and document (the ledger's documents and their cleaning). What they share is in basis: the
+// facts, the ledger view, the limits, the present time and the operations under way. Inputs and effects are in effect.
+//
+// Start reading at Core.Step, then bind.Reservations.
 //
 // Invariants:
 //

@@ -12,6 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/internal/basis"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // The numbers are those of the protocol's list of edge cases most likely to bite.
@@ -21,10 +23,10 @@ func TestEdge01HandOverBeforeALaggingShardSeesTheBind(t *testing.T) {
 	r.reserve()
 	lagging := r.shards[1]
 	lagging.facts = len(r.api.history) - 1 // before the bind
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.see()
 	r.wait(2 * time.Second)
-	if why := run[Amend](r, delivered).Why; why != "hand-over" {
+	if why := run[effect.Amend](r, delivered).Why; why != "hand-over" {
 		t.Fatalf("%s, want the hand-over", why)
 	}
 	lagging.docs = len(r.ledger.history) // sees neither the bind nor the entry
@@ -36,10 +38,10 @@ func TestEdge01HandOverBeforeALaggingShardSeesTheBind(t *testing.T) {
 func TestEdge02DocumentIsEmptiedNeverDeleted(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.see()
 	r.wait(2 * time.Second)
-	txn := run[Amend](r, delivered).Txn
+	txn := run[effect.Amend](r, delivered).Txn
 	if len(txn.Deletes) != 0 || len(r.doc().Entries) != 0 || r.doc().Revision == 0 {
 		t.Fatalf("deletes %v, document %+v", txn.Deletes, r.doc())
 	}
@@ -48,7 +50,7 @@ func TestEdge02DocumentIsEmptiedNeverDeleted(t *testing.T) {
 func TestEdge03LateBindAfterRelease(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	run[Bind](r, requestLate)
+	run[effect.Bind](r, requestLate)
 	r.wait(r.limits.BindDeadline + time.Second)
 	r.expectFence("not bound within")
 	if err := r.performLate(0); err != nil {
@@ -63,19 +65,19 @@ func TestEdge04RefreshReadsThePodThenTheDocument(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
 	r.api.changePod("p0-uid", annotate("a", "b"))
-	run[Bind](r, delivered) // refused; its answer carries the pod as read afterwards
-	next[ReadDoc](r)
+	run[effect.Bind](r, delivered) // refused; its answer carries the pod as read afterwards
+	next[effect.ReadDoc](r)
 	// Another binder marks, changes and releases before the document is read.
 	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
 	if err != nil || !r.replace(marked) {
 		t.Fatal("not marked", err)
 	}
-	changed := r.api.changePod("p0-uid", annotate(AnnotationFence, "x"))
+	changed := r.api.changePod("p0-uid", annotate(effect.AnnotationFence, "x"))
 	released, err := ledger.ReleaseFenced(r.doc(), e.PodUID, e.Token, changed.ResourceVersion)
 	if err != nil || !r.replace(released) {
 		t.Fatal("not released", err)
 	}
-	run[ReadDoc](r, delivered)
+	run[effect.ReadDoc](r, delivered)
 	r.quiet("the entry is gone")
 	r.wait(time.Minute)
 	r.quiet("the entry is gone for good")
@@ -89,11 +91,11 @@ func TestEdge05FenceValuesAreFresh(t *testing.T) {
 		r.boot(r.b)
 		r.see()
 		r.reserve()
-		run[Bind](r, requestLost)
+		run[effect.Bind](r, requestLost)
 		r.wait(r.limits.BindDeadline + time.Second)
-		run[Transact](r, delivered)
+		run[effect.Transact](r, delivered)
 		for range 3 { // unknown, so repeated
-			value := run[FencePod](r, answerLost).Value
+			value := run[effect.FencePod](r, answerLost).Value
 			if seen[value] || !strings.HasPrefix(value, ledger.Token(1).String()+"-") {
 				t.Fatalf("fence value %q is not fresh", value)
 			}
@@ -106,12 +108,12 @@ func TestEdge05FenceValuesAreFresh(t *testing.T) {
 func TestEdge06OwnConditionPatchNeverRacesABind(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	bind := next[Bind](r)
+	bind := next[effect.Bind](r)
 	r.hear(unplaceable("p0", 9, "0/1 nodes are available: 1 Insufficient cpu."))
 	if d := r.say(events.DecisionCondition)[0]; d.PodResourceVersion != bind.ResourceVersion {
 		t.Fatalf("told resourceVersion %d, want the bind's %d", d.PodResourceVersion, bind.ResourceVersion)
 	}
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.say(events.DecisionBound)
 }
 
@@ -124,7 +126,7 @@ func TestEdge10NamesakeIsNotBound(t *testing.T) {
 			Namespace: "ns", Name: "p0", UID: "namesake", ResourceVersion: "99",
 		}})
 	})
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.say()
 	r.quiet("gone")
 	if p := r.api.now().pods["namesake"]; p.NodeName != "" {
@@ -135,16 +137,18 @@ func TestEdge10NamesakeIsNotBound(t *testing.T) {
 func TestEdge20UnknownTransactionIsResubmittedUnchanged(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "no"} })
+	answer(r, func(e effect.Bind) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "no"}
+	})
 	for _, step := range []string{"fence-mark", "fence-release"} {
-		first := run[Transact](r, answerLost)
+		first := run[effect.Transact](r, answerLost)
 		r.wait(200 * time.Millisecond)
-		second := run[Transact](r, delivered)
+		second := run[effect.Transact](r, delivered)
 		if diff := cmp.Diff(first.Txn, second.Txn); diff != "" || first.Why != step {
 			t.Fatalf("%s resubmitted with changes (-first +second):\n%s", first.Why, diff)
 		}
 		if step == "fence-mark" {
-			run[FencePod](r, delivered)
+			run[effect.FencePod](r, delivered)
 		}
 	}
 	if n := len(r.doc().Entries); n != 0 {
@@ -162,7 +166,7 @@ func TestIdleDocumentsAreHandedOverTogether(t *testing.T) {
 	}
 	r.see()
 	r.wait(2 * r.limits.Idle)
-	lost := next[Amend](r)
+	lost := next[effect.Amend](r)
 	if lost.Why != "hand-over" || len(lost.Txn.Puts) != 3 {
 		t.Fatalf("%s of %d documents, want a hand-over of 3", lost.Why, len(lost.Txn.Puts))
 	}
@@ -174,13 +178,13 @@ func TestIdleDocumentsAreHandedOverTogether(t *testing.T) {
 	if !r.place(3, 1) {
 		t.Fatal("p3 could not take p1's place")
 	}
-	run[Amend](r, delivered)
+	run[effect.Amend](r, delivered)
 	if n := len(r.ledger.current[ledger.KeyNode("n0-uid")].Entries); n != 1 {
 		t.Fatalf("%d entries of n0: a part of the transaction went through", n)
 	}
 	r.b.lines = nil // p3's bind is not under test here
-	r.wait(roundEvery)
-	if again := run[Amend](r, delivered); len(again.Txn.Puts) != 2 {
+	r.wait(basis.RoundEvery)
+	if again := run[effect.Amend](r, delivered); len(again.Txn.Puts) != 2 {
 		t.Fatalf("then %d documents, want the 2 that have not moved", len(again.Txn.Puts))
 	}
 	for _, uid := range []string{"n0-uid", "n2-uid"} {

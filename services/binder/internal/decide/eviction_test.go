@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // planRig is a world of plans with one binder, for scenarios in single steps.
@@ -30,13 +31,13 @@ func newPlanRig(t *testing.T, allowed int) *planRig {
 func (r *planRig) see() {
 	r.showPlanFacts(r.b, len(r.api.history)-1)
 	for ; r.b.docs < len(r.kv.log); r.b.docs++ {
-		r.step(r.b, ledgerMoved(r.kv.log[r.b.docs]))
+		r.step(r.b, effect.LedgerMoved{Batch: r.kv.log[r.b.docs]})
 	}
 }
 
 func (r *planRig) wait(d time.Duration) {
 	r.b.now = r.b.now.Add(d)
-	r.step(r.b, Tick{})
+	r.step(r.b, effect.Tick{})
 }
 
 // seen brings all agents up to date.
@@ -47,7 +48,7 @@ func (r *planRig) seen() {
 }
 
 // does carries out the first pending effect of type T, and requires that there is one.
-func does[T Effect](r *planRig, f fate) T {
+func does[T effect.Effect](r *planRig, f fate) T {
 	r.Helper()
 	for i, e := range r.b.lines {
 		t, ok := e.(T)
@@ -64,7 +65,7 @@ func does[T Effect](r *planRig, f fate) T {
 }
 
 // answers is does with an answer that the API server did not give.
-func answers[T Effect](r *planRig, a func(e T) Input) T {
+func answers[T effect.Effect](r *planRig, a func(e T) effect.Input) T {
 	r.Helper()
 	for i, e := range r.b.lines {
 		if t, ok := e.(T); ok {
@@ -80,7 +81,7 @@ func answers[T Effect](r *planRig, a func(e T) Input) T {
 // amends carries out a transaction, which must have this label.
 func (r *planRig) amends(why string) {
 	r.Helper()
-	if e := does[Amend](r, delivered); e.Why != why {
+	if e := does[effect.Amend](r, delivered); e.Why != why {
 		r.Fatalf("a transaction for %s, want %s", e.Why, why)
 	}
 }
@@ -107,7 +108,7 @@ func (r *planRig) say(want ...events.DecisionKind) []events.Decision {
 	return all
 }
 
-func (r *planRig) hear(d events.Decision) { r.step(r.b, DecisionSeen{Decision: d}) }
+func (r *planRig) hear(d events.Decision) { r.step(r.b, effect.DecisionSeen{Decision: d}) }
 
 // victim returns the claim on a pod in the ledger.
 func (r *planRig) victim(uid string) (ledger.Entry, bool) {
@@ -117,9 +118,9 @@ func (r *planRig) victim(uid string) (ledger.Entry, bool) {
 
 func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(evict("v4", 1))
+	r.hear(orderEvict("v4", 1))
 	r.amends("evict-claim")
-	e := does[Evict](r, delivered)
+	e := does[effect.Evict](r, delivered)
 	if e.DryRun || e.Strategy != "RemoveDuplicates" {
 		t.Fatalf("eviction %+v", e)
 	}
@@ -127,12 +128,12 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 		t.Fatalf("told %+v", d)
 	}
 	r.see()
-	r.hear(evict("v4", 1))
+	r.hear(orderEvict("v4", 1))
 	r.quiet("redelivered")
 	r.endPod(4)
 	r.see()
 	r.wait(2 * time.Second)
-	if why := does[Amend](r, delivered).Why; why != "hand-over" {
+	if why := does[effect.Amend](r, delivered).Why; why != "hand-over" {
 		t.Fatalf("%s, want the hand-over of the claim", why)
 	}
 	r.see()
@@ -149,11 +150,11 @@ func TestOutcomeThatIsHeardBeforeTheClaimIsMade(t *testing.T) {
 	for _, kind := range []events.DecisionKind{events.DecisionEvictRefused, events.DecisionEvicted} {
 		for _, f := range []fate{delivered, answerLost} {
 			r := newPlanRig(t, 1)
-			r.hear(evict("v4", 1))
-			ended := evict("v4", 1)
+			r.hear(orderEvict("v4", 1))
+			ended := orderEvict("v4", 1)
 			ended.Kind = kind
 			r.hear(ended)
-			if e := does[Amend](r, f); e.Why != "evict-claim" {
+			if e := does[effect.Amend](r, f); e.Why != "evict-claim" {
 				t.Fatalf("a transaction for %s", e.Why)
 			}
 			r.evictsNobody(20)
@@ -170,7 +171,7 @@ func (r *planRig) evictsNobody(seconds int) {
 	r.Helper()
 	for range seconds {
 		for len(r.b.lines) > 0 {
-			if e, is := r.b.lines[0].(Evict); is {
+			if e, is := r.b.lines[0].(effect.Evict); is {
 				r.Fatalf("%+v, whose outcome is known", e)
 			}
 			if err := r.performQuietly(r.b, 0, delivered); err != nil {
@@ -183,25 +184,25 @@ func (r *planRig) evictsNobody(seconds int) {
 }
 
 func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
-	for _, result := range []Result{Done, Gone, Throttled, Unknown} {
+	for _, result := range []effect.Result{effect.Done, effect.Gone, effect.Throttled, effect.Unknown} {
 		r := newPlanRig(t, 0)
 		r.api.changePod("v0-uid", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 		r.see()
-		r.hear(evict("v0", 1))
+		r.hear(orderEvict("v0", 1))
 		if _, claimed := r.victim("v0-uid"); claimed {
 			t.Fatal("it is claimed")
 		}
-		if result == Done {
-			does[Evict](r, delivered)
+		if result == effect.Done {
+			does[effect.Evict](r, delivered)
 		} else {
-			answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: result, Problem: "no"} })
+			answers(r, func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: result, Problem: "no"} })
 		}
 		switch result {
-		case Throttled:
+		case effect.Throttled:
 			r.say(events.DecisionEvictRefused)
-		case Unknown:
+		case effect.Unknown:
 			r.wait(r.limits.Retry.Duration)
-			does[Evict](r, delivered)
+			does[effect.Evict](r, delivered)
 			r.say(events.DecisionEvicted)
 		default:
 			r.say(events.DecisionEvicted)
@@ -212,22 +213,22 @@ func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
 
 func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(evict("v0", 1))
+	r.hear(orderEvict("v0", 1))
 	r.amends("evict-claim")
 	if !r.truth.Budget(pdbUID).Claimed("v0-uid") {
 		t.Fatal("nothing is claimed from the budget")
 	}
-	does[ReadPod](r, delivered)
-	if !does[Evict](r, delivered).DryRun {
+	does[effect.ReadPod](r, delivered)
+	if !does[effect.Evict](r, delivered).DryRun {
 		t.Fatal("no dry run")
 	}
-	if does[Evict](r, delivered).DryRun {
+	if does[effect.Evict](r, delivered).DryRun {
 		t.Fatal("two dry runs")
 	}
 	r.say(events.DecisionEvicted)
 	r.see()
 	// The budget allows one: another eviction is not tried, and a preemption's claim is not made.
-	r.hear(evict("v1", 2))
+	r.hear(orderEvict("v1", 2))
 	r.quiet("no room")
 	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "budget") {
 		t.Fatalf("told %q", d.Message)
@@ -239,7 +240,7 @@ func TestEvictionUnderTwoBudgetsIsNotTried(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "2"} })
 	r.see()
-	r.hear(evict("v4", 1))
+	r.hear(orderEvict("v4", 1))
 	r.quiet("two budgets")
 	r.say(events.DecisionEvictRefused)
 }
@@ -248,7 +249,7 @@ func TestEvictionOfAPodOfAPlanIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
 	r.b.lines = nil
-	r.hear(evict("v4", 77))
+	r.hear(orderEvict("v4", 77))
 	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "victim of plan") {
 		t.Fatalf("told %q", d.Message)
 	}
@@ -259,14 +260,14 @@ func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
 	for name, f := range map[string]fate{"lost": requestLost, "carried out": answerLost} {
 		t.Run(name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
-			r.hear(evict("v4", 1))
+			r.hear(orderEvict("v4", 1))
 			r.amends("evict-claim")
-			does[Evict](r, f)
+			does[effect.Evict](r, f)
 			r.quiet("no answer")
 			r.wait(time.Second)
-			does[ReadPod](r, delivered)
+			does[effect.ReadPod](r, delivered)
 			if f == requestLost {
-				does[Evict](r, delivered)
+				does[effect.Evict](r, delivered)
 			}
 			r.see()
 			r.say(events.DecisionEvicted)
@@ -281,12 +282,12 @@ func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
 // Edge case 7: a failed call may have spent from the budget, and is not repeated.
 func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 	r := newPlanRig(t, 1)
-	ask := evict("v0", 5)
+	ask := orderEvict("v0", 5)
 	r.hear(ask)
 	r.amends("evict-claim")
-	does[ReadPod](r, delivered)
-	dry := answers(r, func(e Evict) Input {
-		return Answered{Op: e.Op, Result: Throttled, Problem: "would violate the budget"}
+	does[effect.ReadPod](r, delivered)
+	dry := answers(r, func(e effect.Evict) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "would violate the budget"}
 	})
 	if !dry.DryRun {
 		t.Fatal("a pod that a budget covers was evicted without a dry run")
@@ -311,10 +312,10 @@ func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
 // UID would spend from the budget.
 func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(evict("v0", 6))
+	r.hear(orderEvict("v0", 6))
 	r.amends("evict-claim")
 	r.api.deletePod("v0-uid")
-	does[ReadPod](r, delivered) // gone, because the UID is
+	does[effect.ReadPod](r, delivered) // gone, because the UID is
 	r.quiet("the pod is another one")
 	r.see()
 	r.say(events.DecisionEvicted)
@@ -326,7 +327,7 @@ func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
 func TestEvictionsAreNotForgottenWithTheirPartition(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hold(r.b, false)
-	r.hear(evict("v4", 1))
+	r.hear(orderEvict("v4", 1))
 	r.quiet("another binder's")
 	r.hold(r.b, true)
 	r.amends("evict-claim")
@@ -377,29 +378,29 @@ func TestEvictionsAreReported(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		tell   bool
-		result Result
-		want   []Report
+		result effect.Result
+		want   []effect.Report
 	}{
-		{"done", true, Done, []Report{{
+		{"done", true, effect.Done, []effect.Report{{
 			Pod: about("v4"), SchedulerName: "sigs.k8s.io.descheduler", Type: "Normal", Reason: "RemoveDuplicates",
 			Action: "Descheduled", Note: "pod eviction from n1 node by berth descheduler, triggered by p/RemoveDuplicates: why",
 		}}},
-		{"failed, and nobody wants to know", false, Throttled, nil},
-		{"failed", true, Throttled, []Report{{
+		{"failed, and nobody wants to know", false, effect.Throttled, nil},
+		{"failed", true, effect.Throttled, []effect.Report{{
 			Pod: about("v4"), SchedulerName: "sigs.k8s.io.descheduler", Type: "Warning", Reason: "EvictionFailed",
 			Action: "Descheduled", Note: "pod eviction from n1 node by berth descheduler failed: no",
 		}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
-			d := evict("v4", 1)
+			d := orderEvict("v4", 1)
 			d.NodeName, d.Message, d.TellFailure = "n1", "triggered by p/RemoveDuplicates: why", tt.tell
 			r.hear(d)
 			r.amends("evict-claim")
-			if tt.result == Done {
-				does[Evict](r, delivered)
+			if tt.result == effect.Done {
+				does[effect.Evict](r, delivered)
 			} else {
-				answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: tt.result, Problem: "no"} })
+				answers(r, func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: tt.result, Problem: "no"} })
 				r.see()
 				r.wait(r.limits.Retry.Duration)
 				for range 3 {
@@ -419,7 +420,7 @@ func TestEvictionsAreReported(t *testing.T) {
 		})
 	}
 	r := newPlanRig(t, 1)
-	d := evict("gone", 1)
+	d := orderEvict("gone", 1)
 	d.TellFailure = true
 	r.hear(d)
 	if r.say(events.DecisionEvicted); len(r.reported) > 0 {
@@ -440,17 +441,17 @@ func (r *planRig) deliver() {
 // The facts are faster than the answer: the pod is seen leaving before the API server has confirmed the eviction. It
 // does not count as a pod that left by itself.
 func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
-	for _, result := range []Result{Done, Gone, Unknown} {
+	for _, result := range []effect.Result{effect.Done, effect.Gone, effect.Unknown} {
 		r := newPlanRig(t, 1)
-		r.hear(evict("v4", 1))
+		r.hear(orderEvict("v4", 1))
 		r.amends("evict-claim")
-		answers(r, func(e Evict) Input {
+		answers(r, func(e effect.Evict) effect.Input {
 			r.api.deletePod("v4-uid")
 			r.see()
 			if len(r.reported) > 0 {
 				t.Fatalf("reported before the answer: %+v", r.reported)
 			}
-			return Answered{Op: e.Op, Result: result}
+			return effect.Answered{Op: e.Op, Result: result}
 		})
 		for range 5 {
 			r.see()
@@ -470,7 +471,7 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 func marked(t *testing.T) *planRig {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
 	r.amends("evict-mark")
 	return r
@@ -522,7 +523,7 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 	sent := 0
 	lose := func() {
 		for len(r.b.lines) > 0 {
-			if e, ok := r.b.lines[0].(Evict); ok && !e.DryRun {
+			if e, ok := r.b.lines[0].(effect.Evict); ok && !e.DryRun {
 				sent++
 			}
 			in := unknownPlan(r.b.lines[0])
@@ -532,7 +533,7 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 	}
 	lose()
 	marked := r.b.now
-	for r.b.now.Sub(marked) < evictionHang {
+	for r.b.now.Sub(marked) < defaults.EvictionHang {
 		r.wait(time.Second)
 		lose()
 	}
@@ -544,12 +545,12 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 	for range 10 {
 		r.wait(10 * time.Second)
 		for len(r.b.lines) > 0 {
-			if _, ok := r.b.lines[0].(ReadPod); ok {
-				does[ReadPod](r, delivered)
+			if _, ok := r.b.lines[0].(effect.ReadPod); ok {
+				does[effect.ReadPod](r, delivered)
 				continue
 			}
 			in := unknownPlan(r.b.lines[0])
-			if e, ok := r.b.lines[0].(Evict); ok && !e.DryRun {
+			if e, ok := r.b.lines[0].(effect.Evict); ok && !e.DryRun {
 				t.Fatalf("%s after its mark, %s is evicted, which nobody claims any more", r.b.now.Sub(marked), e.Pod.UID)
 			}
 			r.b.lines = r.b.lines[1:]
@@ -558,7 +559,7 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 	}
 	r.see()
 	for _, e := range r.b.lines {
-		if e, ok := e.(Evict); ok {
+		if e, ok := e.(effect.Evict); ok {
 			t.Errorf("%+v for a claim that was given back", e)
 		}
 	}
@@ -569,25 +570,25 @@ func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
 func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
-	does[Amend](r, answerLost) // the mark
+	does[effect.Amend](r, answerLost) // the mark
 	claim, _ := r.victim("v4-uid")
 	shown := len(r.kv.log)
 	r.givenUp(claim.Plan)
-	r.b.now = r.b.now.Add(2 * evictionHang)
+	r.b.now = r.b.now.Add(2 * defaults.EvictionHang)
 	for ; r.b.docs < shown; r.b.docs++ {
-		r.step(r.b, ledgerMoved(r.kv.log[r.b.docs]))
+		r.step(r.b, effect.LedgerMoved{Batch: r.kv.log[r.b.docs]})
 	}
 	for range 3 {
 		r.wait(10 * time.Second)
-		does[ReadDoc](r, delivered) // of a revision that the view does not have
+		does[effect.ReadDoc](r, delivered) // of a revision that the view does not have
 		r.quiet("the picture is behind what was read")
 	}
 	r.see()
 	r.wait(10 * time.Second)
 	for _, e := range r.b.lines {
-		if e, ok := e.(Evict); ok {
+		if e, ok := e.(effect.Evict); ok {
 			t.Errorf("%+v for a claim that was given back", e)
 		}
 	}
@@ -597,9 +598,9 @@ func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
 func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
-	mark := next[Amend](&rig{T: t, world: r.world, b: r.b})
+	mark := next[effect.Amend](&rig{T: t, world: r.world, b: r.b})
 	r.b.lines = nil
 	in, err := r.carryOutPlan(mark)
 	if err != nil {
@@ -608,53 +609,56 @@ func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
 	r.see()
 	r.quiet("the answer is on its way")
 	r.step(r.b, in)
-	does[Evict](r, delivered)
+	does[effect.Evict](r, delivered)
 }
 
 // A budget refuses for long, and nothing changes in the ledger in that time. The claim is read once in that time, and
 // the eviction keeps being tried.
 func TestEvictionThatIsRefusedForLongReadsItsClaim(t *testing.T) {
 	r := marked(t)
-	r.b.core.limits.EvictionTries = 1000
+	r.b.core.base.Limits.EvictionTries = 1000
 	reads, sent, begin := 0, 0, r.b.now
-	for r.b.now.Sub(begin) < 3*evictWithin {
+	for r.b.now.Sub(begin) < 3*defaults.EvictWithin {
 		for len(r.b.lines) > 0 {
 			switch r.b.lines[0].(type) {
-			case ReadDoc:
+			case effect.ReadDoc:
 				reads++
-				does[ReadDoc](r, delivered)
-			case ReadPod:
-				does[ReadPod](r, delivered)
+				does[effect.ReadDoc](r, delivered)
+			case effect.ReadPod:
+				does[effect.ReadPod](r, delivered)
 			default:
 				sent++
-				answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Throttled, Problem: "no budget"} })
+				answers(r, func(e effect.Evict) effect.Input {
+					return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "no budget"}
+				})
 			}
 		}
 		r.wait(time.Second)
 	}
 	if reads != 2 || sent < 40 {
-		t.Errorf("%d reads of the claim and %d evictions in %s, want 2 and one or so a second", reads, sent, 3*evictWithin)
+		t.Errorf("%d reads of the claim and %d evictions in %s, want 2 and one or so a second",
+			reads, sent, 3*defaults.EvictWithin)
 	}
 }
 
 // An eviction that waits long for a worker is not begun without another check.
 func TestEvictionThatWaitedIsMoot(t *testing.T) {
 	r := marked(t)
-	e := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	if _, moot := r.b.core.Moot(e); moot {
 		t.Fatal("moot at once")
 	}
-	r.wait(evictWithin + time.Second)
+	r.wait(defaults.EvictWithin + time.Second)
 	op, moot := r.b.core.Moot(e)
 	if !moot || op != e.Op {
 		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, e.Op)
 	}
 	r.b.lines = nil
-	r.step(r.b, Untaken{Op: op})
+	r.step(r.b, effect.Untaken{Op: op})
 	r.wait(time.Second)
-	does[ReadPod](r, delivered)
-	does[ReadDoc](r, delivered)
-	again := does[Evict](r, delivered)
+	does[effect.ReadPod](r, delivered)
+	does[effect.ReadDoc](r, delivered)
+	again := does[effect.Evict](r, delivered)
 	if again.DryRun {
 		t.Fatalf("%+v", again)
 	}

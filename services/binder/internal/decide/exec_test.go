@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // fate is what happens to a request.
@@ -32,7 +34,7 @@ func (w *world) perform(b *member, i int, f fate) error {
 	if f == requestLate {
 		w.late = append(w.late, e)
 	}
-	var in Input
+	var in effect.Input
 	var err error
 	if f == delivered || f == answerLost {
 		if in, err = w.carryOut(b, e); err != nil {
@@ -51,95 +53,102 @@ func (w *world) performLate(i int) error {
 	e := w.late[i]
 	w.late = slices.Delete(w.late, i, i+1)
 	w.logf("late: %T %+v", e, e)
-	if _, err := w.carryOut(&member{early: map[string]ledger.NodeDoc{}}, e); err != nil {
+	if _, err := w.carryOut(&member{early: map[string]earlyDoc{}}, e); err != nil {
 		return err
 	}
 	return w.check()
 }
 
-func unknown(e Effect) Input {
+func unknown(e effect.Effect) effect.Input {
 	switch e := e.(type) {
-	case Bind:
-		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
-	case ReadPod:
-		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
-	case FencePod:
-		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
-	case PatchCondition:
-		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
-	case Evict:
-		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
-	case ReadDoc:
-		return DocRead{Op: e.Op, Problem: "timeout"}
-	case Transact:
-		return Transacted{Op: e.Op, Result: TxnUnknown, Problem: "timeout"}
-	case Amend:
-		return Amended{Op: e.Op, Result: TxnUnknown, Problem: "timeout"}
+	case effect.Bind:
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
+	case effect.ReadPod:
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
+	case effect.FencePod:
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
+	case effect.PatchCondition:
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
+	case effect.Evict:
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
+	case effect.ReadDoc:
+		return effect.DocRead{Op: e.Op, Problem: "timeout"}
+	case effect.Transact:
+		return effect.Transacted{Op: e.Op, Result: effect.TxnUnknown, Problem: "timeout"}
+	case effect.Amend:
+		return effect.Amended{Op: e.Op, Result: effect.TxnUnknown, Problem: "timeout"}
 	}
 	panic(fmt.Sprintf("no answer to %T", e))
 }
 
-func (w *world) carryOut(b *member, e Effect) (Input, error) {
+func (w *world) carryOut(b *member, e effect.Effect) (effect.Input, error) {
 	switch e := e.(type) {
-	case Bind:
+	case effect.Bind:
 		return w.bind(b, e)
-	case ReadDoc:
+	case effect.ReadDoc:
 		return w.readDoc(b, e), nil
-	case Transact:
+	case effect.Transact:
 		return w.transact(e)
-	case Amend:
+	case effect.Amend:
 		return w.amend(e)
-	case FencePod:
+	case effect.FencePod:
 		return w.fence(e), nil
-	case PatchCondition:
+	case effect.PatchCondition:
 		p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{e.Condition} })
-		return Answered{Op: e.Op, Result: Done, ResourceVersion: p.ResourceVersion}, nil
+		return effect.Answered{Op: e.Op, Result: effect.Done, ResourceVersion: p.ResourceVersion}, nil
 	}
 	return nil, fmt.Errorf("%T is not part of this world", e)
 }
 
-func (w *world) bind(b *member, e Bind) (Input, error) {
+func (w *world) bind(b *member, e effect.Bind) (effect.Input, error) {
 	if w.off.noPrecondition {
 		e.ResourceVersion = 0
 	}
 	result := w.api.bind(e)
 	p := w.api.now().pods[e.Pod.UID]
-	if result == Done && w.released[e.Token.String()] {
+	if result == effect.Done && w.released[e.Token.String()] {
 		return nil, fmt.Errorf("S2: %s was bound by token %s after its release", e.Pod.UID, e.Token)
 	}
-	if w.off.docBeforePod && result == Moved {
+	if w.off.docBeforePod && result == effect.Moved {
 		// This is the wrong order: the document is read now, the pod some time later (when ReadDoc is performed).
-		b.early[e.NodeUID] = w.ledger.current[ledger.KeyNode(e.NodeUID)]
+		read := *p
+		b.early[e.NodeUID] = earlyDoc{w.ledger.current[ledger.KeyNode(e.NodeUID)], &read}
+		p = &read
 	}
-	return Answered{Op: e.Op, Result: result, Pod: p}, nil
+	return effect.Answered{Op: e.Op, Result: result, Pod: p}, nil
 }
 
-func (w *world) readDoc(b *member, e ReadDoc) Input {
-	if d, ok := b.early[e.NodeUID]; ok {
+// earlyDoc is a document that was read before the pod. pod is what the bind was answered with: it changes to what is
+// read later.
+type earlyDoc struct {
+	doc ledger.NodeDoc
+	pod *state.Pod
+}
+
+func (w *world) readDoc(b *member, e effect.ReadDoc) effect.Input {
+	if early, ok := b.early[e.NodeUID]; ok {
 		delete(b.early, e.NodeUID)
-		// The pod in its present form was read after d: hand it to the reservation that waits.
-		if r, ok := b.core.running[e.Op].machine.(*reservation); ok {
-			if p, ok := w.api.now().pods[r.key.pod]; ok && p.NodeName == "" {
-				r.read = p
-			}
+		// The pod in its present form was read after the document.
+		if p, ok := w.api.now().pods[early.pod.UID]; ok && p.NodeName == "" {
+			*early.pod = *p
 		}
-		return DocRead{Op: e.Op, Doc: &d}
+		return effect.DocRead{Op: e.Op, Doc: &early.doc}
 	}
 	d, ok := w.ledger.current[ledger.KeyNode(e.NodeUID)]
 	if !ok {
-		return DocRead{Op: e.Op}
+		return effect.DocRead{Op: e.Op}
 	}
-	return DocRead{Op: e.Op, Doc: &d}
+	return effect.DocRead{Op: e.Op, Doc: &d}
 }
 
-func (w *world) transact(e Transact) (Input, error) {
+func (w *world) transact(e effect.Transact) (effect.Input, error) {
 	before := w.ledger.current[e.Txn.Puts[0].Key]
 	res, err := w.commit(e.Txn, e.Why)
 	switch {
 	case err != nil:
 		return nil, err
 	case !res.Succeeded:
-		return Transacted{Op: e.Op, Result: Lost, Current: &before}, nil
+		return effect.Transacted{Op: e.Op, Result: effect.Lost, Current: &before}, nil
 	}
 	after := w.ledger.current[e.Txn.Puts[0].Key]
 	for _, old := range before.Entries {
@@ -147,19 +156,19 @@ func (w *world) transact(e Transact) (Input, error) {
 			w.released[old.Token.String()] = true
 		}
 	}
-	return Transacted{Op: e.Op, Result: Applied, Revision: res.Revision}, nil
+	return effect.Transacted{Op: e.Op, Result: effect.Applied, Revision: res.Revision}, nil
 }
 
 // amend is a hand-over; handing over a pod's entry releases nothing.
-func (w *world) amend(e Amend) (Input, error) {
+func (w *world) amend(e effect.Amend) (effect.Input, error) {
 	res, err := w.commit(e.Txn, e.Why)
 	switch {
 	case err != nil:
 		return nil, err
 	case res.Succeeded:
-		return Amended{Op: e.Op, Result: Applied, KVs: e.Txn.Committed(res)}, nil
+		return effect.Amended{Op: e.Op, Result: effect.Applied, KVs: e.Txn.Committed(res)}, nil
 	}
-	lost := Amended{Op: e.Op, Result: Lost}
+	lost := effect.Amended{Op: e.Op, Result: effect.Lost}
 	for _, c := range e.Txn.Compares {
 		d := w.ledger.current[c.Key]
 		value, err := ledger.EncodeNodeDoc(d)
@@ -213,17 +222,18 @@ func (w *world) ablated(put ledger.Put, why string, before ledger.NodeDoc) (ledg
 	return put, err
 }
 
-func (w *world) fence(e FencePod) Input {
+func (w *world) fence(e effect.FencePod) effect.Input {
 	p, ok := w.api.now().pods[e.Pod.UID]
 	if !ok {
-		return Answered{Op: e.Op, Result: Gone}
+		return effect.Answered{Op: e.Op, Result: effect.Gone}
 	}
 	if w.off.noRealChange {
 		// This is what a patch that repeats the old value returns, except for the version, which moves so that the
 		// release is not refused for lack of a change.
 		unchanged := *p
 		unchanged.ResourceVersion++
-		return Answered{Op: e.Op, Result: Done, Pod: &unchanged}
+		return effect.Answered{Op: e.Op, Result: effect.Done, Pod: &unchanged}
 	}
-	return Answered{Op: e.Op, Result: Done, Pod: w.api.changePod(e.Pod.UID, annotate(AnnotationFence, e.Value))}
+	changed := w.api.changePod(e.Pod.UID, annotate(effect.AnnotationFence, e.Value))
+	return effect.Answered{Op: e.Op, Result: effect.Done, Pod: changed}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 func ungate(pod string, token uint64) events.Decision {
@@ -29,15 +30,15 @@ func gatedRig(t *testing.T) *rig {
 func TestAGateIsRemovedOnce(t *testing.T) {
 	r := gatedRig(t)
 	r.hear(ungate("p0", 1))
-	answer(r, func(e RemoveGate) Input {
+	answer(r, func(e effect.RemoveGate) effect.Input {
 		if e.Gate != events.QuotaGate || e.Pod.UID != "p0-uid" {
 			t.Fatalf("%+v", e)
 		}
-		return Answered{Op: e.Op, Result: Unknown}
+		return effect.Answered{Op: e.Op, Result: effect.Unknown}
 	})
 	r.quiet("no answer yet")
 	r.wait(time.Second)
-	answer(r, func(e RemoveGate) Input { return Answered{Op: e.Op, Result: Done} })
+	answer(r, func(e effect.RemoveGate) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} })
 	r.wait(time.Minute)
 	r.quiet("removed")
 	r.api.changePod("p0-uid", func(p *corev1.Pod) {
@@ -55,7 +56,9 @@ func TestAGateOfAnotherBinderOrAGonePod(t *testing.T) {
 	r.hear(ungate("p0", 1))
 	r.quiet("not ours")
 	r.hold(r.b, true)
-	answer(r, func(e RemoveGate) Input { return Answered{Op: e.Op, Result: Refused, Problem: "no right"} })
+	answer(r, func(e effect.RemoveGate) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "no right"}
+	})
 	if told := r.toldOf("FailedUngating"); len(told) != 1 || !strings.HasSuffix(told[0].Note, "Refused: no right") {
 		t.Errorf("events %+v, want one that says why the gate stays", told)
 	}
@@ -65,7 +68,7 @@ func TestAGateOfAnotherBinderOrAGonePod(t *testing.T) {
 	r.see()
 	r.hear(ungate("p0", 2))
 	r.quiet("gone")
-	if n := len(r.b.core.ungatings); n != 0 {
+	if n := r.b.core.gates.Pending(); n != 0 {
 		t.Fatalf("%d are remembered", n)
 	}
 }
@@ -78,18 +81,20 @@ func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 	begin := r.b.now
 	for r.b.now.Sub(begin) <= events.UngateFor {
 		for len(r.b.lines) > 0 {
-			answer(r, func(e RemoveGate) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"} })
+			answer(r, func(e effect.RemoveGate) effect.Input {
+				return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
+			})
 		}
 		r.wait(time.Second)
 	}
 	r.wait(10 * time.Second)
 	r.quiet("its time is over")
 	r.hear(ungate("p0", 2))
-	waits := next[RemoveGate](r)
+	waits := next[effect.RemoveGate](r)
 	if _, moot := r.b.core.Moot(waits); moot {
 		t.Fatal("moot at once")
 	}
-	if want := r.b.now.Add(events.UngateFor + changeCall); !waits.NotAfter.Equal(want) {
+	if want := r.b.now.Add(events.UngateFor + defaults.Call); !waits.NotAfter.Equal(want) {
 		t.Errorf("the call may take until %s, want %s", waits.NotAfter, want)
 	}
 	r.wait(events.UngateFor + time.Second)
@@ -103,9 +108,9 @@ func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
 func TestGateThatIsNotTakenIsLeftToTheQueue(t *testing.T) {
 	r := gatedRig(t)
 	r.hear(ungate("p0", 1))
-	answer(r, func(e RemoveGate) Input { return Untaken{Op: e.Op} })
+	answer(r, func(e effect.RemoveGate) effect.Input { return effect.Untaken{Op: e.Op} })
 	r.wait(time.Second)
 	r.quiet("its time is over")
 	r.hear(ungate("p0", 2))
-	next[RemoveGate](r)
+	next[effect.RemoveGate](r)
 }

@@ -7,13 +7,14 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // lose answers all pending effects as if nothing had arrived, and counts evictions.
 func (r *planRig) lose() (evictions int) {
 	for len(r.b.lines) > 0 {
 		e := r.b.lines[0]
-		if e, is := e.(Evict); is && !e.DryRun {
+		if e, is := e.(effect.Evict); is && !e.DryRun {
 			evictions++
 		}
 		r.b.lines = r.b.lines[1:]
@@ -36,7 +37,7 @@ func (r *planRig) givesUp(plan string) {
 func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 	r := marked(t)
 	r.hangs()
-	e := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	claim, _ := r.victim("v4-uid")
 	r.givesUp(claim.Plan)
 	r.see()
@@ -44,12 +45,12 @@ func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, e.Op)
 	}
 	r.b.lines = nil
-	r.step(r.b, Untaken{Op: e.Op})
-	for range 2 * evictionHang / (10 * time.Second) {
+	r.step(r.b, effect.Untaken{Op: e.Op})
+	for range 2 * defaults.EvictionHang / (10 * time.Second) {
 		r.see()
 		r.wait(10 * time.Second)
 		for len(r.b.lines) > 0 {
-			if e, is := r.b.lines[0].(Evict); is {
+			if e, is := r.b.lines[0].(effect.Evict); is {
 				t.Fatalf("%+v for a plan that was given up", e)
 			}
 			if err := r.performQuietly(r.b, 0, delivered); err != nil {
@@ -67,15 +68,15 @@ func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
 func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
 	r := marked(t)
 	r.hangs()
-	e := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	r.b.lines = nil
-	r.step(r.b, Untaken{Op: e.Op})
+	r.step(r.b, effect.Untaken{Op: e.Op})
 	r.quiet("not before a pause")
 	r.wait(time.Second)
 	read := r.b.now
-	does[ReadPod](r, delivered)
-	does[ReadDoc](r, delivered)
-	again := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	does[effect.ReadPod](r, delivered)
+	does[effect.ReadDoc](r, delivered)
+	again := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	if want := read.Add(r.limits.EvictWithin + r.limits.Call); !again.NotAfter.Equal(want) {
 		t.Errorf("sent with time until %s, want %s, from the read of the claim on", again.NotAfter, want)
 	}
@@ -86,25 +87,25 @@ func TestEvictionThatIsNotTakenIsConfirmed(t *testing.T) {
 func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {
 	r := marked(t)
 	r.hangs()
-	e := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	e := next[effect.Evict](&rig{T: t, world: r.world, b: r.b})
 	r.api.deletePod("p0-uid")
 	r.see()
 	if _, moot := r.b.core.Moot(e); !moot {
 		t.Error("the eviction that waits is not moot")
 	}
 	r.b.lines = nil
-	r.step(r.b, Answered{Op: e.Op, Result: Unknown, Problem: "timeout"})
+	r.step(r.b, effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"})
 	for range 10 {
 		r.wait(time.Second)
 		for _, e := range r.b.lines {
-			if e, is := e.(Evict); is {
+			if e, is := e.(effect.Evict); is {
 				t.Fatalf("%+v for a pod that is deleted", e)
 			}
 		}
 	}
 	claim, _ := r.victim("v4-uid")
 	r.givesUp(claim.Plan)
-	for range 2 * evictionHang / (10 * time.Second) {
+	for range 2 * defaults.EvictionHang / (10 * time.Second) {
 		r.see()
 		r.wait(10 * time.Second)
 		for len(r.b.lines) > 0 {
@@ -123,11 +124,11 @@ const orderTime = 5 * time.Minute
 
 // hangs sets how long evictions without an answer count as in flight to the value of DefaultLimits.
 func (r *planRig) hangs() {
-	r.limits.EvictionHang, r.b.core.limits.EvictionHang = evictionHang, evictionHang
+	r.limits.EvictionHang, r.b.core.base.Limits.EvictionHang = defaults.EvictionHang, defaults.EvictionHang
 }
 
 func (r *planRig) order(pod string, token uint64) events.Decision {
-	d := evict(pod, token)
+	d := orderEvict(pod, token)
 	d.NotAfter = r.b.now.Add(orderTime).Round(0)
 	return d
 }
@@ -137,12 +138,12 @@ func (r *planRig) order(pod string, token uint64) events.Decision {
 func (r *planRig) withoutAPIServer(t *testing.T) (sent int) {
 	for len(r.b.lines) > 0 {
 		switch e := r.b.lines[0].(type) {
-		case Amend, ReadDoc:
+		case effect.Amend, effect.ReadDoc:
 			if err := r.performQuietly(r.b, 0, delivered); err != nil {
 				t.Fatal(err)
 			}
 			continue
-		case Evict:
+		case effect.Evict:
 			if !e.DryRun {
 				sent++
 			}
@@ -190,9 +191,9 @@ func TestOrderEndsForWhoTakesItsClaimOver(t *testing.T) {
 	r.bootPlans(r.b)
 	r.see()
 	r.wait(orderTime)
-	for range 2 * evictionHang / (10 * time.Second) {
+	for range 2 * defaults.EvictionHang / (10 * time.Second) {
 		for len(r.b.lines) > 0 {
-			if e, is := r.b.lines[0].(Evict); is && !e.DryRun {
+			if e, is := r.b.lines[0].(effect.Evict); is && !e.DryRun {
 				t.Fatalf("%+v after the order has ended", e)
 			}
 			if err := r.performQuietly(r.b, 0, delivered); err != nil {
@@ -220,13 +221,13 @@ func TestOrderThatHasEndedIsRefused(t *testing.T) {
 // An order of an earlier version has no end: the binder keeps trying.
 func TestOrderWithoutAnEndStands(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(evict("v4", 1))
+	r.hear(orderEvict("v4", 1))
 	r.amends("evict-claim")
 	r.lose()
 	r.wait(3 * orderTime)
-	does[ReadPod](r, delivered)
-	does[ReadDoc](r, delivered)
-	does[Evict](r, delivered)
+	does[effect.ReadPod](r, delivered)
+	does[effect.ReadDoc](r, delivered)
+	does[effect.Evict](r, delivered)
 	r.say(events.DecisionEvicted)
 }
 
@@ -234,13 +235,13 @@ func TestOrderWithoutAnEndStands(t *testing.T) {
 // requested in this generation.
 func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.hear(evict("v4", 1))
-	claim := does[Amend](r, requestLost)
+	r.hear(orderEvict("v4", 1))
+	claim := does[effect.Amend](r, requestLost)
 	if claim.Why != "evict-claim" {
 		t.Fatalf("%s, want the claim", claim.Why)
 	}
 	r.wait(time.Second)
-	again := next[Amend](&rig{T: t, world: r.world, b: r.b})
+	again := next[effect.Amend](&rig{T: t, world: r.world, b: r.b})
 	r.b.lines = nil
 	g := ledger.Generation{Number: 2, Open: true, FactsAfter: 7}
 	value, err := ledger.EncodeGeneration(g)
@@ -252,10 +253,10 @@ func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 	}
 	r.showLedger(r.b, len(r.kv.log))
 	v := r.api.now()
-	r.step(r.b, FactsMoved{
+	r.step(r.b, effect.FactsMoved{
 		Cluster: v, Sequence: 99, Epoch: 8, PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
 	})
-	r.step(r.b, Amended{Op: again.Op, Result: Lost})
+	r.step(r.b, effect.Amended{Op: again.Op, Result: effect.Lost})
 	r.say(events.DecisionEvictRefused)
 	r.wait(time.Minute)
 	r.quiet("it was asked for before the ledger began anew")
@@ -266,8 +267,8 @@ func TestOrderFromFactsOfBeforeIsRefused(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(2, 7)
 	now := r.api.now()
-	r.step(r.b, FactsMoved{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
-	old := evict("p0", 1)
+	r.step(r.b, effect.FactsMoved{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+	old := orderEvict("p0", 1)
 	old.FactEpoch = 7
 	r.hear(old)
 	r.quiet("decided on facts of before")

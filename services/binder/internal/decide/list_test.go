@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // closes begins another generation of the ledger, which is closed.
@@ -31,18 +32,20 @@ func (r *planRig) closes() {
 func TestListBehindAnOwnTransaction(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
 	r.closes()
 	list := r.listed(r.b)
 	r.amends("evict-mark")
-	answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "connection reset"} })
+	answers(r, func(e effect.Evict) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "connection reset"}
+	})
 	r.step(r.b, list)
-	if r.b.core.ledger.IsOpen() {
+	if r.b.core.base.Ledger.IsOpen() {
 		t.Error("the ledger is open to the binder, and was closed before what its picture claims to know")
 	}
-	if known := r.b.core.removals["v4-uid"]; known == nil || !known.sent || !known.underWay(r.b.core) {
-		t.Errorf("removal %+v: want one that knows of the eviction on its way", known)
+	if !r.b.core.evictor.UnderWay("v4-uid") {
+		t.Error("want a removal that knows of the eviction on its way")
 	}
 	r.wait(10 * time.Second)
 	r.quiet("the ledger is closed")
@@ -53,10 +56,10 @@ func TestListBehindAnOwnTransaction(t *testing.T) {
 
 // A list, or a deletion, does not drop a document that the binder itself has written since.
 func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
-	for name, older := range map[string]func(r *planRig) LedgerMoved{
-		"list": func(r *planRig) LedgerMoved { return r.listed(r.b) },
-		"deletion": func(r *planRig) LedgerMoved {
-			return LedgerMoved{Revision: r.kv.revision, Deleted: []string{"n0-uid"}, Batch: ledger.ViewBatch{
+	for name, older := range map[string]func(r *planRig) effect.LedgerMoved{
+		"list": func(r *planRig) effect.LedgerMoved { return r.listed(r.b) },
+		"deletion": func(r *planRig) effect.LedgerMoved {
+			return effect.LedgerMoved{Batch: ledger.ViewBatch{
 				Events: ledger.EventBatch{Revision: r.kv.revision, Events: []ledger.Event{
 					{Deleted: true, KV: ledger.KV{Key: ledger.KeyNode("n0-uid"), ModRevision: r.kv.revision}},
 				}},
@@ -66,10 +69,10 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
 			in := older(r)
-			r.hear(evict("v4", 1))
+			r.hear(orderEvict("v4", 1))
 			r.amends("evict-claim")
 			r.step(r.b, in)
-			if d := r.b.core.docs["n0-uid"]; d == nil || d.doc.Revision <= in.Revision {
+			if d, ok := r.b.core.documents.Get("n0-uid"); !ok || d.Revision <= in.Batch.Events.Revision {
 				t.Errorf("document %+v: want that of the claim", d)
 			}
 		})
@@ -80,24 +83,24 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 // ends.
 func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
 	broken := ledger.KV{Key: ledger.KeyNode("n1-uid"), Value: []byte{0xff}, ModRevision: 1000}
-	for name, in := range map[string]Input{
-		"a list of before": LedgerMoved{Reset: true, Revision: 1, Batch: ledger.ViewBatch{
+	for name, in := range map[string]effect.Input{
+		"a list of before": effect.LedgerMoved{Batch: ledger.ViewBatch{
 			Reset: true, Events: ledger.EventBatch{Revision: 1},
 		}},
-		"a change that cannot be read": LedgerMoved{Revision: 1000, Batch: ledger.ViewBatch{
+		"a change that cannot be read": effect.LedgerMoved{Batch: ledger.ViewBatch{
 			Events: ledger.EventBatch{Revision: 1000, Events: []ledger.Event{{KV: broken}}},
 		}},
-		"an answer that cannot be read": Amended{Result: Lost, KVs: []ledger.KV{broken}},
+		"an answer that cannot be read": effect.Amended{Result: effect.Lost, KVs: []ledger.KV{broken}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newPlanRig(t, 1)
 			r.nominated(0, "v4")
 			c := r.b.core
-			for i, step := range []Input{in, Tick{}, PartitionsChanged{Held: []int32{1}}} {
+			for i, step := range []effect.Input{in, effect.Tick{}, effect.PartitionsChanged{Held: []int32{1}}} {
 				out := c.Step(step, r.b.now.Add(time.Duration(i)*time.Minute))
-				stop, is := Stop{}, false
+				stop, is := effect.Stop{}, false
 				if len(out) == 1 {
-					stop, is = out[0].(Stop)
+					stop, is = out[0].(effect.Stop)
 				}
 				if !is || stop.Err == nil {
 					t.Fatalf("step %d: effects %+v, want that the binder ends and nothing else", i, out)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // moved is T12: a place on n1 is kept for the replacement of a pod. It returns the request for the eviction.
@@ -29,7 +30,7 @@ func (r *planRig) moved(victim int) events.Decision {
 		r.Fatal(err)
 	}
 	r.carry(c)
-	d := evict(strings.TrimSuffix(v.Entry.PodUID, "-uid"), uint64(r.tokens))
+	d := orderEvict(strings.TrimSuffix(v.Entry.PodUID, "-uid"), uint64(r.tokens))
 	d.LedgerRevision = r.kv.revision
 	return d
 }
@@ -97,18 +98,18 @@ func TestMoveIsCarriedOut(t *testing.T) {
 				r.quiet("nobody has asked")
 				r.hear(ask)
 			} else {
-				ask = evict("v0", uint64(r.tokens+1))
+				ask = orderEvict("v0", uint64(r.tokens+1))
 				ask.LedgerRevision = r.kv.revision + 1
 				r.hear(ask)
 				r.quiet("no place is kept yet")
 				r.moved(0)
 			}
-			does[ReadPod](r, delivered)
-			if !does[Evict](r, delivered).DryRun {
+			does[effect.ReadPod](r, delivered)
+			if !does[effect.Evict](r, delivered).DryRun {
 				t.Fatal("no dry run under a budget")
 			}
 			r.amends("evict-mark")
-			if e := does[Evict](r, delivered); e.DryRun || e.Strategy != ask.Strategy {
+			if e := does[effect.Evict](r, delivered); e.DryRun || e.Strategy != ask.Strategy {
 				t.Fatalf("eviction %+v", e)
 			}
 			if d := r.say(events.DecisionEvicted)[0]; d.Token != ask.Token {
@@ -129,9 +130,9 @@ func TestMoveIsCarriedOut(t *testing.T) {
 func TestMoveThatIsRefused(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hear(r.moved(0))
-	does[ReadPod](r, delivered)
-	answers(r, func(e Evict) Input {
-		return Answered{Op: e.Op, Result: Throttled, Problem: "would violate the budget"}
+	does[effect.ReadPod](r, delivered)
+	answers(r, func(e effect.Evict) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "would violate the budget"}
 	})
 	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
 		t.Fatalf("told %q", d.Message)
@@ -173,7 +174,7 @@ func TestMoveExpires(t *testing.T) {
 		r := newPlanRig(t, 1)
 		r.hear(r.moved(4))
 		r.amends("evict-mark")
-		does[Evict](r, delivered)
+		does[effect.Evict](r, delivered)
 		r.say(events.DecisionEvicted)
 		r.see()
 		r.wait(r.limits.KeepPlace + time.Second)
@@ -193,7 +194,7 @@ func TestMoveExpires(t *testing.T) {
 		r := newPlanRig(t, 1)
 		r.hear(r.moved(4))
 		r.amends("evict-mark")
-		does[Evict](r, delivered)
+		does[effect.Evict](r, delivered)
 		r.say(events.DecisionEvicted)
 		r.see()
 		r.wait(r.limits.Overdue + time.Second)
@@ -213,8 +214,8 @@ func TestMoveGoesOnAfterACrash(t *testing.T) {
 	r.see()
 	r.wait(2 * time.Second)
 	r.amends("evict-take")
-	does[ReadPod](r, delivered)
-	if e := does[Evict](r, delivered); e.DryRun {
+	does[effect.ReadPod](r, delivered)
+	if e := does[effect.Evict](r, delivered); e.DryRun {
 		t.Fatalf("eviction %+v", e)
 	}
 	if d := r.say(events.DecisionEvicted)[0]; d.Pod.UID != "v4-uid" {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // stands sets in the binder's view which node the name n0 stands for.
@@ -15,7 +16,7 @@ func (r *rig) stands(nodeUID string, nodeRV uint64) {
 		r.Fatal(err)
 	}
 	kv := ledger.KV{Key: ledger.KeyIncarnation(i.NodeName), Value: value, ModRevision: 1}
-	if _, err := r.b.core.ledger.Apply(ledger.EventBatch{Revision: 1, Events: []ledger.Event{{KV: kv}}}); err != nil {
+	if _, err := r.b.core.base.Ledger.Apply(ledger.EventBatch{Revision: 1, Events: []ledger.Event{{KV: kv}}}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -38,5 +39,5 @@ func TestReservationForALaterNode(t *testing.T) {
 	}
 	r.see()
 	r.reserve()
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/basis"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
+	"github.com/berth-scheduler/berth/services/binder/internal/evict"
 )
 
 // This is a complete plan: the hold shows in the pod's status, the covered victim is read and dry-run before anything
@@ -16,13 +19,13 @@ import (
 func TestPlanIsCarriedOut(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")
-	if n := does[Nominate](r, delivered); n.Pod.UID != "p0-uid" || n.NodeName != "n0" {
+	if n := does[effect.Nominate](r, delivered); n.Pod.UID != "p0-uid" || n.NodeName != "n0" {
 		t.Fatalf("nominated %+v", n)
 	}
-	if p := does[ReadPod](r, delivered).Pod.UID; p != "v0-uid" {
+	if p := does[effect.ReadPod](r, delivered).Pod.UID; p != "v0-uid" {
 		t.Fatalf("looked at %s first, want the victim under the budget", p)
 	}
-	if e := does[Evict](r, delivered); !e.DryRun {
+	if e := does[effect.Evict](r, delivered); !e.DryRun {
 		t.Fatal("no dry run before the mark")
 	}
 	r.amends("evict-mark")
@@ -32,16 +35,16 @@ func TestPlanIsCarriedOut(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if e := does[Evict](r, delivered); e.DryRun || e.Delete {
+		if e := does[effect.Evict](r, delivered); e.DryRun || e.Delete {
 			t.Fatalf("eviction %+v", e)
 		}
 	}
 	for _, d := range r.say(events.DecisionEvicted, events.DecisionEvicted) {
-		if d.Token != planToken(plan) {
+		if d.Token != evict.PlanToken(plan) {
 			t.Errorf("told under token %s, want the plan's %s", d.Token, plan)
 		}
 	}
-	want := Report{
+	want := effect.Report{
 		Pod: about("v0"), Type: "Normal", Reason: "Preempted", Action: "Preempting",
 		Note: "Preempted by pod p0-uid on node n0", Related: about("p0"),
 	}
@@ -72,28 +75,28 @@ func TestNominationIsOneWrite(t *testing.T) {
 		t.Helper()
 		for _, e := range r.b.lines {
 			switch e.(type) {
-			case Nominate, PatchCondition:
+			case effect.Nominate, effect.PatchCondition:
 				t.Fatalf("%s: %+v", why, e)
 			}
 		}
 	}
 	written := func(t *testing.T, r *planRig) {
 		t.Helper()
-		p := does[PatchCondition](r, delivered)
+		p := does[effect.PatchCondition](r, delivered)
 		if p.NominatedNodeName != "n0" || p.Condition.Type != corev1.PodScheduled {
 			t.Fatalf("written %+v, want the condition and the name of the node", p)
 		}
 		r.see()
 		r.wait(time.Second)
 		r.amends("evict-mark")
-		does[Evict](r, delivered)
+		does[effect.Evict](r, delivered)
 		r.see()
 		r.wait(2 * r.limits.NominateAlone)
 		r.quiet("both are written")
 	}
 	rig := func(t *testing.T) *planRig {
 		r := newPlanRig(t, 1)
-		r.b.core.limits.NominateAlone = time.Second
+		r.b.core.base.Limits.NominateAlone = time.Second
 		return r
 	}
 	t.Run("the hold first", func(t *testing.T) {
@@ -114,7 +117,7 @@ func TestNominationIsOneWrite(t *testing.T) {
 		r := rig(t)
 		r.nominated(0, "v4")
 		r.wait(time.Second)
-		if n := does[Nominate](r, delivered); n.NodeName != "n0" {
+		if n := does[effect.Nominate](r, delivered); n.NodeName != "n0" {
 			t.Fatalf("nominated %+v", n)
 		}
 	})
@@ -124,15 +127,15 @@ func TestNominationIsOneWrite(t *testing.T) {
 // dropped, it is settled like one that found nothing to change.
 func TestStatusesThatBecomeMoot(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.b.core.limits.NominateAlone = time.Second
+	r.b.core.base.Limits.NominateAlone = time.Second
 	r.nominated(0, "v4")
 	r.hear(events.Decision{
 		Kind: events.DecisionNominated, Pod: about("p0"), SchedulerName: "berth", Token: r.tokens.String(),
 		NodeName: "n0", LedgerRevision: r.kv.revision, Message: "0/2 nodes are available.",
 	})
-	var patch PatchCondition
+	var patch effect.PatchCondition
 	for _, e := range r.b.lines {
-		if p, ok := e.(PatchCondition); ok {
+		if p, ok := e.(effect.PatchCondition); ok {
 			patch = p
 		}
 	}
@@ -140,7 +143,7 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 		t.Fatalf("patch %+v (%d) is moot while the pod waits: %t", patch, op, moot)
 	}
 	r.amends("evict-mark")
-	does[Evict](r, delivered)
+	does[effect.Evict](r, delivered)
 	r.endPod(4)
 	r.seen()
 	if err := r.conclude(0, false); err != nil {
@@ -152,14 +155,14 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 		t.Fatalf("patch %+v is moot: %t, as %d", patch, moot, op)
 	}
 	told := len(r.told)
-	r.b.lines = slices.DeleteFunc(r.b.lines, func(e Effect) bool { return e == Effect(patch) })
-	r.step(r.b, Untaken{Op: op})
+	r.b.lines = slices.DeleteFunc(r.b.lines, func(e effect.Effect) bool { return e == effect.Effect(patch) })
+	r.step(r.b, effect.Untaken{Op: op})
 	if len(r.told) != told+1 || r.told[told].Kind != events.DecisionCondition {
 		t.Errorf("told %+v, want the condition settled", r.told[told:])
 	}
 	for _, e := range r.b.lines {
 		switch e.(type) {
-		case PatchCondition, Nominate:
+		case effect.PatchCondition, effect.Nominate:
 			t.Errorf("%T is to be sent again", e)
 		}
 	}
@@ -168,16 +171,18 @@ func TestStatusesThatBecomeMoot(t *testing.T) {
 func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
 	for range r.limits.EvictionTries {
-		does[ReadPod](r, delivered)
-		answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Throttled, Problem: "no budget"} })
+		does[effect.ReadPod](r, delivered)
+		answers(r, func(e effect.Evict) effect.Input {
+			return effect.Answered{Op: e.Op, Result: effect.Throttled, Problem: "no budget"}
+		})
 		r.quiet("a pause")
 		r.wait(time.Second)
 	}
 	d := r.say(events.DecisionEvictRefused)[0]
-	if d.Pod.UID != "v0-uid" || d.Token != planToken(plan) {
+	if d.Pod.UID != "v0-uid" || d.Token != evict.PlanToken(plan) {
 		t.Fatalf("told %+v", d)
 	}
 	r.see()
@@ -186,7 +191,7 @@ func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 		t.Fatal("a victim was marked")
 	}
 	r.wait(r.limits.PlanPause)
-	does[ReadPod](r, delivered) // it was not dropped: again
+	does[effect.ReadPod](r, delivered) // it was not dropped: again
 }
 
 // An eviction is refused after the mark: the mark is taken back, and the budget's document records what the call may
@@ -194,21 +199,23 @@ func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 func TestRefusedEvictionGoesBack(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v0")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
-	does[ReadPod](r, delivered)
-	does[Evict](r, delivered)
+	does[effect.ReadPod](r, delivered)
+	does[effect.Evict](r, delivered)
 	r.amends("evict-mark")
 	for n := range r.limits.EvictionTries {
 		if n > 0 {
 			r.wait(time.Second)
-			does[ReadPod](r, delivered)
-			does[Evict](r, delivered) // dry
+			does[effect.ReadPod](r, delivered)
+			does[effect.Evict](r, delivered) // dry
 		}
-		answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Refused, Problem: "webhook"} })
+		answers(r, func(e effect.Evict) effect.Input {
+			return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "webhook"}
+		})
 	}
 	r.wait(time.Second)
-	does[ReadBudget](r, delivered)
+	does[effect.ReadBudget](r, delivered)
 	r.amends("evict-failed")
 	if e, _ := r.victim("v0-uid"); e.State != 0 || e.Shard != "" {
 		t.Fatalf("the claim is %s by %q", e.State, e.Shard)
@@ -225,7 +232,7 @@ func TestRefusedEvictionGoesBack(t *testing.T) {
 func TestTakenOverEvictionNeverFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
 	r.amends("evict-mark")
 	r.bootPlans(r.b)
@@ -234,10 +241,12 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 	r.wait(2 * time.Second)
 	r.amends("evict-take")
 	for range 2 * r.limits.EvictionTries {
-		does[ReadPod](r, delivered)
+		does[effect.ReadPod](r, delivered)
 		for len(r.b.lines) > 0 {
-			if _, ok := r.b.lines[0].(Evict); ok {
-				answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Refused, Problem: "no"} })
+			if _, ok := r.b.lines[0].(effect.Evict); ok {
+				answers(r, func(e effect.Evict) effect.Input {
+					return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "no"}
+				})
 				continue
 			}
 		}
@@ -252,9 +261,10 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 // A plan that is given up costs no more victims: claims whose evictions were not sent are given back.
 func TestAbortedPlanEvictsNobody(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets } // a condition precedes the delete
+	// A condition precedes the delete.
+	r.b.core.base.Enforces = func(_, rule string) bool { return rule != basis.RuleBudgets }
 	r.nominated(0, "v4")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
 	r.amends("evict-mark")
 	r.seen()
@@ -262,13 +272,13 @@ func TestAbortedPlanEvictsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.see()
-	answers(r, func(e PatchCondition) Input { return Answered{Op: e.Op, Result: Done} })
+	answers(r, func(e effect.PatchCondition) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} })
 	r.amends("evict-failed")
 	r.wait(2 * time.Second)
-	does[Nominate](r, delivered) // cleared
+	does[effect.Nominate](r, delivered) // cleared
 	r.see()
 	r.wait(2 * time.Second)
-	does[Amend](r, delivered)
+	does[effect.Amend](r, delivered)
 	if _, ok := r.victim("v4-uid"); ok {
 		t.Fatal("the claim is still there")
 	}
@@ -288,14 +298,15 @@ func TestPlansOfOtherPartitionsAreLeftAlone(t *testing.T) {
 // A profile that respects budgets only as a preference deletes, as kube-scheduler does.
 func TestBestEffortDeletes(t *testing.T) {
 	r := newPlanRig(t, 1)
-	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets }
+	r.b.core.base.Enforces = func(_, rule string) bool { return rule != basis.RuleBudgets }
 	r.nominated(0, "v0")
 	r.amends("evict-mark")
-	c := does[PatchCondition](r, delivered).Condition
+	c := does[effect.PatchCondition](r, delivered).Condition
 	if c.Type != corev1.DisruptionTarget || c.Reason != corev1.PodReasonPreemptionByScheduler {
 		t.Fatalf("condition %+v", c)
 	}
-	if e := answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Done} }); !e.Delete || e.DryRun {
+	done := func(e effect.Evict) effect.Input { return effect.Answered{Op: e.Op, Result: effect.Done} }
+	if e := answers(r, done); !e.Delete || e.DryRun {
 		t.Fatalf("eviction %+v, want a deletion", e)
 	}
 }
@@ -304,17 +315,17 @@ func TestBestEffortDeletes(t *testing.T) {
 func TestOverdueHoldIsGivenUp(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.nominated(0, "v4")
-	does[Nominate](r, delivered)
+	does[effect.Nominate](r, delivered)
 	r.see()
 	r.amends("evict-mark")
-	does[Evict](r, delivered)
+	does[effect.Evict](r, delivered)
 	grace := int64(3600)
 	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = &grace; annotate("a", "b")(p) })
 	r.see()
 	r.wait(2 * r.limits.Overdue)
 	r.quiet("the victim has an hour to end")
 	r.wait(time.Hour)
-	does[Amend](r, delivered)
+	does[effect.Amend](r, delivered)
 	if _, _, held := r.truth.Entry("p0-uid"); held {
 		t.Fatal("the hold is still there")
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
+	"github.com/berth-scheduler/berth/services/binder/internal/basis"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // firstSeed replays walks: -args -seed n.
@@ -119,10 +121,10 @@ func (w *planWorld) ask(pick choose) {
 		return
 	}
 	w.tokens++
-	d := evict(fmt.Sprintf("v%d", pick(6)), uint64(w.tokens))
+	d := orderEvict(fmt.Sprintf("v%d", pick(6)), uint64(w.tokens))
 	w.logf("the eviction of %s is asked for with token %s", d.Pod.UID, w.tokens)
 	for _, b := range w.binders {
-		w.step(b, DecisionSeen{Decision: d})
+		w.step(b, effect.DecisionSeen{Decision: d})
 	}
 	w.listen()
 }
@@ -153,10 +155,10 @@ func (w *planWorld) move(a *agent, v ledger.NodeEntry, pick choose) error {
 		w.logf("nobody asks for its eviction")
 		return nil
 	}
-	d := evict(v.Entry.PodUID[:len(v.Entry.PodUID)-len("-uid")], uint64(w.tokens))
+	d := orderEvict(v.Entry.PodUID[:len(v.Entry.PodUID)-len("-uid")], uint64(w.tokens))
 	d.LedgerRevision = r.Revision
 	for _, b := range w.binders {
-		w.step(b, DecisionSeen{Decision: d})
+		w.step(b, effect.DecisionSeen{Decision: d})
 	}
 	w.listen()
 	return nil
@@ -250,7 +252,7 @@ func (w *planWorld) walkPlans(pick choose, faults bool) error {
 		return w.performPlan(b, pick(len(b.lines)), f)
 	case 10:
 		b.now = b.now.Add(time.Duration(pick(20)) * 100 * time.Millisecond)
-		w.step(b, Tick{})
+		w.step(b, effect.Tick{})
 		w.listen()
 	case 11:
 		w.controller()
@@ -397,7 +399,7 @@ func (w *planWorld) runPlans(seed uint64, steps int, faults bool) error {
 	return w.healPlans()
 }
 
-func planLimits() Limits {
+func planLimits() basis.Limits {
 	l := testLimits()
 	l.EvictionHang, l.PlanPause, l.Overdue, l.EvictionTries = time.Hour, 5*time.Second, time.Minute, 3
 	l.KeepPlace = 10 * time.Second
@@ -464,11 +466,14 @@ func TestPlanWalks(t *testing.T) {
 func TestPlanAblations(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
-		limit      func(l *Limits)
+		limit      func(l *basis.Limits)
 		byStatus   bool
 	}{
-		{name: "an eviction without answer counts as failed", want: "S5", limit: func(l *Limits) { l.EvictionHang = -1 }},
-		{name: "the budget's status is believed", want: "S6", limit: func(*Limits) {}, byStatus: true},
+		{
+			name: "an eviction without answer counts as failed", want: "S5",
+			limit: func(l *basis.Limits) { l.EvictionHang = -1 },
+		},
+		{name: "the budget's status is believed", want: "S6", limit: func(*basis.Limits) {}, byStatus: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const most = 20_000

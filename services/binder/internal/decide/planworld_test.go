@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/basis"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // This is the world of plans: pods that run on nodes, some of them under one disruption budget, and pods that need
@@ -128,7 +129,7 @@ type planWorld struct {
 
 // newPlanWorld has two nodes with three pods each, four of which are covered by a budget that allows some evictions,
 // and as many pods as agents that need their room; the last agent moves pods.
-func newPlanWorld(binders, allowed int, limits Limits) *planWorld {
+func newPlanWorld(binders, allowed int, limits basis.Limits) *planWorld {
 	w := &planWorld{
 		world: newWorld(0, 2, 0, ablation{}), kv: &kvLog{keys: map[string]ledger.KV{}}, truth: ledger.NewView(),
 		epochs: map[int32]int64{}, evicted: map[string]int{}, calls: map[string]int{}, refused: map[string]bool{},
@@ -180,7 +181,7 @@ func covered(uid string) bool {
 // bootPlans restarts a binder. Its requests in flight are late or lost.
 func (w *planWorld) bootPlans(b *member) {
 	for i, e := range b.lines {
-		if _, ok := e.(Publish); !ok && i%2 == 0 {
+		if _, ok := e.(effect.Publish); !ok && i%2 == 0 {
 			w.late = append(w.late, e)
 		}
 	}
@@ -196,31 +197,14 @@ func (w *planWorld) bootPlans(b *member) {
 }
 
 // listed returns what a binder reads as a list of the ledger made now. The watch continues behind it.
-func (w *planWorld) listed(b *member) LedgerMoved {
+func (w *planWorld) listed(b *member) effect.LedgerMoved {
 	b.docs = len(w.kv.log)
 	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int {
 		return int(a.ModRevision - b.ModRevision)
 	})
-	in := LedgerMoved{Reset: true, Revision: w.kv.revision, Batch: ledger.ViewBatch{
+	return effect.LedgerMoved{Batch: ledger.ViewBatch{
 		Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: w.kv.revision},
 	}}
-	for _, kv := range kvs {
-		in.Docs = append(in.Docs, nodeDocs(kv)...)
-	}
-	return in
-}
-
-// ledgerMoved converts one step of the ledger's watch as the intake does.
-func ledgerMoved(batch ledger.ViewBatch) LedgerMoved {
-	in := LedgerMoved{Revision: batch.Events.Revision, Batch: batch}
-	for _, ev := range batch.Events.Events {
-		if uid, is := strings.CutPrefix(ev.Key, ledger.PrefixNode); is && ev.Deleted {
-			in.Deleted = append(in.Deleted, uid)
-			continue
-		}
-		in.Docs = append(in.Docs, nodeDocs(ev.KV)...)
-	}
-	return in
 }
 
 func nodeDocs(kv ledger.KV) []ledger.NodeDoc {
@@ -237,7 +221,7 @@ func nodeDocs(kv ledger.KV) []ledger.NodeDoc {
 func (w *planWorld) showPlanFacts(b *member, to int) {
 	v := w.api.history[to]
 	b.facts = to
-	w.step(b, FactsMoved{
+	w.step(b, effect.FactsMoved{
 		Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
 	})
 }
@@ -248,7 +232,7 @@ func (w *planWorld) showLedger(b *member, to int) {
 		b.listing = nil
 	}
 	for ; b.docs < to; b.docs++ {
-		w.step(b, ledgerMoved(w.kv.log[b.docs]))
+		w.step(b, effect.LedgerMoved{Batch: w.kv.log[b.docs]})
 	}
 	w.listen()
 }
@@ -359,23 +343,23 @@ func (w *planWorld) promises() error {
 }
 
 // evict is the eviction API: check, take from the budget, delete.
-func (w *planWorld) evict(e Evict) (Result, error) {
+func (w *planWorld) evict(e effect.Evict) (effect.Result, error) {
 	p, ok := w.api.now().pods[e.Pod.UID]
 	switch {
 	case !ok:
-		return Gone, nil
+		return effect.Gone, nil
 	case p.Deleting:
-		return Done, nil
+		return effect.Done, nil
 	case p.Terminal:
 		w.leave(e.Pod.UID) // no budget is checked
-		return Done, nil
+		return effect.Done, nil
 	}
 	budget := w.api.now().budget
 	if covered(e.Pod.UID) && budget.allowed == 0 {
-		return Throttled, nil
+		return effect.Throttled, nil
 	}
 	if e.DryRun {
-		return Done, nil
+		return effect.Done, nil
 	}
 	d, claim, ok := w.truth.Victim(e.Pod.UID)
 	if !ok || claim.State != ledger.Evicting {
@@ -383,16 +367,16 @@ func (w *planWorld) evict(e Evict) (Result, error) {
 	}
 	w.take(e.Pod.UID)
 	w.leave(e.Pod.UID)
-	return Done, w.promises()
+	return effect.Done, w.promises()
 }
 
 // halfway is the fate of an eviction that has taken from the budget, and deletes the pod at some later time.
 const halfway = requestLate + 1
 
-type spent struct{ Evict }
+type spent struct{ effect.Evict }
 
 // evictHalf is the first half of evict, if it gets that far.
-func (w *planWorld) evictHalf(e Evict) {
+func (w *planWorld) evictHalf(e effect.Evict) {
 	p, ok := w.api.now().pods[e.Pod.UID]
 	if ok && !p.Deleting && !e.DryRun && (!covered(e.Pod.UID) || w.api.now().budget.allowed > 0) {
 		w.take(e.Pod.UID)
@@ -401,7 +385,7 @@ func (w *planWorld) evictHalf(e Evict) {
 }
 
 // finishEviction is the second half.
-func (w *planWorld) finishEviction(e Evict) error {
+func (w *planWorld) finishEviction(e effect.Evict) error {
 	p, ok := w.api.now().pods[e.Pod.UID]
 	if !ok || p.Deleting {
 		return nil
@@ -459,10 +443,10 @@ func (w *planWorld) performQuietly(b *member, i int, f fate) error {
 	if f == requestLate {
 		w.late = append(w.late, e)
 	}
-	if ev, ok := e.(Evict); ok && f == halfway {
+	if ev, ok := e.(effect.Evict); ok && f == halfway {
 		w.evictHalf(ev)
 	}
-	if _, ok := e.(Nominate); ok && f != delivered {
+	if _, ok := e.(effect.Nominate); ok && f != delivered {
 		w.unsure = true
 	}
 	in := unknownPlan(e)
@@ -475,88 +459,88 @@ func (w *planWorld) performQuietly(b *member, i int, f fate) error {
 			in = done
 		}
 	}
-	if ev, ok := e.(Evict); ok && !ev.DryRun {
+	if ev, ok := e.(effect.Evict); ok && !ev.DryRun {
 		w.calls[ev.Pod.UID]++
 	}
 	w.step(b, in)
 	return nil
 }
 
-func brief(e Effect) string {
+func brief(e effect.Effect) string {
 	switch e := e.(type) {
-	case Amend:
+	case effect.Amend:
 		return "Amend " + e.Why
-	case Transact:
+	case effect.Transact:
 		return "Transact " + e.Why + " " + e.NodeUID
 	}
 	return fmt.Sprintf("%T %+v", e, e)
 }
 
-func unknownPlan(e Effect) Input {
+func unknownPlan(e effect.Effect) effect.Input {
 	switch e := e.(type) {
-	case Amend:
-		return Amended{Op: e.Op, Result: TxnUnknown, Problem: "timeout"}
-	case Nominate:
-		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
-	case ReadBudget:
-		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
+	case effect.Amend:
+		return effect.Amended{Op: e.Op, Result: effect.TxnUnknown, Problem: "timeout"}
+	case effect.Nominate:
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
+	case effect.ReadBudget:
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "timeout"}
 	}
 	return unknown(e)
 }
 
-func (w *planWorld) carryOutPlan(e Effect) (Input, error) {
+func (w *planWorld) carryOutPlan(e effect.Effect) (effect.Input, error) {
 	switch e := e.(type) {
 	case spent:
 		return nil, w.finishEviction(e.Evict)
-	case Amend:
+	case effect.Amend:
 		r, err := w.commit(e.Txn)
 		if err != nil || !r.Succeeded {
-			return Amended{Op: e.Op, Result: Lost, KVs: r.Current}, err
+			return effect.Amended{Op: e.Op, Result: effect.Lost, KVs: r.Current}, err
 		}
 		w.counts[e.Why]++
-		return Amended{Op: e.Op, Result: Applied, KVs: e.Txn.Committed(r)}, nil
-	case Transact:
+		return effect.Amended{Op: e.Op, Result: effect.Applied, KVs: e.Txn.Committed(r)}, nil
+	case effect.Transact:
 		r, err := w.commit(e.Txn)
 		if err != nil || !r.Succeeded {
 			current := nodeDocs(w.kv.keys[ledger.KeyNode(e.NodeUID)])
-			return Transacted{Op: e.Op, Result: Lost, Current: &current[0]}, err
+			return effect.Transacted{Op: e.Op, Result: effect.Lost, Current: &current[0]}, err
 		}
-		return Transacted{Op: e.Op, Result: Applied, Revision: r.Revision}, nil
-	case ReadDoc:
+		return effect.Transacted{Op: e.Op, Result: effect.Applied, Revision: r.Revision}, nil
+	case effect.ReadDoc:
 		docs := nodeDocs(w.kv.keys[ledger.KeyNode(e.NodeUID)])
-		return DocRead{Op: e.Op, Doc: &docs[0]}, nil
-	case Evict:
+		return effect.DocRead{Op: e.Op, Doc: &docs[0]}, nil
+	case effect.Evict:
 		r, err := w.evict(e)
-		return Answered{Op: e.Op, Result: r, Problem: r.String()}, err
-	case ReadBudget:
-		return Answered{Op: e.Op, Result: Done, ResourceVersion: w.api.now().budget.rv}, nil
-	case Bind:
-		return Answered{Op: e.Op, Result: w.api.bind(e), Pod: w.api.now().pods[e.Pod.UID]}, nil
+		return effect.Answered{Op: e.Op, Result: r, Problem: r.String()}, err
+	case effect.ReadBudget:
+		return effect.Answered{Op: e.Op, Result: effect.Done, ResourceVersion: w.api.now().budget.rv}, nil
+	case effect.Bind:
+		return effect.Answered{Op: e.Op, Result: w.api.bind(e), Pod: w.api.now().pods[e.Pod.UID]}, nil
 	}
 	return w.change(e)
 }
 
-func (w *planWorld) change(e Effect) (Input, error) {
-	change := func(op OpID, pod events.PodRef, f func(p *corev1.Pod)) (Input, error) {
+func (w *planWorld) change(e effect.Effect) (effect.Input, error) {
+	change := func(op effect.OpID, pod events.PodRef, f func(p *corev1.Pod)) (effect.Input, error) {
 		if _, ok := w.api.now().pods[pod.UID]; !ok {
-			return Answered{Op: op, Result: Gone}, nil
+			return effect.Answered{Op: op, Result: effect.Gone}, nil
 		}
 		p := w.api.changePod(pod.UID, f)
-		return Answered{Op: op, Result: Done, Pod: p, ResourceVersion: p.ResourceVersion}, nil
+		return effect.Answered{Op: op, Result: effect.Done, Pod: p, ResourceVersion: p.ResourceVersion}, nil
 	}
 	switch e := e.(type) {
-	case ReadPod:
+	case effect.ReadPod:
 		return change(e.Op, e.Pod, func(*corev1.Pod) {})
-	case FencePod:
-		return change(e.Op, e.Pod, annotate(AnnotationFence, e.Value))
-	case PatchCondition:
+	case effect.FencePod:
+		return change(e.Op, e.Pod, annotate(effect.AnnotationFence, e.Value))
+	case effect.PatchCondition:
 		return change(e.Op, e.Pod, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{e.Condition}
 			if e.NominatedNodeName != "" {
 				p.Status.NominatedNodeName = e.NominatedNodeName
 			}
 		})
-	case Nominate:
+	case effect.Nominate:
 		if _, _, held := w.truth.Entry(e.Pod.UID); e.NodeName != "" && !held && len(w.late) == 0 {
 			w.counts["nominated without a hold"]++
 		}
@@ -573,7 +557,7 @@ func (w *planWorld) share(b *member, i int) {
 			held = append(held, p)
 		}
 	}
-	w.step(b, PartitionsChanged{Held: held})
+	w.step(b, effect.PartitionsChanged{Held: held})
 }
 
 // workPlans shows a binder everything and lets it do what it can.
@@ -581,7 +565,7 @@ func (w *planWorld) workPlans(b *member) error {
 	w.showPlanFacts(b, len(w.api.history)-1)
 	w.showLedger(b, len(w.kv.log))
 	b.now = b.now.Add(700 * time.Millisecond)
-	w.step(b, Tick{})
+	w.step(b, effect.Tick{})
 	for len(b.lines) > 0 {
 		if err := w.performPlan(b, 0, delivered); err != nil {
 			return err

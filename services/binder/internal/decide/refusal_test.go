@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 const denied = `patch of pods/status: pods "p0" is forbidden: ValidatingAdmissionPolicy 'frozen' denied request`
@@ -14,8 +15,10 @@ const denied = `patch of pods/status: pods "p0" is forbidden: ValidatingAdmissio
 func refusedFence(t *testing.T) *rig {
 	r := newRig(t, 1)
 	r.reserve()
-	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "pods are frozen"} })
-	run[Transact](r, delivered)
+	answer(r, func(e effect.Bind) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "pods are frozen"}
+	})
+	run[effect.Transact](r, delivered)
 	r.reported = nil
 	return r
 }
@@ -25,7 +28,9 @@ func (r *rig) refuse(within time.Duration) (tries int) {
 	r.Helper()
 	for end := r.b.now.Add(within); r.b.now.Before(end); r.wait(time.Second) {
 		if len(r.b.lines) > 0 {
-			answer(r, func(e FencePod) Input { return Answered{Op: e.Op, Result: Refused, Problem: denied} })
+			answer(r, func(e effect.FencePod) effect.Input {
+				return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: denied}
+			})
 			tries++
 		}
 	}
@@ -33,7 +38,7 @@ func (r *rig) refuse(within time.Duration) (tries int) {
 }
 
 // toldOf returns the events about a pod with a reason.
-func (r *rig) toldOf(reason string) (told []Report) {
+func (r *rig) toldOf(reason string) (told []effect.Report) {
 	for _, e := range r.reported {
 		if e.Reason == reason {
 			told = append(told, e)
@@ -48,11 +53,11 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 	r := refusedFence(t)
 	const day = 24 * time.Hour
 	tries := r.refuse(day)
-	if most := int(day/refusedPause) + 10; tries > most || tries < most/2 {
+	if most := int(day/defaults.Refusals.Pause.Cap) + 10; tries > most || tries < most/2 {
 		t.Errorf("%d tries in a day, want at most %d, and half of that at least", tries, most)
 	}
 	told := r.toldOf("FailedRelease")
-	if most := int(day / refusalsAgain); len(told) > most || len(told) < most/2 {
+	if most := int(day / defaults.Refusals.Again); len(told) > most || len(told) < most/2 {
 		t.Fatalf("%d events in a day, want at most %d, and half of that at least", len(told), most)
 	}
 	for _, part := range []string{"node n0", "bind refused: pods are frozen", "delete the pod", denied} {
@@ -70,12 +75,12 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 	}
 
 	r.told = nil
-	r.wait(2 * refusedPause)
-	run[FencePod](r, delivered)
+	r.wait(2 * defaults.Refusals.Pause.Cap)
+	run[effect.FencePod](r, delivered)
 	if n := r.b.core.Stats().FencesRefused; n != 0 {
 		t.Errorf("%d reservations counted whose fence is refused, although it was let through", n)
 	}
-	run[Transact](r, delivered)
+	run[effect.Transact](r, delivered)
 	if d := r.say(events.DecisionReleased)[0]; d.Message != "bind refused: pods are frozen" {
 		t.Errorf("released because %q", d.Message)
 	}
@@ -88,12 +93,14 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 // One or two refusals may be transient, for instance while a policy is being replaced.
 func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
 	r := refusedFence(t)
-	for range fenceRefusals - 1 {
-		answer(r, func(e FencePod) Input { return Answered{Op: e.Op, Result: Refused, Problem: denied} })
-		r.wait(refusedPause)
+	for range defaults.Refusals.Tell - 1 {
+		answer(r, func(e effect.FencePod) effect.Input {
+			return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: denied}
+		})
+		r.wait(defaults.Refusals.Pause.Cap)
 	}
-	run[FencePod](r, delivered)
-	run[Transact](r, delivered)
+	run[effect.FencePod](r, delivered)
+	run[effect.Transact](r, delivered)
 	r.say(events.DecisionReleased)
 	if told := r.toldOf("FailedRelease"); len(told) != 0 {
 		t.Errorf("events %+v, want none", told)
@@ -104,9 +111,11 @@ func TestAFewRefusalsOfAFenceAreNotToldOf(t *testing.T) {
 func TestRefusalsAroundALostAnswerAreNotToldOf(t *testing.T) {
 	r := refusedFence(t)
 	for range 4 {
-		for _, result := range []Result{Refused, Refused, Unknown} {
-			answer(r, func(e FencePod) Input { return Answered{Op: e.Op, Result: result, Problem: denied} })
-			r.wait(refusedPause)
+		for _, result := range []effect.Result{effect.Refused, effect.Refused, effect.Unknown} {
+			answer(r, func(e effect.FencePod) effect.Input {
+				return effect.Answered{Op: e.Op, Result: result, Problem: denied}
+			})
+			r.wait(defaults.Refusals.Pause.Cap)
 		}
 	}
 	if told := r.toldOf("FailedRelease"); len(told) != 0 {
@@ -118,7 +127,7 @@ func TestRefusalsAroundALostAnswerAreNotToldOf(t *testing.T) {
 func TestRefusedFenceEndsWithThePod(t *testing.T) {
 	for name, end := range map[string]func(r *rig){
 		"deleted": func(r *rig) { r.api.deletePod("p0-uid") },
-		"bound":   func(r *rig) { r.api.bind(Bind{Pod: about("p0"), NodeName: "n0"}) },
+		"bound":   func(r *rig) { r.api.bind(effect.Bind{Pod: about("p0"), NodeName: "n0"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := refusedFence(t)
@@ -128,14 +137,14 @@ func TestRefusedFenceEndsWithThePod(t *testing.T) {
 			for range 10 {
 				r.wait(time.Second)
 				for i := 0; i < len(r.b.lines); i++ {
-					if e, ok := r.b.lines[i].(FencePod); ok {
+					if e, ok := r.b.lines[i].(effect.FencePod); ok {
 						r.b.lines = append(r.b.lines[:i:i], r.b.lines[i+1:]...)
-						r.step(r.b, Answered{Op: e.Op, Result: Refused, Problem: denied})
+						r.step(r.b, effect.Answered{Op: e.Op, Result: effect.Refused, Problem: denied})
 						i--
 					}
 				}
 				if len(r.b.lines) > 0 {
-					run[Amend](r, delivered)
+					run[effect.Amend](r, delivered)
 				}
 			}
 			r.showDocs(r.b, len(r.ledger.history))
@@ -169,7 +178,9 @@ func TestRefusedFenceIsCountedByItsHolder(t *testing.T) {
 func TestRefusedBindIsToldOf(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "pods are frozen"} })
+	answer(r, func(e effect.Bind) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "pods are frozen"}
+	})
 	told := r.toldOf("FailedScheduling")
 	if len(told) != 1 || told[0].Type != "Warning" || told[0].Note != "binding to node n0 was refused: pods are frozen" {
 		t.Errorf("events %+v, want one that says why the bind was refused", told)

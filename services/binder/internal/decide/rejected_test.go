@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // turnAway is the kubelet's rejection of p0, which is bound; the binder sees both versions of it.
@@ -25,9 +26,9 @@ func (r *rig) turnAway(annotations map[string]string) *state.Pod {
 	return r.api.now().pods["p0-uid"]
 }
 
-func (r *rig) showRejected(p *state.Pod) []Effect {
+func (r *rig) showRejected(p *state.Pod) []effect.Effect {
 	v := r.api.now()
-	return r.b.core.Step(FactsMoved{
+	return r.b.core.Step(effect.FactsMoved{
 		Cluster: v, Sequence: uint64(len(r.api.history)), PodProgress: v.rv, PodProgressKnown: true,
 		Rejected: []*state.Pod{p},
 	}, r.b.now)
@@ -35,14 +36,15 @@ func (r *rig) showRejected(p *state.Pod) []Effect {
 
 func TestKubeletsNoIsCountedAndTold(t *testing.T) {
 	r := newRig(t, 1)
-	p := r.turnAway(map[string]string{AnnotationAttempt: "00f1a2b3c4d5e6f7"})
+	p := r.turnAway(map[string]string{effect.AnnotationAttempt: "00f1a2b3c4d5e6f7"})
 	got := r.showRejected(p)
-	want := []Effect{
-		Rejected{Pod: about("p0"), NodeName: "n0", Reason: "OutOfcpu"},
-		Publish{Decision: events.Decision{
+	want := []effect.Effect{
+		effect.Rejected{Pod: about("p0"), NodeName: "n0", Reason: "OutOfcpu"},
+		effect.Publish{Decision: events.Decision{
 			Kind: events.DecisionRejected, Pod: about("p0"), Actor: r.b.id, Token: "00f1a2b3c4d5e6f7", NodeName: "n0",
 			Message:            "OutOfcpu: Pod was rejected: Node didn't have enough resource: cpu",
-			PodResourceVersion: p.ResourceVersion, FactSequence: uint64(len(r.api.history)), LedgerRevision: r.b.core.revision,
+			PodResourceVersion: p.ResourceVersion, FactSequence: uint64(len(r.api.history)),
+			LedgerRevision: r.b.core.base.Revision,
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -57,7 +59,7 @@ func TestKubeletsNoToOthersPods(t *testing.T) {
 	if got := r.showRejected(p); len(got) != 0 {
 		t.Errorf("effects %v for a foreign pod", got)
 	}
-	p = r.turnAway(map[string]string{AnnotationAttempt: "00f1a2b3c4d5e6f7"})
+	p = r.turnAway(map[string]string{effect.AnnotationAttempt: "00f1a2b3c4d5e6f7"})
 	r.hold(r.b, false)
 	if got := r.showRejected(p); len(got) != 0 {
 		t.Errorf("effects %v for the pod of another binder", got)
@@ -92,7 +94,7 @@ func TestHeldWaitsForItsPermit(t *testing.T) {
 		t.Fatal("not promoted")
 	}
 	r.see()
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.say(events.DecisionBound)
 }
 
@@ -101,14 +103,16 @@ func TestHeldWaitsForItsPermit(t *testing.T) {
 func TestIdleEntryIsSentAgainThenFenced(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	unknown := func(e Bind) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "no answer"} }
+	unknown := func(e effect.Bind) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "no answer"}
+	}
 	first := answer(r, unknown)
 	for range 40 {
 		r.wait(100 * time.Millisecond)
 		if len(r.b.lines) == 0 {
 			continue
 		}
-		if _, fencing := r.b.lines[0].(Transact); fencing {
+		if _, fencing := r.b.lines[0].(effect.Transact); fencing {
 			r.told = nil
 			r.expectFence("not bound within")
 			return

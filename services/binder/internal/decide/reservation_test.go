@@ -12,13 +12,14 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 func TestBindCarriesItsPreconditionsAndIsTold(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
-	bind := run[Bind](r, delivered)
-	want := Bind{
+	bind := run[effect.Bind](r, delivered)
+	want := effect.Bind{
 		Op: bind.Op, Pod: about("p0"), NodeUID: "n0-uid", NodeName: "n0", ResourceVersion: e.PodRV,
 		Token: e.Token, SchedulerName: "berth",
 	}
@@ -29,9 +30,11 @@ func TestBindCarriesItsPreconditionsAndIsTold(t *testing.T) {
 	if d.Token != e.Token.String() || d.NodeName != "n0" || d.Actor != r.b.id {
 		t.Fatalf("told: %+v", d)
 	}
-	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Normal", Reason: "Scheduled", Action: "Binding",
-		Note: "Successfully assigned ns/p0 to n0", Once: true}
-	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
+	report := effect.Report{
+		Pod: about("p0"), SchedulerName: "berth", Type: "Normal", Reason: "Scheduled", Action: "Binding",
+		Note: "Successfully assigned ns/p0 to n0", Once: true,
+	}
+	if diff := cmp.Diff([]effect.Report{report}, r.reported); diff != "" {
 		t.Fatalf("reported (-want +got):\n%s", diff)
 	}
 	r.quiet("bound")
@@ -49,11 +52,11 @@ func TestHintAloneBindsNothing(t *testing.T) {
 	other.Token = ledger.Token(2).String()
 	r.hear(other)
 	r.reserve()
-	if bind := next[Bind](r); bind.Token != 1 || bind.Attempt != 7 || bind.TraceParent != "00-trace" {
+	if bind := next[effect.Bind](r); bind.Token != 1 || bind.Attempt != 7 || bind.TraceParent != "00-trace" {
 		t.Fatalf("bind: %+v, want that of the hint with the entry's token", bind)
 	}
 	r.hear(hint)
-	next[Bind](r)
+	next[effect.Bind](r)
 	r.wait(time.Minute)
 	if s := r.b.core.Stats(); s.Hints != 0 {
 		t.Fatalf("%d hints remembered past their revision", s.Hints)
@@ -67,7 +70,7 @@ func TestNothingIsDoneForPartitionsOfOthers(t *testing.T) {
 	r.wait(time.Minute)
 	r.quiet("not ours")
 	r.hold(r.b, true)
-	next[Transact](r) // idle beyond the deadline: its binder was gone
+	next[effect.Transact](r) // idle beyond the deadline: its binder was gone
 }
 
 func TestTakeOverBindsAtOnce(t *testing.T) {
@@ -76,14 +79,14 @@ func TestTakeOverBindsAtOnce(t *testing.T) {
 	r.reserve()
 	r.quiet("not ours")
 	r.hold(r.b, true)
-	next[Bind](r)
+	next[effect.Bind](r)
 }
 
 func TestDrainStartsNothingButTellsWhatEnds(t *testing.T) {
 	r := newRig(t, 2)
 	r.reserve()
-	r.step(r.b, Drain{})
-	run[Bind](r, delivered)
+	r.step(r.b, effect.Drain{})
+	run[effect.Bind](r, delivered)
 	r.say(events.DecisionBound)
 	r.wait(time.Hour)
 	r.quiet("draining")
@@ -92,10 +95,10 @@ func TestDrainStartsNothingButTellsWhatEnds(t *testing.T) {
 func TestUnknownBindIsRepeatedUnchangedThenFenced(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	first := run[Bind](r, requestLost)
+	first := run[effect.Bind](r, requestLost)
 	r.quiet("pause before the next try")
 	r.wait(200 * time.Millisecond)
-	second := run[Bind](r, requestLost)
+	second := run[effect.Bind](r, requestLost)
 	first.Op = second.Op
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Fatalf("second try (-first +second):\n%s", diff)
@@ -107,10 +110,10 @@ func TestUnknownBindIsRepeatedUnchangedThenFenced(t *testing.T) {
 func TestUnknownBindThatHappenedIsFoundAndTold(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	run[Bind](r, answerLost)
+	run[effect.Bind](r, answerLost)
 	r.say()
 	r.wait(200 * time.Millisecond)
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.say(events.DecisionBound)
 	if len(r.reported) != 1 {
 		t.Fatalf("%d events, want one", len(r.reported))
@@ -120,8 +123,8 @@ func TestUnknownBindThatHappenedIsFoundAndTold(t *testing.T) {
 func TestBindOfAnotherBinderIsNotReportedTwice(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
-	r.api.bind(Bind{Pod: about("p0"), NodeName: "n0", ResourceVersion: e.PodRV, Token: e.Token})
-	run[Bind](r, delivered)
+	r.api.bind(effect.Bind{Pod: about("p0"), NodeName: "n0", ResourceVersion: e.PodRV, Token: e.Token})
+	run[effect.Bind](r, delivered)
 	r.say(events.DecisionBound)
 	if len(r.reported) != 0 {
 		t.Fatalf("reported %+v, which the other binder has done", r.reported)
@@ -132,7 +135,7 @@ func TestForeignBindToTheSameNodeIsNotOurs(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Spec.NodeName = "n0" })
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.say()
 	r.quiet("bound by somebody else")
 }
@@ -140,7 +143,9 @@ func TestForeignBindToTheSameNodeIsNotOurs(t *testing.T) {
 func TestRefusedBindIsFenced(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "forbidden"} })
+	answer(r, func(e effect.Bind) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "forbidden"}
+	})
 	r.expectFence("bind refused: forbidden")
 }
 
@@ -188,7 +193,7 @@ func TestRecheckBeforeTheBind(t *testing.T) {
 			r.see()
 			r.hold(r.b, true)
 			if tc.fence == "" {
-				run[Bind](r, delivered)
+				run[effect.Bind](r, delivered)
 				r.say(events.DecisionBound)
 				return
 			}
@@ -201,7 +206,7 @@ func TestRecheckBeforeTheBind(t *testing.T) {
 func TestRecheckAsksOnlyTheProfilesRules(t *testing.T) {
 	w := newWorld(1, 1, 1, ablation{})
 	r := &rig{T: t, world: w, b: w.binders[0]}
-	r.b.core.enforces = func(string, string) bool { return false }
+	r.b.core.base.Enforces = func(string, string) bool { return false }
 	r.see()
 	r.api.changeNode("n0-uid", func(n *corev1.Node) {
 		n.Spec.Unschedulable = true
@@ -210,7 +215,7 @@ func TestRecheckAsksOnlyTheProfilesRules(t *testing.T) {
 	})
 	r.see()
 	r.reserve()
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.say(events.DecisionBound)
 }
 
@@ -234,7 +239,7 @@ func TestFactsBehindTheDecisionAreWaitedFor(t *testing.T) {
 	r.reserve()
 	r.quiet("pod and node do not show yet")
 	r.see()
-	next[Bind](r)
+	next[effect.Bind](r)
 }
 
 func TestDeletedOrBoundPodNeedsNothing(t *testing.T) {
@@ -246,7 +251,7 @@ func TestDeletedOrBoundPodNeedsNothing(t *testing.T) {
 	r.hold(r.b, true)
 	r.quiet("deleted")
 	r.wait(2 * time.Second)
-	hand := run[Amend](r, delivered)
+	hand := run[effect.Amend](r, delivered)
 	if hand.Why != "hand-over" || r.doc().HW[ledger.KindPod] != r.api.now().rv {
 		t.Fatalf("%s, high-water %v, want a hand-over at %d", hand.Why, r.doc().HW, r.api.now().rv)
 	}
@@ -266,13 +271,13 @@ func TestRefreshOnlyForTheSameWish(t *testing.T) {
 			r := newRig(t, 1)
 			r.reserve()
 			changed := r.api.changePod("p0-uid", tc.change)
-			run[Bind](r, delivered)
-			run[ReadDoc](r, delivered)
+			run[effect.Bind](r, delivered)
+			run[effect.ReadDoc](r, delivered)
 			if tc.fence != "" {
 				r.expectFence(tc.fence)
 				return
 			}
-			if bind := run[Bind](r, delivered); bind.ResourceVersion != changed.ResourceVersion {
+			if bind := run[effect.Bind](r, delivered); bind.ResourceVersion != changed.ResourceVersion {
 				t.Fatalf("second bind at %d, want %d", bind.ResourceVersion, changed.ResourceVersion)
 			}
 			r.say(events.DecisionBound)
@@ -289,9 +294,9 @@ func TestRefreshFindsTheVersionOfTheDecisionBehindNewerFacts(t *testing.T) {
 	r.api.changePod("p0-uid", annotate("a", "2"))
 	r.see()
 	r.hold(r.b, true)
-	run[Bind](r, delivered)
-	run[ReadDoc](r, delivered)
-	next[Bind](r)
+	run[effect.Bind](r, delivered)
+	run[effect.ReadDoc](r, delivered)
+	next[effect.Bind](r)
 }
 
 func TestRefreshWithoutTheVersionOfTheDecision(t *testing.T) {
@@ -312,11 +317,11 @@ func TestRefreshWithoutTheVersionOfTheDecision(t *testing.T) {
 			r.b.lines = nil
 			r.api.changePod("p0-uid", tc.change)
 			r.boot(r.b) // its facts begin after the decision's version
-			r.b.core.facts.Cluster = r.api.now()
-			run[Bind](r, delivered)
-			run[ReadDoc](r, delivered)
+			r.b.core.base.Facts.Cluster = r.api.now()
+			run[effect.Bind](r, delivered)
+			run[effect.ReadDoc](r, delivered)
 			if tc.fence == "" {
-				run[Bind](r, delivered)
+				run[effect.Bind](r, delivered)
 				r.say(events.DecisionBound)
 				return
 			}
@@ -339,12 +344,12 @@ func TestObjectionsOfOldFactsAreWaitedOut(t *testing.T) {
 		r.see()
 		d := r.doc()
 		d.Revision, d.HW = d.Revision+1, map[string]uint64{kind: r.api.now().rv + 1}
-		r.step(r.b, LedgerMoved{Revision: d.Revision, Docs: []ledger.NodeDoc{d}})
+		r.step(r.b, docsMoved(d))
 		r.hold(r.b, true)
 		r.quiet("the facts are older than the " + kind + " high-water")
 		r.api.changeNode("n0-uid", cordon(false))
 		r.see()
-		next[Bind](r)
+		next[effect.Bind](r)
 	}
 }
 
@@ -378,7 +383,7 @@ func TestObjectionsToAnOlderPodAreWaitedOut(t *testing.T) {
 			r.reserve()
 			r.quiet("the facts show the pod as it was before the decision")
 			r.see()
-			if bind := next[Bind](r); bind.ResourceVersion != decided.ResourceVersion {
+			if bind := next[effect.Bind](r); bind.ResourceVersion != decided.ResourceVersion {
 				t.Fatalf("bound at %d, want %d", bind.ResourceVersion, decided.ResourceVersion)
 			}
 		})
@@ -403,10 +408,10 @@ func TestPromotedPodIsBoundAsItWasLookedAt(t *testing.T) {
 		d.Revision += int64(state)
 		e.State, e.PodRV = state, looked.ResourceVersion
 		d.Entries = []ledger.Entry{e}
-		r.step(r.b, LedgerMoved{Revision: d.Revision, Docs: []ledger.NodeDoc{d}})
+		r.step(r.b, docsMoved(d))
 	}
 	r.hold(r.b, true)
-	if bind := next[Bind](r); bind.ResourceVersion != e.PodRV {
+	if bind := next[effect.Bind](r); bind.ResourceVersion != e.PodRV {
 		t.Fatalf("bound at %d, want %d", bind.ResourceVersion, e.PodRV)
 	}
 }
@@ -416,9 +421,9 @@ func TestThreeLossesAreAFence(t *testing.T) {
 	r.reserve()
 	for i := range 3 {
 		r.api.changePod("p0-uid", annotate("a", string(rune('a'+i))))
-		run[Bind](r, delivered)
+		run[effect.Bind](r, delivered)
 		if i < 2 {
-			run[ReadDoc](r, delivered)
+			run[effect.ReadDoc](r, delivered)
 		}
 	}
 	r.expectFence("changed 3 times")
@@ -432,21 +437,21 @@ func TestWantedEntryIsFinishedOrFencedWithoutAnotherTry(t *testing.T) {
 		t.Fatal("not marked", err)
 	}
 	r.see()
-	run[Bind](r, requestLost)
+	run[effect.Bind](r, requestLost)
 	r.expectFence("wanted back")
 }
 
 func TestFenceThatFindsThePodBound(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	run[Bind](r, requestLate)
+	run[effect.Bind](r, requestLate)
 	r.wait(r.limits.BindDeadline + time.Second)
-	run[Transact](r, delivered)
+	run[effect.Transact](r, delivered)
 	if err := r.performLate(0); err != nil {
 		t.Fatal(err)
 	}
-	run[FencePod](r, delivered)
-	run[Transact](r, delivered)
+	run[effect.FencePod](r, delivered)
+	run[effect.Transact](r, delivered)
 	r.say(events.DecisionBound)
 	if hw := r.doc().HW[ledger.KindPod]; hw < r.api.now().pods["p0-uid"].ResourceVersion {
 		t.Fatalf("high-water %d does not cover the bind", hw)
@@ -456,16 +461,16 @@ func TestFenceThatFindsThePodBound(t *testing.T) {
 func TestFenceOfAGonePodWaitsForTheFact(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	run[Bind](r, requestLost)
+	run[effect.Bind](r, requestLost)
 	r.wait(r.limits.BindDeadline + time.Second)
-	run[Transact](r, delivered)
+	run[effect.Transact](r, delivered)
 	r.api.deletePod("p0-uid")
-	run[FencePod](r, delivered)
+	run[effect.FencePod](r, delivered)
 	r.wait(2 * time.Second)
 	r.quiet("no release without the fact")
 	r.see()
 	r.wait(2 * time.Second)
-	if hand := run[Amend](r, delivered); hand.Why != "hand-over" || len(r.doc().Entries) != 0 {
+	if hand := run[effect.Amend](r, delivered); hand.Why != "hand-over" || len(r.doc().Entries) != 0 {
 		t.Fatalf("%s left %d entries", hand.Why, len(r.doc().Entries))
 	}
 }
@@ -473,7 +478,7 @@ func TestFenceOfAGonePodWaitsForTheFact(t *testing.T) {
 func TestForeignFenceIsRedoneOnlyWhenIdle(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
-	run[Bind](r, requestLost)
+	run[effect.Bind](r, requestLost)
 	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
 	if err != nil || !r.replace(marked) {
 		t.Fatal("not marked", err)
@@ -482,17 +487,23 @@ func TestForeignFenceIsRedoneOnlyWhenIdle(t *testing.T) {
 	r.wait(r.limits.Idle)
 	r.quiet("another binder is at it")
 	r.wait(r.limits.Idle)
-	run[FencePod](r, delivered)
-	run[Transact](r, delivered)
+	run[effect.FencePod](r, delivered)
+	run[effect.Transact](r, delivered)
 	r.say(events.DecisionReleased)
 }
 
 // promiseVolumes adds to the reservation that claim c must get a volume.
 func (r *rig) promiseVolumes() {
 	r.Helper()
-	for _, held := range r.b.core.reservations {
-		held.entry.Volumes = []ledger.VolumePick{{Claim: "c"}}
+	d := r.doc()
+	d.Entries = slices.Clone(d.Entries)
+	for i := range d.Entries {
+		d.Entries[i].Volumes = []ledger.VolumePick{{Claim: "c"}}
 	}
+	if !r.replace(d) {
+		r.Fatal("the volumes are not in the ledger")
+	}
+	r.showDocs(r.b, len(r.ledger.history))
 }
 
 // A pod waits longer for its volumes than for its bind, and its reservation is taken back when they do not come.
@@ -500,13 +511,15 @@ func TestVolumesAreWaitedFor(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	r.promiseVolumes()
-	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "no answer"} })
+	answer(r, func(e effect.Bind) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: "no answer"}
+	})
 	r.wait(time.Second)
-	wait := func(e Bind) Input {
+	wait := func(e effect.Bind) effect.Input {
 		if e.Volumes == nil || e.Volumes.Picks[0].Claim != "c" {
 			t.Fatalf("volumes of the bind: %+v", e.Volumes)
 		}
-		return Answered{Op: e.Op, Result: Waiting, Problem: "claim c has no volume yet"}
+		return effect.Answered{Op: e.Op, Result: effect.Waiting, Problem: "claim c has no volume yet"}
 	}
 	if first := answer(r, wait); first.Volumes.Written {
 		t.Error("nothing has been seen written yet")
@@ -526,7 +539,9 @@ func TestVolumesThatAreRefusedEndInAFence(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	r.promiseVolumes()
-	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "volume v is for claim x"} })
+	answer(r, func(e effect.Bind) effect.Input {
+		return effect.Answered{Op: e.Op, Result: effect.Refused, Problem: "volume v is for claim x"}
+	})
 	r.expectFence("volume v is for claim x")
 }
 
@@ -534,20 +549,21 @@ func TestVolumesThatAreRefusedEndInAFence(t *testing.T) {
 func TestClaimIsNamedBeforeTheBind(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserveWithClaim()
-	answer(r, func(e Bind) Input {
-		return Answered{Op: e.Op, Result: ClaimMade, Made: ledger.DevicePick{Claim: "made", ClaimUID: "u", ClaimRV: 77}}
+	answer(r, func(e effect.Bind) effect.Input {
+		made := ledger.DevicePick{Claim: "made", ClaimUID: "u", ClaimRV: 77}
+		return effect.Answered{Op: e.Op, Result: effect.ClaimMade, Made: made}
 	})
-	if why := run[Transact](r, delivered).Why; why != "name-claim" {
+	if why := run[effect.Transact](r, delivered).Why; why != "name-claim" {
 		t.Fatalf("after the claim is made: %s", why)
 	}
 	if got := r.doc().Entries[0].Devices[0]; got.ClaimUID != "u" || got.ClaimRV != 77 || got.Unmade() {
 		t.Errorf("the ledger has %+v", got)
 	}
-	e := next[Bind](r)
+	e := next[effect.Bind](r)
 	if got := e.Devices.Picks[0]; got.ClaimUID != "u" || got.ClaimRV != 77 {
 		t.Errorf("the bind is to write %+v", got)
 	}
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 }
 
 // A reservation that was taken back while its claim was created does not get the claim.
@@ -559,10 +575,11 @@ func TestClaimOfAFencedReservationIsNotNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.putDoc(marked)
-	answer(r, func(e Bind) Input {
-		return Answered{Op: e.Op, Result: ClaimMade, Made: ledger.DevicePick{Claim: "made", ClaimUID: "u", ClaimRV: 77}}
+	answer(r, func(e effect.Bind) effect.Input {
+		made := ledger.DevicePick{Claim: "made", ClaimUID: "u", ClaimRV: 77}
+		return effect.Answered{Op: e.Op, Result: effect.ClaimMade, Made: made}
 	})
-	if why := run[Transact](r, delivered).Why; why != "name-claim" {
+	if why := run[effect.Transact](r, delivered).Why; why != "name-claim" {
 		t.Fatalf("after the claim is made: %s", why)
 	}
 	if got := r.doc().Entries[0]; got.State != ledger.Fencing || !got.Devices[0].Unmade() {
@@ -604,12 +621,14 @@ func TestBindOfAnotherBinderIsToldOfOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
 			e := r.reserve()
-			bind := answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Unknown, Refused: c.refused} })
-			if got := r.api.bind(bind); got != Done {
+			bind := answer(r, func(e effect.Bind) effect.Input {
+				return effect.Answered{Op: e.Op, Result: effect.Unknown, Refused: c.refused}
+			})
+			if got := r.api.bind(bind); got != effect.Done {
 				t.Fatalf("bound by another: %v", got)
 			}
 			r.wait(time.Second)
-			run[Bind](r, delivered)
+			run[effect.Bind](r, delivered)
 			if d := r.say(events.DecisionBound)[0]; d.Token != e.Token.String() {
 				t.Errorf("told: %+v", d)
 			}

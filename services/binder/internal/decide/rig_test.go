@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // rig is a world with one binder, for scenarios in single steps.
@@ -49,11 +50,11 @@ func (r *rig) doc() ledger.NodeDoc { return r.ledger.current[ledger.KeyNode("n0-
 // wait advances the time.
 func (r *rig) wait(d time.Duration) {
 	r.b.now = r.b.now.Add(d)
-	r.step(r.b, Tick{})
+	r.step(r.b, effect.Tick{})
 }
 
 // next returns the only pending effect, which must be a T.
-func next[T Effect](r *rig) T {
+func next[T effect.Effect](r *rig) T {
 	r.Helper()
 	if len(r.b.lines) != 1 {
 		r.Fatalf("effects to be sent: %s, want one %T", lines(r.b), *new(T))
@@ -82,7 +83,7 @@ func (r *rig) quiet(why string) {
 }
 
 // run carries out the only pending effect, which must be a T.
-func run[T Effect](r *rig, f fate) T {
+func run[T effect.Effect](r *rig, f fate) T {
 	r.Helper()
 	e := next[T](r)
 	if err := r.perform(r.b, 0, f); err != nil {
@@ -92,7 +93,7 @@ func run[T Effect](r *rig, f fate) T {
 }
 
 // answer takes the only pending effect, which must be a T, and answers it without carrying it out.
-func answer[T Effect](r *rig, a func(e T) Input) T {
+func answer[T effect.Effect](r *rig, a func(e T) effect.Input) T {
 	r.Helper()
 	e := next[T](r)
 	r.b.lines = nil
@@ -118,11 +119,11 @@ func (r *rig) say(want ...events.DecisionKind) []events.Decision {
 // expectFence requires the whole fence, step by step, and its end.
 func (r *rig) expectFence(reason string) {
 	r.Helper()
-	if why := run[Transact](r, delivered).Why; why != "fence-mark" {
+	if why := run[effect.Transact](r, delivered).Why; why != "fence-mark" {
 		r.Fatalf("first step of the fence is %s", why)
 	}
-	run[FencePod](r, delivered)
-	if why := run[Transact](r, delivered).Why; why != "fence-release" {
+	run[effect.FencePod](r, delivered)
+	if why := run[effect.Transact](r, delivered).Why; why != "fence-release" {
 		r.Fatalf("last step of the fence is %s", why)
 	}
 	r.quiet("after the fence")
@@ -134,7 +135,7 @@ func (r *rig) expectFence(reason string) {
 	}
 }
 
-func (r *rig) hear(d events.Decision) { r.step(r.b, DecisionSeen{Decision: d}) }
+func (r *rig) hear(d events.Decision) { r.step(r.b, effect.DecisionSeen{Decision: d}) }
 
 func about(pod string) events.PodRef {
 	return events.PodRef{UID: pod + "-uid", Namespace: "ns", Name: pod}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // The bind of a pod whose annotations are full says so, and is recognised by the condition.
@@ -15,15 +16,15 @@ func TestBindOfFullAnnotations(t *testing.T) {
 	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
 	r.see()
 	r.reserve()
-	if e := run[Bind](r, answerLost); !e.Full {
+	if e := run[effect.Bind](r, answerLost); !e.Full {
 		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
 	}
 	r.say()
 	r.wait(200 * time.Millisecond)
-	run[Bind](r, delivered)
+	run[effect.Bind](r, delivered)
 	r.say(events.DecisionBound)
 	r.see()
-	if p, _ := r.api.now().pods["p0-uid"], true; p.Annotation(AnnotationAttempt) != "" || p.Attempt() == "" {
+	if p, _ := r.api.now().pods["p0-uid"], true; p.Annotation(effect.AnnotationAttempt) != "" || p.Attempt() == "" {
 		t.Errorf("annotations %v, attempt %q, want the attempt without an annotation", p.Annotations(), p.Attempt())
 	}
 }
@@ -37,7 +38,7 @@ func TestBindWaitsForTheFactsOfItsVersion(t *testing.T) {
 	r.wait(time.Second)
 	r.quiet("nor do they later")
 	r.see()
-	if e := next[Bind](r); !e.Full {
+	if e := next[effect.Bind](r); !e.Full {
 		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
 	}
 }
@@ -47,11 +48,11 @@ func TestRefreshLooksForRoom(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
-	if e := run[Bind](r, delivered); e.Full {
+	if e := run[effect.Bind](r, delivered); e.Full {
 		t.Fatalf("bind %+v, want an annotation: there was room", e)
 	}
-	run[ReadDoc](r, delivered)
-	if e := next[Bind](r); !e.Full {
+	run[effect.ReadDoc](r, delivered)
+	if e := next[effect.Bind](r); !e.Full {
 		t.Fatalf("bind %+v, want one that leaves the annotations alone", e)
 	}
 }
@@ -61,8 +62,8 @@ func (r *rig) fail(within time.Duration) (tries int) {
 	r.Helper()
 	for end := r.b.now.Add(within); r.b.now.Before(end); r.wait(time.Second) {
 		if len(r.b.lines) > 0 {
-			answer(r, func(e FencePod) Input {
-				return Answered{Op: e.Op, Result: Unknown, Failed: true, Problem: "failed calling webhook"}
+			answer(r, func(e effect.FencePod) effect.Input {
+				return effect.Answered{Op: e.Op, Result: effect.Unknown, Failed: true, Problem: "failed calling webhook"}
 			})
 			tries++
 		}
@@ -74,18 +75,19 @@ func (r *rig) fail(within time.Duration) (tries int) {
 // like one that is refused. A failure that lasts seconds is not reported, and is retried within seconds.
 func TestFailingFenceIsToldOf(t *testing.T) {
 	r := refusedFence(t)
-	if tries, most := r.fail(fenceFailing/2), DefaultLimits().Retry.Cap; tries < int(fenceFailing/2/most) {
-		t.Errorf("%d tries in %v, want one in %v at least", tries, fenceFailing/2, most)
+	half, most := defaults.Refusals.Failing/2, defaults.Retry.Cap
+	if tries := r.fail(half); tries < int(half/most) {
+		t.Errorf("%d tries in %v, want one in %v at least", tries, half, most)
 	}
 	if told := r.toldOf("FailedRelease"); len(told) != 0 {
-		t.Fatalf("events %+v after %v, want none yet", told, fenceFailing/2)
+		t.Fatalf("events %+v after %v, want none yet", told, defaults.Refusals.Failing/2)
 	}
-	r.fail(fenceFailing / 2)
-	if tries := r.fail(time.Hour - fenceFailing); tries > 70 {
+	r.fail(defaults.Refusals.Failing / 2)
+	if tries := r.fail(time.Hour - defaults.Refusals.Failing); tries > 70 {
 		t.Errorf("%d tries in an hour, want about one a minute", tries)
 	}
 	told := r.toldOf("FailedRelease")
-	if most := int(time.Hour / refusalsAgain); len(told) > most || len(told) < most/2 ||
+	if most := int(time.Hour / defaults.Refusals.Again); len(told) > most || len(told) < most/2 ||
 		!strings.Contains(told[0].Note, "failed calling webhook") {
 		t.Fatalf("events %+v, want at most %d that say why", told, most)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // newLine has n pods, each reserved on its own node, the first of which is being bound.
@@ -34,7 +35,7 @@ func (r *rig) reserveAll() {
 // bindNext carries out the one bind that has a turn, and returns whose it was.
 func (r *rig) bindNext() string {
 	r.Helper()
-	return run[Bind](r, delivered).Pod.Name
+	return run[effect.Bind](r, delivered).Pod.Name
 }
 
 func TestBindsTakeTurns(t *testing.T) {
@@ -87,14 +88,14 @@ func TestABindThatNeverSucceedsIsFencedInALineToo(t *testing.T) {
 	r := newLine(t, 2)
 	r.reserveAll()
 	for tries := 0; tries < 100; tries++ {
-		if mark, ok := r.b.lines[0].(Transact); ok {
+		if mark, ok := r.b.lines[0].(effect.Transact); ok {
 			if mark.Why != "fence-mark" || tries < 4 {
 				t.Fatalf("%s after %d tries", mark.Why, tries)
 			}
 			return
 		}
 		// Both get a turn again and again, and no request arrives.
-		run[Bind](r, requestLost)
+		run[effect.Bind](r, requestLost)
 		for len(r.b.lines) == 0 {
 			r.wait(100 * time.Millisecond)
 		}
@@ -126,11 +127,11 @@ func TestWantedReservationLeavesTheLine(t *testing.T) {
 		t.Fatal("not marked", err)
 	}
 	r.showDocs(r.b, len(r.ledger.history))
-	if bind, is := r.b.lines[0].(Bind); !is || bind.Pod.Name != "p0" {
+	if bind, is := r.b.lines[0].(effect.Bind); !is || bind.Pod.Name != "p0" {
 		t.Fatalf("effects to be sent: %s, want the bind of p0 first", lines(r.b))
 	}
 	r.b.lines = r.b.lines[1:]
-	if mark := run[Transact](r, delivered); mark.Why != "fence-mark" || mark.NodeUID != "n2-uid" {
+	if mark := run[effect.Transact](r, delivered); mark.Why != "fence-mark" || mark.NodeUID != "n2-uid" {
 		t.Errorf("%+v, want the first step of p2's fence", mark)
 	}
 }

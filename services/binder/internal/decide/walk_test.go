@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/seedtest"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // choose returns a number below n.
@@ -43,7 +44,7 @@ func (w *world) walk(pick choose, faults bool) error {
 		return w.perform(b, pick(len(b.lines)), f)
 	case 9:
 		b.now = b.now.Add(time.Duration(pick(40)) * 100 * time.Millisecond)
-		w.step(b, Tick{})
+		w.step(b, effect.Tick{})
 	case 10:
 		if len(w.late) > 0 {
 			return w.performLate(pick(len(w.late)))
@@ -114,7 +115,7 @@ func (w *world) work(b *member) error {
 	w.showFacts(b, len(w.api.history)-1)
 	w.showDocs(b, len(w.ledger.history))
 	b.now = b.now.Add(700 * time.Millisecond)
-	w.step(b, Tick{})
+	w.step(b, effect.Tick{})
 	for len(b.lines) > 0 {
 		if err := w.perform(b, 0, delivered); err != nil {
 			return err
@@ -131,12 +132,11 @@ func (w *world) resolved() error {
 		}
 	}
 	for _, b := range w.binders {
-		if s := b.core.Stats(); s.Reservations != 0 || b.core.Running() != 0 || len(b.core.waiting) != 0 {
+		if s := b.core.Stats(); s.Reservations != 0 || b.core.Running() != 0 || b.core.reservations.Stats().Waiting != 0 {
 			return fmt.Errorf("%s remembers what is over: %+v, %d running", b.id, s, b.core.Running())
 		}
-		if turns := b.core.turns; turns.taken != 0 || turns.line.Len() != 0 {
-			return fmt.Errorf("%s counts %d binds under way, %d wait for a turn: all are over",
-				b.id, turns.taken, turns.line.Len())
+		if s := b.core.reservations.Stats(); s.Binding != 0 || s.Lined != 0 {
+			return fmt.Errorf("%s counts %d binds under way, %d wait for a turn: all are over", b.id, s.Binding, s.Lined)
 		}
 	}
 	return nil

@@ -17,6 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/internal/basis"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // The world of these tests consists of an API server that enforces what the real one does on binds and patches and
@@ -152,29 +154,29 @@ func annotate(key, value string) func(p *corev1.Pod) {
 
 // bind is pods/binding as the API server enforces it: UID, resourceVersion, not bound, not being deleted, no gates.
 // It does not check that the node exists or has room.
-func (a *api) bind(e Bind) Result {
+func (a *api) bind(e effect.Bind) effect.Result {
 	p, ok := a.now().pods[e.Pod.UID]
 	switch {
 	case !ok:
-		return Gone
+		return effect.Gone
 	case p.NodeName == e.NodeName:
-		return AlreadyHere
+		return effect.AlreadyHere
 	case p.NodeName != "":
-		return Elsewhere
+		return effect.Elsewhere
 	case e.ResourceVersion != 0 && p.ResourceVersion != e.ResourceVersion, p.Deleting, p.Gated:
-		return Moved
+		return effect.Moved
 	}
 	a.changePod(e.Pod.UID, func(p *corev1.Pod) {
 		p.Spec.NodeName = e.NodeName
 		if e.Full {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
-				Type: ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
+				Type: effect.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
 			})
 			return
 		}
-		annotate(AnnotationAttempt, e.Token.String())(p)
+		annotate(effect.AnnotationAttempt, e.Token.String())(p)
 	})
-	return Done
+	return effect.Done
 }
 
 // docLog is the ledger: every version of every document, in order.
@@ -213,16 +215,16 @@ type ablation struct {
 // member is one binder, or one shard's view.
 type member struct {
 	// listing is a list of the ledger that is on its way to the binder.
-	listing *LedgerMoved
+	listing *effect.LedgerMoved
 	facts   int // index into the API's history
 	docs    int // how much of the ledger's history it has seen
 	id      string
 	core    *Core
 	now     time.Time
 	// lines holds the effects not sent yet.
-	lines []Effect
+	lines []effect.Effect
 	// early holds documents read before the pod (ablation docBeforePod).
-	early map[string]ledger.NodeDoc
+	early map[string]earlyDoc
 }
 
 type world struct {
@@ -232,20 +234,23 @@ type world struct {
 	ledger   *docLog
 	binders  []*member
 	shards   []*member
-	late     []Effect // requests in flight whose sender no longer waits
+	late     []effect.Effect // requests in flight whose sender no longer waits
 	released map[string]bool
 	told     []events.Decision
-	reported []Report
+	reported []effect.Report
 	placed   int
 	starts   int
 	off      ablation
-	limits   Limits
+	limits   basis.Limits
 	start    time.Time
 	trace    []string
 }
 
-func testLimits() Limits {
-	l := DefaultLimits()
+// defaults are the protocol's limits.
+var defaults = basis.DefaultLimits()
+
+func testLimits() basis.Limits {
+	l := basis.DefaultLimits()
 	l.Binds, l.BindDeadline, l.Idle = 1, 3*time.Second, time.Second
 	l.Retry = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 10, Cap: time.Second}
 	return l
@@ -278,17 +283,24 @@ func (w *world) logf(format string, args ...any) {
 // boot restarts a binder: it lists the ledger and takes all partitions. Its requests stay in flight.
 func (w *world) boot(b *member) {
 	for _, e := range b.lines {
-		if _, ok := e.(Bind); ok {
+		if _, ok := e.(effect.Bind); ok {
 			w.late = append(w.late, e)
 		}
 	}
 	w.starts++
 	b.id = fmt.Sprintf("binder-%d", w.starts)
 	everything := func(string, string) bool { return true }
-	b.core, b.lines, b.early = NewCore(b.id, w.limits, everything), nil, map[string]ledger.NodeDoc{}
+	b.core, b.lines, b.early = NewCore(b.id, w.limits, everything), nil, map[string]earlyDoc{}
 	b.docs = len(w.ledger.history)
-	w.step(b, LedgerMoved{Reset: true, Revision: w.ledger.revision, Docs: slices.SortedFunc(
-		maps.Values(w.ledger.current), func(a, b ledger.NodeDoc) int { return int(a.Revision - b.Revision) })})
+	list := docsMoved(slices.SortedFunc(maps.Values(w.ledger.current), func(a, b ledger.NodeDoc) int {
+		return int(a.Revision - b.Revision)
+	})...).Batch
+	for _, ev := range list.Events.Events {
+		list.KVs = append(list.KVs, ev.KV)
+	}
+	list.Reset = true
+	list.Events = ledger.EventBatch{Revision: w.ledger.revision}
+	w.step(b, effect.LedgerMoved{Batch: list})
 	w.hold(b, true)
 	w.showFacts(b, b.facts)
 }
@@ -300,19 +312,19 @@ func (w *world) hold(b *member, all bool) {
 			held = append(held, p)
 		}
 	}
-	w.step(b, PartitionsChanged{Held: held})
+	w.step(b, effect.PartitionsChanged{Held: held})
 }
 
-func (w *world) step(b *member, in Input) {
+func (w *world) step(b *member, in effect.Input) {
 	for _, e := range b.core.Step(in, b.now) {
 		switch e := e.(type) {
-		case Publish:
+		case effect.Publish:
 			w.told = append(w.told, e.Decision)
-		case Report:
+		case effect.Report:
 			w.reported = append(w.reported, e)
-		case Stop:
+		case effect.Stop:
 			panic(e.Err)
-		case Fault:
+		case effect.Fault:
 			panic(fmt.Sprintf("fault: %s: %v", e.What, e.Err))
 		default:
 			b.lines = append(b.lines, e)
@@ -323,7 +335,7 @@ func (w *world) step(b *member, in Input) {
 // showFacts advances a binder's facts to the history's index to.
 func (w *world) showFacts(b *member, to int) {
 	v := w.api.history[to]
-	in := FactsMoved{Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true}
+	in := effect.FactsMoved{Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true}
 	for i := b.facts; i < to; i++ {
 		for uid, old := range w.api.history[i].pods {
 			if next, ok := w.api.history[i+1].pods[uid]; ok && next != old && old.NodeName == "" && next.NodeName == "" {
@@ -339,9 +351,25 @@ func (w *world) showDocs(b *member, to int) {
 	if to <= b.docs {
 		return
 	}
-	in := LedgerMoved{Revision: w.ledger.history[to-1].Revision, Docs: w.ledger.history[b.docs:to]}
+	in := docsMoved(w.ledger.history[b.docs:to]...)
 	b.docs = to
 	w.step(b, in)
+}
+
+// docsMoved returns the step of the ledger's watch that puts documents, in the order of their revisions.
+func docsMoved(docs ...ledger.NodeDoc) effect.LedgerMoved {
+	var out ledger.EventBatch
+	for _, d := range docs {
+		value, err := ledger.EncodeNodeDoc(d)
+		if err != nil {
+			panic(err)
+		}
+		out.Revision = d.Revision
+		out.Events = append(out.Events, ledger.Event{
+			KV: ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.Revision},
+		})
+	}
+	return effect.LedgerMoved{Batch: ledger.ViewBatch{Events: out}}
 }
 
 // wish returns what a reservation records of the request; nothing if it is of a member of an earlier version.
@@ -444,4 +472,4 @@ func (w *world) check() error {
 	return nil
 }
 
-var _ Cluster = (*apiVersion)(nil)
+var _ effect.Cluster = (*apiVersion)(nil)

@@ -2,6 +2,6 @@
 // own state.Store), the ledger (through its own watch, on which binds rely), the live binders and the partitions that
 // they leave to this one, and the decision log.
 //
-// Start reading at Room. Each of its three methods is one goroutine and owns its state. All of them send to one
+// Start reading at Reader. Each of its three methods is one goroutine and owns its state. All of them send to one
 // bounded channel, so a core that falls behind slows them down and nothing is dropped.
 package intake

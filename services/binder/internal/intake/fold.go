@@ -17,13 +17,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // FromFacts turns a step of the facts into an input of the core.
-func FromFacts(step feed.Step) decide.FactsMoved {
+func FromFacts(step feed.Step) effect.FactsMoved {
 	facts, position := step.Snapshot, step.Snapshot.Position()
-	in := decide.FactsMoved{Cluster: cluster{facts}, Sequence: position.Sequence, Epoch: position.Epoch}
+	in := effect.FactsMoved{Cluster: cluster{facts}, Sequence: position.Sequence, Epoch: position.Epoch}
 	in.Exists = (&existence{facts: facts}).exists
 	in.PodProgress, in.PodProgressKnown = position.Progress(events.KindPod)
 	if rv, known := position.Progress(events.KindDisruptionBudget); known {
@@ -156,59 +156,49 @@ func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetR
 	return rooms
 }
 
-// Promises turns batches of the ledger into inputs of one binder's core. It is for one goroutine.
-type Promises struct {
-	binder string
-	view   *ledger.View
+// Ledger turns batches of the ledger into inputs of one binder's core. The core has its own view of the ledger; this
+// one has the members alone. It is for one goroutine.
+type Ledger struct {
+	binder  string
+	members *ledger.View
 }
 
-// NewPromises returns the view of an empty ledger.
-func NewPromises(binder string) *Promises {
-	return &Promises{binder: binder, view: ledger.NewView()}
+// NewLedger returns the view of an empty ledger.
+func NewLedger(binder string) *Ledger {
+	return &Ledger{binder: binder, members: ledger.NewView()}
 }
 
 // Fold applies one batch: documents first, then the partitions that this binder holds.
-func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
-	changes, err := p.view.Fold(b)
+func (l *Ledger) Fold(b ledger.ViewBatch) ([]effect.Input, error) {
+	changes, err := l.members.Fold(membersIn(b))
 	if err != nil {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
 	}
-	ledgerMoved := moved(p.view, changes)
-	b.Known = changes.Docs
-	ledgerMoved.Batch = b
-	ins := []decide.Input{ledgerMoved}
+	ins := []effect.Input{effect.LedgerMoved{Batch: b}}
 	if !changes.Reset && !changes.Members {
 		return ins, nil
 	}
 	var live []string
-	for _, m := range p.view.Members(membership.RoleBinder) {
+	for _, m := range l.members.Members(membership.RoleBinder) {
 		live = append(live, m.ID)
 	}
-	held := membership.Assign(live, membership.BinderPartitions)[p.binder]
-	return append(ins, decide.PartitionsChanged{Held: slices.Clone(held)}), nil
+	held := membership.Assign(live, membership.BinderPartitions)[l.binder]
+	return append(ins, effect.PartitionsChanged{Held: slices.Clone(held)}), nil
 }
 
-// moved lists each document that changed once, in its present form.
-func moved(known *ledger.View, changes ledger.ViewChanges) decide.LedgerMoved {
-	in := decide.LedgerMoved{Revision: known.Revision(), Reset: changes.Reset}
-	if changes.Reset {
-		in.Docs = slices.Collect(known.Docs())
-		slices.SortFunc(in.Docs, func(a, b ledger.NodeDoc) int { return cmp.Compare(a.Revision, b.Revision) })
-		return in
-	}
-	seen := map[string]bool{}
-	for _, c := range slices.Backward(changes.Docs) {
-		uid := cmp.Or(c.After.NodeUID, c.Before.NodeUID)
-		if seen[uid] {
-			continue
+// membersIn returns the part of a batch that is about members.
+func membersIn(b ledger.ViewBatch) ledger.ViewBatch {
+	all, changes := b.KVs, b.Events.Events
+	b.KVs, b.Events.Events = nil, nil
+	for _, kv := range all {
+		if strings.HasPrefix(kv.Key, ledger.PrefixMember) {
+			b.KVs = append(b.KVs, kv)
 		}
-		seen[uid] = true
-		if c.After.NodeUID == "" {
-			in.Deleted = append(in.Deleted, uid)
-			continue
-		}
-		in.Docs = append(in.Docs, c.After)
 	}
-	slices.Reverse(in.Docs)
-	return in
+	for _, ev := range changes {
+		if strings.HasPrefix(ev.Key, ledger.PrefixMember) {
+			b.Events.Events = append(b.Events.Events, ev)
+		}
+	}
+	return b
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // Writes to a claim without reading it first rest on these facts.
@@ -62,7 +62,7 @@ func TestDocumentsOfClaimsThatExist(t *testing.T) {
 }
 
 // inputOf returns the input that one fact leads to.
-func inputOf(t *testing.T, fact events.SequencedFact) decide.FactsMoved {
+func inputOf(t *testing.T, fact events.SequencedFact) effect.FactsMoved {
 	t.Helper()
 	step, err := feed.NewFolder().Fold(follow.Batch{Facts: []events.SequencedFact{fact}})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // lossyLog is a decision log with its own clock, and a binder that reads it. It must run in a bubble.
@@ -52,7 +52,7 @@ func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
 		l.Log = memlog.New(memlog.Options{Now: func() time.Time { return time.Now().Add(l.ahead) }})
 		defer l.Close()
 		l.add(before...)
-		out := make(chan decide.Input, 2*readBack)
+		out := make(chan effect.Input, 2*readBack)
 		r := New("binder-0", Deps{Log: l.Log, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}, out)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -67,7 +67,7 @@ func checkRead(t *testing.T, before, want []string, then func(l *lossyLog)) {
 		}
 		var read []string
 		for len(out) > 0 {
-			if in, ok := (<-out).(decide.DecisionSeen); ok {
+			if in, ok := (<-out).(effect.DecisionSeen); ok {
 				read = append(read, in.Decision.Pod.UID)
 			}
 		}

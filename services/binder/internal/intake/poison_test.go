@@ -14,20 +14,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
-// following is a running room, and its latest output.
+// following is a running reader, and its latest output.
 type following struct {
-	facts decide.FactsMoved
+	facts effect.FactsMoved
 	seen  []string
 	stop  func()
 }
 
-// reading starts a room in the bubble of a test.
+// reading starts a reader in the bubble of a test.
 func reading(t *testing.T, log *memlog.Log) *following {
 	ctx, cancel := context.WithCancel(context.Background())
-	out, ended := make(chan decide.Input), make(chan error, 2)
+	out, ended := make(chan effect.Input), make(chan error, 2)
 	r := New("binder-0", Deps{
 		Log: log, Facts: feed.New(log, log), Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 	}, out)
@@ -38,9 +38,9 @@ func reading(t *testing.T, log *memlog.Log) *following {
 		defer close(taken)
 		for in := range out {
 			switch in := in.(type) {
-			case decide.FactsMoved:
+			case effect.FactsMoved:
 				f.facts = in
-			case decide.DecisionSeen:
+			case effect.DecisionSeen:
 				f.seen = append(f.seen, in.Decision.Pod.UID)
 			}
 		}
@@ -49,7 +49,7 @@ func reading(t *testing.T, log *memlog.Log) *following {
 		cancel()
 		for range 2 {
 			if err := <-ended; err != nil {
-				t.Errorf("the room has ended: %v", err)
+				t.Errorf("the reader has ended: %v", err)
 			}
 		}
 		close(out)

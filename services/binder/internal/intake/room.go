@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // batchBuffer is how many batches of facts or ledger changes may wait between the reader and the goroutine that folds
@@ -28,7 +28,7 @@ var readPause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter:
 
 const readQuiet = time.Minute
 
-// Deps holds the systems that the room reads from.
+// Deps holds the systems that the reader reads from.
 type Deps struct {
 	Log    events.Log
 	Facts  *feed.Feed
@@ -37,24 +37,24 @@ type Deps struct {
 	Clock  clock.WithTicker
 }
 
-// Room is the intake stage of the binder.
-type Room struct {
+// Reader is the intake stage of the binder.
+type Reader struct {
 	id   string
 	deps Deps
-	out  chan<- decide.Input
+	out  chan<- effect.Input
 	// unreadable logs decisions that cannot be decoded.
 	unreadable *aside.Notes
 }
 
 // New returns the intake of binder id, which sends to out.
-func New(id string, deps Deps, out chan<- decide.Input) *Room {
-	return &Room{
+func New(id string, deps Deps, out chan<- effect.Input) *Reader {
+	return &Reader{
 		id: id, deps: deps, out: out,
 		unreadable: aside.New("binder", events.Decisions, deps.Logger, deps.Clock.Now),
 	}
 }
 
-func (r *Room) send(ctx context.Context, in decide.Input) error {
+func (r *Reader) send(ctx context.Context, in effect.Input) error {
 	select {
 	case r.out <- in:
 		return nil
@@ -64,7 +64,7 @@ func (r *Room) send(ctx context.Context, in decide.Input) error {
 }
 
 // Facts follows the log of facts until ctx ends.
-func (r *Room) Facts(ctx context.Context) error {
+func (r *Reader) Facts(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	steps := make(chan feed.Step, batchBuffer)
 	g.Go(func() error { return r.deps.Facts.Follow(ctx, steps) })
@@ -86,22 +86,22 @@ func (r *Room) Facts(ctx context.Context) error {
 }
 
 // Ledger follows the ledger until ctx ends: documents first, then the partitions that this binder holds.
-func (r *Room) Ledger(ctx context.Context) error {
+func (r *Reader) Ledger(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	batches := make(chan ledger.ViewBatch, batchBuffer)
 	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
 	g.Go(func() error {
-		promises := NewPromises(r.id)
+		partitions := NewLedger(r.id)
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
 			case b := <-batches:
-				ins, err := promises.Fold(b)
+				ins, err := partitions.Fold(b)
 				if err != nil {
 					return err
 				}
-				if err := r.tell(ctx, ins); err != nil {
+				if err := r.deliver(ctx, ins); err != nil {
 					return nil // ctx ended
 				}
 			}
@@ -110,9 +110,9 @@ func (r *Room) Ledger(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (r *Room) tell(ctx context.Context, ins []decide.Input) error {
+func (r *Reader) deliver(ctx context.Context, ins []effect.Input) error {
 	for _, in := range ins {
-		if p, ok := in.(decide.PartitionsChanged); ok {
+		if p, ok := in.(effect.PartitionsChanged); ok {
 			r.deps.Logger.Info("partitions changed", "held", len(p.Held))
 		}
 		if err := r.send(ctx, in); err != nil {
@@ -128,7 +128,7 @@ const readBack = 4 * events.MaxBatch
 // Decisions follows the decision log from its last record at start until ctx ends. What was reported before is in the
 // ledger and the facts, or will be reported again. If the log loses records that were read, the records that it has
 // stored instead are read, if they are among its last readBack records.
-func (r *Room) Decisions(ctx context.Context) error {
+func (r *Reader) Decisions(ctx context.Context) error {
 	delay := readPause.DelayWithReset(r.deps.Clock, readQuiet)
 	var at place
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -194,7 +194,7 @@ func (p *place) lost() {
 }
 
 // start sets the place to readBack records before the end of the log.
-func (r *Room) start(ctx context.Context, at *place) error {
+func (r *Reader) start(ctx context.Context, at *place) error {
 	last, err := r.deps.Log.Last(ctx, events.Decisions)
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (r *Room) start(ctx context.Context, at *place) error {
 	return nil
 }
 
-func (r *Room) readDecisions(ctx context.Context, at *place) error {
+func (r *Reader) readDecisions(ctx context.Context, at *place) error {
 	if at.next == 0 {
 		if err := r.start(ctx, at); err != nil {
 			return err
@@ -227,7 +227,7 @@ func (r *Room) readDecisions(ctx context.Context, at *place) error {
 	}
 }
 
-func (r *Room) readFrom(ctx context.Context, at *place) error {
+func (r *Reader) readFrom(ctx context.Context, at *place) error {
 	reader, err := r.deps.Log.Read(ctx, events.Decisions, at.next)
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func (r *Room) readFrom(ctx context.Context, at *place) error {
 				r.unreadable.Record(record, err)
 				continue
 			}
-			if err := r.send(ctx, decide.DecisionSeen{Decision: d.Decision}); err != nil {
+			if err := r.send(ctx, effect.DecisionSeen{Decision: d.Decision}); err != nil {
 				return err
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -17,26 +16,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestMovedListsEachDocumentOnceAsItIsNow(t *testing.T) {
-	doc := func(uid string, revision int64) ledger.NodeDoc {
-		return ledger.NodeDoc{NodeUID: uid, Revision: revision}
-	}
-	got := moved(ledger.NewView(), ledger.ViewChanges{Docs: []ledger.DocChange{
-		{After: doc("a", 1)},
-		{After: doc("b", 2)},
-		{Before: doc("a", 1), After: doc("a", 3)},
-		{Before: doc("b", 2)},
-	}})
-	want := decide.LedgerMoved{Docs: []ledger.NodeDoc{doc("a", 3)}, Deleted: []string{"b"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("moved (-want +got):\n%s", diff)
-	}
-}
 
 func TestBudgetsOfAPod(t *testing.T) {
 	store := state.New()
@@ -88,7 +71,7 @@ func TestDecisionsAreReadFromTheEndAndUnreadableOnesPassedOver(t *testing.T) {
 		return events.EncodeDecision(events.Decision{Kind: events.DecisionPlaced, Pod: events.PodRef{UID: uid}})
 	}
 	add(hint("before"))
-	out := make(chan decide.Input)
+	out := make(chan effect.Input)
 	r := New("binder-0", Deps{Log: &readyLog{Log: log, opened: make(chan struct{})},
 		Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}, out)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,7 +80,7 @@ func TestDecisionsAreReadFromTheEndAndUnreadableOnesPassedOver(t *testing.T) {
 	<-r.deps.Log.(*readyLog).opened
 	add(events.Message{Subject: "decisions.x.y", Data: []byte("nonsense")})
 	add(hint("after"))
-	if in, ok := (<-out).(decide.DecisionSeen); !ok || in.Decision.Pod.UID != "after" {
+	if in, ok := (<-out).(effect.DecisionSeen); !ok || in.Decision.Pod.UID != "after" {
 		t.Fatalf("first input %+v, want the decision appended after the start", in)
 	}
 	cancel()

@@ -1,0 +1,90 @@
+package basis
+
+import (
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// keptFates bounds the memory of when claimed pods were first missed. A forgotten pod is missed again at a later
+// resourceVersion, which delays the settling of its budget.
+const keptFates = 4096
+
+// Pod returns the pod as the facts show it, and whether its absence would prove that it is deleted: the facts must
+// have passed a version at which it existed.
+func (b *Base) Pod(uid string, existedAt uint64) (p *state.Pod, known, gone bool) {
+	if b.Facts.Cluster == nil {
+		return nil, false, false
+	}
+	if p, ok := b.Facts.Cluster.Pod(uid); ok {
+		return p, true, false
+	}
+	return nil, false, b.Facts.PodProgressKnown && b.Facts.PodProgress >= existedAt
+}
+
+// PodFact implements ledger.PodFacts.
+func (b *Base) PodFact(uid string) (boundRV uint64, bound, known bool) {
+	if b.Facts.Cluster == nil {
+		return 0, false, false
+	}
+	p, known := b.Facts.Cluster.Pod(uid)
+	if !known || p.NodeName == "" {
+		return 0, false, known
+	}
+	return p.ResourceVersion, true, true
+}
+
+// PodProgress implements ledger.PodFacts.
+func (b *Base) PodProgress() uint64 {
+	if b.Facts.Cluster == nil || !b.Facts.PodProgressKnown {
+		return 0
+	}
+	return b.Facts.PodProgress
+}
+
+// ClaimFact implements ledger.DeviceFacts.
+func (b *Base) ClaimFact(namespace, name string) ledger.ClaimFact {
+	if b.Facts.Claims == nil {
+		return ledger.ClaimFact{}
+	}
+	return b.Facts.Claims(namespace, name)
+}
+
+// ClaimProgress implements ledger.DeviceFacts.
+func (b *Base) ClaimProgress() uint64 { return b.Facts.ClaimProgress }
+
+// BudgetProgress implements ledger.ClaimFacts.
+func (b *Base) BudgetProgress() uint64 { return b.Facts.BudgetProgress }
+
+// VictimFate implements ledger.ClaimFacts. A pod that has ended counts as gone.
+func (b *Base) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
+	p, known, gone := b.Pod(uid, podRV)
+	switch {
+	case known && p.Terminal:
+		return ledger.Left, p.ResourceVersion
+	case known && p.Deleting:
+		return ledger.Leaving, p.ResourceVersion
+	case known || !gone:
+		return ledger.Staying, 0
+	}
+	if rv, missed := b.missed[uid]; missed {
+		return ledger.Left, rv
+	}
+	if len(b.missed) >= keptFates {
+		clear(b.missed)
+	}
+	b.missed[uid] = b.Facts.PodProgress
+	return ledger.Left, b.Facts.PodProgress
+}
+
+// Fate returns what has become of a claimed pod.
+func (b *Base) Fate(claim ledger.Entry) ledger.Fate {
+	fate, _ := b.VictimFate(claim.PodUID, claim.PodRV)
+	return fate
+}
+
+// ForgetFates drops the memory of when claimed pods were first missed.
+func (b *Base) ForgetFates() { clear(b.missed) }
+
+// BindFailed reports whether a decision says that plugins have failed to bind a pod where it was placed.
+func BindFailed(d events.Decision) bool { return d.Kind == events.DecisionFailed && d.NodeUID != "" }

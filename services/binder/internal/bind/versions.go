@@ -1,0 +1,35 @@
+package bind
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// keptVersions is how many replaced versions of an unbound pod are kept as evidence for the refresh path. A pod that
+// changes more often than that between decision and bind is fenced instead of refreshed.
+const keptVersions = 8
+
+// version is what a version of a pod requested. It is kept instead of the pod, because many pods wait for long.
+type version struct{ resourceVersion, wish uint64 }
+
+// versions holds the versions of unbound pods that newer facts have replaced, oldest first, by UID.
+type versions map[string][]version
+
+func (v versions) add(p *state.Pod) {
+	kept := append(v[p.UID], version{p.ResourceVersion, p.Wish()})
+	if len(kept) > keptVersions {
+		kept = slices.Clone(kept[1:])
+	}
+	v[p.UID] = kept
+}
+
+// wish returns what a pod requested at exactly that resourceVersion.
+func (v versions) wish(uid string, rv uint64) (wish uint64, ok bool) {
+	for _, kept := range v[uid] {
+		if kept.resourceVersion == rv {
+			return kept.wish, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,27 @@
+package decide
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+func TestMovedListsEachDocumentOnceAsItIsNow(t *testing.T) {
+	doc := func(uid string, revision int64) ledger.NodeDoc {
+		return ledger.NodeDoc{NodeUID: uid, Revision: revision}
+	}
+	docs, deleted := moved(ledger.ViewChanges{Docs: []ledger.DocChange{
+		{After: doc("a", 1)},
+		{After: doc("b", 2)},
+		{Before: doc("a", 1), After: doc("a", 3)},
+		{Before: doc("b", 2)},
+	}})
+	if diff := cmp.Diff([]ledger.NodeDoc{doc("a", 3)}, docs); diff != "" {
+		t.Errorf("documents (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"b"}, deleted); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+}

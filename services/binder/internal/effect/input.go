@@ -1,0 +1,217 @@
+package effect
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Input is one event. The set is closed: the types of this file.
+type Input interface{ input() }
+
+// Cluster is what the core reads from an immutable snapshot of the facts.
+type Cluster interface {
+	Pod(uid string) (*state.Pod, bool)
+	Node(uid string) (*state.Node, bool)
+	NodeByName(name string) (*state.Node, bool)
+	// Requested sums up the requests of the pods that are on a node and have not ended.
+	Requested(nodeName string) state.Resources
+	// BudgetsOf returns the disruption budgets that the eviction API checks for a pod. promises shows what has been
+	// claimed from each, by the budget's UID.
+	BudgetsOf(pod *state.Pod, promises *ledger.View) []ledger.BudgetRoom
+}
+
+// FactsMoved replaces the core's view of the cluster.
+type FactsMoved struct {
+	Cluster Cluster
+	// Sequence is the position in the fact log that the view reflects.
+	Sequence uint64
+	// Epoch is the fact epoch at Sequence.
+	Epoch uint64
+	// PodProgress is the resourceVersion up to which every fact about pods is in the view. Without PodProgressKnown
+	// nothing may be concluded from a pod's absence.
+	PodProgress      uint64
+	PodProgressKnown bool
+	// BudgetProgress is the same for disruption budgets; 0 while undefined.
+	BudgetProgress uint64
+	// Claims returns what the facts show of a device claim; nil if they show none. ClaimProgress is PodProgress for
+	// these claims; 0 while undefined.
+	Claims        func(namespace, name string) ledger.ClaimFact
+	ClaimProgress uint64
+	// Claim returns a device claim as the facts show it, read-only, or nil if they do not show it.
+	Claim func(namespace, name string) *resourcev1.ResourceClaim
+	// Classes returns all device classes, read-only; nil if the facts show none.
+	Classes func() []*resourcev1.DeviceClass
+	// Exists reports whether the facts show the object to which a key of the ledger belongs: the node of n/, the
+	// disruption budget of b/, the claim or pool of x/. It is nil while nothing is known.
+	Exists func(key string) bool
+	// Replaced holds earlier versions of pods that were and still are unbound and that this step replaced: the
+	// evidence of what a decision based on them saw.
+	Replaced []*state.Pod
+	// Rejected holds the pods that their kubelet has rejected, as first shown by this step.
+	Rejected []*state.Pod
+	// Moved holds the UIDs of the pods that this step changed; nil if any pod may have changed.
+	Moved []string
+}
+
+// LedgerMoved carries one step of the binder's own ledger watch.
+type LedgerMoved struct{ Batch ledger.ViewBatch }
+
+// PartitionsChanged lists the binder partitions that this member holds from now on.
+type PartitionsChanged struct{ Held []int32 }
+
+// DecisionSeen is one record of the decision log.
+type DecisionSeen struct{ Decision events.Decision }
+
+// Tick advances the time; nothing else makes a deadline due.
+type Tick struct{}
+
+// Drain stops new work; answers are still processed.
+type Drain struct{}
+
+// Result is how a call to the API server ended.
+type Result uint8
+
+const (
+	// Done means that the call was carried out now.
+	Done Result = iota + 1
+	// AlreadyHere means that the pod was already bound to this node; Pod is as read.
+	AlreadyHere
+	// Elsewhere means that the pod is bound to another node; Pod is as read.
+	Elsewhere
+	// Gone means that this incarnation of the pod does not exist any more.
+	Gone
+	// Moved means that the call was refused because the resourceVersion had moved; Pod is as read after the refusal.
+	Moved
+	// Throttled means that the call was refused for now (429); for an eviction this is the budget's answer.
+	Throttled
+	// Refused means that the call was certainly not carried out, and that the same request would be refused again.
+	Refused
+	// Unknown means that the call may have been carried out, or may still be.
+	Unknown
+	// Waiting means that the pod's volumes or devices were requested and are not ready yet. Nothing was bound.
+	Waiting
+	// ClaimMade means that the claim for the pod's resources exists, without devices. Nothing was bound.
+	ClaimMade
+)
+
+// String returns the label used in logs and metrics.
+func (r Result) String() string {
+	switch r {
+	case Done:
+		return "done"
+	case AlreadyHere:
+		return "already-here"
+	case Elsewhere:
+		return "elsewhere"
+	case Gone:
+		return "gone"
+	case Moved:
+		return "moved"
+	case Throttled:
+		return "throttled"
+	case Refused:
+		return "refused"
+	case Waiting:
+		return "waiting"
+	case ClaimMade:
+		return "claim-made"
+	}
+	return "unknown"
+}
+
+// Answered is the end of a call to the API server.
+type Answered struct {
+	Op     OpID
+	Result Result
+	// Pod is the pod as the API server returned it: after ReadPod and FencePod with Done, and with the results of
+	// Bind that say so.
+	Pod *state.Pod
+	// ResourceVersion is that of the pod after PatchCondition and Nominate, and that of the budget after ReadBudget.
+	ResourceVersion uint64
+	// ClaimVersion is the resourceVersion of device claims from which on facts show what a FencePod has changed in
+	// them; 0 for nothing.
+	ClaimVersion uint64
+	// Refused means that the API server has refused the Binding, and the result is Unknown only because the pod could
+	// not be read afterwards.
+	Refused bool
+	// Failed means that the result is Unknown because of an error of the API server itself (500), for instance when
+	// it cannot reach a webhook. Possibly nothing happens, however often the call is repeated.
+	Failed bool
+	// Made is the claim that exists after a Bind with ClaimMade, with UID and resourceVersion.
+	Made ledger.DevicePick
+	// Problem is a sentence for people; empty when Done.
+	Problem string
+}
+
+// Untaken withdraws an effect that no worker has begun to carry out: Moot has found it moot, or its NotAfter has
+// passed.
+type Untaken struct{ Op OpID }
+
+// DocRead is the end of a ReadDoc. Doc is nil if there is no document, or with a Problem.
+type DocRead struct {
+	Op      OpID
+	Doc     *ledger.NodeDoc
+	Problem string
+}
+
+// Transacted is the end of a Transact.
+type Transacted struct {
+	Op     OpID
+	Result TxnOutcome
+	// Revision is that of the store, when Applied. Current is the current document, when Lost (nil: it does not
+	// exist).
+	Revision int64
+	Current  *ledger.NodeDoc
+	Problem  string
+}
+
+// Amended is the end of an Amend.
+type Amended struct {
+	Op     OpID
+	Result TxnOutcome
+	// KVs are the keys as put, when Applied, and the current state of the compared keys, when Lost.
+	KVs     []ledger.KV
+	Problem string
+}
+
+// TxnOutcome is how a ledger transaction ended.
+type TxnOutcome uint8
+
+const (
+	// Applied means that all of it happened, at Revision.
+	Applied TxnOutcome = iota + 1
+	// Lost means that a compare failed and nothing happened.
+	Lost
+	// TxnRefused means that the transaction was malformed and certainly nothing happened.
+	TxnRefused
+	// TxnUnknown means that the identical transaction must be resubmitted.
+	TxnUnknown
+)
+
+// String returns the label used in logs and metrics.
+func (o TxnOutcome) String() string {
+	switch o {
+	case Applied:
+		return "ok"
+	case Lost:
+		return "conflict"
+	case TxnRefused:
+		return "refused"
+	}
+	return "unknown"
+}
+
+func (FactsMoved) input()        {}
+func (LedgerMoved) input()       {}
+func (PartitionsChanged) input() {}
+func (DecisionSeen) input()      {}
+func (Tick) input()              {}
+func (Drain) input()             {}
+func (Answered) input()          {}
+func (DocRead) input()           {}
+func (Transacted) input()        {}
+func (Amended) input()           {}
+func (Untaken) input()           {}
