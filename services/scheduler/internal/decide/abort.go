@@ -23,7 +23,7 @@ type end struct {
 
 // giveUp sends T8 for a hold: what is not being evicted for it is free again. (What is stays
 // claimed until it is gone, and then leaves its room to whoever comes.)
-func (c *Core) giveUp(s standing, e end) look {
+func (c *reconciler) giveUp(s standing, e end) look {
 	a := c.abortOf(s.plan)
 	a.Docs = append(a.Docs, c.pinning(s.podUID, a.Docs)...)
 	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
@@ -37,7 +37,7 @@ func (c *Core) giveUp(s standing, e end) look {
 
 // sendAbort sends T8; of a plan too large for one transaction, or with too many budgets, as much
 // as one takes, the hold first. The rest has no hold then, and follows as an orphan.
-func (c *Core) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error {
+func (c *reconciler) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error {
 	change, err := ledger.AbortPlan(a)
 	if err == nil {
 		err = c.slot.Launch(d, change)
@@ -72,7 +72,7 @@ func (c *Core) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error 
 	return c.sendAbort(d, a, holdNode)
 }
 
-func (c *Core) abortOf(plan string) ledger.Abort {
+func (c *reconciler) abortOf(plan string) ledger.Abort {
 	a := ledger.Abort{Plan: plan, Docs: c.shard.Ledger.PlanDocs(plan)}
 	if _, e, owned := c.shard.Ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
 		a.Exclusives = c.shard.HeldBy(e.Token)
@@ -99,7 +99,7 @@ func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 }
 
 // pinning are the other documents in which a pod is said to rely on one.
-func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
+func (c *reconciler) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
 	var out []ledger.NodeDoc
 	for d := range c.shard.Ledger.Docs() {
@@ -118,7 +118,7 @@ func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 }
 
 // dropOrphan sends T8 for what is left of a plan whose hold has gone without it.
-func (c *Core) dropOrphan(plan string) bool {
+func (c *reconciler) dropOrphan(plan string) bool {
 	if _, _, owned := c.shard.Ledger.PlanOwner(plan); owned {
 		return false
 	}
@@ -140,18 +140,18 @@ func (a *abort) Kind() string { return "T8" }
 func (a *abort) Done(revision int64) {
 	c := a.by
 	if a.failed && a.pod != nil {
-		c.plans.loops.failed(c, a.pod, a.victims)
+		c.loops.failed(a.pod, a.victims)
 	}
 	if a.spare {
-		c.spare(a.victims)
+		c.loops.spare(a.victims)
 	}
-	c.plans.budgets.stale = true
+	c.budgets.stale = true
 	if !ledger.IsPrepared(a.plan) {
 		c.effects.Plan(step.PlanReport{
 			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.shard.Now.Sub(a.since), Detail: a.reason,
 		})
 	}
-	if a.silent || c.tellPrepared(a.refused, revision) {
+	if a.silent || c.performing.tellPrepared(a.refused, revision) {
 		return
 	}
 	d := a.decision(events.DecisionWithdrawn)
@@ -162,18 +162,18 @@ func (a *abort) Done(revision int64) {
 // undone may be the answer to a second copy of what has been carried out: a verdict is told all the same.
 func (a *abort) Undone(_ ledger.Lost) {
 	c := a.by
-	c.plans.due[a.podUID] = struct{}{}
+	c.holds.due[a.podUID] = struct{}{}
 	if _, e, held := c.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
-		c.tellPrepared(a.refused, c.shard.Ledger.Revision())
+		c.performing.tellPrepared(a.refused, c.shard.Ledger.Revision())
 	}
 }
 
 // tooLarge: the next try is smaller, as far as that goes; beyond, it is the binders' to sweep.
-func (a *abort) TooLarge(string) { a.by.plans.due[a.podUID] = struct{}{} }
+func (a *abort) TooLarge(string) { a.by.holds.due[a.podUID] = struct{}{} }
 
 // orphan is the T8 of a plan without a hold.
 type orphan struct {
-	by   *Core
+	by   *reconciler
 	plan string
 }
 
@@ -181,15 +181,15 @@ func (o *orphan) Kind() string { return "T8" }
 
 func (o *orphan) Done(_ int64) {
 	c := o.by
-	c.plans.budgets.stale = true
-	c.plans.orphans[o.plan] = struct{}{}
+	c.budgets.stale = true
+	c.holds.orphans[o.plan] = struct{}{}
 }
 
-func (o *orphan) TooLarge(string) { o.by.plans.orphans[o.plan] = struct{}{} }
+func (o *orphan) TooLarge(string) { o.by.holds.orphans[o.plan] = struct{}{} }
 
 func (o *orphan) Undone(_ ledger.Lost) {
 	c := o.by
 	if len(c.shard.Ledger.PlanDocs(o.plan)) > 0 {
-		c.plans.orphans[o.plan] = struct{}{}
+		c.holds.orphans[o.plan] = struct{}{}
 	}
 }

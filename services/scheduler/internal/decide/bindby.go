@@ -16,25 +16,25 @@ import (
 // A shard that dies meanwhile says nothing, and binders take the place back when the time is over.
 
 // letBind has plugins bind the pod of a deal.
-func (c *Core) letBind(d *attempt.Deal, revision int64) {
+func (c *performing) letBind(d *attempt.Deal, revision int64) {
 	d.Revision = revision
-	c.performing.bindable[d.Attempt.Offer.Pod.UID] = d
-	c.performing.binding[d.ID] = d
+	c.bindable[d.Attempt.Offer.Pod.UID] = d
+	c.binding[d.ID] = d
 	c.perform(d, step.ActBind)
 }
 
 // bindEnded takes in what plugins have done about a bind. A place that has been taken back meanwhile is told of by
 // whoever did.
-func (c *Core) bindEnded(p step.Performed) {
-	d, known := c.performing.binding[p.ID]
-	delete(c.performing.binding, p.ID)
+func (c *performing) bindEnded(p step.Performed) {
+	d, known := c.binding[p.ID]
+	delete(c.binding, p.ID)
 	if !known || d.Over {
 		return
 	}
 	uid := d.Attempt.Offer.Pod.UID
 	if p.Err != nil {
 		d.Over = true
-		delete(c.performing.bindable, uid)
+		delete(c.bindable, uid)
 		c.record.FailedOn(d.Attempt, p.Err.Error(), d.NodeUID, d.Node)
 		return
 	}

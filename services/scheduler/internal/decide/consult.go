@@ -8,7 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -49,6 +51,16 @@ var notAskedOnly = []string{notAsked}
 
 // consults is what extenders and plugins are asked.
 type consults struct {
+	shard    *shard.State
+	attempts *attempt.Queues
+	record   *record.Recorder
+	effects  *step.Effects
+	life     *lifecycle.Attempts
+	// gatesFor are the scheduler names of profiles with plugins that may hold pods back.
+	gatesFor   map[string]bool
+	performing *performing
+	plans      plans
+
 	// vetted are the plans of held places that extenders are asked about.
 	vetted map[uint64]string
 	// questions counts them, for their IDs.
@@ -58,11 +70,18 @@ type consults struct {
 	shownFor uint64
 }
 
+func newConsults(life *lifecycle.Attempts, by *performing, p plans, gates map[string]bool) *consults {
+	return &consults{
+		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
+		gatesFor: gates, performing: by, plans: p, vetted: map[uint64]string{},
+	}
+}
+
 // extends adds to a query what others have said, or asks for all nodes that they have to be
 // asked about.
-func (c *Core) extends(q placement.Query, a *attempt.Attempt) placement.Query {
+func (c *consults) extends(q placement.Query, a *attempt.Attempt) placement.Query {
 	q.Everywhere = a.Counsel.Everywhere
-	if a.Counsel.Shown != nil && a.Counsel.ShownFor != c.consults.shownFor {
+	if a.Counsel.Shown != nil && a.Counsel.ShownFor != c.shownFor {
 		a.Counsel.Forget() // another attempt has been shown nodes since, and may stand on one of them
 	}
 	if a.Counsel.Opinions == nil {
@@ -80,13 +99,13 @@ func (c *Core) extends(q placement.Query, a *attempt.Attempt) placement.Query {
 
 // consult has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
 // to be asked.
-func (c *Core) consult(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
+func (c *consults) consult(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
-	case a.Counsel.Opinions != nil, gateOnly && !c.cfg.Gates[a.Pod.SchedulerName] &&
-		!c.cfg.PostFilters[a.Pod.SchedulerName]:
+	case a.Counsel.Opinions != nil, gateOnly && !c.gatesFor[a.Pod.SchedulerName] &&
+		!c.performing.postFiltersFor[a.Pod.SchedulerName]:
 		return false
-	case c.maxConsults() || p.Custom() && c.showing(), !c.preparable(p, a.Pod):
+	case c.maxConsults() || p.Custom() && c.showing(), !c.performing.preparable(p, a.Pod):
 		c.life.Defer(a)
 		return true
 	case a.Counsel.Questions >= maxQuestions:
@@ -97,9 +116,9 @@ func (c *Core) consult(a *attempt.Attempt, p *placement.Profile, r record.Look) 
 	a.Counsel.From = c.life.Standpoint()
 	a.Counsel.Alone = !a.Counsel.Everywhere && len(r.Feasible) == 1 &&
 		a.Pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
-	c.consults.questions++
+	c.questions++
 	q := step.Consult{
-		ID: c.consults.questions, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
+		ID: c.questions, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
 		GateOnly: gateOnly,
 	}
 	for _, s := range r.Feasible {
@@ -107,8 +126,8 @@ func (c *Core) consult(a *attempt.Attempt, p *placement.Profile, r record.Look) 
 	}
 	if p.Custom() {
 		q.Cluster = c.show()
-		c.consults.shownFor = q.ID
-		a.Counsel.Shown, a.Counsel.ShownFor = c.consults.shown, q.ID
+		c.shownFor = q.ID
+		a.Counsel.Shown, a.Counsel.ShownFor = c.shown, q.ID
 	}
 	c.attempts.Ask(a, attempt.Consulting, q.ID)
 	c.effects.Consult(q)
@@ -116,7 +135,7 @@ func (c *Core) consult(a *attempt.Attempt, p *placement.Profile, r record.Look) 
 }
 
 // showing tells whether custom plugins are being asked, or act on what they have answered.
-func (c *Core) showing() bool {
+func (c *consults) showing() bool {
 	if c.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || c.performing.inCycle() {
 		return true
 	}
@@ -130,23 +149,23 @@ func (c *Core) showing() bool {
 
 // show is all nodes as they are now, for those who look at them meanwhile. What has not changed since is not
 // copied again.
-func (c *Core) show() []*state.NodeInfo {
+func (c *consults) show() []*state.NodeInfo {
 	nodes := c.shard.View.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
 	for i, n := range nodes {
-		shown, ok := c.consults.shown[n.Node.Name]
+		shown, ok := c.shown[n.Node.Name]
 		if !ok || shown.Generation != n.Generation {
 			shown = n.Clone()
 		}
 		list[i], now[n.Node.Name] = shown, shown
 	}
-	c.consults.shown = now
+	c.shown = now
 	return list
 }
 
 // reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
 // asked about; and one that has asked about the nominated node alone, as upstream does.
-func (c *Core) reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
+func (c *consults) reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 	if a.Counsel.Opinions == nil || !a.Counsel.Alone && d.Reasons()[notAsked] == 0 {
 		return false
 	}
@@ -157,10 +176,12 @@ func (c *Core) reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 
 // advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
 // may have been given back since.
-func (c *Core) advised(advice step.Advice) {
+func (c *consults) advised(advice step.Advice) {
 	a, waits := c.attempts.Answered(attempt.Consulting, advice.ID)
 	if !waits {
-		c.vetted(advice)
+		if plan, known := c.takeVetted(advice.ID); known {
+			c.plans.Vetted(plan, advice)
+		}
 		return
 	}
 	switch {
@@ -181,7 +202,7 @@ func (c *Core) advised(advice step.Advice) {
 }
 
 // holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
-func (c *Core) holdBack(a *attempt.Attempt, by *step.Refusal) {
+func (c *consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
 	d, from := c.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
 	d.FactSequence = from.Facts.Sequence
 	d.FactEpoch = from.Facts.Epoch
@@ -192,9 +213,9 @@ func (c *Core) holdBack(a *attempt.Attempt, by *step.Refusal) {
 }
 
 // dismissConsults gives back whoever waits for extenders.
-func (c *Core) dismissConsults() {
+func (c *consults) dismissConsults() {
 	for _, a := range c.attempts.TakeAll(attempt.Consulting) {
 		c.life.GiveBack(a)
 	}
-	clear(c.consults.vetted)
+	clear(c.vetted)
 }

@@ -27,7 +27,7 @@ type takeover struct {
 // with all that goes for it: then nobody has to go who would not go anyway. Of several, the
 // least important is taken. tried says that there is nothing more to decide for the attempt
 // now, sent that a transaction is on its way.
-func (c *Core) displace(s seeker) (tried, sent bool) {
+func (c *nominator) displace(s seeker) (tried, sent bool) {
 	t, ok := c.displaceable(s)
 	if !ok {
 		return false, false
@@ -36,12 +36,12 @@ func (c *Core) displace(s seeker) (tried, sent bool) {
 }
 
 // displaceable is the hold that displace takes, of the least important pod whose place will do.
-func (c *Core) displaceable(s seeker) (takeover, bool) {
+func (c *nominator) displaceable(s seeker) (takeover, bool) {
 	if isNever(s.pod) {
 		return takeover{}, false
 	}
 	var nodes []string
-	for uid, least := range c.plans.promised {
+	for uid, least := range c.holds.promised {
 		if least < s.pod.Priority {
 			nodes = append(nodes, uid)
 		}
@@ -69,7 +69,7 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 }
 
 // fitsInstead says whether a pod fits in the place of a hold when all that goes for it has gone.
-func (c *Core) fitsInstead(s seeker, t takeover) bool {
+func (c *nominator) fitsInstead(s seeker, t takeover) bool {
 	gone := map[string]bool{t.hold.PodUID: true}
 	for _, v := range victimsOf(c.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
 		gone[v.PodUID] = true
@@ -82,7 +82,7 @@ func (c *Core) fitsInstead(s seeker, t takeover) bool {
 	return err == nil && fits
 }
 
-func (c *Core) sendDisplacement(s seeker, t takeover) bool {
+func (c *nominator) sendDisplacement(s seeker, t takeover) bool {
 	a := s.Attempt
 	b, ok := c.newPlan(a, t.node)
 	entry, err := a.Entry(c.shard.ID)
@@ -95,7 +95,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 		followed = c.rules.Keepers(s.pod, t.node)
 	}
 	n, ready := c.rules.Demands(&s.concern, t.node, followed)
-	if !ok || !ready || followed.Waits || c.stoodIn(t.node.Node.UID) {
+	if !ok || !ready || followed.Waits || c.places.stoodIn(t.node.Node.UID) {
 		c.life.Defer(a)
 		return false
 	}

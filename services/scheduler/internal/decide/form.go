@@ -14,43 +14,9 @@ import (
 // and may have a disruption budget.
 const victimsPerPart = 40
 
-// sendFirstPart sends the first transaction of a plan that is too large for one: the place and
-// the plan's record. The victims follow, see form.
-func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination) bool {
-	a := d.Attempt
-	all := n.Victims
-	n.Victims, n.Budgets = nil, nil
-	var docs []ledger.NodeDoc
-	for _, doc := range n.Docs {
-		if doc.NodeUID == n.Hold.NodeUID || isAmong(n.Keepers, doc.NodeUID) {
-			docs = append(docs, doc)
-		}
-	}
-	n.Docs = docs
-	change, err := ledger.FormPlan(n, len(all))
-	if err == nil {
-		d.plan, d.rest = n.RecordedPlan(), all
-		c.pickFor(a, d.node, &d.Decision)
-		if err = c.slot.Launch(d, change, a); err == nil {
-			return true
-		}
-		c.unpick(a)
-	}
-	return c.unsent(a, err)
-}
-
-func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
-	for _, e := range list {
-		if e.NodeUID == nodeUID {
-			return true
-		}
-	}
-	return false
-}
-
 // form goes on with a plan that has a record; 0 when that says Ready. One that is not, and whose
 // victims this shard does not know, was begun by another: it is given up.
-func (c *Core) form(s standing) look {
+func (c *reconciler) form(s standing) look {
 	r, ok := c.shard.Ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
 		return 0
@@ -88,7 +54,7 @@ type formPart struct {
 }
 
 // sendPart sends the claims on some more victims, or, if none is left, what makes the plan Ready.
-func (c *Core) sendPart(s standing, p formPart) error {
+func (c *reconciler) sendPart(s standing, p formPart) error {
 	var change ledger.Change
 	var err error
 	if len(p.victims) == 0 {
@@ -103,7 +69,7 @@ func (c *Core) sendPart(s standing, p formPart) error {
 	return c.slot.Launch(&formation{standing: s}, change)
 }
 
-func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
+func (c *reconciler) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
 	known := map[string]bool{}
 	for _, e := range claimed {
 		known[e.PodUID] = true
@@ -117,7 +83,7 @@ func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry 
 	return part
 }
 
-func (c *Core) extension(
+func (c *reconciler) extension(
 	m ledger.Mandate, r ledger.PlanRecord, part []ledger.NodeEntry, exceed bool,
 ) (ledger.Change, error) {
 	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: c.shard.View}
@@ -152,9 +118,9 @@ type formation struct{ standing }
 
 func (f *formation) Kind() string { return "T2" }
 
-func (f *formation) Done(int64) { f.by.plans.due[f.podUID] = struct{}{} }
+func (f *formation) Done(int64) { f.by.holds.due[f.podUID] = struct{}{} }
 
 // tooLarge: parts are smaller from here on, as far as that goes.
-func (f *formation) TooLarge(string) { f.by.plans.due[f.podUID] = struct{}{} }
+func (f *formation) TooLarge(string) { f.by.holds.due[f.podUID] = struct{}{} }
 
-func (f *formation) Undone(ledger.Lost) { f.by.plans.due[f.podUID] = struct{}{} }
+func (f *formation) Undone(ledger.Lost) { f.by.holds.due[f.podUID] = struct{}{} }

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -11,10 +12,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// plans is what a shard knows about places that are held for pods until others have gone.
-type plans struct {
+// holds indexes the places that are held for this shard's pods until others have gone, as the ledger has them, and
+// notes which of them must be looked at.
+type holds struct {
+	shard      *shard.State
+	performing *performing
+	loops      *loops
+	budgets    *budgetBook
+
 	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
 	held   map[string]*hold
 	byPlan map[string]*hold
@@ -24,37 +32,13 @@ type plans struct {
 	due     map[string]struct{}
 	queue   []string
 	orphans map[string]struct{}
-	promises
-	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
-	// victims.
-	protected map[string]struct{}
-	waitingLine
-	// alternate: the last transaction was a deed, and placements that wait go first.
-	alternate bool
-	// quiet: a promotion counts pods elsewhere, and waits until none is staged.
-	quiet bool
-	// looks is for how many more holds it may be asked whether their pods fit elsewhere.
-	looks   int
-	budgets budgetBook
-	loops   loops
-}
-
-// waitingLine is who waits for a plan.
-type waitingLine struct {
-	// sought counts them, retried is the place of the next one that is tried again meanwhile.
-	sought  uint64
-	retried int
-	// unbegun counts the holds that are not begun: what they wait for.
-	unbegun int
-}
-
-// promises is what a shard knows about places that are anybody's.
-type promises struct {
-	// promised are the nodes with holds, by UID, kept those with places for the replacements of
+	// promised are the nodes with holds of any shard, by UID, kept those with places for the replacements of
 	// pods that are moved, each with the priority of the least important.
 	promised, kept map[string]int32
-	// releases are the plans of moves whose place nobody will want.
-	releases []string
+	// protected are the nodes, by UID, on which the engine protects pods from being victims.
+	protected map[string]struct{}
+	// unbegun counts the holds that are not begun.
+	unbegun int
 }
 
 // hold is a place that is held for a pod of this shard's.
@@ -81,23 +65,19 @@ type hold struct {
 	vetting vetting
 }
 
-func newPlans() plans {
-	return plans{
-		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
+func newHolds(s *shard.State) *holds {
+	return &holds{
+		shard: s, held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
 		orphans: map[string]struct{}{}, protected: map[string]struct{}{},
-		promises: promises{promised: map[string]int32{}, kept: map[string]int32{}},
+		promised: map[string]int32{}, kept: map[string]int32{},
 	}
 }
 
-// Holds is how many places are held for pods of this shard's.
-func (c *Core) Holds() int { return len(c.plans.held) }
-
 // followPlans takes in what has changed in the ledger.
-func (c *Core) followPlans(changes ledger.ViewChanges) {
-	p := &c.plans
-	p.budgets.stale = p.budgets.stale || p.budgets.unknown || changes.Reset || len(changes.Budgets) > 0
+func (c *holds) followPlans(changes ledger.ViewChanges) {
+	c.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
-		p.promised, p.kept = map[string]int32{}, map[string]int32{}
+		c.promised, c.kept = map[string]int32{}, map[string]int32{}
 		for d := range c.shard.Ledger.Docs() {
 			c.notePromises(d)
 			c.protect(d.NodeUID)
@@ -110,7 +90,7 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 		c.followHold(uid)
 	}
 	if changes.Reset || len(changes.Partitions) > 0 {
-		for _, uid := range slices.Sorted(maps.Keys(p.held)) {
+		for _, uid := range slices.Sorted(maps.Keys(c.held)) {
 			c.followHold(uid)
 		}
 		for uid := range c.shard.Ledger.Reserved() {
@@ -119,15 +99,15 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 	}
 }
 
-func (c *Core) notePromises(d ledger.NodeDoc) {
-	delete(c.plans.promised, d.NodeUID)
-	delete(c.plans.kept, d.NodeUID)
+func (c *holds) notePromises(d ledger.NodeDoc) {
+	delete(c.promised, d.NodeUID)
+	delete(c.kept, d.NodeUID)
 	for i := range d.Entries {
 		e := &d.Entries[i]
-		least := c.plans.promised
+		least := c.promised
 		switch {
 		case e.Role == ledger.RoleMove:
-			least = c.plans.kept
+			least = c.kept
 		case !shard.IsHold(e):
 			continue
 		}
@@ -138,7 +118,7 @@ func (c *Core) notePromises(d ledger.NodeDoc) {
 }
 
 // followDoc takes in one change of a document.
-func (c *Core) followDoc(d *ledger.DocChange) {
+func (c *holds) followDoc(d *ledger.DocChange) {
 	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
 		return
 	}
@@ -150,11 +130,11 @@ func (c *Core) followDoc(d *ledger.DocChange) {
 	c.followYields(d)
 	for i := range d.After.Entries {
 		e := &d.After.Entries[i]
-		h, mine := c.plans.byPlan[e.Plan]
+		h, mine := c.byPlan[e.Plan]
 		if !mine {
 			continue
 		}
-		c.plans.due[h.podUID] = struct{}{}
+		c.due[h.podUID] = struct{}{}
 		was, known := d.Before.Victim(e.PodUID)
 		if e.Role == ledger.RoleVictim && (!known || was.State != e.State) {
 			h.moved = c.shard.Now
@@ -165,7 +145,7 @@ func (c *Core) followDoc(d *ledger.DocChange) {
 	}
 	for i := range d.Before.Entries {
 		v := &d.Before.Entries[i]
-		if h, mine := c.plans.byPlan[v.Plan]; mine && v.Role == ledger.RoleVictim && !d.After.Claimed(v.PodUID) {
+		if h, mine := c.byPlan[v.Plan]; mine && v.Role == ledger.RoleVictim && !d.After.Claimed(v.PodUID) {
 			c.touch(h)
 		}
 	}
@@ -183,22 +163,21 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 }
 
 // touch notes that something has happened to a plan.
-func (c *Core) touch(h *hold) {
+func (c *holds) touch(h *hold) {
 	h.moved = c.shard.Now
-	c.plans.due[h.podUID] = struct{}{}
+	c.due[h.podUID] = struct{}{}
 }
 
 // followHold takes in what has become of a pod's reservation. Whoever holds the partition looks
 // after its holds, whoever made them.
-func (c *Core) followHold(uid string) {
+func (c *holds) followHold(uid string) {
 	doc, e, ok := c.shard.Ledger.Entry(uid)
 	if ok && shard.IsHold(&e) {
 		_, ok = c.shard.Holds(e.Partition())
 	} else {
 		ok = false
 	}
-	p := &c.plans
-	h, known := p.held[uid]
+	h, known := c.held[uid]
 	if known && (!ok || h.plan != e.Plan || h.token != e.Token || h.nodeUID != doc.NodeUID) {
 		c.forgetHold(h)
 		known = false
@@ -208,57 +187,51 @@ func (c *Core) followHold(uid string) {
 	}
 }
 
-func (c *Core) addHold(h *hold) {
+func (c *holds) addHold(h *hold) {
 	h.since, h.moved = c.shard.Now, c.shard.Now
-	if old, known := c.plans.held[h.podUID]; known {
-		c.plans.setBegun(old, true)
+	if old, known := c.held[h.podUID]; known {
+		c.setBegun(old, true)
 	}
-	c.plans.unbegun++
-	c.plans.held[h.podUID], c.plans.byPlan[h.plan] = h, h
-	c.plans.due[h.podUID] = struct{}{}
+	c.unbegun++
+	c.held[h.podUID], c.byPlan[h.plan] = h, h
+	c.due[h.podUID] = struct{}{}
 }
 
 // setBegun notes whether somebody has begun to evict for a hold.
-func (p *plans) setBegun(h *hold, begun bool) {
+func (c *holds) setBegun(h *hold, begun bool) {
 	switch {
 	case begun && !h.begun:
-		p.unbegun--
+		c.unbegun--
 	case !begun && h.begun:
-		p.unbegun++
+		c.unbegun++
 	}
 	h.begun = begun
 }
 
-func (c *Core) forgetHold(h *hold) {
-	p := &c.plans
-	c.leaveDeal(h)
-	p.setBegun(h, true)
-	delete(p.held, h.podUID)
-	delete(p.due, h.podUID)
-	if p.byPlan[h.plan] == h {
-		delete(p.byPlan, h.plan)
+func (c *holds) forgetHold(h *hold) {
+	d := h.deal
+	h.deal = nil
+	c.performing.leave(h.podUID, d)
+	c.setBegun(h, true)
+	delete(c.held, h.podUID)
+	delete(c.due, h.podUID)
+	if c.byPlan[h.plan] == h {
+		delete(c.byPlan, h.plan)
 	}
 	if _, _, owned := c.shard.Ledger.PlanOwner(h.plan); !owned && len(c.shard.Ledger.PlanDocs(h.plan)) > 0 {
-		p.orphans[h.plan] = struct{}{}
+		c.orphans[h.plan] = struct{}{}
 	}
 }
 
 // factsMoved takes in what facts say about what plans wait for.
-func (c *Core) factsMoved(changes state.Changes) {
+func (c *holds) factsMoved(changes state.Changes) {
 	for _, n := range changes.Nodes {
 		if n.After != nil {
 			c.protect(n.After.UID)
 		}
 	}
-	p := &c.plans
-	p.budgets.stale = p.budgets.stale || p.budgets.unknown
-	for i := range changes.Others {
-		p.budgets.stale = p.budgets.stale || changes.Others[i].Kind == events.KindDisruptionBudget
-	}
-	if len(changes.Pods) > 0 && p.budgets.claims {
-		p.budgets.stale = true
-	}
-	if len(p.held)+len(p.loops.pairs) == 0 {
+	c.budgets.followFacts(changes)
+	if len(c.held)+len(c.loops.pairs) == 0 {
 		return
 	}
 	for i := range changes.Pods {
@@ -270,30 +243,29 @@ func (c *Core) factsMoved(changes state.Changes) {
 }
 
 // claimsMoved has the holds looked at that wait for devices.
-func (c *Core) claimsMoved() {
-	for uid, h := range c.plans.held {
+func (c *holds) claimsMoved() {
+	for uid, h := range c.held {
 		if h.awaitsClaims {
-			c.plans.due[uid] = struct{}{}
+			c.due[uid] = struct{}{}
 		}
 	}
 }
 
 // podMoved has the hold looked at that a change of a pod is about.
-func (c *Core) podMoved(pod *state.PodChange) {
-	p := &c.plans
+func (c *holds) podMoved(pod *state.PodChange) {
 	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
-		p.loops.bound(pod.After)
+		c.loops.bound(pod.After)
 	}
 	uid := max(uidOf(pod.Before), uidOf(pod.After))
-	if _, held := p.held[uid]; held {
-		p.due[uid] = struct{}{}
+	if _, held := c.held[uid]; held {
+		c.due[uid] = struct{}{}
 	}
 	_, victim, claimed := c.shard.Ledger.Victim(uid)
-	h, mine := p.byPlan[victim.Plan]
+	h, mine := c.byPlan[victim.Plan]
 	if !claimed || !mine || !isLeaving(pod.After) {
 		return
 	}
-	p.due[h.podUID] = struct{}{}
+	c.due[h.podUID] = struct{}{}
 	if pod.After == nil || !isLeaving(pod.Before) {
 		h.moved = c.shard.Now
 	}
@@ -310,8 +282,8 @@ func uidOf(p *state.Pod) string {
 func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
 
 // resetPlans looks at everything anew, after the facts were rebuilt.
-func (c *Core) resetPlans() {
-	c.plans.budgets.stale = true
+func (c *holds) resetPlans() {
+	c.budgets.stale = true
 	for d := range c.shard.Ledger.Docs() {
 		if concernsPlans(&d) {
 			c.protect(d.NodeUID)
@@ -320,16 +292,16 @@ func (c *Core) resetPlans() {
 	c.allDue()
 }
 
-func (c *Core) allDue() {
-	for uid := range c.plans.held {
-		c.plans.due[uid] = struct{}{}
+func (c *holds) allDue() {
+	for uid := range c.held {
+		c.due[uid] = struct{}{}
 	}
 }
 
 // protect tells the engine which pods on a node are nobody's victims: those that a plan has
 // claimed, those that a placement relies on, and those a place is held for (T4 takes it, not
 // an eviction). Reservations that can be bound may be victims: their binders give them back.
-func (c *Core) protect(nodeUID string) {
+func (c *holds) protect(nodeUID string) {
 	n, ok := c.shard.View.Node(nodeUID)
 	if !ok {
 		return
@@ -344,13 +316,93 @@ func (c *Core) protect(nodeUID string) {
 			uids = append(uids, view.PlaceholderUID(e.Token))
 		}
 	}
-	uids = append(uids, c.plans.loops.sparedOn(nodeUID)...)
-	if _, told := c.plans.protected[nodeUID]; len(uids) == 0 && !told {
+	uids = append(uids, c.loops.sparedOn(nodeUID)...)
+	if _, told := c.protected[nodeUID]; len(uids) == 0 && !told {
 		return
 	}
-	c.plans.protected[nodeUID] = struct{}{}
+	c.protected[nodeUID] = struct{}{}
 	if len(uids) == 0 {
-		delete(c.plans.protected, nodeUID)
+		delete(c.protected, nodeUID)
 	}
 	c.shard.Engine.SetProtected(n, uids)
+}
+
+// followYields has the holds looked at that wait for reservations on other nodes, when one that was asked back is gone.
+func (c *holds) followYields(d *ledger.DocChange) {
+	gone := false
+	for i := range d.Before.Entries {
+		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
+			now, still := d.After.Find(e.PodUID)
+			gone = !still || now.Token != e.Token
+		}
+	}
+	if !gone {
+		return
+	}
+	for uid, h := range c.held {
+		if h.yielding.awaited {
+			c.due[uid] = struct{}{}
+		}
+	}
+}
+
+// keepsBelow says whether there are less important pods that are nobody's victims for now and
+// stay where they are.
+func (c *holds) keepsBelow(priority int32) bool {
+	stays := func(uid string) bool {
+		pod, ok := c.shard.View.Pod(uid)
+		return ok && !isLeaving(pod) && pod.Priority < priority
+	}
+	for nodeUID := range c.protected {
+		d, _ := c.shard.Ledger.Doc(nodeUID)
+		for i := range d.Entries {
+			e := &d.Entries[i]
+			if (e.Role != ledger.RoleReservation || e.State == ledger.Held) && stays(e.PodUID) {
+				return true
+			}
+		}
+	}
+	for uid := range c.loops.spared {
+		if stays(uid) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdPlace adds the hold of a pod whose plugins prepare its bind. Nothing has to be evicted for it.
+func (c *holds) holdPlace(d *attempt.Deal) {
+	a := d.Attempt
+	h := &hold{
+		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: ledger.PreparedPlan(d.Token), token: d.Token,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
+	}
+	c.addHold(h)
+	c.setBegun(h, true)
+}
+
+// prepared looks at the hold of a pod whose plugins have prepared its bind, or have not.
+func (c *holds) preparedHold(d *attempt.Deal) {
+	if h, held := c.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
+		c.touch(h)
+	}
+}
+
+// vetted takes in what extenders say of a place that is held.
+func (c *holds) vetted(plan string, advice step.Advice) {
+	h, held := c.byPlan[plan]
+	if !held || h.vetting.id != advice.ID {
+		return
+	}
+	h.vetting = vetting{answered: true, err: advice.Err}
+	if advice.Err != nil {
+		return // with a heartbeat it is asked again
+	}
+	doc, _ := c.shard.Ledger.Doc(h.nodeUID)
+	var ok bool
+	if h.vetting.opinion, ok = advice.Opinions[doc.NodeName]; !ok {
+		h.vetting.err = errors.New("extenders have said nothing about node " + doc.NodeName)
+		return
+	}
+	c.due[h.podUID] = struct{}{}
 }

@@ -4,14 +4,17 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/search"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
 // A place that is kept for the replacement of a pod that is moved (T12) is taken over by the
@@ -20,9 +23,21 @@ import (
 // too. A replacement that does not fit where a place is kept for it goes elsewhere, and the
 // place is released when it has one.
 
+// places finds pods a place that is kept for the replacement of a pod that is moved.
+type places struct {
+	shard    *shard.State
+	attempts *attempt.Queues
+	record   *record.Recorder
+	life     *lifecycle.Attempts
+	rules    *crossnode.Rules
+	terms    *crossnode.Terms
+	search   *search.Searcher
+	holds    *holds
+}
+
 // stoodIn reports whether a pod is staged in a kept place on a node. What is held there beside it would have the room
 // of the place, and nothing would take it back if the pod did not get the place.
-func (c *Core) stoodIn(nodeUID string) bool {
+func (c *places) stoodIn(nodeUID string) bool {
 	return slices.ContainsFunc(c.attempts.In(attempt.Staged), func(a *attempt.Attempt) bool {
 		return a.Pick.Kept.Token != 0 && a.Pick.NodeUID == nodeUID
 	})
@@ -30,7 +45,7 @@ func (c *Core) stoodIn(nodeUID string) bool {
 
 // placeKept stages a pod on a place that is kept for it; false if there is none where it fits.
 // done says that there is nothing more to decide now.
-func (c *Core) placeKept(
+func (c *places) placeKept(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
 	a.Missed = nil
@@ -52,7 +67,7 @@ func (c *Core) placeKept(
 }
 
 // fitsKept says whether a pod fits in the place of a placeholder.
-func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
+func (c *places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
 	if !c.shard.Gate.Usable(k.Node) {
 		return false
 	}
@@ -67,7 +82,7 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 
 // stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about
 // other nodes need there.
-func (c *Core) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
+func (c *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
 	profile := c.shard.Profiles[a.Pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
 	node, n := c.rules.Choose(a, concern, one)
@@ -93,7 +108,7 @@ func (c *Core) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, 
 
 // oust stages a pod that fits nowhere in a room that is kept for a less important one; of
 // several it takes the least important. Nobody has to go for that who would not go anyway.
-func (c *Core) oust(s seeker) (done bool) {
+func (c *places) oust(s seeker) (done bool) {
 	if isNever(s.pod) {
 		return false
 	}
@@ -119,66 +134,13 @@ func (c *Core) oust(s seeker) (done bool) {
 
 // keepingBelow are the nodes, by UID, on which a place is kept for a pod less important than a
 // priority.
-func (c *Core) keepingBelow(priority int32) []string {
+func (c *places) keepingBelow(priority int32) []string {
 	var nodes []string
-	for uid, least := range c.plans.kept {
+	for uid, least := range c.holds.kept {
 		if least < priority {
 			nodes = append(nodes, uid)
 		}
 	}
 	slices.Sort(nodes)
 	return nodes
-}
-
-// release is the T8 of a place that was kept for a pod which has gone elsewhere.
-type release struct {
-	by   *Core
-	plan string
-}
-
-func (r *release) Kind() string { return "T8" }
-
-func (r *release) Done(int64) { r.by.plans.budgets.stale = true }
-
-// tooLarge: what is left is the binders' to sweep.
-func (r *release) TooLarge(string) {}
-
-func (r *release) Undone(_ ledger.Lost) {
-	c := r.by
-	c.plans.releases = append(c.plans.releases, r.plan)
-}
-
-// missedPlaces notes, when a pod has a place, that one of those kept for it will not be wanted:
-// the first of which the pod that it replaces is going. (Before that it is no replacement, but
-// one more.)
-func (c *Core) missedPlaces(a *attempt.Attempt) {
-	for _, plan := range a.Missed {
-		_, e, ok := c.shard.Ledger.PlanOwner(plan)
-		if !ok || e.Role != ledger.RoleMove || slices.Contains(c.plans.releases, plan) {
-			continue
-		}
-		if _, victim, claimed := c.shard.Ledger.Victim(e.PodUID); claimed {
-			if fate, _ := c.shard.View.VictimFate(victim.PodUID, victim.PodRV); fate == ledger.Staying {
-				continue
-			}
-		}
-		c.plans.releases = append(c.plans.releases, plan)
-		return
-	}
-}
-
-// releaseOne sends T8 for a place that nobody will want; true if it is on its way.
-func (c *Core) releaseOne() bool {
-	for len(c.plans.releases) > 0 {
-		plan := c.plans.releases[0]
-		c.plans.releases = c.plans.releases[1:]
-		if _, e, ok := c.shard.Ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
-			continue
-		}
-		// What cannot be sent is released by the binders, after a while.
-		if c.sendAbort(&release{by: c, plan: plan}, c.abortOf(plan), "") == nil {
-			return true
-		}
-	}
-	return false
 }

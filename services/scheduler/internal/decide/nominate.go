@@ -14,6 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/search"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
@@ -34,9 +38,34 @@ const (
 	retriesPerBeat = 64
 )
 
+// nominator looks for pods that could be evicted for a more important one that fits nowhere, and holds the place for it
+// (T2), or takes over the place that is held for a less important pod (T4).
+type nominator struct {
+	shard    *shard.State
+	attempts *attempt.Queues
+	record   *record.Recorder
+	effects  *step.Effects
+	life     *lifecycle.Attempts
+	slot     *txn.Slot
+	rules    *crossnode.Rules
+	terms    *crossnode.Terms
+	search   *search.Searcher
+
+	consults *consults
+	holds    *holds
+	loops    *loops
+	budgets  *budgetBook
+	places   *places
+
+	// sought counts the attempts that wait for a plan, retried is the place of the next one that is tried again
+	// meanwhile.
+	sought  uint64
+	retried int
+}
+
 // seeker is an attempt that fits nowhere, with what is needed to look for room.
 type seeker struct {
-	by *Core
+	by *nominator
 	attempt.Rejection
 	pod     *state.Pod
 	profile *placement.Profile
@@ -44,58 +73,31 @@ type seeker struct {
 	volumes claims.Supply
 }
 
-// conclude ends an attempt that fits nowhere for certain: it is asked about preemption next, if
-// its profile has that.
-func (c *Core) conclude(r attempt.Rejection) {
-	profile, ok := c.shard.Profiles[r.Attempt.Pod.SchedulerName]
-	switch {
-	case r.OnHold:
-	case !ok || !profile.Preempts() || c.shard.Draining || profile.Custom() && isConsulted(profile, r.Attempt.Pod):
-	case c.attempts.Count(attempt.Seeking) < maxSeekers:
-		c.lineUp(r)
-		return
-	default:
-		r.Awaits(placement.DefaultPreemption)
-	}
-	c.life.Unplaceable(r)
-}
-
-// lineUp has a seeker wait for its turn.
-func (c *Core) lineUp(r attempt.Rejection) {
-	if r.Attempt.Sought == 0 {
-		c.plans.sought++
-		r.Attempt.Sought = c.plans.sought
-	}
-	r.Attempt.Verdict = &r
-	c.attempts.Seek(r.Attempt)
-}
-
 // retrySeekers has some of those that wait for plans tried again, in turns: they may fit by now.
-func (c *Core) retrySeekers() {
-	p := &c.plans
+func (c *nominator) retrySeekers() {
 	waiting := c.attempts.Count(attempt.Seeking)
 	if waiting == 0 || c.maySeek() {
 		return
 	}
-	if p.retried >= waiting {
-		p.retried = 0
+	if c.retried >= waiting {
+		c.retried = 0
 	}
-	end := min(p.retried+retriesPerBeat, waiting)
-	again := c.attempts.TakeSeekers(p.retried, end)
-	p.retried = end
+	end := min(c.retried+retriesPerBeat, waiting)
+	again := c.attempts.TakeSeekers(c.retried, end)
+	c.retried = end
 	for _, a := range slices.Backward(again) {
 		c.life.Again(a)
 	}
 }
 
 // maySeek says whether there is somebody to look for room for, and room for the plan.
-func (c *Core) maySeek() bool {
-	return c.attempts.Count(attempt.Seeking) > 0 && c.plans.unbegun < maxUnbegun
+func (c *nominator) maySeek() bool {
+	return c.attempts.Count(attempt.Seeking) > 0 && c.holds.unbegun < maxUnbegun
 }
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
 // true if that is on its way.
-func (c *Core) seek() bool {
+func (c *nominator) seek() bool {
 	if !c.maySeek() {
 		return false
 	}
@@ -109,7 +111,7 @@ func (c *Core) seek() bool {
 	return false
 }
 
-func (c *Core) seekFor(r attempt.Rejection) bool {
+func (c *nominator) seekFor(r attempt.Rejection) bool {
 	a := r.Attempt
 	s := seeker{by: c, Rejection: r, pod: a.Pod, profile: c.shard.Profiles[a.Pod.SchedulerName]}
 	pod, known := c.shard.View.Pod(a.Offer.Pod.UID)
@@ -129,7 +131,7 @@ func (c *Core) seekFor(r attempt.Rejection) bool {
 		return false
 	}
 	c.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.Offer.Pod})
-	if no := c.plans.loops.refusesPod(pod, c.shard.Now); no.why != "" {
+	if no := c.loops.refusesPod(pod, c.shard.Now); no.why != "" {
 		c.refusePlan(s, no)
 		return false
 	}
@@ -142,7 +144,7 @@ func (c *Core) seekFor(r attempt.Rejection) bool {
 		return false
 	}
 	if !s.volumes.Any() && !isConsulted(s.profile, s.pod) {
-		if c.oust(s) {
+		if c.places.oust(s) {
 			return false
 		}
 		if tried, sent := c.displace(s); tried {
@@ -153,9 +155,9 @@ func (c *Core) seekFor(r attempt.Rejection) bool {
 }
 
 // seekVictims asks for whom others would have to go, and has it so.
-func (c *Core) seekVictims(s seeker) bool {
+func (c *nominator) seekVictims(s seeker) bool {
 	a := s.Attempt
-	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: c.budgetsNow()})
+	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: c.budgets.now()})
 	if !ok {
 		return false
 	}
@@ -165,7 +167,7 @@ func (c *Core) seekVictims(s seeker) bool {
 		c.life.Again(a)
 	case plan.Err != nil:
 		c.life.Fail(a, plan.Err.Error())
-	case plan.Node == nil && plan.Kept && c.plans.budgets.unknown:
+	case plan.Node == nil && plan.Kept && c.budgets.unknown:
 		// What is left of a budget cannot be told yet, and nobody will say when it can.
 		c.life.Defer(a)
 	case plan.Node == nil:
@@ -180,7 +182,7 @@ func (c *Core) seekVictims(s seeker) bool {
 }
 
 // planRestsOnHolds is restsOnHolds with the victims gone.
-func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
+func (c *nominator) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 	gone := make(map[string]bool, len(plan.Victims))
 	for _, v := range plan.Victims {
 		gone[v.Pod.UID] = true
@@ -190,12 +192,12 @@ func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 }
 
 // preempt asks the engine who could go for a pod.
-func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
+func (c *nominator) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
 	return c.victimsFor(s, func() placement.Preemption { return c.shard.Engine.Preempt(s.profile, q) })
 }
 
 // victimsFor has the engine look for victims, and takes the time.
-func (c *Core) victimsFor(s seeker, look func() placement.Preemption) placement.Preemption {
+func (c *nominator) victimsFor(s seeker, look func() placement.Preemption) placement.Preemption {
 	defer c.shard.LookUp(s.volumes)()
 	if c.shard.Laps == nil {
 		return look()
@@ -212,7 +214,7 @@ func (c *Core) victimsFor(s seeker, look func() placement.Preemption) placement.
 
 // inVain ends an attempt that preemption does not help, with upstream's sentence and with what
 // there is to say beyond it.
-func (c *Core) inVain(s seeker, plan placement.Preemption) {
+func (c *nominator) inVain(s seeker, plan placement.Preemption) {
 	r := s.Rejection
 	if r.Attempt.Counsel.Victims.Answered {
 		r.Awaits(placement.Extenders)
@@ -223,15 +225,15 @@ func (c *Core) inVain(s seeker, plan placement.Preemption) {
 	for _, sentence := range plan.Advice {
 		r.Decision.Message += " " + sentence
 	}
-	if plan.Kept || !isNever(s.pod) && c.keepsBelow(s.pod.Priority) {
+	if plan.Kept || !isNever(s.pod) && c.holds.keepsBelow(s.pod.Priority) {
 		r.Awaits(placement.DefaultPreemption)
-		r.Decision.RetryAfter = c.spareEnds(s.pod.Priority)
+		r.Decision.RetryAfter = c.loops.spareEnds(s.pod.Priority)
 	}
 	c.life.Unplaceable(r)
 }
 
 // refusePlan ends an attempt for which there is or could be a plan that is not made.
-func (c *Core) refusePlan(s seeker, no refusal) {
+func (c *nominator) refusePlan(s seeker, no refusal) {
 	r := s.Rejection
 	r.Decision.Message += " preemption: refused: " + no.why + "."
 	r.Decision.RetryAfter = no.ends
@@ -241,14 +243,14 @@ func (c *Core) refusePlan(s seeker, no refusal) {
 }
 
 // nominate builds and sends T2; false if there is nothing to send (now).
-func (c *Core) nominate(s seeker, plan placement.Preemption) bool {
+func (c *nominator) nominate(s seeker, plan placement.Preemption) bool {
 	a := s.Attempt
-	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.shard.Now); no.why != "" {
+	if no := c.loops.refusesVictims(s.pod, plan.Victims, c.shard.Now); no.why != "" {
 		c.refusePlan(s, no)
 		return false
 	}
 	b, ok := c.newPlan(a, plan.Node)
-	if !ok || c.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
+	if !ok || c.places.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// Somebody among them is only reserved by what is in flight, or has moved since.
 		c.life.Defer(a)
 		return false
@@ -256,7 +258,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption) bool {
 	demanded, ready := c.rules.Demands(&s.concern, plan.Node, crossnode.Following{
 		First: len(plan.Keepers) == 0, Pins: make([]attempt.Pin, len(plan.Keepers)),
 	})
-	rooms, known := c.rooms(plan.Budgets, s.profile.ExceedsBudgets())
+	rooms, known := c.budgets.rooms(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
 		c.life.Defer(a)
 		return false
@@ -286,7 +288,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption) bool {
 // supply is the reservation that holds a place, with what the pod's claims get there when the victims
 // have gone: nobody else may have it in between. It is picked anew then. False if there is nothing to
 // send (now).
-func (c *Core) supply(
+func (c *nominator) supply(
 	s seeker, plan placement.Preemption,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
 	a := s.Attempt
@@ -316,7 +318,7 @@ func (c *Core) supply(
 }
 
 // sendNomination sends a T2, whole or its first part.
-func (c *Core) sendNomination(d *nomination, n ledger.Nomination) bool {
+func (c *nominator) sendNomination(d *nomination, n ledger.Nomination) bool {
 	a := d.Attempt
 	change, err := ledger.Nominate(n)
 	if err == nil {
@@ -335,16 +337,16 @@ func (c *Core) sendNomination(d *nomination, n ledger.Nomination) bool {
 
 // unsent ends a try that could not be made into a transaction: what it was decided on has
 // moved, or it never will be.
-func (c *Core) unsent(a *attempt.Attempt, err error) bool {
+func (c *nominator) unsent(a *attempt.Attempt, err error) bool {
 	var claimed *ledger.ClaimedError
 	var refused *ledger.RefusedError
 	var budget *ledger.BudgetError
 	if errors.As(err, &budget) {
-		c.plans.budgets.refused(budget.UID)
+		c.budgets.refused(budget.UID)
 	}
 	a.Losses++
 	if a.Losses < attempt.MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
-		c.plans.budgets.stale = true
+		c.budgets.stale = true
 		c.life.Defer(a)
 		return false
 	}
@@ -353,16 +355,16 @@ func (c *Core) unsent(a *attempt.Attempt, err error) bool {
 }
 
 // pickFor stages an attempt's pod where a place is to be held for it.
-func (c *Core) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
+func (c *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
 	a.Pick = attempt.Pick{
 		NodeUID: node.UID, NodeName: node.Name, Decided: c.shard.Now, Total: len(c.shard.View.Nodes()),
-		Seed: d.Seed, Evidence: c.record.Sought(a, d.Evidence, c.plans.loops.sparedPods()), FactSequence: c.shard.Store.Position().Sequence,
+		Seed: d.Seed, Evidence: c.record.Sought(a, d.Evidence, c.loops.sparedPods()), FactSequence: c.shard.Store.Position().Sequence,
 		Volumes: a.Pick.Volumes,
 	}
 	c.shard.View.Stage(a.Pod, node.Name)
 }
 
-func (c *Core) unpick(a *attempt.Attempt) {
+func (c *nominator) unpick(a *attempt.Attempt) {
 	c.life.Unstage(a)
 	a.Pick = attempt.Pick{}
 }
@@ -402,7 +404,7 @@ func (n *nomination) Done(revision int64) {
 	c.effects.Report(report)
 	c.effects.Plan(step.PlanReport{What: step.PlanNominated, Pod: a.Offer.Pod, Node: n.node.Name, Victims: n.victims})
 	c.life.Drop(a)
-	c.addHold(&hold{
+	c.holds.addHold(&hold{
 		podUID: a.Pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
 		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, rest: n.rest, yielding: n.yielding,
 	})
@@ -410,7 +412,7 @@ func (n *nomination) Done(revision int64) {
 
 func (n *nomination) Undone(lost ledger.Lost) {
 	c := n.by
-	c.plans.budgets.stale = true
+	c.budgets.stale = true
 	c.lostDeed(n.Attempt, lost)
 }
 
@@ -427,4 +429,62 @@ func (n *nomination) TooLarge(why string) {
 func isNever(p *state.Pod) bool {
 	policy := p.Template.Spec.PreemptionPolicy
 	return policy != nil && *policy == corev1.PreemptNever
+}
+
+// sendFirstPart sends the first transaction of a plan that is too large for one: the place and
+// the plan's record. The victims follow, see form.
+func (c *nominator) sendFirstPart(d *nomination, n ledger.Nomination) bool {
+	a := d.Attempt
+	all := n.Victims
+	n.Victims, n.Budgets = nil, nil
+	var docs []ledger.NodeDoc
+	for _, doc := range n.Docs {
+		if doc.NodeUID == n.Hold.NodeUID || isAmong(n.Keepers, doc.NodeUID) {
+			docs = append(docs, doc)
+		}
+	}
+	n.Docs = docs
+	change, err := ledger.FormPlan(n, len(all))
+	if err == nil {
+		d.plan, d.rest = n.RecordedPlan(), all
+		c.pickFor(a, d.node, &d.Decision)
+		if err = c.slot.Launch(d, change, a); err == nil {
+			return true
+		}
+		c.unpick(a)
+	}
+	return c.unsent(a, err)
+}
+
+func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
+	for _, e := range list {
+		if e.NodeUID == nodeUID {
+			return true
+		}
+	}
+	return false
+}
+
+// lostDeed puts an attempt whose deed was lost back, or gives it back if it has lost too often.
+func (c *nominator) lostDeed(a *attempt.Attempt, lost ledger.Lost) {
+	reason := step.LostNode
+	switch {
+	case len(lost.Partitions) > 0:
+		reason = step.LostPartition
+	case len(lost.Guards) > 0:
+		reason = step.LostGuard
+	case len(lost.Budgets) > 0 && len(lost.Docs) == 0:
+		reason = step.LostBudget
+	case len(lost.Exclusives) > 0 && len(lost.Docs) == 0:
+		reason = step.LostVolume
+	}
+	c.effects.Report(a.Lost(reason))
+	c.record.Lost(a, reason)
+	a.Losses++
+	if reason == step.LostPartition || a.Doubtful || a.Losses >= attempt.MaxLosses {
+		c.life.GiveBack(a)
+		return
+	}
+	a.Wait.Revision = max(a.Wait.Revision, txn.LostAt(lost))
+	c.life.Again(a)
 }

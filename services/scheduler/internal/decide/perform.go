@@ -11,6 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -38,12 +41,21 @@ const (
 	// maxPreparing is how many pods of a shard may be at ActPrepare: whole groups wait for their last pod at Permit.
 	// More are not tried meanwhile.
 	maxPreparing = 1024
-	// noPlace is the reason that a place is given up of which this shard's plugins know nothing.
-	noPlace = "the scheduler whose plugins prepared the bind is gone"
 )
 
 // performing is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
 type performing struct {
+	shard    *shard.State
+	attempts *attempt.Queues
+	record   *record.Recorder
+	effects  *step.Effects
+	life     *lifecycle.Attempts
+	// actsFor and postFiltersFor are the scheduler names of profiles with plugins that do so.
+	actsFor, postFiltersFor map[string]bool
+	plans                   plans
+	// missed notes the places kept for the pod of an attempt that it did not take.
+	missed func(*attempt.Attempt)
+
 	// preparing are holds at ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
 	// whether it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases of their own.)
 	preparing map[uint64]*attempt.Deal
@@ -51,20 +63,34 @@ type performing struct {
 	undoing   map[uint64]bool
 	// bindable are the deals of reservations that binders may bind, by pod UID.
 	bindable map[string]*attempt.Deal
-	// activate are the UIDs of pods that plugins want tried, of which the queue has not been told.
-	activate []string
 }
 
-func newPerforming() performing {
-	return performing{
-		preparing: map[uint64]*attempt.Deal{},
-		binding:   map[uint64]*attempt.Deal{}, undoing: map[uint64]bool{}, bindable: map[string]*attempt.Deal{},
+func newPerforming(life *lifecycle.Attempts, p plans, acts, postFilters map[string]bool) *performing {
+	return &performing{
+		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
+		actsFor: acts, postFiltersFor: postFilters, plans: p,
+		preparing: map[uint64]*attempt.Deal{}, binding: map[uint64]*attempt.Deal{},
+		undoing: map[uint64]bool{}, bindable: map[string]*attempt.Deal{},
 	}
 }
 
+// plans is preemption, as far as plugins and extenders have to do with it.
+type plans interface {
+	// HoldPlace holds the place of a deal while plugins prepare the bind.
+	HoldPlace(d *attempt.Deal)
+	// Prepared applies that plugins have prepared the bind of a deal, or have not.
+	Prepared(d *attempt.Deal)
+	// Vetted applies what extenders have answered about the place of a plan.
+	Vetted(plan string, advice step.Advice)
+	// LineUp makes an attempt that fits nowhere wait for its turn to look for victims.
+	LineUp(r attempt.Rejection)
+	// Reject ends an attempt that fits nowhere, as soon as that is certain.
+	Reject(r attempt.Rejection)
+}
+
 // inCycle tells whether plugins take something back that belongs to a cycle.
-func (p *performing) inCycle() bool {
-	for _, cycle := range p.undoing {
+func (c *performing) inCycle() bool {
+	for _, cycle := range c.undoing {
 		if cycle {
 			return true
 		}
@@ -72,15 +98,15 @@ func (p *performing) inCycle() bool {
 	return false
 }
 
-func (p *performing) idle() bool {
-	return len(p.preparing)+len(p.binding)+len(p.undoing) == 0
+func (c *performing) idle() bool {
+	return len(c.preparing)+len(c.binding)+len(c.undoing) == 0
 }
 
 // acts tells whether plugins act on a pod once a node has been chosen.
-func (c *Core) acts(pod *state.Pod) bool { return c.cfg.Acts[pod.SchedulerName] }
+func (c *performing) acts(pod *state.Pod) bool { return c.actsFor[pod.SchedulerName] }
 
 // proceed sends an attempt on that has been staged: to the plugins first, if they act.
-func (c *Core) proceed(a *attempt.Attempt) {
+func (c *performing) proceed(a *attempt.Attempt) {
 	if !c.acts(a.Pod) {
 		c.attempts.Append(attempt.Staged, a)
 		return
@@ -92,7 +118,7 @@ func (c *Core) proceed(a *attempt.Attempt) {
 	c.perform(a.Deal, step.ActReserve)
 }
 
-func (c *Core) perform(d *attempt.Deal, act step.Act) {
+func (c *performing) perform(d *attempt.Deal, act step.Act) {
 	pod := d.Attempt.Pod
 	c.effects.Perform(step.Perform{
 		ID: d.ID, Act: act, Shard: c.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.Node,
@@ -100,34 +126,35 @@ func (c *Core) perform(d *attempt.Deal, act step.Act) {
 }
 
 // undo has plugins take back what they have reserved, unless they have nothing more to do with it.
-func (c *Core) undo(d *attempt.Deal, inCycle bool) {
+func (c *performing) undo(d *attempt.Deal, inCycle bool) {
 	if d == nil || d.Over {
 		return
 	}
 	d.Over = true
-	c.performing.undoing[d.ID] = inCycle
+	c.undoing[d.ID] = inCycle
 	c.perform(d, step.ActUndo)
 }
 
+// undoInCycle makes plugins take back what they have reserved in the cycle that is under way.
+func (c *performing) undoInCycle(d *attempt.Deal) { c.undo(d, true) }
+
 // performed takes in an answer. Whoever it is for may have gone.
-func (c *Core) performed(p step.Performed) {
+func (c *performing) performed(p step.Performed) {
 	switch p.Act {
 	case step.ActReserve:
 		if a, waits := c.attempts.Answered(attempt.Reserving, p.ID); waits {
 			c.reserved(a, p)
 		}
 	case step.ActPrepare:
-		d, known := c.performing.preparing[p.ID]
-		delete(c.performing.preparing, p.ID)
+		d, known := c.preparing[p.ID]
+		delete(c.preparing, p.ID)
 		if !known || d.Over {
 			return
 		}
 		d.Outcome, d.Over = &p, p.Failed()
-		if h, held := c.plans.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
-			c.touch(h)
-		}
+		c.plans.Prepared(d)
 	case step.ActUndo:
-		delete(c.performing.undoing, p.ID)
+		delete(c.undoing, p.ID)
 	case step.ActBind:
 		c.bindEnded(p)
 	case step.ActPostFilter:
@@ -137,7 +164,7 @@ func (c *Core) performed(p step.Performed) {
 }
 
 // reserved goes on with an attempt for which plugins have reserved, or not.
-func (c *Core) reserved(a *attempt.Attempt, p step.Performed) {
+func (c *performing) reserved(a *attempt.Attempt, p step.Performed) {
 	switch {
 	case p.Refusal != nil:
 		a.Deal = nil
@@ -155,7 +182,7 @@ func (c *Core) reserved(a *attempt.Attempt, p step.Performed) {
 
 // refusal is the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
 // pkg/scheduler/framework/types.go, of one node). It is as old as the question.
-func (c *Core) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
+func (c *performing) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
 	d := c.record.Decision(events.DecisionUnplaceable, a)
 	from := a.Counsel.From.Facts
 	d.FactSequence, d.FactEpoch = from.Sequence, from.Epoch
@@ -181,18 +208,18 @@ func (c *Core) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
 
 // settleDeal goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something
 // left to do first.
-func (c *Core) settleDeal(a *attempt.Attempt, revision int64) (bindable bool) {
+func (c *performing) settleDeal(a *attempt.Attempt, revision int64) (bindable bool) {
 	d := a.Deal
 	a.Deal = nil
 	switch {
 	case d == nil:
 		return true
 	case !d.Later && !d.Delegated:
-		c.performing.bindable[a.Offer.Pod.UID] = d
+		c.bindable[a.Offer.Pod.UID] = d
 		return true
 	case !d.Later:
 		c.record.Answered(a) // it is recorded when plugins have answered
-		c.missedPlaces(a)
+		c.missed(a)
 		c.life.Drop(a)
 		c.letBind(d, revision)
 		return false
@@ -205,35 +232,15 @@ func (c *Core) settleDeal(a *attempt.Attempt, revision int64) (bindable bool) {
 		c.undo(d, false)
 		return false
 	}
-	h := &hold{
-		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: ledger.PreparedPlan(d.Token), token: d.Token,
-		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
-	}
-	c.addHold(h)
-	c.plans.setBegun(h, true)
-	c.performing.preparing[d.ID] = d
+	c.plans.HoldPlace(d)
+	c.preparing[d.ID] = d
 	c.perform(d, step.ActPrepare)
 	return false
 }
 
-// prepared is a look at a hold that plugins have something to do with; 0 if that is done.
-func (c *Core) prepared(s standing) look {
-	switch d := s.deal; {
-	case d == nil || d.Over && d.Outcome == nil:
-		return c.giveUp(s, end{reason: noPlace})
-	case d.Outcome == nil && c.shard.Now.Sub(s.since) > ledger.PreparedFor:
-		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)})
-	case d.Outcome == nil:
-		return lookLater
-	case d.Outcome.Failed():
-		return c.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
-	}
-	return 0
-}
-
 // tellPrepared ends the attempt of a place that has been given up because plugins would not have it; false if that was
 // not why.
-func (c *Core) tellPrepared(d *attempt.Deal, revision int64) bool {
+func (c *performing) tellPrepared(d *attempt.Deal, revision int64) bool {
 	if d == nil || d.Outcome == nil || !d.Outcome.Failed() {
 		return false
 	}
@@ -248,23 +255,27 @@ func (c *Core) tellPrepared(d *attempt.Deal, revision int64) bool {
 	return true
 }
 
-// leaveDeal is what becomes of a deal whose hold is one no more.
-func (c *Core) leaveDeal(h *hold) {
-	d := h.deal
+// leave goes on with a deal whose hold is one no more.
+func (c *performing) leave(podUID string, d *attempt.Deal) {
 	if d == nil {
 		return
 	}
-	h.deal = nil
-	if _, e, ok := c.shard.Ledger.Entry(h.podUID); ok && e.Token == d.Token && e.State != ledger.Held {
-		c.performing.bindable[h.podUID] = d // promoted
+	if _, e, ok := c.shard.Ledger.Entry(podUID); ok && e.Token == d.Token && e.State != ledger.Held {
+		c.bindable[podUID] = d // promoted
 		return
 	}
 	c.undo(d, false)
 }
 
+// promoted notes that a reservation can be bound for which plugins have acted.
+func (c *performing) promoted(podUID string, d *attempt.Deal) { c.bindable[podUID] = d }
+
+// watching reports whether a bind is waited for.
+func (c *performing) watching() bool { return len(c.bindable) > 0 }
+
 // seeBound tells plugins of pods that are bound, or will not be by the reservation that they know.
-func (c *Core) seeBound(podUID string) {
-	d, ok := c.performing.bindable[podUID]
+func (c *performing) seeBound(podUID string) {
+	d, ok := c.bindable[podUID]
 	if !ok {
 		return
 	}
@@ -275,44 +286,33 @@ func (c *Core) seeBound(podUID string) {
 	if !there {
 		hw = c.shard.Ledger.HighWater(ledger.KindPod)
 	}
-	_, binding := c.performing.binding[d.ID]
+	_, binding := c.binding[d.ID]
 	switch {
 	case binding && known && pod.NodeName != "":
 		return // looked at when the plugin has returned
 	case known && pod.NodeName == d.Node:
-		delete(c.performing.bindable, podUID)
+		delete(c.bindable, podUID)
 		d.Over = true
 		c.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
 	case reserved && e.Token == d.Token, c.shard.View.PodProgress() < hw:
 		return
 	}
-	delete(c.performing.bindable, podUID)
+	delete(c.bindable, podUID)
 	c.undo(d, false)
 }
 
 // passDeals looks at all reservations that plugins know of.
-func (c *Core) passDeals() {
-	if len(c.performing.bindable) == 0 {
+func (c *performing) passDeals() {
+	if len(c.bindable) == 0 {
 		return
 	}
-	for _, uid := range slices.Sorted(maps.Keys(c.performing.bindable)) {
+	for _, uid := range slices.Sorted(maps.Keys(c.bindable)) {
 		c.seeBound(uid)
 	}
 }
 
-// drainDeals has plugins take back what this shard will not see to its end.
-func (c *Core) drainDeals() {
-	for _, uid := range slices.Sorted(maps.Keys(c.plans.held)) {
-		h := c.plans.held[uid]
-		if p, promoting := c.slot.InFlight().(*promotion); promoting && p.hold == h {
-			continue
-		}
-		c.undo(h.deal, false)
-	}
-}
-
 // preparable tells whether one more pod of a profile whose plugins act may be tried.
-func (c *Core) preparable(p *placement.Profile, pod *state.Pod) bool {
-	return !p.Custom() || !c.acts(pod) || len(c.performing.preparing) < maxPreparing
+func (c *performing) preparable(p *placement.Profile, pod *state.Pod) bool {
+	return !p.Custom() || !c.acts(pod) || len(c.preparing) < maxPreparing
 }

@@ -14,7 +14,7 @@ const (
 )
 
 func (c *Core) hasRoom() bool {
-	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.plans.quiet
+	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.preempt.reconciler.quiet
 }
 
 // decide tries pending attempts in order until the next batch is full.
@@ -74,7 +74,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 	c.effects.Behind(behind)
 	avoided := c.shard.Avoid.AvoidedBy(a.Pod, c.shard.Now)
 	extended := profile.Extended(a.Pod)
-	if !concern.Uncertain && !volumes.Any() && !extended && c.placeKept(a, profile, &concern, avoided) {
+	if !concern.Uncertain && !volumes.Any() && !extended && c.preempt.places.placeKept(a, profile, &concern, avoided) {
 		return
 	}
 	result := c.search.Find(a, profile, volumes, &concern, avoided)
@@ -87,7 +87,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 		c.life.Defer(a)
 		return
 	}
-	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result) {
+	if !ok && c.consults.reconsult(a, result.Diagnosis) || extended && c.consults.consult(a, profile, result) {
 		return
 	}
 	if !ok {
@@ -123,7 +123,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 	a.Pick.Volumes = volumes
 	c.reserver.Remember(a, result.Feasible, !concern.None() || volumes.Any() || extended)
 	c.shard.View.Stage(a.Pod, a.Pick.NodeName)
-	c.proceed(a)
+	c.performing.proceed(a)
 }
 
 // nowhere ends an attempt that found no node, or makes it wait if it will find one that is

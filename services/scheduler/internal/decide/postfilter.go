@@ -12,9 +12,9 @@ import (
 // condition; the next look tries it first, and nothing is kept there.
 
 // postFilter has plugins asked about an attempt that fits nowhere; false if there are none to ask.
-func (c *Core) postFilter(r attempt.Rejection, p *placement.Profile) bool {
+func (c *performing) postFilter(r attempt.Rejection, p *placement.Profile) bool {
 	a := r.Attempt
-	if !c.cfg.PostFilters[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
+	if !c.postFiltersFor[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
 		return false
 	}
 	a.Verdict = &r
@@ -27,7 +27,7 @@ func (c *Core) postFilter(r attempt.Rejection, p *placement.Profile) bool {
 }
 
 // verdicts say why each node will not do. They come from scratch: nothing keeps them by node.
-func (c *Core) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
+func (c *performing) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
 		Pod: a.Pod, Nodes: c.shard.View.Nodes(), Opinions: a.Counsel.Opinions, Guidance: a.Counsel.Guidance,
 		Everywhere: true, Details: true,
@@ -48,7 +48,7 @@ func (c *Core) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict
 }
 
 // postFiltered goes on with an attempt that plugins have been asked about.
-func (c *Core) postFiltered(p step.Performed) {
+func (c *performing) postFiltered(p step.Performed) {
 	a, waits := c.attempts.Answered(attempt.Filtering, p.ID)
 	if !waits {
 		return
@@ -58,5 +58,5 @@ func (c *Core) postFiltered(p step.Performed) {
 		r.Decision.Message += " " + p.Message
 	}
 	r.Decision.NodeName = p.Nominated
-	c.rejectedFor(r)
+	c.plans.Reject(r)
 }

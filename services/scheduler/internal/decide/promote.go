@@ -14,7 +14,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/search"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
 const (
@@ -54,34 +60,60 @@ const (
 	lookSent
 )
 
+// reconciler looks after the places that are held for this shard's pods: when all that must go have gone it promotes
+// a pod (T3), and it gives up a place that has waited too long or for nothing (T8).
+type reconciler struct {
+	shard    *shard.State
+	attempts *attempt.Queues
+	record   *record.Recorder
+	effects  *step.Effects
+	life     *lifecycle.Attempts
+	slot     *txn.Slot
+	rules    *crossnode.Rules
+	terms    *crossnode.Terms
+	search   *search.Searcher
+
+	consults   *consults
+	performing *performing
+	holds      *holds
+	loops      *loops
+	budgets    *budgetBook
+
+	// quiet: a promotion counts pods elsewhere, and waits until none is staged.
+	quiet bool
+	// looks is for how many more holds it may be asked whether their pods fit elsewhere.
+	looks int
+	// releases are the plans of moves whose place will not be wanted.
+	releases []string
+}
+
 // tend looks at the holds of which something has moved, until one needs a transaction; true if
 // that is on its way.
-func (c *Core) tend() bool {
-	p := &c.plans
-	p.quiet = false
-	for _, plan := range slices.Sorted(maps.Keys(p.orphans)) {
-		delete(p.orphans, plan)
+func (c *reconciler) tend() bool {
+	c.quiet = false
+	for _, plan := range slices.Sorted(maps.Keys(c.holds.orphans)) {
+		delete(c.holds.orphans, plan)
 		if c.dropOrphan(plan) {
 			return true
 		}
 	}
-	if len(p.queue) == 0 {
-		p.queue = slices.Sorted(maps.Keys(p.due))
+	if len(c.holds.queue) == 0 {
+		c.holds.queue = slices.Sorted(maps.Keys(c.holds.due))
 	}
-	for len(p.queue) > 0 {
-		uid := p.queue[0]
-		p.queue = p.queue[1:]
-		h, ok := p.held[uid]
-		if _, due := p.due[uid]; !due || !ok {
-			delete(p.due, uid)
+	for len(c.holds.queue) > 0 {
+		uid := c.holds.queue[0]
+		c.holds.queue = c.holds.queue[1:]
+		h, ok := c.holds.held[uid]
+		if _, due := c.holds.due[uid]; !due || !ok {
+			delete(c.holds.due, uid)
 			continue
 		}
 		switch c.lookAt(h) {
 		case lookSent:
-			delete(p.due, uid)
+			delete(c.holds.due, uid)
 			return true
 		case lookLater:
-			delete(p.due, uid)
+			delete(c.holds.due, uid)
 		case lookAgain:
 		}
 	}
@@ -90,7 +122,7 @@ func (c *Core) tend() bool {
 
 // standing is a hold with what is known of it.
 type standing struct {
-	by *Core
+	by *reconciler
 	*hold
 	doc   ledger.NodeDoc
 	entry ledger.Entry
@@ -99,7 +131,7 @@ type standing struct {
 	others []ledger.NodeDoc
 }
 
-func (c *Core) lookAt(h *hold) look {
+func (c *reconciler) lookAt(h *hold) look {
 	s := standing{by: c, hold: h}
 	var ok bool
 	if s.doc, s.entry, ok = c.shard.Ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
@@ -135,7 +167,7 @@ func (c *Core) lookAt(h *hold) look {
 	if left, grace := c.victimsLeft(s); left && !ledger.IsPrepared(h.plan) {
 		return c.await(s, grace)
 	}
-	c.plans.setBegun(s.hold, true)
+	c.holds.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
 		if progress < d.HighWater(ledger.KindPod) {
 			return lookAgain
@@ -146,7 +178,7 @@ func (c *Core) lookAt(h *hold) look {
 
 // victimsLeft says whether pods are still there that have to go, and the longest time that one
 // of them is given to stop.
-func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
+func (c *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
 		if fate, _ := c.shard.View.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
 			left, grace = true, max(grace, c.graceOf(v.PodUID))
@@ -158,7 +190,7 @@ func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
 	return left, grace
 }
 
-func (c *Core) graceOf(podUID string) time.Duration {
+func (c *reconciler) graceOf(podUID string) time.Duration {
 	pod, ok := c.shard.View.Pod(podUID)
 	if !ok || pod.Template == nil {
 		return defaultGrace
@@ -171,10 +203,10 @@ func (c *Core) graceOf(podUID string) time.Duration {
 }
 
 // await looks whether a hold has waited too long, or for nothing.
-func (c *Core) await(s standing, grace time.Duration) look {
+func (c *reconciler) await(s standing, grace time.Duration) look {
 	idle := c.shard.Now.Sub(s.moved)
 	marked := c.anyMarked(s)
-	c.plans.setBegun(s.hold, marked || !c.anyToEvict(s))
+	c.holds.setBegun(s.hold, marked || !c.anyToEvict(s))
 	switch {
 	case idle > holdPatience+grace:
 		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true})
@@ -183,8 +215,8 @@ func (c *Core) await(s standing, grace time.Duration) look {
 	case !s.begun && idle > unmarkedPatience:
 		// Nobody has gone for it, so that it is no failure of the pod's.
 		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
-	case !marked && c.shard.Now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
-		c.plans.looks--
+	case !marked && c.shard.Now.Sub(s.since) > secondLookAfter && c.looks > 0:
+		c.looks--
 		if node := c.fitsElsewhere(s); node != "" {
 			return c.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"})
 		}
@@ -193,14 +225,14 @@ func (c *Core) await(s standing, grace time.Duration) look {
 }
 
 // anyMarked says whether an eviction for a plan may be under way.
-func (c *Core) anyMarked(s standing) bool {
+func (c *reconciler) anyMarked(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		return v.State == ledger.Evicting
 	})
 }
 
 // anyToEvict says whether a victim of a plan stays until it is evicted.
-func (c *Core) anyToEvict(s standing) bool {
+func (c *reconciler) anyToEvict(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		pod, known := c.shard.View.Pod(v.PodUID)
 		return known && !isLeaving(pod)
@@ -208,7 +240,7 @@ func (c *Core) anyToEvict(s standing) bool {
 }
 
 // fitsElsewhere is a node that would take the pod of a hold without anybody having to go.
-func (c *Core) fitsElsewhere(s standing) string {
+func (c *reconciler) fitsElsewhere(s standing) string {
 	profile, ok := c.shard.Profiles[s.pod.SchedulerName]
 	if !ok || c.shard.View.Settle() > 0 || profile.Extended(s.pod) {
 		return "" // of what extenders would say, too, nothing is known
@@ -234,7 +266,7 @@ func (c *Core) fitsElsewhere(s standing) string {
 
 // promote sends T3 if the pod fits now that all who had to go have gone; else the place is
 // given up.
-func (c *Core) promote(s standing) look {
+func (c *reconciler) promote(s standing) look {
 	if s.vetting.unstorable != "" {
 		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
 	}
@@ -254,7 +286,7 @@ func (c *Core) promote(s standing) look {
 		return lookAgain
 	}
 	if concern.CountsBatch() && c.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
-		c.plans.quiet = true // until what is staged stands, or does not
+		c.quiet = true // until what is staged stands, or does not
 		return lookAgain
 	}
 	guards, ready := c.terms.Rests(s.pod, node, &concern)
@@ -284,7 +316,7 @@ func (c *Core) promote(s standing) look {
 	if l := c.besideOthers(s, profile, in, footing{node: node, concern: concern}); l != 0 {
 		return l
 	}
-	if l := c.vet(s, profile, node.Node); l != 0 {
+	if l := c.vetPlace(s, profile, node.Node); l != 0 {
 		return l
 	}
 	f := footing{node: node, concern: concern, guards: guards}
@@ -298,7 +330,7 @@ func (c *Core) promote(s standing) look {
 }
 
 // besideOthers is a look at a hold whose pod fits: whether that rests on the places of others; 0 if not.
-func (c *Core) besideOthers(
+func (c *reconciler) besideOthers(
 	s standing, profile *placement.Profile, in placement.Input, f footing,
 ) look {
 	takes := c.takesPromised(s, profile, in)
@@ -325,7 +357,7 @@ type footing struct {
 
 // resupply picks anew what the claims of a pod get whose place becomes its own; false if that cannot be
 // told yet.
-func (c *Core) resupply(
+func (c *reconciler) resupply(
 	s standing, profile *placement.Profile, v claims.Supply, node *state.Node,
 ) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
 	if !c.shard.Claims.Settled(v, s.doc) {
@@ -350,7 +382,7 @@ func (c *Core) resupply(
 	return v, claims.Sorted(docs), err == nil, nil
 }
 
-func (c *Core) sendPromotion(s standing, f footing) look {
+func (c *reconciler) sendPromotion(s standing, f footing) look {
 	mandate, mine := c.shard.Mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
@@ -404,11 +436,11 @@ func (p *promotion) Done(revision int64) {
 	if deal := p.agreed; deal != nil {
 		p.deal, deal.Attempt.Pod = nil, p.pod
 		if deal.Delegated && !deal.Over {
-			c.letBind(deal, revision)
+			c.performing.letBind(deal, revision)
 			return
 		}
 		if !deal.Over {
-			c.performing.bindable[p.podUID] = deal
+			c.performing.promoted(p.podUID, deal)
 		}
 		c.record.Placed(deal.Attempt, revision)
 		return
@@ -429,10 +461,10 @@ func (p *promotion) Done(revision int64) {
 func (p *promotion) TooLarge(why string) {
 	c := p.by
 	p.vetting.unstorable = why
-	c.plans.due[p.podUID] = struct{}{}
+	c.holds.due[p.podUID] = struct{}{}
 }
 
-func (p *promotion) Undone(ledger.Lost) { p.by.plans.due[p.podUID] = struct{}{} }
+func (p *promotion) Undone(ledger.Lost) { p.by.holds.due[p.podUID] = struct{}{} }
 
 // decision is about the pod of a hold.
 func (s *standing) decision(kind events.DecisionKind) events.Decision {

@@ -164,12 +164,12 @@ func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.
 	if s.volumes, err = c.shard.Claims.Of(a.Pod, profile); err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
 	}
-	if t, ok := c.displaceable(s); ok && !s.volumes.Any() {
+	if t, ok := c.preempt.nominator.displaceable(s); ok && !s.volumes.Any() {
 		again.NodeName = t.node.Node.Name
 		return again, nil
 	}
-	c.plans.budgets.stale = true
-	plan := c.preempt(s, placement.PreemptQuery{Pod: a.Pod, Seed: d.Seed, Budgets: c.budgetsNow()})
+	c.preempt.budgets.stale = true
+	plan := c.preempt.nominator.preempt(s, placement.PreemptQuery{Pod: a.Pod, Seed: d.Seed, Budgets: c.preempt.budgets.now()})
 	switch {
 	case plan.Err != nil:
 		return events.Decision{}, &NotRemadeError{plan.Err.Error()}
@@ -184,22 +184,22 @@ func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.
 func (r *Replica) spare(uids []string) {
 	c := r.core
 	nodes := map[string]bool{}
-	for _, s := range c.plans.loops.spared {
+	for _, s := range c.preempt.loops.spared {
 		nodes[s.nodeUID] = true
 	}
-	c.plans.loops.spared = map[string]sparedPod{}
+	c.preempt.loops.spared = map[string]sparedPod{}
 	for _, uid := range uids {
 		pod, ok := c.shard.View.Pod(uid)
 		if !ok {
 			continue
 		}
 		if n, ok := c.shard.View.Snapshot().NodeByName(pod.NodeName); ok {
-			c.plans.loops.spared[uid] = sparedPod{nodeUID: n.UID}
+			c.preempt.loops.spared[uid] = sparedPod{nodeUID: n.UID}
 			nodes[n.UID] = true
 		}
 	}
 	for uid := range nodes {
-		c.protect(uid)
+		c.preempt.holds.protect(uid)
 	}
 }
 
@@ -207,10 +207,12 @@ func (r *Replica) spare(uids []string) {
 func (r *Replica) seeker(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
 	concern, err := r.core.rules.ConcernOf(a.Pod, profile)
 	if err != nil {
-		return seeker{by: r.core}, &NotRemadeError{err.Error()}
+		return seeker{}, &NotRemadeError{err.Error()}
 	}
 	r.core.shard.View.Settle()
-	return seeker{by: r.core, Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern}, nil
+	return seeker{
+		by: r.core.preempt.nominator, Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern,
+	}, nil
 }
 
 // subject is what the decision was about.
@@ -313,7 +315,7 @@ func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
 	if err != nil {
 		return err
 	}
-	if !r.core.oust(s) {
+	if !r.core.preempt.places.oust(s) {
 		return &NotRemadeError{"no place that is kept could be ousted"}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
@@ -11,12 +13,38 @@ func (c *Core) submit() {
 		return
 	}
 	waiting := c.attempts.Count(attempt.Staged) > 0
-	if (!c.plans.alternate || !waiting) && c.act() {
-		c.plans.alternate = true
+	if (!c.alternate || !waiting) && c.act() {
+		c.alternate = true
 		return
 	}
-	c.plans.alternate = false
+	c.alternate = false
 	for !c.slot.Busy() && c.attempts.Count(attempt.Staged) > 0 {
 		c.reserver.Send()
 	}
+}
+
+// ledgerMoved passes on what has changed in the ledger's picture.
+func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
+	c.shard.View.ApplyLedger(changes)
+	c.shard.Claims.FollowLedger(changes)
+	c.preempt.holds.followPlans(changes)
+	c.shard.Avoid.FollowDocs(changes.Docs)
+	if c.performing.watching() {
+		for _, uid := range changes.PodUIDs {
+			c.performing.seeBound(uid)
+		}
+	}
+}
+
+// act sends the next deed there is, if any. Holds come first: room that is free at last, or
+// held for nothing, is worth more than the next plan.
+func (c *Core) act() bool {
+	if c.shard.Draining || !c.shard.Usable() {
+		return false
+	}
+	return c.preempt.reconciler.tend() || c.preempt.reconciler.releaseOne() || c.preempt.nominator.seek()
+}
+
+func refOf(e ledger.Entry) events.PodRef {
+	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
 }

@@ -27,7 +27,7 @@ type yielding struct {
 
 // yields reports whether a reservation is asked back that a pod of a higher priority than its own may wait for: binders
 // give it back, or its pod is bound first.
-func (c *Core) yields(e *ledger.Entry, priority int32) bool {
+func (c *reconciler) yields(e *ledger.Entry, priority int32) bool {
 	if e.Role != ledger.RoleReservation || !e.Wanted || e.Priority >= priority {
 		return false
 	}
@@ -42,7 +42,7 @@ type obstacle struct {
 }
 
 // lacksRoom is a look at a hold whose victims have gone and whose pod does not fit.
-func (c *Core) lacksRoom(
+func (c *reconciler) lacksRoom(
 	s standing, profile *placement.Profile, in placement.Input, o obstacle,
 ) look {
 	switch {
@@ -59,7 +59,7 @@ func (c *Core) lacksRoom(
 
 // fitsWhenYielded reports whether the pod of a hold fits once the reservations that are asked back have been given
 // back. It looks at every document, and so is asked only of a pod that does not fit.
-func (c *Core) fitsWhenYielded(
+func (c *reconciler) fitsWhenYielded(
 	s standing, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
 ) bool {
 	if len(in.Nodes) < 2 || ledger.IsPrepared(s.plan) {
@@ -80,28 +80,9 @@ func (c *Core) fitsWhenYielded(
 	return err == nil && fits
 }
 
-// followYields has the holds looked at that wait for reservations on other nodes, when one that was asked back is gone.
-func (c *Core) followYields(d *ledger.DocChange) {
-	gone := false
-	for i := range d.Before.Entries {
-		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
-			now, still := d.After.Find(e.PodUID)
-			gone = !still || now.Token != e.Token
-		}
-	}
-	if !gone {
-		return
-	}
-	for uid, h := range c.plans.held {
-		if h.yielding.awaited {
-			c.plans.due[uid] = struct{}{}
-		}
-	}
-}
-
 // takesPromised: somebody who was only reserved and was to go for the pod has been bound after all, and what is free
 // is so because others have gone for another pod, whose place is held.
-func (c *Core) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
+func (c *reconciler) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
 	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
 		pod, ok := c.shard.View.Pod(uid)
 		return ok && pod.NodeName == s.doc.NodeName && !isLeaving(pod)
