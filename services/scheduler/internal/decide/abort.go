@@ -151,7 +151,7 @@ func (a *abort) Done(revision int64) {
 			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.shard.Now.Sub(a.since), Detail: a.reason,
 		})
 	}
-	if a.silent || c.performing.tellPrepared(a.refused, revision) {
+	if a.silent || c.performing.ReportFailed(a.refused, revision) {
 		return
 	}
 	d := a.decision(events.DecisionWithdrawn)
@@ -164,7 +164,7 @@ func (a *abort) Undone(_ ledger.Lost) {
 	c := a.by
 	c.holds.due[a.podUID] = struct{}{}
 	if _, e, held := c.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
-		c.performing.tellPrepared(a.refused, c.shard.Ledger.Revision())
+		c.performing.ReportFailed(a.refused, c.shard.Ledger.Revision())
 	}
 }
 

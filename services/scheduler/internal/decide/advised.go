@@ -29,7 +29,7 @@ func (c *nominator) advisedPlan(s seeker, q placement.PreemptQuery) (placement.P
 		a.Counsel.Victims = attempt.VictimCounsel{}
 		return plan, true
 	}
-	c.consults.consultVictims(s.Rejection, list)
+	c.consults.AskAboutVictims(s.Rejection, list)
 	return placement.Preemption{}, false
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
@@ -41,7 +42,7 @@ func (c *nominator) conclude(r attempt.Rejection) {
 	profile, ok := c.shard.Profiles[r.Attempt.Pod.SchedulerName]
 	switch {
 	case r.OnHold:
-	case !ok || !profile.Preempts() || c.shard.Draining || profile.Custom() && isConsulted(profile, r.Attempt.Pod):
+	case !ok || !profile.Preempts() || c.shard.Draining || profile.Custom() && advice.IsConsulted(profile, r.Attempt.Pod):
 	case c.attempts.Count(attempt.Seeking) < maxSeekers:
 		c.lineUp(r)
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
@@ -37,8 +38,8 @@ type Core struct {
 	admitter *reserve.Admitter
 	reserver *reserve.Reserver
 
-	performing *performing
-	consults   *consults
+	performing *advice.Plugins
+	consults   *advice.Consults
 	preempt    *preemption
 	turns      *avoid.Turns
 
@@ -57,7 +58,7 @@ type Core struct {
 func New(cfg Config) *Core {
 	c := &Core{
 		shard: shard.New(cfg.Shard, cfg.Profiles), attempts: attempt.NewQueues(), effects: &step.Effects{},
-		window: cfg.Window, performing: &performing{}, consults: &consults{}, preempt: &preemption{},
+		window: cfg.Window, performing: &advice.Plugins{}, consults: &advice.Consults{}, preempt: &preemption{},
 	}
 	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
 	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
@@ -65,7 +66,7 @@ func New(cfg Config) *Core {
 		Shard: c.shard, Attempts: c.attempts, Effects: c.effects,
 		Start: func() (all, home int) { return c.search.Start[0], c.search.Start[1] },
 	}
-	c.life = &lifecycle.Attempts{Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: c.performing.undoInCycle}
+	c.life = &lifecycle.Attempts{Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: c.performing.UndoInCycle}
 	c.slot = &txn.Slot{
 		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Moved: c.ledgerMoved,
 	}
@@ -73,12 +74,12 @@ func New(cfg Config) *Core {
 	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
 	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.search = &search.Searcher{
-		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.consults.extends, Held: c.preempt.promised,
+		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.promised,
 	}
 	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
-	*c.performing = *newPerforming(c.life, c.preempt, cfg.Acts, cfg.PostFilters)
-	c.performing.missed = c.preempt.missed
-	*c.consults = *newConsults(c.life, c.performing, c.preempt, cfg.Gates)
+	*c.performing = *advice.NewPlugins(c.life, c.preempt, cfg.Acts, cfg.PostFilters)
+	c.performing.Missed = c.preempt.missed
+	*c.consults = *advice.NewConsults(c.life, c.performing, c.preempt, cfg.Gates)
 	*c.preempt = *newPreemption(preemptDeps{
 		life: c.life, slot: c.slot, rules: c.rules, terms: c.terms, search: c.search,
 		consults: c.consults, performing: c.performing,
@@ -86,7 +87,7 @@ func New(cfg Config) *Core {
 	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
 	c.reserver = &reserve.Reserver{
 		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Life: c.life, Slot: c.slot,
-		Settle: c.performing.settleDeal, Missed: c.preempt.missed, AskTurn: c.askTurn,
+		Settle: c.performing.Settle, Missed: c.preempt.missed, AskTurn: c.askTurn,
 	}
 	return c
 }
@@ -114,10 +115,10 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 		}
 	}
 	for _, a := range in.Advice {
-		c.consults.advised(a)
+		c.consults.Advised(a)
 	}
 	for _, p := range in.Performed {
-		c.performing.performed(p)
+		c.performing.Performed(p)
 	}
 	c.pass(in)
 	c.activate(in.Activated)
@@ -142,7 +143,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 		out.Request = c.request()
 	}
 	out.More = c.more()
-	out.Idle = len(c.attempts.ByPod) == 0 && c.performing.idle()
+	out.Idle = len(c.attempts.ByPod) == 0 && c.performing.Idle()
 	out.Turns = c.turns.Messages()
 	out.Notices = c.shard.Avoid.Notices()
 	out.Soon = c.soon()
@@ -164,7 +165,7 @@ func (c *Core) pass(in step.Input) {
 	if in.Beat {
 		c.shard.Avoid.Expire(c.shard.Now)
 		c.preempt.expire()
-		c.performing.passDeals()
+		c.performing.SeeAll()
 	}
 }
 
@@ -221,10 +222,10 @@ func (c *Core) applyFacts(b follow.Batch) error {
 	}
 	c.shard.View.ApplyFacts(changes)
 	for i := range changes.Pods {
-		if !c.performing.watching() {
+		if !c.performing.Watching() {
 			break
 		}
-		c.performing.seeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
+		c.performing.SeeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
 	}
 	c.shard.Claims.FollowFacts(changes.Others)
 	c.shard.Avoid.FollowFacts(changes, c.shard.Now)
@@ -294,7 +295,7 @@ func (c *Core) drain() {
 		}
 	}
 	c.preempt.reconciler.drainDeals()
-	c.consults.dismissConsults()
+	c.consults.Dismiss()
 	c.terms.Forget()
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -19,7 +20,7 @@ import (
 // notes which of them must be looked at.
 type holds struct {
 	shard      *shard.State
-	performing *performing
+	performing *advice.Plugins
 	loops      *loops
 	budgets    *budgetBook
 
@@ -211,7 +212,7 @@ func (c *holds) setBegun(h *hold, begun bool) {
 func (c *holds) forgetHold(h *hold) {
 	d := h.deal
 	h.deal = nil
-	c.performing.leave(h.podUID, d)
+	c.performing.Leave(h.podUID, d)
 	c.setBegun(h, true)
 	delete(c.held, h.podUID)
 	delete(c.due, h.podUID)

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
@@ -51,7 +52,7 @@ type nominator struct {
 	terms    *crossnode.Terms
 	search   *search.Searcher
 
-	consults *consults
+	consults *advice.Consults
 	holds    *holds
 	loops    *loops
 	budgets  *budgetBook
@@ -143,7 +144,7 @@ func (c *nominator) seekFor(r attempt.Rejection) bool {
 		c.life.Defer(a)
 		return false
 	}
-	if !s.volumes.Any() && !isConsulted(s.profile, s.pod) {
+	if !s.volumes.Any() && !advice.IsConsulted(s.profile, s.pod) {
 		if c.places.oust(s) {
 			return false
 		}

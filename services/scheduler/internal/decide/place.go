@@ -87,7 +87,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 		c.life.Defer(a)
 		return
 	}
-	if !ok && c.consults.reconsult(a, result.Diagnosis) || extended && c.consults.consult(a, profile, result) {
+	if !ok && c.consults.Reconsult(a, result.Diagnosis) || extended && c.consults.AskAboutNodes(a, profile, result) {
 		return
 	}
 	if !ok {
@@ -123,7 +123,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 	a.Pick.Volumes = volumes
 	c.reserver.Remember(a, result.Feasible, !concern.None() || volumes.Any() || extended)
 	c.shard.View.Stage(a.Pod, a.Pick.NodeName)
-	c.performing.proceed(a)
+	c.performing.Proceed(a)
 }
 
 // nowhere ends an attempt that found no node, or makes it wait if it will find one that is

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
@@ -16,8 +17,8 @@ type preemptDeps struct {
 	rules      *crossnode.Rules
 	terms      *crossnode.Terms
 	search     *search.Searcher
-	consults   *consults
-	performing *performing
+	consults   *advice.Consults
+	performing *advice.Plugins
 }
 
 // preemption has the parts that place pods where others have to go, or where a place is kept.

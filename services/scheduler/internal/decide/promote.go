@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
@@ -73,8 +74,8 @@ type reconciler struct {
 	terms    *crossnode.Terms
 	search   *search.Searcher
 
-	consults   *consults
-	performing *performing
+	consults   *advice.Consults
+	performing *advice.Plugins
 	holds      *holds
 	loops      *loops
 	budgets    *budgetBook
@@ -436,11 +437,11 @@ func (p *promotion) Done(revision int64) {
 	if deal := p.agreed; deal != nil {
 		p.deal, deal.Attempt.Pod = nil, p.pod
 		if deal.Delegated && !deal.Over {
-			c.performing.letBind(deal, revision)
+			c.performing.LetBind(deal, revision)
 			return
 		}
 		if !deal.Over {
-			c.performing.promoted(p.podUID, deal)
+			c.performing.Watch(p.podUID, deal)
 		}
 		c.record.Placed(deal.Attempt, revision)
 		return

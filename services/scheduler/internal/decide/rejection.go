@@ -27,7 +27,7 @@ func (c *Core) reject(a *attempt.Attempt, p *placement.Profile, r record.Look) {
 		Attempt: a, Decision: d, Counted: c.attempts.StagedPods(), Withdrawn: from.Withdrawn, Unsettled: r.Unsettled,
 		OnHold: r.OnHold,
 	}
-	if !c.performing.postFilter(rejected, p) {
+	if !c.performing.PostFilter(rejected, p) {
 		c.preempt.nominator.rejectedFor(rejected)
 	}
 }

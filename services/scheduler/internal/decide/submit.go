@@ -29,9 +29,9 @@ func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 	c.shard.Claims.FollowLedger(changes)
 	c.preempt.holds.followPlans(changes)
 	c.shard.Avoid.FollowDocs(changes.Docs)
-	if c.performing.watching() {
+	if c.performing.Watching() {
 		for _, uid := range changes.PodUIDs {
-			c.performing.seeBound(uid)
+			c.performing.SeeBound(uid)
 		}
 	}
 }

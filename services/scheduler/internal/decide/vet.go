@@ -37,10 +37,10 @@ func (c *reconciler) vetPlace(s standing, profile *placement.Profile, node *stat
 		return c.giveUp(s, end{reason: refusedBy(v.opinion), failed: true})
 	case v.answered && v.err == nil:
 		return 0
-	case c.consults.maxConsults():
+	case c.consults.Full():
 		return lookAgain
 	}
-	*v = vetting{id: c.consults.vet(s.plan, s.pod, node)}
+	*v = vetting{id: c.consults.AskAboutPlace(s.plan, s.pod, node)}
 	return lookLater
 }
 
@@ -74,7 +74,7 @@ func (c *reconciler) drainDeals() {
 		if p, promoting := c.slot.InFlight().(*promotion); promoting && p.hold == h {
 			continue
 		}
-		c.performing.undo(h.deal, false)
+		c.performing.Undo(h.deal, false)
 	}
 }
 

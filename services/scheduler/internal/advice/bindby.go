@@ -1,4 +1,4 @@
-package decide
+package advice
 
 import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -15,8 +15,8 @@ import (
 //
 // A shard that dies meanwhile says nothing, and binders take the place back when the time is over.
 
-// letBind has plugins bind the pod of a deal.
-func (c *performing) letBind(d *attempt.Deal, revision int64) {
+// LetBind has plugins bind the pod of a deal.
+func (c *Plugins) LetBind(d *attempt.Deal, revision int64) {
 	d.Revision = revision
 	c.bindable[d.Attempt.Offer.Pod.UID] = d
 	c.binding[d.ID] = d
@@ -25,7 +25,7 @@ func (c *performing) letBind(d *attempt.Deal, revision int64) {
 
 // bindEnded takes in what plugins have done about a bind. A place that has been taken back meanwhile is told of by
 // whoever did.
-func (c *performing) bindEnded(p step.Performed) {
+func (c *Plugins) bindEnded(p step.Performed) {
 	d, known := c.binding[p.ID]
 	delete(c.binding, p.ID)
 	if !known || d.Over {
@@ -39,5 +39,5 @@ func (c *performing) bindEnded(p step.Performed) {
 		return
 	}
 	c.record.PlacedBy(d.Attempt, d.Revision, p.By)
-	c.seeBound(uid)
+	c.SeeBound(uid)
 }

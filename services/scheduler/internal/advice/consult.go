@@ -1,4 +1,4 @@
-package decide
+package advice
 
 import (
 	"maps"
@@ -33,10 +33,6 @@ import (
 // large cluster would never come to its end.
 
 const (
-	// MaxConsults is how many attempts of a shard wait for extenders at once: some, as most of the
-	// time goes into waiting; few, as an extender may have been written for a caller that asks
-	// about one pod after the other.
-	MaxConsults = 8
 	// maxQuestions is how often one attempt may ask. It asks more than once where it has been
 	// nominated to a node that an extender turns down, where a race was lost, and where the nodes
 	// that pass are others by the time of the answer.
@@ -49,8 +45,8 @@ const notAsked = "node(s) that plugins and extenders have not been asked about"
 // notAskedOnly is the list of it, shared.
 var notAskedOnly = []string{notAsked}
 
-// consults is what extenders and plugins are asked.
-type consults struct {
+// Consults is what extenders and plugins are asked.
+type Consults struct {
 	shard    *shard.State
 	attempts *attempt.Queues
 	record   *record.Recorder
@@ -58,8 +54,8 @@ type consults struct {
 	life     *lifecycle.Attempts
 	// gatesFor are the scheduler names of profiles with plugins that may hold pods back.
 	gatesFor   map[string]bool
-	performing *performing
-	plans      plans
+	performing *Plugins
+	plans      Plans
 
 	// vetted are the plans of held places that extenders are asked about.
 	vetted map[uint64]string
@@ -70,16 +66,16 @@ type consults struct {
 	shownFor uint64
 }
 
-func newConsults(life *lifecycle.Attempts, by *performing, p plans, gates map[string]bool) *consults {
-	return &consults{
+func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[string]bool) *Consults {
+	return &Consults{
 		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
 		gatesFor: gates, performing: by, plans: p, vetted: map[uint64]string{},
 	}
 }
 
-// extends adds to a query what others have said, or asks for all nodes that they have to be
+// Extend adds to a query what others have said, or asks for all nodes that they have to be
 // asked about.
-func (c *consults) extends(q placement.Query, a *attempt.Attempt) placement.Query {
+func (c *Consults) Extend(q placement.Query, a *attempt.Attempt) placement.Query {
 	q.Everywhere = a.Counsel.Everywhere
 	if a.Counsel.Shown != nil && a.Counsel.ShownFor != c.shownFor {
 		a.Counsel.Forget() // another attempt has been shown nodes since, and may stand on one of them
@@ -97,15 +93,15 @@ func (c *consults) extends(q placement.Query, a *attempt.Attempt) placement.Quer
 	return q
 }
 
-// consult has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
+// AskAboutNodes has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
 // to be asked.
-func (c *consults) consult(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
+func (c *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
 	case a.Counsel.Opinions != nil, gateOnly && !c.gatesFor[a.Pod.SchedulerName] &&
 		!c.performing.postFiltersFor[a.Pod.SchedulerName]:
 		return false
-	case c.maxConsults() || p.Custom() && c.showing(), !c.performing.preparable(p, a.Pod):
+	case c.Full() || p.Custom() && c.showing(), !c.performing.preparable(p, a.Pod):
 		c.life.Defer(a)
 		return true
 	case a.Counsel.Questions >= maxQuestions:
@@ -135,7 +131,7 @@ func (c *consults) consult(a *attempt.Attempt, p *placement.Profile, r record.Lo
 }
 
 // showing tells whether custom plugins are being asked, or act on what they have answered.
-func (c *consults) showing() bool {
+func (c *Consults) showing() bool {
 	if c.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || c.performing.inCycle() {
 		return true
 	}
@@ -149,7 +145,7 @@ func (c *consults) showing() bool {
 
 // show is all nodes as they are now, for those who look at them meanwhile. What has not changed since is not
 // copied again.
-func (c *consults) show() []*state.NodeInfo {
+func (c *Consults) show() []*state.NodeInfo {
 	nodes := c.shard.View.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
 	for i, n := range nodes {
@@ -163,9 +159,9 @@ func (c *consults) show() []*state.NodeInfo {
 	return list
 }
 
-// reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
+// Reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
 // asked about; and one that has asked about the nominated node alone, as upstream does.
-func (c *consults) reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
+func (c *Consults) Reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 	if a.Counsel.Opinions == nil || !a.Counsel.Alone && d.Reasons()[notAsked] == 0 {
 		return false
 	}
@@ -174,9 +170,9 @@ func (c *consults) reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 	return true
 }
 
-// advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
+// Advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
 // may have been given back since.
-func (c *consults) advised(advice step.Advice) {
+func (c *Consults) Advised(advice step.Advice) {
 	a, waits := c.attempts.Answered(attempt.Consulting, advice.ID)
 	if !waits {
 		if plan, known := c.takeVetted(advice.ID); known {
@@ -202,7 +198,7 @@ func (c *consults) advised(advice step.Advice) {
 }
 
 // holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
-func (c *consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
+func (c *Consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
 	d, from := c.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
 	d.FactSequence = from.Facts.Sequence
 	d.FactEpoch = from.Facts.Epoch
@@ -212,8 +208,8 @@ func (c *consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
 	c.life.Drop(a)
 }
 
-// dismissConsults gives back whoever waits for extenders.
-func (c *consults) dismissConsults() {
+// Dismiss gives back whoever waits for extenders.
+func (c *Consults) Dismiss() {
 	for _, a := range c.attempts.TakeAll(attempt.Consulting) {
 		c.life.GiveBack(a)
 	}

@@ -1,4 +1,4 @@
-package decide
+package advice
 
 import (
 	"time"
@@ -25,23 +25,23 @@ import (
 // wakes it before.
 const victimsAgain = 10 * time.Second
 
-// maxConsults reports whether there are as many questions out as there may be.
-func (c *consults) maxConsults() bool {
-	return c.attempts.Count(attempt.Consulting)+len(c.vetted) >= MaxConsults
+// Full reports whether there are as many questions out as there may be.
+func (c *Consults) Full() bool {
+	return c.attempts.Count(attempt.Consulting)+len(c.vetted) >= step.MaxConsults
 }
 
-// isConsulted: others have a say in where a pod goes, or in who goes for it. It takes no place of another then: about
+// IsConsulted: others have a say in where a pod goes, or in who goes for it. It takes no place of another then: about
 // that nobody can ask them.
-func isConsulted(p *placement.Profile, pod *state.Pod) bool {
+func IsConsulted(p *placement.Profile, pod *state.Pod) bool {
 	return p.Extended(pod) || p.AdvisedOnVictims(pod)
 }
 
-// consultVictims has an attempt wait for what extenders say of candidates.
-func (c *consults) consultVictims(r attempt.Rejection, list []placement.Candidate) {
+// AskAboutVictims has an attempt wait for what extenders say of candidates.
+func (c *Consults) AskAboutVictims(r attempt.Rejection, list []placement.Candidate) {
 	a := r.Attempt
 	a.Counsel.Victims = attempt.VictimCounsel{}
 	switch {
-	case c.maxConsults():
+	case c.Full():
 		c.life.Defer(a)
 		return
 	case a.Counsel.Questions >= maxQuestions:
@@ -60,7 +60,7 @@ func (c *consults) consultVictims(r attempt.Rejection, list []placement.Candidat
 
 // advisedOnVictims takes in what extenders have left of candidates, and has who asked stand in line again. When
 // they have failed, the pod has the verdict that it had, so that whoever adds nodes for pods sees it.
-func (c *consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
+func (c *Consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
 	r := *a.Verdict
 	a.Counsel.Victims = attempt.VictimCounsel{}
 	if advice.Err != nil {
@@ -73,8 +73,8 @@ func (c *consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
 	c.plans.LineUp(r)
 }
 
-// vet asks the extenders of a pod about the node on which a place is held for it, and returns the question's ID.
-func (c *consults) vet(plan string, pod *state.Pod, node *state.Node) uint64 {
+// AskAboutPlace asks the extenders of a pod about the node on which a place is held for it, and returns the question's ID.
+func (c *Consults) AskAboutPlace(plan string, pod *state.Pod, node *state.Node) uint64 {
 	c.questions++
 	id := c.questions
 	c.vetted[id] = plan
@@ -85,7 +85,7 @@ func (c *consults) vet(plan string, pod *state.Pod, node *state.Node) uint64 {
 }
 
 // takeVetted returns the plan that a question was about; false if it was about none.
-func (c *consults) takeVetted(id uint64) (plan string, known bool) {
+func (c *Consults) takeVetted(id uint64) (plan string, known bool) {
 	plan, known = c.vetted[id]
 	delete(c.vetted, id)
 	return plan, known

@@ -1,4 +1,4 @@
-package decide
+package advice
 
 import (
 	"fmt"
@@ -43,8 +43,8 @@ const (
 	maxPreparing = 1024
 )
 
-// performing is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
-type performing struct {
+// Plugins is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
+type Plugins struct {
 	shard    *shard.State
 	attempts *attempt.Queues
 	record   *record.Recorder
@@ -52,9 +52,9 @@ type performing struct {
 	life     *lifecycle.Attempts
 	// actsFor and postFiltersFor are the scheduler names of profiles with plugins that do so.
 	actsFor, postFiltersFor map[string]bool
-	plans                   plans
-	// missed notes the places kept for the pod of an attempt that it did not take.
-	missed func(*attempt.Attempt)
+	plans                   Plans
+	// Missed notes the places kept for the pod of an attempt that it did not take.
+	Missed func(*attempt.Attempt)
 
 	// preparing are holds at ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
 	// whether it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases of their own.)
@@ -65,8 +65,8 @@ type performing struct {
 	bindable map[string]*attempt.Deal
 }
 
-func newPerforming(life *lifecycle.Attempts, p plans, acts, postFilters map[string]bool) *performing {
-	return &performing{
+func NewPlugins(life *lifecycle.Attempts, p Plans, acts, postFilters map[string]bool) *Plugins {
+	return &Plugins{
 		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
 		actsFor: acts, postFiltersFor: postFilters, plans: p,
 		preparing: map[uint64]*attempt.Deal{}, binding: map[uint64]*attempt.Deal{},
@@ -74,8 +74,8 @@ func newPerforming(life *lifecycle.Attempts, p plans, acts, postFilters map[stri
 	}
 }
 
-// plans is preemption, as far as plugins and extenders have to do with it.
-type plans interface {
+// Plans is preemption, as far as plugins and extenders have to do with it.
+type Plans interface {
 	// HoldPlace holds the place of a deal while plugins prepare the bind.
 	HoldPlace(d *attempt.Deal)
 	// Prepared applies that plugins have prepared the bind of a deal, or have not.
@@ -89,7 +89,7 @@ type plans interface {
 }
 
 // inCycle tells whether plugins take something back that belongs to a cycle.
-func (c *performing) inCycle() bool {
+func (c *Plugins) inCycle() bool {
 	for _, cycle := range c.undoing {
 		if cycle {
 			return true
@@ -98,15 +98,15 @@ func (c *performing) inCycle() bool {
 	return false
 }
 
-func (c *performing) idle() bool {
+func (c *Plugins) Idle() bool {
 	return len(c.preparing)+len(c.binding)+len(c.undoing) == 0
 }
 
 // acts tells whether plugins act on a pod once a node has been chosen.
-func (c *performing) acts(pod *state.Pod) bool { return c.actsFor[pod.SchedulerName] }
+func (c *Plugins) acts(pod *state.Pod) bool { return c.actsFor[pod.SchedulerName] }
 
-// proceed sends an attempt on that has been staged: to the plugins first, if they act.
-func (c *performing) proceed(a *attempt.Attempt) {
+// Proceed sends an attempt on that has been staged: to the plugins first, if they act.
+func (c *Plugins) Proceed(a *attempt.Attempt) {
 	if !c.acts(a.Pod) {
 		c.attempts.Append(attempt.Staged, a)
 		return
@@ -118,15 +118,15 @@ func (c *performing) proceed(a *attempt.Attempt) {
 	c.perform(a.Deal, step.ActReserve)
 }
 
-func (c *performing) perform(d *attempt.Deal, act step.Act) {
+func (c *Plugins) perform(d *attempt.Deal, act step.Act) {
 	pod := d.Attempt.Pod
 	c.effects.Perform(step.Perform{
 		ID: d.ID, Act: act, Shard: c.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.Node,
 	})
 }
 
-// undo has plugins take back what they have reserved, unless they have nothing more to do with it.
-func (c *performing) undo(d *attempt.Deal, inCycle bool) {
+// Undo has plugins take back what they have reserved, unless they have nothing more to do with it.
+func (c *Plugins) Undo(d *attempt.Deal, inCycle bool) {
 	if d == nil || d.Over {
 		return
 	}
@@ -135,11 +135,11 @@ func (c *performing) undo(d *attempt.Deal, inCycle bool) {
 	c.perform(d, step.ActUndo)
 }
 
-// undoInCycle makes plugins take back what they have reserved in the cycle that is under way.
-func (c *performing) undoInCycle(d *attempt.Deal) { c.undo(d, true) }
+// UndoInCycle makes plugins take back what they have reserved in the cycle that is under way.
+func (c *Plugins) UndoInCycle(d *attempt.Deal) { c.Undo(d, true) }
 
-// performed takes in an answer. Whoever it is for may have gone.
-func (c *performing) performed(p step.Performed) {
+// Performed takes in an answer. Whoever it is for may have gone.
+func (c *Plugins) Performed(p step.Performed) {
 	switch p.Act {
 	case step.ActReserve:
 		if a, waits := c.attempts.Answered(attempt.Reserving, p.ID); waits {
@@ -164,7 +164,7 @@ func (c *performing) performed(p step.Performed) {
 }
 
 // reserved goes on with an attempt for which plugins have reserved, or not.
-func (c *performing) reserved(a *attempt.Attempt, p step.Performed) {
+func (c *Plugins) reserved(a *attempt.Attempt, p step.Performed) {
 	switch {
 	case p.Refusal != nil:
 		a.Deal = nil
@@ -182,7 +182,7 @@ func (c *performing) reserved(a *attempt.Attempt, p step.Performed) {
 
 // refusal is the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
 // pkg/scheduler/framework/types.go, of one node). It is as old as the question.
-func (c *performing) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
+func (c *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
 	d := c.record.Decision(events.DecisionUnplaceable, a)
 	from := a.Counsel.From.Facts
 	d.FactSequence, d.FactEpoch = from.Sequence, from.Epoch
@@ -206,9 +206,9 @@ func (c *performing) refusal(a *attempt.Attempt, r *step.Refusal) events.Decisio
 	return d
 }
 
-// settleDeal goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something
+// Settle goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something
 // left to do first.
-func (c *performing) settleDeal(a *attempt.Attempt, revision int64) (bindable bool) {
+func (c *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
 	d := a.Deal
 	a.Deal = nil
 	switch {
@@ -219,9 +219,9 @@ func (c *performing) settleDeal(a *attempt.Attempt, revision int64) (bindable bo
 		return true
 	case !d.Later:
 		c.record.Answered(a) // it is recorded when plugins have answered
-		c.missed(a)
+		c.Missed(a)
 		c.life.Drop(a)
-		c.letBind(d, revision)
+		c.LetBind(d, revision)
 		return false
 	}
 	// What has counted the pod as one that will be there has to be decided again.
@@ -229,7 +229,7 @@ func (c *performing) settleDeal(a *attempt.Attempt, revision int64) (bindable bo
 	c.record.Answered(a) // it is recorded when it has come to something
 	c.life.Drop(a)
 	if c.shard.Draining {
-		c.undo(d, false)
+		c.Undo(d, false)
 		return false
 	}
 	c.plans.HoldPlace(d)
@@ -238,9 +238,9 @@ func (c *performing) settleDeal(a *attempt.Attempt, revision int64) (bindable bo
 	return false
 }
 
-// tellPrepared ends the attempt of a place that has been given up because plugins would not have it; false if that was
+// ReportFailed ends the attempt of a place that has been given up because plugins would not have it; false if that was
 // not why.
-func (c *performing) tellPrepared(d *attempt.Deal, revision int64) bool {
+func (c *Plugins) ReportFailed(d *attempt.Deal, revision int64) bool {
 	if d == nil || d.Outcome == nil || !d.Outcome.Failed() {
 		return false
 	}
@@ -255,8 +255,8 @@ func (c *performing) tellPrepared(d *attempt.Deal, revision int64) bool {
 	return true
 }
 
-// leave goes on with a deal whose hold is one no more.
-func (c *performing) leave(podUID string, d *attempt.Deal) {
+// Leave goes on with a deal whose hold is one no more.
+func (c *Plugins) Leave(podUID string, d *attempt.Deal) {
 	if d == nil {
 		return
 	}
@@ -264,17 +264,17 @@ func (c *performing) leave(podUID string, d *attempt.Deal) {
 		c.bindable[podUID] = d // promoted
 		return
 	}
-	c.undo(d, false)
+	c.Undo(d, false)
 }
 
-// promoted notes that a reservation can be bound for which plugins have acted.
-func (c *performing) promoted(podUID string, d *attempt.Deal) { c.bindable[podUID] = d }
+// Watch notes that a reservation can be bound for which plugins have acted.
+func (c *Plugins) Watch(podUID string, d *attempt.Deal) { c.bindable[podUID] = d }
 
-// watching reports whether a bind is waited for.
-func (c *performing) watching() bool { return len(c.bindable) > 0 }
+// Watching reports whether a bind is waited for.
+func (c *Plugins) Watching() bool { return len(c.bindable) > 0 }
 
-// seeBound tells plugins of pods that are bound, or will not be by the reservation that they know.
-func (c *performing) seeBound(podUID string) {
+// SeeBound tells plugins of pods that are bound, or will not be by the reservation that they know.
+func (c *Plugins) SeeBound(podUID string) {
 	d, ok := c.bindable[podUID]
 	if !ok {
 		return
@@ -299,20 +299,20 @@ func (c *performing) seeBound(podUID string) {
 		return
 	}
 	delete(c.bindable, podUID)
-	c.undo(d, false)
+	c.Undo(d, false)
 }
 
-// passDeals looks at all reservations that plugins know of.
-func (c *performing) passDeals() {
+// SeeAll looks at all reservations that plugins know of.
+func (c *Plugins) SeeAll() {
 	if len(c.bindable) == 0 {
 		return
 	}
 	for _, uid := range slices.Sorted(maps.Keys(c.bindable)) {
-		c.seeBound(uid)
+		c.SeeBound(uid)
 	}
 }
 
 // preparable tells whether one more pod of a profile whose plugins act may be tried.
-func (c *performing) preparable(p *placement.Profile, pod *state.Pod) bool {
+func (c *Plugins) preparable(p *placement.Profile, pod *state.Pod) bool {
 	return !p.Custom() || !c.acts(pod) || len(c.preparing) < maxPreparing
 }

@@ -1,4 +1,4 @@
-package decide
+package advice
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -11,8 +11,8 @@ import (
 // verdict, which then takes its way as any other. A node that they nominate the pod to is written to the pod with its
 // condition; the next look tries it first, and nothing is kept there.
 
-// postFilter has plugins asked about an attempt that fits nowhere; false if there are none to ask.
-func (c *performing) postFilter(r attempt.Rejection, p *placement.Profile) bool {
+// PostFilter has plugins asked about an attempt that fits nowhere; false if there are none to ask.
+func (c *Plugins) PostFilter(r attempt.Rejection, p *placement.Profile) bool {
 	a := r.Attempt
 	if !c.postFiltersFor[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
 		return false
@@ -27,7 +27,7 @@ func (c *performing) postFilter(r attempt.Rejection, p *placement.Profile) bool 
 }
 
 // verdicts say why each node will not do. They come from scratch: nothing keeps them by node.
-func (c *performing) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
+func (c *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
 		Pod: a.Pod, Nodes: c.shard.View.Nodes(), Opinions: a.Counsel.Opinions, Guidance: a.Counsel.Guidance,
 		Everywhere: true, Details: true,
@@ -48,7 +48,7 @@ func (c *performing) verdicts(a *attempt.Attempt, p *placement.Profile) []step.V
 }
 
 // postFiltered goes on with an attempt that plugins have been asked about.
-func (c *performing) postFiltered(p step.Performed) {
+func (c *Plugins) postFiltered(p step.Performed) {
 	a, waits := c.attempts.Answered(attempt.Filtering, p.ID)
 	if !waits {
 		return
