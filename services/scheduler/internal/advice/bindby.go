@@ -39,5 +39,5 @@ func (c *Plugins) bindEnded(p step.Performed) {
 		return
 	}
 	c.record.PlacedBy(d.Attempt, d.Revision, p.By)
-	c.SeeBound(uid)
+	c.seeBound(uid)
 }

@@ -270,11 +270,32 @@ func (c *Plugins) Leave(podUID string, d *attempt.Deal) {
 // Watch notes that a reservation can be bound for which plugins have acted.
 func (c *Plugins) Watch(podUID string, d *attempt.Deal) { c.bindable[podUID] = d }
 
-// Watching reports whether a bind is waited for.
-func (c *Plugins) Watching() bool { return len(c.bindable) > 0 }
+// FollowFacts applies changes of pods.
+func (c *Plugins) FollowFacts(pods []state.PodChange) {
+	for i := range pods {
+		if len(c.bindable) == 0 {
+			return
+		}
+		if p := pods[i].After; p != nil {
+			c.seeBound(p.UID)
+		} else {
+			c.seeBound(pods[i].Before.UID)
+		}
+	}
+}
 
-// SeeBound tells plugins of pods that are bound, or will not be by the reservation that they know.
-func (c *Plugins) SeeBound(podUID string) {
+// FollowLedger applies that the ledger's entries of some pods have changed.
+func (c *Plugins) FollowLedger(podUIDs []string) {
+	if len(c.bindable) == 0 {
+		return
+	}
+	for _, uid := range podUIDs {
+		c.seeBound(uid)
+	}
+}
+
+// seeBound tells plugins of pods that are bound, or will not be by the reservation that they know.
+func (c *Plugins) seeBound(podUID string) {
 	d, ok := c.bindable[podUID]
 	if !ok {
 		return
@@ -308,7 +329,7 @@ func (c *Plugins) SeeAll() {
 		return
 	}
 	for _, uid := range slices.Sorted(maps.Keys(c.bindable)) {
-		c.SeeBound(uid)
+		c.seeBound(uid)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/preempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/reserve"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/search"
@@ -40,7 +41,7 @@ type Core struct {
 
 	performing *advice.Plugins
 	consults   *advice.Consults
-	preempt    *preemption
+	preempt    *preempt.Preemption
 	turns      *avoid.Turns
 
 	// window is how many offers the shard holds at once, term that of the queue's leader which sent the last ones.
@@ -58,7 +59,7 @@ type Core struct {
 func New(cfg Config) *Core {
 	c := &Core{
 		shard: shard.New(cfg.Shard, cfg.Profiles), attempts: attempt.NewQueues(), effects: &step.Effects{},
-		window: cfg.Window, performing: &advice.Plugins{}, consults: &advice.Consults{}, preempt: &preemption{},
+		window: cfg.Window, performing: &advice.Plugins{}, consults: &advice.Consults{}, preempt: &preempt.Preemption{},
 	}
 	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
 	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
@@ -74,20 +75,20 @@ func New(cfg Config) *Core {
 	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
 	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
 	c.search = &search.Searcher{
-		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.promised,
+		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.Promised,
 	}
 	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
 	*c.performing = *advice.NewPlugins(c.life, c.preempt, cfg.Acts, cfg.PostFilters)
-	c.performing.Missed = c.preempt.missed
+	c.performing.Missed = c.preempt.Missed
 	*c.consults = *advice.NewConsults(c.life, c.performing, c.preempt, cfg.Gates)
-	*c.preempt = *newPreemption(preemptDeps{
-		life: c.life, slot: c.slot, rules: c.rules, terms: c.terms, search: c.search,
-		consults: c.consults, performing: c.performing,
+	*c.preempt = *preempt.New(preempt.Deps{
+		Life: c.life, Slot: c.slot, Rules: c.rules, Terms: c.terms, Search: c.search,
+		Consults: c.consults, Performing: c.performing,
 	})
 	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
 	c.reserver = &reserve.Reserver{
 		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Life: c.life, Slot: c.slot,
-		Settle: c.performing.Settle, Missed: c.preempt.missed, AskTurn: c.askTurn,
+		Settle: c.performing.Settle, Missed: c.preempt.Missed, AskTurn: c.askTurn,
 	}
 	return c
 }
@@ -136,7 +137,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 		c.terms.Tidy()
 	}
 	c.submit()
-	c.preempt.nominator.settleRejections()
+	c.preempt.Settle()
 	out := c.effects.Take()
 	if in.Beat || c.Ready() && !c.owned.announced || len(c.activated) > 0 {
 		c.owned.announce(c.Ready())
@@ -153,7 +154,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 // more tells whether another step has work to do even without input.
 func (c *Core) more() bool {
 	return len(c.activated) > 0 || c.attempts.Count(attempt.Pending) > 0 && c.hasRoom() ||
-		!c.slot.Busy() && !c.shard.Draining && c.preempt.nominator.maySeek()
+		!c.slot.Busy() && !c.shard.Draining && c.preempt.Pending()
 }
 
 // pass takes in what other shards said, and ends what has lasted long enough.
@@ -164,7 +165,7 @@ func (c *Core) pass(in step.Input) {
 	c.passTurns()
 	if in.Beat {
 		c.shard.Avoid.Expire(c.shard.Now)
-		c.preempt.expire()
+		c.preempt.Expire()
 		c.performing.SeeAll()
 	}
 }
@@ -183,7 +184,7 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 }
 
 // Holds is how many places are held for pods of this shard's.
-func (c *Core) Holds() int { return len(c.preempt.holds.held) }
+func (c *Core) Holds() int { return c.preempt.Held() }
 
 // Sizes are how many nodes exist, how many pods count on them, and how many of those are
 // not bound yet.
@@ -211,7 +212,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		}
 		c.shard.Replace(store)
 		c.rules.CountHosts(c.shard.View.Nodes())
-		c.preempt.holds.resetPlans()
+		c.preempt.Reset()
 	}
 	if len(b.Facts) == 0 {
 		return nil
@@ -221,15 +222,10 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		return fmt.Errorf("scheduler: apply facts: %w", err)
 	}
 	c.shard.View.ApplyFacts(changes)
-	for i := range changes.Pods {
-		if !c.performing.Watching() {
-			break
-		}
-		c.performing.SeeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
-	}
+	c.performing.FollowFacts(changes.Pods)
 	c.shard.Claims.FollowFacts(changes.Others)
 	c.shard.Avoid.FollowFacts(changes, c.shard.Now)
-	c.preempt.holds.factsMoved(changes)
+	c.preempt.FollowFacts(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
 		c.shard.Engine.SetObjects(c.shard.View.Snapshot())
 	} else {
@@ -294,7 +290,7 @@ func (c *Core) drain() {
 			c.life.GiveBack(a)
 		}
 	}
-	c.preempt.reconciler.drainDeals()
+	c.preempt.Drain()
 	c.consults.Dismiss()
 	c.terms.Forget()
 }

@@ -14,7 +14,7 @@ const (
 )
 
 func (c *Core) hasRoom() bool {
-	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.preempt.reconciler.quiet
+	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.preempt.Quiet()
 }
 
 // decide tries pending attempts in order until the next batch is full.
@@ -74,7 +74,7 @@ func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
 	c.effects.Behind(behind)
 	avoided := c.shard.Avoid.AvoidedBy(a.Pod, c.shard.Now)
 	extended := profile.Extended(a.Pod)
-	if !concern.Uncertain && !volumes.Any() && !extended && c.preempt.places.placeKept(a, profile, &concern, avoided) {
+	if !concern.Uncertain && !volumes.Any() && !extended && c.preempt.PlaceKept(a, profile, &concern, avoided) {
 		return
 	}
 	result := c.search.Find(a, profile, volumes, &concern, avoided)

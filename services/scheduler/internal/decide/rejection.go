@@ -28,6 +28,6 @@ func (c *Core) reject(a *attempt.Attempt, p *placement.Profile, r record.Look) {
 		OnHold: r.OnHold,
 	}
 	if !c.performing.PostFilter(rejected, p) {
-		c.preempt.nominator.rejectedFor(rejected)
+		c.preempt.Reject(rejected)
 	}
 }

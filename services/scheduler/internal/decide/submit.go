@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
@@ -13,7 +12,7 @@ func (c *Core) submit() {
 		return
 	}
 	waiting := c.attempts.Count(attempt.Staged) > 0
-	if (!c.alternate || !waiting) && c.act() {
+	if (!c.alternate || !waiting) && c.preempt.Propose() {
 		c.alternate = true
 		return
 	}
@@ -27,24 +26,7 @@ func (c *Core) submit() {
 func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 	c.shard.View.ApplyLedger(changes)
 	c.shard.Claims.FollowLedger(changes)
-	c.preempt.holds.followPlans(changes)
+	c.preempt.FollowLedger(changes)
 	c.shard.Avoid.FollowDocs(changes.Docs)
-	if c.performing.Watching() {
-		for _, uid := range changes.PodUIDs {
-			c.performing.SeeBound(uid)
-		}
-	}
-}
-
-// act sends the next deed there is, if any. Holds come first: room that is free at last, or
-// held for nothing, is worth more than the next plan.
-func (c *Core) act() bool {
-	if c.shard.Draining || !c.shard.Usable() {
-		return false
-	}
-	return c.preempt.reconciler.tend() || c.preempt.reconciler.releaseOne() || c.preempt.nominator.seek()
-}
-
-func refOf(e ledger.Entry) events.PodRef {
-	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
+	c.performing.FollowLedger(changes.PodUIDs)
 }

@@ -1,4 +1,4 @@
-package decide
+package preempt
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"

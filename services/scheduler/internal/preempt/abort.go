@@ -1,4 +1,4 @@
-package decide
+package preempt
 
 import (
 	"slices"
@@ -192,4 +192,8 @@ func (o *orphan) Undone(_ ledger.Lost) {
 	if len(c.shard.Ledger.PlanDocs(o.plan)) > 0 {
 		c.holds.orphans[o.plan] = struct{}{}
 	}
+}
+
+func refOf(e ledger.Entry) events.PodRef {
+	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
 }
