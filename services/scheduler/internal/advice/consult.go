@@ -93,8 +93,8 @@ func (c *Consults) Extend(q placement.Query, a *attempt.Attempt) placement.Query
 	return q
 }
 
-// AskAboutNodes has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
-// to be asked.
+// AskAboutNodes makes an attempt wait for what extenders and plugins say of the nodes that a look has found; false if
+// they have been asked, or need not be.
 func (c *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {

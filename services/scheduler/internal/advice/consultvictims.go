@@ -73,7 +73,8 @@ func (c *Consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
 	c.plans.LineUp(r)
 }
 
-// AskAboutPlace asks the extenders of a pod about the node on which a place is held for it, and returns the question's ID.
+// AskAboutPlace asks the extenders of a pod about the node on which a place is held for it, and returns the ID of the
+// question.
 func (c *Consults) AskAboutPlace(plan string, pod *state.Pod, node *state.Node) uint64 {
 	c.questions++
 	id := c.questions

@@ -285,7 +285,10 @@ func (c *Core) accept(b events.OfferBatch) {
 // drain gives back everything that is not in a transaction.
 func (c *Core) drain() {
 	c.shard.Draining = true
-	for _, p := range []attempt.Phase{attempt.Pending, attempt.Deferred, attempt.Staged, attempt.Rejected, attempt.Seeking, attempt.Reserving, attempt.Filtering} {
+	for _, p := range []attempt.Phase{
+		attempt.Pending, attempt.Deferred, attempt.Staged, attempt.Rejected, attempt.Seeking,
+		attempt.Reserving, attempt.Filtering,
+	} {
 		for _, a := range c.attempts.TakeAll(p) {
 			c.life.GiveBack(a)
 		}

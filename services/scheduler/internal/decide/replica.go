@@ -143,7 +143,8 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	case events.WayOusted:
 		err = r.oust(a, profile)
 	default:
-		c.place(a, profile)
+		t := trial{attempt: a, profile: profile}
+		c.finish(&t, c.place(&t))
 	}
 	if err != nil {
 		return events.Decision{}, err

@@ -29,7 +29,9 @@ func (c *reconciler) giveUp(s standing, e end) look {
 	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
 	if err := c.sendAbort(d, a, s.doc.NodeUID); err != nil {
 		// Nothing of it is left, or a document cannot be written: its sweep is the binders'.
-		c.effects.Plan(step.PlanReport{What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
+		c.effects.Plan(step.PlanReport{
+			What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
+		})
 		return lookLater
 	}
 	return lookSent
@@ -148,7 +150,8 @@ func (a *abort) Done(revision int64) {
 	c.budgets.stale = true
 	if !ledger.IsPrepared(a.plan) {
 		c.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.shard.Now.Sub(a.since), Detail: a.reason,
+			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.shard.Now.Sub(a.since),
+			Detail: a.reason,
 		})
 	}
 	if a.silent || c.performing.ReportFailed(a.refused, revision) {

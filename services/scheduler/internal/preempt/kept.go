@@ -95,7 +95,8 @@ func (c *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept
 	}
 	a.Pick = c.life.PickOf(a, node, n)
 	a.Pick.Feasible, a.Pick.Kept = 1, r
-	found := record.Look{Result: placement.Result{Feasible: one}, Basis: c.record.Basis(profile, c.shard.Avoid.AvoidedBy(a.Pod, c.shard.Now))}
+	basis := c.record.Basis(profile, c.shard.Avoid.AvoidedBy(a.Pod, c.shard.Now))
+	found := record.Look{Result: placement.Result{Feasible: one}, Basis: basis}
 	found.Basis.Way = events.WayKept
 	if r.Ousted {
 		found.Basis.Way = events.WayOusted

@@ -359,8 +359,9 @@ func (c *nominator) unsent(a *attempt.Attempt, err error) bool {
 func (c *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
 	a.Pick = attempt.Pick{
 		NodeUID: node.UID, NodeName: node.Name, Decided: c.shard.Now, Total: len(c.shard.View.Nodes()),
-		Seed: d.Seed, Evidence: c.record.Sought(a, d.Evidence, c.loops.sparedPods()), FactSequence: c.shard.Store.Position().Sequence,
-		Volumes: a.Pick.Volumes,
+		Seed: d.Seed, Evidence: c.record.Sought(a, d.Evidence, c.loops.sparedPods()),
+		FactSequence: c.shard.Store.Position().Sequence,
+		Volumes:      a.Pick.Volumes,
 	}
 	c.shard.View.Stage(a.Pod, node.Name)
 }

@@ -38,7 +38,8 @@ type Preemption struct {
 func New(d Deps) *Preemption {
 	s := d.Life.Shard
 	h := newHolds(s)
-	h.loops, h.budgets, h.performing = &loops{shard: s, protect: h.protect}, &budgetBook{shard: s}, d.Performing
+	h.loops = &loops{shard: s, protect: h.protect}
+	h.budgets, h.performing = &budgetBook{shard: s}, d.Performing
 	p := &Preemption{holds: h, loops: h.loops, budgets: h.budgets}
 	p.places = &places{
 		shard: s, attempts: d.Life.Attempts, record: d.Life.Record, life: d.Life, rules: d.Rules, terms: d.Terms,

@@ -134,8 +134,8 @@ type standing struct {
 
 func (c *reconciler) lookAt(h *hold) look {
 	s := standing{by: c, hold: h}
-	var ok bool
-	if s.doc, s.entry, ok = c.shard.Ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
+	doc, entry, ok := c.shard.Ledger.Entry(h.podUID)
+	if s.doc, s.entry = doc, entry; !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
 		return lookLater
 	}
 	for _, d := range c.shard.Ledger.PlanDocs(h.plan) {
@@ -376,7 +376,8 @@ func (c *reconciler) resupply(
 			docs[x.Key] = free
 		}
 	}
-	held, err := c.shard.Claims.Take(v.Holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
+	holder := ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}
+	held, err := c.shard.Claims.Take(v.Holdings(), holder, docs)
 	for key, x := range held {
 		docs[key] = ledger.HeldAgain(c.shard.Claims.Exclusive(key), x, s.token)
 	}

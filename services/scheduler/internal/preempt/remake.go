@@ -30,8 +30,8 @@ func (p *Preemption) SetSpared(uids []string) {
 	}
 }
 
-// RemakeSearch returns the node that a search for victims finds for an attempt that fits nowhere, or whose hold it would
-// take over. Nothing is proposed.
+// RemakeSearch returns the node that a search for victims finds for an attempt that fits nowhere, or whose hold it
+// would take over. Nothing is proposed.
 func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile, seed uint64) (string, error) {
 	n := p.nominator
 	s, err := n.seekerOf(a, profile)

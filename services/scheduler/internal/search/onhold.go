@@ -64,7 +64,11 @@ func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *g
 // counts says whether one of some rules selects a pod that is not bound. Of one that is not known that cannot be told.
 func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
 	pod, known := x.Shard.View.Pod(podUID)
-	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *crossnode.Matcher) bool { return m.Matches(pod) })
+	if !known {
+		return true
+	}
+	selects := func(m *crossnode.Matcher) bool { return m.Matches(pod) }
+	return pod.NodeName == "" && slices.ContainsFunc(rules, selects)
 }
 
 // besideHolds leaves those nodes of an evaluation that pass without held pods, too.
