@@ -13,15 +13,13 @@ var (
 		"services/binder/internal/decide.reservation": 46,
 		"services/queue.Queue":                        43,
 		"services/queue/internal/decide.Core":         143,
-		"services/scheduler/internal/decide.Core":     267,
 	}
 	lineDebt = debt{
-		"pkg/ledger":                         8200,
-		"pkg/placement":                      15600,
-		"pkg/state":                          4900,
-		"services/binder/internal/decide":    4900,
-		"services/queue/internal/decide":     5000,
-		"services/scheduler/internal/decide": 8700,
+		"pkg/ledger":                      8200,
+		"pkg/placement":                   15600,
+		"pkg/state":                       4900,
+		"services/binder/internal/decide": 4900,
+		"services/queue/internal/decide":  5000,
 	}
 	exportDebt = debt{
 		"pkg/events":    147,

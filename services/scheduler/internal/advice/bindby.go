@@ -16,28 +16,28 @@ import (
 // A shard that dies meanwhile says nothing, and binders take the place back when the time is over.
 
 // LetBind has plugins bind the pod of a deal.
-func (c *Plugins) LetBind(d *attempt.Deal, revision int64) {
+func (pl *Plugins) LetBind(d *attempt.Deal, revision int64) {
 	d.Revision = revision
-	c.bindable[d.Attempt.Offer.Pod.UID] = d
-	c.binding[d.ID] = d
-	c.perform(d, step.ActBind)
+	pl.bindable[d.Attempt.Offer.Pod.UID] = d
+	pl.binding[d.ID] = d
+	pl.perform(d, step.ActBind)
 }
 
 // bindEnded takes in what plugins have done about a bind. A place that has been taken back meanwhile is told of by
 // whoever did.
-func (c *Plugins) bindEnded(p step.Performed) {
-	d, known := c.binding[p.ID]
-	delete(c.binding, p.ID)
+func (pl *Plugins) bindEnded(p step.Performed) {
+	d, known := pl.binding[p.ID]
+	delete(pl.binding, p.ID)
 	if !known || d.Over {
 		return
 	}
 	uid := d.Attempt.Offer.Pod.UID
 	if p.Err != nil {
 		d.Over = true
-		delete(c.bindable, uid)
-		c.record.FailedOn(d.Attempt, p.Err.Error(), d.NodeUID, d.Node)
+		delete(pl.bindable, uid)
+		pl.record.FailedOn(d.Attempt, p.Err.Error(), d.NodeUID, d.Node)
 		return
 	}
-	c.record.PlacedBy(d.Attempt, d.Revision, p.By)
-	c.seeBound(uid)
+	pl.record.PlacedBy(d.Attempt, d.Revision, p.By)
+	pl.seeBound(uid)
 }

@@ -75,9 +75,9 @@ func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[strin
 
 // Extend adds to a query what others have said, or asks for all nodes that they have to be
 // asked about.
-func (c *Consults) Extend(q placement.Query, a *attempt.Attempt) placement.Query {
+func (cs *Consults) Extend(q placement.Query, a *attempt.Attempt) placement.Query {
 	q.Everywhere = a.Counsel.Everywhere
-	if a.Counsel.Shown != nil && a.Counsel.ShownFor != c.shownFor {
+	if a.Counsel.Shown != nil && a.Counsel.ShownFor != cs.shownFor {
 		a.Counsel.Forget() // another attempt has been shown nodes since, and may stand on one of them
 	}
 	if a.Counsel.Opinions == nil {
@@ -85,7 +85,7 @@ func (c *Consults) Extend(q placement.Query, a *attempt.Attempt) placement.Query
 		return q
 	}
 	q.Opinions, q.Guidance = maps.Clone(a.Counsel.Opinions), a.Counsel.Guidance
-	for _, n := range c.shard.View.Nodes() {
+	for _, n := range cs.shard.View.Nodes() {
 		if o, asked := q.Opinions[n.Node.Name]; !asked || !o.Rejected && a.Counsel.Outdated(n) {
 			q.Opinions[n.Node.Name] = placement.Opinion{Rejected: true, Reasons: notAskedOnly}
 		}
@@ -95,47 +95,47 @@ func (c *Consults) Extend(q placement.Query, a *attempt.Attempt) placement.Query
 
 // AskAboutNodes makes an attempt wait for what extenders and plugins say of the nodes that a look has found; false if
 // they have been asked, or need not be.
-func (c *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
+func (cs *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
-	case a.Counsel.Opinions != nil, gateOnly && !c.gatesFor[a.Pod.SchedulerName] &&
-		!c.performing.postFiltersFor[a.Pod.SchedulerName]:
+	case a.Counsel.Opinions != nil, gateOnly && !cs.gatesFor[a.Pod.SchedulerName] &&
+		!cs.performing.postFiltersFor[a.Pod.SchedulerName]:
 		return false
-	case c.Full() || p.Custom() && c.showing(), !c.performing.preparable(p, a.Pod):
-		c.life.Defer(a)
+	case cs.Full() || p.Custom() && cs.showing(), !cs.performing.preparable(p, a.Pod):
+		cs.life.Defer(a)
 		return true
 	case a.Counsel.Questions >= maxQuestions:
-		c.life.Fail(a, "the nodes that fit were others each time that plugins and extenders had answered")
+		cs.life.Fail(a, "the nodes that fit were others each time that plugins and extenders had answered")
 		return true
 	}
 	a.Counsel.Questions++
-	a.Counsel.From = c.life.Standpoint()
+	a.Counsel.From = cs.life.Standpoint()
 	a.Counsel.Alone = !a.Counsel.Everywhere && len(r.Feasible) == 1 &&
 		a.Pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
-	c.questions++
+	cs.questions++
 	q := step.Consult{
-		ID: c.questions, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
+		ID: cs.questions, Shard: cs.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
 		GateOnly: gateOnly,
 	}
 	for _, s := range r.Feasible {
 		q.Nodes = append(q.Nodes, s.Node.Node)
 	}
 	if p.Custom() {
-		q.Cluster = c.show()
-		c.shownFor = q.ID
-		a.Counsel.Shown, a.Counsel.ShownFor = c.shown, q.ID
+		q.Cluster = cs.show()
+		cs.shownFor = q.ID
+		a.Counsel.Shown, a.Counsel.ShownFor = cs.shown, q.ID
 	}
-	c.attempts.Ask(a, attempt.Consulting, q.ID)
-	c.effects.Consult(q)
+	cs.attempts.Ask(a, attempt.Consulting, q.ID)
+	cs.effects.Consult(q)
 	return true
 }
 
 // showing tells whether custom plugins are being asked, or act on what they have answered.
-func (c *Consults) showing() bool {
-	if c.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || c.performing.inCycle() {
+func (cs *Consults) showing() bool {
+	if cs.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || cs.performing.inCycle() {
 		return true
 	}
-	for _, a := range c.attempts.Asked[attempt.Consulting] {
+	for _, a := range cs.attempts.Asked[attempt.Consulting] {
 		if a.Counsel.Shown != nil {
 			return true
 		}
@@ -145,73 +145,73 @@ func (c *Consults) showing() bool {
 
 // show is all nodes as they are now, for those who look at them meanwhile. What has not changed since is not
 // copied again.
-func (c *Consults) show() []*state.NodeInfo {
-	nodes := c.shard.View.Nodes()
+func (cs *Consults) show() []*state.NodeInfo {
+	nodes := cs.shard.View.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
 	for i, n := range nodes {
-		shown, ok := c.shown[n.Node.Name]
+		shown, ok := cs.shown[n.Node.Name]
 		if !ok || shown.Generation != n.Generation {
 			shown = n.Clone()
 		}
 		list[i], now[n.Node.Name] = shown, shown
 	}
-	c.shown = now
+	cs.shown = now
 	return list
 }
 
 // Reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
 // asked about; and one that has asked about the nominated node alone, as upstream does.
-func (c *Consults) Reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
+func (cs *Consults) Reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 	if a.Counsel.Opinions == nil || !a.Counsel.Alone && d.Reasons()[notAsked] == 0 {
 		return false
 	}
 	a.Counsel.Everywhere = true
-	c.life.Again(a)
+	cs.life.Again(a)
 	return true
 }
 
 // Advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
 // may have been given back since.
-func (c *Consults) Advised(advice step.Advice) {
-	a, waits := c.attempts.Answered(attempt.Consulting, advice.ID)
+func (cs *Consults) Advised(advice step.Advice) {
+	a, waits := cs.attempts.Answered(attempt.Consulting, advice.ID)
 	if !waits {
-		if plan, known := c.takeVetted(advice.ID); known {
-			c.plans.Vetted(plan, advice)
+		if plan, known := cs.takeVetted(advice.ID); known {
+			cs.plans.Vetted(plan, advice)
 		}
 		return
 	}
 	switch {
 	case a.Verdict != nil:
-		c.advisedOnVictims(a, advice)
+		cs.advisedOnVictims(a, advice)
 		return
 	case advice.HeldBack != nil:
-		c.holdBack(a, advice.HeldBack)
+		cs.holdBack(a, advice.HeldBack)
 		return
 	case advice.Err != nil && a.Counsel.Alone:
 		a.Counsel.Everywhere = true // as upstream, for which the nominated node is only a first try
 	case advice.Err != nil:
-		c.life.Fail(a, advice.Err.Error())
+		cs.life.Fail(a, advice.Err.Error())
 		return
 	}
 	a.Counsel.Opinions, a.Counsel.Guidance = advice.Opinions, advice.Guidance
-	c.attempts.Prepend(attempt.Deferred, a)
+	cs.attempts.Prepend(attempt.Deferred, a)
 }
 
 // holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
-func (c *Consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
-	d, from := c.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
+func (cs *Consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
+	d, from := cs.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
 	d.FactSequence = from.Facts.Sequence
 	d.FactEpoch = from.Facts.Epoch
 	d.LedgerRevision = from.Ledger
 	d.Message, d.Plugins = strings.Join(by.Reasons, ", "), []string{by.Plugin}
-	c.effects.Decide(d)
-	c.life.Drop(a)
+	cs.effects.Decide(d)
+	cs.life.Drop(a)
 }
 
 // Dismiss gives back whoever waits for extenders.
-func (c *Consults) Dismiss() {
-	for _, a := range c.attempts.TakeAll(attempt.Consulting) {
-		c.life.GiveBack(a)
+func (cs *Consults) Dismiss() {
+	for _, a := range cs.attempts.TakeAll(attempt.Consulting) {
+		cs.life.GiveBack(a)
 	}
-	clear(c.vetted)
+	clear(cs.vetted)
 }

@@ -26,8 +26,8 @@ import (
 const victimsAgain = 10 * time.Second
 
 // Full reports whether there are as many questions out as there may be.
-func (c *Consults) Full() bool {
-	return c.attempts.Count(attempt.Consulting)+len(c.vetted) >= step.MaxConsults
+func (cs *Consults) Full() bool {
+	return cs.attempts.Count(attempt.Consulting)+len(cs.vetted) >= step.MaxConsults
 }
 
 // IsConsulted: others have a say in where a pod goes, or in who goes for it. It takes no place of another then: about
@@ -37,57 +37,57 @@ func IsConsulted(p *placement.Profile, pod *state.Pod) bool {
 }
 
 // AskAboutVictims has an attempt wait for what extenders say of candidates.
-func (c *Consults) AskAboutVictims(r attempt.Rejection, list []placement.Candidate) {
+func (cs *Consults) AskAboutVictims(r attempt.Rejection, list []placement.Candidate) {
 	a := r.Attempt
 	a.Counsel.Victims = attempt.VictimCounsel{}
 	switch {
-	case c.Full():
-		c.life.Defer(a)
+	case cs.Full():
+		cs.life.Defer(a)
 		return
 	case a.Counsel.Questions >= maxQuestions:
-		c.life.Fail(a, "the pods that would have to go were others each time that extenders had answered")
+		cs.life.Fail(a, "the pods that would have to go were others each time that extenders had answered")
 		return
 	}
 	a.Counsel.Questions++
 	a.Verdict = &r
-	c.questions++
+	cs.questions++
 	q := step.Consult{
-		ID: c.questions, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod, Candidates: list,
+		ID: cs.questions, Shard: cs.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod, Candidates: list,
 	}
-	c.attempts.Ask(a, attempt.Consulting, q.ID)
-	c.effects.Consult(q)
+	cs.attempts.Ask(a, attempt.Consulting, q.ID)
+	cs.effects.Consult(q)
 }
 
 // advisedOnVictims takes in what extenders have left of candidates, and has who asked stand in line again. When
 // they have failed, the pod has the verdict that it had, so that whoever adds nodes for pods sees it.
-func (c *Consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
+func (cs *Consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
 	r := *a.Verdict
 	a.Counsel.Victims = attempt.VictimCounsel{}
 	if advice.Err != nil {
 		r.Decision.Message += " preemption: " + advice.Err.Error()
 		r.Decision.RetryAfter = victimsAgain
-		c.life.Unplaceable(r)
+		cs.life.Unplaceable(r)
 		return
 	}
 	a.Counsel.Victims.Answered, a.Counsel.Victims.Left = true, advice.Candidates
-	c.plans.LineUp(r)
+	cs.plans.LineUp(r)
 }
 
 // AskAboutPlace asks the extenders of a pod about the node on which a place is held for it, and returns the ID of the
 // question.
-func (c *Consults) AskAboutPlace(plan string, pod *state.Pod, node *state.Node) uint64 {
-	c.questions++
-	id := c.questions
-	c.vetted[id] = plan
-	c.effects.Consult(step.Consult{
-		ID: id, Shard: c.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Nodes: []*state.Node{node},
+func (cs *Consults) AskAboutPlace(plan string, pod *state.Pod, node *state.Node) uint64 {
+	cs.questions++
+	id := cs.questions
+	cs.vetted[id] = plan
+	cs.effects.Consult(step.Consult{
+		ID: id, Shard: cs.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Nodes: []*state.Node{node},
 	})
 	return id
 }
 
 // takeVetted returns the plan that a question was about; false if it was about none.
-func (c *Consults) takeVetted(id uint64) (plan string, known bool) {
-	plan, known = c.vetted[id]
-	delete(c.vetted, id)
+func (cs *Consults) takeVetted(id uint64) (plan string, known bool) {
+	plan, known = cs.vetted[id]
+	delete(cs.vetted, id)
 	return plan, known
 }

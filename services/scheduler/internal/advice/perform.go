@@ -89,8 +89,8 @@ type Plans interface {
 }
 
 // inCycle tells whether plugins take something back that belongs to a cycle.
-func (c *Plugins) inCycle() bool {
-	for _, cycle := range c.undoing {
+func (pl *Plugins) inCycle() bool {
+	for _, cycle := range pl.undoing {
 		if cycle {
 			return true
 		}
@@ -98,92 +98,92 @@ func (c *Plugins) inCycle() bool {
 	return false
 }
 
-func (c *Plugins) Idle() bool {
-	return len(c.preparing)+len(c.binding)+len(c.undoing) == 0
+func (pl *Plugins) Idle() bool {
+	return len(pl.preparing)+len(pl.binding)+len(pl.undoing) == 0
 }
 
 // acts tells whether plugins act on a pod once a node has been chosen.
-func (c *Plugins) acts(pod *state.Pod) bool { return c.actsFor[pod.SchedulerName] }
+func (pl *Plugins) acts(pod *state.Pod) bool { return pl.actsFor[pod.SchedulerName] }
 
 // Proceed sends an attempt on that has been staged: to the plugins first, if they act.
-func (c *Plugins) Proceed(a *attempt.Attempt) {
-	if !c.acts(a.Pod) {
-		c.attempts.Append(attempt.Staged, a)
+func (pl *Plugins) Proceed(a *attempt.Attempt) {
+	if !pl.acts(a.Pod) {
+		pl.attempts.Append(attempt.Staged, a)
 		return
 	}
 	a.Deal = &attempt.Deal{
 		ID: a.Counsel.ShownFor, Attempt: a, NodeUID: a.Pick.NodeUID, Node: a.Pick.NodeName, Token: a.Token(),
 	}
-	c.attempts.Ask(a, attempt.Reserving, a.Deal.ID)
-	c.perform(a.Deal, step.ActReserve)
+	pl.attempts.Ask(a, attempt.Reserving, a.Deal.ID)
+	pl.perform(a.Deal, step.ActReserve)
 }
 
-func (c *Plugins) perform(d *attempt.Deal, act step.Act) {
+func (pl *Plugins) perform(d *attempt.Deal, act step.Act) {
 	pod := d.Attempt.Pod
-	c.effects.Perform(step.Perform{
-		ID: d.ID, Act: act, Shard: c.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.Node,
+	pl.effects.Perform(step.Perform{
+		ID: d.ID, Act: act, Shard: pl.shard.ID, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.Node,
 	})
 }
 
 // Undo has plugins take back what they have reserved, unless they have nothing more to do with it.
-func (c *Plugins) Undo(d *attempt.Deal, inCycle bool) {
+func (pl *Plugins) Undo(d *attempt.Deal, inCycle bool) {
 	if d == nil || d.Over {
 		return
 	}
 	d.Over = true
-	c.undoing[d.ID] = inCycle
-	c.perform(d, step.ActUndo)
+	pl.undoing[d.ID] = inCycle
+	pl.perform(d, step.ActUndo)
 }
 
 // UndoInCycle makes plugins take back what they have reserved in the cycle that is under way.
-func (c *Plugins) UndoInCycle(d *attempt.Deal) { c.Undo(d, true) }
+func (pl *Plugins) UndoInCycle(d *attempt.Deal) { pl.Undo(d, true) }
 
 // Performed takes in an answer. Whoever it is for may have gone.
-func (c *Plugins) Performed(p step.Performed) {
+func (pl *Plugins) Performed(p step.Performed) {
 	switch p.Act {
 	case step.ActReserve:
-		if a, waits := c.attempts.Answered(attempt.Reserving, p.ID); waits {
-			c.reserved(a, p)
+		if a, waits := pl.attempts.Answered(attempt.Reserving, p.ID); waits {
+			pl.reserved(a, p)
 		}
 	case step.ActPrepare:
-		d, known := c.preparing[p.ID]
-		delete(c.preparing, p.ID)
+		d, known := pl.preparing[p.ID]
+		delete(pl.preparing, p.ID)
 		if !known || d.Over {
 			return
 		}
 		d.Outcome, d.Over = &p, p.Failed()
-		c.plans.Prepared(d)
+		pl.plans.Prepared(d)
 	case step.ActUndo:
-		delete(c.undoing, p.ID)
+		delete(pl.undoing, p.ID)
 	case step.ActBind:
-		c.bindEnded(p)
+		pl.bindEnded(p)
 	case step.ActPostFilter:
-		c.postFiltered(p)
+		pl.postFiltered(p)
 	case step.ActBound:
 	}
 }
 
 // reserved goes on with an attempt for which plugins have reserved, or not.
-func (c *Plugins) reserved(a *attempt.Attempt, p step.Performed) {
+func (pl *Plugins) reserved(a *attempt.Attempt, p step.Performed) {
 	switch {
 	case p.Refusal != nil:
 		a.Deal = nil
-		d := c.refusal(a, p.Refusal)
+		d := pl.refusal(a, p.Refusal)
 		d.LedgerRevision = a.Counsel.From.Ledger
-		c.life.Unplaceable(attempt.Rejection{Attempt: a, Decision: d})
+		pl.life.Unplaceable(attempt.Rejection{Attempt: a, Decision: d})
 	case p.Err != nil:
 		a.Deal = nil
-		c.life.Fail(a, p.Err.Error())
+		pl.life.Fail(a, p.Err.Error())
 	default:
 		a.Deal.Later, a.Deal.Asked = p.Later, p.Binds
-		c.attempts.Append(attempt.Staged, a)
+		pl.attempts.Append(attempt.Staged, a)
 	}
 }
 
 // refusal is the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
 // pkg/scheduler/framework/types.go, of one node). It is as old as the question.
-func (c *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
-	d := c.record.Decision(events.DecisionUnplaceable, a)
+func (pl *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
+	d := pl.record.Decision(events.DecisionUnplaceable, a)
 	from := a.Counsel.From.Facts
 	d.FactSequence, d.FactEpoch = from.Sequence, from.Epoch
 	d.Reasons = map[string]int32{}
@@ -208,132 +208,132 @@ func (c *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
 
 // Settle goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something
 // left to do first.
-func (c *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
+func (pl *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
 	d := a.Deal
 	a.Deal = nil
 	switch {
 	case d == nil:
 		return true
 	case !d.Later && !d.Delegated:
-		c.bindable[a.Offer.Pod.UID] = d
+		pl.bindable[a.Offer.Pod.UID] = d
 		return true
 	case !d.Later:
-		c.record.Answered(a) // it is recorded when plugins have answered
-		c.Missed(a)
-		c.life.Drop(a)
-		c.LetBind(d, revision)
+		pl.record.Answered(a) // it is recorded when plugins have answered
+		pl.Missed(a)
+		pl.life.Drop(a)
+		pl.LetBind(d, revision)
 		return false
 	}
 	// What has counted the pod as one that will be there has to be decided again.
-	c.life.Withdraw()
-	c.record.Answered(a) // it is recorded when it has come to something
-	c.life.Drop(a)
-	if c.shard.Draining {
-		c.Undo(d, false)
+	pl.life.Withdraw()
+	pl.record.Answered(a) // it is recorded when it has come to something
+	pl.life.Drop(a)
+	if pl.shard.Draining {
+		pl.Undo(d, false)
 		return false
 	}
-	c.plans.HoldPlace(d)
-	c.preparing[d.ID] = d
-	c.perform(d, step.ActPrepare)
+	pl.plans.HoldPlace(d)
+	pl.preparing[d.ID] = d
+	pl.perform(d, step.ActPrepare)
 	return false
 }
 
 // ReportFailed ends the attempt of a place that has been given up because plugins would not have it; false if that was
 // not why.
-func (c *Plugins) ReportFailed(d *attempt.Deal, revision int64) bool {
+func (pl *Plugins) ReportFailed(d *attempt.Deal, revision int64) bool {
 	if d == nil || d.Outcome == nil || !d.Outcome.Failed() {
 		return false
 	}
 	a := d.Attempt
 	if r := d.Outcome.Refusal; r != nil {
-		verdict := c.refusal(a, r)
+		verdict := pl.refusal(a, r)
 		verdict.LedgerRevision = revision
-		c.record.Unplaceable(a, verdict)
+		pl.record.Unplaceable(a, verdict)
 		return true
 	}
-	c.record.Failed(a, d.Outcome.Err.Error())
+	pl.record.Failed(a, d.Outcome.Err.Error())
 	return true
 }
 
 // Leave goes on with a deal whose hold is one no more.
-func (c *Plugins) Leave(podUID string, d *attempt.Deal) {
+func (pl *Plugins) Leave(podUID string, d *attempt.Deal) {
 	if d == nil {
 		return
 	}
-	if _, e, ok := c.shard.Ledger.Entry(podUID); ok && e.Token == d.Token && e.State != ledger.Held {
-		c.bindable[podUID] = d // promoted
+	if _, e, ok := pl.shard.Ledger.Entry(podUID); ok && e.Token == d.Token && e.State != ledger.Held {
+		pl.bindable[podUID] = d // promoted
 		return
 	}
-	c.Undo(d, false)
+	pl.Undo(d, false)
 }
 
 // Watch notes that a reservation can be bound for which plugins have acted.
-func (c *Plugins) Watch(podUID string, d *attempt.Deal) { c.bindable[podUID] = d }
+func (pl *Plugins) Watch(podUID string, d *attempt.Deal) { pl.bindable[podUID] = d }
 
 // FollowFacts applies changes of pods.
-func (c *Plugins) FollowFacts(pods []state.PodChange) {
+func (pl *Plugins) FollowFacts(pods []state.PodChange) {
 	for i := range pods {
-		if len(c.bindable) == 0 {
+		if len(pl.bindable) == 0 {
 			return
 		}
 		if p := pods[i].After; p != nil {
-			c.seeBound(p.UID)
+			pl.seeBound(p.UID)
 		} else {
-			c.seeBound(pods[i].Before.UID)
+			pl.seeBound(pods[i].Before.UID)
 		}
 	}
 }
 
 // FollowLedger applies that the ledger's entries of some pods have changed.
-func (c *Plugins) FollowLedger(podUIDs []string) {
-	if len(c.bindable) == 0 {
+func (pl *Plugins) FollowLedger(podUIDs []string) {
+	if len(pl.bindable) == 0 {
 		return
 	}
 	for _, uid := range podUIDs {
-		c.seeBound(uid)
+		pl.seeBound(uid)
 	}
 }
 
 // seeBound tells plugins of pods that are bound, or will not be by the reservation that they know.
-func (c *Plugins) seeBound(podUID string) {
-	d, ok := c.bindable[podUID]
+func (pl *Plugins) seeBound(podUID string) {
+	d, ok := pl.bindable[podUID]
 	if !ok {
 		return
 	}
-	pod, known := c.shard.View.Pod(podUID)
-	_, e, reserved := c.shard.Ledger.Entry(podUID)
-	doc, there := c.shard.Ledger.Doc(d.NodeUID)
+	pod, known := pl.shard.View.Pod(podUID)
+	_, e, reserved := pl.shard.Ledger.Entry(podUID)
+	doc, there := pl.shard.Ledger.Doc(d.NodeUID)
 	hw := doc.HighWater(ledger.KindPod)
 	if !there {
-		hw = c.shard.Ledger.HighWater(ledger.KindPod)
+		hw = pl.shard.Ledger.HighWater(ledger.KindPod)
 	}
-	_, binding := c.binding[d.ID]
+	_, binding := pl.binding[d.ID]
 	switch {
 	case binding && known && pod.NodeName != "":
 		return // looked at when the plugin has returned
 	case known && pod.NodeName == d.Node:
-		delete(c.bindable, podUID)
+		delete(pl.bindable, podUID)
 		d.Over = true
-		c.perform(d, step.ActBound)
+		pl.perform(d, step.ActBound)
 	case known && pod.NodeName != "":
-	case reserved && e.Token == d.Token, c.shard.View.PodProgress() < hw:
+	case reserved && e.Token == d.Token, pl.shard.View.PodProgress() < hw:
 		return
 	}
-	delete(c.bindable, podUID)
-	c.Undo(d, false)
+	delete(pl.bindable, podUID)
+	pl.Undo(d, false)
 }
 
 // SeeAll looks at all reservations that plugins know of.
-func (c *Plugins) SeeAll() {
-	if len(c.bindable) == 0 {
+func (pl *Plugins) SeeAll() {
+	if len(pl.bindable) == 0 {
 		return
 	}
-	for _, uid := range slices.Sorted(maps.Keys(c.bindable)) {
-		c.seeBound(uid)
+	for _, uid := range slices.Sorted(maps.Keys(pl.bindable)) {
+		pl.seeBound(uid)
 	}
 }
 
 // preparable tells whether one more pod of a profile whose plugins act may be tried.
-func (c *Plugins) preparable(p *placement.Profile, pod *state.Pod) bool {
-	return !p.Custom() || !c.acts(pod) || len(c.preparing) < maxPreparing
+func (pl *Plugins) preparable(p *placement.Profile, pod *state.Pod) bool {
+	return !p.Custom() || !pl.acts(pod) || len(pl.preparing) < maxPreparing
 }

@@ -16,24 +16,24 @@ const victimsPerPart = 40
 
 // form goes on with a plan that has a record; 0 when that says Ready. One that is not, and whose
 // victims this shard does not know, was begun by another: it is given up.
-func (c *reconciler) form(s standing) look {
-	r, ok := c.shard.Ledger.Record(s.plan)
+func (rc *reconciler) form(s standing) look {
+	r, ok := rc.shard.Ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
 		return 0
 	}
 	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
-		return c.giveUp(s, end{reason: "its plan was not completed"})
+		return rc.giveUp(s, end{reason: "its plan was not completed"})
 	}
-	mandate, mine := c.shard.Mandate(s.entry.Partition())
+	mandate, mine := rc.shard.Mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
 	}
-	claimed := victimsOf(c.shard.Ledger.PlanDocs(s.plan), s.plan)
-	part := formPart{mandate: mandate, record: r, victims: c.unclaimed(s, claimed), claimed: len(claimed)}
-	err := c.sendPart(s, part)
+	claimed := victimsOf(rc.shard.Ledger.PlanDocs(s.plan), s.plan)
+	part := formPart{mandate: mandate, record: r, victims: rc.unclaimed(s, claimed), claimed: len(claimed)}
+	err := rc.sendPart(s, part)
 	for txn.IsTooLarge(err) && len(part.victims) > 1 {
 		part.victims = part.victims[:len(part.victims)/2]
-		err = c.sendPart(s, part)
+		err = rc.sendPart(s, part)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -42,7 +42,7 @@ func (c *reconciler) form(s standing) look {
 	case errors.As(err, &refused):
 		return lookAgain
 	}
-	return c.giveUp(s, end{reason: err.Error()})
+	return rc.giveUp(s, end{reason: err.Error()})
 }
 
 // formPart is a further transaction of a large plan, of which so many victims are claimed.
@@ -54,22 +54,22 @@ type formPart struct {
 }
 
 // sendPart sends the claims on some more victims, or, if none is left, what makes the plan Ready.
-func (c *reconciler) sendPart(s standing, p formPart) error {
+func (rc *reconciler) sendPart(s standing, p formPart) error {
 	var change ledger.Change
 	var err error
 	if len(p.victims) == 0 {
 		change, err = ledger.FinishPlan(p.mandate, p.record, s.doc, p.claimed)
 	} else {
-		profile, known := c.shard.Profiles[s.pod.SchedulerName]
-		change, err = c.extension(p.mandate, p.record, p.victims, known && profile.ExceedsBudgets())
+		profile, known := rc.shard.Profiles[s.pod.SchedulerName]
+		change, err = rc.extension(p.mandate, p.record, p.victims, known && profile.ExceedsBudgets())
 	}
 	if err != nil {
 		return err
 	}
-	return c.slot.Launch(&formation{standing: s}, change)
+	return rc.slot.Launch(&formation{standing: s}, change)
 }
 
-func (c *reconciler) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
+func (rc *reconciler) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
 	known := map[string]bool{}
 	for _, e := range claimed {
 		known[e.PodUID] = true
@@ -83,28 +83,28 @@ func (c *reconciler) unclaimed(s standing, claimed []ledger.Entry) []ledger.Node
 	return part
 }
 
-func (c *reconciler) extension(
+func (rc *reconciler) extension(
 	m ledger.Mandate, r ledger.PlanRecord, part []ledger.NodeEntry, exceed bool,
 ) (ledger.Change, error) {
-	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: c.shard.View}
+	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: rc.shard.View}
 	docs, budgets := map[string]bool{}, map[string]bool{}
 	for _, v := range part {
 		if !docs[v.NodeUID] {
 			docs[v.NodeUID] = true
-			if n, ok := c.shard.View.Node(v.NodeUID); ok {
-				x.Docs = append(x.Docs, c.shard.Ledger.Open(v.NodeUID, n.Node.Name, n.Node.ResourceVersion))
-			} else if doc, ok := c.shard.Ledger.Doc(v.NodeUID); ok {
+			if n, ok := rc.shard.View.Node(v.NodeUID); ok {
+				x.Docs = append(x.Docs, rc.shard.Ledger.Open(v.NodeUID, n.Node.Name, n.Node.ResourceVersion))
+			} else if doc, ok := rc.shard.Ledger.Doc(v.NodeUID); ok {
 				x.Docs = append(x.Docs, doc)
 			}
 		}
 		for _, uid := range v.Entry.Budgets {
-			o, ok := c.shard.View.Snapshot().Object(events.KindDisruptionBudget, uid)
+			o, ok := rc.shard.View.Snapshot().Object(events.KindDisruptionBudget, uid)
 			if budgets[uid] || !ok {
 				continue
 			}
 			budgets[uid] = true
 			if pdb, ok := o.API.(*policyv1.PodDisruptionBudget); ok {
-				room := c.shard.View.Room(pdb)
+				room := rc.shard.View.Room(pdb)
 				room.Exceed = exceed
 				x.Budgets = append(x.Budgets, room)
 			}

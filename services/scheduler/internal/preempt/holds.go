@@ -74,41 +74,41 @@ func newHolds(s *shard.State) *holds {
 	}
 }
 
-// followPlans takes in what has changed in the ledger.
-func (c *holds) followPlans(changes ledger.ViewChanges) {
-	c.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
+// followLedger takes in what has changed in the ledger.
+func (hs *holds) followLedger(changes ledger.ViewChanges) {
+	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
-		c.promised, c.kept = map[string]int32{}, map[string]int32{}
-		for d := range c.shard.Ledger.Docs() {
-			c.notePromises(d)
-			c.protect(d.NodeUID)
+		hs.promised, hs.kept = map[string]int32{}, map[string]int32{}
+		for d := range hs.shard.Ledger.Docs() {
+			hs.notePromises(d)
+			hs.protect(d.NodeUID)
 		}
 	}
 	for i := range changes.Docs {
-		c.followDoc(&changes.Docs[i])
+		hs.followDoc(&changes.Docs[i])
 	}
 	for _, uid := range changes.PodUIDs {
-		c.followHold(uid)
+		hs.followHold(uid)
 	}
 	if changes.Reset || len(changes.Partitions) > 0 {
-		for _, uid := range slices.Sorted(maps.Keys(c.held)) {
-			c.followHold(uid)
+		for _, uid := range slices.Sorted(maps.Keys(hs.held)) {
+			hs.followHold(uid)
 		}
-		for uid := range c.shard.Ledger.Reserved() {
-			c.followHold(uid)
+		for uid := range hs.shard.Ledger.Reserved() {
+			hs.followHold(uid)
 		}
 	}
 }
 
-func (c *holds) notePromises(d ledger.NodeDoc) {
-	delete(c.promised, d.NodeUID)
-	delete(c.kept, d.NodeUID)
+func (hs *holds) notePromises(d ledger.NodeDoc) {
+	delete(hs.promised, d.NodeUID)
+	delete(hs.kept, d.NodeUID)
 	for i := range d.Entries {
 		e := &d.Entries[i]
-		least := c.promised
+		least := hs.promised
 		switch {
 		case e.Role == ledger.RoleMove:
-			least = c.kept
+			least = hs.kept
 		case !shard.IsHold(e):
 			continue
 		}
@@ -119,35 +119,35 @@ func (c *holds) notePromises(d ledger.NodeDoc) {
 }
 
 // followDoc takes in one change of a document.
-func (c *holds) followDoc(d *ledger.DocChange) {
+func (hs *holds) followDoc(d *ledger.DocChange) {
 	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
 		return
 	}
 	nodeUID := max(d.Before.NodeUID, d.After.NodeUID)
 	after := d.After
 	after.NodeUID = nodeUID
-	c.notePromises(after)
-	c.protect(nodeUID)
-	c.followYields(d)
+	hs.notePromises(after)
+	hs.protect(nodeUID)
+	hs.followYields(d)
 	for i := range d.After.Entries {
 		e := &d.After.Entries[i]
-		h, mine := c.byPlan[e.Plan]
+		h, mine := hs.byPlan[e.Plan]
 		if !mine {
 			continue
 		}
-		c.due[h.podUID] = struct{}{}
+		hs.due[h.podUID] = struct{}{}
 		was, known := d.Before.Victim(e.PodUID)
 		if e.Role == ledger.RoleVictim && (!known || was.State != e.State) {
-			h.moved = c.shard.Now
+			h.moved = hs.shard.Now
 			if was.State == ledger.Evicting {
-				h.refused = c.shard.Now
+				h.refused = hs.shard.Now
 			}
 		}
 	}
 	for i := range d.Before.Entries {
 		v := &d.Before.Entries[i]
-		if h, mine := c.byPlan[v.Plan]; mine && v.Role == ledger.RoleVictim && !d.After.Claimed(v.PodUID) {
-			c.touch(h)
+		if h, mine := hs.byPlan[v.Plan]; mine && v.Role == ledger.RoleVictim && !d.After.Claimed(v.PodUID) {
+			hs.touch(h)
 		}
 	}
 }
@@ -164,111 +164,111 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 }
 
 // touch notes that something has happened to a plan.
-func (c *holds) touch(h *hold) {
-	h.moved = c.shard.Now
-	c.due[h.podUID] = struct{}{}
+func (hs *holds) touch(h *hold) {
+	h.moved = hs.shard.Now
+	hs.due[h.podUID] = struct{}{}
 }
 
 // followHold takes in what has become of a pod's reservation. Whoever holds the partition looks
 // after its holds, whoever made them.
-func (c *holds) followHold(uid string) {
-	doc, e, ok := c.shard.Ledger.Entry(uid)
+func (hs *holds) followHold(uid string) {
+	doc, e, ok := hs.shard.Ledger.Entry(uid)
 	if ok && shard.IsHold(&e) {
-		_, ok = c.shard.Holds(e.Partition())
+		_, ok = hs.shard.Holds(e.Partition())
 	} else {
 		ok = false
 	}
-	h, known := c.held[uid]
+	h, known := hs.held[uid]
 	if known && (!ok || h.plan != e.Plan || h.token != e.Token || h.nodeUID != doc.NodeUID) {
-		c.forgetHold(h)
+		hs.forgetHold(h)
 		known = false
 	}
 	if ok && !known {
-		c.addHold(&hold{podUID: uid, nodeUID: doc.NodeUID, plan: e.Plan, token: e.Token})
+		hs.addHold(&hold{podUID: uid, nodeUID: doc.NodeUID, plan: e.Plan, token: e.Token})
 	}
 }
 
-func (c *holds) addHold(h *hold) {
-	h.since, h.moved = c.shard.Now, c.shard.Now
-	if old, known := c.held[h.podUID]; known {
-		c.setBegun(old, true)
+func (hs *holds) addHold(h *hold) {
+	h.since, h.moved = hs.shard.Now, hs.shard.Now
+	if old, known := hs.held[h.podUID]; known {
+		hs.setBegun(old, true)
 	}
-	c.unbegun++
-	c.held[h.podUID], c.byPlan[h.plan] = h, h
-	c.due[h.podUID] = struct{}{}
+	hs.unbegun++
+	hs.held[h.podUID], hs.byPlan[h.plan] = h, h
+	hs.due[h.podUID] = struct{}{}
 }
 
 // setBegun notes whether somebody has begun to evict for a hold.
-func (c *holds) setBegun(h *hold, begun bool) {
+func (hs *holds) setBegun(h *hold, begun bool) {
 	switch {
 	case begun && !h.begun:
-		c.unbegun--
+		hs.unbegun--
 	case !begun && h.begun:
-		c.unbegun++
+		hs.unbegun++
 	}
 	h.begun = begun
 }
 
-func (c *holds) forgetHold(h *hold) {
+func (hs *holds) forgetHold(h *hold) {
 	d := h.deal
 	h.deal = nil
-	c.performing.Leave(h.podUID, d)
-	c.setBegun(h, true)
-	delete(c.held, h.podUID)
-	delete(c.due, h.podUID)
-	if c.byPlan[h.plan] == h {
-		delete(c.byPlan, h.plan)
+	hs.performing.Leave(h.podUID, d)
+	hs.setBegun(h, true)
+	delete(hs.held, h.podUID)
+	delete(hs.due, h.podUID)
+	if hs.byPlan[h.plan] == h {
+		delete(hs.byPlan, h.plan)
 	}
-	if _, _, owned := c.shard.Ledger.PlanOwner(h.plan); !owned && len(c.shard.Ledger.PlanDocs(h.plan)) > 0 {
-		c.orphans[h.plan] = struct{}{}
+	if _, _, owned := hs.shard.Ledger.PlanOwner(h.plan); !owned && len(hs.shard.Ledger.PlanDocs(h.plan)) > 0 {
+		hs.orphans[h.plan] = struct{}{}
 	}
 }
 
-// factsMoved takes in what facts say about what plans wait for.
-func (c *holds) factsMoved(changes state.Changes) {
+// followFacts takes in what facts say about what plans wait for.
+func (hs *holds) followFacts(changes state.Changes) {
 	for _, n := range changes.Nodes {
 		if n.After != nil {
-			c.protect(n.After.UID)
+			hs.protect(n.After.UID)
 		}
 	}
-	c.budgets.followFacts(changes)
-	if len(c.held)+len(c.loops.pairs) == 0 {
+	hs.budgets.followFacts(changes)
+	if len(hs.held)+len(hs.loops.pairs) == 0 {
 		return
 	}
 	for i := range changes.Pods {
-		c.podMoved(&changes.Pods[i])
+		hs.podMoved(&changes.Pods[i])
 	}
 	if slices.ContainsFunc(changes.Others, func(o state.ObjectChange) bool { return o.Kind == events.KindResourceClaim }) {
-		c.claimsMoved()
+		hs.claimsMoved()
 	}
 }
 
 // claimsMoved has the holds looked at that wait for devices.
-func (c *holds) claimsMoved() {
-	for uid, h := range c.held {
+func (hs *holds) claimsMoved() {
+	for uid, h := range hs.held {
 		if h.awaitsClaims {
-			c.due[uid] = struct{}{}
+			hs.due[uid] = struct{}{}
 		}
 	}
 }
 
 // podMoved has the hold looked at that a change of a pod is about.
-func (c *holds) podMoved(pod *state.PodChange) {
+func (hs *holds) podMoved(pod *state.PodChange) {
 	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
-		c.loops.bound(pod.After)
+		hs.loops.bound(pod.After)
 	}
 	uid := max(uidOf(pod.Before), uidOf(pod.After))
-	if _, held := c.held[uid]; held {
-		c.due[uid] = struct{}{}
+	if _, held := hs.held[uid]; held {
+		hs.due[uid] = struct{}{}
 	}
-	_, victim, claimed := c.shard.Ledger.Victim(uid)
-	h, mine := c.byPlan[victim.Plan]
+	_, victim, claimed := hs.shard.Ledger.Victim(uid)
+	h, mine := hs.byPlan[victim.Plan]
 	if !claimed || !mine || !isLeaving(pod.After) {
 		return
 	}
-	c.due[h.podUID] = struct{}{}
+	hs.due[h.podUID] = struct{}{}
 	if pod.After == nil || !isLeaving(pod.Before) {
-		h.moved = c.shard.Now
+		h.moved = hs.shard.Now
 	}
 }
 
@@ -282,32 +282,32 @@ func uidOf(p *state.Pod) string {
 // isLeaving says whether a pod is gone, has ended or is being deleted.
 func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
 
-// resetPlans looks at everything anew, after the facts were rebuilt.
-func (c *holds) resetPlans() {
-	c.budgets.stale = true
-	for d := range c.shard.Ledger.Docs() {
+// reset looks at everything anew, after the facts were rebuilt.
+func (hs *holds) reset() {
+	hs.budgets.stale = true
+	for d := range hs.shard.Ledger.Docs() {
 		if concernsPlans(&d) {
-			c.protect(d.NodeUID)
+			hs.protect(d.NodeUID)
 		}
 	}
-	c.allDue()
+	hs.allDue()
 }
 
-func (c *holds) allDue() {
-	for uid := range c.held {
-		c.due[uid] = struct{}{}
+func (hs *holds) allDue() {
+	for uid := range hs.held {
+		hs.due[uid] = struct{}{}
 	}
 }
 
 // protect tells the engine which pods on a node are nobody's victims: those that a plan has
 // claimed, those that a placement relies on, and those a place is held for (T4 takes it, not
 // an eviction). Reservations that can be bound may be victims: their binders give them back.
-func (c *holds) protect(nodeUID string) {
-	n, ok := c.shard.View.Node(nodeUID)
+func (hs *holds) protect(nodeUID string) {
+	n, ok := hs.shard.View.Node(nodeUID)
 	if !ok {
 		return
 	}
-	d, _ := c.shard.Ledger.Doc(nodeUID)
+	d, _ := hs.shard.Ledger.Doc(nodeUID)
 	var uids []string
 	for i := range d.Entries {
 		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
@@ -317,19 +317,19 @@ func (c *holds) protect(nodeUID string) {
 			uids = append(uids, view.PlaceholderUID(e.Token))
 		}
 	}
-	uids = append(uids, c.loops.sparedOn(nodeUID)...)
-	if _, told := c.protected[nodeUID]; len(uids) == 0 && !told {
+	uids = append(uids, hs.loops.sparedOn(nodeUID)...)
+	if _, told := hs.protected[nodeUID]; len(uids) == 0 && !told {
 		return
 	}
-	c.protected[nodeUID] = struct{}{}
+	hs.protected[nodeUID] = struct{}{}
 	if len(uids) == 0 {
-		delete(c.protected, nodeUID)
+		delete(hs.protected, nodeUID)
 	}
-	c.shard.Engine.SetProtected(n, uids)
+	hs.shard.Engine.SetProtected(n, uids)
 }
 
 // followYields has the holds looked at that wait for reservations on other nodes, when one that was asked back is gone.
-func (c *holds) followYields(d *ledger.DocChange) {
+func (hs *holds) followYields(d *ledger.DocChange) {
 	gone := false
 	for i := range d.Before.Entries {
 		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
@@ -340,22 +340,22 @@ func (c *holds) followYields(d *ledger.DocChange) {
 	if !gone {
 		return
 	}
-	for uid, h := range c.held {
+	for uid, h := range hs.held {
 		if h.yielding.awaited {
-			c.due[uid] = struct{}{}
+			hs.due[uid] = struct{}{}
 		}
 	}
 }
 
 // keepsBelow says whether there are less important pods that are nobody's victims for now and
 // stay where they are.
-func (c *holds) keepsBelow(priority int32) bool {
+func (hs *holds) keepsBelow(priority int32) bool {
 	stays := func(uid string) bool {
-		pod, ok := c.shard.View.Pod(uid)
+		pod, ok := hs.shard.View.Pod(uid)
 		return ok && !isLeaving(pod) && pod.Priority < priority
 	}
-	for nodeUID := range c.protected {
-		d, _ := c.shard.Ledger.Doc(nodeUID)
+	for nodeUID := range hs.protected {
+		d, _ := hs.shard.Ledger.Doc(nodeUID)
 		for i := range d.Entries {
 			e := &d.Entries[i]
 			if (e.Role != ledger.RoleReservation || e.State == ledger.Held) && stays(e.PodUID) {
@@ -363,7 +363,7 @@ func (c *holds) keepsBelow(priority int32) bool {
 			}
 		}
 	}
-	for uid := range c.loops.spared {
+	for uid := range hs.loops.spared {
 		if stays(uid) {
 			return true
 		}
@@ -372,26 +372,26 @@ func (c *holds) keepsBelow(priority int32) bool {
 }
 
 // holdPlace adds the hold of a pod whose plugins prepare its bind. Nothing has to be evicted for it.
-func (c *holds) holdPlace(d *attempt.Deal) {
+func (hs *holds) holdPlace(d *attempt.Deal) {
 	a := d.Attempt
 	h := &hold{
 		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: ledger.PreparedPlan(d.Token), token: d.Token,
 		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
 	}
-	c.addHold(h)
-	c.setBegun(h, true)
+	hs.addHold(h)
+	hs.setBegun(h, true)
 }
 
 // prepared looks at the hold of a pod whose plugins have prepared its bind, or have not.
-func (c *holds) preparedHold(d *attempt.Deal) {
-	if h, held := c.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
-		c.touch(h)
+func (hs *holds) prepared(d *attempt.Deal) {
+	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
+		hs.touch(h)
 	}
 }
 
 // vetted takes in what extenders say of a place that is held.
-func (c *holds) vetted(plan string, advice step.Advice) {
-	h, held := c.byPlan[plan]
+func (hs *holds) vetted(plan string, advice step.Advice) {
+	h, held := hs.byPlan[plan]
 	if !held || h.vetting.id != advice.ID {
 		return
 	}
@@ -399,11 +399,11 @@ func (c *holds) vetted(plan string, advice step.Advice) {
 	if advice.Err != nil {
 		return // with a heartbeat it is asked again
 	}
-	doc, _ := c.shard.Ledger.Doc(h.nodeUID)
+	doc, _ := hs.shard.Ledger.Doc(h.nodeUID)
 	var ok bool
 	if h.vetting.opinion, ok = advice.Opinions[doc.NodeName]; !ok {
 		h.vetting.err = errors.New("extenders have said nothing about node " + doc.NodeName)
 		return
 	}
-	c.due[h.podUID] = struct{}{}
+	hs.due[h.podUID] = struct{}{}
 }

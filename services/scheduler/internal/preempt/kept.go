@@ -37,28 +37,28 @@ type places struct {
 
 // stoodIn reports whether a pod is staged in a kept place on a node. What is held there beside it would have the room
 // of the place, and nothing would take it back if the pod did not get the place.
-func (c *places) stoodIn(nodeUID string) bool {
-	return slices.ContainsFunc(c.attempts.In(attempt.Staged), func(a *attempt.Attempt) bool {
+func (ps *places) stoodIn(nodeUID string) bool {
+	return slices.ContainsFunc(ps.attempts.In(attempt.Staged), func(a *attempt.Attempt) bool {
 		return a.Pick.Kept.Token != 0 && a.Pick.NodeUID == nodeUID
 	})
 }
 
-// placeKept stages a pod on a place that is kept for it; false if there is none where it fits.
+// place stages a pod on a place that is kept for it; false if there is none where it fits.
 // done says that there is nothing more to decide now.
-func (c *places) placeKept(
+func (ps *places) place(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
 	a.Missed = nil
-	for _, k := range c.shard.View.KeptFor(a.Pod) {
-		if c.shard.Gate.Late(k.Node) {
-			c.life.Defer(a)
+	for _, k := range ps.shard.View.KeptFor(a.Pod) {
+		if ps.shard.Gate.Late(k.Node) {
+			ps.life.Defer(a)
 			return true
 		}
-		if slices.Contains(avoided, k.Node.Node.UID) || !c.fitsKept(a.Pod, profile, concern, k) {
+		if slices.Contains(avoided, k.Node.Node.UID) || !ps.fitsKept(a.Pod, profile, concern, k) {
 			a.Missed = append(a.Missed, k.Entry.Plan)
 			continue
 		}
-		c.stageIn(a, concern, k, attempt.KeptPlace{
+		ps.stageIn(a, concern, k, attempt.KeptPlace{
 			Token: k.Entry.Token, Replacement: k.Entry.Replacement, Moved: k.Entry.PodUID,
 		})
 		return true
@@ -67,66 +67,66 @@ func (c *places) placeKept(
 }
 
 // fitsKept says whether a pod fits in the place of a placeholder.
-func (c *places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
-	if !c.shard.Gate.Usable(k.Node) {
+func (ps *places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
+	if !ps.shard.Gate.Usable(k.Node) {
 		return false
 	}
-	in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{k.Node}, Objects: c.shard.View.Snapshot()}
+	in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{k.Node}, Objects: ps.shard.View.Snapshot()}
 	if !concern.None() {
-		in.Nodes = c.shard.View.Nodes()
+		in.Nodes = ps.shard.View.Nodes()
 	}
 	gone := map[string]bool{view.PlaceholderUID(k.Entry.Token): true}
 	fits, _, err := profile.FitsWithout(in, k.Node, gone)
-	return err == nil && fits && !c.search.RestsOnHolds(in, profile, concern, k.Node, gone)
+	return err == nil && fits && !ps.search.RestsOnHolds(in, profile, concern, k.Node, gone)
 }
 
 // stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about
 // other nodes need there.
-func (c *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
-	profile := c.shard.Profiles[a.Pod.SchedulerName]
+func (ps *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
+	profile := ps.shard.Profiles[a.Pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
-	node, n := c.rules.Choose(a, concern, one)
+	node, n := ps.rules.Choose(a, concern, one)
 	if node == nil {
-		c.life.Defer(a)
+		ps.life.Defer(a)
 		return
 	}
-	if !c.terms.Registered(a, n, claims.Supply{}) {
+	if !ps.terms.Registered(a, n, claims.Supply{}) {
 		return
 	}
-	a.Pick = c.life.PickOf(a, node, n)
+	a.Pick = ps.life.PickOf(a, node, n)
 	a.Pick.Feasible, a.Pick.Kept = 1, r
-	basis := c.record.Basis(profile, c.shard.Avoid.AvoidedBy(a.Pod, c.shard.Now))
+	basis := ps.record.Basis(profile, ps.shard.Avoid.AvoidedBy(a.Pod, ps.shard.Now))
 	found := record.Look{Result: placement.Result{Feasible: one}, Basis: basis}
 	found.Basis.Way = events.WayKept
 	if r.Ousted {
 		found.Basis.Way = events.WayOusted
 	}
-	a.Pick.Evidence = c.record.Chose(c.record.Evidence(a, profile, found, 0))
+	a.Pick.Evidence = ps.record.Chose(ps.record.Evidence(a, profile, found, 0))
 	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}
-	c.shard.View.StageInstead(a.Pod, a.Pick.NodeName, r.Token)
-	c.attempts.Append(attempt.Staged, a)
+	ps.shard.View.StageInstead(a.Pod, a.Pick.NodeName, r.Token)
+	ps.attempts.Append(attempt.Staged, a)
 }
 
-// oust stages a pod that fits nowhere in a room that is kept for a less important one; of
+// displaceKept stages a pod that fits nowhere in a room that is kept for a less important one; of
 // several it takes the least important. Nobody has to go for that who would not go anyway.
-func (c *places) oust(s seeker) (done bool) {
+func (ps *places) displaceKept(s seeker) (done bool) {
 	if isNever(s.pod) {
 		return false
 	}
 	var list []view.Kept
-	for _, uid := range c.keepingBelow(s.pod.Priority) {
-		node, ok := c.shard.View.Node(uid)
+	for _, uid := range ps.keepingBelow(s.pod.Priority) {
+		node, ok := ps.shard.View.Node(uid)
 		if !ok {
 			continue
 		}
-		for _, e := range c.shard.View.KeptOn(uid, s.pod.Priority) {
+		for _, e := range ps.shard.View.KeptOn(uid, s.pod.Priority) {
 			list = append(list, view.Kept{Node: node, Entry: e})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b view.Kept) int { return int(a.Entry.Priority) - int(b.Entry.Priority) })
 	for _, k := range list[:min(len(list), maxDisplacements)] {
-		if c.fitsKept(s.pod, s.profile, &s.concern, k) {
-			c.stageIn(s.Attempt, &s.concern, k, attempt.KeptPlace{Token: k.Entry.Token, Ousted: true})
+		if ps.fitsKept(s.pod, s.profile, &s.concern, k) {
+			ps.stageIn(s.Attempt, &s.concern, k, attempt.KeptPlace{Token: k.Entry.Token, Ousted: true})
 			return true
 		}
 	}
@@ -135,9 +135,9 @@ func (c *places) oust(s seeker) (done bool) {
 
 // keepingBelow are the nodes, by UID, on which a place is kept for a pod less important than a
 // priority.
-func (c *places) keepingBelow(priority int32) []string {
+func (ps *places) keepingBelow(priority int32) []string {
 	var nodes []string
-	for uid, least := range c.holds.kept {
+	for uid, least := range ps.holds.kept {
 		if least < priority {
 			nodes = append(nodes, uid)
 		}

@@ -75,36 +75,36 @@ type seeker struct {
 }
 
 // retrySeekers has some of those that wait for plans tried again, in turns: they may fit by now.
-func (c *nominator) retrySeekers() {
-	waiting := c.attempts.Count(attempt.Seeking)
-	if waiting == 0 || c.maySeek() {
+func (nm *nominator) retrySeekers() {
+	waiting := nm.attempts.Count(attempt.Seeking)
+	if waiting == 0 || nm.pending() {
 		return
 	}
-	if c.retried >= waiting {
-		c.retried = 0
+	if nm.retried >= waiting {
+		nm.retried = 0
 	}
-	end := min(c.retried+retriesPerBeat, waiting)
-	again := c.attempts.TakeSeekers(c.retried, end)
-	c.retried = end
+	end := min(nm.retried+retriesPerBeat, waiting)
+	again := nm.attempts.TakeSeekers(nm.retried, end)
+	nm.retried = end
 	for _, a := range slices.Backward(again) {
-		c.life.Again(a)
+		nm.life.Again(a)
 	}
 }
 
-// maySeek says whether there is somebody to look for room for, and room for the plan.
-func (c *nominator) maySeek() bool {
-	return c.attempts.Count(attempt.Seeking) > 0 && c.holds.unbegun < maxUnbegun
+// pending says whether there is somebody to look for room for, and room for the plan.
+func (nm *nominator) pending() bool {
+	return nm.attempts.Count(attempt.Seeking) > 0 && nm.holds.unbegun < maxUnbegun
 }
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
 // true if that is on its way.
-func (c *nominator) seek() bool {
-	if !c.maySeek() {
+func (nm *nominator) seek() bool {
+	if !nm.pending() {
 		return false
 	}
-	for n := 0; n < seeksPerStep && c.attempts.Count(attempt.Seeking) > 0; n++ {
-		for _, a := range c.attempts.TakeSeekers(0, 1) {
-			if c.seekFor(*a.Verdict) {
+	for n := 0; n < seeksPerStep && nm.attempts.Count(attempt.Seeking) > 0; n++ {
+		for _, a := range nm.attempts.TakeSeekers(0, 1) {
+			if nm.seekFor(*a.Verdict) {
 				return true
 			}
 		}
@@ -112,110 +112,110 @@ func (c *nominator) seek() bool {
 	return false
 }
 
-func (c *nominator) seekFor(r attempt.Rejection) bool {
+func (nm *nominator) seekFor(r attempt.Rejection) bool {
 	a := r.Attempt
-	s := seeker{by: c, Rejection: r, pod: a.Pod, profile: c.shard.Profiles[a.Pod.SchedulerName]}
-	pod, known := c.shard.View.Pod(a.Offer.Pod.UID)
-	_, _, reserved := c.shard.Ledger.Entry(a.Offer.Pod.UID)
-	_, held := c.shard.Holds(a.Offer.Partition)
-	if !known || pod != a.Pod || reserved || !held || c.terms.MustWait(a) || c.shard.View.Settle() > 0 {
-		c.life.Again(a)
+	s := seeker{by: nm, Rejection: r, pod: a.Pod, profile: nm.shard.Profiles[a.Pod.SchedulerName]}
+	pod, known := nm.shard.View.Pod(a.Offer.Pod.UID)
+	_, _, reserved := nm.shard.Ledger.Entry(a.Offer.Pod.UID)
+	_, held := nm.shard.Holds(a.Offer.Partition)
+	if !known || pod != a.Pod || reserved || !held || nm.terms.MustWait(a) || nm.shard.View.Settle() > 0 {
+		nm.life.Again(a)
 		return false
 	}
 	var err error
-	if s.concern, err = c.rules.ConcernOf(pod, s.profile); err != nil {
-		c.life.Fail(a, err.Error())
+	if s.concern, err = nm.rules.ConcernOf(pod, s.profile); err != nil {
+		nm.life.Fail(a, err.Error())
 		return false
 	}
 	if s.concern.Uncertain {
-		c.life.Defer(a)
+		nm.life.Defer(a)
 		return false
 	}
-	c.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.Offer.Pod})
-	if no := c.loops.refusesPod(pod, c.shard.Now); no.why != "" {
-		c.refusePlan(s, no)
+	nm.effects.Plan(step.PlanReport{What: step.PlanAsked, Pod: a.Offer.Pod})
+	if no := nm.loops.refusesPod(pod, nm.shard.Now); no.why != "" {
+		nm.refusePlan(s, no)
 		return false
 	}
-	if s.volumes, err = c.shard.Claims.Of(pod, s.profile); err != nil {
-		c.life.Fail(a, err.Error())
+	if s.volumes, err = nm.shard.Claims.Of(pod, s.profile); err != nil {
+		nm.life.Fail(a, err.Error())
 		return false
 	}
-	if !c.shard.Claims.Free(s.volumes) {
-		c.life.Defer(a)
+	if !nm.shard.Claims.Free(s.volumes) {
+		nm.life.Defer(a)
 		return false
 	}
 	if !s.volumes.Any() && !advice.IsConsulted(s.profile, s.pod) {
-		if c.places.oust(s) {
+		if nm.places.displaceKept(s) {
 			return false
 		}
-		if tried, sent := c.displace(s); tried {
+		if tried, sent := nm.displace(s); tried {
 			return sent
 		}
 	}
-	return c.seekVictims(s)
+	return nm.seekVictims(s)
 }
 
 // seekVictims asks for whom others would have to go, and has it so.
-func (c *nominator) seekVictims(s seeker) bool {
+func (nm *nominator) seekVictims(s seeker) bool {
 	a := s.Attempt
-	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: c.budgets.now()})
+	plan, ok := nm.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.now()})
 	if !ok {
 		return false
 	}
 	var fits *placement.FitsError
 	switch {
 	case errors.As(plan.Err, &fits):
-		c.life.Again(a)
+		nm.life.Again(a)
 	case plan.Err != nil:
-		c.life.Fail(a, plan.Err.Error())
-	case plan.Node == nil && plan.Kept && c.budgets.unknown:
+		nm.life.Fail(a, plan.Err.Error())
+	case plan.Node == nil && plan.Kept && nm.budgets.unknown:
 		// What is left of a budget cannot be told yet, and nobody will say when it can.
-		c.life.Defer(a)
+		nm.life.Defer(a)
 	case plan.Node == nil:
-		c.inVain(s, plan)
-	case c.planRestsOnHolds(s, plan):
+		nm.inVain(s, plan)
+	case nm.planRestsOnHolds(s, plan):
 		s.Awaits(placement.PodTopologySpread)
-		c.life.Unplaceable(s.Rejection)
+		nm.life.Unplaceable(s.Rejection)
 	default:
-		return c.nominate(s, plan)
+		return nm.nominate(s, plan)
 	}
 	return false
 }
 
 // planRestsOnHolds is restsOnHolds with the victims gone.
-func (c *nominator) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
+func (nm *nominator) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 	gone := make(map[string]bool, len(plan.Victims))
 	for _, v := range plan.Victims {
 		gone[v.Pod.UID] = true
 	}
-	in := placement.Input{Pod: s.pod, Nodes: c.shard.View.Nodes(), Objects: s.volumes.Lookups(c.shard.View.Snapshot())}
-	return c.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
+	in := placement.Input{Pod: s.pod, Nodes: nm.shard.View.Nodes(), Objects: s.volumes.Lookups(nm.shard.View.Snapshot())}
+	return nm.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
 // preempt asks the engine who could go for a pod.
-func (c *nominator) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
-	return c.victimsFor(s, func() placement.Preemption { return c.shard.Engine.Preempt(s.profile, q) })
+func (nm *nominator) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
+	return nm.victimsFor(s, func() placement.Preemption { return nm.shard.Engine.Preempt(s.profile, q) })
 }
 
 // victimsFor has the engine look for victims, and takes the time.
-func (c *nominator) victimsFor(s seeker, look func() placement.Preemption) placement.Preemption {
-	defer c.shard.LookUp(s.volumes)()
-	if c.shard.Laps == nil {
+func (nm *nominator) victimsFor(s seeker, look func() placement.Preemption) placement.Preemption {
+	defer nm.shard.LookUp(s.volumes)()
+	if nm.shard.Laps == nil {
 		return look()
 	}
-	c.shard.Laps.Begin(s.pod.SchedulerName)
+	nm.shard.Laps.Begin(s.pod.SchedulerName)
 	plan := look()
 	code := placement.Success
 	if plan.Node == nil {
 		code = placement.Unschedulable
 	}
-	c.shard.Laps.Lap(placement.PointPostFilter, "", code)
+	nm.shard.Laps.Lap(placement.PointPostFilter, "", code)
 	return plan
 }
 
 // inVain ends an attempt that preemption does not help, with upstream's sentence and with what
 // there is to say beyond it.
-func (c *nominator) inVain(s seeker, plan placement.Preemption) {
+func (nm *nominator) inVain(s seeker, plan placement.Preemption) {
 	r := s.Rejection
 	if r.Attempt.Counsel.Victims.Answered {
 		r.Awaits(placement.Extenders)
@@ -226,49 +226,49 @@ func (c *nominator) inVain(s seeker, plan placement.Preemption) {
 	for _, sentence := range plan.Advice {
 		r.Decision.Message += " " + sentence
 	}
-	if plan.Kept || !isNever(s.pod) && c.holds.keepsBelow(s.pod.Priority) {
+	if plan.Kept || !isNever(s.pod) && nm.holds.keepsBelow(s.pod.Priority) {
 		r.Awaits(placement.DefaultPreemption)
-		r.Decision.RetryAfter = c.loops.spareEnds(s.pod.Priority)
+		r.Decision.RetryAfter = nm.loops.spareEnds(s.pod.Priority)
 	}
-	c.life.Unplaceable(r)
+	nm.life.Unplaceable(r)
 }
 
 // refusePlan ends an attempt for which there is or could be a plan that is not made.
-func (c *nominator) refusePlan(s seeker, no refusal) {
+func (nm *nominator) refusePlan(s seeker, no refusal) {
 	r := s.Rejection
 	r.Decision.Message += " preemption: refused: " + no.why + "."
 	r.Decision.RetryAfter = no.ends
-	c.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
+	nm.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
 	r.Awaits(placement.DefaultPreemption)
-	c.life.Unplaceable(r)
+	nm.life.Unplaceable(r)
 }
 
 // nominate builds and sends T2; false if there is nothing to send (now).
-func (c *nominator) nominate(s seeker, plan placement.Preemption) bool {
+func (nm *nominator) nominate(s seeker, plan placement.Preemption) bool {
 	a := s.Attempt
-	if no := c.loops.refusesVictims(s.pod, plan.Victims, c.shard.Now); no.why != "" {
-		c.refusePlan(s, no)
+	if no := nm.loops.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
+		nm.refusePlan(s, no)
 		return false
 	}
-	b, ok := c.newPlan(a, plan.Node)
-	if !ok || c.places.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
+	b, ok := nm.newPlan(a, plan.Node)
+	if !ok || nm.places.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// Somebody among them is only reserved by what is in flight, or has moved since.
-		c.life.Defer(a)
+		nm.life.Defer(a)
 		return false
 	}
-	demanded, ready := c.rules.Demands(&s.concern, plan.Node, crossnode.Following{
+	demanded, ready := nm.rules.Demands(&s.concern, plan.Node, crossnode.Following{
 		First: len(plan.Keepers) == 0, Pins: make([]attempt.Pin, len(plan.Keepers)),
 	})
-	rooms, known := c.budgets.rooms(plan.Budgets, s.profile.ExceedsBudgets())
+	rooms, known := nm.budgets.rooms(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
-		c.life.Defer(a)
+		nm.life.Defer(a)
 		return false
 	}
-	entry, held, ok := c.supply(s, plan)
+	entry, held, ok := nm.supply(s, plan)
 	if !ok {
 		return false
 	}
-	if !c.terms.Registered(a, demanded, a.Pick.Volumes) {
+	if !nm.terms.Registered(a, demanded, a.Pick.Volumes) {
 		a.Pick = attempt.Pick{}
 		return false
 	}
@@ -283,13 +283,13 @@ func (c *nominator) nominate(s seeker, plan placement.Preemption) bool {
 		}
 	}
 	d.yielding.alone = len(d.yielding.reserved) == len(plan.Victims)
-	return c.sendNomination(d, n)
+	return nm.sendNomination(d, n)
 }
 
 // supply is the reservation that holds a place, with what the pod's claims get there when the victims
 // have gone: nobody else may have it in between. It is picked anew then. False if there is nothing to
 // send (now).
-func (c *nominator) supply(
+func (nm *nominator) supply(
 	s seeker, plan placement.Preemption,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
 	a := s.Attempt
@@ -297,77 +297,77 @@ func (c *nominator) supply(
 	for _, v := range plan.Victims {
 		gone = append(gone, v.Pod)
 	}
-	v, ready, err := c.shard.Claims.Pick(s.volumes, s.profile, claims.Target{
+	v, ready, err := nm.shard.Claims.Pick(s.volumes, s.profile, claims.Target{
 		Pod: s.pod, Node: plan.Node.Node, Seed: s.Decision.Seed,
 	}, gone...)
 	if err == nil && ready {
 		a.Pick.Volumes = v
-		entry, err = a.Entry(c.shard.ID)
+		entry, err = a.Entry(nm.shard.ID)
 	}
 	if err != nil {
-		c.life.Fail(a, err.Error())
+		nm.life.Fail(a, err.Error())
 		return entry, nil, false
 	}
 	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
-	docs, err := c.shard.Claims.Take(v.Holdings(), holder, nil)
+	docs, err := nm.shard.Claims.Take(v.Holdings(), holder, nil)
 	if !ready || err != nil {
 		a.Pick = attempt.Pick{}
-		c.life.Defer(a)
+		nm.life.Defer(a)
 		return entry, nil, false
 	}
 	return entry, claims.Sorted(docs), true
 }
 
 // sendNomination sends a T2, whole or its first part.
-func (c *nominator) sendNomination(d *nomination, n ledger.Nomination) bool {
+func (nm *nominator) sendNomination(d *nomination, n ledger.Nomination) bool {
 	a := d.Attempt
 	change, err := ledger.Nominate(n)
 	if err == nil {
 		d.plan = n.Plan()
-		c.pickFor(a, d.node, &d.Decision)
-		if err = c.slot.Launch(d, change, a); err == nil {
+		nm.pickFor(a, d.node, &d.Decision)
+		if err = nm.slot.Launch(d, change, a); err == nil {
 			return true
 		}
-		c.unpick(a)
+		nm.unpick(a)
 	}
 	if txn.IsTooLarge(err) {
-		return c.sendFirstPart(d, n)
+		return nm.sendFirstPart(d, n)
 	}
-	return c.unsent(a, err)
+	return nm.unsent(a, err)
 }
 
 // unsent ends a try that could not be made into a transaction: what it was decided on has
 // moved, or it never will be.
-func (c *nominator) unsent(a *attempt.Attempt, err error) bool {
+func (nm *nominator) unsent(a *attempt.Attempt, err error) bool {
 	var claimed *ledger.ClaimedError
 	var refused *ledger.RefusedError
 	var budget *ledger.BudgetError
 	if errors.As(err, &budget) {
-		c.budgets.refused(budget.UID)
+		nm.budgets.refused(budget.UID)
 	}
 	a.Losses++
 	if a.Losses < attempt.MaxLosses && (errors.As(err, &claimed) || errors.As(err, &refused) || errors.As(err, &budget)) {
-		c.budgets.stale = true
-		c.life.Defer(a)
+		nm.budgets.stale = true
+		nm.life.Defer(a)
 		return false
 	}
-	c.life.Fail(a, err.Error())
+	nm.life.Fail(a, err.Error())
 	return false
 }
 
 // pickFor stages an attempt's pod where a place is to be held for it.
-func (c *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
+func (nm *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
 	a.Pick = attempt.Pick{
-		NodeUID: node.UID, NodeName: node.Name, Decided: c.shard.Now, Total: len(c.shard.View.Nodes()),
-		Seed: d.Seed, Evidence: c.record.Sought(a, d.Evidence, c.loops.sparedPods()),
-		FactSequence: c.shard.Store.Position().Sequence,
+		NodeUID: node.UID, NodeName: node.Name, Decided: nm.shard.Now, Total: len(nm.shard.View.Nodes()),
+		Seed: d.Seed, Evidence: nm.record.Sought(a, d.Evidence, nm.loops.sparedPods()),
+		FactSequence: nm.shard.Store.Position().Sequence,
 		Volumes:      a.Pick.Volumes,
 	}
-	c.shard.View.Stage(a.Pod, node.Name)
+	nm.shard.View.Stage(a.Pod, node.Name)
 }
 
-func (c *nominator) unpick(a *attempt.Attempt) {
-	c.life.Unstage(a)
+func (nm *nominator) unpick(a *attempt.Attempt) {
+	nm.life.Unstage(a)
 	a.Pick = attempt.Pick{}
 }
 
@@ -386,7 +386,7 @@ type nomination struct {
 func (n *nomination) Kind() string { return "T2" }
 
 func (n *nomination) Done(revision int64) {
-	c := n.by
+	nm := n.by
 	a := n.Attempt
 	d := n.Decision
 	d.Kind = events.DecisionNominated
@@ -396,35 +396,35 @@ func (n *nomination) Done(revision int64) {
 	d.NodeUID = n.node.UID
 	d.NodeName = n.node.Name
 	d.LedgerRevision = revision
-	d.FactSequence, d.Evidence = a.Pick.FactSequence, c.record.Answered(a)
-	c.effects.Decide(d)
+	d.FactSequence, d.Evidence = a.Pick.FactSequence, nm.record.Answered(a)
+	nm.effects.Decide(d)
 	report := a.Report(step.Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
-	for _, v := range victimsOf(c.shard.Ledger.PlanDocs(n.plan), n.plan) {
+	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(n.plan), n.plan) {
 		report.Victims = append(report.Victims, v.PodUID)
 	}
-	c.effects.Report(report)
-	c.effects.Plan(step.PlanReport{What: step.PlanNominated, Pod: a.Offer.Pod, Node: n.node.Name, Victims: n.victims})
-	c.life.Drop(a)
-	c.holds.addHold(&hold{
+	nm.effects.Report(report)
+	nm.effects.Plan(step.PlanReport{What: step.PlanNominated, Pod: a.Offer.Pod, Node: n.node.Name, Victims: n.victims})
+	nm.life.Drop(a)
+	nm.holds.addHold(&hold{
 		podUID: a.Pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
 		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, rest: n.rest, yielding: n.yielding,
 	})
 }
 
 func (n *nomination) Undone(lost ledger.Lost) {
-	c := n.by
-	c.budgets.stale = true
-	c.lostDeed(n.Attempt, lost)
+	nm := n.by
+	nm.budgets.stale = true
+	nm.lostDeed(n.Attempt, lost)
 }
 
 func (n *nomination) TooLarge(why string) {
-	c := n.by
+	nm := n.by
 	if n.Attempt.Doubtful {
-		c.life.GiveBack(n.Attempt)
+		nm.life.GiveBack(n.Attempt)
 		return
 	}
-	c.life.Fail(n.Attempt, why)
+	nm.life.Fail(n.Attempt, why)
 }
 
 // isNever says whether a pod has asked not to have others go for it.
@@ -435,7 +435,7 @@ func isNever(p *state.Pod) bool {
 
 // sendFirstPart sends the first transaction of a plan that is too large for one: the place and
 // the plan's record. The victims follow, see form.
-func (c *nominator) sendFirstPart(d *nomination, n ledger.Nomination) bool {
+func (nm *nominator) sendFirstPart(d *nomination, n ledger.Nomination) bool {
 	a := d.Attempt
 	all := n.Victims
 	n.Victims, n.Budgets = nil, nil
@@ -449,13 +449,13 @@ func (c *nominator) sendFirstPart(d *nomination, n ledger.Nomination) bool {
 	change, err := ledger.FormPlan(n, len(all))
 	if err == nil {
 		d.plan, d.rest = n.RecordedPlan(), all
-		c.pickFor(a, d.node, &d.Decision)
-		if err = c.slot.Launch(d, change, a); err == nil {
+		nm.pickFor(a, d.node, &d.Decision)
+		if err = nm.slot.Launch(d, change, a); err == nil {
 			return true
 		}
-		c.unpick(a)
+		nm.unpick(a)
 	}
-	return c.unsent(a, err)
+	return nm.unsent(a, err)
 }
 
 func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
@@ -468,7 +468,7 @@ func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
 }
 
 // lostDeed puts an attempt whose deed was lost back, or gives it back if it has lost too often.
-func (c *nominator) lostDeed(a *attempt.Attempt, lost ledger.Lost) {
+func (nm *nominator) lostDeed(a *attempt.Attempt, lost ledger.Lost) {
 	reason := step.LostNode
 	switch {
 	case len(lost.Partitions) > 0:
@@ -480,13 +480,13 @@ func (c *nominator) lostDeed(a *attempt.Attempt, lost ledger.Lost) {
 	case len(lost.Exclusives) > 0 && len(lost.Docs) == 0:
 		reason = step.LostVolume
 	}
-	c.effects.Report(a.Lost(reason))
-	c.record.Lost(a, reason)
+	nm.effects.Report(a.Lost(reason))
+	nm.record.Lost(a, reason)
 	a.Losses++
 	if reason == step.LostPartition || a.Doubtful || a.Losses >= attempt.MaxLosses {
-		c.life.GiveBack(a)
+		nm.life.GiveBack(a)
 		return
 	}
 	a.Wait.Revision = max(a.Wait.Revision, txn.LostAt(lost))
-	c.life.Again(a)
+	nm.life.Again(a)
 }

@@ -19,9 +19,9 @@ type planBuild struct {
 	yields  int
 }
 
-func (c *nominator) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
-	mandate, ok := c.shard.Mandate(a.Offer.Partition)
-	b := &planBuild{shard: c.shard, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
+func (nm *nominator) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
+	mandate, ok := nm.shard.Mandate(a.Offer.Partition)
+	b := &planBuild{shard: nm.shard, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
 	doc := ledger.Cover(b.open(node.Node), ledger.KindNode, node.Node.ResourceVersion)
 	b.docs[node.Node.UID] = doc
 	return b, ok

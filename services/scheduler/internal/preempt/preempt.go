@@ -62,13 +62,13 @@ func New(d Deps) *Preemption {
 func (p *Preemption) Promised() map[string]int32 { return p.holds.promised }
 
 // Missed notes the places kept for the pod of an attempt that it did not take.
-func (p *Preemption) Missed(a *attempt.Attempt) { p.reconciler.missedPlaces(a) }
+func (p *Preemption) Missed(a *attempt.Attempt) { p.reconciler.missed(a) }
 
 // HoldPlace implements plans.
 func (p *Preemption) HoldPlace(d *attempt.Deal) { p.holds.holdPlace(d) }
 
 // Prepared implements plans.
-func (p *Preemption) Prepared(d *attempt.Deal) { p.holds.preparedHold(d) }
+func (p *Preemption) Prepared(d *attempt.Deal) { p.holds.prepared(d) }
 
 // Vetted implements plans.
 func (p *Preemption) Vetted(plan string, advice step.Advice) { p.holds.vetted(plan, advice) }
@@ -77,7 +77,7 @@ func (p *Preemption) Vetted(plan string, advice step.Advice) { p.holds.vetted(pl
 func (p *Preemption) LineUp(r attempt.Rejection) { p.nominator.lineUp(r) }
 
 // Reject implements plans.
-func (p *Preemption) Reject(r attempt.Rejection) { p.nominator.rejectedFor(r) }
+func (p *Preemption) Reject(r attempt.Rejection) { p.nominator.reject(r) }
 
 // Expire ends what lasts only for a while, and makes every hold due. That is a heartbeat late
 // at most: an attempt in between is told to try again at once, and so after its backoff.
@@ -99,17 +99,17 @@ func (p *Preemption) Propose() bool {
 	if s := p.holds.shard; s.Draining || !s.Usable() {
 		return false
 	}
-	return p.reconciler.tend() || p.reconciler.releaseOne() || p.nominator.seek()
+	return p.reconciler.reconcile() || p.reconciler.releaseOne() || p.nominator.seek()
 }
 
 // FollowLedger applies changes of the ledger.
-func (p *Preemption) FollowLedger(changes ledger.ViewChanges) { p.holds.followPlans(changes) }
+func (p *Preemption) FollowLedger(changes ledger.ViewChanges) { p.holds.followLedger(changes) }
 
 // FollowFacts applies changes of facts.
-func (p *Preemption) FollowFacts(changes state.Changes) { p.holds.factsMoved(changes) }
+func (p *Preemption) FollowFacts(changes state.Changes) { p.holds.followFacts(changes) }
 
 // Reset makes everything due, after the facts were rebuilt.
-func (p *Preemption) Reset() { p.holds.resetPlans() }
+func (p *Preemption) Reset() { p.holds.reset() }
 
 // held returns how many places are held for pods of this shard's.
 func (p *Preemption) Held() int { return len(p.holds.held) }
@@ -118,18 +118,18 @@ func (p *Preemption) Held() int { return len(p.holds.held) }
 func (p *Preemption) Quiet() bool { return p.reconciler.quiet }
 
 // Pending reports whether there are attempts to look for victims for, and room for their plans.
-func (p *Preemption) Pending() bool { return p.nominator.maySeek() }
+func (p *Preemption) Pending() bool { return p.nominator.pending() }
 
 // Drain makes plugins take back what this shard will not see to its end.
-func (p *Preemption) Drain() { p.reconciler.drainDeals() }
+func (p *Preemption) Drain() { p.reconciler.drain() }
 
 // Settle ends the attempts that fit nowhere whose counted pods have all been reserved, and has the others decided again
 // next to whose counted pods one was taken back.
-func (p *Preemption) Settle() { p.nominator.settleRejections() }
+func (p *Preemption) Settle() { p.nominator.settle() }
 
 // PlaceKept stages an attempt on a place that is kept for its pod; false if there is none where it fits.
 func (p *Preemption) PlaceKept(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
-	return p.places.placeKept(a, profile, concern, avoided)
+	return p.places.place(a, profile, concern, avoided)
 }

@@ -88,33 +88,33 @@ type reconciler struct {
 	releases []string
 }
 
-// tend looks at the holds of which something has moved, until one needs a transaction; true if
+// reconcile looks at the holds of which something has moved, until one needs a transaction; true if
 // that is on its way.
-func (c *reconciler) tend() bool {
-	c.quiet = false
-	for _, plan := range slices.Sorted(maps.Keys(c.holds.orphans)) {
-		delete(c.holds.orphans, plan)
-		if c.dropOrphan(plan) {
+func (rc *reconciler) reconcile() bool {
+	rc.quiet = false
+	for _, plan := range slices.Sorted(maps.Keys(rc.holds.orphans)) {
+		delete(rc.holds.orphans, plan)
+		if rc.dropOrphan(plan) {
 			return true
 		}
 	}
-	if len(c.holds.queue) == 0 {
-		c.holds.queue = slices.Sorted(maps.Keys(c.holds.due))
+	if len(rc.holds.queue) == 0 {
+		rc.holds.queue = slices.Sorted(maps.Keys(rc.holds.due))
 	}
-	for len(c.holds.queue) > 0 {
-		uid := c.holds.queue[0]
-		c.holds.queue = c.holds.queue[1:]
-		h, ok := c.holds.held[uid]
-		if _, due := c.holds.due[uid]; !due || !ok {
-			delete(c.holds.due, uid)
+	for len(rc.holds.queue) > 0 {
+		uid := rc.holds.queue[0]
+		rc.holds.queue = rc.holds.queue[1:]
+		h, ok := rc.holds.held[uid]
+		if _, due := rc.holds.due[uid]; !due || !ok {
+			delete(rc.holds.due, uid)
 			continue
 		}
-		switch c.lookAt(h) {
+		switch rc.inspect(h) {
 		case lookSent:
-			delete(c.holds.due, uid)
+			delete(rc.holds.due, uid)
 			return true
 		case lookLater:
-			delete(c.holds.due, uid)
+			delete(rc.holds.due, uid)
 		case lookAgain:
 		}
 	}
@@ -132,67 +132,67 @@ type standing struct {
 	others []ledger.NodeDoc
 }
 
-func (c *reconciler) lookAt(h *hold) look {
-	s := standing{by: c, hold: h}
-	doc, entry, ok := c.shard.Ledger.Entry(h.podUID)
+func (rc *reconciler) inspect(h *hold) look {
+	s := standing{by: rc, hold: h}
+	doc, entry, ok := rc.shard.Ledger.Entry(h.podUID)
 	if s.doc, s.entry = doc, entry; !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
 		return lookLater
 	}
-	for _, d := range c.shard.Ledger.PlanDocs(h.plan) {
+	for _, d := range rc.shard.Ledger.PlanDocs(h.plan) {
 		if d.NodeUID != s.doc.NodeUID {
 			s.others = append(s.others, d)
 		}
 	}
-	progress := c.shard.View.PodProgress()
-	s.pod, ok = c.shard.View.Pod(h.podUID)
+	progress := rc.shard.View.PodProgress()
+	s.pod, ok = rc.shard.View.Pod(h.podUID)
 	switch {
 	case !ok && progress < s.entry.PodRV:
 		return lookAgain
 	case !ok || s.pod.Deleting || s.pod.Terminal:
-		return c.giveUp(s, end{reason: "the pod is gone", silent: true})
+		return rc.giveUp(s, end{reason: "the pod is gone", silent: true})
 	case s.pod.NodeName != "":
-		return c.giveUp(s, end{reason: "somebody else has bound the pod", silent: true})
+		return rc.giveUp(s, end{reason: "somebody else has bound the pod", silent: true})
 	case s.doc.SupersededBy != "":
-		return c.giveUp(s, end{reason: "another node has registered under the name of the node"})
+		return rc.giveUp(s, end{reason: "another node has registered under the name of the node"})
 	}
 	var l look
 	switch {
 	case ledger.IsRecorded(h.plan):
-		l = c.form(s)
+		l = rc.form(s)
 	case ledger.IsPrepared(h.plan):
-		l = c.prepared(s)
+		l = rc.prepared(s)
 	}
 	if l != 0 {
 		return l
 	}
-	if left, grace := c.victimsLeft(s); left && !ledger.IsPrepared(h.plan) {
-		return c.await(s, grace)
+	if left, grace := rc.victimsLeft(s); left && !ledger.IsPrepared(h.plan) {
+		return rc.await(s, grace)
 	}
-	c.holds.setBegun(s.hold, true)
+	rc.holds.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
 		if progress < d.HighWater(ledger.KindPod) {
 			return lookAgain
 		}
 	}
-	return c.promote(s)
+	return rc.promote(s)
 }
 
 // victimsLeft says whether pods are still there that have to go, and the longest time that one
 // of them is given to stop.
-func (c *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
+func (rc *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
-		if fate, _ := c.shard.View.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
-			left, grace = true, max(grace, c.graceOf(v.PodUID))
+		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
+			left, grace = true, max(grace, rc.graceOf(v.PodUID))
 		}
 	}
 	for i := range s.doc.Entries {
-		left = left || c.yields(&s.doc.Entries[i], s.entry.Priority)
+		left = left || rc.yields(&s.doc.Entries[i], s.entry.Priority)
 	}
 	return left, grace
 }
 
-func (c *reconciler) graceOf(podUID string) time.Duration {
-	pod, ok := c.shard.View.Pod(podUID)
+func (rc *reconciler) graceOf(podUID string) time.Duration {
+	pod, ok := rc.shard.View.Pod(podUID)
 	if !ok || pod.Template == nil {
 		return defaultGrace
 	}
@@ -204,62 +204,62 @@ func (c *reconciler) graceOf(podUID string) time.Duration {
 }
 
 // await looks whether a hold has waited too long, or for nothing.
-func (c *reconciler) await(s standing, grace time.Duration) look {
-	idle := c.shard.Now.Sub(s.moved)
-	marked := c.anyMarked(s)
-	c.holds.setBegun(s.hold, marked || !c.anyToEvict(s))
+func (rc *reconciler) await(s standing, grace time.Duration) look {
+	idle := rc.shard.Now.Sub(s.moved)
+	marked := rc.anyMarked(s)
+	rc.holds.setBegun(s.hold, marked || !rc.anyToEvict(s))
 	switch {
 	case idle > holdPatience+grace:
-		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true})
-	case !s.refused.IsZero() && !marked && c.shard.Now.Sub(s.refused) > refusedPatience:
-		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
+		return rc.giveUp(s, end{reason: "pods that have to go are still there", failed: true})
+	case !s.refused.IsZero() && !marked && rc.shard.Now.Sub(s.refused) > refusedPatience:
+		return rc.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
 	case !s.begun && idle > unmarkedPatience:
 		// Nobody has gone for it, so that it is no failure of the pod's.
-		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
-	case !marked && c.shard.Now.Sub(s.since) > secondLookAfter && c.looks > 0:
-		c.looks--
-		if node := c.fitsElsewhere(s); node != "" {
-			return c.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"})
+		return rc.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
+	case !marked && rc.shard.Now.Sub(s.since) > secondLookAfter && rc.looks > 0:
+		rc.looks--
+		if node := rc.fitsElsewhere(s); node != "" {
+			return rc.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"})
 		}
 	}
 	return lookLater
 }
 
 // anyMarked says whether an eviction for a plan may be under way.
-func (c *reconciler) anyMarked(s standing) bool {
+func (rc *reconciler) anyMarked(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		return v.State == ledger.Evicting
 	})
 }
 
 // anyToEvict says whether a victim of a plan stays until it is evicted.
-func (c *reconciler) anyToEvict(s standing) bool {
+func (rc *reconciler) anyToEvict(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
-		pod, known := c.shard.View.Pod(v.PodUID)
+		pod, known := rc.shard.View.Pod(v.PodUID)
 		return known && !isLeaving(pod)
 	})
 }
 
 // fitsElsewhere is a node that would take the pod of a hold without anybody having to go.
-func (c *reconciler) fitsElsewhere(s standing) string {
-	profile, ok := c.shard.Profiles[s.pod.SchedulerName]
-	if !ok || c.shard.View.Settle() > 0 || profile.Extended(s.pod) {
+func (rc *reconciler) fitsElsewhere(s standing) string {
+	profile, ok := rc.shard.Profiles[s.pod.SchedulerName]
+	if !ok || rc.shard.View.Settle() > 0 || profile.Extended(s.pod) {
 		return "" // of what extenders would say, too, nothing is known
 	}
-	v, err := c.shard.Claims.Of(s.pod, profile)
+	v, err := rc.shard.Claims.Of(s.pod, profile)
 	if err != nil {
 		return ""
 	}
 	defer v.SetAside(s.pod)()
-	defer c.shard.LookUp(v)()
-	concern, err := c.rules.ConcernOf(s.pod, profile)
-	r := c.search.Query(profile, placement.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
+	defer rc.shard.LookUp(v)()
+	concern, err := rc.rules.ConcernOf(s.pod, profile)
+	r := rc.search.Query(profile, placement.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
 	}
 	best := r.Feasible[0].Node
-	in := placement.Input{Pod: s.pod, Nodes: c.shard.View.Nodes(), Objects: v.Lookups(c.shard.View.Snapshot())}
-	if c.search.RestsOnHolds(in, profile, &concern, best, nil) {
+	in := placement.Input{Pod: s.pod, Nodes: rc.shard.View.Nodes(), Objects: v.Lookups(rc.shard.View.Snapshot())}
+	if rc.search.RestsOnHolds(in, profile, &concern, best, nil) {
 		return ""
 	}
 	return best.Node.Name
@@ -267,82 +267,82 @@ func (c *reconciler) fitsElsewhere(s standing) string {
 
 // promote sends T3 if the pod fits now that all who had to go have gone; else the place is
 // given up.
-func (c *reconciler) promote(s standing) look {
+func (rc *reconciler) promote(s standing) look {
 	if s.vetting.unstorable != "" {
-		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
+		return rc.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
 	}
-	profile, ok := c.shard.Profiles[s.pod.SchedulerName]
+	profile, ok := rc.shard.Profiles[s.pod.SchedulerName]
 	if !ok {
-		return c.giveUp(s, end{reason: "no profile of that name is configured"})
+		return rc.giveUp(s, end{reason: "no profile of that name is configured"})
 	}
-	node, ok := c.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan)
+	node, ok := rc.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan)
 	if !ok {
-		return c.giveUp(s, end{reason: "the node is gone"})
+		return rc.giveUp(s, end{reason: "the node is gone"})
 	}
-	concern, err := c.rules.ConcernOf(s.pod, profile)
+	concern, err := rc.rules.ConcernOf(s.pod, profile)
 	if err != nil {
-		return c.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, end{reason: err.Error()})
 	}
 	if concern.Uncertain || node.UndescribedPods() > 0 {
 		return lookAgain
 	}
-	if concern.CountsBatch() && c.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
-		c.quiet = true // until what is staged stands, or does not
+	if concern.CountsBatch() && rc.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
+		rc.quiet = true // until what is staged stands, or does not
 		return lookAgain
 	}
-	guards, ready := c.terms.Rests(s.pod, node, &concern)
+	guards, ready := rc.terms.Rests(s.pod, node, &concern)
 	switch {
 	case ready:
-	case c.shard.Now.Sub(s.moved) > holdPatience:
-		return c.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
+	case rc.shard.Now.Sub(s.moved) > holdPatience:
+		return rc.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
 	default:
 		return lookAgain
 	}
-	v, err := c.shard.Claims.Of(s.pod, profile)
+	v, err := rc.shard.Claims.Of(s.pod, profile)
 	if err != nil {
-		return c.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, end{reason: err.Error()})
 	}
 	defer v.SetAside(s.pod)()
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(c.shard.View.Snapshot())}
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(rc.shard.View.Snapshot())}
 	if !concern.None() || v.HasExclusive() {
-		in.Nodes = c.shard.NodesWith(node)
+		in.Nodes = rc.shard.NodesWith(node)
 	}
 	fits, why, err := profile.FitsWithout(in, node, nil)
 	switch {
 	case err != nil:
-		return c.giveUp(s, end{reason: err.Error()})
+		return rc.giveUp(s, end{reason: err.Error()})
 	case !fits:
-		return c.lacksRoom(s, profile, in, obstacle{node, why})
+		return rc.lacksRoom(s, profile, in, obstacle{node, why})
 	}
-	if l := c.besideOthers(s, profile, in, footing{node: node, concern: concern}); l != 0 {
+	if l := rc.besideOthers(s, profile, in, footing{node: node, concern: concern}); l != 0 {
 		return l
 	}
-	if l := c.vetPlace(s, profile, node.Node); l != 0 {
+	if l := rc.vetPlace(s, profile, node.Node); l != 0 {
 		return l
 	}
 	f := footing{node: node, concern: concern, guards: guards}
-	switch f.volumes, f.exclusives, ready, err = c.resupply(s, profile, v, node.Node); {
+	switch f.volumes, f.exclusives, ready, err = rc.resupply(s, profile, v, node.Node); {
 	case err != nil:
-		return c.giveUp(s, end{reason: err.Error(), failed: true})
+		return rc.giveUp(s, end{reason: err.Error(), failed: true})
 	case !ready:
 		return lookAgain
 	}
-	return c.sendPromotion(s, f)
+	return rc.sendPromotion(s, f)
 }
 
 // besideOthers is a look at a hold whose pod fits: whether that rests on the places of others; 0 if not.
-func (c *reconciler) besideOthers(
+func (rc *reconciler) besideOthers(
 	s standing, profile *placement.Profile, in placement.Input, f footing,
 ) look {
-	takes := c.takesPromised(s, profile, in)
-	rests := c.search.RestsOnHolds(in, profile, &f.concern, f.node, nil)
+	takes := rc.takesPromised(s, profile, in)
+	rests := rc.search.RestsOnHolds(in, profile, &f.concern, f.node, nil)
 	switch {
 	case takes && s.yielding.alone:
-		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
-	case (takes || rests) && c.shard.Now.Sub(s.moved) <= holdPatience:
+		return rc.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
+	case (takes || rests) && rc.shard.Now.Sub(s.moved) <= holdPatience:
 		return lookLater // until the other has its place, or gives it up
 	case rests:
-		return c.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
+		return rc.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
 	}
 	return 0
 }
@@ -358,45 +358,45 @@ type footing struct {
 
 // resupply picks anew what the claims of a pod get whose place becomes its own; false if that cannot be
 // told yet.
-func (c *reconciler) resupply(
+func (rc *reconciler) resupply(
 	s standing, profile *placement.Profile, v claims.Supply, node *state.Node,
 ) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
-	if !c.shard.Claims.Settled(v, s.doc) {
+	if !rc.shard.Claims.Settled(v, s.doc) {
 		return v, nil, false, nil
 	}
-	v, ok, err := c.shard.Claims.Pick(v, profile, claims.Target{
+	v, ok, err := rc.shard.Claims.Pick(v, profile, claims.Target{
 		Pod: s.pod, Node: node, Seed: attempt.Seed(s.pod.UID, s.attempt),
 	})
 	if err != nil || !ok {
 		return v, nil, false, err
 	}
 	docs := map[string]ledger.ExclusiveDoc{}
-	for x := range c.shard.Ledger.Exclusives() {
-		if free, had := ledger.LetGo(c.shard.Claims.Exclusive(x.Key), s.token); had {
+	for x := range rc.shard.Ledger.Exclusives() {
+		if free, had := ledger.LetGo(rc.shard.Claims.Exclusive(x.Key), s.token); had {
 			docs[x.Key] = free
 		}
 	}
 	holder := ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}
-	held, err := c.shard.Claims.Take(v.Holdings(), holder, docs)
+	held, err := rc.shard.Claims.Take(v.Holdings(), holder, docs)
 	for key, x := range held {
-		docs[key] = ledger.HeldAgain(c.shard.Claims.Exclusive(key), x, s.token)
+		docs[key] = ledger.HeldAgain(rc.shard.Claims.Exclusive(key), x, s.token)
 	}
 	return v, claims.Sorted(docs), err == nil, nil
 }
 
-func (c *reconciler) sendPromotion(s standing, f footing) look {
-	mandate, mine := c.shard.Mandate(s.entry.Partition())
+func (rc *reconciler) sendPromotion(s standing, f footing) look {
+	mandate, mine := rc.shard.Mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
 	}
-	target, _ := ledger.Finish(s.doc, c.shard.View)
+	target, _ := ledger.Finish(s.doc, rc.shard.View)
 	p := ledger.Promotion{
 		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
-		Fits: true, Guards: f.guards, Facts: c.shard.View,
+		Fits: true, Guards: f.guards, Facts: rc.shard.View,
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
 	}
-	if r, ok := c.shard.Ledger.Record(s.plan); ok {
+	if r, ok := rc.shard.Ledger.Record(s.plan); ok {
 		p.Record = &r
 	}
 	s.vetting = vetting{} // an opinion is as old as its question
@@ -406,7 +406,7 @@ func (c *reconciler) sendPromotion(s standing, f footing) look {
 	change, err := ledger.Promote(p)
 	if err == nil {
 		d := &promotion{standing: s, node: f.node.Node, agreed: s.deal, supplied: len(p.Volumes)+len(p.Devices) > 0}
-		err = c.slot.Launch(d, change)
+		err = rc.slot.Launch(d, change)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -415,7 +415,7 @@ func (c *reconciler) sendPromotion(s standing, f footing) look {
 	case errors.As(err, &refused):
 		return lookAgain
 	}
-	return c.giveUp(s, end{reason: err.Error()})
+	return rc.giveUp(s, end{reason: err.Error()})
 }
 
 // promotion is a T3 in flight.
@@ -434,47 +434,47 @@ func (p *promotion) Resupplies() bool { return p.supplied }
 func (p *promotion) Kind() string { return "T3" }
 
 func (p *promotion) Done(revision int64) {
-	c := p.by
+	rc := p.by
 	if deal := p.agreed; deal != nil {
 		p.deal, deal.Attempt.Pod = nil, p.pod
 		if deal.Delegated && !deal.Over {
-			c.performing.LetBind(deal, revision)
+			rc.performing.LetBind(deal, revision)
 			return
 		}
 		if !deal.Over {
-			c.performing.Watch(p.podUID, deal)
+			rc.performing.Watch(p.podUID, deal)
 		}
-		c.record.Placed(deal.Attempt, revision)
+		rc.record.Placed(deal.Attempt, revision)
 		return
 	}
 	d := p.decision(events.DecisionPlaced)
 	d.LedgerRevision = revision
-	d.NodesTotal = int32(len(c.shard.View.Nodes()))
+	d.NodesTotal = int32(len(rc.shard.View.Nodes()))
 	d.NodesFeasible = 1
-	c.effects.Decide(d)
-	c.effects.Report(step.Attempt{
-		Pod: d.Pod, Received: p.since, Decided: c.shard.Now, Profile: p.pod.SchedulerName, Number: p.attempt,
+	rc.effects.Decide(d)
+	rc.effects.Report(step.Attempt{
+		Pod: d.Pod, Received: p.since, Decided: rc.shard.Now, Profile: p.pod.SchedulerName, Number: p.attempt,
 		Outcome: step.Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
-	c.effects.Plan(step.PlanReport{What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.shard.Now.Sub(p.since)})
+	rc.effects.Plan(step.PlanReport{What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: rc.shard.Now.Sub(p.since)})
 }
 
 // tooLarge: its place is given up, which takes less.
 func (p *promotion) TooLarge(why string) {
-	c := p.by
+	rc := p.by
 	p.vetting.unstorable = why
-	c.holds.due[p.podUID] = struct{}{}
+	rc.holds.due[p.podUID] = struct{}{}
 }
 
 func (p *promotion) Undone(ledger.Lost) { p.by.holds.due[p.podUID] = struct{}{} }
 
 // decision is about the pod of a hold.
 func (s *standing) decision(kind events.DecisionKind) events.Decision {
-	c := s.by
+	rc := s.by
 	d := events.Decision{
-		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: c.shard.ID,
+		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: rc.shard.ID,
 		Attempt: s.attempt, Token: s.token.String(), PodResourceVersion: s.entry.PodRV,
-		FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: c.shard.Ledger.Revision(),
+		FactSequence: rc.shard.Store.Position().Sequence, LedgerRevision: rc.shard.Ledger.Revision(),
 		NodeUID: s.doc.NodeUID, NodeName: s.doc.NodeName, TraceParent: s.traceParent,
 	}
 	if s.pod != nil {

@@ -21,39 +21,39 @@ func (r *release) Done(int64) { r.by.budgets.stale = true }
 func (r *release) TooLarge(string) {}
 
 func (r *release) Undone(_ ledger.Lost) {
-	c := r.by
-	c.releases = append(c.releases, r.plan)
+	rc := r.by
+	rc.releases = append(rc.releases, r.plan)
 }
 
-// missedPlaces notes, when a pod has a place, that one of those kept for it will not be wanted:
+// missed notes, when a pod has a place, that one of those kept for it will not be wanted:
 // the first of which the pod that it replaces is going. (Before that it is no replacement, but
 // one more.)
-func (c *reconciler) missedPlaces(a *attempt.Attempt) {
+func (rc *reconciler) missed(a *attempt.Attempt) {
 	for _, plan := range a.Missed {
-		_, e, ok := c.shard.Ledger.PlanOwner(plan)
-		if !ok || e.Role != ledger.RoleMove || slices.Contains(c.releases, plan) {
+		_, e, ok := rc.shard.Ledger.PlanOwner(plan)
+		if !ok || e.Role != ledger.RoleMove || slices.Contains(rc.releases, plan) {
 			continue
 		}
-		if _, victim, claimed := c.shard.Ledger.Victim(e.PodUID); claimed {
-			if fate, _ := c.shard.View.VictimFate(victim.PodUID, victim.PodRV); fate == ledger.Staying {
+		if _, victim, claimed := rc.shard.Ledger.Victim(e.PodUID); claimed {
+			if fate, _ := rc.shard.View.VictimFate(victim.PodUID, victim.PodRV); fate == ledger.Staying {
 				continue
 			}
 		}
-		c.releases = append(c.releases, plan)
+		rc.releases = append(rc.releases, plan)
 		return
 	}
 }
 
 // releaseOne sends T8 for a place that nobody will want; true if it is on its way.
-func (c *reconciler) releaseOne() bool {
-	for len(c.releases) > 0 {
-		plan := c.releases[0]
-		c.releases = c.releases[1:]
-		if _, e, ok := c.shard.Ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
+func (rc *reconciler) releaseOne() bool {
+	for len(rc.releases) > 0 {
+		plan := rc.releases[0]
+		rc.releases = rc.releases[1:]
+		if _, e, ok := rc.shard.Ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
 			continue
 		}
 		// What cannot be sent is released by the binders, after a while.
-		if c.sendAbort(&release{by: c, plan: plan}, c.abortOf(plan), "") == nil {
+		if rc.sendAbort(&release{by: rc, plan: plan}, rc.abortOf(plan), "") == nil {
 			return true
 		}
 	}

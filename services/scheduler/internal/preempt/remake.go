@@ -61,20 +61,20 @@ func (p *Preemption) RemakeOusting(a *attempt.Attempt, profile *placement.Profil
 	if err != nil {
 		return err
 	}
-	if !p.places.oust(s) {
+	if !p.places.displaceKept(s) {
 		return errors.New("no place that is kept could be ousted")
 	}
 	return nil
 }
 
 // seekerOf is an attempt that has found no node.
-func (c *nominator) seekerOf(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
-	concern, err := c.rules.ConcernOf(a.Pod, profile)
+func (nm *nominator) seekerOf(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
+	concern, err := nm.rules.ConcernOf(a.Pod, profile)
 	if err != nil {
 		return seeker{}, err
 	}
-	c.shard.View.Settle()
+	nm.shard.View.Settle()
 	return seeker{
-		by: c, Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern,
+		by: nm, Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern,
 	}, nil
 }

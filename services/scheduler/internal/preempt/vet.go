@@ -24,23 +24,23 @@ type vetting struct {
 
 // vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and acts on a no; 0 if
 // the pod may have it. An extender that does not answer is asked again until patience ends: pods have gone for it.
-func (c *reconciler) vetPlace(s standing, profile *placement.Profile, node *state.Node) look {
+func (rc *reconciler) vetPlace(s standing, profile *placement.Profile, node *state.Node) look {
 	v := &s.vetting
 	switch {
 	case ledger.IsPrepared(s.plan) || !profile.FilteredByExtenders(s.pod):
 		return 0
 	case v.id != 0:
 		return lookLater
-	case v.answered && v.err != nil && c.shard.Now.Sub(s.moved) > holdPatience:
-		return c.giveUp(s, end{reason: v.err.Error()})
+	case v.answered && v.err != nil && rc.shard.Now.Sub(s.moved) > holdPatience:
+		return rc.giveUp(s, end{reason: v.err.Error()})
 	case v.answered && v.err == nil && v.opinion.Rejected:
-		return c.giveUp(s, end{reason: refusedBy(v.opinion), failed: true})
+		return rc.giveUp(s, end{reason: refusedBy(v.opinion), failed: true})
 	case v.answered && v.err == nil:
 		return 0
-	case c.consults.Full():
+	case rc.consults.Full():
 		return lookAgain
 	}
-	*v = vetting{id: c.consults.AskAboutPlace(s.plan, s.pod, node)}
+	*v = vetting{id: rc.consults.AskAboutPlace(s.plan, s.pod, node)}
 	return lookLater
 }
 
@@ -53,28 +53,28 @@ func refusedBy(o placement.Opinion) string {
 }
 
 // prepared is a look at a hold that plugins have something to do with; 0 if that is done.
-func (c *reconciler) prepared(s standing) look {
+func (rc *reconciler) prepared(s standing) look {
 	switch d := s.deal; {
 	case d == nil || d.Over && d.Outcome == nil:
-		return c.giveUp(s, end{reason: noPlace})
-	case d.Outcome == nil && c.shard.Now.Sub(s.since) > ledger.PreparedFor:
-		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)})
+		return rc.giveUp(s, end{reason: noPlace})
+	case d.Outcome == nil && rc.shard.Now.Sub(s.since) > ledger.PreparedFor:
+		return rc.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)})
 	case d.Outcome == nil:
 		return lookLater
 	case d.Outcome.Failed():
-		return c.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
+		return rc.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
 	}
 	return 0
 }
 
-// drainDeals has plugins take back what this shard will not see to its end.
-func (c *reconciler) drainDeals() {
-	for _, uid := range slices.Sorted(maps.Keys(c.holds.held)) {
-		h := c.holds.held[uid]
-		if p, promoting := c.slot.InFlight().(*promotion); promoting && p.hold == h {
+// drain has plugins take back what this shard will not see to its end.
+func (rc *reconciler) drain() {
+	for _, uid := range slices.Sorted(maps.Keys(rc.holds.held)) {
+		h := rc.holds.held[uid]
+		if p, promoting := rc.slot.InFlight().(*promotion); promoting && p.hold == h {
 			continue
 		}
-		c.performing.Undo(h.deal, false)
+		rc.performing.Undo(h.deal, false)
 	}
 }
 
