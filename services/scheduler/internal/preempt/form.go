@@ -14,12 +14,12 @@ import (
 // and may have a disruption budget.
 const victimsPerPart = 40
 
-// form goes on with a plan that has a record; 0 when that says Ready. One that is not, and whose
+// form goes on with a plan that has a record; lookOpen when that says Ready. One that is not, and whose
 // victims this shard does not know, was begun by another: it is given up.
 func (rc *reconciler) form(s standing) look {
 	r, ok := rc.shard.Ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
-		return 0
+		return lookOpen
 	}
 	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
 		return rc.giveUp(s, end{reason: "its plan was not completed"})

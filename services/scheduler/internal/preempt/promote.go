@@ -53,8 +53,10 @@ const (
 type look uint8
 
 const (
+	// lookOpen: not decided yet.
+	lookOpen look = iota
 	// lookLater: nothing to do until something moves.
-	lookLater look = iota + 1
+	lookLater
 	// lookAgain: what is known is not enough; to be looked at with the next step.
 	lookAgain
 	// lookSent: a transaction is on its way.
@@ -162,7 +164,7 @@ func (rc *reconciler) inspect(h *hold) look {
 	case ledger.IsPrepared(h.plan):
 		l = rc.prepared(s)
 	}
-	if l != 0 {
+	if l != lookOpen {
 		return l
 	}
 	if left, grace := rc.victimsLeft(s); left && !ledger.IsPrepared(h.plan) {
@@ -265,77 +267,111 @@ func (rc *reconciler) fitsElsewhere(s standing) string {
 	return best.Node.Name
 }
 
-// promote sends T3 if the pod fits now that all who had to go have gone; else the place is
-// given up.
+// promote sends T3 if the pod fits now that all pods that had to be evicted have gone; else the place is
+// given up. The first step that comes to an end ends it.
 func (rc *reconciler) promote(s standing) look {
-	if s.vetting.unstorable != "" {
-		return rc.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
+	f := footing{}
+	l := rc.ground(s, &f) // 1. the profile, the node without the victims, and the rules about other nodes
+	if l == lookOpen {
+		l = rc.guard(s, &f) // 2. what the placement rests on beyond its node
 	}
-	profile, ok := rc.shard.Profiles[s.pod.SchedulerName]
-	if !ok {
-		return rc.giveUp(s, end{reason: "no profile of that name is configured"})
+	if l != lookOpen {
+		return l
 	}
-	node, ok := rc.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan)
-	if !ok {
-		return rc.giveUp(s, end{reason: "the node is gone"})
-	}
-	concern, err := rc.rules.ConcernOf(s.pod, profile)
-	if err != nil {
-		return rc.giveUp(s, end{reason: err.Error()})
-	}
-	if concern.Uncertain || node.UndescribedPods() > 0 {
-		return lookAgain
-	}
-	if concern.CountsBatch() && rc.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
-		rc.quiet = true // until what is staged stands, or does not
-		return lookAgain
-	}
-	guards, ready := rc.terms.Rests(s.pod, node, &concern)
-	switch {
-	case ready:
-	case rc.shard.Now.Sub(s.moved) > holdPatience:
-		return rc.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
-	default:
-		return lookAgain
-	}
-	v, err := rc.shard.Claims.Of(s.pod, profile)
+	v, err := rc.shard.Claims.Of(s.pod, f.profile)
 	if err != nil {
 		return rc.giveUp(s, end{reason: err.Error()})
 	}
 	defer v.SetAside(s.pod)()
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.Lookups(rc.shard.View.Snapshot())}
-	if !concern.None() || v.HasExclusive() {
-		in.Nodes = rc.shard.NodesWith(node)
+	f.volumes = v
+	l = rc.fit(s, &f) // 3. the pod fits there, and takes the room of no other
+	if l == lookOpen {
+		l = rc.vetPlace(s, f.profile, f.node.Node) // 4. what extenders say of the node
 	}
-	fits, why, err := profile.FitsWithout(in, node, nil)
+	if l == lookOpen {
+		l = rc.supply(s, &f) // 5. what the pod's claims get
+	}
+	if l == lookOpen {
+		l = rc.sendPromotion(s, f) // 6. T3
+	}
+	return l
+}
+
+// ground finds out what a promotion is decided on.
+func (rc *reconciler) ground(s standing, f *footing) look {
+	if s.vetting.unstorable != "" {
+		return rc.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
+	}
+	var ok bool
+	if f.profile, ok = rc.shard.Profile(s.pod); !ok {
+		return rc.giveUp(s, end{reason: "no profile of that name is configured"})
+	}
+	if f.node, ok = rc.shard.View.Ask(view.Now, s.doc.NodeUID, s.plan); !ok {
+		return rc.giveUp(s, end{reason: "the node is gone"})
+	}
+	var err error
+	if f.concern, err = rc.rules.ConcernOf(s.pod, f.profile); err != nil {
+		return rc.giveUp(s, end{reason: err.Error()})
+	}
+	if f.concern.Uncertain || f.node.UndescribedPods() > 0 {
+		return lookAgain
+	}
+	return lookOpen
+}
+
+// guard finds out what a placement rests on beyond its node. It waits until no attempt is staged that the pod's rules
+// would count.
+func (rc *reconciler) guard(s standing, f *footing) look {
+	if f.concern.CountsBatch() && rc.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
+		rc.quiet = true // until what is staged has been reserved, or taken back
+		return lookAgain
+	}
+	var ready bool
+	f.guards, ready = rc.terms.Rests(s.pod, f.node, &f.concern)
+	switch {
+	case ready:
+		return lookOpen
+	case rc.shard.Now.Sub(s.moved) > holdPatience:
+		return rc.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"})
+	}
+	return lookAgain
+}
+
+// fit looks whether the pod fits on the node, and whether that rests on the places of others.
+func (rc *reconciler) fit(s standing, f *footing) look {
+	in := placement.Input{
+		Pod: s.pod, Nodes: []*state.NodeInfo{f.node}, Objects: f.volumes.Lookups(rc.shard.View.Snapshot()),
+	}
+	if !f.concern.None() || f.volumes.HasExclusive() {
+		in.Nodes = rc.shard.NodesWith(f.node)
+	}
+	fits, why, err := f.profile.FitsWithout(in, f.node, nil)
 	switch {
 	case err != nil:
 		return rc.giveUp(s, end{reason: err.Error()})
 	case !fits:
-		return rc.lacksRoom(s, profile, in, obstacle{node, why})
+		return rc.lacksRoom(s, f.profile, in, obstacle{f.node, why})
 	}
-	if l := rc.besideOthers(s, profile, in, footing{node: node, concern: concern}); l != 0 {
-		return l
-	}
-	if l := rc.vetPlace(s, profile, node.Node); l != 0 {
-		return l
-	}
-	f := footing{node: node, concern: concern, guards: guards}
-	switch f.volumes, f.exclusives, ready, err = rc.resupply(s, profile, v, node.Node); {
+	return rc.besideOthers(s, in, f)
+}
+
+// supply picks again what the pod's claims get, and waits until that is known.
+func (rc *reconciler) supply(s standing, f *footing) look {
+	v, exclusives, ready, err := rc.resupply(s, f.profile, f.volumes, f.node.Node)
+	switch {
 	case err != nil:
 		return rc.giveUp(s, end{reason: err.Error(), failed: true})
 	case !ready:
 		return lookAgain
 	}
-	return rc.sendPromotion(s, f)
+	f.volumes, f.exclusives = v, exclusives
+	return lookOpen
 }
 
-// besideOthers is a look at a hold whose pod fits: whether that rests on the places of others; 0 if not.
-func (rc *reconciler) besideOthers(
-	s standing, profile *placement.Profile, in placement.Input, f footing,
-) look {
-	takes := rc.takesPromised(s, profile, in)
-	rests := rc.search.RestsOnHolds(in, profile, &f.concern, f.node, nil)
+// besideOthers is a look at a hold whose pod fits: whether that rests on the places of others; lookOpen if not.
+func (rc *reconciler) besideOthers(s standing, in placement.Input, f *footing) look {
+	takes := rc.takesPromised(s, f.profile, in)
+	rests := rc.search.RestsOnHolds(in, f.profile, &f.concern, f.node, nil)
 	switch {
 	case takes && s.yielding.alone:
 		return rc.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
@@ -344,11 +380,12 @@ func (rc *reconciler) besideOthers(
 	case rests:
 		return rc.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
 	}
-	return 0
+	return lookOpen
 }
 
 // footing is what a promotion rests on, and what it gives the pod.
 type footing struct {
+	profile    *placement.Profile
 	node       *state.NodeInfo
 	concern    guard.Concern
 	guards     []ledger.GuardUse

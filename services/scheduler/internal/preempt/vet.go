@@ -22,13 +22,13 @@ type vetting struct {
 	unstorable string
 }
 
-// vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and acts on a no; 0 if
+// vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and acts on a no; lookOpen
 // the pod may have it. An extender that does not answer is asked again until patience ends: pods have gone for it.
 func (rc *reconciler) vetPlace(s standing, profile *placement.Profile, node *state.Node) look {
 	v := &s.vetting
 	switch {
 	case ledger.IsPrepared(s.plan) || !profile.FilteredByExtenders(s.pod):
-		return 0
+		return lookOpen
 	case v.id != 0:
 		return lookLater
 	case v.answered && v.err != nil && rc.shard.Now.Sub(s.moved) > holdPatience:
@@ -36,7 +36,7 @@ func (rc *reconciler) vetPlace(s standing, profile *placement.Profile, node *sta
 	case v.answered && v.err == nil && v.opinion.Rejected:
 		return rc.giveUp(s, end{reason: refusedBy(v.opinion), failed: true})
 	case v.answered && v.err == nil:
-		return 0
+		return lookOpen
 	case rc.consults.Full():
 		return lookAgain
 	}
@@ -52,7 +52,7 @@ func refusedBy(o placement.Opinion) string {
 	return "an extender turns it down: " + o.Reasons[0]
 }
 
-// prepared is a look at a hold that plugins have something to do with; 0 if that is done.
+// prepared is a look at a hold that plugins have something to do with; lookOpen if that is done.
 func (rc *reconciler) prepared(s standing) look {
 	switch d := s.deal; {
 	case d == nil || d.Over && d.Outcome == nil:
@@ -64,7 +64,7 @@ func (rc *reconciler) prepared(s standing) look {
 	case d.Outcome.Failed():
 		return rc.giveUp(s, end{reason: "a plugin will not have the pod bound there"})
 	}
-	return 0
+	return lookOpen
 }
 
 // drain has plugins take back what this shard will not see to its end.
