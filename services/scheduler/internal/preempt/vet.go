@@ -22,8 +22,9 @@ type vetting struct {
 	unstorable string
 }
 
-// vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and acts on a no; lookOpen
-// the pod may have it. An extender that does not answer is asked again until patience ends: pods have gone for it.
+// vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and gives the place up
+// if not; lookOpen if the pod may have it. An extender that does not answer is asked again until patience ends: pods
+// were evicted for it.
 func (rc *reconciler) vetPlace(s standing, profile *placement.Profile, node *state.Node) look {
 	v := &s.vetting
 	switch {
