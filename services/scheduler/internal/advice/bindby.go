@@ -5,9 +5,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// A pod that plugins are asked to bind is bound by them when its reservation is Committed: nobody can take that without
+// A pod that plugins are asked to bind is bound by them when its reservation is Committed: no process takes that without
 // a fence, and binders fence it only when the plugins have failed, or have had their time. Until they have answered
-// nothing is told. What comes of it binders see at the pod; what the shard says has them act sooner:
+// nothing is recorded. Binders see the outcome at the pod; what the shard records makes them act sooner:
 //
 //	a plugin has bound it ──► placed, by that plugin: binders wait for the facts to show it
 //	all leave it          ──► placed: binders bind
@@ -23,8 +23,8 @@ func (pl *Plugins) LetBind(d *attempt.Deal, revision int64) {
 	pl.perform(d, step.ActBind)
 }
 
-// bindEnded takes in what plugins have done about a bind. A place that has been taken back meanwhile is told of by
-// whoever did.
+// bindEnded applies what plugins have done about a bind. A place that has been taken back meanwhile is recorded by
+// the part that took it back.
 func (pl *Plugins) bindEnded(p step.Performed) {
 	d, known := pl.binding[p.ID]
 	delete(pl.binding, p.ID)

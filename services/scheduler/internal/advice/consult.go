@@ -20,7 +20,7 @@ import (
 // are none, and those that may hold the pod back (Config.Gates), or have something to do if it fits nowhere
 // (Config.PostFilters), in any case. The second is made on what is true
 // then, with the opinions: rules are asked again, the others are not. A node that has come to pass meanwhile is
-// none to choose, as nobody has been asked about it; if no other is left, there is another question.
+// none to choose, as no extender has been asked about it; if no other is left, there is another question.
 //
 // An opinion is as old as its question. An attempt that loses its node, or has to be decided again
 // for another reason, asks again; one that fits nowhere has its verdict as of the question, so that
@@ -130,7 +130,7 @@ func (cs *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r re
 	return true
 }
 
-// showing tells whether custom plugins are being asked, or act on what they have answered.
+// showing reports whether custom plugins are being asked, or act on what they have answered.
 func (cs *Consults) showing() bool {
 	if cs.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || cs.performing.inCycle() {
 		return true
@@ -208,7 +208,7 @@ func (cs *Consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
 	cs.life.Drop(a)
 }
 
-// Dismiss gives back whoever waits for extenders.
+// Dismiss gives back the attempts that wait for extenders.
 func (cs *Consults) Dismiss() {
 	for _, a := range cs.attempts.TakeAll(attempt.Consulting) {
 		cs.life.GiveBack(a)

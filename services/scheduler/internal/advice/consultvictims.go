@@ -12,10 +12,10 @@ import (
 // Where extenders have a say in where a pod may go, nobody is evicted for it whom they have not been asked about.
 // The search for victims comes in two looks, as that for nodes: the first finds candidates, a Consult about them
 // goes out, and with what is left of them the attempt stands in line again. The second look is kept to these, and
-// asks the rules once more. A node that has changed meanwhile is one that nobody has been asked about; if no other
+// asks the rules once more. A node that has changed meanwhile is one that no extender has been asked about; if no other
 // will do, there is another question.
 //
-// Custom plugins do not take part: nobody is evicted for pods of their profiles.
+// Custom plugins do not take part: no pod is evicted for pods of their profiles.
 //
 // When the victims have gone, and before the place becomes the pod's own, extenders with a filter are asked about
 // its node: only now they can say whether the pod may go there. Upstream asks them then because it begins a new
@@ -59,7 +59,7 @@ func (cs *Consults) AskAboutVictims(r attempt.Rejection, list []placement.Candid
 }
 
 // advisedOnVictims takes in what extenders have left of candidates, and has who asked stand in line again. When
-// they have failed, the pod has the verdict that it had, so that whoever adds nodes for pods sees it.
+// they have failed, the pod has the verdict that it had, so that an autoscaler sees it.
 func (cs *Consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
 	r := *a.Verdict
 	a.Counsel.Victims = attempt.VictimCounsel{}

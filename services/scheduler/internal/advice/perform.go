@@ -26,7 +26,7 @@ import (
 // ActReserve is Reserve and Permit, and belongs to the cycle of the question that led to the choice: no other
 // question goes out before it is answered. Mostly nothing is left to do then, and the reservation is one like any
 // other. If Permit has the pod wait, or there is something to do before the bind, its place is Held in the ledger
-// meanwhile, under a plan of its own (ledger.PreparedPlan): it counts for all shards, nobody binds it, and a more
+// meanwhile, under a plan of its own (ledger.PreparedPlan): it counts for all shards, no binder binds it, and a more
 // important pod may take it (T4). ActPrepare is what is left, and what it comes to has the place promoted or given
 // up.
 //
@@ -34,7 +34,7 @@ import (
 // (ledger.Entry.Delegated, bindby.go).
 //
 // Whatever ends it otherwise, a lost race, a place that was taken, a pod that is gone, a bind that failed, the
-// plugins are told to take it back (ActUndo), once; those that have refused or failed have done so themselves. A
+// plugins are asked to take it back (ActUndo), once; those that have refused or failed have done so themselves. A
 // shard that does not know of a deal gives its place up: the process that had the plugins' state is gone.
 
 const (
@@ -88,7 +88,7 @@ type Plans interface {
 	Reject(r attempt.Rejection)
 }
 
-// inCycle tells whether plugins take something back that belongs to a cycle.
+// inCycle reports whether plugins take something back that belongs to a cycle.
 func (pl *Plugins) inCycle() bool {
 	for _, cycle := range pl.undoing {
 		if cycle {
@@ -102,7 +102,7 @@ func (pl *Plugins) Idle() bool {
 	return len(pl.preparing)+len(pl.binding)+len(pl.undoing) == 0
 }
 
-// acts tells whether plugins act on a pod once a node has been chosen.
+// acts reports whether plugins act on a pod once a node has been chosen.
 func (pl *Plugins) acts(pod *state.Pod) bool { return pl.actsFor[pod.SchedulerName] }
 
 // Proceed sends an attempt on that has been staged: to the plugins first, if they act.
@@ -138,7 +138,7 @@ func (pl *Plugins) Undo(d *attempt.Deal, inCycle bool) {
 // UndoInCycle makes plugins take back what they have reserved in the cycle that is under way.
 func (pl *Plugins) UndoInCycle(d *attempt.Deal) { pl.Undo(d, true) }
 
-// Performed takes in an answer. Whoever it is for may have gone.
+// Performed applies an answer. The attempt that it is for may have ended.
 func (pl *Plugins) Performed(p step.Performed) {
 	switch p.Act {
 	case step.ActReserve:
@@ -294,7 +294,7 @@ func (pl *Plugins) FollowLedger(podUIDs []string) {
 	}
 }
 
-// seeBound tells plugins of pods that are bound, or will not be by the reservation that they know.
+// seeBound makes plugins act on pods that are bound, or will not be by the reservation that they know.
 func (pl *Plugins) seeBound(podUID string) {
 	d, ok := pl.bindable[podUID]
 	if !ok {
@@ -333,7 +333,7 @@ func (pl *Plugins) SeeAll() {
 	}
 }
 
-// preparable tells whether one more pod of a profile whose plugins act may be tried.
+// preparable reports whether one more pod of a profile whose plugins act may be tried.
 func (pl *Plugins) preparable(p *placement.Profile, pod *state.Pod) bool {
 	return !p.Custom() || !pl.acts(pod) || len(pl.preparing) < maxPreparing
 }

@@ -190,7 +190,7 @@ func (b blocked) has(n *state.NodeInfo) bool {
 	return false
 }
 
-// Demands says what the pod needs on a node; false if that cannot be told yet. Of what it follows,
+// Demands returns what the pod needs on a node; false if that is not known yet. Of what it follows,
 // first says that there is nothing that its required affinity could rely on, and the rules have allowed that.
 func (x *Rules) Demands(concern *guard.Concern, node *state.NodeInfo, found Following) (attempt.Needs, bool) {
 	if concern.None() {

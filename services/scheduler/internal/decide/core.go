@@ -151,7 +151,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	return out, c.attempts.Err()
 }
 
-// more tells whether another step has work to do even without input.
+// more reports whether another step has work to do even without input.
 func (c *Core) more() bool {
 	return len(c.activated) > 0 || c.attempts.Count(attempt.Pending) > 0 && c.hasRoom() ||
 		!c.slot.Busy() && !c.shard.Draining && c.preempt.Pending()
@@ -170,7 +170,7 @@ func (c *Core) pass(in step.Input) {
 	}
 }
 
-// Ready says whether the shard can place pods: its facts have reached their barrier, so
+// Ready reports whether the shard can place pods: its facts have reached their barrier, so
 // that nodes can be used, and it holds partitions.
 func (c *Core) Ready() bool { return c.shard.Usable() && c.owned.partitions > 0 }
 

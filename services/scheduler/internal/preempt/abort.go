@@ -15,14 +15,14 @@ import (
 type end struct {
 	reason string
 	// failed: it counts against the pod, should it want pods to go again. spare: so does it for
-	// the victims, whom nobody can evict.
+	// the victims, which cannot be evicted.
 	failed, spare bool
-	// silent: there is nobody to tell.
+	// silent: nothing is recorded for the pod.
 	silent bool
 }
 
 // giveUp sends T8 for a hold: what is not being evicted for it is free again. (What is stays
-// claimed until it is gone, and then leaves its room to whoever comes.)
+// claimed until it is gone, and then leaves its room to any pod.)
 func (rc *reconciler) giveUp(s standing, e end) look {
 	a := rc.abortOf(s.plan)
 	a.Docs = append(a.Docs, rc.pinning(s.podUID, a.Docs)...)
@@ -162,7 +162,7 @@ func (a *abort) Done(revision int64) {
 	rc.effects.Decide(d)
 }
 
-// undone may be the answer to a second copy of what has been carried out: a verdict is told all the same.
+// Undone may be the answer to a second copy of what has been carried out: the verdict is recorded all the same.
 func (a *abort) Undone(_ ledger.Lost) {
 	rc := a.by
 	rc.holds.due[a.podUID] = struct{}{}

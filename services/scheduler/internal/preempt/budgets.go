@@ -22,7 +22,7 @@ type budgetBook struct {
 	// taken is what the status of each, by UID, does not show yet; claims: some is.
 	taken  map[string]int32
 	claims bool
-	// unknown: what is left of one cannot be told until more facts have come.
+	// unknown: what is left of one is not known until more facts have come.
 	unknown bool
 	// scarce are budgets from which a claim was refused, by UID, and their resourceVersions: their pods are counted
 	// until the object changes.

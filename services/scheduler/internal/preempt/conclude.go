@@ -18,7 +18,7 @@ func (nm *nominator) reject(r attempt.Rejection) {
 	nm.conclude(r)
 }
 
-// settle tells of those whose counted pods all stand, and has those decided again
+// settle concludes those whose counted pods have all been reserved, and has those decided again
 // next to which one has been taken back.
 func (nm *nominator) settle() {
 	var again []*attempt.Attempt

@@ -24,7 +24,7 @@ type takeover struct {
 }
 
 // displace looks for a place that is held for a less important pod and would do for this one
-// with all that goes for it: then nobody has to go who would not go anyway. Of several, the
+// with all that is evicted for it: then no pod is evicted that would stay otherwise. Of several, the
 // least important is taken. tried says that there is nothing more to decide for the attempt
 // now, sent that a transaction is on its way.
 func (nm *nominator) displace(s seeker) (tried, sent bool) {
@@ -68,7 +68,7 @@ func (nm *nominator) displaceable(s seeker) (takeover, bool) {
 	return takeover{}, false
 }
 
-// fitsInstead says whether a pod fits in the place of a hold when all that goes for it has gone.
+// fitsInstead reports whether a pod fits in the place of a hold when all that goes for it has gone.
 func (nm *nominator) fitsInstead(s seeker, t takeover) bool {
 	gone := map[string]bool{t.hold.PodUID: true}
 	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {

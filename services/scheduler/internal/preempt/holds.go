@@ -58,7 +58,7 @@ type hold struct {
 	yielding yielding
 	// deal is what plugins have to do with it, nil for nothing.
 	deal *attempt.Deal
-	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
+	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last look.
 	begun bool
 	// awaitsClaims: all have gone, and their claims still have the devices.
 	awaitsClaims bool
@@ -152,7 +152,7 @@ func (hs *holds) followDoc(d *ledger.DocChange) {
 	}
 }
 
-// concernsPlans says whether a document has anything but reservations that can be bound.
+// concernsPlans reports whether a document has anything but reservations that can be bound.
 func concernsPlans(d *ledger.NodeDoc) bool {
 	for i := range d.Entries {
 		e := &d.Entries[i]
@@ -169,8 +169,8 @@ func (hs *holds) touch(h *hold) {
 	hs.due[h.podUID] = struct{}{}
 }
 
-// followHold takes in what has become of a pod's reservation. Whoever holds the partition looks
-// after its holds, whoever made them.
+// followHold applies what has become of a pod's reservation. The shard that holds the partition looks
+// after its holds, whichever shard made them.
 func (hs *holds) followHold(uid string) {
 	doc, e, ok := hs.shard.Ledger.Entry(uid)
 	if ok && shard.IsHold(&e) {
@@ -198,7 +198,7 @@ func (hs *holds) addHold(h *hold) {
 	hs.due[h.podUID] = struct{}{}
 }
 
-// setBegun notes whether somebody has begun to evict for a hold.
+// setBegun notes whether a binder has begun to evict for a hold.
 func (hs *holds) setBegun(h *hold, begun bool) {
 	switch {
 	case begun && !h.begun:
@@ -279,7 +279,7 @@ func uidOf(p *state.Pod) string {
 	return p.UID
 }
 
-// isLeaving says whether a pod is gone, has ended or is being deleted.
+// isLeaving reports whether a pod is gone, has ended or is being deleted.
 func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
 
 // reset looks at everything anew, after the facts were rebuilt.
@@ -299,7 +299,7 @@ func (hs *holds) allDue() {
 	}
 }
 
-// protect tells the engine which pods on a node are nobody's victims: those that a plan has
+// protect shows the engine which pods on a node must not be victims: those that a plan has
 // claimed, those that a placement relies on, and those a place is held for (T4 takes it, not
 // an eviction). Reservations that can be bound may be victims: their binders give them back.
 func (hs *holds) protect(nodeUID string) {
@@ -347,7 +347,7 @@ func (hs *holds) followYields(d *ledger.DocChange) {
 	}
 }
 
-// keepsBelow says whether there are less important pods that are nobody's victims for now and
+// keepsBelow reports whether there are less important pods that must not be victims for now and
 // stay where they are.
 func (hs *holds) keepsBelow(priority int32) bool {
 	stays := func(uid string) bool {

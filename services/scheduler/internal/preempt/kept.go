@@ -66,7 +66,7 @@ func (ps *places) place(
 	return false
 }
 
-// fitsKept says whether a pod fits in the place of a placeholder.
+// fitsKept reports whether a pod fits in the place of a placeholder.
 func (ps *places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
 	if !ps.shard.Gate.Usable(k.Node) {
 		return false

@@ -24,7 +24,7 @@ const (
 	// loopLimit is how many of them within it make a pod or a pair be refused until one of them
 	// is older.
 	loopLimit = 3
-	// spareTime is how long nobody tries again to evict a pod that could not be.
+	// spareTime is how long a pod that could not be evicted is no victim again.
 	spareTime = 5 * time.Minute
 	// maxLoops bounds the pods and pairs that are remembered, by the last time.
 	maxLoops = 4096
@@ -144,7 +144,7 @@ func untilFewer(times []time.Time, now time.Time) time.Duration {
 	return sayable(times[len(times)-loopLimit].Add(loopWindow).Sub(now) + 1)
 }
 
-// sayable is a time to wait in the unit in which it is told, rounded up, so that it has passed then.
+// sayable rounds a time to wait up to the unit in which it is recorded, so that it has passed then.
 func sayable(d time.Duration) time.Duration {
 	return max(d+time.Millisecond-1, time.Millisecond).Truncate(time.Millisecond)
 }

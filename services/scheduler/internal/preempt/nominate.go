@@ -29,7 +29,7 @@ const seeksPerStep = 16
 
 const (
 	// maxUnbegun is how many plans of a shard may wait for binders to begin with their evictions.
-	// Whoever wants a plan beyond that waits with its offer: decided later it is decided on what is
+	// An attempt that wants a plan beyond that waits with its offer: decided later it is decided on what is
 	// there then, and a plan that only waits ages until it is given up. It is more than the evictions
 	// that all binders send at once, so that they never wait for plans.
 	maxUnbegun = 64
@@ -91,7 +91,7 @@ func (nm *nominator) retrySeekers() {
 	}
 }
 
-// pending says whether there is somebody to look for room for, and room for the plan.
+// pending reports whether there are attempts to look for victims for, and room for another plan.
 func (nm *nominator) pending() bool {
 	return nm.attempts.Count(attempt.Seeking) > 0 && nm.holds.unbegun < maxUnbegun
 }
@@ -169,7 +169,7 @@ func (nm *nominator) seekVictims(s seeker) bool {
 	case plan.Err != nil:
 		nm.life.Fail(a, plan.Err.Error())
 	case plan.Node == nil && plan.Kept && nm.budgets.unknown:
-		// What is left of a budget cannot be told yet, and nobody will say when it can.
+		// What is left of a budget is not known yet, and no event will show when it is.
 		nm.life.Defer(a)
 	case plan.Node == nil:
 		nm.inVain(s, plan)
@@ -252,7 +252,7 @@ func (nm *nominator) nominate(s seeker, plan placement.Preemption) bool {
 	}
 	b, ok := nm.newPlan(a, plan.Node)
 	if !ok || nm.places.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
-		// Somebody among them is only reserved by what is in flight, or has moved since.
+		// One of them is only reserved by what is in flight, or has moved since.
 		nm.life.Defer(a)
 		return false
 	}
@@ -287,7 +287,7 @@ func (nm *nominator) nominate(s seeker, plan placement.Preemption) bool {
 }
 
 // supply is the reservation that holds a place, with what the pod's claims get there when the victims
-// have gone: nobody else may have it in between. It is picked anew then. False if there is nothing to
+// have gone: no other pod may have it in between. It is picked again then. False if there is nothing to
 // send (now).
 func (nm *nominator) supply(
 	s seeker, plan placement.Preemption,
@@ -427,7 +427,7 @@ func (n *nomination) TooLarge(why string) {
 	nm.life.Fail(n.Attempt, why)
 }
 
-// isNever says whether a pod has asked not to have others go for it.
+// isNever reports whether a pod has asked not to have others go for it.
 func isNever(p *state.Pod) bool {
 	policy := p.Template.Spec.PreemptionPolicy
 	return policy != nil && *policy == corev1.PreemptNever

@@ -80,7 +80,7 @@ func (p *Preemption) LineUp(r attempt.Rejection) { p.nominator.lineUp(r) }
 func (p *Preemption) Reject(r attempt.Rejection) { p.nominator.reject(r) }
 
 // Expire ends what lasts only for a while, and makes every hold due. That is a heartbeat late
-// at most: an attempt in between is told to try again at once, and so after its backoff.
+// at most: an attempt in between is tried again after its backoff.
 func (p *Preemption) Expire() {
 	p.reconciler.looks = secondLooks
 	p.budgets.stale = p.budgets.stale || p.budgets.claims

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
@@ -29,7 +28,7 @@ const (
 	// controller for claims takes them back within seconds.
 	claimPatience = 30 * time.Second
 	// holdPatience is how long a plan may go without anything happening to it, besides the
-	// grace period of its victims, before its place is given up: whoever should stop a pod or
+	// grace period of its victims, before its place is given up: what should stop a pod or
 	// say that it has stopped does not (a node that is gone, a finalizer).
 	holdPatience = 3 * time.Minute
 	// refusedPatience is how long after an eviction of it has failed a plan may stay without
@@ -37,7 +36,7 @@ const (
 	// victims.
 	refusedPatience = 15 * time.Second
 	// unmarkedPatience is how long a plan may go without anything happening to it while none of
-	// its evictions has been begun, though somebody has to be evicted: binders begin within
+	// its evictions has been begun, though a pod has to be evicted: binders begin within
 	// seconds, and when the eviction API lets them only look (a dry run that is refused) they try
 	// again every 30 s. It is longer than a binder takes to be replaced.
 	unmarkedPatience = refusedPatience + 45*time.Second
@@ -179,7 +178,7 @@ func (rc *reconciler) inspect(h *hold) look {
 	return rc.promote(s)
 }
 
-// victimsLeft says whether pods are still there that have to go, and the longest time that one
+// victimsLeft reports whether pods are still there that have to go, and the longest time that one
 // of them is given to stop.
 func (rc *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
@@ -216,7 +215,7 @@ func (rc *reconciler) await(s standing, grace time.Duration) look {
 	case !s.refused.IsZero() && !marked && rc.shard.Now.Sub(s.refused) > refusedPatience:
 		return rc.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
 	case !s.begun && idle > unmarkedPatience:
-		// Nobody has gone for it, so that it is no failure of the pod's.
+		// No pod was evicted for it, so that it is no failure of the pod's.
 		return rc.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
 	case !marked && rc.shard.Now.Sub(s.since) > secondLookAfter && rc.looks > 0:
 		rc.looks--
@@ -227,14 +226,14 @@ func (rc *reconciler) await(s standing, grace time.Duration) look {
 	return lookLater
 }
 
-// anyMarked says whether an eviction for a plan may be under way.
+// anyMarked reports whether an eviction for a plan may be under way.
 func (rc *reconciler) anyMarked(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		return v.State == ledger.Evicting
 	})
 }
 
-// anyToEvict says whether a victim of a plan stays until it is evicted.
+// anyToEvict reports whether a victim of a plan stays until it is evicted.
 func (rc *reconciler) anyToEvict(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		pod, known := rc.shard.View.Pod(v.PodUID)
@@ -453,69 +452,4 @@ func (rc *reconciler) sendPromotion(s standing, f footing) look {
 		return lookAgain
 	}
 	return rc.giveUp(s, end{reason: err.Error()})
-}
-
-// promotion is a T3 in flight.
-type promotion struct {
-	standing
-	node *state.Node
-	// agreed is what plugins have to do with it, nil for nothing.
-	agreed *attempt.Deal
-	// supplied: it picks volumes or devices anew.
-	supplied bool
-}
-
-// Resupplies implements an option of txn.Proposal.
-func (p *promotion) Resupplies() bool { return p.supplied }
-
-func (p *promotion) Kind() string { return "T3" }
-
-func (p *promotion) Done(revision int64) {
-	rc := p.by
-	if deal := p.agreed; deal != nil {
-		p.deal, deal.Attempt.Pod = nil, p.pod
-		if deal.Delegated && !deal.Over {
-			rc.performing.LetBind(deal, revision)
-			return
-		}
-		if !deal.Over {
-			rc.performing.Watch(p.podUID, deal)
-		}
-		rc.record.Placed(deal.Attempt, revision)
-		return
-	}
-	d := p.decision(events.DecisionPlaced)
-	d.LedgerRevision = revision
-	d.NodesTotal = int32(len(rc.shard.View.Nodes()))
-	d.NodesFeasible = 1
-	rc.effects.Decide(d)
-	rc.effects.Report(step.Attempt{
-		Pod: d.Pod, Received: p.since, Decided: rc.shard.Now, Profile: p.pod.SchedulerName, Number: p.attempt,
-		Outcome: step.Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
-	})
-	rc.effects.Plan(step.PlanReport{What: step.PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: rc.shard.Now.Sub(p.since)})
-}
-
-// tooLarge: its place is given up, which takes less.
-func (p *promotion) TooLarge(why string) {
-	rc := p.by
-	p.vetting.unstorable = why
-	rc.holds.due[p.podUID] = struct{}{}
-}
-
-func (p *promotion) Undone(ledger.Lost) { p.by.holds.due[p.podUID] = struct{}{} }
-
-// decision is about the pod of a hold.
-func (s *standing) decision(kind events.DecisionKind) events.Decision {
-	rc := s.by
-	d := events.Decision{
-		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: rc.shard.ID,
-		Attempt: s.attempt, Token: s.token.String(), PodResourceVersion: s.entry.PodRV,
-		FactSequence: rc.shard.Store.Position().Sequence, LedgerRevision: rc.shard.Ledger.Revision(),
-		NodeUID: s.doc.NodeUID, NodeName: s.doc.NodeName, TraceParent: s.traceParent,
-	}
-	if s.pod != nil {
-		d.PodResourceVersion = s.pod.ResourceVersion
-	}
-	return d
 }

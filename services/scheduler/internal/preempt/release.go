@@ -44,7 +44,7 @@ func (rc *reconciler) missed(a *attempt.Attempt) {
 	}
 }
 
-// releaseOne sends T8 for a place that nobody will want; true if it is on its way.
+// releaseOne sends T8 for a place that no pod will want; true if it is on its way.
 func (rc *reconciler) releaseOne() bool {
 	for len(rc.releases) > 0 {
 		plan := rc.releases[0]

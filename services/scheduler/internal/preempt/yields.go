@@ -63,7 +63,7 @@ func (rc *reconciler) fitsWhenYielded(
 	s standing, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
 ) bool {
 	if len(in.Nodes) < 2 || ledger.IsPrepared(s.plan) {
-		return false // nothing elsewhere matters, or nobody had to go for it
+		return false // nothing elsewhere matters, or no pod had to be evicted for it
 	}
 	gone := map[string]bool{}
 	for d := range rc.shard.Ledger.Docs() {
@@ -80,7 +80,7 @@ func (rc *reconciler) fitsWhenYielded(
 	return err == nil && fits
 }
 
-// takesPromised: somebody who was only reserved and was to go for the pod has been bound after all, and what is free
+// takesPromised: a victim that was only reserved has been bound after all, and what is free
 // is so because others have gone for another pod, whose place is held.
 func (rc *reconciler) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
 	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
