@@ -1,50 +1,58 @@
 package reverts_test
 
+// The packages that a shard's decisions are made in, besides ofShards.
+const (
+	ofAvoid     = "services/scheduler/internal/avoid"
+	ofReserve   = "services/scheduler/internal/reserve"
+	ofPreempt   = "services/scheduler/internal/preempt"
+	ofCrossNode = "services/scheduler/internal/crossnode"
+)
+
 // shards are fixes of how shards decide.
 var shards = []revert{
 	{
 		bug: 1, taken: "A decision is committed on whatever revision its node's document has.",
-		edits: []edit{{ofShards + "/flight.go", `return now == p.basis ||`, `return true || now == p.basis ||`}},
+		edits: []edit{{ofReserve + "/reserve.go", `return now == p.Basis ||`, `return true || now == p.Basis ||`}},
 		fails: []failing{
 			{ofShards, "TestShardsNeverOvercommit"}, {ofShards, "TestPickedWhileAPromotionPicksAnew"},
 		},
 	},
 	{
 		bug: 3, taken: "Decisions stand although the registry of terms has moved.",
-		edits: []edit{{ofShards + "/cross.go", `if n.registry != c.ledger.TermRegistryRevision() ||`, `if`}},
+		edits: []edit{{ofReserve + "/reserve.go", `if n.Registry != r.Shard.Ledger.TermRegistryRevision() ||`, `if`}},
 		fails: []failing{{ofShards, "TestShardsKeepRulesAboutOtherNodes"}},
 	},
 	{
 		bug: 6, taken: "A rejection is told although pods that it has counted may be taken back.",
 		edits: []edit{{
-			ofShards + "/rejection.go",
-			`if r.withdrawn != c.cross.withdrawn || slices.ContainsFunc(r.counted, c.view.IsStaged) {`, `if false {`,
+			ofPreempt + "/conclude.go",
+			`if r.Withdrawn != nm.life.Withdrawn || slices.ContainsFunc(r.Counted, nm.shard.View.IsStaged) {`, `if false {`,
 		}},
 		fails: []failing{{ofShards, "TestRejectionWaitsForWhatItHasCounted"}},
 	},
 	{
 		bug: 27, taken: "A token whose answer was lost is used for another nomination.",
-		edits: []edit{{ofShards + "/deed.go", ` || a.doubtful || a.losses`, ` || a.losses`}},
+		edits: []edit{{ofPreempt + "/nominate.go", ` || a.Doubtful || a.Losses`, ` || a.Losses`}},
 		fails: []failing{{ofShards, "TestTokenIsNotUsedAgainAfterALostAnswer"}},
 	},
 	{
 		bug: 27, taken: "A token whose answer was lost is used for another placement.",
-		edits: []edit{{ofShards + "/flight.go", `case a.doubtful:`, `case false:`}},
+		edits: []edit{{ofReserve + "/outcome.go", `case a.Doubtful:`, `case false:`}},
 		fails: []failing{{ofShards, "TestTokenIsNotUsedAgainAfterALostAnswer"}},
 	},
 	{
 		bug: 27, taken: "A nomination that may have been carried out fails if it is refused for its size.",
-		edits: []edit{{ofShards + "/nominate.go", `if n.attempt.doubtful {`, `if false {`}},
+		edits: []edit{{ofPreempt + "/nominate.go", `if n.Attempt.Doubtful {`, `if false {`}},
 		fails: []failing{{ofShards, "TestNominationThatMayHaveBeenCarriedOutDoesNotFail"}},
 	},
 	{
 		bug: 30, taken: "A decision is committed in the epoch of the moment, and a reservation of its pod does not end it.",
 		edits: []edit{
-			{ofShards + "/flight.go", `held && epoch == a.pick.epoch && known`, `held && epoch > 0 && known`},
-			{ofShards + "/flight.go", `&& !reserved && c.usable()`, `&& (true || !reserved) && c.usable()`},
+			{ofReserve + "/reserve.go", `held && epoch == a.Pick.Epoch && known`, `held && epoch > 0 && known`},
+			{ofReserve + "/reserve.go", `&& !reserved && r.Shard.Usable()`, `&& (true || !reserved) && r.Shard.Usable()`},
 			{
-				ofShards + "/batch.go", `b.place.Epochs[a.offer.Partition] = a.pick.epoch`,
-				`b.place.Epochs[a.offer.Partition], _ = b.core.holds(a.offer.Partition)`,
+				ofReserve + "/batch.go", `b.place.Epochs[a.Offer.Partition] = a.Pick.Epoch`,
+				`b.place.Epochs[a.Offer.Partition], _ = b.by.Shard.Holds(a.Offer.Partition)`,
 			},
 		},
 		fails: []failing{
@@ -53,12 +61,14 @@ var shards = []revert{
 	},
 	{
 		bug: 30, taken: "A decision of an earlier epoch is sent.",
-		edits: []edit{{ofShards + "/flight.go", `held && epoch == a.pick.epoch && known`, `held && epoch > 0 && known`}},
+		edits: []edit{{ofReserve + "/reserve.go", `held && epoch == a.Pick.Epoch && known`, `held && epoch > 0 && known`}},
 		fails: []failing{{ofShards, "TestPickOfAnEarlierEpochIsGivenBack"}},
 	},
 	{
 		bug: 30, taken: "A reservation of its pod does not end a decision.",
-		edits: []edit{{ofShards + "/flight.go", `&& !reserved && c.usable()`, `&& (true || !reserved) && c.usable()`}},
+		edits: []edit{{
+			ofReserve + "/reserve.go", `&& !reserved && r.Shard.Usable()`, `&& (true || !reserved) && r.Shard.Usable()`,
+		}},
 		fails: []failing{{ofShards, "TestReservedPodIsNotReservedAgain"}},
 	},
 	{
@@ -69,13 +79,13 @@ var shards = []revert{
 				`ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || strings.HasPrefix(key, PrefixInc`,
 				`ofTerms(key) || strings.HasPrefix(key, PrefixInc`,
 			},
-			{ofShards + "/core.go", `&& epoch <= c.ledger.Revision() &&`, `&&`},
+			{"services/scheduler/internal/shard/state.go", `&& epoch <= s.Ledger.Revision() &&`, `&&`},
 		},
 		fails: []failing{{ofShards, "TestOwnershipIsLearnedFromTheWatchAlone"}, {ofLedger, "TestOwnersAreNotLearned"}},
 	},
 	{
 		bug: 32, taken: "Terms are registered whether or not a transaction has room for what the pod needs.",
-		edits: []edit{{ofShards + "/register.go", `err := n.affordable(v)`, `err := error(nil)`}},
+		edits: []edit{{ofCrossNode + "/terms.go", `err := n.Affordable(v)`, `err := error(nil)`}},
 		fails: []failing{
 			{ofShards, "TestPodThatNoTransactionHoldsLeavesNoTerm"},
 			{ofShards, "TestPreemptorThatNoTransactionHoldsLeavesNoTerm"},
@@ -84,41 +94,41 @@ var shards = []revert{
 	{
 		bug: 32, taken: "A pod may carry more terms than MaxPodTerms.",
 		edits: []edit{
-			{ofShards + "/register.go", `if n.carried > ledger.MaxPodTerms {`, `if false {`},
-			{ofShards + "/register.go", ` && n.carried <= ledger.MaxPodTerms {`, ` {`},
+			{"services/scheduler/internal/attempt/attempt.go", `if n.Carried > ledger.MaxPodTerms {`, `if false {`},
+			{ofCrossNode + "/terms.go", ` && n.Carried <= ledger.MaxPodTerms {`, ` {`},
 		},
 		fails: []failing{{ofShards, "TestPodThatNoTransactionHoldsLeavesNoTerm"}},
 	},
 	{
 		bug: 32, taken: "Terms are registered whether or not a document has room for the pod's reservation.",
-		edits: []edit{{ofShards + "/register.go", `err = c.storable(a, v)`, `err = nil`}},
+		edits: []edit{{ofCrossNode + "/terms.go", `err = x.storable(a, v)`, `err = nil`}},
 		fails: []failing{{ofShards, "TestPodThatNoDocumentHoldsLeavesNoTerm"}},
 	},
 	{
 		bug: 32, taken: "Terms are asked for whatever their size.",
 		edits: []edit{{
-			ofShards + "/register.go", `if err := ledger.CheckTerm(term); err != nil {`, `if err := error(nil); err != nil {`,
+			ofCrossNode + "/terms.go", `if err := ledger.CheckTerm(term); err != nil {`, `if err := error(nil); err != nil {`,
 		}},
 		fails: []failing{{ofShards, "TestPodWithALargeRuleLeavesNoTerm"}},
 	},
 	{
 		bug: 32, taken: "A term that is in use keeps all others from being dropped.",
-		edits: []edit{{ofShards + "/tidy.go", `len(idle) > 0 {`, `len(idle) > 0 && len(idle) == len(retiring) {`}},
+		edits: []edit{{ofCrossNode + "/tidy.go", `len(idle) > 0 {`, `len(idle) > 0 && len(idle) == len(retiring) {`}},
 		fails: []failing{{ofShards, "TestTermsAreDroppedOneByOne"}},
 	},
 	{
 		bug: 34, taken: "The bytes of a transaction are not counted while its batch is made.",
-		edits: []edit{{ofShards + "/batch.go", `if len(b.attempts) > 0 && bytes+registry`, `if false && bytes+registry`}},
+		edits: []edit{{ofReserve + "/batch.go", `if len(b.attempts) > 0 && bytes+registry`, `if false && bytes+registry`}},
 		fails: []failing{{ofShards, "TestBatchesEndWhereTheTransactionIsFull"}},
 	},
 	{
 		bug: 40, taken: "A fence counts against its node whatever its cause.",
-		edits: []edit{{ofShards + "/trust.go", `switch e.Cause {`, `switch ledger.FenceCause(0) {`}},
+		edits: []edit{{ofAvoid + "/quarantine.go", `switch e.Cause {`, `switch ledger.FenceCause(0) {`}},
 		fails: []failing{{ofShards, "TestFencesCountByWhatTheyAreAbout"}},
 	},
 	{
 		bug: 40, taken: "What the owner of pods can bring about counts every time.",
-		edits: []edit{{ofShards + "/trust.go", `if namespace != "" && slices.`, `if false && slices.`}},
+		edits: []edit{{ofAvoid + "/quarantine.go", `if namespace != "" && slices.`, `if false && slices.`}},
 		fails: []failing{{ofShards, "TestFencesCountByWhatTheyAreAbout"}},
 	},
 	{
@@ -134,29 +144,29 @@ var shards = []revert{
 	{
 		bug: 52, taken: "A decision is committed on whatever version the documents of its claims have.",
 		edits: []edit{{
-			ofShards + "/cross.go", `if v := &a.pick.volumes; !slices.Equal(v.basis, c.versionsOf(v.keys())) {`, `if false {`,
+			ofReserve + "/reserve.go", `if r.Shard.Claims.Moved(a.Pick.Volumes) {`, `if false {`,
 		}},
 		fails: []failing{{ofShards, "TestStagedPickEndsWithItsClaimsDocument"}},
 	},
 	{
 		bug: 54, taken: "Pods that plugins may refuse are counted as placed.",
 		edits: []edit{{
-			ofShards + "/cross.go",
-			`if concern.CountsBatch() && (len(c.performing.reserving) > 0 || c.seeksPlace()) {`, `if false {`,
+			ofCrossNode + "/rules.go",
+			`if concern.CountsBatch() && (x.attempts.Count(attempt.Reserving) > 0 || x.slot.SeeksPlace()) {`, `if false {`,
 		}},
 		fails: []failing{{ofShards, "TestWhoCountsAPodThatPluginsRefuse"}},
 	},
 	{
 		bug: 59, taken: "A claim's document that was collected is taken for one that never was.",
 		edits: []edit{{
-			ofShards + "/volumes.go", `append(versions, c.ledger.Exclusive(key).Version())`,
-			`append(versions, ledger.Version{Revision: c.ledger.Exclusive(key).Revision})`,
+			"services/scheduler/internal/claims/supply.go", `append(versions, b.Ledger.Exclusive(key).Version())`,
+			`append(versions, ledger.Version{Revision: b.Ledger.Exclusive(key).Revision})`,
 		}},
 		fails: []failing{{ofShards, "TestStagedPickEndsWithItsClaimsDocument"}},
 	},
 	{
 		bug: 77, taken: "Decisions stand although a place that they counted as free has come back.",
-		edits: []edit{{ofShards + "/cross.go", `if c.plans.returned.last[a.pick.nodeUID] > a.pick.returned {`, `if false {`}},
+		edits: []edit{{ofReserve + "/reserve.go", `if r.Life.Overtaken(&a.Pick) {`, `if false {`}},
 		fails: []failing{{ofShards, "TestOustedPlaceThatComesBackCountsAgain"}},
 	},
 }

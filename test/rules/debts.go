@@ -5,18 +5,16 @@ import "regexp"
 // The debts: what was there before its ceiling.
 var (
 	methodDebt = debt{
-		"pkg/audit.replay":                        93,
-		"pkg/descheduling.pass":                   47,
-		"pkg/descheduling/policy.resolver":        43,
-		"pkg/ledger.View":                         79,
-		"pkg/ledger/view.View":                    61,
-		"services/scheduler/internal/decide.Core": 267,
+		"pkg/audit.replay":                 93,
+		"pkg/descheduling.pass":            47,
+		"pkg/descheduling/policy.resolver": 43,
+		"pkg/ledger.View":                  79,
+		"pkg/ledger/view.View":             61,
 	}
 	lineDebt = debt{
-		"pkg/ledger":                         8200,
-		"pkg/placement":                      15600,
-		"pkg/state":                          4900,
-		"services/scheduler/internal/decide": 8700,
+		"pkg/ledger":    8200,
+		"pkg/placement": 15600,
+		"pkg/state":     4900,
 	}
 	exportDebt = debt{
 		"pkg/events":    147,

@@ -37,7 +37,7 @@ func (c *Counsel) Forget() {
 	c.Victims = VictimCounsel{}
 }
 
-// Outdated tells whether custom plugins were shown a node otherwise than it is, or do not know all that stands
+// Outdated reports whether custom plugins were shown a node otherwise than it is, or do not know all that stands
 // there.
 func (c *Counsel) Outdated(n *state.NodeInfo) bool {
 	if c.Shown == nil {
@@ -62,8 +62,8 @@ type Standpoint struct {
 }
 
 // Rejection is an attempt that fits nowhere, next to pods that are staged and may yet be
-// taken back. If one is, it leaves room that no fact and no change of the ledger ever tells
-// of: a pod that was parked on its account would wait for nothing. So the verdict waits for
+// taken back. If one is, it leaves room that no fact and no change of the ledger ever
+// shows: a pod that was parked on its account would wait for nothing. So the verdict waits for
 // what it has counted, which takes a transaction or two; other attempts go on meanwhile.
 type Rejection struct {
 	Attempt  *Attempt
@@ -105,7 +105,7 @@ type Deal struct {
 	Revision int64
 }
 
-// Delegate tells whether a reservation that gives the pod's claims something is left to plugins to bind: not if binders
+// Delegate reports whether a reservation that gives the pod's claims something is left to plugins to bind: not if binders
 // have to do something about the claims first.
 func (d *Deal) Delegate(v claims.Supply) bool {
 	d.Delegated = d.Asked && v.NoWork()

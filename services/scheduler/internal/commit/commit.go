@@ -15,7 +15,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -71,8 +70,8 @@ type Adviser interface {
 func New(deps Deps) *Room {
 	return &Room{
 		Deps:      deps,
-		consults:  make(chan step.Consult, decide.MaxConsults),
-		advice:    make(chan step.Advice, decide.MaxConsults),
+		consults:  make(chan step.Consult, step.MaxConsults),
+		advice:    make(chan step.Advice, step.MaxConsults),
 		performs:  make(chan step.Perform, performsBuffer),
 		performed: make(chan step.Performed, performsBuffer),
 		commits:   make(chan step.Commit, 1),

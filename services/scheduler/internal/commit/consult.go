@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -21,7 +20,7 @@ func (r *Room) Consult(ctx context.Context) error {
 		return nil
 	}
 	var g errgroup.Group
-	for range decide.MaxConsults {
+	for range step.MaxConsults {
 		g.Go(func() error {
 			for {
 				select {

@@ -20,7 +20,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -48,7 +47,7 @@ func consulting(t *testing.T, e configv1.Extender) (ctx context.Context, room *c
 // As many questions as a core has at once are asked at once, and each is answered; the end of the context
 // ends those that are not.
 func TestConsult(t *testing.T) {
-	arrived, release := make(chan struct{}, decide.MaxConsults), make(chan struct{})
+	arrived, release := make(chan struct{}, step.MaxConsults), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var args extenderv1.ExtenderArgs
 		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
@@ -67,25 +66,25 @@ func TestConsult(t *testing.T) {
 	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
 	node := &state.Node{Name: "n", Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
 	var out step.Output
-	for id := range uint64(decide.MaxConsults) {
+	for id := range uint64(step.MaxConsults) {
 		out.Consults = append(out.Consults, step.Consult{ID: id, SchedulerName: "s", Pod: pod, Nodes: []*state.Node{node}})
 	}
 	if err := room.Do(ctx, out); err != nil {
 		t.Fatal(err)
 	}
-	for range decide.MaxConsults {
+	for range step.MaxConsults {
 		<-arrived
 	}
 	close(release)
 	seen := map[uint64]bool{}
-	for range decide.MaxConsults {
+	for range step.MaxConsults {
 		a := <-room.Advice()
 		seen[a.ID] = true
 		if diff := cmp.Diff(map[string]placement.Opinion{"n": {}}, a.Opinions); a.Err != nil || diff != "" {
 			t.Fatalf("%v, opinions (-want +got):\n%s", a.Err, diff)
 		}
 	}
-	if len(seen) != decide.MaxConsults {
+	if len(seen) != step.MaxConsults {
 		t.Fatalf("answers to %v, want one each", seen)
 	}
 	unknown := step.Output{Consults: []step.Consult{{ID: 77, SchedulerName: "x"}}}

@@ -66,7 +66,7 @@ func (x *Rules) keeperIn(m *Matcher, podUID, key, domain string) (found attempt.
 }
 
 // keeperOn looks for a keeper on one node; reserved is set if there is one that is not bound,
-// or that somebody has claimed as a victim.
+// or that a plan has claimed as a victim.
 func (x *Rules) keeperOn(m *Matcher, n *state.NodeInfo, reserved *bool) (attempt.Pin, bool) {
 	for p := range n.Pods() {
 		if !m.Matches(p) {
@@ -86,7 +86,7 @@ func (x *Rules) keeperOn(m *Matcher, n *state.NodeInfo, reserved *bool) (attempt
 	return attempt.Pin{}, false
 }
 
-// Matcher tells pods that all of some terms select. It asks kinds, once each.
+// Matcher finds the pods that all of some terms select. It asks kinds, once each.
 type Matcher struct {
 	shard *shard.State
 	terms []state.AffinityTerm

@@ -98,7 +98,9 @@ func (x *Rules) ConcernOf(pod *state.Pod, profile *placement.Profile) (guard.Con
 
 // Choose takes the best node in whose domains every pod is counted, and says what the
 // placement needs there. Without a node the attempt has to wait.
-func (x *Rules) Choose(a *attempt.Attempt, concern *guard.Concern, ranked []placement.Scored) (*state.NodeInfo, attempt.Needs) {
+func (x *Rules) Choose(
+	a *attempt.Attempt, concern *guard.Concern, ranked []placement.Scored,
+) (*state.NodeInfo, attempt.Needs) {
 	if concern.None() {
 		return ranked[0].Node, attempt.Needs{Registry: x.shard.Ledger.TermRegistryRevision()}
 	}
@@ -132,7 +134,8 @@ func (x *Rules) needsAt(concern *guard.Concern, node *state.NodeInfo, found Foll
 		Labels: node.Node.Object.Labels, SharedHost: x.hosts[hostOf(node.Node)] > 1, First: found.First,
 	})
 	n := attempt.Needs{
-		Guards: d.Uses, Pins: found.Pins, Registry: x.shard.Ledger.TermRegistryRevision(), Carried: d.Carried, Missing: d.Missing,
+		Guards: d.Uses, Pins: found.Pins, Registry: x.shard.Ledger.TermRegistryRevision(),
+		Carried: d.Carried, Missing: d.Missing,
 	}
 	if len(n.Missing) > 0 {
 		return n, true
@@ -187,7 +190,7 @@ func (b blocked) has(n *state.NodeInfo) bool {
 	return false
 }
 
-// Demands says what the pod needs on a node; false if that cannot be told yet. Of what it follows,
+// Demands returns what the pod needs on a node; false if that is not known yet. Of what it follows,
 // first says that there is nothing that its required affinity could rely on, and the rules have allowed that.
 func (x *Rules) Demands(concern *guard.Concern, node *state.NodeInfo, found Following) (attempt.Needs, bool) {
 	if concern.None() {

@@ -40,10 +40,10 @@ const maxAsks = 16
 
 // registerEvery is the least time between two registrations of one shard. Each makes all shards decide again what
 // they have staged: if every pod brings a term, the registry moves four times a second and not with every pod. One
-// registration takes all the terms of one pod at least, so that nobody waits for two who comes alone.
+// registration takes all the terms of one pod at least, so that a pod that comes alone never waits for two.
 const registerEvery = 250 * time.Millisecond
 
-// Registered says whether all terms are registered that a pod needs. If not, it has that done, and
+// Registered reports whether all terms are registered that a pod needs. If not, it has that done, and
 // the attempt waits, or ends as failed because it cannot be placed like this.
 func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply) bool {
 	if len(n.Missing) == 0 && n.Carried <= ledger.MaxPodTerms {
@@ -64,7 +64,7 @@ func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply)
 	return false
 }
 
-// storable says whether a node's document could hold the pod's reservation if it held no other.
+// storable reports whether a node's document could hold the pod's reservation if it held no other.
 func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {
 	with := *a
 	with.Pick.Volumes = v
@@ -222,7 +222,7 @@ func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Conce
 	return n.Guards, ready && !followed.Waits
 }
 
-// MustWait says whether an attempt need not be looked at yet. Nobody decides anything with
+// MustWait reports whether an attempt need not be looked at yet. Nothing is decided with
 // facts older than the registry demands, nor right behind a lost compare: the pod would go to a worse node
 // than the one that another shard has just used as well.
 func (x *Terms) MustWait(a *attempt.Attempt) bool {
@@ -236,7 +236,7 @@ func (x *Terms) MustWait(a *attempt.Attempt) bool {
 	})
 }
 
-// expected says whether a term is on its way into the registry.
+// expected reports whether a term is on its way into the registry.
 func (x *Terms) expected(id ledger.TermID) bool {
 	_, asked := x.asked[id]
 	return asked || x.Slot.Waits()

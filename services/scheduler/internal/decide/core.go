@@ -11,10 +11,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/crossnode"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/preempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/reserve"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/search"
@@ -23,89 +25,71 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// Core is the decision state of one shard. For one goroutine.
+// Core is the decision state of one shard: it orders the steps that the parts do. For one goroutine.
 type Core struct {
-	cfg   Config
-	shard *shard.State
-	pipeline
-
-	// returns are tokens to give back with the next request.
-	returns []string
-	term    int64
-	rules   *crossnode.Rules
-	terms   *crossnode.Terms
-	plans   plans
-	holdings
-	searching
-	manners
-}
-
-// holdings is what the shard owns, and what it may take.
-type holdings struct {
-	// partitions is how many this shard holds; announced, that the queue has been told of
-	// the first.
-	partitions int
-	announced  bool
-	// ownershipMoved: partitions or members changed since the last Ownership.
-	ownershipMoved bool
-}
-
-// manners is how the shard gets on with the others, with binders and with kubelets.
-type manners struct {
-	turns *avoid.Turns
-}
-
-// searching is what answers where a pod may go.
-type searching struct {
-	search     *search.Searcher
-	consults   consults
-	performing performing
-}
-
-// pipeline is where the attempts are; see the package comment.
-type pipeline struct {
+	shard    *shard.State
 	attempts *attempt.Queues
-	slot     *txn.Slot
-	reserver *reserve.Reserver
-	admitter *reserve.Admitter
 	effects  *step.Effects
 	record   *record.Recorder
 	life     *lifecycle.Attempts
+	slot     *txn.Slot
+	rules    *crossnode.Rules
+	terms    *crossnode.Terms
+	search   *search.Searcher
+	admitter *reserve.Admitter
+	reserver *reserve.Reserver
+
+	performing *advice.Plugins
+	consults   *advice.Consults
+	preempt    *preempt.Preemption
+	turns      *avoid.Turns
+
+	// window is how many offers the shard holds at once, term that of the queue's leader which sent the last ones.
+	window int
+	term   int64
+	owned  ownership
+	// activated are the UIDs of pods that plugins want tried, which the queue does not know yet.
+	activated []string
+	// alternate: the last transaction was a change of a plan, and placements that wait go first.
+	alternate bool
 }
 
 // New returns a core that knows nothing yet: no node is usable until the first facts
 // have reached their barrier.
 func New(cfg Config) *Core {
-	c := &Core{cfg: cfg, shard: shard.New(cfg.Shard, cfg.Profiles)}
+	c := &Core{
+		shard: shard.New(cfg.Shard, cfg.Profiles), attempts: attempt.NewQueues(), effects: &step.Effects{},
+		window: cfg.Window, performing: &advice.Plugins{}, consults: &advice.Consults{}, preempt: &preempt.Preemption{},
+	}
 	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
 	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
-	c.attempts, c.effects = attempt.NewQueues(), &step.Effects{}
 	c.record = &record.Recorder{
 		Shard: c.shard, Attempts: c.attempts, Effects: c.effects,
 		Start: func() (all, home int) { return c.search.Start[0], c.search.Start[1] },
 	}
-	c.life = &lifecycle.Attempts{
-		Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: func(d *attempt.Deal) { c.undo(d, true) },
-	}
+	c.life = &lifecycle.Attempts{Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: c.performing.UndoInCycle}
 	c.slot = &txn.Slot{
 		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Moved: c.ledgerMoved,
 	}
+	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.slot.Wrote
+	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
+	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
+	c.search = &search.Searcher{
+		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.Promised,
+	}
+	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
+	*c.performing = *advice.NewPlugins(c.life, c.preempt, cfg.Acts, cfg.PostFilters)
+	c.performing.Missed = c.preempt.Missed
+	*c.consults = *advice.NewConsults(c.life, c.performing, c.preempt, cfg.Gates)
+	*c.preempt = *preempt.New(preempt.Deps{
+		Life: c.life, Slot: c.slot, Rules: c.rules, Terms: c.terms, Search: c.search,
+		Consults: c.consults, Performing: c.performing,
+	})
 	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
 	c.reserver = &reserve.Reserver{
 		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Life: c.life, Slot: c.slot,
-		Settle: c.settleDeal, Missed: c.missedPlaces, AskTurn: c.askTurn,
+		Settle: c.performing.Settle, Missed: c.preempt.Missed, AskTurn: c.askTurn,
 	}
-	c.consults.vetted = map[uint64]string{}
-	c.performing = newPerforming()
-	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.slot.Wrote
-	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
-	c.search = &search.Searcher{
-		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.extends,
-		Held: func() map[string]int32 { return c.plans.promised },
-	}
-	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
-	c.plans = newPlans()
-	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
 	return c
 }
 
@@ -130,10 +114,10 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 		}
 	}
 	for _, a := range in.Advice {
-		c.advised(a)
+		c.consults.Advised(a)
 	}
 	for _, p := range in.Performed {
-		c.performed(p)
+		c.performing.Performed(p)
 	}
 	c.pass(in)
 	c.activate(in.Activated)
@@ -151,24 +135,24 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 		c.terms.Tidy()
 	}
 	c.submit()
-	c.settleRejections()
+	c.preempt.Settle()
 	out := c.effects.Take()
-	if in.Beat || c.Ready() && !c.announced || len(c.performing.activate) > 0 {
-		c.announced = c.announced || c.Ready()
+	if in.Beat || c.Ready() && !c.owned.announced || len(c.activated) > 0 {
+		c.owned.announce(c.Ready())
 		out.Request = c.request()
 	}
 	out.More = c.more()
-	out.Idle = len(c.attempts.ByPod) == 0 && c.performing.idle()
+	out.Idle = len(c.attempts.ByPod) == 0 && c.performing.Idle()
 	out.Turns = c.turns.Messages()
 	out.Notices = c.shard.Avoid.Notices()
 	out.Soon = c.soon()
 	return out, c.attempts.Err()
 }
 
-// more tells whether another step has work to do even without input.
+// more reports whether another step has work to do even without input.
 func (c *Core) more() bool {
-	return len(c.performing.activate) > 0 || c.attempts.Count(attempt.Pending) > 0 && c.hasRoom() ||
-		!c.slot.Busy() && !c.shard.Draining && c.maySeek()
+	return len(c.activated) > 0 || c.attempts.Count(attempt.Pending) > 0 && c.hasRoom() ||
+		!c.slot.Busy() && !c.shard.Draining && c.preempt.Pending()
 }
 
 // pass takes in what other shards said, and ends what has lasted long enough.
@@ -179,24 +163,26 @@ func (c *Core) pass(in step.Input) {
 	c.passTurns()
 	if in.Beat {
 		c.shard.Avoid.Expire(c.shard.Now)
-		c.passPlans()
-		c.passDeals()
+		c.preempt.Expire()
+		c.performing.SeeAll()
 	}
 }
 
-// Ready says whether the shard can place pods: its facts have reached their barrier, so
+// Ready reports whether the shard can place pods: its facts have reached their barrier, so
 // that nodes can be used, and it holds partitions.
-func (c *Core) Ready() bool { return c.shard.Usable() && c.partitions > 0 }
+func (c *Core) Ready() bool { return c.shard.Usable() && c.owned.partitions > 0 }
 
 // Ownership is who holds which partitions and who is alive; ok is false when that has not
 // changed since it was last asked for.
 func (c *Core) Ownership() (picture membership.Picture, ok bool) {
-	if !c.ownershipMoved {
+	if !c.owned.takeMoved() {
 		return membership.Picture{}, false
 	}
-	c.ownershipMoved = false
 	return membership.PictureOf(c.shard.Ledger, membership.RoleScheduler), true
 }
+
+// Holds is how many places are held for pods of this shard's.
+func (c *Core) Holds() int { return c.preempt.Held() }
 
 // Sizes are how many nodes exist, how many pods count on them, and how many of those are
 // not bound yet.
@@ -217,21 +203,16 @@ func (c *Core) applyFacts(step feed.Step) {
 	if step.Reset {
 		c.shard.Replace(step)
 		c.rules.CountHosts(c.shard.View.Nodes())
-		c.resetPlans()
+		c.preempt.Reset()
 		return
 	}
 	changes := step.Changes
 	c.shard.Store.Take(step)
 	c.shard.View.ApplyFacts(changes)
-	for i := range changes.Pods {
-		if len(c.performing.bindable) == 0 {
-			break
-		}
-		c.seeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
-	}
+	c.performing.FollowFacts(changes.Pods)
 	c.shard.Claims.FollowFacts(changes.Others)
 	c.shard.Avoid.FollowFacts(changes, c.shard.Now)
-	c.factsMoved(changes)
+	c.preempt.FollowFacts(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
 		c.shard.Engine.SetObjects(c.shard.View.Snapshot())
 	} else {
@@ -258,16 +239,8 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if changes.Reset || changes.Members {
 		c.search.ForgetHome()
 	}
-	c.noteOwnership(changes)
+	c.owned.apply(changes, c.shard)
 	return nil
-}
-
-// noteOwnership takes in that partitions or members have changed.
-func (c *Core) noteOwnership(changes ledger.ViewChanges) {
-	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
-		c.ownershipMoved = true
-		c.partitions = c.shard.Partitions()
-	}
 }
 
 // accept takes offers in, unless they are stale, already in hand, or not wanted.
@@ -298,20 +271,23 @@ func (c *Core) accept(b events.OfferBatch) {
 // drain gives back everything that is not in a transaction.
 func (c *Core) drain() {
 	c.shard.Draining = true
-	for _, p := range []attempt.Phase{attempt.Pending, attempt.Deferred, attempt.Staged, attempt.Rejected, attempt.Seeking, attempt.Reserving, attempt.Filtering} {
+	for _, p := range []attempt.Phase{
+		attempt.Pending, attempt.Deferred, attempt.Staged, attempt.Rejected, attempt.Seeking,
+		attempt.Reserving, attempt.Filtering,
+	} {
 		for _, a := range c.attempts.TakeAll(p) {
 			c.life.GiveBack(a)
 		}
 	}
-	c.drainDeals()
-	c.dismissConsults()
+	c.preempt.Drain()
+	c.consults.Dismiss()
 	c.terms.Forget()
 }
 
 // request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
 // does not keep others from being tried.
 func (c *Core) request() *events.WorkRequest {
-	window := c.cfg.Window + c.attempts.Count(attempt.Seeking)
+	window := c.window + c.attempts.Count(attempt.Seeking)
 	r := &events.WorkRequest{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
 	if c.shard.Draining || !c.Ready() {
 		r.Window = 0
@@ -320,8 +296,8 @@ func (c *Core) request() *events.WorkRequest {
 		r.Renew = append(r.Renew, a.Offer.Token)
 	}
 	slices.Sort(r.Renew)
-	most := min(len(c.performing.activate), events.MaxActivate)
-	r.Activate, c.performing.activate = c.performing.activate[:most:most], c.performing.activate[most:]
+	most := min(len(c.activated), events.MaxActivate)
+	r.Activate, c.activated = c.activated[:most:most], c.activated[most:]
 	return r
 }
 
@@ -331,7 +307,7 @@ func (c *Core) activate(pods []events.PodRef) {
 	for _, ref := range pods {
 		pod, known := c.shard.View.Snapshot().PodByName(ref.Namespace, ref.Name)
 		if known && pod.NodeName == "" {
-			c.performing.activate = append(c.performing.activate, pod.UID)
+			c.activated = append(c.activated, pod.UID)
 		}
 	}
 }

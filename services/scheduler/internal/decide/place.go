@@ -1,8 +1,12 @@
 package decide
 
 import (
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/search"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
@@ -14,7 +18,7 @@ const (
 )
 
 func (c *Core) hasRoom() bool {
-	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.plans.quiet
+	return c.attempts.Count(attempt.Staged) < txn.BatchPods && !c.shard.Draining && !c.preempt.Quiet()
 }
 
 // decide tries pending attempts in order until the next batch is full.
@@ -26,118 +30,233 @@ func (c *Core) decide() {
 
 // try takes one attempt as far as it goes now.
 func (c *Core) try(a *attempt.Attempt) {
-	o := a.Offer
-	if _, ok := c.shard.Holds(o.Partition); !ok {
-		c.life.GiveBack(a)
-		return
+	t := trial{attempt: a}
+	o := c.admit(&t)
+	if o.is == open {
+		o = c.place(&t)
 	}
-	if c.shard.Store.Position().Sequence < o.FactSequence || !c.shard.Usable() || c.terms.MustWait(a) {
+	c.finish(&t, o)
+}
+
+// trial is what is known of an attempt while it is decided.
+type trial struct {
+	attempt *attempt.Attempt
+	profile *placement.Profile
+	volumes claims.Supply
+	concern guard.Concern
+	// avoided are the UIDs of nodes that the pod avoids for its owner, behind is how many nodes cannot be used yet.
+	avoided []string
+	behind  int
+	// found is what the search has found, evidence its record.
+	found    record.Look
+	evidence *events.Evidence
+	// node is the choice, with what it needs.
+	node  *state.NodeInfo
+	needs attempt.Needs
+}
+
+// outcome is what a trial comes to. why is for failed.
+type outcome struct {
+	is  ending
+	why string
+}
+
+type ending uint8
+
+const (
+	// open: not decided yet.
+	open ending = iota
+	// placed: has a node and counts there.
+	placed
+	// deferred: is decided again once something has moved.
+	deferred
+	// failed: ends; the queue backs the pod off.
+	failed
+	// returned: is given back untried.
+	returned
+	// rejected: fits nowhere.
+	rejected
+	// passed: another part has put the attempt where it waits, or has ended it.
+	passed
+)
+
+func failure(err error) outcome { return outcome{failed, err.Error()} }
+
+// finish puts an attempt where its outcome leads.
+func (c *Core) finish(t *trial, o outcome) {
+	a := t.attempt
+	switch o.is {
+	case placed:
+		c.performing.Proceed(a)
+	case deferred:
 		c.life.Defer(a)
-		return
+	case failed:
+		c.life.Fail(a, o.why)
+	case returned:
+		c.life.GiveBack(a)
+	case rejected:
+		c.reject(a, t.profile, t.found)
+	case open, passed:
 	}
-	pod, ok := c.shard.View.Pod(o.Pod.UID)
+}
+
+// admit reports whether an attempt may be decided now: the shard owns the pod's partition, and its facts show a pod
+// that waits.
+func (c *Core) admit(t *trial) outcome {
+	a := t.attempt
+	if _, ok := c.shard.Holds(a.Offer.Partition); !ok {
+		return outcome{is: returned}
+	}
+	if c.shard.Store.Position().Sequence < a.Offer.FactSequence || !c.shard.Usable() || c.terms.MustWait(a) {
+		return outcome{is: deferred}
+	}
+	pod, ok := c.shard.View.Pod(a.Offer.Pod.UID)
 	if !ok || pod.NodeName != "" || pod.Deleting || pod.Gated {
-		c.life.GiveBack(a) // the queue sees the same facts and files the pod where it belongs
-		return
+		return outcome{is: returned} // the queue sees the same facts and files the pod where it belongs
 	}
-	if _, _, reserved := c.shard.Ledger.Entry(o.Pod.UID); reserved {
-		c.life.GiveBack(a)
-		return
+	if _, _, reserved := c.shard.Ledger.Entry(pod.UID); reserved {
+		return outcome{is: returned}
 	}
-	profile, ok := c.shard.Profiles[pod.SchedulerName]
-	if !ok {
-		c.life.GiveBack(a)
-		return
+	if t.profile, ok = c.shard.Profile(pod); !ok {
+		return outcome{is: returned}
 	}
 	a.Pod = pod
-	c.place(a, profile)
+	return outcome{}
 }
 
-// place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
-// what its rules about other nodes need.
-func (c *Core) place(a *attempt.Attempt, profile *placement.Profile) {
-	volumes, err := c.shard.Claims.Of(a.Pod, profile)
-	if err != nil {
-		c.life.Fail(a, err.Error())
-		return
+// place decides where a pod goes, in steps. The first that comes to an outcome ends it.
+func (c *Core) place(t *trial) outcome {
+	o := c.demands(t) // 1. what the pod's claims and its rules about other nodes demand
+	if o.is == open {
+		o = c.takeKept(t) // 2. a place that is kept for it
 	}
-	if !c.shard.Claims.Free(volumes) {
-		c.life.Defer(a)
-		return
+	if o.is == open {
+		o = c.find(t) // 3. the nodes that it may go to
 	}
-	concern, err := c.rules.ConcernOf(a.Pod, profile)
-	if err != nil {
-		c.life.Fail(a, err.Error())
-		return
+	if o.is == open {
+		o = c.ask(t) // 4. what extenders and plugins say of them
 	}
-	behind := c.shard.View.Settle()
-	c.effects.Behind(behind)
-	avoided := c.shard.Avoid.AvoidedBy(a.Pod, c.shard.Now)
-	extended := profile.Extended(a.Pod)
-	if !concern.Uncertain && !volumes.Any() && !extended && c.placeKept(a, profile, &concern, avoided) {
-		return
+	if o.is == open {
+		o = c.choose(t) // 5. the best node on which its rules can be kept
 	}
-	result := c.search.Find(a, profile, volumes, &concern, avoided)
-	ok := len(result.Feasible) > 0
-	if result.Err != nil {
-		c.life.Fail(a, result.Err.Error())
-		return
+	if o.is == open {
+		o = c.supply(t) // 6. what its claims get there, and the registration of its terms
 	}
-	if !ok && behind > 0 || concern.Uncertain {
-		c.life.Defer(a)
-		return
+	if o.is == open {
+		o = c.stage(t) // 7. counted there until its transaction has been answered
 	}
-	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result) {
-		return
-	}
-	if !ok {
-		result.Unsettled = volumes.MaybeLater()
-		c.nowhere(a, profile, result, avoided)
-		return
-	}
-	evidence := c.record.Evidence(a, profile, result, behind)
-	if a.Turn.Granted {
-		c.record.Prefer(evidence, a.Turn.NodeUID)
-		search.PreferNode(result.Feasible, a.Turn.NodeUID)
-	}
-	node, needs := c.rules.Choose(a, &concern, result.Feasible)
-	if node == nil {
-		c.life.Defer(a)
-		return
-	}
-	volumes, ok, err = c.shard.Claims.Pick(volumes, profile, a.On(node.Node))
-	switch {
-	case err != nil:
-		c.life.Fail(a, err.Error())
-		return
-	case !ok:
-		c.life.Defer(a)
-		return
-	}
-	if !c.terms.Registered(a, needs, volumes) {
-		return
-	}
-	a.Pick = c.life.PickOf(a, node, needs)
-	a.Pick.Feasible = result.FeasibleCount
-	a.Pick.Evidence = c.record.Chose(evidence)
-	a.Pick.Volumes = volumes
-	c.reserver.Remember(a, result.Feasible, !concern.None() || volumes.Any() || extended)
-	c.shard.View.Stage(a.Pod, a.Pick.NodeName)
-	c.proceed(a)
+	return o
 }
 
-// nowhere ends an attempt that found no node, or makes it wait if it will find one that is
-// only left alone for now. Then it is no verdict that an event could change, but an error,
+// demands finds out what a pod needs beyond its node.
+func (c *Core) demands(t *trial) outcome {
+	var err error
+	if t.volumes, err = c.shard.Claims.Of(t.attempt.Pod, t.profile); err != nil {
+		return failure(err)
+	}
+	if !c.shard.Claims.Free(t.volumes) {
+		return outcome{is: deferred}
+	}
+	if t.concern, err = c.rules.ConcernOf(t.attempt.Pod, t.profile); err != nil {
+		return failure(err)
+	}
+	t.behind = c.shard.View.Settle()
+	c.effects.Behind(t.behind)
+	t.avoided = c.shard.Avoid.AvoidedBy(t.attempt.Pod, c.shard.Now)
+	return outcome{}
+}
+
+// takeKept stages a pod in a place that is kept for it, if there is one where it fits.
+func (c *Core) takeKept(t *trial) outcome {
+	if t.concern.Uncertain || t.volumes.Any() || t.profile.Extended(t.attempt.Pod) {
+		return outcome{}
+	}
+	if c.preempt.PlaceKept(t.attempt, t.profile, &t.concern, t.avoided) {
+		return outcome{is: passed}
+	}
+	return outcome{}
+}
+
+// find looks for the nodes that a pod may go to. It waits for nodes that are behind if there are no others.
+func (c *Core) find(t *trial) outcome {
+	t.found = c.search.Find(t.attempt, t.profile, t.volumes, &t.concern, t.avoided)
+	if t.found.Err != nil {
+		return failure(t.found.Err)
+	}
+	if len(t.found.Feasible) == 0 && t.behind > 0 || t.concern.Uncertain {
+		return outcome{is: deferred}
+	}
+	return outcome{}
+}
+
+// ask makes an attempt wait for extenders and plugins, if they have to be asked.
+func (c *Core) ask(t *trial) outcome {
+	none := len(t.found.Feasible) == 0
+	if none && c.consults.Reconsult(t.attempt, t.found.Diagnosis) ||
+		t.profile.Extended(t.attempt.Pod) && c.consults.AskAboutNodes(t.attempt, t.profile, t.found) {
+		return outcome{is: passed}
+	}
+	if none {
+		return c.nowhere(t)
+	}
+	return outcome{}
+}
+
+// nowhere is the outcome of an attempt that found no node. It waits if it will find one that is
+// only avoided for now: then that is no verdict that an event could change, but an error,
 // which the queue repeats after a while.
-func (c *Core) nowhere(a *attempt.Attempt, p *placement.Profile, r record.Look, avoided []string) {
-	seed := attempt.Seed(a.Pod.UID, a.Offer.Attempt)
-	h, held := c.search.HeldBack(p, a, seed, avoided)
+func (c *Core) nowhere(t *trial) outcome {
+	t.found.Unsettled = t.volumes.MaybeLater()
+	seed := attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
+	h, held := c.search.HeldBack(t.profile, t.attempt, seed, t.avoided)
 	switch {
 	case held && h.Brief:
-		c.life.Defer(a)
+		return outcome{is: deferred}
 	case held:
-		c.life.Fail(a, h.Message)
-	default:
-		c.reject(a, p, r)
+		return outcome{failed, h.Message}
 	}
+	return outcome{is: rejected}
+}
+
+// choose takes the best node in whose domains every pod is counted.
+func (c *Core) choose(t *trial) outcome {
+	a := t.attempt
+	t.evidence = c.record.Evidence(a, t.profile, t.found, t.behind)
+	if a.Turn.Granted {
+		c.record.Prefer(t.evidence, a.Turn.NodeUID)
+		search.PreferNode(t.found.Feasible, a.Turn.NodeUID)
+	}
+	if t.node, t.needs = c.rules.Choose(a, &t.concern, t.found.Feasible); t.node == nil {
+		return outcome{is: deferred}
+	}
+	return outcome{}
+}
+
+// supply picks what the claims of a pod get on its node, and has its terms registered.
+func (c *Core) supply(t *trial) outcome {
+	v, ok, err := c.shard.Claims.Pick(t.volumes, t.profile, t.attempt.On(t.node.Node))
+	switch {
+	case err != nil:
+		return failure(err)
+	case !ok:
+		return outcome{is: deferred}
+	}
+	t.volumes = v
+	if !c.terms.Registered(t.attempt, t.needs, v) {
+		return outcome{is: passed}
+	}
+	return outcome{}
+}
+
+// stage makes the pod count on its node.
+func (c *Core) stage(t *trial) outcome {
+	a := t.attempt
+	a.Pick = c.life.PickOf(a, t.node, t.needs)
+	a.Pick.Feasible = t.found.FeasibleCount
+	a.Pick.Evidence = c.record.Chose(t.evidence)
+	a.Pick.Volumes = t.volumes
+	alone := !t.concern.None() || t.volumes.Any() || t.profile.Extended(a.Pod)
+	c.reserver.Remember(a, t.found.Feasible, alone)
+	c.shard.View.Stage(a.Pod, a.Pick.NodeName)
+	return outcome{is: placed}
 }

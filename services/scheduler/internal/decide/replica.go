@@ -152,7 +152,8 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	case events.WayOusted:
 		err = r.oust(a, profile)
 	default:
-		c.place(a, profile)
+		t := trial{attempt: a, profile: profile}
+		c.finish(&t, c.place(&t))
 	}
 	if err != nil {
 		return events.Decision{}, err
@@ -160,66 +161,18 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	return r.outcome(a, b, c.effects.Take())
 }
 
-// seek is the search for pods that could go.
+// seek is the search for pods that could be evicted.
 func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
 	c := r.core
-	r.spare(d.Evidence.Basis.Spared)
-	s, err := r.seeker(a, profile)
-	if err != nil {
-		return events.Decision{}, err
-	}
+	c.preempt.SetSpared(d.Evidence.Basis.Spared)
 	again := c.record.Decision(events.DecisionNominated, a)
 	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
-	if s.volumes, err = c.shard.Claims.Of(a.Pod, profile); err != nil {
+	node, err := c.preempt.RemakeSearch(a, profile, d.Seed)
+	if err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
 	}
-	if t, ok := c.displaceable(s); ok && !s.volumes.Any() {
-		again.NodeName = t.node.Node.Name
-		return again, nil
-	}
-	c.plans.budgets.stale = true
-	plan := c.preempt(s, placement.PreemptQuery{Pod: a.Pod, Seed: d.Seed, Budgets: c.budgetsNow()})
-	switch {
-	case plan.Err != nil:
-		return events.Decision{}, &NotRemadeError{plan.Err.Error()}
-	case plan.Node == nil:
-		return events.Decision{}, &NotRemadeError{"on this state nobody would have to go for the pod: " + plan.Message}
-	}
-	again.NodeName = plan.Node.Node.Name
+	again.NodeName = node
 	return again, nil
-}
-
-// spare has exactly these pods left alone as victims.
-func (r *Replica) spare(uids []string) {
-	c := r.core
-	nodes := map[string]bool{}
-	for _, s := range c.plans.loops.spared {
-		nodes[s.nodeUID] = true
-	}
-	c.plans.loops.spared = map[string]sparedPod{}
-	for _, uid := range uids {
-		pod, ok := c.shard.View.Pod(uid)
-		if !ok {
-			continue
-		}
-		if n, ok := c.shard.View.Snapshot().NodeByName(pod.NodeName); ok {
-			c.plans.loops.spared[uid] = sparedPod{nodeUID: n.UID}
-			nodes[n.UID] = true
-		}
-	}
-	for uid := range nodes {
-		c.protect(uid)
-	}
-}
-
-// seeker is an attempt that has found no node.
-func (r *Replica) seeker(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
-	concern, err := r.core.rules.ConcernOf(a.Pod, profile)
-	if err != nil {
-		return seeker{by: r.core}, &NotRemadeError{err.Error()}
-	}
-	r.core.shard.View.Settle()
-	return seeker{by: r.core, Rejection: attempt.Rejection{Attempt: a}, pod: a.Pod, profile: profile, concern: concern}, nil
 }
 
 // subject is what the decision was about.
@@ -318,12 +271,8 @@ func (r *Replica) avoid(pod *state.Pod, names []string) error {
 
 // oust is the search for a place that is kept for a less important pod.
 func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
-	s, err := r.seeker(a, profile)
-	if err != nil {
-		return err
-	}
-	if !r.core.oust(s) {
-		return &NotRemadeError{"no place that is kept could be ousted"}
+	if err := r.core.preempt.RemakeOusting(a, profile); err != nil {
+		return &NotRemadeError{err.Error()}
 	}
 	return nil
 }

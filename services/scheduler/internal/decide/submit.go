@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
@@ -11,12 +12,21 @@ func (c *Core) submit() {
 		return
 	}
 	waiting := c.attempts.Count(attempt.Staged) > 0
-	if (!c.plans.alternate || !waiting) && c.act() {
-		c.plans.alternate = true
+	if (!c.alternate || !waiting) && c.preempt.Propose() {
+		c.alternate = true
 		return
 	}
-	c.plans.alternate = false
+	c.alternate = false
 	for !c.slot.Busy() && c.attempts.Count(attempt.Staged) > 0 {
 		c.reserver.Send()
 	}
+}
+
+// ledgerMoved passes on what has changed in the ledger's picture.
+func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
+	c.shard.View.ApplyLedger(changes)
+	c.shard.Claims.FollowLedger(changes)
+	c.preempt.FollowLedger(changes)
+	c.shard.Avoid.FollowDocs(changes.Docs)
+	c.performing.FollowLedger(changes.PodUIDs)
 }

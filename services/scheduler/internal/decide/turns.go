@@ -38,6 +38,7 @@ func (c *Core) passTurns() {
 
 // soon reports whether time alone will change something in less than a heartbeat.
 func (c *Core) soon() bool {
+	pending := func(a *attempt.Attempt) bool { return a.Turn.Pending(c.shard.Now) }
 	return c.turns.Running() || !c.slot.Busy() && c.terms.Waiting() ||
-		slices.ContainsFunc(c.attempts.In(attempt.Deferred), func(a *attempt.Attempt) bool { return a.Turn.Pending(c.shard.Now) })
+		slices.ContainsFunc(c.attempts.In(attempt.Deferred), pending)
 }

@@ -221,8 +221,8 @@ func (w *world) step(s *shard, in step.Input) {
 		}
 	}
 	s.consults = append(s.consults, out.Consults...)
-	if len(s.consults) > decide.MaxConsults {
-		w.t.Fatalf("%s: %d questions to extenders at once, want at most %d", s.id, len(s.consults), decide.MaxConsults)
+	if len(s.consults) > step.MaxConsults {
+		w.t.Fatalf("%s: %d questions to extenders at once, want at most %d", s.id, len(s.consults), step.MaxConsults)
 	}
 	s.performs = append(s.performs, out.Performs...)
 	s.decisions = append(s.decisions, out.Decisions...)

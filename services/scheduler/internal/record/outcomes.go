@@ -40,7 +40,7 @@ func (r *Recorder) Abandoned(a *attempt.Attempt) {
 	}
 }
 
-// Placed tells of an attempt whose reservation can be bound.
+// Placed records an attempt whose reservation can be bound.
 func (r *Recorder) Placed(a *attempt.Attempt, revision int64) { r.PlacedBy(a, revision, "") }
 
 // PlacedBy is placed for a pod that a plugin has bound; an empty name stands for the binders.

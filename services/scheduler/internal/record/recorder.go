@@ -176,7 +176,7 @@ func (r *Recorder) LearningOwn(revision int64) {
 
 func (r *Recorder) Learning(current []ledger.KV) {
 	if r.Shard.NoEvidence {
-		return // nobody would read it, nor shorten it
+		return // nothing would read it, nor shorten it
 	}
 	for _, kv := range current {
 		l := events.Learned{Revision: kv.ModRevision, Key: kv.Key}
@@ -186,7 +186,7 @@ func (r *Recorder) Learning(current []ledger.KV) {
 	}
 }
 
-// learnedAhead is what the watch has not told of yet, in the order of learning.
+// learnedAhead is what the watch has not shown yet, in the order of learning.
 func (r *Recorder) learnedAhead() []events.Learned {
 	told := r.Shard.Ledger.Revision()
 	r.ahead = slices.DeleteFunc(r.ahead, func(l events.Learned) bool { return l.Revision <= told })

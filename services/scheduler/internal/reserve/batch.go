@@ -61,8 +61,8 @@ func (r *Reserver) newBatch() *batch {
 	}
 }
 
-// full says whether the transaction may have no room for one more attempt. One alone is
-// always tried: if it does not fit, it never will, and is told so.
+// full reports whether the transaction may have no room for one more attempt. One alone is
+// always tried: if it does not fit, it never will, and fails.
 func (b *batch) full(a *attempt.Attempt) bool {
 	if len(b.attempts) == 0 {
 		return false
@@ -76,7 +76,7 @@ func (b *batch) full(a *attempt.Attempt) bool {
 	return b.place.Ops()+len(b.drafts)+b.firsts+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
-// holdsBack says whether an attempt cannot be in this transaction because one of the two is right only if all that is
+// holdsBack reports whether an attempt cannot be in this transaction because one of the two is right only if all that is
 // placed in it stays, and the other only holds a place.
 func (b *batch) holdsBack(a *attempt.Attempt) bool {
 	held := func(a *attempt.Attempt) bool { return a.Deal != nil && a.Deal.Later }

@@ -27,7 +27,7 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 // may have been carried out and undone since (their token is not used again: docs/bugs.md, 27),
 // attempts that lost their node, a guard or a pin and are decided again, and the rest,
 // which goes again as soon as it can. If it was the registry that moved, that is when the
-// watch has told what is registered now.
+// watch shows what is registered now.
 func (p *placing) Undone(lost ledger.Lost) {
 	r := p.by
 	changed := map[string]bool{}
@@ -91,7 +91,7 @@ func lostVolume(a *attempt.Attempt, lost ledger.Lost) (revision int64) {
 }
 
 // retry sends attempts that lost a race on, in their order: to the next-best node if nothing
-// has moved there, else back to be decided as soon as the watch has told of what they lost to.
+// has moved there, else back to be decided as soon as the watch shows what they lost to.
 // Who has lost turnAfter races for nodes asks to be alone at the last one, and who has lost
 // attempt.MaxLosses goes back to the queue.
 func (r *Reserver) retry(losers []loser, lost ledger.Lost) {

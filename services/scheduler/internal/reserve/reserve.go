@@ -114,14 +114,14 @@ func (r *Reserver) mayReserve(a *attempt.Attempt) bool {
 	return held && epoch == a.Pick.Epoch && known && pod.NodeName == "" && !reserved && r.Shard.Usable()
 }
 
-// current says whether the document of a pick is the one it was decided on, or that plus
+// current reports whether the document of a pick is the one it was decided on, or that plus
 // this shard's own last flight.
 func (r *Reserver) current(p attempt.Pick) bool {
 	now := r.Shard.Ledger.Version(p.NodeUID)
 	return now == p.Basis || r.Slot.Wrote(ledger.KeyNode(p.NodeUID), p.Basis.Revision, now.Revision)
 }
 
-// stands says whether what a pick needs is still what it was decided on, or that plus this
+// stands reports whether what a pick needs is still what it was decided on, or that plus this
 // shard's own last flight; the guards' revisions are brought up to that.
 //
 // When the registry has moved, every pick is decided again, also one that no term concerns:

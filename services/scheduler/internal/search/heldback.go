@@ -15,7 +15,7 @@ type Withheld struct {
 	Brief bool
 }
 
-// HeldBack says whether a pod that found no node would fit some that are left alone or that
+// HeldBack reports whether a pod that found no node would fit some that are left alone or that
 // its workload avoids. Others are not counted in its message, as those are not whose facts are
 // not there yet.
 func (x *Searcher) HeldBack(p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string) (Withheld, bool) {

@@ -5,14 +5,14 @@ package search
 type homeNodes struct {
 	members []string
 	home    map[string]bool
-	// marked is the view's version of its nodes that the engine has been told of.
+	// marked is the view's version of its nodes that the engine has.
 	marked uint64
 }
 
 // ForgetHome makes the next search ask again which nodes are at home here: the live shards have changed.
 func (x *Searcher) ForgetHome() { x.home.members = nil }
 
-// markHome tells the engine which nodes are at home here, if that may have changed.
+// markHome shows the engine which nodes are at home here, if that may have changed.
 func (x *Searcher) markHome() {
 	h := &x.home
 	if h.members != nil && h.marked == x.Shard.View.NodesVersion() {

@@ -61,10 +61,14 @@ func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *g
 	return held
 }
 
-// counts says whether one of some rules selects a pod that is not bound. Of one that is not known that cannot be told.
+// counts reports whether one of some rules selects a pod that is not bound. One that is not known counts.
 func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
 	pod, known := x.Shard.View.Pod(podUID)
-	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *crossnode.Matcher) bool { return m.Matches(pod) })
+	if !known {
+		return true
+	}
+	selects := func(m *crossnode.Matcher) bool { return m.Matches(pod) }
+	return pod.NodeName == "" && slices.ContainsFunc(rules, selects)
 }
 
 // besideHolds leaves those nodes of an evaluation that pass without held pods, too.
@@ -150,7 +154,7 @@ func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeIn
 	return nodes
 }
 
-// RestsOnHolds says whether a pod that fits on a node of the input, with some pods gone, would not if those were gone,
+// RestsOnHolds reports whether a pod that fits on a node of the input, with some pods gone, would not if those were gone,
 // too, whose places are held.
 func (x *Searcher) RestsOnHolds(
 	in placement.Input, profile *placement.Profile, concern *guard.Concern, node *state.NodeInfo, gone map[string]bool,

@@ -1,8 +1,9 @@
 package step
 
 import (
-	"github.com/berth-scheduler/berth/pkg/events"
 	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
 )
 
 // PlanEvent says what has become of a plan.

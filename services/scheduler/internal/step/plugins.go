@@ -99,3 +99,8 @@ type Refusal struct {
 }
 
 func (p *Performed) Failed() bool { return p.Refusal != nil || p.Err != nil }
+
+// MaxConsults is how many attempts of a shard wait for extenders at once: some, as most of the
+// time goes into waiting; few, as an extender may have been written for a caller that asks
+// about one pod after the other.
+const MaxConsults = 8

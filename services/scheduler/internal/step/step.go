@@ -50,7 +50,7 @@ type Output struct {
 	Commit    *Commit
 	Decisions []events.Decision
 	// Lost records the races that attempts have lost and go on after, in order: for the log,
-	// before Decisions. Nobody acts on it.
+	// before Decisions. No component acts on it.
 	Lost    []events.Decision
 	Request *events.WorkRequest
 	// Consults are questions to extenders. One that is lost keeps its attempt waiting for ever.

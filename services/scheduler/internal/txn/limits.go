@@ -8,7 +8,7 @@ import (
 )
 
 // refusalLasts is how long a store that has refused a transaction for its size is taken to refuse others
-// that are as large: somebody may raise its limit.
+// that are as large: an operator may raise its limit.
 const refusalLasts = time.Minute
 
 // Limits is what the store takes in one transaction, as far as refusals have shown. The ledger's own
@@ -30,7 +30,7 @@ func (l *Limits) BatchBytes(now time.Time) int {
 	return min(l.refused-1, ledger.MaxTxnBytes)
 }
 
-// Full says whether a batch of so many pods takes no more.
+// Full reports whether a batch of so many pods takes no more.
 func (l *Limits) Full(pods int) bool { return l.most > 0 && pods >= l.most }
 
 // refuse notes a refusal.

@@ -1,4 +1,4 @@
-package decide
+package preempt
 
 import (
 	"maps"
@@ -9,17 +9,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
 // budgetBook keeps the disruption budgets as the engine sees them. The engine looks at every
 // covered node again when it is given others, so they stay the same until they are not.
 type budgetBook struct {
+	shard   *shard.State
 	stale   bool
 	budgets *placement.Budgets
 	// taken is what the status of each, by UID, does not show yet; claims: some is.
 	taken  map[string]int32
 	claims bool
-	// unknown: what is left of one cannot be told until more facts have come.
+	// unknown: what is left of one is not known until more facts have come.
 	unknown bool
 	// scarce are budgets from which a claim was refused, by UID, and their resourceVersions: their pods are counted
 	// until the object changes.
@@ -28,23 +31,22 @@ type budgetBook struct {
 	versions map[string]uint64
 }
 
-// budgetsNow are the disruption budgets, less what has been claimed of them.
-func (c *Core) budgetsNow() *placement.Budgets {
-	b := &c.plans.budgets
+// now returns the disruption budgets, less what has been claimed of them.
+func (b *budgetBook) now() *placement.Budgets {
 	if b.budgets != nil && !b.stale {
 		return b.budgets
 	}
 	taken, versions := map[string]int32{}, map[string]uint64{}
 	b.claims, b.unknown = false, false
-	for o := range c.shard.View.Snapshot().Objects(events.KindDisruptionBudget) {
+	for o := range b.shard.View.Snapshot().Objects(events.KindDisruptionBudget) {
 		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
 		if !ok {
 			continue
 		}
 		versions[o.UID] = o.ResourceVersion
-		room, scarce := b.estimate(c, pdb, o.ResourceVersion)
+		room, scarce := b.estimate(pdb, o.ResourceVersion)
 		b.claims = b.claims || scarce || len(room.Doc.Claims)+len(room.Others) > 0
-		free, known := room.Free(c.shard.View)
+		free, known := room.Free(b.shard.View)
 		switch {
 		case !known:
 			b.unknown = true
@@ -56,19 +58,19 @@ func (c *Core) budgetsNow() *placement.Budgets {
 	b.stale = false
 	if b.budgets == nil || !maps.Equal(b.taken, taken) || !maps.Equal(b.versions, versions) {
 		b.taken, b.versions = taken, versions
-		b.budgets = placement.NewBudgets(c.shard.View.Snapshot(), func(uid string) int32 { return taken[uid] })
+		b.budgets = placement.NewBudgets(b.shard.View.Snapshot(), func(uid string) int32 { return taken[uid] })
 	}
 	return b.budgets
 }
 
 // estimate is the room left in a budget, and whether a claim on it was refused as it stands. Pods are counted for
 // those and where something is claimed, and not for all: a search has as many budgets before it as there are.
-func (b *budgetBook) estimate(c *Core, pdb *policyv1.PodDisruptionBudget, rv uint64) (ledger.BudgetRoom, bool) {
+func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (ledger.BudgetRoom, bool) {
 	if refused, scarce := b.scarce[string(pdb.UID)]; scarce && refused == rv {
-		return c.shard.View.Room(pdb), true
+		return b.shard.View.Room(pdb), true
 	}
 	delete(b.scarce, string(pdb.UID))
-	return c.shard.View.Estimate(pdb), false
+	return b.shard.View.Estimate(pdb), false
 }
 
 // refused keeps that a budget has less room than was thought.
@@ -80,10 +82,10 @@ func (b *budgetBook) refused(uid string) {
 }
 
 // rooms are the budgets that a plan takes from, as a transaction claims from them.
-func (c *Core) rooms(uses []placement.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
+func (b *budgetBook) rooms(uses []placement.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
 	var out []ledger.BudgetRoom
 	for _, u := range uses {
-		o, ok := c.shard.View.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)
+		o, ok := b.shard.View.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)
 		if !ok {
 			return nil, false
 		}
@@ -91,9 +93,23 @@ func (c *Core) rooms(uses []placement.BudgetUse, exceed bool) ([]ledger.BudgetRo
 		if !ok {
 			return nil, false
 		}
-		room := c.shard.View.Room(pdb)
+		room := b.shard.View.Room(pdb)
 		room.Exceed = exceed
 		out = append(out, room)
 	}
 	return out, true
+}
+
+// followLedger notes that the ledger has moved; of budgets reports whether a budget's document has.
+func (b *budgetBook) followLedger(budgets bool) { b.stale = b.stale || b.unknown || budgets }
+
+// followFacts applies changes of facts.
+func (b *budgetBook) followFacts(changes state.Changes) {
+	b.stale = b.stale || b.unknown
+	for i := range changes.Others {
+		b.stale = b.stale || changes.Others[i].Kind == events.KindDisruptionBudget
+	}
+	if len(changes.Pods) > 0 && b.claims {
+		b.stale = true
+	}
 }

@@ -1,4 +1,4 @@
-package decide
+package advice
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -11,32 +11,32 @@ import (
 // verdict, which then takes its way as any other. A node that they nominate the pod to is written to the pod with its
 // condition; the next look tries it first, and nothing is kept there.
 
-// postFilter has plugins asked about an attempt that fits nowhere; false if there are none to ask.
-func (c *Core) postFilter(r attempt.Rejection, p *placement.Profile) bool {
+// PostFilter has plugins asked about an attempt that fits nowhere; false if there are none to ask.
+func (pl *Plugins) PostFilter(r attempt.Rejection, p *placement.Profile) bool {
 	a := r.Attempt
-	if !c.cfg.PostFilters[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
+	if !pl.postFiltersFor[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
 		return false
 	}
 	a.Verdict = &r
-	c.attempts.Ask(a, attempt.Filtering, a.Counsel.ShownFor)
-	c.effects.Perform(step.Perform{
-		ID: a.Counsel.ShownFor, Act: step.ActPostFilter, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
-		Verdicts: c.verdicts(a, p),
+	pl.attempts.Ask(a, attempt.Filtering, a.Counsel.ShownFor)
+	pl.effects.Perform(step.Perform{
+		ID: a.Counsel.ShownFor, Act: step.ActPostFilter, Shard: pl.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
+		Verdicts: pl.verdicts(a, p),
 	})
 	return true
 }
 
 // verdicts say why each node will not do. They come from scratch: nothing keeps them by node.
-func (c *Core) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
+func (pl *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
-		Pod: a.Pod, Nodes: c.shard.View.Nodes(), Opinions: a.Counsel.Opinions, Guidance: a.Counsel.Guidance,
+		Pod: a.Pod, Nodes: pl.shard.View.Nodes(), Opinions: a.Counsel.Opinions, Guidance: a.Counsel.Guidance,
 		Everywhere: true, Details: true,
 	}
-	v, err := c.shard.Claims.Of(a.Pod, p)
+	v, err := pl.shard.Claims.Of(a.Pod, p)
 	if err != nil {
 		return nil // it was found to fit nowhere, so there is none
 	}
-	in.Objects = v.Lookups(c.shard.View.Snapshot())
+	in.Objects = v.Lookups(pl.shard.View.Snapshot())
 	reports := p.Evaluate(in).Nodes
 	verdicts := make([]step.Verdict, len(reports))
 	for i, r := range reports {
@@ -48,8 +48,8 @@ func (c *Core) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict
 }
 
 // postFiltered goes on with an attempt that plugins have been asked about.
-func (c *Core) postFiltered(p step.Performed) {
-	a, waits := c.attempts.Answered(attempt.Filtering, p.ID)
+func (pl *Plugins) postFiltered(p step.Performed) {
+	a, waits := pl.attempts.Answered(attempt.Filtering, p.ID)
 	if !waits {
 		return
 	}
@@ -58,5 +58,5 @@ func (c *Core) postFiltered(p step.Performed) {
 		r.Decision.Message += " " + p.Message
 	}
 	r.Decision.NodeName = p.Nominated
-	c.rejectedFor(r)
+	pl.plans.Reject(r)
 }

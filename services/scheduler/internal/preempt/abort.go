@@ -1,4 +1,4 @@
-package decide
+package preempt
 
 import (
 	"slices"
@@ -15,21 +15,23 @@ import (
 type end struct {
 	reason string
 	// failed: it counts against the pod, should it want pods to go again. spare: so does it for
-	// the victims, whom nobody can evict.
+	// the victims, which cannot be evicted.
 	failed, spare bool
-	// silent: there is nobody to tell.
+	// silent: nothing is recorded for the pod.
 	silent bool
 }
 
 // giveUp sends T8 for a hold: what is not being evicted for it is free again. (What is stays
-// claimed until it is gone, and then leaves its room to whoever comes.)
-func (c *Core) giveUp(s standing, e end) look {
-	a := c.abortOf(s.plan)
-	a.Docs = append(a.Docs, c.pinning(s.podUID, a.Docs)...)
+// claimed until it is gone, and then leaves its room to any pod.)
+func (rc *reconciler) giveUp(s standing, e end) look {
+	a := rc.abortOf(s.plan)
+	a.Docs = append(a.Docs, rc.pinning(s.podUID, a.Docs)...)
 	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
-	if err := c.sendAbort(d, a, s.doc.NodeUID); err != nil {
+	if err := rc.sendAbort(d, a, s.doc.NodeUID); err != nil {
 		// Nothing of it is left, or a document cannot be written: its sweep is the binders'.
-		c.effects.Plan(step.PlanReport{What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
+		rc.effects.Plan(step.PlanReport{
+			What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
+		})
 		return lookLater
 	}
 	return lookSent
@@ -37,10 +39,10 @@ func (c *Core) giveUp(s standing, e end) look {
 
 // sendAbort sends T8; of a plan too large for one transaction, or with too many budgets, as much
 // as one takes, the hold first. The rest has no hold then, and follows as an orphan.
-func (c *Core) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error {
+func (rc *reconciler) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error {
 	change, err := ledger.AbortPlan(a)
 	if err == nil {
-		err = c.slot.Launch(d, change)
+		err = rc.slot.Launch(d, change)
 	}
 	if !txn.IsTooLarge(err) {
 		return err
@@ -69,22 +71,22 @@ func (c *Core) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error 
 		return 0
 	})
 	a.Docs = a.Docs[:docs]
-	return c.sendAbort(d, a, holdNode)
+	return rc.sendAbort(d, a, holdNode)
 }
 
-func (c *Core) abortOf(plan string) ledger.Abort {
-	a := ledger.Abort{Plan: plan, Docs: c.shard.Ledger.PlanDocs(plan)}
-	if _, e, owned := c.shard.Ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
-		a.Exclusives = c.shard.HeldBy(e.Token)
+func (rc *reconciler) abortOf(plan string) ledger.Abort {
+	a := ledger.Abort{Plan: plan, Docs: rc.shard.Ledger.PlanDocs(plan)}
+	if _, e, owned := rc.shard.Ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
+		a.Exclusives = rc.shard.HeldBy(e.Token)
 	}
 	for _, e := range victimsOf(a.Docs, plan) {
 		for _, uid := range e.Budgets {
 			if !slices.ContainsFunc(a.Budgets, func(b ledger.BudgetDoc) bool { return b.UID == uid }) {
-				a.Budgets = append(a.Budgets, c.shard.Ledger.Budget(uid))
+				a.Budgets = append(a.Budgets, rc.shard.Ledger.Budget(uid))
 			}
 		}
 	}
-	if r, ok := c.shard.Ledger.Record(plan); ok {
+	if r, ok := rc.shard.Ledger.Record(plan); ok {
 		a.Record = &r
 	}
 	return a
@@ -99,10 +101,10 @@ func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 }
 
 // pinning are the other documents in which a pod is said to rely on one.
-func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
+func (rc *reconciler) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
 	var out []ledger.NodeDoc
-	for d := range c.shard.Ledger.Docs() {
+	for d := range rc.shard.Ledger.Docs() {
 		if slices.ContainsFunc(known, func(k ledger.NodeDoc) bool { return k.NodeUID == d.NodeUID }) {
 			continue
 		}
@@ -118,12 +120,12 @@ func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 }
 
 // dropOrphan sends T8 for what is left of a plan whose hold has gone without it.
-func (c *Core) dropOrphan(plan string) bool {
-	if _, _, owned := c.shard.Ledger.PlanOwner(plan); owned {
+func (rc *reconciler) dropOrphan(plan string) bool {
+	if _, _, owned := rc.shard.Ledger.PlanOwner(plan); owned {
 		return false
 	}
 	// An error says that all of it is being evicted, or gone.
-	return c.sendAbort(&orphan{by: c, plan: plan}, c.abortOf(plan), "") == nil
+	return rc.sendAbort(&orphan{by: rc, plan: plan}, rc.abortOf(plan), "") == nil
 }
 
 // abort is a T8 in flight.
@@ -138,58 +140,63 @@ type abort struct {
 func (a *abort) Kind() string { return "T8" }
 
 func (a *abort) Done(revision int64) {
-	c := a.by
+	rc := a.by
 	if a.failed && a.pod != nil {
-		c.plans.loops.failed(c, a.pod, a.victims)
+		rc.loops.failed(a.pod, a.victims)
 	}
 	if a.spare {
-		c.spare(a.victims)
+		rc.loops.spare(a.victims)
 	}
-	c.plans.budgets.stale = true
+	rc.budgets.stale = true
 	if !ledger.IsPrepared(a.plan) {
-		c.effects.Plan(step.PlanReport{
-			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.shard.Now.Sub(a.since), Detail: a.reason,
+		rc.effects.Plan(step.PlanReport{
+			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.since),
+			Detail: a.reason,
 		})
 	}
-	if a.silent || c.tellPrepared(a.refused, revision) {
+	if a.silent || rc.performing.ReportFailed(a.refused, revision) {
 		return
 	}
 	d := a.decision(events.DecisionWithdrawn)
 	d.Message = "The place held for it on node " + a.doc.NodeName + " was given up: " + a.reason + "."
-	c.effects.Decide(d)
+	rc.effects.Decide(d)
 }
 
-// undone may be the answer to a second copy of what has been carried out: a verdict is told all the same.
+// Undone may be the answer to a second copy of what has been carried out: the verdict is recorded all the same.
 func (a *abort) Undone(_ ledger.Lost) {
-	c := a.by
-	c.plans.due[a.podUID] = struct{}{}
-	if _, e, held := c.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
-		c.tellPrepared(a.refused, c.shard.Ledger.Revision())
+	rc := a.by
+	rc.holds.due[a.podUID] = struct{}{}
+	if _, e, held := rc.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
+		rc.performing.ReportFailed(a.refused, rc.shard.Ledger.Revision())
 	}
 }
 
 // tooLarge: the next try is smaller, as far as that goes; beyond, it is the binders' to sweep.
-func (a *abort) TooLarge(string) { a.by.plans.due[a.podUID] = struct{}{} }
+func (a *abort) TooLarge(string) { a.by.holds.due[a.podUID] = struct{}{} }
 
 // orphan is the T8 of a plan without a hold.
 type orphan struct {
-	by   *Core
+	by   *reconciler
 	plan string
 }
 
 func (o *orphan) Kind() string { return "T8" }
 
 func (o *orphan) Done(_ int64) {
-	c := o.by
-	c.plans.budgets.stale = true
-	c.plans.orphans[o.plan] = struct{}{}
+	rc := o.by
+	rc.budgets.stale = true
+	rc.holds.orphans[o.plan] = struct{}{}
 }
 
-func (o *orphan) TooLarge(string) { o.by.plans.orphans[o.plan] = struct{}{} }
+func (o *orphan) TooLarge(string) { o.by.holds.orphans[o.plan] = struct{}{} }
 
 func (o *orphan) Undone(_ ledger.Lost) {
-	c := o.by
-	if len(c.shard.Ledger.PlanDocs(o.plan)) > 0 {
-		c.plans.orphans[o.plan] = struct{}{}
+	rc := o.by
+	if len(rc.shard.Ledger.PlanDocs(o.plan)) > 0 {
+		rc.holds.orphans[o.plan] = struct{}{}
 	}
+}
+
+func refOf(e ledger.Entry) events.PodRef {
+	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
 }

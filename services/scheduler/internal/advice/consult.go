@@ -1,4 +1,4 @@
-package decide
+package advice
 
 import (
 	"maps"
@@ -8,7 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -18,7 +20,7 @@ import (
 // are none, and those that may hold the pod back (Config.Gates), or have something to do if it fits nowhere
 // (Config.PostFilters), in any case. The second is made on what is true
 // then, with the opinions: rules are asked again, the others are not. A node that has come to pass meanwhile is
-// none to choose, as nobody has been asked about it; if no other is left, there is another question.
+// none to choose, as no extender has been asked about it; if no other is left, there is another question.
 //
 // An opinion is as old as its question. An attempt that loses its node, or has to be decided again
 // for another reason, asks again; one that fits nowhere has its verdict as of the question, so that
@@ -31,10 +33,6 @@ import (
 // large cluster would never come to its end.
 
 const (
-	// MaxConsults is how many attempts of a shard wait for extenders at once: some, as most of the
-	// time goes into waiting; few, as an extender may have been written for a caller that asks
-	// about one pod after the other.
-	MaxConsults = 8
 	// maxQuestions is how often one attempt may ask. It asks more than once where it has been
 	// nominated to a node that an extender turns down, where a race was lost, and where the nodes
 	// that pass are others by the time of the answer.
@@ -47,8 +45,18 @@ const notAsked = "node(s) that plugins and extenders have not been asked about"
 // notAskedOnly is the list of it, shared.
 var notAskedOnly = []string{notAsked}
 
-// consults is what extenders and plugins are asked.
-type consults struct {
+// Consults is what extenders and plugins are asked.
+type Consults struct {
+	shard    *shard.State
+	attempts *attempt.Queues
+	record   *record.Recorder
+	effects  *step.Effects
+	life     *lifecycle.Attempts
+	// gatesFor are the scheduler names of profiles with plugins that may hold pods back.
+	gatesFor   map[string]bool
+	performing *Plugins
+	plans      Plans
+
 	// vetted are the plans of held places that extenders are asked about.
 	vetted map[uint64]string
 	// questions counts them, for their IDs.
@@ -58,11 +66,18 @@ type consults struct {
 	shownFor uint64
 }
 
-// extends adds to a query what others have said, or asks for all nodes that they have to be
+func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[string]bool) *Consults {
+	return &Consults{
+		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
+		gatesFor: gates, performing: by, plans: p, vetted: map[uint64]string{},
+	}
+}
+
+// Extend adds to a query what others have said, or asks for all nodes that they have to be
 // asked about.
-func (c *Core) extends(q placement.Query, a *attempt.Attempt) placement.Query {
+func (cs *Consults) Extend(q placement.Query, a *attempt.Attempt) placement.Query {
 	q.Everywhere = a.Counsel.Everywhere
-	if a.Counsel.Shown != nil && a.Counsel.ShownFor != c.consults.shownFor {
+	if a.Counsel.Shown != nil && a.Counsel.ShownFor != cs.shownFor {
 		a.Counsel.Forget() // another attempt has been shown nodes since, and may stand on one of them
 	}
 	if a.Counsel.Opinions == nil {
@@ -70,7 +85,7 @@ func (c *Core) extends(q placement.Query, a *attempt.Attempt) placement.Query {
 		return q
 	}
 	q.Opinions, q.Guidance = maps.Clone(a.Counsel.Opinions), a.Counsel.Guidance
-	for _, n := range c.shard.View.Nodes() {
+	for _, n := range cs.shard.View.Nodes() {
 		if o, asked := q.Opinions[n.Node.Name]; !asked || !o.Rejected && a.Counsel.Outdated(n) {
 			q.Opinions[n.Node.Name] = placement.Opinion{Rejected: true, Reasons: notAskedOnly}
 		}
@@ -78,49 +93,49 @@ func (c *Core) extends(q placement.Query, a *attempt.Attempt) placement.Query {
 	return q
 }
 
-// consult has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
-// to be asked.
-func (c *Core) consult(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
+// AskAboutNodes makes an attempt wait for what extenders and plugins say of the nodes that a look has found; false if
+// they have been asked, or need not be.
+func (cs *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
-	case a.Counsel.Opinions != nil, gateOnly && !c.cfg.Gates[a.Pod.SchedulerName] &&
-		!c.cfg.PostFilters[a.Pod.SchedulerName]:
+	case a.Counsel.Opinions != nil, gateOnly && !cs.gatesFor[a.Pod.SchedulerName] &&
+		!cs.performing.postFiltersFor[a.Pod.SchedulerName]:
 		return false
-	case c.maxConsults() || p.Custom() && c.showing(), !c.preparable(p, a.Pod):
-		c.life.Defer(a)
+	case cs.Full() || p.Custom() && cs.showing(), !cs.performing.preparable(p, a.Pod):
+		cs.life.Defer(a)
 		return true
 	case a.Counsel.Questions >= maxQuestions:
-		c.life.Fail(a, "the nodes that fit were others each time that plugins and extenders had answered")
+		cs.life.Fail(a, "the nodes that fit were others each time that plugins and extenders had answered")
 		return true
 	}
 	a.Counsel.Questions++
-	a.Counsel.From = c.life.Standpoint()
+	a.Counsel.From = cs.life.Standpoint()
 	a.Counsel.Alone = !a.Counsel.Everywhere && len(r.Feasible) == 1 &&
 		a.Pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
-	c.consults.questions++
+	cs.questions++
 	q := step.Consult{
-		ID: c.consults.questions, Shard: c.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
+		ID: cs.questions, Shard: cs.shard.ID, SchedulerName: a.Pod.SchedulerName, Pod: a.Pod,
 		GateOnly: gateOnly,
 	}
 	for _, s := range r.Feasible {
 		q.Nodes = append(q.Nodes, s.Node.Node)
 	}
 	if p.Custom() {
-		q.Cluster = c.show()
-		c.consults.shownFor = q.ID
-		a.Counsel.Shown, a.Counsel.ShownFor = c.consults.shown, q.ID
+		q.Cluster = cs.show()
+		cs.shownFor = q.ID
+		a.Counsel.Shown, a.Counsel.ShownFor = cs.shown, q.ID
 	}
-	c.attempts.Ask(a, attempt.Consulting, q.ID)
-	c.effects.Consult(q)
+	cs.attempts.Ask(a, attempt.Consulting, q.ID)
+	cs.effects.Consult(q)
 	return true
 }
 
-// showing tells whether custom plugins are being asked, or act on what they have answered.
-func (c *Core) showing() bool {
-	if c.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || c.performing.inCycle() {
+// showing reports whether custom plugins are being asked, or act on what they have answered.
+func (cs *Consults) showing() bool {
+	if cs.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || cs.performing.inCycle() {
 		return true
 	}
-	for _, a := range c.attempts.Asked[attempt.Consulting] {
+	for _, a := range cs.attempts.Asked[attempt.Consulting] {
 		if a.Counsel.Shown != nil {
 			return true
 		}
@@ -130,71 +145,73 @@ func (c *Core) showing() bool {
 
 // show is all nodes as they are now, for those who look at them meanwhile. What has not changed since is not
 // copied again.
-func (c *Core) show() []*state.NodeInfo {
-	nodes := c.shard.View.Nodes()
+func (cs *Consults) show() []*state.NodeInfo {
+	nodes := cs.shard.View.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
 	for i, n := range nodes {
-		shown, ok := c.consults.shown[n.Node.Name]
+		shown, ok := cs.shown[n.Node.Name]
 		if !ok || shown.Generation != n.Generation {
 			shown = n.Clone()
 		}
 		list[i], now[n.Node.Name] = shown, shown
 	}
-	c.consults.shown = now
+	cs.shown = now
 	return list
 }
 
-// reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
+// Reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
 // asked about; and one that has asked about the nominated node alone, as upstream does.
-func (c *Core) reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
+func (cs *Consults) Reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 	if a.Counsel.Opinions == nil || !a.Counsel.Alone && d.Reasons()[notAsked] == 0 {
 		return false
 	}
 	a.Counsel.Everywhere = true
-	c.life.Again(a)
+	cs.life.Again(a)
 	return true
 }
 
-// advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
+// Advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
 // may have been given back since.
-func (c *Core) advised(advice step.Advice) {
-	a, waits := c.attempts.Answered(attempt.Consulting, advice.ID)
+func (cs *Consults) Advised(advice step.Advice) {
+	a, waits := cs.attempts.Answered(attempt.Consulting, advice.ID)
 	if !waits {
-		c.vetted(advice)
+		if plan, known := cs.takeVetted(advice.ID); known {
+			cs.plans.Vetted(plan, advice)
+		}
 		return
 	}
 	switch {
 	case a.Verdict != nil:
-		c.advisedOnVictims(a, advice)
+		cs.advisedOnVictims(a, advice)
 		return
 	case advice.HeldBack != nil:
-		c.holdBack(a, advice.HeldBack)
+		cs.holdBack(a, advice.HeldBack)
 		return
 	case advice.Err != nil && a.Counsel.Alone:
 		a.Counsel.Everywhere = true // as upstream, for which the nominated node is only a first try
 	case advice.Err != nil:
-		c.life.Fail(a, advice.Err.Error())
+		cs.life.Fail(a, advice.Err.Error())
 		return
 	}
 	a.Counsel.Opinions, a.Counsel.Guidance = advice.Opinions, advice.Guidance
-	c.attempts.Prepend(attempt.Deferred, a)
+	cs.attempts.Prepend(attempt.Deferred, a)
 }
 
 // holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
-func (c *Core) holdBack(a *attempt.Attempt, by *step.Refusal) {
-	d, from := c.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
+func (cs *Consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
+	d, from := cs.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
 	d.FactSequence = from.Facts.Sequence
 	d.FactEpoch = from.Facts.Epoch
 	d.LedgerRevision = from.Ledger
 	d.Message, d.Plugins = strings.Join(by.Reasons, ", "), []string{by.Plugin}
-	c.effects.Decide(d)
-	c.life.Drop(a)
+	cs.effects.Decide(d)
+	cs.life.Drop(a)
 }
 
-// dismissConsults gives back whoever waits for extenders.
-func (c *Core) dismissConsults() {
-	for _, a := range c.attempts.TakeAll(attempt.Consulting) {
-		c.life.GiveBack(a)
+// Dismiss gives back the attempts that wait for extenders.
+func (cs *Consults) Dismiss() {
+	for _, a := range cs.attempts.TakeAll(attempt.Consulting) {
+		cs.life.GiveBack(a)
 	}
-	clear(c.consults.vetted)
+	clear(cs.vetted)
 }

@@ -1,4 +1,4 @@
-package decide
+package preempt
 
 import (
 	"errors"
@@ -24,24 +24,24 @@ type takeover struct {
 }
 
 // displace looks for a place that is held for a less important pod and would do for this one
-// with all that goes for it: then nobody has to go who would not go anyway. Of several, the
+// with all that is evicted for it: then no pod is evicted that would stay otherwise. Of several, the
 // least important is taken. tried says that there is nothing more to decide for the attempt
 // now, sent that a transaction is on its way.
-func (c *Core) displace(s seeker) (tried, sent bool) {
-	t, ok := c.displaceable(s)
+func (nm *nominator) displace(s seeker) (tried, sent bool) {
+	t, ok := nm.displaceable(s)
 	if !ok {
 		return false, false
 	}
-	return true, c.sendDisplacement(s, t)
+	return true, nm.sendDisplacement(s, t)
 }
 
 // displaceable is the hold that displace takes, of the least important pod whose place will do.
-func (c *Core) displaceable(s seeker) (takeover, bool) {
+func (nm *nominator) displaceable(s seeker) (takeover, bool) {
 	if isNever(s.pod) {
 		return takeover{}, false
 	}
 	var nodes []string
-	for uid, least := range c.plans.promised {
+	for uid, least := range nm.holds.promised {
 		if least < s.pod.Priority {
 			nodes = append(nodes, uid)
 		}
@@ -49,11 +49,11 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 	slices.Sort(nodes)
 	var list []takeover
 	for _, uid := range nodes {
-		node, ok := c.shard.View.Node(uid)
-		if !ok || !c.shard.Gate.Usable(node) {
+		node, ok := nm.shard.View.Node(uid)
+		if !ok || !nm.shard.Gate.Usable(node) {
 			continue
 		}
-		for _, e := range c.shard.View.Displaceable(uid, s.pod.Priority) {
+		for _, e := range nm.shard.View.Displaceable(uid, s.pod.Priority) {
 			if e.Plan != "" && !ledger.IsRecorded(e.Plan) {
 				list = append(list, takeover{node, e})
 			}
@@ -61,61 +61,61 @@ func (c *Core) displaceable(s seeker) (takeover, bool) {
 	}
 	slices.SortStableFunc(list, func(a, b takeover) int { return int(a.hold.Priority) - int(b.hold.Priority) })
 	for _, t := range list[:min(len(list), maxDisplacements)] {
-		if c.fitsInstead(s, t) {
+		if nm.fitsInstead(s, t) {
 			return t, true
 		}
 	}
 	return takeover{}, false
 }
 
-// fitsInstead says whether a pod fits in the place of a hold when all that goes for it has gone.
-func (c *Core) fitsInstead(s seeker, t takeover) bool {
+// fitsInstead reports whether a pod fits in the place of a hold when all that goes for it has gone.
+func (nm *nominator) fitsInstead(s seeker, t takeover) bool {
 	gone := map[string]bool{t.hold.PodUID: true}
-	for _, v := range victimsOf(c.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
+	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
 		gone[v.PodUID] = true
 	}
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{t.node}, Objects: c.shard.View.Snapshot()}
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{t.node}, Objects: nm.shard.View.Snapshot()}
 	if !s.concern.None() {
-		in.Nodes = c.shard.View.Nodes()
+		in.Nodes = nm.shard.View.Nodes()
 	}
 	fits, _, err := s.profile.FitsWithout(in, t.node, gone)
 	return err == nil && fits
 }
 
-func (c *Core) sendDisplacement(s seeker, t takeover) bool {
+func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 	a := s.Attempt
-	b, ok := c.newPlan(a, t.node)
-	entry, err := a.Entry(c.shard.ID)
+	b, ok := nm.newPlan(a, t.node)
+	entry, err := a.Entry(nm.shard.ID)
 	if err != nil {
-		c.life.Fail(a, err.Error())
+		nm.life.Fail(a, err.Error())
 		return false
 	}
 	followed := crossnode.Following{}
 	if s.concern.Together() {
-		followed = c.rules.Keepers(s.pod, t.node)
+		followed = nm.rules.Keepers(s.pod, t.node)
 	}
-	n, ready := c.rules.Demands(&s.concern, t.node, followed)
-	if !ok || !ready || followed.Waits || c.stoodIn(t.node.Node.UID) {
-		c.life.Defer(a)
+	n, ready := nm.rules.Demands(&s.concern, t.node, followed)
+	if !ok || !ready || followed.Waits || nm.places.stoodIn(t.node.Node.UID) {
+		nm.life.Defer(a)
 		return false
 	}
-	if !c.terms.Registered(a, n, claims.Supply{}) {
+	if !nm.terms.Registered(a, n, claims.Supply{}) {
 		return false
 	}
 	x := ledger.Displacement{
-		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards, Facts: c.shard.View,
+		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards, Facts: nm.shard.View,
 	}
 	for _, p := range followed.Pins {
 		b.openDoc(p.NodeUID, p.NodeName)
 		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.NodeUID, Entry: p.Keeper})
 	}
-	for _, d := range c.shard.Ledger.PlanDocs(t.hold.Plan) {
+	for _, d := range nm.shard.Ledger.PlanDocs(t.hold.Plan) {
 		if _, open := b.docs[d.NodeUID]; !open {
 			b.docs[d.NodeUID], b.order = d, append(b.order, d.NodeUID)
 		}
 	}
 	if ledger.IsPrepared(t.hold.Plan) {
-		for _, doc := range c.shard.HeldBy(t.hold.Token) {
+		for _, doc := range nm.shard.HeldBy(t.hold.Token) {
 			freed, _ := ledger.LetGo(doc, t.hold.Token)
 			x.Exclusives = append(x.Exclusives, freed)
 		}
@@ -123,21 +123,21 @@ func (c *Core) sendDisplacement(s seeker, t takeover) bool {
 	x.Target, x.Docs = b.docs[t.node.Node.UID], b.except(t.node.Node.UID)
 	change, err := ledger.Displace(x)
 	if err == nil {
-		c.pickFor(a, t.node.Node, &s.Decision)
+		nm.pickFor(a, t.node.Node, &s.Decision)
 		d := &displacement{nomination: nomination{
 			seeker: s, node: t.node.Node, plan: x.Plan(t.hold), token: entry.Token,
 		}, hold: t.hold}
-		if err = c.slot.Launch(d, change, a); err == nil {
+		if err = nm.slot.Launch(d, change, a); err == nil {
 			return true
 		}
-		c.unpick(a)
+		nm.unpick(a)
 	}
 	var gone *ledger.TransitionError
 	if errors.As(err, &gone) {
-		c.life.Defer(a)
+		nm.life.Defer(a)
 		return false
 	}
-	return c.unsent(a, err)
+	return nm.unsent(a, err)
 }
 
 // except are the documents but one.
@@ -154,17 +154,17 @@ type displacement struct {
 func (d *displacement) Kind() string { return "T4" }
 
 func (d *displacement) Done(revision int64) {
-	c := d.by
+	nm := d.by
 	d.nomination.Done(revision)
 	by := d.Attempt.Pod
 	was := events.Decision{
-		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.shard.ID,
+		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: nm.shard.ID,
 		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,
-		FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: revision,
+		FactSequence: nm.shard.Store.Position().Sequence, LedgerRevision: revision,
 		NodeUID: d.node.UID, NodeName: d.node.Name,
 		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important "+
 			"(priority %d, against %d).", d.node.Name, by.Key(), by.Priority, d.hold.Priority),
 	}
-	c.effects.Decide(was)
-	c.effects.Plan(step.PlanReport{What: step.PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
+	nm.effects.Decide(was)
+	nm.effects.Plan(step.PlanReport{What: step.PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
 }

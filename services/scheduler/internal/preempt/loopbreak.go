@@ -1,4 +1,4 @@
-package decide
+package preempt
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
 // Preemption that comes to nothing must not be repeated for ever: pods would die for pods that
@@ -24,7 +24,7 @@ const (
 	// loopLimit is how many of them within it make a pod or a pair be refused until one of them
 	// is older.
 	loopLimit = 3
-	// spareTime is how long nobody tries again to evict a pod that could not be.
+	// spareTime is how long a pod that could not be evicted is no victim again.
 	spareTime = 5 * time.Minute
 	// maxLoops bounds the pods and pairs that are remembered, by the last time.
 	maxLoops = 4096
@@ -32,8 +32,11 @@ const (
 
 // loops is what a shard remembers of plans that came to nothing.
 type loops struct {
-	pods  map[string][]time.Time
-	pairs map[[2]string][]time.Time
+	shard *shard.State
+	// protect updates which pods on a node are protected from being victims.
+	protect func(nodeUID string)
+	pods    map[string][]time.Time
+	pairs   map[[2]string][]time.Time
 	// spared are pods that could not be evicted, by UID.
 	spared map[string]sparedPod
 }
@@ -44,24 +47,24 @@ type sparedPod struct {
 }
 
 // failed notes that a plan came to nothing.
-func (l *loops) failed(c *Core, pod *state.Pod, victims []ledger.Entry) {
+func (l *loops) failed(pod *state.Pod, victims []ledger.Entry) {
 	if l.pods == nil {
 		l.pods, l.pairs = map[string][]time.Time{}, map[[2]string][]time.Time{}
 	}
-	l.pods[pod.UID] = append(l.pods[pod.UID], c.shard.Now)
+	l.pods[pod.UID] = append(l.pods[pod.UID], l.shard.Now)
 	seen := map[string]bool{}
 	for _, v := range victims {
 		owner := v.Namespace + "/" + v.Name
-		if p, ok := c.shard.View.Pod(v.PodUID); ok {
+		if p, ok := l.shard.View.Pod(v.PodUID); ok {
 			owner = avoid.Workload(p)
 		}
 		if !seen[owner] {
 			seen[owner] = true
 			key := [2]string{avoid.Workload(pod), owner}
-			l.pairs[key] = append(l.pairs[key], c.shard.Now)
+			l.pairs[key] = append(l.pairs[key], l.shard.Now)
 		}
 	}
-	l.pass(c.shard.Now)
+	l.pass(l.shard.Now)
 }
 
 // bound forgets what stands against a pod and its owner: its preemption has come to something.
@@ -141,17 +144,17 @@ func untilFewer(times []time.Time, now time.Time) time.Duration {
 	return sayable(times[len(times)-loopLimit].Add(loopWindow).Sub(now) + 1)
 }
 
-// sayable is a time to wait in the unit in which it is told, rounded up, so that it has passed then.
+// sayable rounds a time to wait up to the unit in which it is recorded, so that it has passed then.
 func sayable(d time.Duration) time.Duration {
 	return max(d+time.Millisecond-1, time.Millisecond).Truncate(time.Millisecond)
 }
 
 // spareEnds is how long it takes until the next pod may be a victim again that is left alone now and
 // is less important; 0 if there is none.
-func (c *Core) spareEnds(priority int32) time.Duration {
+func (l *loops) spareEnds(priority int32) time.Duration {
 	var first time.Time
-	for uid, s := range c.plans.loops.spared {
-		pod, ok := c.shard.View.Pod(uid)
+	for uid, s := range l.spared {
+		pod, ok := l.shard.View.Pod(uid)
 		if ok && !isLeaving(pod) && pod.Priority < priority && (first.IsZero() || s.until.Before(first)) {
 			first = s.until
 		}
@@ -159,23 +162,22 @@ func (c *Core) spareEnds(priority int32) time.Duration {
 	if first.IsZero() {
 		return 0
 	}
-	return sayable(first.Sub(c.shard.Now))
+	return sayable(first.Sub(l.shard.Now))
 }
 
 // spare keeps pods that could not be evicted from being victims for a while.
-func (c *Core) spare(victims []ledger.Entry) {
-	l := &c.plans.loops
+func (l *loops) spare(victims []ledger.Entry) {
 	if l.spared == nil {
 		l.spared = map[string]sparedPod{}
 	}
 	for _, v := range victims {
-		pod, ok := c.shard.View.Pod(v.PodUID)
+		pod, ok := l.shard.View.Pod(v.PodUID)
 		if !ok || pod.Deleting {
 			continue
 		}
-		if n, ok := c.shard.View.Snapshot().NodeByName(pod.NodeName); ok {
-			l.spared[v.PodUID] = sparedPod{nodeUID: n.UID, until: c.shard.Now.Add(spareTime)}
-			c.protect(n.UID)
+		if n, ok := l.shard.View.Snapshot().NodeByName(pod.NodeName); ok {
+			l.spared[v.PodUID] = sparedPod{nodeUID: n.UID, until: l.shard.Now.Add(spareTime)}
+			l.protect(n.UID)
 		}
 	}
 }
@@ -195,24 +197,15 @@ func (l *loops) sparedOn(nodeUID string) []string {
 	return uids
 }
 
-// passPlans ends what lasts only for a while, and has every hold looked at. That is a heartbeat late
-// at most: who is tried in between is told to try again at once, and so after its backoff.
-func (c *Core) passPlans() {
-	p := &c.plans
-	p.looks = secondLooks
-	p.budgets.stale = p.budgets.stale || p.budgets.claims
-	p.loops.pass(c.shard.Now)
-	if !c.slot.Busy() && c.attempts.Count(attempt.Staged, attempt.Reserving) == 0 {
-		c.life.ForgetReturned() // nothing is staged that could have counted them
-	}
-	for uid, s := range p.loops.spared {
-		if !c.shard.Now.Before(s.until) {
-			delete(p.loops.spared, uid)
-			c.protect(s.nodeUID)
+// expire forgets what has lasted long enough.
+func (l *loops) expire() {
+	l.pass(l.shard.Now)
+	for uid, s := range l.spared {
+		if !l.shard.Now.Before(s.until) {
+			delete(l.spared, uid)
+			l.protect(s.nodeUID)
 		}
 	}
-	c.retrySeekers()
-	c.allDue()
 }
 
 // sparedPods returns the UIDs of all spared pods, sorted.

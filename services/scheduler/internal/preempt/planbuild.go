@@ -1,15 +1,16 @@
-package decide
+package preempt
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
 // planBuild gathers what a T2 or T4 says and changes.
 type planBuild struct {
-	core    *Core
+	shard   *shard.State
 	mandate ledger.Mandate
 	docs    map[string]ledger.NodeDoc
 	order   []string
@@ -18,9 +19,9 @@ type planBuild struct {
 	yields  int
 }
 
-func (c *Core) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
-	mandate, ok := c.shard.Mandate(a.Offer.Partition)
-	b := &planBuild{core: c, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
+func (nm *nominator) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
+	mandate, ok := nm.shard.Mandate(a.Offer.Partition)
+	b := &planBuild{shard: nm.shard, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
 	doc := ledger.Cover(b.open(node.Node), ledger.KindNode, node.Node.ResourceVersion)
 	b.docs[node.Node.UID] = doc
 	return b, ok
@@ -33,7 +34,7 @@ func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
 	if d, ok := b.docs[uid]; ok {
 		return d
 	}
-	doc := b.core.shard.OpenDoc(uid, name)
+	doc := b.shard.OpenDoc(uid, name)
 	b.docs[uid], b.order = doc, append(b.order, uid)
 	return doc
 }
@@ -82,7 +83,7 @@ func (b *planBuild) keep(keepers []placement.Keeper) bool {
 func (b *planBuild) nomination(node *state.NodeInfo, entry ledger.Entry) ledger.Nomination {
 	return ledger.Nomination{
 		Mandate: b.mandate, Hold: ledger.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
-		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.core.shard.View,
+		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.shard.View,
 	}
 }
 

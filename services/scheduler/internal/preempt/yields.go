@@ -1,4 +1,4 @@
-package decide
+package preempt
 
 import (
 	"slices"
@@ -27,11 +27,11 @@ type yielding struct {
 
 // yields reports whether a reservation is asked back that a pod of a higher priority than its own may wait for: binders
 // give it back, or its pod is bound first.
-func (c *Core) yields(e *ledger.Entry, priority int32) bool {
+func (rc *reconciler) yields(e *ledger.Entry, priority int32) bool {
 	if e.Role != ledger.RoleReservation || !e.Wanted || e.Priority >= priority {
 		return false
 	}
-	_, bound, known := c.shard.View.PodFact(e.PodUID)
+	_, bound, known := rc.shard.View.PodFact(e.PodUID)
 	return known && !bound
 }
 
@@ -42,33 +42,33 @@ type obstacle struct {
 }
 
 // lacksRoom is a look at a hold whose victims have gone and whose pod does not fit.
-func (c *Core) lacksRoom(
+func (rc *reconciler) lacksRoom(
 	s standing, profile *placement.Profile, in placement.Input, o obstacle,
 ) look {
 	switch {
-	case o.why.LacksDevices() && c.shard.Now.Sub(s.moved) <= claimPatience:
+	case o.why.LacksDevices() && rc.shard.Now.Sub(s.moved) <= claimPatience:
 		s.awaitsClaims = true
 		return lookLater
-	case c.fitsWhenYielded(s, profile, in, o.node):
+	case rc.fitsWhenYielded(s, profile, in, o.node):
 		s.yielding.awaited = true
-		return c.await(s, 0)
+		return rc.await(s, 0)
 	}
 	reason := "the pod does not fit there any more: " + strings.Join(o.why.Reasons, ", ")
-	return c.giveUp(s, end{reason: reason, failed: true})
+	return rc.giveUp(s, end{reason: reason, failed: true})
 }
 
 // fitsWhenYielded reports whether the pod of a hold fits once the reservations that are asked back have been given
 // back. It looks at every document, and so is asked only of a pod that does not fit.
-func (c *Core) fitsWhenYielded(
+func (rc *reconciler) fitsWhenYielded(
 	s standing, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
 ) bool {
 	if len(in.Nodes) < 2 || ledger.IsPrepared(s.plan) {
-		return false // nothing elsewhere matters, or nobody had to go for it
+		return false // nothing elsewhere matters, or no pod had to be evicted for it
 	}
 	gone := map[string]bool{}
-	for d := range c.shard.Ledger.Docs() {
+	for d := range rc.shard.Ledger.Docs() {
 		for i := range d.Entries {
-			if e := &d.Entries[i]; c.yields(e, s.entry.Priority) {
+			if e := &d.Entries[i]; rc.yields(e, s.entry.Priority) {
 				gone[e.PodUID] = true
 			}
 		}
@@ -80,30 +80,11 @@ func (c *Core) fitsWhenYielded(
 	return err == nil && fits
 }
 
-// followYields has the holds looked at that wait for reservations on other nodes, when one that was asked back is gone.
-func (c *Core) followYields(d *ledger.DocChange) {
-	gone := false
-	for i := range d.Before.Entries {
-		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
-			now, still := d.After.Find(e.PodUID)
-			gone = !still || now.Token != e.Token
-		}
-	}
-	if !gone {
-		return
-	}
-	for uid, h := range c.plans.held {
-		if h.yielding.awaited {
-			c.plans.due[uid] = struct{}{}
-		}
-	}
-}
-
-// takesPromised: somebody who was only reserved and was to go for the pod has been bound after all, and what is free
+// takesPromised: a victim that was only reserved has been bound after all, and what is free
 // is so because others have gone for another pod, whose place is held.
-func (c *Core) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
+func (rc *reconciler) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
 	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
-		pod, ok := c.shard.View.Pod(uid)
+		pod, ok := rc.shard.View.Pod(uid)
 		return ok && pod.NodeName == s.doc.NodeName && !isLeaving(pod)
 	})
 	if !stayed {
@@ -115,14 +96,14 @@ func (c *Core) takesPromised(s standing, profile *placement.Profile, in placemen
 			kept = append(kept, view.PlaceholderUID(e.Token))
 		}
 	}
-	node, ok := c.shard.View.Ask(view.Future, s.doc.NodeUID, s.plan, kept...)
+	node, ok := rc.shard.View.Ask(view.Future, s.doc.NodeUID, s.plan, kept...)
 	if !ok {
 		return false
 	}
 	if len(in.Nodes) == 1 {
 		in.Nodes = []*state.NodeInfo{node}
 	} else {
-		in.Nodes = c.shard.NodesWith(node)
+		in.Nodes = rc.shard.NodesWith(node)
 	}
 	fits, _, err := profile.FitsWithout(in, node, nil)
 	return err == nil && !fits

@@ -1,0 +1,33 @@
+package decide
+
+import (
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
+)
+
+// ownership is what the shard owns of the partitions.
+type ownership struct {
+	// partitions is how many this shard holds; announced, that the queue was asked for work when it held the first.
+	partitions int
+	announced  bool
+	// moved: partitions or members have changed since the last takeMoved.
+	moved bool
+}
+
+// apply applies that partitions or members have changed.
+func (o *ownership) apply(changes ledger.ViewChanges, s *shard.State) {
+	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
+		o.moved = true
+		o.partitions = s.Partitions()
+	}
+}
+
+// announce notes that a request for work goes out; ready, that the shard can place pods.
+func (o *ownership) announce(ready bool) { o.announced = o.announced || ready }
+
+// takeMoved reports whether partitions or members have changed since the last call.
+func (o *ownership) takeMoved() bool {
+	moved := o.moved
+	o.moved = false
+	return moved
+}

@@ -1,0 +1,409 @@
+package preempt
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+)
+
+// holds indexes the places that are held for this shard's pods until others have gone, as the ledger has them, and
+// notes which of them must be looked at.
+type holds struct {
+	shard      *shard.State
+	performing *advice.Plugins
+	loops      *loops
+	budgets    *budgetBook
+
+	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
+	held   map[string]*hold
+	byPlan map[string]*hold
+	// due are the holds to look at, by pod UID, queue those of them that are still to be looked
+	// at in this round. orphans are plans that were this shard's and
+	// have lost their hold, with claims left over.
+	due     map[string]struct{}
+	queue   []string
+	orphans map[string]struct{}
+	// promised are the nodes with holds of any shard, by UID, kept those with places for the replacements of
+	// pods that are moved, each with the priority of the least important.
+	promised, kept map[string]int32
+	// protected are the nodes, by UID, on which the engine protects pods from being victims.
+	protected map[string]struct{}
+	// unbegun counts the holds that are not begun.
+	unbegun int
+}
+
+// hold is a place that is held for a pod of this shard's.
+type hold struct {
+	podUID, nodeUID, plan string
+	token                 ledger.Token
+	// since is when this shard first saw it, moved when something last happened to its plan.
+	since, moved time.Time
+	// refused is when an eviction of the plan's was last taken back for having failed.
+	refused time.Time
+	// attempt and traceParent are those of the offer, if it was this shard that took it.
+	attempt     int32
+	traceParent string
+	// rest are the victims that a plan with a record is still to claim.
+	rest     []ledger.NodeEntry
+	yielding yielding
+	// deal is what plugins have to do with it, nil for nothing.
+	deal *attempt.Deal
+	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last look.
+	begun bool
+	// awaitsClaims: all have gone, and their claims still have the devices.
+	awaitsClaims bool
+	// vetting is what extenders say of the place now that all have gone.
+	vetting vetting
+}
+
+func newHolds(s *shard.State) *holds {
+	return &holds{
+		shard: s, held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
+		orphans: map[string]struct{}{}, protected: map[string]struct{}{},
+		promised: map[string]int32{}, kept: map[string]int32{},
+	}
+}
+
+// followLedger takes in what has changed in the ledger.
+func (hs *holds) followLedger(changes ledger.ViewChanges) {
+	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
+	if changes.Reset {
+		hs.promised, hs.kept = map[string]int32{}, map[string]int32{}
+		for d := range hs.shard.Ledger.Docs() {
+			hs.notePromises(d)
+			hs.protect(d.NodeUID)
+		}
+	}
+	for i := range changes.Docs {
+		hs.followDoc(&changes.Docs[i])
+	}
+	for _, uid := range changes.PodUIDs {
+		hs.followHold(uid)
+	}
+	if changes.Reset || len(changes.Partitions) > 0 {
+		for _, uid := range slices.Sorted(maps.Keys(hs.held)) {
+			hs.followHold(uid)
+		}
+		for uid := range hs.shard.Ledger.Reserved() {
+			hs.followHold(uid)
+		}
+	}
+}
+
+func (hs *holds) notePromises(d ledger.NodeDoc) {
+	delete(hs.promised, d.NodeUID)
+	delete(hs.kept, d.NodeUID)
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		least := hs.promised
+		switch {
+		case e.Role == ledger.RoleMove:
+			least = hs.kept
+		case !shard.IsHold(e):
+			continue
+		}
+		if priority, known := least[d.NodeUID]; !known || e.Priority < priority {
+			least[d.NodeUID] = e.Priority
+		}
+	}
+}
+
+// followDoc takes in one change of a document.
+func (hs *holds) followDoc(d *ledger.DocChange) {
+	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
+		return
+	}
+	nodeUID := max(d.Before.NodeUID, d.After.NodeUID)
+	after := d.After
+	after.NodeUID = nodeUID
+	hs.notePromises(after)
+	hs.protect(nodeUID)
+	hs.followYields(d)
+	for i := range d.After.Entries {
+		e := &d.After.Entries[i]
+		h, mine := hs.byPlan[e.Plan]
+		if !mine {
+			continue
+		}
+		hs.due[h.podUID] = struct{}{}
+		was, known := d.Before.Victim(e.PodUID)
+		if e.Role == ledger.RoleVictim && (!known || was.State != e.State) {
+			h.moved = hs.shard.Now
+			if was.State == ledger.Evicting {
+				h.refused = hs.shard.Now
+			}
+		}
+	}
+	for i := range d.Before.Entries {
+		v := &d.Before.Entries[i]
+		if h, mine := hs.byPlan[v.Plan]; mine && v.Role == ledger.RoleVictim && !d.After.Claimed(v.PodUID) {
+			hs.touch(h)
+		}
+	}
+}
+
+// concernsPlans reports whether a document has anything but reservations that can be bound.
+func concernsPlans(d *ledger.NodeDoc) bool {
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		if e.Role != ledger.RoleReservation || e.State == ledger.Held || e.Wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// touch notes that something has happened to a plan.
+func (hs *holds) touch(h *hold) {
+	h.moved = hs.shard.Now
+	hs.due[h.podUID] = struct{}{}
+}
+
+// followHold applies what has become of a pod's reservation. The shard that holds the partition looks
+// after its holds, whichever shard made them.
+func (hs *holds) followHold(uid string) {
+	doc, e, ok := hs.shard.Ledger.Entry(uid)
+	if ok && shard.IsHold(&e) {
+		_, ok = hs.shard.Holds(e.Partition())
+	} else {
+		ok = false
+	}
+	h, known := hs.held[uid]
+	if known && (!ok || h.plan != e.Plan || h.token != e.Token || h.nodeUID != doc.NodeUID) {
+		hs.forgetHold(h)
+		known = false
+	}
+	if ok && !known {
+		hs.addHold(&hold{podUID: uid, nodeUID: doc.NodeUID, plan: e.Plan, token: e.Token})
+	}
+}
+
+func (hs *holds) addHold(h *hold) {
+	h.since, h.moved = hs.shard.Now, hs.shard.Now
+	if old, known := hs.held[h.podUID]; known {
+		hs.setBegun(old, true)
+	}
+	hs.unbegun++
+	hs.held[h.podUID], hs.byPlan[h.plan] = h, h
+	hs.due[h.podUID] = struct{}{}
+}
+
+// setBegun notes whether a binder has begun to evict for a hold.
+func (hs *holds) setBegun(h *hold, begun bool) {
+	switch {
+	case begun && !h.begun:
+		hs.unbegun--
+	case !begun && h.begun:
+		hs.unbegun++
+	}
+	h.begun = begun
+}
+
+func (hs *holds) forgetHold(h *hold) {
+	d := h.deal
+	h.deal = nil
+	hs.performing.Leave(h.podUID, d)
+	hs.setBegun(h, true)
+	delete(hs.held, h.podUID)
+	delete(hs.due, h.podUID)
+	if hs.byPlan[h.plan] == h {
+		delete(hs.byPlan, h.plan)
+	}
+	if _, _, owned := hs.shard.Ledger.PlanOwner(h.plan); !owned && len(hs.shard.Ledger.PlanDocs(h.plan)) > 0 {
+		hs.orphans[h.plan] = struct{}{}
+	}
+}
+
+// followFacts takes in what facts say about what plans wait for.
+func (hs *holds) followFacts(changes state.Changes) {
+	for _, n := range changes.Nodes {
+		if n.After != nil {
+			hs.protect(n.After.UID)
+		}
+	}
+	hs.budgets.followFacts(changes)
+	if len(hs.held)+len(hs.loops.pairs) == 0 {
+		return
+	}
+	for i := range changes.Pods {
+		hs.podMoved(&changes.Pods[i])
+	}
+	if slices.ContainsFunc(changes.Others, func(o state.ObjectChange) bool { return o.Kind == events.KindResourceClaim }) {
+		hs.claimsMoved()
+	}
+}
+
+// claimsMoved has the holds looked at that wait for devices.
+func (hs *holds) claimsMoved() {
+	for uid, h := range hs.held {
+		if h.awaitsClaims {
+			hs.due[uid] = struct{}{}
+		}
+	}
+}
+
+// podMoved has the hold looked at that a change of a pod is about.
+func (hs *holds) podMoved(pod *state.PodChange) {
+	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
+		hs.loops.bound(pod.After)
+	}
+	uid := max(uidOf(pod.Before), uidOf(pod.After))
+	if _, held := hs.held[uid]; held {
+		hs.due[uid] = struct{}{}
+	}
+	_, victim, claimed := hs.shard.Ledger.Victim(uid)
+	h, mine := hs.byPlan[victim.Plan]
+	if !claimed || !mine || !isLeaving(pod.After) {
+		return
+	}
+	hs.due[h.podUID] = struct{}{}
+	if pod.After == nil || !isLeaving(pod.Before) {
+		h.moved = hs.shard.Now
+	}
+}
+
+func uidOf(p *state.Pod) string {
+	if p == nil {
+		return ""
+	}
+	return p.UID
+}
+
+// isLeaving reports whether a pod is gone, has ended or is being deleted.
+func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
+
+// reset looks at everything anew, after the facts were rebuilt.
+func (hs *holds) reset() {
+	hs.budgets.stale = true
+	for d := range hs.shard.Ledger.Docs() {
+		if concernsPlans(&d) {
+			hs.protect(d.NodeUID)
+		}
+	}
+	hs.allDue()
+}
+
+func (hs *holds) allDue() {
+	for uid := range hs.held {
+		hs.due[uid] = struct{}{}
+	}
+}
+
+// protect shows the engine which pods on a node must not be victims: those that a plan has
+// claimed, those that a placement relies on, and those a place is held for (T4 takes it, not
+// an eviction). Reservations that can be bound may be victims: their binders give them back.
+func (hs *holds) protect(nodeUID string) {
+	n, ok := hs.shard.View.Node(nodeUID)
+	if !ok {
+		return
+	}
+	d, _ := hs.shard.Ledger.Doc(nodeUID)
+	var uids []string
+	for i := range d.Entries {
+		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
+			uids = append(uids, e.PodUID)
+		}
+		if e := &d.Entries[i]; e.Role == ledger.RoleMove {
+			uids = append(uids, view.PlaceholderUID(e.Token))
+		}
+	}
+	uids = append(uids, hs.loops.sparedOn(nodeUID)...)
+	if _, told := hs.protected[nodeUID]; len(uids) == 0 && !told {
+		return
+	}
+	hs.protected[nodeUID] = struct{}{}
+	if len(uids) == 0 {
+		delete(hs.protected, nodeUID)
+	}
+	hs.shard.Engine.SetProtected(n, uids)
+}
+
+// followYields has the holds looked at that wait for reservations on other nodes, when one that was asked back is gone.
+func (hs *holds) followYields(d *ledger.DocChange) {
+	gone := false
+	for i := range d.Before.Entries {
+		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
+			now, still := d.After.Find(e.PodUID)
+			gone = !still || now.Token != e.Token
+		}
+	}
+	if !gone {
+		return
+	}
+	for uid, h := range hs.held {
+		if h.yielding.awaited {
+			hs.due[uid] = struct{}{}
+		}
+	}
+}
+
+// keepsBelow reports whether there are less important pods that must not be victims for now and
+// stay where they are.
+func (hs *holds) keepsBelow(priority int32) bool {
+	stays := func(uid string) bool {
+		pod, ok := hs.shard.View.Pod(uid)
+		return ok && !isLeaving(pod) && pod.Priority < priority
+	}
+	for nodeUID := range hs.protected {
+		d, _ := hs.shard.Ledger.Doc(nodeUID)
+		for i := range d.Entries {
+			e := &d.Entries[i]
+			if (e.Role != ledger.RoleReservation || e.State == ledger.Held) && stays(e.PodUID) {
+				return true
+			}
+		}
+	}
+	for uid := range hs.loops.spared {
+		if stays(uid) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdPlace adds the hold of a pod whose plugins prepare its bind. Nothing has to be evicted for it.
+func (hs *holds) holdPlace(d *attempt.Deal) {
+	a := d.Attempt
+	h := &hold{
+		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: ledger.PreparedPlan(d.Token), token: d.Token,
+		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
+	}
+	hs.addHold(h)
+	hs.setBegun(h, true)
+}
+
+// prepared looks at the hold of a pod whose plugins have prepared its bind, or have not.
+func (hs *holds) prepared(d *attempt.Deal) {
+	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
+		hs.touch(h)
+	}
+}
+
+// vetted takes in what extenders say of a place that is held.
+func (hs *holds) vetted(plan string, advice step.Advice) {
+	h, held := hs.byPlan[plan]
+	if !held || h.vetting.id != advice.ID {
+		return
+	}
+	h.vetting = vetting{answered: true, err: advice.Err}
+	if advice.Err != nil {
+		return // with a heartbeat it is asked again
+	}
+	doc, _ := hs.shard.Ledger.Doc(h.nodeUID)
+	var ok bool
+	if h.vetting.opinion, ok = advice.Opinions[doc.NodeName]; !ok {
+		h.vetting.err = errors.New("extenders have said nothing about node " + doc.NodeName)
+		return
+	}
+	hs.due[h.podUID] = struct{}{}
+}

@@ -1,0 +1,61 @@
+package preempt
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
+)
+
+// release is the T8 of a place that was kept for a pod which has gone elsewhere.
+type release struct {
+	by   *reconciler
+	plan string
+}
+
+func (r *release) Kind() string { return "T8" }
+
+func (r *release) Done(int64) { r.by.budgets.stale = true }
+
+// tooLarge: what is left is the binders' to sweep.
+func (r *release) TooLarge(string) {}
+
+func (r *release) Undone(_ ledger.Lost) {
+	rc := r.by
+	rc.releases = append(rc.releases, r.plan)
+}
+
+// missed notes, when a pod has a place, that one of those kept for it will not be wanted:
+// the first of which the pod that it replaces is going. (Before that it is no replacement, but
+// one more.)
+func (rc *reconciler) missed(a *attempt.Attempt) {
+	for _, plan := range a.Missed {
+		_, e, ok := rc.shard.Ledger.PlanOwner(plan)
+		if !ok || e.Role != ledger.RoleMove || slices.Contains(rc.releases, plan) {
+			continue
+		}
+		if _, victim, claimed := rc.shard.Ledger.Victim(e.PodUID); claimed {
+			if fate, _ := rc.shard.View.VictimFate(victim.PodUID, victim.PodRV); fate == ledger.Staying {
+				continue
+			}
+		}
+		rc.releases = append(rc.releases, plan)
+		return
+	}
+}
+
+// releaseOne sends T8 for a place that no pod will want; true if it is on its way.
+func (rc *reconciler) releaseOne() bool {
+	for len(rc.releases) > 0 {
+		plan := rc.releases[0]
+		rc.releases = rc.releases[1:]
+		if _, e, ok := rc.shard.Ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
+			continue
+		}
+		// What cannot be sent is released by the binders, after a while.
+		if rc.sendAbort(&release{by: rc, plan: plan}, rc.abortOf(plan), "") == nil {
+			return true
+		}
+	}
+	return false
+}
