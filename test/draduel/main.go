@@ -18,8 +18,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -59,11 +57,9 @@ func parse(args []string) (options, error) {
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
-	o.contenders = strings.Split(list, ",")
-	for _, name := range o.contenders {
-		if all := []string{kubeScheduler, berth}; !slices.Contains(all, name) {
-			return o, fmt.Errorf("--contenders: %q: want some of %s", name, strings.Join(all, ", "))
-		}
+	var err error
+	if o.contenders, err = program.Choice("contenders", list, []string{kubeScheduler, berth}); err != nil {
+		return o, err
 	}
 	if o.nodes < 1 || o.devices < 1 || o.exclusive < 0 || o.rivals < 2 {
 		return o, fmt.Errorf("--nodes: %d, --devices: %d, --exclusive: %d, --rivals: %d: want at least 1, 1, 0, 2",

@@ -18,8 +18,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -66,11 +64,9 @@ func parse(args []string) (options, error) {
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
-	o.contenders = strings.Split(list, ",")
-	for _, name := range o.contenders {
-		if !slices.Contains(contenderNames(), name) {
-			return o, fmt.Errorf("--contenders: %q: want some of %s", name, strings.Join(contenderNames(), ", "))
-		}
+	var err error
+	if o.contenders, err = program.Choice("contenders", list, contenderNames()); err != nil {
+		return o, err
 	}
 	if o.seeds < 1 || o.length < time.Second {
 		return o, fmt.Errorf("--seeds: %d, --length: %s: want at least 1 and 1s", o.seeds, o.length)

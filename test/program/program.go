@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -19,4 +21,15 @@ func Run(name string, run func(ctx context.Context, args []string) error) int {
 		return 1
 	}
 	return 0
+}
+
+// Choice returns what the value of a flag chooses, separated by commas, from all that there is.
+func Choice(flag, value string, all []string) ([]string, error) {
+	chosen := strings.Split(value, ",")
+	for _, name := range chosen {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("--%s: %q: want some of %s", flag, name, strings.Join(all, ", "))
+		}
+	}
+	return chosen, nil
 }
