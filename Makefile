@@ -54,15 +54,15 @@ build: ## Build .build/bin/berth
 	$(GO_BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/berth ./cmd/berth
 
 .PHONY: demo
-demo: build .cluster-programs ## Local cluster, Berth, a small workload: what happens, told and checked
+demo: build .cluster-programs ## Run Berth with a small workload on a local cluster, describe what happens and check it
 	@go run ./test/demo
 
 .PHONY: demo-stop
-demo-stop: ## Stop what DEMO_KEEP=1 make demo left running
+demo-stop: ## Stop the processes that DEMO_KEEP=1 make demo kept running
 	@go run ./test/demo -stop
 
 .PHONY: cluster-up
-cluster-up: .cluster-programs ## Start a local cluster without a scheduler (NODES=file, empty for no nodes)
+cluster-up: .cluster-programs ## Start a local cluster without a scheduler (NODES=file, empty: no nodes)
 	@$(BIN)/cluster up --dir $(CLUSTER_DIR) $(if $(NODES),--nodes $(NODES)) --detach >/dev/null
 	@echo "export KUBECONFIG=$(CLUSTER_DIR)/kubeconfig"
 
@@ -80,7 +80,7 @@ cluster-down: .cluster-driver ## Stop the local cluster
 	@cd tools/cluster && GOWORK=off go run ./cmd/build peers
 
 .PHONY: generate
-generate: ## Write what is generated: the Go code of the protocol buffers, the references of commands, fields and metrics
+generate: ## Generate the Go code of the protocol buffers and the references of commands, fields and metrics
 	@GOWORK=off go run -C tools/protogen . --root $(CURDIR)
 	@go test -count=1 -run TestCommandReferenceIsCurrent ./cmd/berth/app -args -update >/dev/null
 	@go test -count=1 -run TestFieldReferenceIsCurrent ./test/docs -args -update >/dev/null
@@ -92,22 +92,22 @@ IMAGES := cd tools/images && GOWORK=off go run . --root $(CURDIR) --out $(IMAGES
 	--created "$$(git -C $(CURDIR) log -1 --format=%ct)"
 
 .PHONY: images
-images: ## Container images as an OCI layout with bills of materials, built without Docker and checked (SAME=1: twice)
+images: ## Build and check container images as an OCI layout with bills of materials, without Docker (SAME=1: twice)
 	@$(IMAGES) build
 	@$(IMAGES) verify
 	@$(if $(SAME),$(IMAGES) same)
 
 .PHONY: deploy-generate
-deploy-generate: ## Write what is generated from the chart: deploy/k8s, deploy/monitoring, docs/values.md
+deploy-generate: ## Write the files generated from the chart: deploy/k8s, deploy/monitoring, docs/values.md
 	@GOWORK=off go run -C tools/deploy . generate --root $(CURDIR)
 
 .PHONY: deploy-check
-deploy-check: build .cluster-programs .peer-programs ## The manifests: chart and kustomize the same, accepted by an API server, the demo under exactly their rights
+deploy-check: build .cluster-programs .peer-programs ## Check the manifests: chart and kustomize agree, an API server accepts them, the demo runs with only their permissions
 	@cd tools/deploy && GOWORK=off go test -count 1 ./...
 	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/deploy
 
 .PHONY: ha-up
-ha-up: build .cluster-programs ## A local cluster, and Berth on it as deploy/k8s/overlays/ha says, until Ctrl-C
+ha-up: build .cluster-programs ## Run Berth on a local cluster as in deploy/k8s/overlays/ha, until Ctrl-C
 	@mkdir -p $(BIN) && go test -c -tags e2e,serve -o $(BIN)/ha ./test/deploy
 	@cd test/deploy && exec $(BIN)/ha -test.run '^TestServe$$' -test.timeout 0
 
@@ -117,37 +117,37 @@ ha-up: build .cluster-programs ## A local cluster, and Berth on it as deploy/k8s
 STAGES := check unit conformance e2e
 
 .PHONY: test
-test: ## Everything a change must pass, end-to-end on a real API server included
+test: ## Run everything that a change must pass, including end-to-end tests on a real API server
 	@begin=$$SECONDS; for stage in $(STAGES); do \
 		printf '==> [%4d s] %s\n' $$((SECONDS - begin)) $$stage; \
 		$(MAKE) $$stage || { printf '==> [%4d s] %s FAILED\n' $$((SECONDS - begin)) $$stage; exit 1; }; \
 	done; printf '==> [%4d s] passed: %s\n' $$((SECONDS - begin)) '$(STAGES)'
 
 .PHONY: check
-check: format generated tidy vet lint rules docs-check ## Format, generated code, modules, vet, lint, house rules, documents
+check: format generated tidy vet lint rules docs-check ## Check format, generated code, modules, vet, lint, house rules, documents
 
 .PHONY: generated
 generated: ## Fail if generated code is stale
 	@GOWORK=off go run -C tools/protogen . --root $(CURDIR) --check
 
 .PHONY: format
-format: ## Fail if a file is not gofmt'd
+format: ## Fail if a file is not formatted with gofmt
 	@files=$$(gofmt -l cmd pkg services test tools); \
 	if [ -n "$$files" ]; then echo "not formatted (run gofmt -w):"; echo "$$files"; exit 1; fi
 
 .PHONY: tidy
-tidy: ## Fail if a module's go.mod or go.sum is not what go mod tidy makes
+tidy: ## Fail if go mod tidy would change a go.mod or go.sum
 	@for module in $(MODULES) $(TOOLS) test/conformance test/monitoring; do \
 		(cd $$module && GOWORK=off go mod tidy -diff) || { echo "$$module: run GOWORK=off go mod tidy there"; exit 1; }; \
 	done
 
 .PHONY: vet
-vet: ## go vet over all modules, end-to-end tests included
+vet: ## Run go vet on all modules, including end-to-end tests
 	@go vet -tags e2e,upgrade,serve work
 	@for module in $(TOOLS) test/conformance; do (cd $$module && GOWORK=off go vet -tags cluster ./...); done
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## golangci-lint over all modules (built from source once)
+lint: $(BIN)/golangci-lint ## Run golangci-lint on all modules (built from source once)
 	@$(BIN)/golangci-lint run --build-tags e2e,upgrade,serve $(addsuffix /...,$(MODULES))
 
 $(BIN)/golangci-lint: tools/lint/go.mod
@@ -170,7 +170,7 @@ $(BIN)/collector: tools/collector/main.go tools/collector/go.mod
 VULNDB ?=
 
 .PHONY: vulncheck
-vulncheck: vulndb $(BIN)/govulncheck ## Known vulnerabilities in code that berth calls, by a database that you supply (VULNDB=folder)
+vulncheck: vulndb $(BIN)/govulncheck ## Check code that berth calls for known vulnerabilities, with your own database (VULNDB=directory)
 	@echo 'database $(VULNDB): '"$$(cat '$(VULNDB)/index/db.json')"
 	@cd cmd/berth && $(BIN)/govulncheck -db "file://$$(cd '$(CURDIR)' && cd '$(VULNDB)' && pwd)" ./...
 
@@ -191,23 +191,23 @@ $(BIN)/govulncheck: tools/vuln/go.mod
 	@touch $@
 
 .PHONY: rules
-rules: house ## House rules: import edges, ceilings, banned calls and words; prints the waivers
+rules: house ## Check the house rules: import edges, ceilings, banned calls and words; prints the waivers
 	@go test -count=1 -v -run TestHouseRules ./test/rules | grep -v -e '^=== RUN' -e '^--- PASS' -e '^PASS'
 
 .PHONY: house
-house: ## The measures of the shipped code, each with its standard
+house: ## Print the measures of the shipped code, each with its standard
 	@go test -count=1 -v -run 'TestHouse$$' ./test/rules | grep -v -e '^=== RUN' -e '^--- PASS' -e '^PASS' -e '^ok' | sed 's/^ *house_test.go:[0-9]*: //'
 
 # `make vet` looks at the same packages, with all that it can find.
 .PHONY: unit
-unit: ## Unit, property and contract tests of all modules (RUN=regexp, COUNT=n)
+unit: ## Run unit, property and contract tests of all modules (RUN=regexp, COUNT=n)
 	@go test -vet=off -p $(JOBS) -count $(COUNT) -timeout $(UNIT_TIMEOUT) -run '$(RUN)' work
 	@for module in $(TOOLS); do \
 		(cd $$module && GOWORK=off go test -vet=off -p $(JOBS) -count $(COUNT) -timeout $(UNIT_TIMEOUT) -run '$(RUN)' ./...); \
 	done
 
 .PHONY: race
-race: ## Unit tests under the race detector
+race: ## Run unit tests with the race detector
 	@go test -race -p $(JOBS) -count 1 -timeout 40m -run '$(RUN)' work
 
 # How many end-to-end tests run beside each other, each with a cluster of its own. Tests that measure time or create
@@ -215,7 +215,7 @@ race: ## Unit tests under the race detector
 BESIDE ?= 4
 
 .PHONY: e2e
-e2e: build .cluster-programs .peer-programs $(BIN)/collector ## End-to-end tests on a real API server (RUN=regexp)
+e2e: build .cluster-programs .peer-programs $(BIN)/collector ## Run end-to-end tests on a real API server (RUN=regexp)
 	@go test -p 1 -parallel $(BESIDE) -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/e2e/...
 
 # The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
@@ -226,12 +226,12 @@ SCHEDULER ?= berth
 # for the API server, which would be what the shards wait for. SEED=n repeats an order of pods.
 PODS ?= 20000
 .PHONY: replay-check
-replay-check: build .cluster-programs ## Two shards under load: replay arrives at every node they chose (PODS=n SEED=s)
+replay-check: build .cluster-programs ## Run two shards under load, and check that replay recomputes every decision (PODS=n SEED=s)
 	@go test -p 1 -tags e2e -count 1 -timeout 180m -v -run TestReplayUnderLoad ./test/e2e \
 		-args -replay-load-pods=$(PODS) $(if $(SEED),-replay-seed=$(SEED))
 
 .PHONY: labs
-labs: build .cluster-programs ## The labs of examples/labs, command by command (LABS="name ..." SCHEDULER=kube-scheduler)
+labs: build .cluster-programs ## Run the labs of examples/labs, command by command (LABS="name ..." SCHEDULER=kube-scheduler)
 	@$(if $(filter kube-scheduler,$(SCHEDULER)),$(MAKE) .peer-programs)
 	@go test -tags e2e -count 1 -timeout 20m ./test/labs -args -labs '$(LABS)' -scheduler '$(SCHEDULER)'
 
@@ -246,7 +246,7 @@ PREVIOUS_DIR := $(CURDIR)/.build/previous
 # The berth and the manifests of PREVIOUS, as $$old and $(PREVIOUS_DIR)/deploy.
 define BUILD_PREVIOUS
 commit=$$(git rev-parse --verify --quiet '$(PREVIOUS)^{commit}') || { \
-		echo 'no commit $(PREVIOUS) here: in a clone without history run `git fetch --deepen 1`, or name one: PREVIOUS=commit'; \
+		echo 'no commit $(PREVIOUS) here: in a shallow clone run `git fetch --deepen 1`, or set PREVIOUS=commit'; \
 		exit 2; }; \
 	old=$(PREVIOUS_DIR)/berth-$$commit; \
 	if [ ! -x $$old ]; then \
@@ -258,7 +258,7 @@ commit=$$(git rev-parse --verify --quiet '$(PREVIOUS)^{commit}') || { \
 endef
 
 .PHONY: upgrade-check
-upgrade-check: build .cluster-programs $(BIN)/helm ## The manifests and the berth of another commit upgraded to this one's, and back, under load (PREVIOUS=commit)
+upgrade-check: build .cluster-programs $(BIN)/helm ## Upgrade manifests and berth of another commit to this one, and back, under load (PREVIOUS=commit)
 	@$(BUILD_PREVIOUS); \
 	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v \
 		-run 'TestManifestsAreUpgraded|TestChartIsUpgraded|TestPeersGetAnAuthority' \
@@ -267,7 +267,7 @@ upgrade-check: build .cluster-programs $(BIN)/helm ## The manifests and the bert
 		./test/e2e -args -previous $$old
 
 .PHONY: adopt-check
-adopt-check: build .cluster-programs .peer-programs ## An operator's walk: install another commit, a namespace, upgrade, hand-over, losses, and back (PREVIOUS=commit)
+adopt-check: build .cluster-programs .peer-programs ## Play an operator's path: install another commit, adopt a namespace, upgrade, hand over, lose members, go back (PREVIOUS=commit)
 	@$(BUILD_PREVIOUS); \
 	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run TestAdoption \
 		./test/deploy -args -previous $(PREVIOUS_DIR)/deploy -previous-berth $$old
@@ -278,7 +278,7 @@ ON_OLDER := ^(TestSmoke|TestVolumes|TestDevices|TestWithoutDevices|TestStatusAnd
 HAND_OVER_ON_OLDER := ^TestHandOverAndBack$$
 
 .PHONY: versions-check
-versions-check: build .cluster-programs ## The smoke test, volumes, devices and the hand-over on API servers of older versions (KUBERNETES="1.35")
+versions-check: build .cluster-programs ## Run the smoke test, volumes, devices and the hand-over on older API servers (KUBERNETES="1.35")
 	@cd tools/cluster && GOWORK=off go run ./cmd/build $(addprefix kubernetes-,$(KUBERNETES))
 	@for version in $(KUBERNETES); do \
 		echo "Kubernetes $$version"; \
@@ -287,21 +287,21 @@ versions-check: build .cluster-programs ## The smoke test, volumes, devices and 
 	done
 
 .PHONY: duel
-duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
-	@go run ./test/duel --seeds $(DUEL_SEEDS) --seed $(if $(SEED),$(SEED),1) --contenders $(DUELLISTS)
+duel: build .cluster-programs .peer-programs ## Run one script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
+	@$(BENCH) duel --seeds $(DUEL_SEEDS) --seed $(if $(SEED),$(SEED),1) --contenders $(DUELLISTS)
 
-# Flags of `make dra-duel`, as in `go run ./test/draduel -h`.
+# Flags of `make dra-duel`, as in `go run ./test/perf/cmd/berthbench dra-duel -h`.
 DRA_FLAGS ?=
 
 .PHONY: dra-duel
-dra-duel: build .cluster-programs .peer-programs ## As many claims as devices at once, two kube-schedulers and four shards: what is given away twice (DRA_FLAGS="--nodes 50")
-	@go run ./test/draduel $(DRA_FLAGS)
+dra-duel: build .cluster-programs .peer-programs ## Create as many claims as devices at once, for two kube-schedulers and four shards, and count double allocations (DRA_FLAGS="--nodes 50")
+	@$(BENCH) dra-duel $(DRA_FLAGS)
 
 # How many decisions are compared with kube-scheduler's.
 COMPARISONS ?= $(if $(LONG),20000,2000)
 
 .PHONY: conformance
-conformance: ## Same decisions as kube-scheduler and the descheduler on random clusters (LONG=1, COMPARISONS=n)
+conformance: ## Compare decisions with kube-scheduler and the descheduler on random clusters (LONG=1, COMPARISONS=n)
 	@$(MAKE) -j 2 -O .conformance-scheduler .conformance-descheduler
 
 # Each is busy with one processor. Printed are seeds and tables, upstream's own log is not.
@@ -317,11 +317,11 @@ TABLES := grep -v -e '^=== ' -e '^[IWE][0-9]\{4\} '
 	@$(MAKE) monitoring
 
 .PHONY: monitoring
-monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, and the descheduler's queries, with Prometheus itself
+monitoring: ## Check alerts, dashboard and the queries of the descheduler against recorded metrics, with Prometheus itself
 	@cd test/monitoring && GOWORK=off go test -count=1 ./...
 
 .PHONY: monitoring-live
-monitoring-live: build .cluster-programs .peer-programs ## The same, and kube-scheduler's metrics, on what both expose now (RECORD=1 keeps Berth's for `make monitoring`)
+monitoring-live: build .cluster-programs .peer-programs ## Check them and the metrics of kube-scheduler against live metrics (RECORD=1 records those of Berth for `make monitoring`)
 	@go test -p 1 -tags e2e -count 1 -timeout 10m -run TestMetricsAreKubeSchedulers ./test/e2e
 	@cd test/monitoring && GOWORK=off go test -count=1 ./... -args -scrape $(CURDIR)/.build/scrapes/berth.prom
 	@$(if $(RECORD),cp .build/scrapes/berth.prom test/monitoring/testdata/berth.prom)
@@ -331,14 +331,14 @@ model: ## Explore every history of the small models (LONG=1 adds the large scena
 	@go test -count=1 -v -timeout 30m ./test/model/... -args $(if $(LONG),-long) | grep -v -e '^=== '
 
 .PHONY: crowd
-crowd: ## Four shards, a real etcd, rules between pods: every revision of the ledger checked (LONG=1: 5,000 nodes)
+crowd: ## Run four shards on a real etcd with rules between pods, and check every ledger revision (LONG=1: 5,000 nodes)
 	@go test -count=1 -v -timeout 40m ./test/crowd -args $(if $(LONG),-long) | grep -v -e '^=== '
 
 # Random steps of the queue and its model.
 STEPS ?= 1000000
 
 .PHONY: walk
-walk: ## The queue against a model of it over random lives of a cluster (STEPS=n)
+walk: ## Compare the queue with a model of it over random cluster histories (STEPS=n)
 	@cd services/queue && go test -count=1 -v -timeout 60m -run 'TestWalk$$' ./internal/decide -args -steps=$(STEPS)
 
 # Seeds of the simulation that are the same each time, and how many new ones are played besides, from FIRST on:
@@ -355,7 +355,7 @@ SIM := go test -count=1 -v -timeout 180m ./test/sim -args -commit '$(VERSION)'
 SIM_ONE = $(subst -v,-v -run TestSimulation,$(SIM)) -family '$(FAMILY)'
 
 .PHONY: sim
-sim: ## The whole system with faults, from seeds (SEEDS=n, RANDOM_SEEDS=n FIRST=s, LONG=1; SEED=n MUTANT=name replays one)
+sim: ## Simulate the whole system with faults, from seeds (SEEDS=n, RANDOM_SEEDS=n FIRST=s, LONG=1; SEED=n MUTANT=name replays one)
 ifneq ($(SEED),)
 	@$(SIM_ONE) -first $(SEED) -seeds 1 -mutant '$(MUTANT)' -trace
 else
@@ -368,12 +368,12 @@ else
 endif
 
 .PHONY: sim-random
-sim-random: ## New random seeds of the simulation only (RANDOM_SEEDS=n, FIRST=s plays the same again)
-	@echo "simulation: random seeds from $(FIRST); the same again: make sim-random FIRST=$(FIRST) RANDOM_SEEDS=$(RANDOM_SEEDS) FAMILY=$(FAMILY)"
+sim-random: ## Simulate new random seeds only (RANDOM_SEEDS=n, FIRST=s repeats a run)
+	@echo "simulation: random seeds from $(FIRST); to repeat: make sim-random FIRST=$(FIRST) RANDOM_SEEDS=$(RANDOM_SEEDS) FAMILY=$(FAMILY)"
 	@$(SIM_ONE) -first $(FIRST) -seeds $(RANDOM_SEEDS) | grep -v -e '^=== '
 
 .PHONY: sim-budgets
-sim-budgets: ## Preemption and evictions compete for one budget, with faults: 1,000 seeds and new ones (SEED=n replays one)
+sim-budgets: ## Simulate preemption and evictions that compete for one budget, with faults: 1,000 seeds and new ones (SEED=n replays one)
 ifneq ($(SEED),)
 	@$(SIM_ONE) -budgets -first $(SEED) -seeds 1 -trace
 else
@@ -387,31 +387,31 @@ HISTORIES ?= $(if $(LONG),2000,200)
 HISTORY_KINDS := cross kept preempt remade replica overcommit takeover incarnation
 
 .PHONY: scripts
-scripts: ## Stories such as a preemption, played by the real cores and compared with what test/sim/testdata/scripts has (REWRITE=1)
+scripts: ## Play the stories in test/sim/testdata/scripts on the real cores and compare what happens (REWRITE=1 records)
 	@go test -count=1 -run TestScripts ./test/sim $(if $(REWRITE),-rewrite)
 
 .PHONY: histories
-histories: ## New random histories of shards: rules, places, preemption, take-overs, nodes (HISTORIES=n, FIRST=s plays the same again)
-	@echo "histories of shards: random seeds from $(FIRST); the same again: make histories FIRST=$(FIRST) HISTORIES=$(HISTORIES)"
+histories: ## Test new random shard histories: rules, places, preemption, take-overs, nodes (HISTORIES=n, FIRST=s repeats a run)
+	@echo "histories of shards: random seeds from $(FIRST); to repeat: make histories FIRST=$(FIRST) HISTORIES=$(HISTORIES)"
 	@cd services/scheduler && go test -count=1 -timeout 60m ./internal/decide \
 		-run 'TestShards(KeepRules|TakeOver|Preempt|Never)|TestDecisionsAreMadeAgain' \
 		-args $(foreach kind,$(HISTORY_KINDS),-$(kind)-first $(FIRST) -$(kind)-seeds $(HISTORIES))
 
 .PHONY: sim-mutants
-sim-mutants: ## Every part of the protocol taken away in turn: the simulation must find each
+sim-mutants: ## Remove each part of the protocol in turn; the simulation must detect each
 	@$(subst -v,-v -run TestMutants,$(SIM)) -rare-mutants | grep -v -e '^=== '
 
 .PHONY: reverts
-reverts: ## Fixes of docs/bugs.md taken away, one at a time: the tests there must fail (RUN=TestReverts/32- for one bug)
+reverts: ## Revert the fixes of docs/bugs.md one at a time; the tests named there must fail (RUN=TestReverts/32- for one bug)
 	@go test -tags e2e -count=1 -v -timeout 180m -run '$(RUN)' ./test/reverts | grep -v -e '^=== '
 
 .PHONY: cluster-check
-cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
+cluster-check: .cluster-programs ## Test the local cluster driver itself, on real programs
 	@cd tools/cluster && GOWORK=off go run ./cmd/build all
 	@cd tools/cluster && GOWORK=off go test -tags cluster -count 1 -timeout 20m ./e2e/...
 
 .PHONY: fuzz
-fuzz: ## Fuzz the targets of all packages, or of one, for a while each (PKG=./pkg/state FUZZTIME=30s)
+fuzz: ## Run each fuzz target of all packages, or of one, for a limited time (PKG=./pkg/state FUZZTIME=30s)
 	@packages='$(PKG)'; \
 	[ -n "$$packages" ] || packages=$$(grep -rl --include='*_test.go' '^func Fuzz' cmd pkg services test | xargs -n 1 dirname | sort -u); \
 	for package in $$packages; do \
@@ -428,18 +428,18 @@ fuzz: ## Fuzz the targets of all packages, or of one, for a while each (PKG=./pk
 ROUNDS ?= 60
 
 .PHONY: linz
-linz: .cluster-programs ## Linearizability of the ledger on a real etcd of 3 members, leaders killed (ROUNDS=n SEED=s)
+linz: .cluster-programs ## Check linearizability of the ledger on a real etcd of 3 members while leaders are killed (ROUNDS=n SEED=s)
 	@go test -tags e2e -count 1 -timeout 20m -v ./test/linz -args -rounds=$(ROUNDS) $(if $(SEED),-seed=$(SEED))
 
 # How long `make chaos` breaks things.
 CHAOS ?= 10m
 
 .PHONY: chaos
-chaos: build .cluster-programs ## Real processes, real faults, under load, then check and audit (CHAOS=90s SEED=s)
+chaos: build .cluster-programs ## Inject faults into real processes under load, then check and audit (CHAOS=90s SEED=s)
 	@go test -tags e2e -count 1 -timeout 60m -v -run TestChaos ./test/chaos -args -chaos=$(CHAOS) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: docs-check
-docs-check: ## Links between documents resolve, mentioned make targets exist, commands are run or say why not, no lab lacks a part
+docs-check: ## Check documents: links resolve, make targets exist, commands are run or say why not, labs are complete
 	@go test -count=1 ./test/docs ./test/labs
 
 # Where `make site` writes, and the URL that it writes for.
@@ -455,20 +455,20 @@ $(BIN)/hugo: tools/hugo/go.mod
 	@touch $@
 
 .PHONY: site
-site: $(BIN)/hugo ## The documentation site, from the Markdown files into .build/site; fails on a broken link (SITE_URL=url)
+site: $(BIN)/hugo ## Build the documentation site into .build/site; fails on a broken link (SITE_URL=url)
 	@rm -rf $(SITE_DIR)
 	@$(HUGO) --panicOnWarning --baseURL '$(SITE_URL)' --destination $(SITE_DIR) >/dev/null
 	@cd tools/site && GOWORK=off go run . --site $(SITE_DIR) --base '$(SITE_URL)' --root $(CURDIR)
 
 .PHONY: site-serve
-site-serve: $(BIN)/hugo ## The site at http://127.0.0.1:1313, built again when a page changes, until Ctrl-C
+site-serve: $(BIN)/hugo ## Serve the site at http://127.0.0.1:1313, rebuilt when a page changes, until Ctrl-C
 	@$(HUGO) server --bind 127.0.0.1 --port 1313 --renderToMemory
 
 # Documents whose commands are run, by a pattern of their names.
 PAGES ?= .
 
 .PHONY: docs-run
-docs-run: build .cluster-programs ## Every command that the documents show, run as its reader would (PAGES=regexp)
+docs-run: build .cluster-programs ## Run every command that the documents show, as a reader would (PAGES=regexp)
 	@go test -p 1 -tags e2e -count 1 -timeout 60m -v -run TestDocumentedCommandsRun ./test/docs -args -pages '$(PAGES)'
 
 # What is run before a change is merged, cheapest first; each says when it began.
@@ -476,7 +476,7 @@ PRESUBMIT := test site race walk sim reverts cluster-check deploy-check upgrade-
 	labs linz 'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
 
 .PHONY: presubmit
-presubmit: ## make test, and all it is too short for: race, reverts, chaos, linz, deploy-check, upgrade-check, random seeds
+presubmit: ## Run make test and the longer checks: race, reverts, chaos, linz, deploy-check, upgrade-check, random seeds
 	@begin=$$SECONDS; for step in $(PRESUBMIT); do \
 		printf '==> [%5d s] %s\n' $$((SECONDS - begin)) "$$step"; \
 		$(MAKE) $$step || { printf '==> [%5d s] %s FAILED\n' $$((SECONDS - begin)) "$$step"; exit 1; }; \
@@ -485,12 +485,12 @@ presubmit: ## make test, and all it is too short for: race, reverts, chaos, linz
 ##@ Measure
 
 .PHONY: bench
-bench: .bench-programs ## Ten minutes: one run each of a few parts of bench-full, compared with the accepted ones
+bench: .bench-programs ## Run a few parts of bench-full once each, in ten minutes, and compare with the accepted outcomes
 	@$(BENCHFULL) run $(FULL) --runs 1 --out .build/bench/quick $(QUICK_PARTS)
 	@$(BENCHFULL) check --out .build/bench/quick
 
 .PHONY: bench-go
-bench-go: ## Go benchmarks of all modules (RUN=regexp)
+bench-go: ## Run Go benchmarks of all modules (RUN=regexp)
 	@go test -p 1 -run '^$$' -bench '$(RUN)' -benchmem work
 
 # Parts of bench-full, all when empty; each leaves its outcome in .build/bench/full until it runs again.
@@ -499,45 +499,45 @@ PARTS ?=
 FULL_RUNS ?= 3
 STEADY ?= 1h
 QUICK_PARTS := drain-1000 path idle
-BENCHFULL := $(BIN)/benchfull
+BENCH = go run ./test/perf/cmd/berthbench
+BENCHFULL := $(BIN)/berthbench full
 # Upstream's files come from its module.
-FULL = --programs $(BIN) --upstream "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))"
+FULL = --upstream "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))"
 
 .PHONY: .bench-programs
 .bench-programs: build .cluster-programs .peer-programs
 	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
-	@for program in benche2e benchperf benchpath benchsteady benchfull; do \
-		go build -o $(BIN)/$$program ./test/perf/cmd/$$program; done
+	@go build -o $(BIN)/berthbench ./test/perf/cmd/berthbench
 
-BENCH_DOCS = go run ./test/perf/cmd/benchfull docs --plots .build/bench/plots.json && \
+BENCH_DOCS = $(BENCH) full docs --plots .build/bench/plots.json && \
 	(cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/plots.json --out $(CURDIR)/docs/plots)
 
 .PHONY: bench-full
-bench-full: .bench-programs ## The whole table of what must hold, hours (PARTS="drain-1000 path", FULL_RUNS=n, STEADY=10m); then bench-docs
+bench-full: .bench-programs ## Run the whole table of benchmarks, for hours (PARTS="drain-1000 path", FULL_RUNS=n, STEADY=10m); then bench-docs
 	@ended=0; $(BENCHFULL) run $(FULL) --runs $(FULL_RUNS) --steady $(STEADY) $(PARTS) || ended=$$?; $(BENCH_DOCS); exit $$ended
 
 .PHONY: bench-docs
-bench-docs: ## docs/benchmarks.md and its plots, of each part's accepted outcome or a newer one in .build/bench/full
+bench-docs: ## Generate docs/benchmarks.md and its plots from the accepted outcomes or newer ones in .build/bench/full
 	@$(BENCH_DOCS)
 
 .PHONY: bench-check
-bench-check: ## Compare .build/bench/full with the accepted outcomes, by ratio; fails on what got worse
-	@go run ./test/perf/cmd/benchfull check $(PARTS)
+bench-check: ## Compare .build/bench/full with the accepted outcomes, by ratio; fails on regressions
+	@$(BENCH) full check $(PARTS)
 
 .PHONY: bench-accept
-bench-accept: ## Make the outcomes of .build/bench/full the accepted ones (PARTS=), in test/perf/accepted
-	@go run ./test/perf/cmd/benchfull accept $(PARTS)
+bench-accept: ## Accept the outcomes of .build/bench/full (PARTS=), in test/perf/accepted
+	@$(BENCH) full accept $(PARTS)
 	@$(MAKE) bench-docs
 
 # Only some workloads, separated by commas; what comes out is printed and docs/ left alone.
 WORKLOADS ?=
 
 .PHONY: bench-placement
-bench-placement: ## The engine beside kube-scheduler's code, and a shard's memory: docs/benchmarks-placement.md (WORKLOADS=basic,mixed)
+bench-placement: ## Compare the engine with the code of kube-scheduler, and measure a shard's memory: docs/benchmarks-placement.md (WORKLOADS=basic,mixed)
 ifeq ($(WORKLOADS),)
-	@go build -o $(BIN)/shardmemory ./test/perf/cmd/shardmemory
-	@GOMEMLIMIT=620MiB $(BIN)/shardmemory --nodes 5000 --pods 150000 --out .build/bench/memory-5000.json
-	@GOMEMLIMIT=3400MiB $(BIN)/shardmemory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
+	@go build -o $(BIN)/berthbench ./test/perf/cmd/berthbench
+	@GOMEMLIMIT=620MiB $(BIN)/berthbench memory --nodes 5000 --pods 150000 --out .build/bench/memory-5000.json
+	@GOMEMLIMIT=3400MiB $(BIN)/berthbench memory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
 	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' \
 		--memory $(CURDIR)/.build/bench/memory-5000.json,$(CURDIR)/.build/bench/memory-100000.json \
 		--json $(CURDIR)/.build/bench/placement.json --markdown $(CURDIR)/docs/benchmarks-placement.md
@@ -546,15 +546,15 @@ else
 endif
 
 .PHONY: bench-preemption
-bench-preemption: ## Preemption by the engine beside kube-scheduler's code: a table on standard output
+bench-preemption: ## Compare preemption by the engine with the code of kube-scheduler: a table on standard output
 	@cd test/conformance && GOWORK=off go run ./cmd/benchpreemption
 
 .PHONY: bench-devices
-bench-devices: ## Placement of pods with claims to devices by the engine beside kube-scheduler's code: a table on standard output
+bench-devices: ## Compare placement of pods with device claims with the code of kube-scheduler: a table on standard output
 	@cd test/conformance && GOWORK=off go run ./cmd/benchdevices 2>/dev/null
 
 .PHONY: bench-descheduling
-bench-descheduling: ## A descheduling cycle over 5,000 nodes and 150,000 pods, and upstream's on the same objects
+bench-descheduling: ## Measure a descheduling cycle over 5,000 nodes and 150,000 pods, and upstream's on the same objects
 	@cd pkg && GOMAXPROCS=1 GOMEMLIMIT=600MiB go test -run '^$$' -bench Cycle -benchtime 1x ./descheduling/plan
 	@cd test/conformance && GOWORK=off go test -c -o $(BIN)/descheduling.test ./descheduling
 	@cd test/conformance/descheduling && for strategy in $(STRATEGIES); do \
@@ -563,37 +563,37 @@ bench-descheduling: ## A descheduling cycle over 5,000 nodes and 150,000 pods, a
 		case $$code in 0) ;; 124) echo "BenchmarkUpstream/$$strategy: stopped after $(UPSTREAM_TIME)";; *) exit $$code;; esac; \
 	done
 
-# RUNS per contender, alternating; CONTENDERS and MODES as in `go run ./test/perf/cmd/benche2e -h`.
+# RUNS per contender, alternating; CONTENDERS and MODES as in `go run ./test/perf/cmd/berthbench e2e -h`.
 RUNS ?= 1
 CONTENDERS ?= kube-scheduler,berth,berth-processes
 MODES ?= live,drain
 
 .PHONY: bench-queue
-bench-queue: build .cluster-programs ## The queue: parked crowds, a million pending pods; on a real API server, pods beside 10,000 that fit nowhere
+bench-queue: build .cluster-programs ## Measure the queue: many parked pods, a million pending pods; on a real API server, pods next to 10,000 unschedulable ones
 	@cd services/queue && go test -p 1 -run '^$$' -bench 'Events|Deletion|Cycle' -benchmem ./internal/decide
 	@cd services/queue && go test -p 1 -run '^$$' -bench MillionPending -benchtime 1x ./internal/decide
-	@for blocked in 0 10000; do go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders berth --modes live \
+	@for blocked in 0 10000; do $(BENCH) e2e --runs $(RUNS) --contenders berth --modes live \
 		--leaving 500 --blocked $$blocked --out .build/bench/blocked-$$blocked || exit 1; done
 
 .PHONY: bench-e2e
-bench-e2e: build .cluster-programs .peer-programs ## Side by side with kube-scheduler on a real API server
-	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
+bench-e2e: build .cluster-programs .peer-programs ## Compare with kube-scheduler on a real API server
+	@$(BENCH) e2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
 
 # Upstream's own files, read from its module; PERF as case/workload, separated by commas.
 PERF ?= SchedulingBasic/500Nodes,SchedulingPodAffinity/500Nodes,TopologySpreading/500Nodes
 SCALE ?= 1
 PEER_MODULE := k8s.io/kubernetes
 .PHONY: bench-perf
-bench-perf: build .cluster-programs .peer-programs ## scheduler_perf's workloads on a real API server (PERF=, SCALE=, RUNS=)
+bench-perf: build .cluster-programs .peer-programs ## Run the workloads of scheduler_perf on a real API server (PERF=, SCALE=, RUNS=)
 	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
-	@go run ./test/perf/cmd/benchperf --runs $(RUNS) --contenders $(CONTENDERS) --workloads $(PERF) --scale $(SCALE) \
+	@$(BENCH) perf --runs $(RUNS) --contenders $(CONTENDERS) --workloads $(PERF) --scale $(SCALE) \
 		--files "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))/test/integration/scheduler_perf"
 
 # Pods that arrive at once where the API server costs nothing.
 PATH_PODS ?= 20000
 .PHONY: bench-path
-bench-path: build .cluster-programs ## Berth's own ceiling: real log, ledger and services, binds into a sink (PATH_PODS=, RUNS=)
-	@go run ./test/perf/cmd/benchpath --runs $(RUNS) --pods $(PATH_PODS) --budget test/perf/budget.yaml
+bench-path: build .cluster-programs ## Measure Berth's own limit: real log, ledger and services, with binds to a sink (PATH_PODS=, RUNS=)
+	@$(BENCH) path --runs $(RUNS) --pods $(PATH_PODS) --budget test/perf/budget.yaml
 
 # Pods and runs of the real processes that the model of many shards is compared with; REUSE=1 takes those of last time.
 SCALE_PODS ?= 10000
@@ -601,13 +601,13 @@ SCALE_RUNS ?= 1
 REUSE ?=
 
 .PHONY: scale
-scale: build .cluster-programs ## A model of 10 to 64 shards and up to a million nodes, checked against real runs: docs/scale.md (REUSE=1, SCALE_RUNS=n)
+scale: build .cluster-programs ## Model 10 to 64 shards and up to a million nodes, and compare with real runs: docs/scale.md (REUSE=1, SCALE_RUNS=n)
 	@for workload in plain leaning; do \
 		out=.build/bench/scale/$$workload; \
-		[ -n '$(REUSE)' ] && [ -f $$out/bench-path.json ] || go run ./test/perf/cmd/benchpath --shards 1,2,4 --pods $(SCALE_PODS) \
+		[ -n '$(REUSE)' ] && [ -f $$out/bench-path.json ] || $(BENCH) path --shards 1,2,4 --pods $(SCALE_PODS) \
 			--runs $(SCALE_RUNS) --workload $$workload --timeout 15m --out $$out || exit 1; \
 	done
-	@go run ./test/perf/cmd/scale --docs docs/scale.md \
+	@$(BENCH) scale --docs docs/scale.md \
 		--real .build/bench/scale/plain/bench-path.json,.build/bench/scale/leaning/bench-path.json
 	@cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/scale/plots.json --out $(CURDIR)/docs/plots
 
@@ -616,8 +616,8 @@ PREEMPTORS ?= 5000
 PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml
 
 .PHONY: bench-preemption-e2e
-bench-preemption-e2e: build .cluster-programs .peer-programs ## Preemptors on full nodes, beside kube-scheduler, on a real API server (PREEMPTORS=n)
-	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
+bench-preemption-e2e: build .cluster-programs .peer-programs ## Compare preemption on full nodes with kube-scheduler on a real API server (PREEMPTORS=n)
+	@$(BENCH) e2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
 		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption
 
 # Rounds, in each of which as many pods are placed with records, without, and with traces besides; a
@@ -626,14 +626,14 @@ OBSERVE_ROUNDS ?= 600
 OBSERVE_PODS ?= 250
 
 .PHONY: bench-observe
-bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive (OBSERVE_ROUNDS=n OBSERVE_PODS=n)
+bench-observe: build .cluster-programs $(BIN)/collector ## Measure what records and traces cost, and whether traces arrive (OBSERVE_ROUNDS=n OBSERVE_PODS=n)
 	@cd services/scheduler && go test -run '^$$' -bench Tracing -benchmem .
-	@go run ./test/perf/cmd/benchpath --observed records,nothing,traces --runs $(OBSERVE_ROUNDS) --pods $(OBSERVE_PODS) \
+	@$(BENCH) path --observed records,nothing,traces --runs $(OBSERVE_ROUNDS) --pods $(OBSERVE_PODS) \
 		--nodes 5000 --timeout 30m --out .build/bench/observe
 
 # Pods in the cluster where some are explained.
 EXPLAIN_PODS ?= 150000
 
 .PHONY: bench-explain
-bench-explain: build .cluster-programs ## berth explain at 5,000 nodes and 150,000 pods, end to end (EXPLAIN_PODS=n for fewer)
-	@go run ./test/perf/cmd/benchexplain --pods $(EXPLAIN_PODS)
+bench-explain: build .cluster-programs ## Measure berth explain at 5,000 nodes and 150,000 pods, end to end (EXPLAIN_PODS=n for fewer)
+	@$(BENCH) explain --pods $(EXPLAIN_PODS)

@@ -66,7 +66,7 @@ func (w *Watch) Decided(d events.Decision, at time.Time, whose Workload) {
 	case events.DecisionReleased, events.DecisionRejected:
 		delete(w.refused, d.Pod.UID)
 		note(w.rejected, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s",
-			d.NodeName, cmp.Or(d.Message, "the reservation was taken back"))
+			d.NodeName, cmp.Or(d.Message, "the reservation was cancelled"))
 	case events.DecisionEvicted:
 		if d.Strategy == "" {
 			w.wasPreempted(d, at, whose)
@@ -145,13 +145,13 @@ func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 		case HoldOverdue:
 			found = overdue(rule, entries, now)
 		case PreemptedAgain:
-			found = repeated(rule, w.preempted, now, often, "its pods were preempted %d times, replacements among them; %s")
+			found = repeated(rule, w.preempted, now, often, "its pods were preempted %d times, including replacements; %s")
 		case PreemptsInVain:
-			found = repeated(rule, w.nominated, now, often, "%d times was a place held for it, without a bind; %s")
+			found = repeated(rule, w.nominated, now, often, "a place was held for it %d times without a bind; %s")
 		case BindsRejected:
-			found = repeated(rule, w.rejected, now, often, "%d times its bind came to nothing; %s")
+			found = repeated(rule, w.rejected, now, often, "its bind failed %d times; %s")
 		case FenceRefused:
-			found = repeated(rule, w.refused, now, 1, "its reservation cannot be taken back (reported %d times), %s")
+			found = repeated(rule, w.refused, now, 1, "its reservation cannot be cancelled (reported %d times), %s")
 		case CaughtBySweep:
 			found = w.sweeps(now)
 		}
@@ -169,7 +169,7 @@ func overdue(rule Rule, list []Waiting, now time.Time) (found []Finding) {
 		if age := now.Sub(p.Since); p.Limit > 0 && age > p.Limit {
 			found = append(found, Finding{
 				Rule: rule, About: p.Pod, Since: p.Since,
-				Detail: fmt.Sprintf("%s for %s, at most %s expected", p.Where, age.Truncate(time.Second), p.Limit),
+				Detail: fmt.Sprintf("%s for %s, expected at most %s", p.Where, age.Truncate(time.Second), p.Limit),
 			})
 		}
 	}
@@ -198,6 +198,6 @@ func (w *Watch) sweeps(now time.Time) []Finding {
 	}
 	return []Finding{{
 		Rule: CaughtBySweep, About: "queue", Since: w.caught.times[0],
-		Detail: fmt.Sprintf("%d parked pods were placed that no event had woken", len(w.caught.times)),
+		Detail: fmt.Sprintf("%d parked pods were placed without an event that woke them", len(w.caught.times)),
 	}}
 }

@@ -153,7 +153,7 @@ func TestOverdue(t *testing.T) {
 	w.Caught(2, at(9))
 	r := w.Findings(at(10), pods, entries)
 	wantFound(t, r, map[Rule]int{PodOverdue: 1, HoldOverdue: 4, CaughtBySweep: 1})
-	if want := "offered for 3m0s, at most 2m0s expected"; r.Findings[0].Detail != want {
+	if want := "offered for 3m0s, expected at most 2m0s"; r.Findings[0].Detail != want {
 		t.Errorf("detail %q, want %q", r.Findings[0].Detail, want)
 	}
 }

@@ -24,7 +24,7 @@ func (a *replay) checkBinds() {
 		case p == nil && (a.jumped || a.ofLost(pod.bound)):
 			continue
 		case p == nil:
-			f.Message = fmt.Sprintf("was bound by attempt %s, for which nothing was ever reserved", attempt)
+			f.Message = fmt.Sprintf("was bound by attempt %s, which never had a reservation", attempt)
 		case p.node != pod.node:
 			f.Message = fmt.Sprintf("was bound to %s by attempt %s, which had reserved %s", pod.node, attempt, p.node)
 		case p.left != 0 && pod.bound.after >= p.leftAt:
@@ -91,7 +91,7 @@ func (a *replay) checkNodeAtBind(p *podLife, pods []*podLife) {
 		f := Finding{
 			Severity: Violation, Invariant: "S1", ResourceVersion: p.bound.rv,
 			Objects: []string{nodeObject(p.node), p.object()},
-			Message: fmt.Sprintf("its pods ask for %d of %s after this bind, allocatable is %d", used[name], name, room),
+			Message: fmt.Sprintf("its pods request %d of %s after this bind, but %d is allocatable", used[name], name, room),
 		}
 		if foreign {
 			f.Severity = Warning

@@ -44,7 +44,7 @@ func (a *replay) checkSize(p *placement) {
 	asks := p.pod.decided(p.entry.PodRV).requests
 	for _, name := range slices.Sorted(maps.Keys(asks)) {
 		if name != string(corev1.ResourcePods) && p.entry.Requests[name] < asks[name] {
-			a.violate("S1", []string{p.object(), nodeObject(p.node)}, "asks for %d of %s, and %d is reserved",
+			a.violate("S1", []string{p.object(), nodeObject(p.node)}, "requests %d of %s, but %d is reserved",
 				asks[name], name, p.entry.Requests[name])
 		}
 	}
@@ -56,7 +56,7 @@ func (a *replay) checkRoom(fresh []*placement) {
 	first := fresh[0]
 	node := a.nodes[first.nodeUID]
 	if node == nil {
-		a.report.note("nodes of some placements are not part of the history")
+		a.report.note("the history does not contain the nodes of some placements")
 		return
 	}
 	lo, hi := first.knownPods, a.horizon(first)
@@ -88,7 +88,7 @@ func (a *replay) checkRoom(fresh []*placement) {
 		room := node.room(name, first.knownNodes, hi)
 		if mine[name] > 0 && used[name]+others[name] > room {
 			a.violate("S1", append([]string{nodeObject(first.node)}, objects(fresh)...),
-				"%d of %s is bound or reserved there, allocatable is %d", used[name]+others[name], name, room)
+				"%d of %s is bound or reserved on it, but %d is allocatable", used[name]+others[name], name, room)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (a *replay) checkPorts(fresh []*placement, other *placement) {
 		for _, port := range p.entry.Ports {
 			if slices.ContainsFunc(other.entry.Ports, func(q ledger.HostPort) bool { return clash(port, q) }) {
 				a.violate("S7", []string{p.object(), other.object(), nodeObject(p.node)},
-					"has port %d of the node, which %s has", port.Port, other.name())
+					"uses host port %d of the node, which %s also uses", port.Port, other.name())
 			}
 		}
 	}

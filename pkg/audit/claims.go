@@ -140,7 +140,7 @@ func (a *replay) shareClaim(name string, before, p *podLife) {
 	a.report.add(Finding{
 		Severity: ownFault(p.ours() && before.ours()), Invariant: "S14", ResourceVersion: p.bound.rv,
 		Objects: []string{p.object(), before.object(), volumeClaimObject(name)},
-		Message: fmt.Sprintf("was bound while %s had the claim, which is for one pod", before.name),
+		Message: fmt.Sprintf("was bound while %s used the claim, which only one pod may use", before.name),
 	})
 }
 
@@ -225,7 +225,7 @@ func (a *replay) shareDevice(before, t *tenure) {
 		Severity: ownFault(a.oursAlone(t.claim) && a.oursAlone(before.claim)), Invariant: "S15",
 		ResourceVersion: t.from.rv,
 		Objects:         []string{deviceClaimObject(t.claim.name), deviceClaimObject(before.claim.name)},
-		Message:         fmt.Sprintf("got device %s, which %s had", t.device, before.claim.name),
+		Message:         fmt.Sprintf("was allocated device %s, which %s had", t.device, before.claim.name),
 	})
 }
 

@@ -57,7 +57,7 @@ func (a *replay) learnStub(ev LedgerEvent) {
 func (a *replay) checkCollected(events []LedgerEvent, before map[string]stub, floor map[string]uint64) {
 	for _, kind := range slices.Sorted(maps.Keys(floor)) {
 		if a.floor[kind] < floor[kind] {
-			a.violate("S12", []string{ledgerObject(ledger.KeyFloor)}, "its high-water of %ss sank from %d to %d",
+			a.violate("S12", []string{ledgerObject(ledger.KeyFloor)}, "its high-water mark of %ss decreased from %d to %d",
 				kind, floor[kind], a.floor[kind])
 		}
 	}
@@ -71,11 +71,11 @@ func (a *replay) checkCollected(events []LedgerEvent, before map[string]stub, fl
 			objects = append([]string{nodeObject(s.node)}, objects...)
 		}
 		if n := s.promises + a.reserved(s.holders); n > 0 {
-			a.violate("S12", objects, "its document was deleted with %d promises in it", n)
+			a.violate("S12", objects, "its document was deleted while it had %d entries", n)
 		}
 		for _, kind := range slices.Sorted(maps.Keys(s.hw)) {
 			if a.floor[kind] < s.hw[kind] {
-				a.violate("S12", objects, "its document was deleted, and its high-water of %ss, %d, is not in the floor (%d)",
+				a.violate("S12", objects, "its document was deleted, but its high-water mark of %ss, %d, is not in the floor (%d)",
 					kind, s.hw[kind], a.floor[kind])
 			}
 		}

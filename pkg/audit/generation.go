@@ -105,12 +105,12 @@ func (a *replay) open() {
 	a.generation.void = nil
 	for _, key := range slices.Sorted(maps.Keys(a.stubs)) {
 		if s := a.stubs[key]; s.promises > 0 {
-			a.violate("S17", []string{ledgerObject(key)}, "has %d promises while generation %d is opened",
+			a.violate("S17", []string{ledgerObject(key)}, "has %d entries while generation %d is being opened",
 				s.promises, a.generation.number)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.records)) {
-		a.violate("S17", []string{ledgerObject(ledger.PrefixPlan + id)}, "is there while generation %d is opened",
+		a.violate("S17", []string{ledgerObject(ledger.PrefixPlan + id)}, "exists while generation %d is being opened",
 			a.generation.number)
 	}
 	for _, pod := range a.pods {

@@ -150,7 +150,7 @@ type Writer struct {
 }
 
 // ErrFull reports that a history has reached its size limit; only its End is written after that.
-var ErrFull = errors.New("audit: the history has reached its size limit")
+var ErrFull = errors.New("audit: history size limit reached")
 
 // NewWriter writes the header. limit is in bytes; 0 means no limit.
 func NewWriter(w io.Writer, limit int64, h Header) (*Writer, error) {
@@ -188,7 +188,7 @@ func Read(r io.Reader, f func(Record) error) error {
 		if !lines.Scan() {
 			switch err := lines.Err(); {
 			case errors.Is(err, bufio.ErrTooLong):
-				return fmt.Errorf("audit: line %d: at most %d bytes are accepted", n, maxLine)
+				return fmt.Errorf("audit: line %d: want at most %d bytes", n, maxLine)
 			case err != nil:
 				return fmt.Errorf("audit: line %d: %w", n, err)
 			case n == 1:
@@ -226,11 +226,11 @@ func checkRecord(n int, r Record) error {
 	case n == 1 && (h == nil || h.Format != Format):
 		return fmt.Errorf("not a history, want a header with format %s", Format)
 	case n == 1 && h.Version != Version:
-		return fmt.Errorf("history of version %d, version %d is accepted", h.Version, Version)
+		return fmt.Errorf("history has version %d, want version %d", h.Version, Version)
 	case n > 1 && h != nil:
-		return errors.New("a second header")
+		return errors.New("second header")
 	case h == nil && r.Ledger == nil && r.Object == nil && r.Mark == nil && r.End == nil:
-		return errors.New("a record of an unknown kind, or of none")
+		return errors.New("record without a known kind")
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 
 func TestALineWithoutEndIsRefused(t *testing.T) {
 	err := Read(io.LimitReader(endless{}, 10*maxLine), func(Record) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "line 1: at most") {
+	if err == nil || !strings.Contains(err.Error(), "line 1: want at most") {
 		t.Errorf("error %v, want one about the line's length", err)
 	}
 }

@@ -24,7 +24,7 @@ func (a *replay) checkKey(ev LedgerEvent) {
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixGuard) && ev.Deleted:
 		if id, _, _, ok := ledger.ParseGuard(ev.Key); ok && a.terms[id] {
-			a.violate("S12", []string{ledgerObject(ev.Key)}, "was deleted while its term is registered and not retiring")
+			a.violate("S12", []string{ledgerObject(ev.Key)}, "was deleted while its term was registered and not retiring")
 		}
 	case strings.HasPrefix(ev.Key, ledger.PrefixOwn) && !ev.Deleted:
 		a.checkOwner(ev)
@@ -54,7 +54,7 @@ func (a *replay) checkDoc(before, after ledger.NodeDoc) {
 	key := ledgerObject(ledger.KeyNode(after.NodeUID))
 	for _, kind := range slices.Sorted(maps.Keys(before.HW)) {
 		if after.HW[kind] < before.HW[kind] {
-			a.violate("S12", []string{nodeObject(after.NodeName), key}, "its high-water of %ss sank from %d to %d",
+			a.violate("S12", []string{nodeObject(after.NodeName), key}, "its high-water mark of %ss decreased from %d to %d",
 				kind, before.HW[kind], after.HW[kind])
 		}
 	}
@@ -99,7 +99,7 @@ func (a *replay) checkClaims(doc ledger.NodeDoc) {
 	for _, e := range doc.Entries {
 		if _, claimed := plans[e.PodUID]; claimed && e.Role == ledger.RoleKeeper {
 			a.violate("S5", []string{entryObject(e), nodeObject(doc.NodeName)},
-				"is claimed as a victim while placements rely on it")
+				"is claimed as a victim although placements depend on it")
 		}
 	}
 }
@@ -167,9 +167,9 @@ func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 	holder, owned := a.owners[partition]
 	switch {
 	case !owned:
-		a.violate("S11", objects, "was reserved by %s while nobody owns partition %d", e.Shard, partition)
+		a.violate("S11", objects, "was reserved by %s while partition %d had no owner", e.Shard, partition)
 	case holder.member != e.Shard:
-		a.violate("S11", objects, "was reserved by %s while %s owns partition %d since revision %d",
+		a.violate("S11", objects, "was reserved by %s while %s owned partition %d (since revision %d)",
 			e.Shard, holder.member, partition, holder.epoch)
 	}
 	if e.State == ledger.Committed {
@@ -181,7 +181,7 @@ func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 func (a *replay) checkName(e ledger.Entry, before, after ledger.NodeDoc) {
 	if before.SupersededBy != "" {
 		a.violate("S16", []string{entryObject(e), nodeObject(after.NodeName)},
-			"was reserved on node %s, whose name has stood for node %s since", after.NodeUID, before.SupersededBy)
+			"was reserved on node %s, whose name already stood for node %s", after.NodeUID, before.SupersededBy)
 	}
 }
 
@@ -197,7 +197,7 @@ func (a *replay) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
 	objects := []string{entryObject(e), nodeObject(after.NodeName)}
 	if pod == nil {
 		if hw < e.PodRV {
-			a.violate("S4", objects, "its reservation left at high-water %d, before the pod's own resourceVersion %d",
+			a.violate("S4", objects, "its reservation was removed at high-water mark %d, below the pod's resourceVersion %d",
 				hw, e.PodRV)
 		}
 		return
@@ -205,10 +205,10 @@ func (a *replay) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
 	switch {
 	case pod.bound.maybe(hw), pod.ended.maybe(hw):
 	case e.State != ledger.Fencing:
-		a.violate("S4", objects, "its committed reservation left at high-water %d without a fence, and no fact up to there "+
-			"shows the pod bound or gone", hw)
+		a.violate("S4", objects, "its committed reservation was removed at high-water mark %d without a fence, "+
+			"and no fact up to it shows the pod bound or gone", hw)
 	case !pod.fenced(e.Token, hw):
-		a.violate("S4", objects, "its reservation was released at high-water %d, and up to there no fence of token %s "+
+		a.violate("S4", objects, "its reservation was released at high-water mark %d, and up to it no fence of token %s "+
 			"had changed the pod", hw, e.Token)
 	}
 }
@@ -235,7 +235,7 @@ func (a *replay) checkOthers(p *placement) {
 			continue
 		}
 		a.violate("S3", []string{p.object(), nodeObject(p.node), nodeObject(other.node)},
-			"is reserved on %s while its reservation on %s, of revision %d, stands", p.node, other.node, other.committed)
+			"is reserved on %s while it still has a reservation on %s, of revision %d", p.node, other.node, other.committed)
 	}
 }
 
@@ -262,7 +262,7 @@ func (a *replay) checkTaker(held ledger.Entry, doc ledger.NodeDoc) {
 		taker, found := doc.Find(p.entry.PodUID)
 		if p.nodeUID == doc.NodeUID && found && taker.Priority <= held.Priority && p.entry.PodUID != held.PodUID {
 			a.violate("S10", []string{entryObject(held), p.object(), nodeObject(p.node)},
-				"its held place of priority %d was taken by priority %d", held.Priority, taker.Priority)
+				"its held place of priority %d was displaced by priority %d", held.Priority, taker.Priority)
 		}
 	}
 }

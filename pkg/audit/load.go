@@ -66,7 +66,7 @@ func (a *replay) loadPod(o Object, at moment) error {
 	if moved != "" {
 		a.report.add(Finding{
 			Severity: Violation, Invariant: "S2", ResourceVersion: o.RV, Objects: []string{life.object(), nodeObject(life.node)},
-			Message: fmt.Sprintf("was bound to %s and is bound to %s", moved, o.Pod.Spec.NodeName),
+			Message: fmt.Sprintf("was bound to %s and then to %s", moved, o.Pod.Spec.NodeName),
 		})
 	}
 	return nil
@@ -94,7 +94,7 @@ func (a *replay) loadNode(o Object, at moment) error {
 func (a *replay) count() {
 	a.report.Complete = a.end != nil && a.end.Reason == EndStopped
 	if a.end == nil {
-		a.report.note("the history has no end: the recorder was cut off, and binds of its last moments are not checked")
+		a.report.note("the history is incomplete: the recorder was interrupted, and the last binds are not checked")
 	} else if a.end.Reason != EndStopped {
 		a.report.note("the history ends early: %s", a.end.Reason)
 	}
@@ -112,7 +112,7 @@ func (a *replay) count() {
 		}
 		if p.missed {
 			a.report.Complete = false
-			a.report.note("changes of some pods were missed between two lists")
+			a.report.note("some pod changes were missed between two lists")
 		}
 	}
 }

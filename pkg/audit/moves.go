@@ -23,7 +23,7 @@ func (a *replay) checkMoves(before map[string]ledger.NodeDoc) {
 			a.report.Moves++
 			if !a.claimedBy(e.PodUID, e.Plan) {
 				a.violate("S9", []string{entryObject(e), nodeObject(now.NodeName)},
-					"a place is kept for its replacement by plan %s, which does not claim it", e.Plan)
+					"plan %s keeps a place for its replacement but does not claim the pod", e.Plan)
 			}
 		}
 		a.report.TakenOver += min(placesGone(old, now), arrivals(old, now))

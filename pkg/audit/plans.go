@@ -122,9 +122,9 @@ func (a *replay) checkVictim(e ledger.Entry, old, now ledger.NodeDoc, before map
 	was, known := victimOf(old, e.PodUID)
 	switch {
 	case !known && e.State == ledger.Evicting && !strings.HasPrefix(e.Plan, planSole):
-		a.violate("S9", objects, "was claimed and marked for eviction by plan %s at once", e.Plan)
+		a.violate("S9", objects, "was claimed and marked for eviction by plan %s in one revision", e.Plan)
 	case known && was.Plan != e.Plan:
-		a.violate("S5", objects, "is claimed by plan %s, and was by plan %s", e.Plan, was.Plan)
+		a.violate("S5", objects, "is claimed by plan %s although plan %s had claimed it", e.Plan, was.Plan)
 	}
 	if !known {
 		for _, d := range sortedDocs(a.docs) {
@@ -142,10 +142,10 @@ func (a *replay) checkVictim(e ledger.Entry, old, now ledger.NodeDoc, before map
 		return
 	}
 	if !a.hadPlace(e.Plan, before) {
-		a.violate("S9", objects, "was marked for eviction by plan %s, which had no place", e.Plan)
+		a.violate("S9", objects, "was marked for eviction by plan %s, which held no place", e.Plan)
 	}
 	if r := a.records[e.Plan]; strings.HasPrefix(e.Plan, planRecorded) && r.State != ledger.PlanReady {
-		a.violate("S9", objects, "was marked for eviction by plan %s, whose record says %s", e.Plan, r.State)
+		a.violate("S9", objects, "was marked for eviction by plan %s, whose record has state %s", e.Plan, r.State)
 	}
 }
 
@@ -176,7 +176,7 @@ func (a *replay) checkUnclaimed(e ledger.Entry, now ledger.NodeDoc) {
 		return
 	}
 	a.violate("S5", []string{entryObject(e), nodeObject(now.NodeName)},
-		"its claim by plan %s left at high-water %d, while evictions may arrive", e.Plan, hw)
+		"its claim by plan %s was removed at high-water mark %d while evictions could still arrive", e.Plan, hw)
 }
 
 // checkPreempted checks that every pod with a preemption condition had been claimed and marked (S9).
@@ -190,10 +190,10 @@ func (a *replay) checkPreempted() {
 		f := Finding{Severity: Violation, Invariant: "S9", ResourceVersion: told.rv, Objects: []string{pod.object()}}
 		switch marked := a.marked[uid]; {
 		case len(marked) == 0 && !a.jumped && !a.ofLost(told):
-			f.Message = "was told to make room, and no plan had marked it for eviction"
+			f.Message = "was evicted for preemption, but no plan had marked it for eviction"
 		case len(marked) > 0 && told.rv <= a.before(slices.Min(marked)):
 			f.Revision = slices.Min(marked)
-			f.Message = "was told to make room before a plan had marked it for eviction"
+			f.Message = "was evicted for preemption before a plan had marked it for eviction"
 		default:
 			continue
 		}
@@ -231,7 +231,8 @@ func (a *replay) checkBudget(old, now ledger.BudgetDoc) {
 	key := ledgerObject(ledger.KeyBudget(now.UID))
 	for _, kind := range slices.Sorted(maps.Keys(old.HW)) {
 		if now.HW[kind] < old.HW[kind] {
-			a.violate("S12", []string{key}, "its high-water of %ss sank from %d to %d", kind, old.HW[kind], now.HW[kind])
+			a.violate("S12", []string{key}, "its high-water mark of %ss decreased from %d to %d",
+				kind, old.HW[kind], now.HW[kind])
 		}
 	}
 	seen := map[string]bool{}
@@ -247,7 +248,7 @@ func (a *replay) checkBudget(old, now ledger.BudgetDoc) {
 		claimed = claimed || !c.Regardless
 		if !a.claimedBy(c.PodUID, c.Plan) {
 			a.violate("S6", []string{key, a.podNamed(c.PodUID)},
-				"is claimed from for plan %s, which does not claim the pod", c.Plan)
+				"has a claim for plan %s, which does not claim the pod", c.Plan)
 		}
 	}
 	for _, c := range old.Claims {
@@ -285,7 +286,8 @@ func (a *replay) checkSettled(c ledger.BudgetClaim, now ledger.BudgetDoc, key st
 	}
 	for _, d := range a.docs {
 		if e, ok := victimOf(d, c.PodUID); ok && e.Plan == c.Plan && e.State == ledger.Evicting {
-			a.violate("S6", []string{key, pod.object()}, "its claim was dropped at high-water %d, while evictions may arrive",
+			a.violate("S6", []string{key, pod.object()},
+				"its claim was removed at high-water mark %d while evictions could still arrive",
 				now.HW[ledger.KindBudget])
 		}
 	}
@@ -297,7 +299,7 @@ func (a *replay) checkSettled(c ledger.BudgetClaim, now ledger.BudgetDoc, key st
 func (a *replay) checkClaimable(old, now ledger.BudgetDoc, key string) {
 	life := a.pdbs[now.UID]
 	if life == nil {
-		a.report.note("disruption budgets are claimed from that the history does not show: S6 is not checked for them")
+		a.report.note("the history does not contain some disruption budgets that have claims: S6 is not checked for them")
 		return
 	}
 	latest, open := a.latest(a.revision), 0
@@ -314,7 +316,7 @@ func (a *replay) checkClaimable(old, now ledger.BudgetDoc, key string) {
 	}
 	if open > allowed {
 		a.violate("S6", []string{life.object(), key},
-			"%d evictions are claimed from it, and it allowed %d at most", open, allowed)
+			"%d evictions are claimed from it, but it allowed at most %d", open, allowed)
 	}
 }
 

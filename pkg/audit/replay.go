@@ -310,7 +310,7 @@ func (a *replay) learnOwner(ev LedgerEvent) {
 func (a *replay) badValue(ev LedgerEvent, err error) {
 	a.report.add(Finding{
 		Severity: Violation, Invariant: "form", Revision: ev.Mod, Objects: []string{ledgerObject(ev.Key)},
-		Message: "holds a value that cannot be read: " + err.Error(),
+		Message: "has a value that cannot be decoded: " + err.Error(),
 	})
 }
 
@@ -412,7 +412,7 @@ func (a *replay) checkEnd() {
 				a.report.add(Finding{
 					Severity: Warning, Invariant: "L2", Revision: p.committed,
 					Objects: []string{p.object(), nodeObject(p.node)},
-					Message: fmt.Sprintf("is reserved for %s (%s), neither bound nor released when the history ends",
+					Message: fmt.Sprintf("reserved for %s (%s), neither bound nor released at the end of the history",
 						age.Round(time.Second), e.State),
 				})
 			}

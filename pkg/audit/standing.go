@@ -189,7 +189,7 @@ func (c *standing) docs(kvs []ledger.KV) map[string]ledger.NodeDoc {
 		}
 		doc, err := ledger.DecodeNodeDoc(kv)
 		if err != nil {
-			c.add(Violation, "form", "holds a value that cannot be read: "+err.Error(), ledgerObject(kv.Key))
+			c.add(Violation, "form", "has a value that cannot be decoded: "+err.Error(), ledgerObject(kv.Key))
 			continue
 		}
 		out[doc.NodeUID] = doc
@@ -207,7 +207,7 @@ func (c *standing) claims(doc ledger.NodeDoc) {
 	}
 	for _, e := range doc.Entries {
 		if e.Role == ledger.RoleKeeper && victims[e.PodUID] {
-			c.add(Violation, "S5", "is claimed as a victim while placements rely on it",
+			c.add(Violation, "S5", "is claimed as a victim although placements depend on it",
 				entryObject(e), nodeObject(doc.NodeName))
 		}
 	}
@@ -236,7 +236,7 @@ func (c *standing) balance(at *account) {
 	room := amountsOf(at.node.Status.Allocatable)
 	for _, name := range slices.Sorted(maps.Keys(at.used)) {
 		if at.used[name] > room[name] {
-			c.add(ownFault(at.berthOnly), "S1", fmt.Sprintf("%d of %s is bound or reserved there, allocatable is %d",
+			c.add(ownFault(at.berthOnly), "S1", fmt.Sprintf("%d of %s is bound or reserved on it, but %d is allocatable",
 				at.used[name], name, room[name]), nodeObject(at.node.Name))
 		}
 	}
@@ -253,7 +253,7 @@ func (c *standing) places(at *account) {
 			if selects(r.pod, at.node) {
 				severity = Warning // taints and cordons may be newer than the bind, and do not undo it
 			}
-			c.add(severity, "fit", "stands on node "+at.node.Name+" "+why, nameOf(r.pod))
+			c.add(severity, "fit", "is on node "+at.node.Name+" "+why, nameOf(r.pod))
 		}
 	}
 }
@@ -261,7 +261,7 @@ func (c *standing) places(at *account) {
 func (c *standing) ports(r, other *resident) {
 	for _, p := range portsOf(r.pod) {
 		if slices.ContainsFunc(portsOf(other.pod), func(q ledger.HostPort) bool { return clash(p, q) }) {
-			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("has port %d of node %s, which %s has",
+			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("uses host port %d of node %s, which %s also uses",
 				p.Port, r.node.Name, nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod))
 		}
 	}
@@ -284,7 +284,7 @@ func (c *standing) distance(r *resident, t *term, domain string) {
 	for _, other := range c.placed {
 		value, ok := other.node.Labels[t.key]
 		if other != r && ok && value == domain && c.classes.selects(t, other.class) {
-			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("repels %s, and both stand in %s=%s",
+			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("has anti-affinity to %s, but both are in %s=%s",
 				nameOf(other.pod), t.key, domain), nameOf(r.pod), nameOf(other.pod))
 		}
 	}

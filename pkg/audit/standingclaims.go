@@ -30,11 +30,11 @@ func (c *standing) holdings(in Standing) {
 				continue
 			}
 			if volume := volumes[claim.Spec.VolumeName]; r.ours && !volumeAdmits(volume, r.node) {
-				c.add(Violation, "fit", fmt.Sprintf("stands on node %s, where its volume %s cannot be used",
+				c.add(Violation, "fit", fmt.Sprintf("is on node %s, where its volume %s cannot be used",
 					r.node.Name, volume.Name), nameOf(r.pod), volumeClaimObject(name))
 			}
 			if other := users[name]; forOne(claim) && other != nil && other != r {
-				c.add(ownFault(r.ours && other.ours), "S14", fmt.Sprintf("has the claim that %s has, and which is for one pod",
+				c.add(ownFault(r.ours && other.ours), "S14", fmt.Sprintf("uses the same claim as %s, but only one pod may use it",
 					nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod), volumeClaimObject(name))
 			}
 			users[name] = r
@@ -71,7 +71,7 @@ func (c *standing) devices(in Standing) {
 		for _, claim := range owners[device][1:] {
 			first := owners[device][0]
 			c.add(ownFault(claimOurs(claim, pods) && claimOurs(first, pods)), "S15",
-				fmt.Sprintf("has device %s, which %s has", device, claimName(first)),
+				fmt.Sprintf("has device %s, which %s also has", device, claimName(first)),
 				deviceClaimObject(claimName(claim)), deviceClaimObject(claimName(first)))
 		}
 	}
@@ -89,9 +89,9 @@ func (c *standing) orphaned(claim *resourcev1.ResourceClaim, pods map[string]*co
 	}
 	switch {
 	case len(claim.Status.ReservedFor) == 0:
-		c.add(Warning, "L7", "has devices, and no pod uses them", deviceClaimObject(claimName(claim)))
+		c.add(Warning, "L7", "has devices, but no pod uses them", deviceClaimObject(claimName(claim)))
 	case len(gone) > 0:
-		c.add(Warning, "L7", "is reserved for pods that are gone: "+strings.Join(gone, ", "),
+		c.add(Warning, "L7", "is reserved for deleted pods: "+strings.Join(gone, ", "),
 			deviceClaimObject(claimName(claim)))
 	}
 }

@@ -55,7 +55,7 @@ func (c *standing) budgetDocs(kvs []ledger.KV, tell bool) map[string]ledger.Budg
 		case err == nil:
 			out[uid] = b
 		case tell:
-			c.add(Violation, "form", "holds a value that cannot be read: "+err.Error(), ledgerObject(kv.Key))
+			c.add(Violation, "form", "has a value that cannot be decoded: "+err.Error(), ledgerObject(kv.Key))
 		}
 	}
 	return out
@@ -74,7 +74,7 @@ func (c *standing) claimed(old, b ledger.BudgetDoc, victims map[string]string, p
 		if _, ok := victims[x.PodUID]; ok || leaves(p) || !old.Claimed(x.PodUID) {
 			continue
 		}
-		c.add(Violation, "S6", "is claimed from a budget by plan "+x.Plan+", and no document has it as a victim",
+		c.add(Violation, "S6", "has a budget claim of plan "+x.Plan+", but is not a victim in any document",
 			nameOf(p), ledgerObject(ledger.KeyBudget(b.UID)))
 	}
 }
@@ -95,7 +95,7 @@ func (c *standing) allowed(in Standing, old, b ledger.BudgetDoc, pods map[string
 		}
 	}
 	if open > int(pdb.Status.DisruptionsAllowed) {
-		c.add(Warning, "S6", fmt.Sprintf("%d evictions are claimed from it, and it allows %d now",
+		c.add(Warning, "S6", fmt.Sprintf("%d evictions are claimed from it, but it allows %d now",
 			open, pdb.Status.DisruptionsAllowed), "poddisruptionbudget/"+pdb.Namespace+"/"+pdb.Name)
 	}
 }
@@ -113,7 +113,7 @@ func (c *standing) told(in Standing, marked map[string]bool) {
 		life := podLife{versions: []version[*podVersion]{{moment{rv: 1}, &podVersion{pod: p}}}}
 		at, scheduler := life.preempted()
 		if at.known() && schedulers[scheduler] && !marked[string(p.UID)] && !leaves(p) {
-			c.add(Warning, "S9", "was told to make room, and is not being evicted (any more)", nameOf(p))
+			c.add(Warning, "S9", "was evicted for preemption, but no eviction is in progress", nameOf(p))
 		}
 	}
 }

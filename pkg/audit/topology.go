@@ -19,12 +19,12 @@ func (a *replay) checkTopology(p *placement) {
 		}
 		for _, t := range p.class.apart {
 			if a.classes.selects(t, k) {
-				a.checkApart(p, k, t, hi, "repels")
+				a.checkApart(p, k, t, hi, "has anti-affinity to")
 			}
 		}
 		for _, t := range k.apart {
 			if a.classes.selects(t, p.class) {
-				a.checkApart(p, k, t, hi, "is repelled by")
+				a.checkApart(p, k, t, hi, "is excluded by the anti-affinity of")
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func (a *replay) checkApart(p *placement, k *class, t *term, hi uint64, verb str
 		}
 		if other, ok := a.domain(q, t.key, hi); ok && other == domain {
 			a.violate("S7", []string{p.object(), q.object(), nodeObject(p.node), nodeObject(q.node)},
-				"%s %s, and both stand in %s=%s", verb, q.name(), t.key, domain)
+				"%s %s, but both are in %s=%s", verb, q.name(), t.key, domain)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (a *replay) checkSpread(p *placement, rule *spreadRule, hi uint64) {
 	}
 	if skew := here - least; skew > int(rule.constraint.MaxSkew) {
 		a.violate("S7", []string{p.object(), nodeObject(p.node)},
-			"is number %d in %s=%s, where another domain has %d: a skew of %d, allowed is %d",
+			"is pod number %d in %s=%s while another domain has %d: skew %d, allowed %d",
 			here, rule.key, domain, least, skew, rule.constraint.MaxSkew)
 	}
 }
@@ -184,7 +184,7 @@ func (a *replay) checkTogether(p *placement, hi uint64) {
 		domain, _ := a.domain(p, t.key, hi)
 		here, anywhere := a.providers(p, t, domain, hi)
 		if !here {
-			missing = fmt.Sprintf("no pod that it must stand with is in %s=%s", t.key, domain)
+			missing = fmt.Sprintf("no pod that its affinity requires is in %s=%s", t.key, domain)
 		}
 		first = first && !anywhere && a.classes.selects(t, p.class)
 	}

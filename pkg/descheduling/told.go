@@ -64,30 +64,30 @@ func (p *pass) conclude(args policy.Args) {
 	for _, r := range reasons {
 		parts = append(parts, fmt.Sprintf("%d %s", p.leftOut[r], r))
 	}
-	p.say("pods that were left out as protected: %s", strings.Join(parts, ", "))
+	p.say("pods excluded as protected: %s", strings.Join(parts, ", "))
 }
 
 // idle returns the report of a strategy that picked no pod.
 func idle(args policy.Args) string {
 	switch a := args.(type) {
 	case *policy.TooManyRestarts:
-		return fmt.Sprintf("no pod it looks at has restarted %d times or more", a.Threshold)
+		return fmt.Sprintf("no pod considered has restarted %d times or more", a.Threshold)
 	case *policy.PodLifeTime:
-		return "no pod it looks at is as old as the policy says, or in a state that it names"
+		return "no pod considered has the age or state that the policy requires"
 	case *policy.FailedPods:
-		return "no pod it looks at has failed and is old enough"
+		return "no pod considered has failed and is old enough"
 	case *policy.Duplicates:
 		return "no owner has more pods on a node than its share"
 	case *policy.NodeTaints:
-		return "every pod it looks at tolerates the taints of its node"
+		return "all pods considered tolerate the taints of their nodes"
 	case *policy.NodeAffinity:
-		return "no pod it looks at is on a node that it does not want while another takes it"
+		return "no pod considered is on a node against its node affinity while another node fits"
 	case *policy.InterPodAntiAffinity:
-		return "no pod it looks at is beside one that its required anti-affinity speaks of"
+		return "no pod considered violates a required anti-affinity"
 	case *policy.TopologySpread:
 		return "no constraint is violated by more than its maxSkew"
 	default:
-		return "no pod of the nodes to take from may go, or the others have no room for one"
+		return "no pod of the source nodes may be evicted, or no other node has room for one"
 	}
 }
 
@@ -134,10 +134,10 @@ func (p *pass) sayWhyNot(all, under []*bearing, low policy.Thresholds, numberOfN
 	switch {
 	case len(under) == 0:
 		n := extreme(all, low, -1)
-		p.say("no node that pods may go to is at or below the thresholds: the emptiest is %s with %s",
+		p.say("no node that can receive pods is at or below the thresholds: the emptiest is %s with %s",
 			n.Name, n.describe(low))
 	case len(under) <= numberOfNodes:
-		p.say("%d nodes are at or below the thresholds, numberOfNodes asks for more than %d", len(under), numberOfNodes)
+		p.say("%d nodes are at or below the thresholds, numberOfNodes requires more than %d", len(under), numberOfNodes)
 	case len(under) == len(all):
 		p.say("all %d nodes are at or below the thresholds", len(all))
 	default:
@@ -157,11 +157,11 @@ func (p *pass) saySpread(namespaces map[string]*spreadNamespace, args *policy.To
 	}
 	switch {
 	case rules == 0 && others:
-		p.say("no pod it looks at has a constraint of %v, which `constraints` of the policy names; some have others",
+		p.say("no pod considered has a constraint of %v, which `constraints` of the policy requires; some have others",
 			args.Constraints)
 	case rules == 0 && nowhere:
-		p.say("no node has a label of the keys of the constraints")
+		p.say("no node has the topology labels of the constraints")
 	case rules == 0:
-		p.say("no pod it looks at has a topology spread constraint")
+		p.say("no pod considered has a topology spread constraint")
 	}
 }

@@ -324,7 +324,7 @@ func (p *pass) highUtilization(args *policy.HighUtilization) error {
 		return nil
 	}
 	if len(others) == 0 {
-		p.say("all nodes above the thresholds are cordoned: there is nowhere to go")
+		p.say("all nodes above the thresholds are cordoned: no node can receive pods")
 		return nil
 	}
 	for _, n := range all {

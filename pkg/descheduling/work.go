@@ -91,7 +91,7 @@ func (p *pass) sayOverspent() {
 		}
 	}
 	if slices.Sort(names); len(names) > 0 {
-		p.say("not all rules of pods were looked at, as they would take too long, of namespaces: %s",
+		p.say("rules of some pods were not evaluated because this would take too long, in namespaces: %s",
 			strings.Join(names, ", "))
 	}
 }

@@ -123,7 +123,7 @@ func told(out Outcome) string { return strings.Join(out.Told[0].Says, "; ") }
 // TestRulesOfOneNamespaceHaveAShare checks that rules of a namespace that would take too long are not all
 // evaluated, and that those of other namespaces are.
 func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
-	const overspent = "not all rules of pods were looked at, as they would take too long, of namespaces: evil"
+	const overspent = "rules of some pods were not evaluated because this would take too long, in namespaces: evil"
 	zone := func(int) string { return corev1.LabelTopologyZone }
 	for _, tt := range []struct {
 		name, point, strategy string
@@ -159,7 +159,7 @@ func TestRulesOfOneNamespaceHaveAShare(t *testing.T) {
 // TestPodsWithManyRulesStay checks that pods with more rules, or owners, than any regular pod has are not
 // considered.
 func TestPodsWithManyRulesStay(t *testing.T) {
-	const left = "left out as protected: 6 too many affinity terms, spread constraints or owners, " +
+	const left = "excluded as protected: 6 too many affinity terms, spread constraints or owners, " +
 		"or too long an owner's UID"
 	for _, tt := range []struct {
 		name, point, strategy string
@@ -204,7 +204,7 @@ func TestKeysThatNoNodeHas(t *testing.T) {
 		Cluster: statetest.Snapshot(t, slices.Concat(inZones(2), ruled(3, "evil", "n0000", madeUp))...),
 		Policy:  profileOf(t, "balance", "", spreadOut), Now: now,
 	})
-	if got, want := told(out), "no node has a label of the keys of the constraints"; got != want {
+	if got, want := told(out), "no node has the topology labels of the constraints"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }

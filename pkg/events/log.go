@@ -214,5 +214,5 @@ type ErrGap struct {
 }
 
 func (e *ErrGap) Error() string {
-	return fmt.Sprintf("events: stream %s: sequence %d is gone, oldest kept is %d", e.Stream, e.Want, e.Have)
+	return fmt.Sprintf("events: stream %s: sequence %d is no longer kept, the oldest is %d", e.Stream, e.Want, e.Have)
 }

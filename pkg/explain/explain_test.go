@@ -120,7 +120,7 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 	for _, want := range []string{
 		"state: gone, was on node n1", "evicted: by descheduler, strategy RemoveDuplicates", "twice on n1",
 		"expected on node n2", "chosen: n1, 4 of 9 nodes feasible", "bound by plugin Courier",
-		"turned down: 5 NodeResourcesFit", "77",
+		"rejected: 5 NodeResourcesFit", "77",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, out.String())
@@ -156,9 +156,9 @@ func TestTextOfAWaitingPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"in pool parked since 60s ago", "NodeResourcesFit: NodeAdd", "0 of 5000 would take it now",
-		"4997  NodeResourcesFit: Insufficient cpu", "n17 lacks 200m cpu (asks 2, 1800m free)",
-		"3 nodes would fit but for one thing: node(s) had untolerated taint(s) (taint gpu:NoSchedule)",
+		"in pool parked for 60s", "NodeResourcesFit: NodeAdd", "0 of 5000 would accept it now",
+		"4997  NodeResourcesFit: Insufficient cpu", "n17 lacks 200m cpu (requests 2, 1800m free)",
+		"3 nodes would fit except for: node(s) had untolerated taint(s) (taint gpu:NoSchedule)",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, out.String())

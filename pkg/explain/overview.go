@@ -42,7 +42,7 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 	}
 	slices.SortFunc(o.Shards, func(a, b ShardAnswer) int { return strings.Compare(a.Member, b.Member) })
 	if queue == nil || queue.Status == nil {
-		o.Warnings = append([]string{"no queue leads or answers: no pod is offered to shards"}, o.Warnings...)
+		o.Warnings = append([]string{"no leading queue answered: pods are not offered to shards"}, o.Warnings...)
 		return o
 	}
 	o.Queue, o.Leader = queue.Status, queue.Member
@@ -52,12 +52,12 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 		alive[m.Role]++
 		answers := func(s ShardAnswer) bool { return s.Member == m.ID }
 		if m.Role == "scheduler" && !slices.ContainsFunc(o.Shards, answers) {
-			o.Warnings = append(o.Warnings, fmt.Sprintf("shard %s is alive and does not answer", m.ID))
+			o.Warnings = append(o.Warnings, fmt.Sprintf("shard %s is running but does not answer", m.ID))
 		}
 	}
 	for _, role := range []string{"scheduler", "binder"} {
 		if alive[role] == 0 {
-			o.Warnings = append(o.Warnings, "no "+role+" is alive")
+			o.Warnings = append(o.Warnings, "no "+role+" is running")
 		}
 	}
 	if o.Queue.KubernetesLater != "" {
@@ -143,7 +143,7 @@ func (o *Overview) shards(t io.Writer) {
 	if len(o.Shards) == 0 {
 		return
 	}
-	fmt.Fprintln(t, "\nSHARD\tNODES\tPODS\tRESERVED\tPLACES HELD\tOFFERED\tCONFLICTS\tNODES LEFT ALONE")
+	fmt.Fprintln(t, "\nSHARD\tNODES\tPODS\tRESERVED\tPLACES HELD\tOFFERED\tCONFLICTS\tNODES AVOIDED")
 	for _, s := range o.Shards {
 		offered := "-"
 		if o.Queue != nil {

@@ -44,7 +44,7 @@ func TestOverview(t *testing.T) {
 	}}
 	o := NewOverview(statusOfQueue(), shards, 100, "descheduler-a")
 	if diff := cmp.Diff([]string{
-		"shard scheduler-1-b is alive and does not answer",
+		"shard scheduler-1-b is running but does not answer",
 		"binds-rejected: shop/cart: 3 times.",
 		"binds-rejected: and 2 more",
 	}, o.Warnings); diff != "" {
@@ -71,7 +71,7 @@ func TestOverview(t *testing.T) {
 
 func TestOverviewWithoutAQueue(t *testing.T) {
 	o := NewOverview(nil, nil, 100, "")
-	if len(o.Warnings) != 1 || !strings.Contains(o.Warnings[0], "no queue leads") {
+	if len(o.Warnings) != 1 || !strings.Contains(o.Warnings[0], "no leading queue") {
 		t.Errorf("warnings %q", o.Warnings)
 	}
 	if err := o.Text(&strings.Builder{}, noon); err != nil {

@@ -82,7 +82,7 @@ func Tell(uid string, facts, decisions []events.Record) *Story {
 
 // leaveOut notes a record that cannot be read.
 func (s *Story) leaveOut(r events.Record, err error) {
-	s.Notes = append(s.Notes, fmt.Sprintf("record %d (%s) cannot be read: %v", r.Sequence, r.Subject, err))
+	s.Notes = append(s.Notes, fmt.Sprintf("record %d (%s) cannot be decoded: %v", r.Sequence, r.Subject, err))
 }
 
 func (s *Story) tellFacts(records []events.Record) {
@@ -242,11 +242,11 @@ func detailOf(d *events.Decision) string {
 		return placedDetail(d)
 	case events.DecisionLost:
 		if d.Message == events.LostAbandoned {
-			return fmt.Sprintf("%s had moved before it was asked for; goes on", d.NodeName)
+			return fmt.Sprintf("%s changed before it was requested; retrying", d.NodeName)
 		}
-		return fmt.Sprintf("lost %s to somebody else (%s); goes on", d.NodeName, d.Message)
+		return fmt.Sprintf("conflict on %s (%s); retrying", d.NodeName, d.Message)
 	case events.DecisionNominated:
-		return "a place is held on " + d.NodeName + " until others have gone: " + d.Message
+		return "place held on " + d.NodeName + " until its victims are gone: " + d.Message
 	case events.DecisionBound:
 		return "to " + d.NodeName
 	case events.DecisionEvict:
@@ -278,7 +278,7 @@ func Rejections(counts map[string]int32) []string {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%d %s", counts[name], cmp.Or(name, "left out"))
+		names[i] = fmt.Sprintf("%d %s", counts[name], cmp.Or(name, "skipped"))
 	}
 	return names
 }

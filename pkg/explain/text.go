@@ -74,13 +74,13 @@ func (p *page) state(s *Story) {
 		}
 		return
 	}
-	p.line("state: %s%s, in pool %s since %s", s.State, where, q.Pool, p.ago(q.Since))
+	p.line("state: %s%s, in pool %s for %s", s.State, where, q.Pool, duration.HumanDuration(p.now.Sub(q.Since)))
 	p.line("  %s", q.Reason)
 	switch {
 	case q.Ahead > 0:
-		p.line("  %d pods are offered to %s before it", q.Ahead, q.Shard)
+		p.line("  %d pods are ahead of it in the queue of %s", q.Ahead, q.Shard)
 	case q.Pool == "active" && q.Shard != "":
-		p.line("  it is the next to be offered to %s", q.Shard)
+		p.line("  next to be offered to %s", q.Shard)
 	}
 	if q.NotBefore.After(p.now) {
 		left := duration.HumanDuration(q.NotBefore.Sub(p.now))
@@ -109,7 +109,7 @@ func (p *page) eviction(e *Eviction) {
 		p.line("  its replacement was expected on node %s", e.Landing)
 	}
 	for _, r := range e.Replacements {
-		p.line("  its controller has made %s/%s since, on node %s", r.Namespace, r.Name, cmp.Or(r.Node, "(none yet)"))
+		p.line("  replaced by %s/%s on node %s", r.Namespace, r.Name, cmp.Or(r.Node, "(none yet)"))
 	}
 }
 
@@ -118,10 +118,10 @@ func (p *page) promises(v *PodView) {
 		p.line("ledger: %s %s on node %s, by %s", v.Promise.State, v.Promise.Role, v.Promise.Node, v.Promise.Shard)
 	}
 	for _, victim := range v.Victims {
-		p.line("  waits for %s on %s to go (%s)", victim.Pod, victim.Node, cmp.Or(victim.State, "claimed"))
+		p.line("  waits for victim %s on %s (%s)", victim.Pod, victim.Node, cmp.Or(victim.State, "claimed"))
 	}
 	if v.Claim != nil {
-		p.line("ledger: claimed to go for %s (%s)", v.Claim.For, cmp.Or(v.Claim.State, "eviction not begun"))
+		p.line("ledger: claimed as a victim for %s (%s)", v.Claim.For, cmp.Or(v.Claim.State, "eviction not started"))
 	}
 }
 
@@ -135,12 +135,12 @@ func (p *page) nodes(s *Story) {
 		p.line("nodes: %s", v.Failed)
 		return
 	case v.Rejection != "":
-		p.line("nodes: none of %d is looked at: %s", v.Nodes, v.Rejection)
+		p.line("nodes: none of %d evaluated: %s", v.Nodes, v.Rejection)
 		return
 	}
-	p.line("nodes: %d of %d would take it now", v.Feasible, v.Nodes)
+	p.line("nodes: %d of %d would accept it now", v.Feasible, v.Nodes)
 	if v.Behind > 0 {
-		p.line("  %d cannot be used until the facts about them are there", v.Behind)
+		p.line("  %d cannot be used until the shard has applied the facts about them", v.Behind)
 	}
 	p.classes(v.Classes)
 	for i, m := range v.Nearest {
@@ -171,7 +171,7 @@ func (p *page) classes(classes []placement.NodeClass) {
 	}
 	p.err = cmpErr(p.err, table.Flush())
 	if rest > 0 {
-		p.line("  and %d nodes in %d more classes (-o wide shows them)", rest, len(classes)-len(shown))
+		p.line("  and %d nodes in %d more classes (use -o wide to show them)", rest, len(classes)-len(shown))
 	}
 }
 
@@ -206,7 +206,7 @@ func reasonsText(f placement.Failure) string {
 func (p *page) butFor(classes []placement.NodeClass) {
 	for _, c := range classes {
 		if len(c.Failures) == 1 && c.Failures[0].Code == placement.UnschedulableAndUnresolvable {
-			p.line("  %d %s fit but for one thing: %s", c.Nodes, noun(c.Nodes), reasonsText(c.Failures[0]))
+			p.line("  %d %s fit except for: %s", c.Nodes, noun(c.Nodes), reasonsText(c.Failures[0]))
 		}
 	}
 }
@@ -221,7 +221,7 @@ func noun(n int) string {
 func missText(m *placement.Miss) string {
 	var lacks []string
 	for _, s := range m.Short {
-		lacks = append(lacks, fmt.Sprintf("lacks %s %s (asks %s, %s free)", amount(s.Resource, s.Lacked), s.Resource,
+		lacks = append(lacks, fmt.Sprintf("lacks %s %s (requests %s, %s free)", amount(s.Resource, s.Lacked), s.Resource,
 			amount(s.Resource, s.Asked), amount(s.Resource, max(s.Free, 0))))
 	}
 	for _, f := range m.Failures {
@@ -263,7 +263,7 @@ func (p *page) choice(s *Story) {
 	}
 	p.line("chosen: %s, %s", d.NodeName, scope)
 	if rejected := Rejections(e.Rejected); len(rejected) > 0 {
-		p.line("  turned down: %s", strings.Join(rejected, ", "))
+		p.line("  rejected: %s", strings.Join(rejected, ", "))
 	}
 	if len(e.Candidates) == 0 {
 		return
@@ -291,7 +291,7 @@ func (p *page) history(list []Event) {
 	}
 	p.line("history:")
 	if n := len(list) - len(shown); n > 0 {
-		p.line("  %d earlier events (-o wide shows them)", n)
+		p.line("  %d earlier events (use -o wide to show them)", n)
 	}
 	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, e := range shown {
@@ -317,7 +317,7 @@ func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
 	p := &page{w: w, wide: wide}
 	p.line("node %s  uid %s  %d pods, as %s counts them", v.Name, v.UID, v.Pods, member)
 	if v.Unusable != "" {
-		p.line("not used now: %s", v.Unusable)
+		p.line("not used at present: %s", v.Unusable)
 	}
 	if v.Cordoned {
 		p.line("cordoned")

@@ -120,7 +120,7 @@ func (w *walk) decided(e Event) {
 	case events.DecisionWithdrawn:
 		w.unhold(e.Time, d.Message)
 	case events.DecisionPlaced:
-		w.unhold(e.Time, "others have gone from "+d.NodeName)
+		w.unhold(e.Time, "victims left "+d.NodeName)
 		w.placed, w.node = e.Time, d.NodeName
 	case events.DecisionBound:
 		if w.placed.IsZero() {
@@ -229,7 +229,7 @@ func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 	steps := s.Steps(now)
 	p := &page{w: w, wide: wide}
 	if len(steps) == 0 {
-		p.line("pod %s/%s  uid %s: nothing is known of its path", s.Namespace, s.Name, s.UID)
+		p.line("pod %s/%s  uid %s: no record of its path", s.Namespace, s.Name, s.UID)
 		return p.err
 	}
 	begin, end := steps[0].Start, steps[0].End
@@ -238,7 +238,7 @@ func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 	}
 	total := end.Sub(begin)
 	p.line("pod %s/%s  trace %s", s.Namespace, s.Name, strings.ReplaceAll(s.UID, "-", ""))
-	p.line("%s  %s in all, %s", begin.UTC().Format(time.RFC3339Nano), short(total), s.State)
+	p.line("%s  %s in total, %s", begin.UTC().Format(time.RFC3339Nano), short(total), s.State)
 	for _, step := range steps {
 		name := strings.Repeat("  ", step.Depth) + step.Name
 		took := short(step.End.Sub(step.Start))

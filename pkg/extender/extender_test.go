@@ -331,8 +331,8 @@ func TestTLS(t *testing.T) {
 func TestTLSMistakes(t *testing.T) {
 	for name, c := range map[string]configv1.ExtenderTLSConfig{
 		"tlsConfig.caFile: open":                  {CAFile: "missing.pem"},
-		"no certificate in it":                    {CAData: []byte("text")},
-		"a certificate without its key":           {CertData: []byte("text")},
+		"no certificate found":                    {CAData: []byte("text")},
+		"only one of certificate and key":         {CertData: []byte("text")},
 		"tlsConfig.certFile and keyFile":          {CertData: []byte("text"), KeyData: []byte("text")},
 		"tlsConfig.insecure: true with a CA":      {Insecure: true, CAData: []byte("text")},
 		"tlsConfig.keyFile: open nowhere/key.pem": {CertData: []byte("text"), KeyFile: "nowhere/key.pem"},

@@ -125,7 +125,7 @@ func (c *Client) errStranger(
 			first = name
 		}
 	}
-	return fmt.Errorf("extender %q names node %q for preemption, about which it was not asked", address(c.config), first)
+	return fmt.Errorf("extender %q returned node %q for preemption, which was not a candidate", address(c.config), first)
 }
 
 // withVictims returns a candidate with the victims of an answer, in the answer's order, each once.
@@ -143,7 +143,7 @@ func (c *Client) withVictims(
 			i = slices.IndexFunc(one.Standing, func(p *state.Pod) bool { return p.UID == meta.UID })
 		}
 		if i < 0 {
-			return one, fmt.Errorf("extender %q names pod %v as a victim on node %q, where there is no such pod",
+			return one, fmt.Errorf("extender %q returned pod %v as a victim on node %q, which does not have that pod",
 				address(c.config), meta, one.Node.Name)
 		}
 		if !slices.Contains(one.Victims, one.Standing[i]) {

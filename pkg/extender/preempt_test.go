@@ -195,9 +195,11 @@ func TestPreemptFails(t *testing.T) {
 			answer: `{"NodeNameToMetaVictims": {"x": {"Pods": [{"UID": "x1"}]}}}`, err: `node "x"`, ignored: all,
 		},
 		"other's pod": {
-			answer: `{"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "b1"}]}}}`, err: "no such pod", ignored: all,
+			answer: `{"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "b1"}]}}}`, err: "does not have that pod", ignored: all,
 		},
-		"null pod": {answer: `{"NodeNameToMetaVictims": {"a": {"Pods": [null]}}}`, err: "no such pod", ignored: all},
+		"null pod": {
+			answer: `{"NodeNameToMetaVictims": {"a": {"Pods": [null]}}}`, err: "does not have that pod", ignored: all,
+		},
 		"nobody": {
 			answer: `{"NodeNameToMetaVictims": {"a": {"Pods": []}, "b": {"Pods": [{"UID": "b3"}]}}}`,
 			err:    `expected at least one victim pod on node "a"`, ignored: []string{"b=b3 0"},

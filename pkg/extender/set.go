@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // Set is the extenders of a configuration, in the order in which they are called. It is safe for concurrent use.
@@ -141,7 +142,8 @@ func (q *consultation) ignored(c *Client, verb string, err error) { q.set.ignore
 
 // ignored logs the failure of an ignorable extender.
 func (s *Set) ignored(c *Client, verb string, pod *state.Pod, err error) {
-	s.logger.Warn("extender left out", "extender", address(c.config), "verb", verb, "pod", pod.Key(), "err", err)
+	s.logger.Warn("extender skipped after a failure", "extender", address(c.config), "verb", verb, "pod", pod.Key(),
+		telemetry.KeyError, err)
 }
 
 // Binds reports whether any of the extenders binds pods.

@@ -22,7 +22,7 @@ func tlsConfig(e configv1.Extender) (*tls.Config, error) {
 		return nil, err
 	}
 	if given.Insecure && len(ca) > 0 {
-		return nil, errors.New("tlsConfig.insecure: true with a CA: want one or the other")
+		return nil, errors.New("tlsConfig.insecure: true with a CA: want only one of them")
 	}
 	insecure := given.Insecure || e.EnableHTTPS && len(ca) == 0
 	certificates, err := clientCertificate(given)
@@ -39,7 +39,7 @@ func tlsConfig(e configv1.Extender) (*tls.Config, error) {
 	if len(ca) > 0 {
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, errors.New("tlsConfig.caFile or caData: no certificate in it: want PEM")
+			return nil, errors.New("tlsConfig.caFile or caData: no certificate found: want PEM")
 		}
 	}
 	return out, nil
@@ -57,7 +57,7 @@ func clientCertificate(given configv1.ExtenderTLSConfig) ([]tls.Certificate, err
 	case len(cert) == 0 && len(key) == 0:
 		return nil, nil
 	case len(cert) == 0 || len(key) == 0:
-		return nil, errors.New("tlsConfig: a certificate without its key, or the other way round: want both or none")
+		return nil, errors.New("tlsConfig: only one of certificate and key: want both or neither")
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

@@ -37,7 +37,7 @@ func CheckDoc(d NodeDoc) []Violation {
 	}
 	if len(d.Entries) > MaxEntries {
 		out = append(out, Violation{Invariant: form, NodeUID: d.NodeUID,
-			Detail: fmt.Sprintf("%d entries, at most %d are accepted", len(d.Entries), MaxEntries)})
+			Detail: fmt.Sprintf("%d entries, want at most %d", len(d.Entries), MaxEntries)})
 	}
 	for _, e := range d.Entries {
 		out = append(out, checkEntry(d, e)...)
@@ -75,7 +75,7 @@ func checkEntry(d NodeDoc, e Entry) []Violation {
 		bad("%s with replacement %+v: placeholders have one, others none", e.Role, e.Replacement)
 	}
 	if e.Role == RoleVictim && e.State != 0 && e.State != Evicting {
-		bad("victim in state %s, none and Evicting are accepted", e.State)
+		bad("victim in state %s, want None or Evicting", e.State)
 	}
 	if e.Role != RoleReservation {
 		return out

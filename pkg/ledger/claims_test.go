@@ -356,11 +356,11 @@ func TestErrorsName(t *testing.T) {
 		"budget ns/web (u) allows 1, 1 of which": &BudgetError{
 			UID: "u", Namespace: "ns", Name: "web", Allowed: 1, Claimed: 1, Wanted: 1,
 		},
-		"x/vol/v cannot be for pod p, pod q":  &TakenError{Key: "x/vol/v", PodUID: "p", Holder: "q"},
-		`item "i" cannot be for pod p`:        &TakenError{Key: "x/pool/d/p", PodUID: "p", Holder: "q", Item: "i"},
+		"x/vol/v cannot be held for pod p":    &TakenError{Key: "x/vol/v", PodUID: "p", Holder: "q"},
+		`item "i" cannot be held for pod`:     &TakenError{Key: "x/pool/d/p", PodUID: "p", Holder: "q", Item: "i"},
 		"has priority 5: one of priority 4":   &PriorityError{PodUID: "p", Holder: 5, Displacer: 4},
 		`T3 promote: node "n", pod "p": late`: &RefusedError{Step: "T3 promote", NodeUID: "n", PodUID: "p", Reason: "late"},
-		"pod p on node n can be the victim":   &ClaimedError{NodeUID: "n", PodUID: "p"},
+		"pod p on node n can be a victim":     &ClaimedError{NodeUID: "n", PodUID: "p"},
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)

@@ -17,7 +17,8 @@ type ClusterMismatchError struct {
 
 func (e *ClusterMismatchError) Error() string {
 	return fmt.Sprintf(
-		"ledger: it belongs to the Kubernetes cluster with UID %s, this is cluster %s: use another etcd or another prefix",
+		"ledger: belongs to the Kubernetes cluster with UID %s, but this cluster has UID %s: "+
+			"use another etcd or another prefix",
 		e.Ledger, e.Cluster)
 }
 

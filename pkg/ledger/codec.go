@@ -35,7 +35,7 @@ func (e *DocTooLargeError) Error() string {
 	if e.Growth > 0 {
 		growth = fmt.Sprintf(", which may become %d", e.Bytes+e.Growth)
 	}
-	return fmt.Sprintf("ledger: %s has %d entries in %d bytes%s: at most %d entries and %d bytes are accepted",
+	return fmt.Sprintf("ledger: %s has %d entries in %d bytes%s: want at most %d entries and %d bytes",
 		what, e.Entries, e.Bytes, growth, MaxEntries, MaxDocBytes)
 }
 
@@ -71,7 +71,7 @@ func tooLarge(entries, bytes int) bool { return entries > MaxEntries || bytes > 
 // readable returns an error unless a stored value is within the bounds.
 func readable(entries, bytes int) error {
 	if tooLarge(entries, bytes) {
-		return fmt.Errorf("value has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
+		return fmt.Errorf("value has %d entries in %d bytes, want at most %d entries and %d bytes",
 			entries, bytes, MaxEntries, MaxDocBytes)
 	}
 	return nil
@@ -213,10 +213,10 @@ func marshal(m proto.Message) ([]byte, error) {
 
 func unmarshal(value []byte, into proto.Message, version func() uint32) error {
 	if err := proto.Unmarshal(value, into); err != nil {
-		return fmt.Errorf("value is not what it should be: %w", err)
+		return fmt.Errorf("value cannot be decoded: %w", err)
 	}
 	if v := version(); v == 0 || v > SchemaVersion {
-		return fmt.Errorf("schema version %d, versions 1 to %d are accepted", v, SchemaVersion)
+		return fmt.Errorf("schema version %d, want 1 to %d", v, SchemaVersion)
 	}
 	return nil
 }

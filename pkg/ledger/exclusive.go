@@ -95,9 +95,9 @@ type TakenError struct {
 
 func (e *TakenError) Error() string {
 	if e.Item == "" {
-		return fmt.Sprintf("ledger: %s cannot be for pod %s, pod %s has it", e.Key, e.PodUID, e.Holder)
+		return fmt.Sprintf("ledger: %s cannot be held for pod %s: held by pod %s", e.Key, e.PodUID, e.Holder)
 	}
-	return fmt.Sprintf("ledger: %s: item %q cannot be for pod %s, pod %s has it", e.Key, e.Item, e.PodUID, e.Holder)
+	return fmt.Sprintf("ledger: %s: item %q cannot be held for pod %s: held by pod %s", e.Key, e.Item, e.PodUID, e.Holder)
 }
 
 // Hold adds a holder, in the transaction that reserves for the pod (T1, T2, T4). It returns a *TakenError if the

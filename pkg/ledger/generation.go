@@ -52,11 +52,13 @@ type AnewError struct {
 func (e *AnewError) Error() string {
 	switch {
 	case e.Was != e.Now:
-		return fmt.Sprintf("ledger: the store is another one: its identity was %x and is %x", e.Was, e.Now)
+		return fmt.Sprintf("ledger: the store was replaced: its identity was %x and is now %x", e.Was, e.Now)
 	case e.Key != "":
-		return fmt.Sprintf("ledger: the store went back: key %s is not what was read of it at revision %d", e.Key, e.Seen)
+		return fmt.Sprintf("ledger: the store was restored to an older state: "+
+			"key %s differs from what was read at revision %d", e.Key, e.Seen)
 	}
-	return fmt.Sprintf("ledger: the store went back: it had reached revision %d and is at %d", e.Seen, e.Revision)
+	return fmt.Sprintf("ledger: the store was restored to an older state: "+
+		"it had reached revision %d and is now at %d", e.Seen, e.Revision)
 }
 
 // EncodeGeneration encodes the value of the key generation.

@@ -21,7 +21,7 @@ type Dependent struct {
 type ClaimedError struct{ NodeUID, PodUID string }
 
 func (e *ClaimedError) Error() string {
-	return fmt.Sprintf("ledger: pod %s on node %s can be the victim of one plan, or be relied upon, and not both or twice",
+	return fmt.Sprintf("ledger: pod %s on node %s can be a victim of one plan or a dependency of placements, not both",
 		e.PodUID, e.NodeUID)
 }
 

@@ -47,8 +47,8 @@ type EntryTooLargeError struct {
 }
 
 func (e *EntryTooLargeError) Error() string {
-	return fmt.Sprintf("ledger: the reservation of pod %s/%s takes %d bytes (%d host ports, %d claims to volumes, "+
-		"%d claims to devices), at most %d bytes are accepted",
+	return fmt.Sprintf("ledger: the reservation of pod %s/%s takes %d bytes (%d host ports, %d volume claims, "+
+		"%d device claims), want at most %d bytes",
 		e.Namespace, e.Name, e.Bytes, e.Ports, e.Volumes, e.Devices, MaxEntryBytes)
 }
 

@@ -226,7 +226,7 @@ func TestPlaceBatchRefusesContradictions(t *testing.T) {
 	for want, b := range map[string]PlaceBatch{
 		"places nothing":                 {Epochs: good.Epochs, Docs: good.Docs},
 		"whose epoch is not given":       {Epochs: map[int32]int64{other: 3}, Docs: good.Docs, Placed: good.Placed},
-		"0 of them stand":                {Epochs: good.Epochs, Docs: good.Docs, Placed: []Token{2}},
+		"only 0 of them are":             {Epochs: good.Epochs, Docs: good.Docs, Placed: []Token{2}},
 		"want a revision above 0":        {Epochs: map[int32]int64{p: 0}, Docs: good.Docs, Placed: good.Placed},
 		"key n/n1 is written twice":      {Epochs: good.Epochs, Docs: []NodeDoc{d, docOf()}, Placed: good.Placed},
 		"document of node \"\" has no n": {Epochs: good.Epochs, Docs: []NodeDoc{d, {}}, Placed: good.Placed},

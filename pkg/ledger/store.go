@@ -106,7 +106,7 @@ const MinSessionTTL = 2 * time.Second
 // CheckTTL returns an error unless a store accepts ttl for a session.
 func CheckTTL(ttl time.Duration) error {
 	if ttl < MinSessionTTL || ttl%time.Second != 0 {
-		return fmt.Errorf("ledger: session ttl %s: whole seconds of at least %s are accepted", ttl, MinSessionTTL)
+		return fmt.Errorf("ledger: session TTL %s: want whole seconds, at least %s", ttl, MinSessionTTL)
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ type RegistryFullError struct{ Terms, New int }
 
 func (e *RegistryFullError) Error() string {
 	return fmt.Sprintf(
-		"ledger: %d terms about pods on other nodes are registered and %d more are needed, at most %d are accepted: "+
-			"wait until unused ones are dropped", e.Terms, e.New, MaxTerms)
+		"ledger: %d terms about pods on other nodes are registered and %d more are needed, want at most %d: "+
+			"wait until unused terms are dropped", e.Terms, e.New, MaxTerms)
 }
 
 // TermShareError reports that a namespace has used up its share of the registry.
@@ -43,8 +43,8 @@ type TermShareError struct {
 
 func (e *TermShareError) Error() string {
 	return fmt.Sprintf(
-		"ledger: namespace %s has %d terms about pods on other nodes registered and needs %d more; accepted are at most "+
-			"as many as remain free of %d, here %d: wait until unused ones are dropped",
+		"ledger: namespace %s has %d terms about pods on other nodes registered and needs %d more: a namespace may have as "+
+			"many as remain free of %d, now %d; wait until unused terms are dropped",
 		e.Namespace, e.Terms, e.New, MaxTerms, e.Free)
 }
 
@@ -55,7 +55,7 @@ type TermSizeError struct {
 }
 
 func (e *TermSizeError) Error() string {
-	return fmt.Sprintf("ledger: term %s about pods on other nodes has %d bytes, at most %d are accepted: "+
+	return fmt.Sprintf("ledger: term %s about pods on other nodes has %d bytes, want at most %d: "+
 		"select by fewer labels, values and namespaces", e.Term, e.Bytes, MaxTermBytes)
 }
 

@@ -10,7 +10,7 @@ import "fmt"
 // decision, the owner must list the ledger, and then apply facts up to the log's end as read after that.
 func TakePartition(partition int32, owner Owner, lease int64) (Txn, error) {
 	if partition < 0 || partition >= Partitions {
-		return Txn{}, fmt.Errorf("ledger: partition %d, 0 to %d are accepted", partition, Partitions-1)
+		return Txn{}, fmt.Errorf("ledger: partition %d: want 0 to %d", partition, Partitions-1)
 	}
 	if owner.Member == "" || lease == 0 {
 		return Txn{}, fmt.Errorf("ledger: take partition %d: owner %q and lease %d must be given",

@@ -17,7 +17,7 @@ func WantPartitions(members map[int32]string) (Txn, error) {
 	var t Txn
 	for _, p := range slices.Sorted(maps.Keys(members)) {
 		if p < 0 || p >= Partitions {
-			return Txn{}, fmt.Errorf("ledger: want partition %d, 0 to %d are accepted", p, Partitions-1)
+			return Txn{}, fmt.Errorf("ledger: want partition %d: want 0 to %d", p, Partitions-1)
 		}
 		if members[p] == "" {
 			t.Deletes = append(t.Deletes, KeyWant(p))

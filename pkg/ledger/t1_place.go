@@ -143,7 +143,7 @@ func (b PlaceBatch) check() error {
 		}
 	}
 	if len(found) != len(b.Placed) {
-		return fmt.Errorf("ledger: place batch: %d tokens are placed, %d of them stand in its documents",
+		return fmt.Errorf("ledger: place batch: %d tokens are placed, but only %d of them are in its documents",
 			len(b.Placed), len(found))
 	}
 	return nil

@@ -108,7 +108,7 @@ func DropPlan(record PlanRecord, picture *View) (Change, error) {
 	if record.State != PlanAborted && record.State != PlanDone || picture.Revision() < record.Revision ||
 		len(picture.PlanDocs(record.ID)) > 0 {
 		return Change{}, &RefusedError{Step: "plan drop", NodeUID: record.NodeUID,
-			Reason: "plan " + record.ID + " is not over, or not all of it is gone"}
+			Reason: "plan " + record.ID + " has not ended, or parts of it remain"}
 	}
 	return Change{DroppedPlans: []PlanRecord{record}}, nil
 }

@@ -9,11 +9,11 @@ import (
 // first, so each refuses a malformed transaction in the same way, and it never becomes an unknown outcome.
 func (t Txn) Validate() error {
 	if n := max(len(t.Compares), len(t.Puts)+len(t.Deletes)); n > MaxTxnOps {
-		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d compares and %d writes, at most %d of each are accepted",
+		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d compares and %d writes, want at most %d of each",
 			len(t.Compares), len(t.Puts)+len(t.Deletes), MaxTxnOps)}
 	}
 	if n := t.Bytes(); n > MaxTxnBytes {
-		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d bytes, at most %d are accepted", n, MaxTxnBytes)}
+		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d bytes, want at most %d", n, MaxTxnBytes)}
 	}
 	for _, c := range t.Compares {
 		if c.Key == "" {

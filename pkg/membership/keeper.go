@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 const (
@@ -66,7 +67,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return nil
 		}
 		if err := k.step(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			k.member.cfg.Log.WarnContext(ctx, "partitions not as planned, trying again", "error", err)
+			k.member.cfg.Log.WarnContext(ctx, "could not update partitions; retrying", telemetry.KeyError, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // Roles of members, as in member/<role>/<id>.
@@ -71,10 +72,10 @@ type Member struct {
 // Join opens a session and registers the member. Run must be called to keep it registered.
 func Join(ctx context.Context, store ledger.Store, cfg Config) (*Member, error) {
 	if cfg.Role == "" || cfg.ID == "" {
-		return nil, fmt.Errorf("membership: Role is %q and ID is %q, both must be given", cfg.Role, cfg.ID)
+		return nil, fmt.Errorf("membership: Role is %q and ID is %q: want both", cfg.Role, cfg.ID)
 	}
 	if len(cfg.ID) > ledger.MaxMemberID {
-		return nil, fmt.Errorf("membership: ID has %d bytes, at most %d are accepted", len(cfg.ID), ledger.MaxMemberID)
+		return nil, fmt.Errorf("membership: ID has %d bytes: want at most %d", len(cfg.ID), ledger.MaxMemberID)
 	}
 	if cfg.TTL == 0 {
 		cfg.TTL = TTL
@@ -136,7 +137,7 @@ func (m *Member) Run(ctx context.Context) error {
 		session := m.Session()
 		select {
 		case <-session.Done():
-			m.cfg.Log.WarnContext(ctx, "membership lost, joining again", "lease", session.Lease())
+			m.cfg.Log.WarnContext(ctx, "membership lost; rejoining", "lease", session.Lease())
 			m.rejoin(ctx, session)
 		case <-ctx.Done():
 			return m.leave(ctx)
@@ -152,7 +153,7 @@ func (m *Member) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := m.Session().Close(ctx); err != nil {
-		return fmt.Errorf("membership: member %s leaves: %w", m.cfg.ID, err)
+		return fmt.Errorf("membership: member %s: leave: %w", m.cfg.ID, err)
 	}
 	return nil
 }
@@ -163,7 +164,7 @@ func (m *Member) rejoin(ctx context.Context, lost ledger.Session) {
 	_ = rejoinBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		session, err := m.enter(ctx, lost.Lease())
 		if err != nil {
-			m.cfg.Log.WarnContext(ctx, "joining again failed", "error", err)
+			m.cfg.Log.WarnContext(ctx, "could not rejoin; retrying", telemetry.KeyError, err)
 			return false, nil
 		}
 		m.replace(session)
@@ -177,7 +178,8 @@ func (m *Member) rejoin(ctx context.Context, lost ledger.Session) {
 	closing, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := lost.Close(closing); err != nil {
-		m.cfg.Log.WarnContext(ctx, "the lost lease runs out by itself", "lease", lost.Lease(), "error", err)
+		m.cfg.Log.WarnContext(ctx, "could not revoke the lost lease; it will expire", "lease", lost.Lease(),
+			telemetry.KeyError, err)
 	}
 }
 

@@ -134,7 +134,7 @@ func (r *Report) stuck() []string {
 			continue
 		}
 		out = append(out, fmt.Sprintf(
-			"preemption cannot help the %d waiting pod(s) of %s: nothing less important is on any node", b.Waiting, b.name()))
+			"preemption cannot help the %d pending pod(s) of %s: no node has pods of lower priority", b.Waiting, b.name()))
 	}
 	return out
 }
@@ -159,7 +159,7 @@ func (r *Report) inflation() []string {
 	if share < inflated {
 		return nil
 	}
-	return []string{fmt.Sprintf("%.0f %% of the requested %s has the highest priority in use, %s: what has it can hardly "+
+	return []string{fmt.Sprintf("%.0f %% of the requested %s has the highest priority in use, %s, so its pods can hardly "+
 		"preempt anything; limit it with a ResourceQuota for its PriorityClass", 100*share, what, r.Bands[i].name())}
 }
 

@@ -53,7 +53,7 @@ func TestWarnings(t *testing.T) {
 		"nobody uses priorities": {[]corev1.Pod{pod("", 0, "n", "1"), pod("", 0, "n", "1")}, nil},
 		"a low one on a node":    {[]corev1.Pod{pod("low", 1, "n", "1"), high("n"), high("")}, nil},
 		"a low one that waits too": {[]corev1.Pod{pod("low", 1, "", "1"), high("n"), high("")}, []string{
-			"the 1 waiting pod(s) of priority 1000 (high)", "the 1 waiting pod(s) of priority 1 (low)", "100 %"}},
+			"the 1 pending pod(s) of priority 1000 (high)", "the 1 pending pod(s) of priority 1 (low)", "100 %"}},
 		"all are important":              {[]corev1.Pod{high("n"), high("n"), system}, nil},
 		"all but system pods":            {most, []string{"95 % of the requested CPU"}},
 		"all wait for pods as important": {[]corev1.Pod{high("n"), high("")}, []string{"cannot help the 1", "100 %"}},

@@ -56,7 +56,7 @@ func (w *world) addNodes() error {
 	for i, add := range w.Changes.Add {
 		like, ok := w.view.Snapshot().NodeByName(add.Like)
 		if !ok {
-			return fmt.Errorf("node %q: there is none to make others like", add.Like)
+			return fmt.Errorf("node %q: not found, cannot be copied", add.Like)
 		}
 		if add.Count < 1 {
 			return fmt.Errorf("%d nodes like %s: want 1 or more", add.Count, add.Like)
@@ -69,14 +69,14 @@ func (w *world) addNodes() error {
 			}
 			nodes = append(nodes, node)
 		}
-		w.note("%d more nodes like %s", add.Count, add.Like)
+		w.note("added %d nodes like %s", add.Count, add.Like)
 	}
 	for _, node := range w.Changes.Nodes {
-		w.note("node %s comes", node.Name)
+		w.note("added node %s", node.Name)
 	}
 	for _, node := range nodes {
 		if _, ok := w.view.Snapshot().NodeByName(node.Name); ok {
-			return fmt.Errorf("node %q: there is one of this name", node.Name)
+			return fmt.Errorf("node %q: already exists", node.Name)
 		}
 		n := node.DeepCopy()
 		n.UID, n.ResourceVersion = types.UID("simulated-"+node.Name), ""
@@ -103,7 +103,7 @@ func (w *world) addPods() error {
 			p.Namespace = metav1.NamespaceDefault
 		}
 		if _, ok := w.view.Snapshot().PodByName(p.Namespace, p.Name); ok {
-			return fmt.Errorf("pod %s/%s: there is one of this name", p.Namespace, p.Name)
+			return fmt.Errorf("pod %s/%s: already exists", p.Namespace, p.Name)
 		}
 		p.UID, p.ResourceVersion = types.UID(fmt.Sprintf("simulated-%s-%s", p.Namespace, p.Name)), ""
 		p.CreationTimestamp = metav1.Time{Time: w.Now}
@@ -118,7 +118,7 @@ func (w *world) addPods() error {
 		if err != nil {
 			return fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
-		w.note("pod %s/%s comes", p.Namespace, p.Name)
+		w.note("added pod %s/%s", p.Namespace, p.Name)
 		fact := events.Fact{
 			Kind: events.KindPod, Op: events.OpUpsert, UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Object: data,
 		}
@@ -146,7 +146,7 @@ func (w *world) rank(p *corev1.Pod) error {
 		return nil
 	}
 	if p.Spec.PriorityClassName != "" {
-		return fmt.Errorf("pod %s/%s: priorityClassName %q: the cluster has no such class",
+		return fmt.Errorf("pod %s/%s: priorityClassName %q: not found in the cluster",
 			p.Namespace, p.Name, p.Spec.PriorityClassName)
 	}
 	return nil
@@ -156,11 +156,11 @@ func (w *world) removeNodes() error {
 	for _, name := range w.Changes.Remove {
 		node, ok := w.view.Snapshot().NodeByName(name)
 		if !ok {
-			return fmt.Errorf("node %q: there is none to remove", name)
+			return fmt.Errorf("node %q: not found, cannot be removed", name)
 		}
-		w.note("node %s is gone", name)
+		w.note("removed node %s", name)
 		for _, p := range w.podsOn(name) {
-			w.evict(p, name, Eviction{By: "removal of the node"})
+			w.evict(p, name, Eviction{By: "node removal"})
 		}
 		err := w.apply(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: node.UID, Name: name})
 		if err != nil {
@@ -202,7 +202,7 @@ func (w *world) drainNodes() error {
 			}
 			if budget := w.take(p); budget != "" {
 				w.report.Kept = append(w.report.Kept, Eviction{
-					Pod: p.Key(), Node: name, By: "drain", Why: "disruption budget " + budget + " allows no more",
+					Pod: p.Key(), Node: name, By: "drain", Why: "disruption budget " + budget + " allows no further disruption",
 				})
 				continue
 			}
@@ -215,9 +215,9 @@ func (w *world) drainNodes() error {
 func (w *world) cordon(name string) error {
 	node, ok := w.view.Snapshot().NodeByName(name)
 	if !ok {
-		return fmt.Errorf("node %q: there is none to drain", name)
+		return fmt.Errorf("node %q: not found, cannot be drained", name)
 	}
-	w.note("node %s is drained", name)
+	w.note("drained node %s", name)
 	n := node.Object.DeepCopy()
 	n.Spec.Unschedulable = true
 	n.Spec.Taints = append(slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
@@ -264,7 +264,7 @@ func (w *world) evict(p *state.Pod, node string, e Eviction) {
 	if _, known := w.view.Pod(p.UID); known {
 		fact := events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 		if err := w.apply(fact); err != nil {
-			w.note("pod %s could not be taken away: %v", p.Key(), err)
+			w.note("pod %s could not be removed: %v", p.Key(), err)
 			return
 		}
 	}
@@ -311,9 +311,9 @@ func (w *world) deschedule() error {
 		Claimed:  func(uid string) int32 { return w.taken[uid] },
 		Promised: func(uid string) bool { _, _, victim := w.Ledger.Victim(uid); return victim },
 	})
-	w.note("the policy is carried out: %d pods picked, %d to evict", report.Picked, len(made.Moves))
+	w.note("applied the policy: %d pods picked, %d to evict", report.Picked, len(made.Moves))
 	if report.Skipped != "" {
-		w.note("the policy has no cycle: %s", report.Skipped)
+		w.note("descheduling cycle skipped: %s", report.Skipped)
 	}
 	for _, k := range report.Kept {
 		w.report.Kept = append(w.report.Kept, Eviction{Pod: k.Pod, Node: k.Node, By: k.Strategy, Why: string(k.Because)})

@@ -26,7 +26,7 @@ type Eviction struct {
 	// Pod is "namespace/name".
 	Pod  string `json:"pod"`
 	Node string `json:"node"`
-	// By is the cause: "drain", "removal of the node", "preemption", or the strategy.
+	// By is the cause: "drain", "node removal", "preemption", or the strategy.
 	By string `json:"by"`
 	// Why gives details; for Kept, the reason why the pod stays.
 	Why string `json:"why,omitempty"`

@@ -101,7 +101,7 @@ func Run(in Input) (Report, error) {
 		}
 	}
 	if behind := w.view.Settle(); behind > 0 {
-		w.note("%d nodes are left out: the facts do not show yet what the ledger has there", behind)
+		w.note("%d nodes excluded: the facts do not yet show what the ledger has for them", behind)
 	}
 	w.gather()
 	w.play()
@@ -143,7 +143,7 @@ func (w *world) play() {
 		next := w.queue[0]
 		w.queue = w.queue[1:]
 		if n >= maxTries {
-			w.pending(next, fmt.Sprintf("not tried: %d pods have been", maxTries))
+			w.pending(next, fmt.Sprintf("not tried: limit of %d pods reached", maxTries))
 			continue
 		}
 		w.try(next)
@@ -158,7 +158,7 @@ func (w *world) try(p waiting) {
 	profile, ok := w.profiles[p.pod.SchedulerName]
 	switch {
 	case p.pod.Gated:
-		w.pending(p, "it has scheduling gates")
+		w.pending(p, "has scheduling gates")
 		return
 	case !ok:
 		w.pending(p, fmt.Sprintf("no profile places pods of scheduler %q", p.pod.SchedulerName))

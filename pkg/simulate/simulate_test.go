@@ -234,12 +234,12 @@ profiles:
 
 func TestRefused(t *testing.T) {
 	for want, changes := range map[string]simulate.Changes{
-		`node "x": there is none to drain`:          {Drain: []string{"x"}},
-		`node "x": there is none to remove`:         {Remove: []string{"x"}},
-		`node "x": there is none to make others li`: {Add: []simulate.Addition{{Count: 1, Like: "x"}}},
-		`0 nodes like a: want 1 or more`:            {Add: []simulate.Addition{{Like: "a"}}},
-		`node "a": there is one of this name`:       {Nodes: []*corev1.Node{node("a")}},
-		`pod d/p: there is one of this name`:        {Pods: []*corev1.Pod{pod("p", "1", "")}},
+		`node "x": not found, cannot be drained`: {Drain: []string{"x"}},
+		`node "x": not found, cannot be removed`: {Remove: []string{"x"}},
+		`node "x": not found, cannot be cop`:     {Add: []simulate.Addition{{Count: 1, Like: "x"}}},
+		`0 nodes like a: want 1 or more`:         {Add: []simulate.Addition{{Like: "a"}}},
+		`node "a": already exists`:               {Nodes: []*corev1.Node{node("a")}},
+		`pod d/p: already exists`:                {Pods: []*corev1.Pod{pod("p", "1", "")}},
 		`priorityClassName "none"`: {Pods: []*corev1.Pod{pod("q", "1", "", func(p *corev1.Pod) {
 			p.Spec.PriorityClassName = "none"
 		})}},

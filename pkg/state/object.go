@@ -178,7 +178,7 @@ var namespaced = map[events.Kind]bool{
 // form, so the payload of one kind may decode as another.
 func checkIdentity(f events.Fact, uid, namespace, name string) error {
 	differ := func(field, fact, object string) error {
-		return &FactError{fmt.Errorf("state: %s: the fact's %s is %q, its object's is %q, want the same and not empty",
+		return &FactError{fmt.Errorf("state: %s: %s is %q in the fact and %q in its object, want equal and not empty",
 			f.Kind, field, fact, object)}
 	}
 	switch {

@@ -37,7 +37,7 @@ type changing struct {
 
 // errUnusual reports that a message is not encoded as Kubernetes' generated code does it: with ascending fields,
 // repeated only in lists.
-var errUnusual = errors.New("state: message in an unusual form")
+var errUnusual = errors.New("state: message in a non-canonical form")
 
 const (
 	podMetadata = protowire.Number(1)

@@ -42,7 +42,7 @@ func (p *podParts) newStatus() (*status, error) {
 	eachTime(&s.api, func(*metav1.Time) { places++ })
 	eachCount(&s.api, func(*int32) { places++ })
 	if len(times)+len(counts) > 0 || places != len(p.changing.times)+len(p.changing.counts) {
-		return nil, fmt.Errorf("status: times or counts of restarts are not where they are expected: %+v", p.changing)
+		return nil, fmt.Errorf("status: times or restart counts at unexpected positions: %+v", p.changing)
 	}
 	eachContainer(&s.api, func(c *corev1.ContainerStatus) {
 		s.lists = shareList(shareRequirements(s.lists, c.Resources), &c.AllocatedResources)

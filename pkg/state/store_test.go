@@ -177,7 +177,7 @@ func TestApplyRefuses(t *testing.T) {
 	}{
 		"a gap": {
 			func(f []events.SequencedFact) []events.SequencedFact { return f[1:] },
-			"events: stream FACTS: sequence 2 is gone, oldest kept is 3",
+			"events: stream FACTS: sequence 2 is no longer kept, the oldest is 3",
 		},
 		"an epoch that began unseen": {
 			func(f []events.SequencedFact) []events.SequencedFact { f[1].Epoch = 7; return f },
@@ -218,7 +218,7 @@ func TestAFactThatCannotBeReadIsAHole(t *testing.T) {
 		},
 		"another object": {
 			func(f *events.SequencedFact) { f.Object = h.Facts[0].Object },
-			`state: fact 5: state: pod: the fact's uid is "uid-c", its object's is "uid-a", want the same and not empty`,
+			`state: fact 5: state: pod: uid is "uid-c" in the fact and "uid-a" in its object, want equal and not empty`,
 		},
 		"an unknown op": {func(f *events.SequencedFact) { f.Op = 9 }, "state: fact 5: op 9 is unknown, want 1 to 5"},
 		"a record that is no fact": {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const wellFormed = "want one well-formed YAML document, each field once"
+const wellFormed = "want one well-formed YAML document without duplicate fields"
 
 // JSON turns the one document in data (YAML or JSON) into JSON. It returns nil after
 // recording why in r when data is not exactly one well-formed document.
@@ -42,13 +42,13 @@ func JSON(data []byte, r *Report) []byte {
 		case string(converted) == "null": // blanks and comments alone
 			continue
 		case found != nil:
-			r.addLine("", "a second document", wellFormed)
+			r.addLine("", "second document", wellFormed)
 			return found
 		}
 		found = converted
 	}
 	if found == nil {
-		r.addLine("", "no content", wellFormed)
+		r.addLine("", "empty", wellFormed)
 	}
 	return found
 }

@@ -136,9 +136,9 @@ func wanted(t reflect.Type) string {
 	case reflect.String:
 		return "a string"
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return fmt.Sprintf("a whole number of %d bits", t.Bits())
+		return fmt.Sprintf("a %d-bit integer", t.Bits())
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return fmt.Sprintf("a whole number of %d bits, not negative", t.Bits())
+		return fmt.Sprintf("a non-negative %d-bit integer", t.Bits())
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	default:

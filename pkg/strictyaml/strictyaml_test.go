@@ -43,23 +43,23 @@ func TestMistakes(t *testing.T) {
 	const names = "apiVersion, bytes, count, every, kind, list, map, name, raw, ready, share, size"
 	for _, tt := range []struct{ name, in, want string }{
 		{"fine", "kind: K\nname: x\nevery: 5s\nlist: [{name: a}]\nmap: {k: {name: b}}\ncount: null\nraw: {any: [1]}", ""},
-		{"nothing", "\n# a comment\n", "f.yaml: no content: want one well-formed YAML document, each field once"},
+		{"nothing", "\n# a comment\n", "f.yaml: empty: want one well-formed YAML document without duplicate fields"},
 		{"two documents", "ready: true\n---\nready: true",
-			"f.yaml: a second document: want one well-formed YAML document, each field once"},
+			"f.yaml: second document: want one well-formed YAML document without duplicate fields"},
 		{"empty documents around", "---\n---\nready: true\n---\n# the end\n", ""},
 		{"a list", "[1]", "f.yaml: a list: want a map with fields of " + names},
 		{"a word", "hello", `f.yaml: "hello": want a map with fields of ` + names},
 		{"line numbers count from the top", "# one\n---\nready: true\nready: false",
-			`f.yaml: line 4: key "ready" already set in map: want one well-formed YAML document, each field once`},
+			`f.yaml: line 4: key "ready" already set in map: want one well-formed YAML document without duplicate fields`},
 		{"case matters", "Ready: true", "f.yaml: Ready: unknown field: want one of " + names},
 		{"hidden is hidden", "Hidden: x", "f.yaml: Hidden: unknown field: want one of " + names},
 		{"deep", "list: [{name: a}, {nam: b}]\nmap: {k: {every: soon}}",
 			"f.yaml: list[1].nam: unknown field: want one of every, name\n" +
 				`f.yaml: map[k].every: "soon": time: invalid duration "soon"`},
 		{"types", "count: 1.5\nname: 3\nready: 1\nshare: half\nsize: 256",
-			"f.yaml: count: 1.5: want a whole number of 32 bits\nf.yaml: name: 3: want a string\n" +
+			"f.yaml: count: 1.5: want a 32-bit integer\nf.yaml: name: 3: want a string\n" +
 				"f.yaml: ready: 1: want true or false\n" + `f.yaml: share: "half": want a number` +
-				"\nf.yaml: size: 256: want a whole number of 8 bits, not negative"},
+				"\nf.yaml: size: 256: want a non-negative 8-bit integer"},
 		{"shapes", "list: {}\nmap: []\nname: {}\nbytes: 7",
 			"f.yaml: bytes: 7: want []uint8\nf.yaml: list: a map: want a list\nf.yaml: map: a list: want a map\n" +
 				"f.yaml: name: a map: want a string"},
@@ -149,7 +149,7 @@ func TestKinds(t *testing.T) {
 		want []Mistake
 	}{
 		{err, []Mistake{
-			{field.ErrorTypeTypeInvalid, "count", "1.5", "want a whole number of 32 bits"},
+			{field.ErrorTypeTypeInvalid, "count", "1.5", "want a 32-bit integer"},
 			{field.ErrorTypeTypeInvalid, "list", "a map", "want a list"},
 			{field.ErrorTypeForbidden, "nope", "unknown field", ""},
 		}},

@@ -53,8 +53,8 @@ var processCertificates = newCertificates()
 func newCertificates() *certificates {
 	c := &certificates{notAfter: metrics.NewDesc(certificateExpiry,
 		"Unix time at which a certificate file of this process expires, by connection (etcd, nats, http) and kind: "+
-			"certificate is what the process shows, and the first certificate of the file to expire counts; authority is "+
-			"what it verifies others with, and the last one counts.",
+			"certificate is the one that the process presents (the earliest expiry in the file), authority those with which it "+
+			"verifies peers (the latest expiry).",
 		certificateLabels, nil, metrics.ALPHA, "")}
 	c.mu.last = map[CertificateFile]time.Time{}
 	return c

@@ -92,7 +92,7 @@ func SetLevel(text string) error {
 	}
 	to, err := ParseLevel(text)
 	if err != nil {
-		return fmt.Errorf("%w, or a verbosity of klog (0 or more)", err)
+		return fmt.Errorf("%w, or a klog verbosity (0 or more)", err)
 	}
 	return setLevel(to, verbosityAt(to))
 }

@@ -12,110 +12,119 @@ import (
 // Metrics that only Berth has.
 var (
 	attemptsWithoutResult = berth.counterVec("attempts_without_result_total",
-		"Attempts that ended in none of kube-scheduler's results, by how they ended.", "result", "profile")
+		"Number of attempts that ended with a result that kube-scheduler does not have, by result.", "result", "profile")
 	ledgerTxns = berth.counterVec("ledger_txns_total",
 		"Transactions, by kind and result: ok, conflict, unknown (no answer), refused.", "txn", "result")
 	ledgerTxnDuration = berth.histogramVec("ledger_txn_duration_seconds",
-		"Seconds of one ledger transaction.", metrics.ExponentialBuckets(0.0005, 2, 14), "txn", "result")
-	binds        = berth.counterVec("binds_total", "Bind calls to the API server, by result.", "result")
+		"Duration of ledger transactions, in seconds.", metrics.ExponentialBuckets(0.0005, 2, 14), "txn", "result")
+	binds = berth.counterVec("binds_total",
+		"Number of bind calls to the API server, by result.", "result")
 	bindDuration = berth.histogramVec("bind_duration_seconds",
-		"Seconds of one bind call.", metrics.ExponentialBuckets(0.001, 2, 15), "result")
+		"Duration of bind calls, in seconds.", metrics.ExponentialBuckets(0.001, 2, 15), "result")
 	offersOutstanding = berth.gaugeVec("offers_outstanding",
-		"Pods offered to a shard whose lease runs, by shard.", "shard")
+		"Number of pods currently offered to a shard, by shard.", "shard")
 	offersEnded = berth.counterVec("offers_ended_total",
-		"Offers that ended without an answer, by how: expired, returned.", "how")
+		"Number of offers that ended without an answer, by reason: expired, returned.", "how")
 	podsQuarantined = berth.counter("pods_quarantined_total",
-		"Pods put into quarantine because their attempts kept ending without an answer.")
+		"Number of pods quarantined because their attempts repeatedly ended without an answer.")
 	partitionMoves = berth.counterVec("partition_moves_total",
-		"Partitions that the queue moved between shards, by reason: backlog, silent, gone, even.", "reason")
+		"Number of partitions that the queue moved between shards, by reason: backlog, silent, gone, even.", "reason")
 	factLag = berth.gaugeVec("fact_lag_records",
-		"Records between the last fact in the log and the last one applied, by member.", "member")
+		"Number of records between the last fact in the log and the last one applied, by member.", "member")
 	nodesUnusable = berth.gaugeVec("nodes_unusable",
-		"Nodes a member may not use until the facts it has applied reach their high-water mark, by member.", "member")
+		"Number of nodes that a member may not use until the facts it has applied reach their high-water "+
+			"mark, by member.", "member")
 	conflicts = berth.counterVec("conflicts_total",
-		"Lost races, by what about: node, guard, keeper, pod, partition, budget.", "reason")
+		"Number of conflicts lost, by subject: node, guard, keeper, pod, partition, budget.", "reason")
 	turnsGiven = berth.counter("turns_total",
-		"Turns that shards have given each other at nodes they were fighting over.")
+		"Number of turns that shards granted each other on contended nodes.")
 	nodeNotices = berth.counterVec("node_notices_total",
-		"What shards have found out about nodes: quarantined, quarantine-ended, spared (too many are), "+
-			"doubted (its kubelet has less room), avoided (its kubelet rejected a pod).", "what")
+		"Number of findings of shards about nodes, by finding: quarantined, quarantine-ended, spared (the "+
+			"limit on quarantined nodes is reached), doubted (the kubelet has less room), avoided (the kubelet "+
+			"rejected a pod).", "what")
 	nodesLeftAlone = berth.gaugeVec("nodes_left_alone",
-		"Nodes a shard does not use for now, by shard and reason: quarantine, doubt, turn.", "member", "reason")
+		"Number of nodes currently not used, by shard and reason: quarantine, doubt, turn.", "member", "reason")
 	kubeletRejections = berth.counterVec("kubelet_rejections_total",
-		"Bound pods that their kubelet did not admit, by its reason.", "reason")
+		"Number of bound pods that their kubelet rejected, by the kubelet's reason.", "reason")
 	fencesRefused = berth.gaugeVec("fences_refused",
-		"Reservations that cannot be taken back because the API server refuses the binder's write again "+
-			"and again, by binder.", "member")
+		"Number of reservations that cannot be cancelled because the API server keeps refusing the binder's "+
+			"write, by binder.", "member")
 	batchSize = berth.histogramVec("batch_size",
-		"How much was done at once: pods in a transaction (reservations), pods in a message to a shard (offers).",
+		"Batch sizes: pods per transaction (reservations), pods per message to a shard (offers).",
 		metrics.ExponentialBuckets(1, 2, 10), "what")
 	promises = berth.gaugeVec("ledger_entries",
-		"Entries of the ledger, by role (reservation, victim, keeper, move) and state.", "role", "state")
+		"Number of entries in the ledger, by role (reservation, victim, keeper, move) and state.", "role", "state")
 	promiseAge = berth.gaugeVec("ledger_oldest_entry_seconds",
-		"How long the queue that leads has seen the oldest entry of a role and state.", "role", "state")
+		"Time for which the leading queue has seen the oldest entry, in seconds, by role and state.", "role", "state")
 	budgetClaims = berth.gaugeVec("budget_claims",
-		"Disruptions claimed from a PodDisruptionBudget and not yet seen in its status.", "namespace", "budget")
+		"Number of disruptions claimed from a PodDisruptionBudget and not yet visible in its status.", "namespace", "budget")
 	evictions = berth.counterVec("evictions_total",
-		"Calls to evict a pod, by cause (preemption, descheduling) and result; no dry runs.", "cause", "result")
+		"Number of calls to evict a pod, by cause (preemption, descheduling) and result; dry runs are not "+
+			"counted.", "cause", "result")
 	loopsBroken = berth.counterVec("loop_breaker_trips_total",
-		"What was not done because it had come to nothing before: preemption (plans refused), "+
-			"descheduling (pods that had come back to the node they were moved from).", "what")
-	leads         = berth.gaugeVec("leads", "1 for the replica of a service that leads, 0 for the others.", "service")
+		"Number of actions not taken because they had repeatedly been in vain: preemption (plans refused), "+
+			"descheduling (pods that had returned to the node from which they were moved).", "what")
+	leads = berth.gaugeVec("leads",
+		"1 for the leading replica of a service, 0 for the others.", "service")
 	ledgerRenewed = berth.counter("ledger_generations_total",
-		"New generations of the ledger that this process has begun, because what was there could not "+
-			"be relied upon.")
+		"Number of new ledger generations that this process began because it could not rely on the state of "+
+			"the ledger.")
 	ledgerClosed = berth.gauge("ledger_closed",
-		"1 while the ledger begins anew and nothing is placed, bound or evicted, else 0.")
+		"1 while a new ledger generation begins and nothing is placed, bound or evicted, otherwise 0.")
 	dependencyUp = berth.gaugeVec("dependency_up",
-		"1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, kubernetes). "+
-			"The series appears with the first answer.", "dependency")
+		"1 while a dependency answers this process, 0 while it does not, by dependency (nats, etcd, "+
+			"kubernetes). The series appears with the first answer.", "dependency")
 	ledgerAuthenticationOff = berth.gaugeVec("ledger_authentication_off",
-		"1 while etcd does not check which user a client is, though this process shows it a certificate, else 0. "+
-			"The series appears with etcd's first answer; a process without a client certificate for etcd does not ask.")
+		"1 while etcd does not authenticate clients although this process presents a certificate, otherwise "+
+			"0. The series appears with etcd's first answer; a process without a client certificate for etcd "+
+			"does not check.")
 	unreadable = berth.counterVec("log_unreadable_total",
-		"Records of the log that could not be read and were set aside, by service and stream.", "service", "stream")
+		"Number of records of the log that could not be decoded and were skipped, by service and stream.", "service", "stream")
 	refused = berth.counterVec("log_refused_total",
-		"Messages that the log does not take and that were left out, by service and stream.", "service", "stream")
+		"Number of messages that the log rejected and that were dropped, by service and stream.", "service", "stream")
 	tooLarge = berth.counterVec("objects_too_large_total",
-		"Versions of Kubernetes objects that are too large for the log, by kind and by what became of them: "+
+		"Number of versions of Kubernetes objects that are too large for the log, by kind and outcome: "+
 			"reduced (to what is needed to stay safe), left-out.", "kind", "result")
-	anomalies  = berth.gaugeVec("anomalies", "Things that should not be, by rule; `berth status` names them.", "rule")
+	anomalies = berth.gaugeVec("anomalies",
+		"Number of anomalies, by rule; `berth status` lists them.", "rule")
 	busDropped = berth.counter("bus_messages_dropped_total",
-		"Bus messages dropped because a subscription's buffer was full.")
+		"Number of bus messages dropped because a subscription buffer was full.")
 	spansEnded = berth.counter("trace_spans_ended_total",
-		"Recorded spans that ended. Those neither exported nor waiting were dropped.")
-	spansExported = berth.counterVec("trace_spans_exported_total", "Spans handed to the exporter, by result.", "result")
-	plansEnded    = berth.counterVec("plans_total",
-		"What has become of plans to make room for a pod: nominated, promoted (it has its place), displaced (a more "+
-			"important pod has it), withdrawn (given up), refused (too many have come to nothing).", "what")
+		"Number of recorded spans that ended. Spans that were neither exported nor are waiting were dropped.")
+	spansExported = berth.counterVec("trace_spans_exported_total",
+		"Number of spans passed to the exporter, by result.", "result")
+	plansEnded = berth.counterVec("plans_total",
+		"Number of preemption plans, by outcome: nominated, promoted (the pod has its place), displaced (a "+
+			"more important pod took it), withdrawn (given up), refused (too many have been in vain).", "what")
 	planDuration = berth.histogramVec("plan_duration_seconds",
-		"Seconds that a place was held, by how that ended: promoted, withdrawn.",
+		"Time for which places were held for preempting pods, in seconds, by outcome: promoted, withdrawn.",
 		metrics.ExponentialBuckets(0.01, 2, 16), "what")
 	placesHeld = berth.gaugeVec("places_held",
-		"Places that a shard holds for pods until others have gone, by shard.", "member")
+		"Number of places that a shard holds for pods until their victims are gone, by shard.", "member")
 	eventsWaiting = berth.gaugeVec("events_waiting",
-		"Kubernetes events that wait until binds leave room for them, by binder.", "member")
+		"Number of Kubernetes events that wait until binds leave capacity to send them, by binder.", "member")
 )
 
 // Metrics of the descheduler 0.36 with its names, labels and buckets (metrics/metrics.go).
 var (
 	podsEvicted = descheduler.counterVec("pods_evicted_total",
-		"Evictions, by result, strategy, profile, and the pod's namespace and node.",
+		"Number of evictions, by result, strategy, profile, namespace and node.",
 		"result", "strategy", "profile", "namespace", "node")
 	deschedulerLoopDuration = descheduler.histogram("loop_duration_seconds",
-		"Seconds of one round over all profiles.",
+		"Duration of one descheduling cycle over all profiles, in seconds.",
 		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500})
 	strategyDuration = descheduler.histogramVec("strategy_duration_seconds",
-		"Seconds of one strategy of a profile in one round.",
+		"Duration of one strategy of a profile in one cycle, in seconds.",
 		[]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100}, "strategy", "profile")
 	deschedulerBuild = descheduler.gaugeVec("build_info",
-		"1, with the versions of the descheduler and of Go as labels; what is not known is empty.",
+		"Always 1, with the versions of the descheduler and of Go as labels; unknown values are empty.",
 		"GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
 	podsKept = berth.counterVec("descheduler_kept_pods_total",
-		"Pods that a strategy picked and that were not evicted, by the protection or guard that kept them.",
+		"Number of pods that a strategy picked but that were not evicted, by the protection or guard that "+
+			"kept them.",
 		"strategy", "profile", "reason")
 	podsReturned = berth.counterVec("descheduler_pods_returned_total",
-		"Pods that came back to the node that the pod which they replace was moved from, by namespace.", "namespace")
+		"Number of pods placed on the node from which the pod that they replace was moved, by namespace.", "namespace")
 )
 
 // DependencyUp sets whether a dependency answers: nats, etcd or kubernetes.

@@ -22,50 +22,52 @@ const manyAttempts = 15
 // (pkg/scheduler/metrics/metrics.go), so that dashboards and alerts made for it keep working.
 var (
 	scheduleAttempts = schedulerStable.counterVec("schedule_attempts_total",
-		"Attempts to schedule a pod, by result.", "result", "profile")
+		"Number of attempts to schedule pods, by result.", "result", "profile")
 	attemptDuration = schedulerStable.histogramVec("scheduling_attempt_duration_seconds",
-		"Seconds of one attempt, from the snapshot to the committed reservation.",
+		"Duration of one attempt, from the snapshot to the committed reservation, in seconds.",
 		metrics.ExponentialBuckets(0.001, 2, 15), "result", "profile")
 	algorithmDuration = schedulerAlpha.histogram("scheduling_algorithm_duration_seconds",
-		"Seconds of filtering and scoring for one pod.", metrics.ExponentialBuckets(0.001, 2, 15))
+		"Duration of filtering and scoring for one pod, in seconds.", metrics.ExponentialBuckets(0.001, 2, 15))
 	extensionPointDuration = schedulerStable.histogramVec("framework_extension_point_duration_seconds",
-		"Seconds of all plugins of one extension point.", metrics.ExponentialBuckets(0.0001, 2, 12),
+		"Duration of all plugins of one extension point, in seconds.", metrics.ExponentialBuckets(0.0001, 2, 12),
 		"extension_point", "status", "profile")
 	pluginExecutionDuration = schedulerAlpha.histogramVec("plugin_execution_duration_seconds",
-		"Seconds of one plugin at one extension point, about one node, in a tenth of the attempts.",
+		"Duration of one plugin at one extension point for one node, in seconds, in a tenth of the attempts.",
 		metrics.ExponentialBuckets(0.00001, 1.5, 20), "plugin", "extension_point", "status")
 	pluginEvaluations = schedulerBeta.counterVec("plugin_evaluation_total",
-		"Times that a plugin was asked (PreFilter, Filter, PreScore, Score). "+
-			"What it said is kept, so that this grows by what has changed, not by nodes and pods.",
+		"Number of plugin evaluations (PreFilter, Filter, PreScore, Score). Results are cached, so the "+
+			"number grows with what changes, not with nodes and pods.",
 		"plugin", "extension_point", "profile")
 	permitWait = schedulerBeta.histogramVec("permit_wait_duration_seconds",
-		"Seconds that a pod with a chosen node waited for others to go from it, by how that ended.",
+		"Time for which a pod with a chosen node waited for its victims to leave, in seconds, by outcome.",
 		metrics.ExponentialBuckets(0.001, 2, 15), "result")
 	claimsCreated = schedulerAlpha.counterVec("resourceclaim_creates_total",
-		"Claims that were to be made for extended resources that devices stand for, by result.", "status")
+		"Number of ResourceClaims to create for extended resources that devices back, by result.", "status")
 	pendingPods = schedulerStable.gaugeVec("pending_pods",
-		"Pods that wait, by queue: active, backoff, unschedulable, gated.", "queue")
+		"Number of pending pods, by queue: active, backoff, unschedulable, gated.", "queue")
 	queueIncoming = schedulerStable.counterVec("queue_incoming_pods_total",
-		"Pods put into a queue, by queue and the event that did it.", "queue", "event")
+		"Number of pods added to a queue, by queue and event.", "queue", "event")
 	podAttempts = schedulerStable.histogram("pod_scheduling_attempts",
-		"Attempts it took to schedule a pod.", metrics.ExponentialBuckets(1, 2, 5))
+		"Number of attempts to schedule a pod successfully.", metrics.ExponentialBuckets(1, 2, 5))
 	podSLIDuration = schedulerBeta.histogramVec("pod_scheduling_sli_duration_seconds",
-		"Seconds from a pod's first entry into the queue until it is scheduled, gated time left out.",
+		"Time from a pod's first entry into the queue until it is scheduled, in seconds, without the time it "+
+			"was gated.",
 		metrics.ExponentialBuckets(0.01, 2, 20), "attempts")
 	unschedulablePods = schedulerBeta.gaugeVec("unschedulable_pods",
-		"Pods that a plugin holds back; a pod counts for every plugin that does.", "plugin", "profile")
+		"Number of unschedulable pods, by each plugin that rejected them.", "plugin", "profile")
 	podScheduledAfterFlush = schedulerAlpha.counter("pod_scheduled_after_flush_total",
-		"Pods placed because of the queue's sweep, not of an event.")
+		"Number of pods placed by the periodic sweep, not by an event.")
 	queueingHintDuration = schedulerAlpha.histogramVec("queueing_hint_execution_duration_seconds",
-		"Seconds of one queueing hint of a plugin.", metrics.ExponentialBuckets(0.00001, 1.5, 20),
+		"Duration of one queueing hint of a plugin, in seconds.", metrics.ExponentialBuckets(0.00001, 1.5, 20),
 		"plugin", "event", "hint")
 	cacheSize = schedulerAlpha.gaugeVec("cache_size",
-		"What the state in memory holds, by type: nodes, pods, assumed_pods.", "type")
-	goroutines         = schedulerBeta.gaugeVec("goroutines", "Goroutines at work, by operation.", "operation")
+		"Number of objects in the in-memory state, by type: nodes, pods, assumed_pods.", "type")
+	goroutines = schedulerBeta.gaugeVec("goroutines",
+		"Number of running goroutines, by operation.", "operation")
 	preemptionAttempts = schedulerStable.counter("preemption_attempts_total",
-		"Pods that fit nowhere and were asked whether others could go for them.")
+		"Number of preemption attempts.")
 	preemptionVictims = schedulerStable.histogram("preemption_victims",
-		"Pods that had to go for one.", metrics.ExponentialBuckets(1, 2, 7))
+		"Number of victims of one preemption.", metrics.ExponentialBuckets(1, 2, 7))
 )
 
 // ScheduleAttempt counts one attempt. Results that kube-scheduler does not have (an attempt abandoned after a

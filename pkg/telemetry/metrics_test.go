@@ -31,23 +31,23 @@ func TestSchedulerMetrics(t *testing.T) {
 	PodScheduledAfterFlush(2)
 	QueueingHints("NodeAffinity", "NodeUpdateNodeLabel", true, 3, time.Millisecond)
 	check(t, `
-# HELP scheduler_schedule_attempts_total [STABLE] Attempts to schedule a pod, by result.
+# HELP scheduler_schedule_attempts_total [STABLE] Number of attempts to schedule pods, by result.
 # TYPE scheduler_schedule_attempts_total counter
 scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1
 scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"} 1
-# HELP scheduler_pending_pods [STABLE] Pods that wait, by queue: active, backoff, unschedulable, gated.
+# HELP scheduler_pending_pods [STABLE] Number of pending pods, by queue: active, backoff, unschedulable, gated.
 # TYPE scheduler_pending_pods gauge
 scheduler_pending_pods{queue="active"} 7
-# HELP scheduler_queue_incoming_pods_total [STABLE] Pods put into a queue, by queue and the event that did it.
+# HELP scheduler_queue_incoming_pods_total [STABLE] Number of pods added to a queue, by queue and event.
 # TYPE scheduler_queue_incoming_pods_total counter
 scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 1
-# HELP scheduler_unschedulable_pods [BETA] Pods that a plugin holds back; a pod counts for every plugin that does.
+# HELP scheduler_unschedulable_pods [BETA] Number of unschedulable pods, by each plugin that rejected them.
 # TYPE scheduler_unschedulable_pods gauge
 scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-scheduler"} 1
-# HELP scheduler_cache_size [ALPHA] What the state in memory holds, by type: nodes, pods, assumed_pods.
+# HELP scheduler_cache_size [ALPHA] Number of objects in the in-memory state, by type: nodes, pods, assumed_pods.
 # TYPE scheduler_cache_size gauge
 scheduler_cache_size{type="nodes"} 1000
-# HELP scheduler_pod_scheduling_attempts [STABLE] Attempts it took to schedule a pod.
+# HELP scheduler_pod_scheduling_attempts [STABLE] Number of attempts to schedule a pod successfully.
 # TYPE scheduler_pod_scheduling_attempts histogram
 scheduler_pod_scheduling_attempts_bucket{le="1"} 1
 scheduler_pod_scheduling_attempts_bucket{le="2"} 1
@@ -57,7 +57,7 @@ scheduler_pod_scheduling_attempts_bucket{le="16"} 2
 scheduler_pod_scheduling_attempts_bucket{le="+Inf"} 3
 scheduler_pod_scheduling_attempts_sum 35
 scheduler_pod_scheduling_attempts_count 3
-# HELP scheduler_pod_scheduled_after_flush_total [ALPHA] Pods placed because of the queue's sweep, not of an event.
+# HELP scheduler_pod_scheduled_after_flush_total [ALPHA] Number of pods placed by the periodic sweep, not by an event.
 # TYPE scheduler_pod_scheduled_after_flush_total counter
 scheduler_pod_scheduled_after_flush_total 2
 `, "scheduler_schedule_attempts_total", "scheduler_pod_scheduled_after_flush_total",
@@ -92,24 +92,24 @@ func TestBerthMetrics(t *testing.T) {
 # HELP berth_ledger_txns_total [ALPHA] Transactions, by kind and result: ok, conflict, unknown (no answer), refused.
 # TYPE berth_ledger_txns_total counter
 berth_ledger_txns_total{result="ok",txn="T1"} 1
-# HELP berth_offers_outstanding [ALPHA] Pods offered to a shard whose lease runs, by shard.
+# HELP berth_offers_outstanding [ALPHA] Number of pods currently offered to a shard, by shard.
 # TYPE berth_offers_outstanding gauge
 berth_offers_outstanding{shard="scheduler-0"} 5
-# HELP berth_bus_messages_dropped_total [ALPHA] Bus messages dropped because a subscription's buffer was full.
+# HELP berth_bus_messages_dropped_total [ALPHA] Number of bus messages dropped because a subscription buffer was full.
 # TYPE berth_bus_messages_dropped_total counter
 berth_bus_messages_dropped_total 4
-# HELP berth_conflicts_total [ALPHA] Lost races, by what about: node, guard, keeper, pod, partition, budget.
+# HELP berth_conflicts_total [ALPHA] Number of conflicts lost, by subject: node, guard, keeper, pod, partition, budget.
 # TYPE berth_conflicts_total counter
 berth_conflicts_total{reason="node"} 1
-# HELP berth_kubelet_rejections_total [ALPHA] Bound pods that their kubelet did not admit, by its reason.
+# HELP berth_kubelet_rejections_total [ALPHA] Number of bound pods that their kubelet rejected, by the kubelet's reason.
 # TYPE berth_kubelet_rejections_total counter
 berth_kubelet_rejections_total{reason="Other"} 1
 berth_kubelet_rejections_total{reason="OutOfExtendedResources"} 1
 berth_kubelet_rejections_total{reason="OutOfcpu"} 2
-# HELP berth_nodes_left_alone [ALPHA] Nodes a shard does not use for now, by shard and reason: quarantine, doubt, turn.
+# HELP berth_nodes_left_alone [ALPHA] Number of nodes currently not used, by shard and reason: quarantine, doubt, turn.
 # TYPE berth_nodes_left_alone gauge
 berth_nodes_left_alone{member="scheduler-0",reason="quarantine"} 2
-# HELP descheduler_pods_evicted_total [ALPHA] Evictions, by result, strategy, profile, and the pod's namespace and node.
+# HELP descheduler_pods_evicted_total [ALPHA] Number of evictions, by result, strategy, profile, namespace and node.
 # TYPE descheduler_pods_evicted_total counter
 descheduler_pods_evicted_total{namespace="shop",node="n1",profile="p",result="success",strategy="RemoveDuplicates"} 1
 `, "berth_ledger_txns_total", "berth_offers_outstanding", "berth_bus_messages_dropped_total",
@@ -152,9 +152,9 @@ func TestAuthenticationIsOffOnceEtcdSaysSo(t *testing.T) {
 	for _, want := range []string{"", "berth_ledger_authentication_off 0\n", "berth_ledger_authentication_off 1\n"} {
 		if want != "" {
 			LedgerAuthenticationOff(strings.HasSuffix(want, "1\n"))
-			want = "# HELP berth_ledger_authentication_off [ALPHA] 1 while etcd does not check which user a client is, " +
-				"though this process shows it a certificate, else 0. The series appears with etcd's first answer; " +
-				"a process without a client certificate for etcd does not ask.\n" +
+			want = "# HELP berth_ledger_authentication_off [ALPHA] 1 while etcd does not authenticate clients " +
+				"although this process presents a certificate, otherwise 0. The series appears with etcd's first answer; " +
+				"a process without a client certificate for etcd does not check.\n" +
 				"# TYPE berth_ledger_authentication_off gauge\n" + want
 		}
 		check(t, want, "berth_ledger_authentication_off")

@@ -37,7 +37,7 @@ const (
 	lineLength = 120
 )
 
-const referenceHead = `<!-- Written by "make generate" from the metrics: what is changed here by hand is lost. -->
+const referenceHead = `<!-- Written by "make generate" from the metrics: manual changes are lost. -->
 # Metrics
 
 Every metric that the services export, with its type, stability level, unit and labels, and with the alerts of

@@ -42,9 +42,9 @@ func newResources(pods func() iter.Seq[PodResources]) *resources {
 	return &resources{
 		pods: pods,
 		requests: metrics.NewDesc("kube_pod_resource_request",
-			"What pods request, by resource, in its unit.", resourceLabels, nil, metrics.STABLE, ""),
+			"Resources that pods request, by resource, in the unit of the resource.", resourceLabels, nil, metrics.STABLE, ""),
 		limits: metrics.NewDesc("kube_pod_resource_limit",
-			"What pods are limited to, by resource, in its unit.", resourceLabels, nil, metrics.STABLE, ""),
+			"Resource limits of pods, by resource, in the unit of the resource.", resourceLabels, nil, metrics.STABLE, ""),
 	}
 }
 

@@ -62,7 +62,7 @@ func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	processCertificates.watch(cfg.Certificates)
 	begin(cfg.Service, cfg.Version)
 	if cfg.Service == "" {
-		return nil, errors.New("telemetry: Service is empty, want the name of the service")
+		return nil, errors.New("telemetry: Service is not set: want the name of the service")
 	}
 	sampler, err := samplerFromEnv(os.Getenv)
 	if err != nil {
@@ -83,7 +83,7 @@ func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	provider := newProvider(sampler, sdktrace.NewBatchSpanProcessor(countingExporter{exporter}), attributes)
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Warn("traces are not exported", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Warn("traces not exported", KeyError, err) }))
 	return &Telemetry{provider: provider, shutdown: func(ctx context.Context) error {
 		podSampler.Store(nil)
 		return provider.Shutdown(ctx)

@@ -149,7 +149,7 @@ func New(cfg Config, deps Deps) (*Binder, error) {
 		return nil, err
 	}
 	if deps.RestConfig == nil {
-		return nil, errors.New("binder: RestConfig: missing: want how to reach the API server")
+		return nil, errors.New("binder: RestConfig: nil: want the configuration of the API client")
 	}
 	api, err := commit.Connect(deps.RestConfig, cfg.QPS, cfg.Burst)
 	if err != nil {
@@ -245,7 +245,7 @@ func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[s
 // Ready returns nil once the binder knows the facts and the ledger and holds partitions.
 func (b *Binder) Ready() error {
 	if !b.ready.Load() {
-		return errors.New("binder: facts, ledger or partitions not known yet")
+		return errors.New("binder: facts, ledger or partitions not read yet")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 			ending = nil
 			l.drain()
 		case <-l.drainBy:
-			b.deps.Logger.Warn("stopped before every call was answered; other binders find out", "calls", l.started)
+			b.deps.Logger.Warn("stopped before every call was answered; other binders resolve them", "calls", l.started)
 			return l.leave(rooms)
 		case in := <-inputs:
 			l.step(in)
@@ -150,7 +150,8 @@ func (l *loop) leave(rooms context.Context) error {
 	ctx, cancel := context.WithTimeout(rooms, leaveTimeout)
 	defer cancel()
 	if err := l.commit.Flush(ctx); err != nil {
-		l.deps.Logger.Warn("the last decisions are not in the log; facts and ledger tell the same", "error", err)
+		l.deps.Logger.Warn("last decisions not in the log; facts and ledger have the same information",
+			telemetry.KeyError, err)
 	}
 	return nil
 }

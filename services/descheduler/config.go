@@ -91,7 +91,7 @@ func (d Deps) validate(dryRun bool) error {
 		{"Clock", d.Clock == nil},
 	} {
 		if dep.nil {
-			missing = append(missing, fmt.Errorf("descheduler: %s: nil: want one", dep.name))
+			missing = append(missing, fmt.Errorf("descheduler: Deps.%s: nil: want an implementation", dep.name))
 		}
 	}
 	return errors.Join(missing...)

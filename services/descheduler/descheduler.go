@@ -121,7 +121,7 @@ func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			d.deps.Logger.Warn("not leading", "retryIn", retryPause, "error", err)
+			d.deps.Logger.Warn("not leading", "retryIn", retryPause, telemetry.KeyError, err)
 		}
 		d.pause(ctx, retryPause)
 	}
@@ -156,7 +156,7 @@ func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, e
 	if d.cycles(leading) {
 		return true, nil
 	}
-	return false, errors.New("descheduler: the session was lost")
+	return false, errors.New("descheduler: session lost")
 }
 
 // tellWaiting logs, for a single cycle, that it has to wait for its turn, and for which leader.
@@ -171,7 +171,7 @@ func (d *Descheduler) tellWaiting(ctx context.Context) {
 	first := slices.MinFunc(candidates, func(a, b ledger.KV) int {
 		return cmp.Compare(a.CreateRevision, b.CreateRevision)
 	})
-	d.deps.Logger.Warn("another descheduler runs; this cycle waits until it ends", "leader", string(first.Value))
+	d.deps.Logger.Warn("another descheduler is running; waiting until it stops", "leader", string(first.Value))
 }
 
 // giveBack closes the session, which ends the leadership at once.
@@ -179,7 +179,7 @@ func (d *Descheduler) giveBack(ctx context.Context, s ledger.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
-		d.deps.Logger.Warn("the session stays until its lease runs out", "error", err)
+		d.deps.Logger.Warn("could not end the session; its lease will expire", telemetry.KeyError, err)
 	}
 }
 
@@ -197,7 +197,7 @@ func (d *Descheduler) cycles(ctx context.Context) (done bool) {
 			}
 			d.pause(ctx, d.cfg.Interval-d.deps.Clock.Since(began))
 		case err != nil:
-			d.deps.Logger.Warn("cycle failed", "retryIn", retryPause, "error", err)
+			d.deps.Logger.Warn("cycle failed", "retryIn", retryPause, telemetry.KeyError, err)
 			d.pause(ctx, retryPause)
 		case d.cfg.Interval == 0:
 			return true
@@ -211,7 +211,7 @@ func (d *Descheduler) cycles(ctx context.Context) (done bool) {
 // warn logs the policy's warnings.
 func (d *Descheduler) warn() {
 	for _, w := range d.policy.Load().Warnings {
-		d.deps.Logger.Warn("policy", "warning", w)
+		d.deps.Logger.Warn("policy warning", "warning", w)
 	}
 }
 
@@ -223,10 +223,10 @@ func (d *Descheduler) reload() {
 	p, err := d.cfg.Reload()
 	switch {
 	case err != nil:
-		d.deps.Logger.Error("the policy cannot be used; the one before stays in force", "error", err)
+		d.deps.Logger.Error("invalid policy; keeping the previous one", telemetry.KeyError, err)
 	case p != nil:
 		d.policy.Store(p)
-		d.deps.Logger.Info("the policy has changed")
+		d.deps.Logger.Info("policy changed")
 		d.warn()
 	}
 }
@@ -240,7 +240,7 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 	}
 	err := d.work(ctx)
 	if errors.Is(context.Cause(ctx), errPaused) {
-		d.deps.Logger.Info("the cycle was stopped: descheduling is paused", "error", err)
+		d.deps.Logger.Info("cycle stopped: descheduling is paused", telemetry.KeyError, err)
 		return errPaused
 	}
 	return err
@@ -262,7 +262,7 @@ func (d *Descheduler) work(ctx context.Context) error {
 		return err
 	}
 	if view.Ledger != nil && !view.Ledger.Permits(view.Cluster.Position().Epoch) && !d.cfg.DryRun {
-		d.deps.Logger.Warn("the cycle is left out: the ledger begins anew", "reason", view.Ledger.Generation().Reason)
+		d.deps.Logger.Warn("cycle skipped: new ledger generation begins", "reason", view.Ledger.Generation().Reason)
 		return nil
 	}
 	began := d.deps.Clock.Now()
@@ -313,7 +313,7 @@ func (d *Descheduler) carryOut(
 ) (written int, err error) {
 	released, err := d.commit.Release(ctx, p, p.Leftovers(h, d.deps.Clock.Now()))
 	if released > 0 {
-		d.deps.Logger.Info("places given up for which no eviction was asked for", "places", released)
+		d.deps.Logger.Info("released places without an eviction request", "places", released)
 	}
 	if err != nil {
 		return 0, err
@@ -339,7 +339,7 @@ func (d *Descheduler) carryOut(
 func (d *Descheduler) tellReturned(ctx context.Context, returned []events.Decision) error {
 	for i := range returned {
 		r := &returned[i]
-		d.deps.Logger.Warn("a pod came back to the node it was moved away from",
+		d.deps.Logger.Warn("pod returned to the node it was moved from",
 			"pod", r.Pod.Namespace+"/"+r.Pod.Name, "node", r.NodeName, "owner", r.Owner)
 		telemetry.PodReturned(r.Pod.Namespace)
 		telemetry.LoopBroken("descheduling", 1)

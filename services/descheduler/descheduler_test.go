@@ -462,7 +462,7 @@ func TestOnceWaits(t *testing.T) {
 		leader := w.start("d1")
 		once := w.start("d2", func(c *Config) { c.Interval = 0 })
 		after(time.Minute)
-		want := "another descheduler runs; this cycle waits until it ends\" leader=d1"
+		want := "another descheduler is running; waiting until it stops\" leader=d1"
 		if !strings.Contains(w.output.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, w.output.String())
 		}
@@ -528,11 +528,11 @@ func evictionsCounted(t *testing.T) float64 {
 func TestNewRefuses(t *testing.T) {
 	_, err := New(Config{Interval: -time.Second}, Deps{})
 	const want = `descheduler: ID: empty: want a member id
-descheduler: Log: nil: want one
-descheduler: Facts: nil: want one
-descheduler: Ledger: nil: want one
-descheduler: Logger: nil: want one
-descheduler: Clock: nil: want one`
+descheduler: Deps.Log: nil: want an implementation
+descheduler: Deps.Facts: nil: want an implementation
+descheduler: Deps.Ledger: nil: want an implementation
+descheduler: Deps.Logger: nil: want an implementation
+descheduler: Deps.Clock: nil: want an implementation`
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}
@@ -652,7 +652,7 @@ func TestReload(t *testing.T) {
 		answers <- answer{err: mistaken}
 		after(time.Minute)
 		w.wantAsks()
-		if !strings.Contains(w.output.String(), "the one before stays in force") {
+		if !strings.Contains(w.output.String(), "keeping the previous one") {
 			t.Errorf("nothing is said about the mistake:\n%s", w.output.String())
 		}
 		good, err := policy.Parse("good", []byte(taintPolicy))

@@ -109,7 +109,7 @@ func TestLostLeaseStopsTheCycle(t *testing.T) {
 		if kept := len(w.promises()); kept != 8 {
 			t.Errorf("the ledger has %q, want four places and their victims", w.promises())
 		}
-		if !strings.Contains(w.output.String(), "places given up for which no eviction was asked for") {
+		if !strings.Contains(w.output.String(), "released places without an eviction request") {
 			t.Errorf("nothing is said of the places that were given up:\n%s", w.output.String())
 		}
 	})

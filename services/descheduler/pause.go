@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // errPaused ends a cycle while the descheduler is paused.
@@ -60,7 +61,7 @@ func (s *pauseSwitch) news(paused bool) bool {
 func (d *Descheduler) followPause(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := d.watchPause(ctx); err != nil && ctx.Err() == nil {
-			d.deps.Logger.Warn("following the stop switch again", "retryIn", retryPause, "error", err)
+			d.deps.Logger.Warn("stop switch not readable; retrying", "retryIn", retryPause, telemetry.KeyError, err)
 		}
 		d.pause(ctx, retryPause)
 	}

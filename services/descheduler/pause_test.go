@@ -86,7 +86,7 @@ func TestPauseStopsARunningCycle(t *testing.T) {
 		if planned != 1 {
 			t.Errorf("%d evictions were planned, want 1", planned)
 		}
-		if !strings.Contains(w.output.String(), "the cycle was stopped") {
+		if !strings.Contains(w.output.String(), "cycle stopped") {
 			t.Errorf("the log does not tell:\n%s", w.output.String())
 		}
 	})

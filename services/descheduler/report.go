@@ -78,7 +78,7 @@ func (d *Descheduler) summarise(s summary) {
 		"dryRun", d.cfg.DryRun, "took", s.took, "facts", s.facts, refusals(s.out),
 	}
 	for _, f := range s.out.Failed {
-		d.deps.Logger.Warn("strategy failed", "profile", f.Profile, "strategy", f.Strategy, "error", f.Err)
+		d.deps.Logger.Warn("strategy failed", "profile", f.Profile, "strategy", f.Strategy, telemetry.KeyError, f.Err)
 	}
 	if s.out.Skipped != "" {
 		attrs = append(attrs, "skipped", s.out.Skipped)

@@ -188,7 +188,7 @@ func (c Config) profiles(hints map[string]placement.Hints) (map[string]*placemen
 	ready := make(map[string]*placement.Profile, len(c.Profiles))
 	for i, pc := range c.Profiles {
 		if ready[pc.SchedulerName] != nil {
-			return nil, fmt.Errorf("queue: Config.Profiles[%d].SchedulerName is %q, which stands twice, want unique names",
+			return nil, fmt.Errorf("queue: Config.Profiles[%d].SchedulerName is %q, which is given twice, want unique names",
 				i, pc.SchedulerName)
 		}
 		p, err := placement.NewProfile(pc)
@@ -217,7 +217,7 @@ func (d *Deps) complete() error {
 		missing = "Elections"
 	}
 	if missing != "" {
-		return fmt.Errorf("queue: Deps.%s is nil, it is required", missing)
+		return fmt.Errorf("queue: Deps.%s is nil, want an implementation", missing)
 	}
 	if d.Logger == nil {
 		d.Logger = slog.Default()

@@ -54,7 +54,7 @@ const (
 )
 
 // errOvertaken means that another process has changed the generation concurrently.
-var errOvertaken = errors.New("queue: the ledger's generation has changed meanwhile")
+var errOvertaken = errors.New("queue: the ledger generation changed concurrently")
 
 // checked is what the leader knows once the ledger is consistent with Kubernetes and the log of facts.
 type checked struct {
@@ -77,7 +77,7 @@ func (q *Queue) sound(ctx context.Context, from beginning, unused uint64) (check
 		if errors.As(err, &anew) {
 			return checked{}, err
 		}
-		q.logger.Warn("the ledger's generation is not settled, trying again", "error", err)
+		q.logger.Warn("ledger generation not settled; retrying", telemetry.KeyError, err)
 		q.pause(ctx)
 	}
 }
@@ -153,7 +153,7 @@ func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, erro
 		return current, err
 	})
 	if err != nil {
-		return known{}, fmt.Errorf("queue: wait for a picture of the ledger: %w", err)
+		return known{}, fmt.Errorf("queue: wait for the ledger state: %w", err)
 	}
 	return k, nil
 }
@@ -243,7 +243,7 @@ func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
 	r, err := q.deps.Ledger.Commit(ctx, txn)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("queue: the ledger's generation: %w", err)
+		return 0, fmt.Errorf("queue: ledger generation: %w", err)
 	case !r.Succeeded:
 		return 0, errOvertaken
 	}
@@ -263,7 +263,7 @@ func (q *Queue) renew(
 	}
 	floor.Revision = next.Revision
 	telemetry.LedgerRenewed()
-	q.logger.Error("the ledger begins anew: nothing is placed, bound or evicted until it has",
+	q.logger.Error("new ledger generation begins: nothing is placed, bound or evicted until it is open",
 		"generation", next.Number, "reason", reason, "grace", grace(q.cfg.Profiles))
 	if err := q.clear(ctx, next); err != nil {
 		return on, err
@@ -287,7 +287,7 @@ func (q *Queue) renew(
 	if _, err = q.carryOut(ctx, txn); err != nil {
 		return on, err
 	}
-	q.logger.Info("the ledger has begun anew", "generation", next.Number)
+	q.logger.Info("new ledger generation is open", "generation", next.Number)
 	on.factsAfter = next.FactsAfter
 	return on, nil
 }

@@ -82,7 +82,7 @@ func (l *loop) remember(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	if err := l.queue.deps.Snapshots.Put(ctx, events.Decisions, sequence, data); err != nil {
-		l.queue.logger.Warn("storing what is known of attempts failed", "sequence", sequence, "error", err)
+		l.queue.logger.Warn("could not store the attempt state", "sequence", sequence, telemetry.KeyError, err)
 	}
 }
 
@@ -92,18 +92,18 @@ func (l *loop) remember(ctx context.Context) {
 func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
 	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, events.Decisions)
 	if err != nil || !ok {
-		l.queue.logger.Debug("nothing is stored of earlier attempts", "error", err)
+		l.queue.logger.Debug("no stored attempt state", telemetry.KeyError, err)
 		return begin
 	}
 	last, err := l.queue.deps.Log.Last(ctx, events.Decisions)
 	if err != nil || sequence > last {
-		l.queue.logger.Warn("what is stored of attempts does not belong to this log", "sequence", sequence, "last", last,
-			"error", err)
+		l.queue.logger.Warn("stored attempt state does not belong to this log", "sequence", sequence, "last", last,
+			telemetry.KeyError, err)
 		return begin
 	}
 	memory, err := decide.Recall(data)
 	if err != nil || memory.Decisions() != sequence {
-		l.queue.logger.Warn("what is stored of attempts cannot be read", "sequence", sequence, "error", err)
+		l.queue.logger.Warn("stored attempt state cannot be decoded", "sequence", sequence, telemetry.KeyError, err)
 		return begin
 	}
 	l.step(memory)

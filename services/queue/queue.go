@@ -192,7 +192,7 @@ func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 		snapshot, _ := q.applied.snapshot()
 		p, known := snapshot.PodByName(namespace, name)
 		if !known {
-			return fmt.Sprintf("%s: no such pod in the facts\n", pod), nil
+			return fmt.Sprintf("%s: pod not found in the facts\n", pod), nil
 		}
 		uid = p.UID
 	}
@@ -215,6 +215,6 @@ func (q *Queue) ask(ctx context.Context, question func(*loop)) error {
 		<-answered
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("queue: asking the core: %w", ctx.Err())
+		return fmt.Errorf("queue: query the core: %w", ctx.Err())
 	}
 }

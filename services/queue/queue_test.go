@@ -533,7 +533,7 @@ func TestARestartForgetsNothing(t *testing.T) {
 	}
 	for pod, want := range map[string]string{
 		"default/parked": "default/parked: parked: rejected by NodeUnschedulable: ", "parked": "parked: parked: rejected by",
-		"default/none": "default/none: no such pod", "none": "none: in no pool: not queued",
+		"default/none": "default/none: pod not found", "none": "none: in no pool: not queued",
 		"": "held back by NodeUnschedulable of profile default-scheduler: 1\n",
 	} {
 		if text, err := q.Explain(t.Context(), pod); err != nil || !strings.Contains(text, want) {

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
@@ -40,7 +41,7 @@ const (
 var holePauses = wait.Backoff{Duration: retryPause, Factor: 2, Steps: 20, Cap: time.Minute}
 
 var (
-	errSessionLost = errors.New("queue: the session with the ledger is lost")
+	errSessionLost = errors.New("queue: ledger session lost")
 	errDeposed     = errors.New("queue: another replica leads")
 )
 
@@ -56,7 +57,7 @@ func (q *Queue) compete(ctx context.Context, member *membership.Member, clusterU
 		if ctx.Err() != nil {
 			return nil
 		}
-		q.logger.Warn("leadership ended, competing again", "error", err)
+		q.logger.Warn("leadership lost; campaigning again", telemetry.KeyError, err)
 		q.pause(ctx)
 	}
 	return nil
@@ -97,7 +98,7 @@ func (q *Queue) resign(ctx context.Context, session ledger.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	if err := q.deps.Elections.Resign(ctx, session, Election); err != nil {
-		q.logger.Warn("resigning failed, the session will run out by itself", "error", err)
+		q.logger.Warn("could not resign; the session will expire", telemetry.KeyError, err)
 	}
 }
 
@@ -128,7 +129,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 		if ctx.Err() != nil {
 			return nil
 		}
-		q.logger.Warn("the round ended, comparing the log with the cluster again", "error", err)
+		q.logger.Warn("leadership round ended; comparing the log with the cluster again", telemetry.KeyError, err)
 		from = beginning{cause: intake.CauseRepair, claimed: true}
 		var back *intake.WentBackError
 		if errors.As(err, &back) {
@@ -148,7 +149,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 // lead puts the core into the lead under a term, with the end of the decisions of earlier leaders. It reports false
 // if ctx ended first.
 func (q *Queue) lead(ctx context.Context, term int64) bool {
-	decided, err := insist(ctx, q, "asking for the end of the decisions log", func() (uint64, error) {
+	decided, err := insist(ctx, q, "read the end of the decision log", func() (uint64, error) {
 		return q.deps.Log.Last(ctx, events.Decisions)
 	})
 	return err == nil && q.send(ctx, decide.Lead{Term: term, Decided: decided})
@@ -178,7 +179,7 @@ func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64)
 // belonged to this cluster already.
 func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err error) {
 	var refused error
-	before, err = insist(ctx, q, "claiming the ledger", func() (bool, error) {
+	before, err = insist(ctx, q, "claim the ledger", func() (bool, error) {
 		had, err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
 		var foreign *ledger.ClusterMismatchError
 		if errors.As(err, &foreign) {
@@ -196,7 +197,7 @@ func insist[T any](ctx context.Context, q *Queue, what string, ask func() (T, er
 		if err == nil {
 			return answer, nil
 		}
-		q.logger.Warn(what+" failed, trying again", "error", err)
+		q.logger.Warn("call failed; retrying", "operation", what, telemetry.KeyError, err)
 		q.pause(ctx)
 		if ctx.Err() != nil {
 			return answer, ctx.Err()
@@ -218,7 +219,7 @@ type beginning struct {
 
 // recorded reads how the ledger's history ends, before this leader writes any of it.
 func (q *Queue) recorded(ctx context.Context) (history.Ending, error) {
-	return insist(ctx, q, "reading the end of the ledger's history", func() (history.Ending, error) {
+	return insist(ctx, q, "read the end of the ledger history", func() (history.Ending, error) {
 		return history.Recorded(ctx, q.deps.Log)
 	})
 }

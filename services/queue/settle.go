@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 )
 
@@ -29,7 +30,7 @@ var (
 	// errClosed means that a member doubts the ledger and has closed it. The next round begins a new generation.
 	errClosed = errors.New("queue: the ledger was closed")
 	// errHole means that a fact of the log cannot be read, so that no reader has complete state behind it.
-	errHole = errors.New("queue: a fact cannot be read")
+	errHole = errors.New("queue: a fact cannot be decoded")
 )
 
 // stall measures for how long the state has not advanced. The zero value has seen no state yet.
@@ -62,10 +63,10 @@ func (q *Queue) settle(ctx context.Context) (*state.Snapshot, commit.Base, error
 		var elsewhere *commit.DivergedError
 		switch {
 		case !errors.As(err, &elsewhere) && !errors.Is(err, errHole):
-			q.logger.Warn("the log of facts does not answer", "error", err)
+			q.logger.Warn("log of facts does not answer; retrying", telemetry.KeyError, err)
 			still = stall{}
 		case errors.Is(err, errHole) || still.lasts(q.position(), q.deps.Clock.Now()) >= stallLimit:
-			q.logger.Error("the log of facts cannot be followed to its end, telling everything anew", "error", err)
+			q.logger.Error("log of facts cannot be followed to its end; publishing all facts again", telemetry.KeyError, err)
 			if base, err = commit.Anew(ctx, q.deps.Log); err == nil {
 				base.Epoch = max(base.Epoch, q.position().Epoch) // the record at the end need not have an epoch
 				return state.New().Snapshot(), base, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 )
 
@@ -58,7 +59,7 @@ func (q *Queue) store(ctx context.Context, s *state.Snapshot) bool {
 		err = q.put(ctx, s.Position(), data)
 	}
 	if err != nil {
-		q.logger.Warn("storing a snapshot of the facts failed", "sequence", sequence, "error", err)
+		q.logger.Warn("could not store a snapshot of the facts", "sequence", sequence, telemetry.KeyError, err)
 		return false
 	}
 	q.logger.Debug("stored a snapshot of the facts", "sequence", sequence, "bytes", len(data))

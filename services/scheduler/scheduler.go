@@ -105,7 +105,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	profiles := make(map[string]*placement.Profile, len(cfg.Profiles))
 	for _, pc := range cfg.Profiles {
 		if profiles[pc.SchedulerName] != nil {
-			return nil, fmt.Errorf("scheduler: Profiles: %q stands twice: want unique scheduler names", pc.SchedulerName)
+			return nil, fmt.Errorf("scheduler: Profiles: %q given twice: want unique scheduler names", pc.SchedulerName)
 		}
 		p, err := placement.NewProfile(pc)
 		if err != nil {
@@ -147,11 +147,11 @@ func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[s
 			continue
 		}
 		if made == nil {
-			return nil, fmt.Errorf("scheduler: profile %q has plugins of its own: want Plugins", pc.SchedulerName)
+			return nil, fmt.Errorf("scheduler: profile %q has custom plugins: want Plugins", pc.SchedulerName)
 		}
 		set, ok := made.Of(pc.SchedulerName)
 		if !ok {
-			return nil, fmt.Errorf("scheduler: profile %q has plugins that were not made", pc.SchedulerName)
+			return nil, fmt.Errorf("scheduler: profile %q has plugins that were not created", pc.SchedulerName)
 		}
 		sets[pc.SchedulerName] = set
 	}
@@ -195,7 +195,7 @@ func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[s
 // Ready reports nil once the shard has applied the facts and holds partitions.
 func (s *Scheduler) Ready() error {
 	if !s.ready.Load() {
-		return errors.New("facts not applied yet, or no partitions held")
+		return errors.New("facts not applied yet, or no partitions owned")
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 		}
 		select {
 		case <-drainBy:
-			s.deps.Logger.Warn("stopped before the last reservation was answered; binders finish or release it")
+			s.deps.Logger.Warn("stopped before the last reservation was answered; binders will complete or release it")
 			return nil
 		default:
 		}

@@ -359,12 +359,12 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	profile := placement.DefaultProfile("a")
 	unknown := placement.ProfileConfig{SchedulerName: "a", Plugins: []placement.PluginConfig{{Name: "x"}}}
 	tests := map[string]scheduler.Config{
-		"ID":               {Profiles: []placement.ProfileConfig{profile}},
-		"Profiles: empty":  {ID: "s"},
-		`"a" stands twice`: {ID: "s", Profiles: []placement.ProfileConfig{profile, profile}},
-		"Window: -1":       {ID: "s", Window: -1, Profiles: []placement.ProfileConfig{profile}},
-		"Window: 100000":   {ID: "s", Window: 100_000, Profiles: []placement.ProfileConfig{profile}},
-		`profile "a"`:      {ID: "s", Profiles: []placement.ProfileConfig{unknown}},
+		"ID":              {Profiles: []placement.ProfileConfig{profile}},
+		"Profiles: empty": {ID: "s"},
+		`"a" given twice`: {ID: "s", Profiles: []placement.ProfileConfig{profile, profile}},
+		"Window: -1":      {ID: "s", Window: -1, Profiles: []placement.ProfileConfig{profile}},
+		"Window: 100000":  {ID: "s", Window: 100_000, Profiles: []placement.ProfileConfig{profile}},
+		`profile "a"`:     {ID: "s", Profiles: []placement.ProfileConfig{unknown}},
 	}
 	for want, cfg := range tests {
 		if _, err := scheduler.New(cfg, scheduler.Deps{}); err == nil || !strings.Contains(err.Error(), want) {

@@ -20,7 +20,7 @@ const demoTimeout = 10 * time.Minute
 func main() {
 	var d demo
 	flag.StringVar(&d.bin, "bin", ".build/bin", "directory of the built programs")
-	flag.StringVar(&d.dir, "dir", ".build/demo", "directory for everything that is written")
+	flag.StringVar(&d.dir, "dir", ".build/demo", "directory for all files")
 	flag.StringVar(&d.nodes, "nodes", "tools/cluster/examples/demo-nodes.yaml", "node file")
 	flag.BoolVar(&d.keep, "keep", os.Getenv("DEMO_KEEP") == "1", "leave the cluster and Berth running")
 	flag.BoolVar(&d.stopOnly, "stop", false, "stop what a demo with DEMO_KEEP=1 left running, and nothing else")

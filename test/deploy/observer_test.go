@@ -166,9 +166,9 @@ func TestObserver(t *testing.T) {
 	s.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "alice", Namespace: namespace}})
 	alice := s.kubeconfig("alice")
 	s.commandFails("secrets \"berth-observer-tls\" is forbidden", "explain", "pod", ns+"/web", "--kubeconfig", alice)
-	s.commandFails("Role berth-observer permits it", "explain", "pod", ns+"/web", "--kubeconfig", alice)
+	s.commandFails("Role berth-observer grants access", "explain", "pod", ns+"/web", "--kubeconfig", alice)
 	s.observe("alice")
-	s.commandFails("none of them is ready", "explain", "pod", ns+"/web", "--kubeconfig", alice)
+	s.commandFails("none of them ready", "explain", "pod", ns+"/web", "--kubeconfig", alice)
 	s.kubeletNode()
 	s.commandFails("namespace berth-system has no secret berth-observer-tls", "trace", "pod", ns+"/web",
 		"--kubeconfig", alice)

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/fields.md instead of comparing it")
 
-const fieldsHead = `<!-- Written by "make generate" from the types themselves: what is changed here by hand is lost. -->
+const fieldsHead = `<!-- Written by "make generate" from the types themselves: manual changes are lost. -->
 # Fields of the configuration files
 
 Every field that is read, and what it holds. Any other field is a mistake, which is reported with its place.

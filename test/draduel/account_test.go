@@ -1,4 +1,4 @@
-package main
+package draduel
 
 import (
 	"strings"
@@ -9,6 +9,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
 func user(name, node string) corev1.Pod {
@@ -62,7 +64,7 @@ func TestWhatIsWrongIsCounted(t *testing.T) {
 
 func TestBadCommandLines(t *testing.T) {
 	for args, want := range map[string]string{"--contenders=volcano": "kube-scheduler, berth", "--rivals=1": "at least"} {
-		if _, err := parse([]string{args}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := bench.Parse(&options{}, args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", args, err, want)
 		}
 	}

@@ -1,10 +1,9 @@
-package main
+package draduel
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/perf/bench"
+	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 const (
 	shards = 4
-	// stopWithin bounds the end of a play.
-	stopWithin = 2 * time.Minute
 	// stillFor is how long nothing more has to be bound before the play counts as over: longer than
 	// the longest pause after a failed attempt.
 	stillFor = 20 * time.Second
@@ -31,40 +30,30 @@ const (
 // duel is one play of one contender.
 type duel struct {
 	options
+	*contend.Ground
 	programs  harness.Programs
 	contender string
-
-	dir     string
-	cluster *harness.Cluster
-	stops   []func(context.Context) error
 	// member processes of Berth, by name, and where their stores are.
 	members        map[string]*harness.Berth
 	nats, etcd     string
-	configFile     string
 	killed, healed bool
 	faults         []string
 }
 
 func (d *duel) play(ctx context.Context) (r result, err error) {
-	if d.dir, err = os.MkdirTemp("", "berth-draduel-"); err != nil {
-		return r, err
-	}
-	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-		defer cancel()
-		err = errors.Join(err, d.stop(ending))
-	}()
-	nodes := filepath.Join(d.dir, "nodes.yaml")
-	if err := os.WriteFile(nodes, []byte(d.nodeFile()), 0o600); err != nil {
-		return r, err
-	}
-	d.cluster, err = d.programs.StartCluster(ctx, harness.ClusterConfig{
-		Dir: filepath.Join(d.dir, "cluster"), Nodes: nodes, NoKubelets: true,
-	})
+	d.Ground, err = contend.NewGround(d.programs, namespace)
+	defer func() { err = errors.Join(err, d.Close(ctx)) }()
 	if err != nil {
 		return r, err
 	}
-	if err := d.furnish(ctx, d.cluster.Client); err != nil {
+	nodes, err := d.File("nodes.yaml", d.nodeFile())
+	if err != nil {
+		return r, err
+	}
+	if err := d.StartCluster(ctx, harness.ClusterConfig{Nodes: nodes, NoKubelets: true}); err != nil {
+		return r, err
+	}
+	if err := d.furnish(ctx, d.Cluster.Client); err != nil {
 		return r, err
 	}
 	start := d.startUpstream
@@ -77,55 +66,32 @@ func (d *duel) play(ctx context.Context) (r result, err error) {
 	return d.fill(ctx)
 }
 
-func (d *duel) stop(ctx context.Context) error {
-	var errs []error
-	for i := len(d.stops) - 1; i >= 0; i-- {
-		errs = append(errs, d.stops[i](ctx))
-	}
-	if d.cluster != nil {
-		errs = append(errs, d.cluster.Stop(ctx))
-	}
-	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
-}
-
-// profiles is a configuration with these profiles. The rates are beyond what anybody needs here.
-func (d *duel) profiles(file string, names ...string) (string, error) {
-	var b strings.Builder
-	b.WriteString("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
-		"clientConnection: {qps: 1000, burst: 1000}\nprofiles:\n")
-	for _, name := range names {
-		fmt.Fprintf(&b, "- schedulerName: %s\n", name)
-	}
-	path := filepath.Join(d.dir, file)
-	return path, os.WriteFile(path, []byte(b.String()), 0o600)
-}
-
 func (d *duel) startUpstream(ctx context.Context) error {
 	for _, name := range schedulers {
-		config, err := d.profiles(name+".yaml", name)
+		config, err := d.File(name+".yaml", contend.Profiles(name))
 		if err != nil {
 			return err
 		}
-		peer, err := d.cluster.StartPeer(ctx, harness.PeerConfig{Name: "kube-scheduler-" + name, Config: config})
+		peer, err := d.Cluster.StartPeer(ctx, harness.PeerConfig{Name: "kube-scheduler-" + name, Config: config})
 		if err != nil {
 			return err
 		}
-		d.stops = append(d.stops, peer.Stop)
+		d.Add(peer.Stop)
 	}
 	return nil
 }
 
 func (d *duel) startBerth(ctx context.Context) error {
 	var err error
-	if d.configFile, err = d.profiles("config.yaml", schedulers...); err != nil {
+	if d.Config, err = d.File("config.yaml", contend.Profiles(schedulers...)); err != nil {
 		return err
 	}
 	for name, url := range map[string]*string{"etcd": &d.etcd, "nats": &d.nats} {
-		store, err := d.programs.StartStore(ctx, name, filepath.Join(d.dir, name))
+		store, err := d.programs.StartStore(ctx, name, filepath.Join(d.Dir, name))
 		if err != nil {
 			return err
 		}
-		d.stops = append(d.stops, store.Stop)
+		d.Add(store.Stop)
 		*url = store.URL
 	}
 	d.members = map[string]*harness.Berth{}
@@ -145,17 +111,17 @@ func (d *duel) startBerth(ctx context.Context) error {
 // start starts one process of Berth, which ends with the play at the latest.
 func (d *duel) start(ctx context.Context, service, name string) error {
 	cfg := harness.RunConfig{
-		Service: service, Name: name, NATS: d.nats, Etcd: d.etcd, LogDir: d.dir, Args: []string{"--config", d.configFile},
+		Service: service, Name: name, NATS: d.nats, Etcd: d.etcd, LogDir: d.Dir, Args: []string{"--config", d.Config},
 	}
 	if service != "scheduler" {
-		cfg.Kubeconfig = d.cluster.Kubeconfig
+		cfg.Kubeconfig = d.Cluster.Kubeconfig
 	}
 	member, err := d.programs.Run(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	d.members[name] = member
-	d.stops = append(d.stops, member.Stop)
+	d.Add(member.Stop)
 	return nil
 }
 
@@ -187,12 +153,12 @@ func (d *duel) breaks(ctx context.Context, bound int) error {
 func (d *duel) fill(ctx context.Context) (r result, err error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen, err := harness.WatchBinds(watching, d.cluster.Client, namespace)
+	seen, err := harness.WatchBinds(watching, d.Cluster.Client, namespace)
 	if err != nil {
 		return r, err
 	}
 	began := time.Now()
-	if err := harness.CreatePods(ctx, d.cluster.Client, d.load()); err != nil {
+	if err := harness.CreatePods(ctx, d.Cluster.Client, d.load()); err != nil {
 		return r, err
 	}
 	if r.took, err = d.settle(ctx, seen, began); err != nil {
@@ -230,16 +196,14 @@ func (d *duel) settle(ctx context.Context, seen *harness.Binds, began time.Time)
 		case time.Since(began) > d.limit:
 			return 0, fmt.Errorf("%d of %d pods are bound after %s", n, want, d.limit)
 		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(lookEvery):
+		if err := bench.Pause(ctx, lookEvery); err != nil {
+			return 0, err
 		}
 	}
 }
 
 func (d *duel) account(ctx context.Context) (account, error) {
-	pods, err := d.cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	pods, err := d.Cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return account{}, err
 	}
@@ -251,7 +215,7 @@ func (d *duel) account(ctx context.Context) (account, error) {
 }
 
 func (d *duel) claimsNow(ctx context.Context) ([]resourcev1.ResourceClaim, error) {
-	list, err := d.cluster.Client.ResourceV1().ResourceClaims(namespace).List(ctx, metav1.ListOptions{})
+	list, err := d.Cluster.Client.ResourceV1().ResourceClaims(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +225,7 @@ func (d *duel) claimsNow(ctx context.Context) ([]resourcev1.ResourceClaim, error
 // clear deletes all pods, one by one: the API server ends a request that deletes thousands of them after a
 // minute.
 func (d *duel) clear(ctx context.Context) error {
-	pods := d.cluster.Client.CoreV1().Pods(namespace)
+	pods := d.Cluster.Client.CoreV1().Pods(namespace)
 	list, err := pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package draduel
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
 const (
@@ -36,9 +37,6 @@ func (o options) nodeFile() string {
 
 // furnish makes devices, classes, volumes and claims.
 func (o options) furnish(ctx context.Context, client kubernetes.Interface) error {
-	if err := harness.CreateNamespace(ctx, client, harness.Namespace(namespace)); err != nil {
-		return err
-	}
 	_, err := client.ResourceV1().DeviceClasses().Create(ctx, &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class},
 		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{
@@ -169,16 +167,7 @@ func (o options) load() []*corev1.Pod {
 }
 
 func pod(name, scheduler string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: corev1.PodSpec{
-			SchedulerName: scheduler, TerminationGracePeriodSeconds: ptr.To(int64(0)),
-			Containers: []corev1.Container{{
-				Name: "app", Image: "example.com/app:1",
-				Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
-				},
-			}},
-		},
-	}
+	p := bench.Pod(namespace, name, "100m", "")
+	p.Spec.SchedulerName, p.Spec.TerminationGracePeriodSeconds = scheduler, ptr.To(int64(0))
+	return p
 }

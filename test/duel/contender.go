@@ -1,16 +1,14 @@
-package main
+package duel
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 const (
@@ -18,17 +16,6 @@ const (
 	deschedulingInterval = 3 * time.Second
 	shards               = 2
 )
-
-// profiles is a configuration with these profiles. The rates are beyond what anybody needs here.
-func profiles(names ...string) string {
-	var b strings.Builder
-	b.WriteString("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
-		"clientConnection: {qps: 1000, burst: 1000}\nprofiles:\n")
-	for _, name := range names {
-		fmt.Fprintf(&b, "- schedulerName: %s\n", name)
-	}
-	return b.String()
-}
 
 // policy wants a pod of an application with a budget that has run for ten seconds, whichever it is.
 func policy() string {
@@ -57,8 +44,8 @@ profiles:
 // contender is a way to schedule and to deschedule.
 type contender struct {
 	name string
-	// start returns when everything is ready. What it started ends with f.stop even on error.
-	start func(ctx context.Context, f *field) error
+	// start returns when everything is ready. The ground ends what was started, even after an error.
+	start func(ctx context.Context, g *contend.Ground) error
 }
 
 var contenders = []contender{
@@ -75,77 +62,53 @@ func contenderNames() []string {
 	return names
 }
 
-// field is where one play happens.
-type field struct {
-	programs harness.Programs
-	cluster  *harness.Cluster
-	dir      string
-	stops    []func(context.Context) error
-}
-
-func (f *field) file(name, content string) (string, error) {
-	path := filepath.Join(f.dir, name)
-	return path, os.WriteFile(path, []byte(content), 0o600)
-}
-
-func (f *field) stop(ctx context.Context) error {
-	var errs []error
-	for _, stop := range slices.Backward(f.stops) {
-		errs = append(errs, stop(ctx))
-	}
-	if f.cluster != nil {
-		errs = append(errs, f.cluster.Stop(ctx))
-	}
-	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
-}
-
 // each and alone are how profiles are spread over kube-schedulers: one has one, or one has all.
 var each, alone = [][]string{schedulers[:1], schedulers[1:]}, [][]string{schedulers}
 
-func upstream(spread [][]string) func(context.Context, *field) error {
-	return func(ctx context.Context, f *field) error { return startUpstream(ctx, f, spread) }
+func upstream(spread [][]string) func(context.Context, *contend.Ground) error {
+	return func(ctx context.Context, g *contend.Ground) error { return startUpstream(ctx, g, spread) }
 }
 
-func startUpstream(ctx context.Context, f *field, spread [][]string) error {
+func startUpstream(ctx context.Context, g *contend.Ground, spread [][]string) error {
 	peers := []harness.PeerConfig{}
 	for i, names := range spread {
 		name := fmt.Sprintf("kube-scheduler-%d", i)
-		config, err := f.file(name+".yaml", profiles(names...))
+		config, err := g.File(name+".yaml", contend.Profiles(names...))
 		if err != nil {
 			return err
 		}
 		peers = append(peers, harness.PeerConfig{Name: name, Config: config})
 	}
-	file, err := f.file("policy.yaml", policy())
+	file, err := g.File("policy.yaml", policy())
 	if err != nil {
 		return err
 	}
 	for _, cfg := range append(peers, harness.PeerConfig{Policy: file, Interval: deschedulingInterval}) {
-		peer, err := f.cluster.StartPeer(ctx, cfg)
+		peer, err := g.Cluster.StartPeer(ctx, cfg)
 		if err != nil {
 			return err
 		}
-		f.stops = append(f.stops, peer.Stop)
+		g.Add(peer.Stop)
 	}
 	return nil
 }
 
-func startBerth(ctx context.Context, f *field) error {
-	config, err := f.file("config.yaml", profiles(schedulers...))
+func startBerth(ctx context.Context, g *contend.Ground) error {
+	config, err := g.File("config.yaml", contend.Profiles(schedulers...))
 	if err != nil {
 		return err
 	}
-	file, err := f.file("policy.yaml", policy())
+	file, err := g.File("policy.yaml", policy())
 	if err != nil {
 		return err
 	}
-	berth, err := f.programs.Up(ctx, harness.UpConfig{
-		Kubeconfig: f.cluster.Kubeconfig, DataDir: filepath.Join(f.dir, "data"), LogDir: f.dir, Shards: shards,
+	berth, err := g.Programs.Up(ctx, harness.UpConfig{
+		Kubeconfig: g.Cluster.Kubeconfig, DataDir: filepath.Join(g.Dir, "data"), LogDir: g.Dir, Shards: shards,
 		Config: config, Policy: file, Args: []string{"--descheduling-interval", deschedulingInterval.String()},
 	})
 	if err != nil {
 		return err
 	}
-	f.stops = append(f.stops, berth.Stop)
+	g.Add(berth.Stop)
 	return nil
 }

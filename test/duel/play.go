@@ -1,11 +1,10 @@
-package main
+package duel
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,15 +13,13 @@ import (
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 	"github.com/berth-scheduler/berth/test/observe"
+	"github.com/berth-scheduler/berth/test/perf/bench"
+	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
-const (
-	// settle is how long nothing arrives at the end, so that what was begun can end: the
-	// slowest pod takes eight seconds to stop, and the longest pause after an attempt is ten.
-	settle = 30 * time.Second
-	// stopWithin bounds the end of a play.
-	stopWithin = 2 * time.Minute
-)
+// settle is how long nothing arrives at the end, so that what was begun can end: the slowest pod takes eight seconds
+// to stop, and the longest pause after an attempt is ten.
+const settle = 30 * time.Second
 
 // duel is all plays.
 type duel struct {
@@ -76,45 +73,39 @@ func (d *duel) all(ctx context.Context) ([]result, error) {
 
 // play is one script against one contender on a fresh cluster.
 func (d *duel) play(ctx context.Context, c contender, seed int64) (r result, err error) {
-	dir, err := os.MkdirTemp("", "berth-duel-")
+	g, err := contend.NewGround(d.programs, namespace)
+	defer func() { err = errors.Join(err, g.Close(ctx)) }()
 	if err != nil {
 		return r, err
 	}
-	f := &field{programs: d.programs, dir: dir}
-	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-		defer cancel()
-		err = errors.Join(err, f.stop(ending))
-	}()
-	f.cluster, err = d.programs.StartCluster(ctx, harness.ClusterConfig{Dir: filepath.Join(dir, "cluster")})
-	if err != nil {
+	if err := g.StartCluster(ctx, harness.ClusterConfig{}); err != nil {
 		return r, err
 	}
-	if err := c.start(ctx, f); err != nil {
+	if err := c.start(ctx, g); err != nil {
 		return r, err
 	}
-	if err := furnish(ctx, f.cluster.Client); err != nil {
+	if err := furnish(ctx, g.Cluster.Client); err != nil {
 		return r, err
 	}
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	o, err := observe.Start(watching, f.cluster.Client)
+	o, err := observe.Start(watching, g.Cluster.Client)
 	if err != nil {
 		return r, err
 	}
 	r = result{contender: c.name, seed: seed}
-	if err := perform(ctx, f, o, script(seed, d.length), &r); err != nil {
+	if err := perform(ctx, g, o, script(seed, d.length), &r); err != nil {
 		return r, err
 	}
-	return r, r.fill(ctx, f, o)
+	return r, r.fill(ctx, g, o)
 }
 
 // perform lets everything happen at its time, and then lets time pass.
-func perform(ctx context.Context, f *field, o *observe.Observer, steps []step, r *result) error {
+func perform(ctx context.Context, g *contend.Ground, o *observe.Observer, steps []step, r *result) error {
 	begin := time.Now()
 	var last time.Duration
 	for _, s := range steps {
-		if err := pause(ctx, time.Until(begin.Add(s.at))); err != nil {
+		if err := bench.Pause(ctx, time.Until(begin.Add(s.at))); err != nil {
 			return err
 		}
 		last = s.at
@@ -124,23 +115,14 @@ func perform(ctx context.Context, f *field, o *observe.Observer, steps []step, r
 		case leave:
 			o.Excuse(namespace, s.pod)
 		}
-		if err := s.perform(ctx, f.cluster.Client); err != nil {
+		if err := s.perform(ctx, g.Cluster.Client); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
 			r.refused = append(r.refused, fmt.Sprintf("%s %s: %v", s.do, s.pod, err))
 		}
 	}
-	return pause(ctx, time.Until(begin.Add(last+settle)))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+	return bench.Pause(ctx, time.Until(begin.Add(last+settle)))
 }
 
 // message is why a pod waits.
@@ -154,8 +136,8 @@ func message(pod *corev1.Pod) string {
 }
 
 // fill takes the observer's account.
-func (r *result) fill(ctx context.Context, f *field, o *observe.Observer) error {
-	pods, err := f.cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=urgent"})
+func (r *result) fill(ctx context.Context, g *contend.Ground, o *observe.Observer) error {
+	pods, err := g.Cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=urgent"})
 	if err != nil {
 		return err
 	}

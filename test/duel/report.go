@@ -1,4 +1,4 @@
-package main
+package duel
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/test/observe"
+	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
 // kinds in the order of the table's columns.
@@ -24,11 +25,11 @@ func (r result) String() string {
 
 // report prints the report, and writes it to the file if there is to be one.
 func (d *duel) report(ctx context.Context, results []result) error {
-	version, err := d.programs.Command(ctx, "version")
+	head, err := bench.NewHead(ctx, d.programs)
 	if err != nil {
 		return err
 	}
-	text := markdown(strings.TrimSpace(version.Stdout), d.length, results)
+	text := markdown(head.Berth, d.length, results)
 	fmt.Print(text)
 	if d.out == "" {
 		return nil

@@ -1,4 +1,4 @@
-package main
+package duel
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/test/observe"
+	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
 func TestAScriptComesFromItsSeed(t *testing.T) {
@@ -67,7 +68,7 @@ func TestBadCommandLines(t *testing.T) {
 	for args, want := range map[string]string{
 		"--contenders=volcano": "kube-scheduler-alone, berth", "--seeds=0": "at least 1",
 	} {
-		if _, err := parse([]string{args}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := bench.Parse(&options{}, args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", args, err, want)
 		}
 	}

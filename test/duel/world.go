@@ -1,4 +1,4 @@
-package main
+package duel
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/perf/bench"
 )
 
 const (
@@ -46,12 +48,8 @@ var (
 
 func quorumName(i int) string { return fmt.Sprintf("quorum-%d", i) }
 
-// furnish makes nodes, classes, applications and budgets, and waits until everything stands.
+// furnish creates nodes, classes, applications and budgets, and waits until everything stands.
 func furnish(ctx context.Context, client kubernetes.Interface) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return err
-	}
 	for i := range nodes {
 		if err := makeNode(ctx, client, fmt.Sprintf("node-%02d", i)); err != nil {
 			return err
@@ -157,15 +155,9 @@ func makeBudget(ctx context.Context, client kubernetes.Interface, name string) e
 }
 
 func podSpec(scheduler, class string, cpu int) corev1.PodSpec {
-	return corev1.PodSpec{
-		SchedulerName: scheduler, PriorityClassName: class,
-		Containers: []corev1.Container{{
-			Name: "app", Image: "example.com/app:1",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewQuantity(int64(cpu), resource.DecimalSI),
-			}},
-		}},
-	}
+	spec := bench.Pod("", "", strconv.Itoa(cpu), "").Spec
+	spec.SchedulerName, spec.PriorityClassName = scheduler, class
+	return spec
 }
 
 // perform carries one step out. What the API server refuses because somebody was faster, or because

@@ -54,7 +54,7 @@ func TestTaintedNodeIsEmptiedByPolicy(t *testing.T) {
 		}
 	}
 	if len(before) == 0 {
-		t.Fatal("no pod of the Deployment stands on node-0: three equal nodes should share nine pods")
+		t.Fatal("no pod of the Deployment is on node-0: three equal nodes should share nine pods")
 	}
 
 	s.taint("node-0", corev1.Taint{Key: "retired", Effect: corev1.TaintEffectNoSchedule})

@@ -273,7 +273,7 @@ func noDevicesForResources(s *stack, ns string) {
 		}
 		for _, e := range events.Items {
 			if e.Regarding.Name == "names-the-class" && e.Reason == "FailedScheduling" &&
-				strings.Contains(e.Note, "needs the feature DRAExtendedResource") {
+				strings.Contains(e.Note, "enable the feature gate DRAExtendedResource") {
 				return "", nil
 			}
 		}

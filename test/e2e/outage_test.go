@@ -149,8 +149,8 @@ func (f *fleet) told(outages []outage) {
 			if strings.Contains(strings.Join(o.services, " "), service) {
 				want = 1
 			}
-			gone := strings.Count(string(text), fmt.Sprintf("until it is back\" dependency=%q", o.name))
-			back := strings.Count(string(text), fmt.Sprintf("is back\" dependency=%q", o.name)) - gone
+			gone := strings.Count(string(text), fmt.Sprintf("until it answers\" dependency=%q", o.name))
+			back := strings.Count(string(text), fmt.Sprintf("is back\" dependency=%q", o.name))
 			if gone != want || back != want {
 				f.Errorf("%s: %d lines say that %s is missing, %d that it is back; want %d of each", name, gone, o.name, back, want)
 			}

@@ -149,6 +149,6 @@ func (f *fleet) remakeAll(pods int, seed uint64) {
 		f.Errorf("of a sample of %d, %d are the same (%v)\n%s", sampled.Decisions, sampled.Same, sampled.Why,
 			first(sampled.List))
 	}
-	f.Logf("%d decisions made again, %d identical; of a sample of %d, %d", all.Decisions, all.Same,
+	f.Logf("%d decisions recomputed, %d identical; of a sample of %d, %d", all.Decisions, all.Same,
 		sampled.Decisions, sampled.Same)
 }

@@ -65,7 +65,7 @@ func TestBalanceByActualUse(t *testing.T) {
 		busy[p.Name] = p.Spec.NodeName == "node-0"
 	}
 	for _, line := range []string{
-		"the API server does not serve metrics.k8s.io: there is no actual use to go by", "no use of nodes is known",
+		"the API server does not serve metrics.k8s.io: actual usage is unknown", "node usage is unknown",
 	} {
 		s.eventually(placedWithin, "the log says that "+line, func(context.Context) (string, error) {
 			return s.unsaid(line)

@@ -135,7 +135,7 @@ func newNode(l *lab) {
 	l.stands("app=web", map[string]int{"new-node-0": 6})
 	l.planned(0)
 	l.contains(l.next(), "all 2 nodes are at or below the thresholds", "node new-node-0 is under: cpu 15% (20% to 50%)",
-		"no pod it looks at has a constraint of [DoNotSchedule], which `constraints` of the policy names; some have others")
+		"no pod considered has a constraint of [DoNotSchedule], which `constraints` of the policy requires; some have others")
 	l.planned(3)
 	l.stands("app=web", map[string]int{"new-node-0": 3, "new-node-1": 3})
 }

@@ -47,8 +47,8 @@ func explained(l *lab) {
 	l.bound(labelled("app=small"), 2)
 	l.pending(named("wide"), 1, "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.")
 	l.shows("in pool parked", "NodeResourcesFit: AssignedPodDelete", "2 NodeResourcesFit: "+full,
-		"taint dedicated=batch:NoSchedule", "lacks 1 cpu (asks 3, 2 free)", "try 1 unplaceable")
-	l.shows("state: bound, on node explain-", "chosen: explain-", "turned down: 1 TaintToleration", "TOTAL")
+		"taint dedicated=batch:NoSchedule", "lacks 1 cpu (requests 3, 2 free)", "try 1 unplaceable")
+	l.shows("state: bound, on node explain-", "chosen: explain-", "rejected: 1 TaintToleration", "TOTAL")
 	l.next()
 	l.node("urgent")
 	l.shows("state: gone", "evicted: by preemption, for pod "+l.namespaceName()+"/urgent")
@@ -79,7 +79,7 @@ func replayed(l *lab) {
 	l.showsSoon(same)
 	l.shows("FACTS 1 to ", "DECISIONS 1 to ", "LEDGER 1 to ")
 	l.shows(same)
-	l.shows("different, explained", "decided under another configuration of profile default-scheduler")
-	l.shows("node replay-0 is drained", "EVICTED", "REPLACES ONE ON", "1 node(s) didn't match pod anti-affinity rules")
-	l.shows("node replay-large comes", l.namespaceName()+"/large replay-large")
+	l.shows("different, explained", "decided with a different configuration of profile default-scheduler")
+	l.shows("drained node replay-0", "EVICTED", "REPLACES ONE ON", "1 node(s) didn't match pod anti-affinity rules")
+	l.shows("added node replay-large", l.namespaceName()+"/large replay-large")
 }

@@ -373,7 +373,7 @@ func priorityInflation(l *lab) {
 	status := l.next()
 	for _, want := range []string{
 		"1000      lab-high  5     1        100%   4    100%", "PriorityClass In [lab-high]  pods      5     5",
-		"preemption cannot help the 1 waiting pod(s) of priority 1000 (lab-high)", "100 % of the requested CPU",
+		"preemption cannot help the 1 pending pod(s) of priority 1000 (lab-high)", "100 % of the requested CPU",
 		"quota lab-priority-inflation/high-priority (PriorityClass In [lab-high]) is full",
 	} {
 		if !strings.Contains(status, want) {

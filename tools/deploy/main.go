@@ -20,7 +20,7 @@ func main() {
 func newCommand() *cobra.Command {
 	var root string
 	cmd := &cobra.Command{Use: "deploy", Short: "Manifests and chart", SilenceUsage: true, SilenceErrors: true}
-	cmd.PersistentFlags().StringVar(&root, "root", ".", "top of the repository")
+	cmd.PersistentFlags().StringVar(&root, "root", ".", "root of the repository")
 	cmd.AddCommand(generateCommand(&root), renderCommand(&root))
 	return cmd
 }
@@ -28,10 +28,10 @@ func newCommand() *cobra.Command {
 func generateCommand(root *string) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
-		Use: "generate", Short: "Write what is generated from the chart", Args: cobra.NoArgs,
+		Use: "generate", Short: "Write the files generated from the chart", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return render.Generate(*root, check) },
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "write nothing; fail if one is stale")
+	cmd.Flags().BoolVar(&check, "check", false, "do not write; fail if a file is stale")
 	return cmd
 }
 
@@ -50,7 +50,7 @@ func renderCommand(root *string) *cobra.Command {
 			case kustomize != "":
 				text, err = render.Kustomization(*root, render.Variant{Name: kustomize})
 			default:
-				err = errors.New("--chart, --kustomize: both empty: want one of them, with a variant's name")
+				err = errors.New("--chart, --kustomize: both empty: want one of them, with the name of a variant")
 			}
 			if err == nil {
 				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
@@ -59,6 +59,6 @@ func renderCommand(root *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&chart, "chart", "", "variant to render with the chart")
-	cmd.Flags().StringVar(&kustomize, "kustomize", "", "variant to build with its kustomization")
+	cmd.Flags().StringVar(&kustomize, "kustomize", "", "variant to build from its kustomization")
 	return cmd
 }

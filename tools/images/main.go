@@ -43,10 +43,10 @@ func newCommand() *cobra.Command {
 		Use: "images", Short: "Build and check container images", SilenceUsage: true, SilenceErrors: true,
 	}
 	p := root.PersistentFlags()
-	p.StringVar(&f.root, "root", ".", "top of the repository")
-	p.StringVar(&f.out, "out", ".build/images", "folder to write to")
+	p.StringVar(&f.root, "root", ".", "root of the repository")
+	p.StringVar(&f.out, "out", ".build/images", "directory to write to")
 	p.StringVar(&f.version, "version", "", "version of the release")
-	p.Int64Var(&f.created, "created", 0, "time of the release, in seconds since 1970 (its commit's)")
+	p.Int64Var(&f.created, "created", 0, "time of the release (its commit), in Unix seconds")
 	add := func(use, short string, run func(ctx context.Context) error) {
 		root.AddCommand(&cobra.Command{
 			Use: use, Short: short, Args: cobra.NoArgs,
@@ -55,13 +55,13 @@ func newCommand() *cobra.Command {
 	}
 	add("build", "Write the layout", f.build)
 	add("verify", "Check the layout", func(context.Context) error { return f.verify() })
-	add("same", "Build again elsewhere and compare", f.same)
+	add("same", "Build in another directory and compare", f.same)
 	return root
 }
 
 func (f *flags) release() (oci.Release, error) {
 	if f.version == "" {
-		return oci.Release{}, errors.New("--version: empty: want the release's version")
+		return oci.Release{}, errors.New("--version: empty: want the version of the release")
 	}
 	root, err := filepath.Abs(f.root)
 	if err != nil {
@@ -125,7 +125,7 @@ func (f *flags) verify() error {
 		if r.Said != "" {
 			fmt.Printf("    ran without a shell, as user %d, in its own file system: %s\n", oci.User, r.Said)
 		} else {
-			fmt.Printf("    not run: this machine is of another architecture\n")
+			fmt.Printf("    not run: this machine has another architecture\n")
 		}
 	}
 	return nil
@@ -154,9 +154,9 @@ func (f *flags) same(ctx context.Context) error {
 		return err
 	}
 	if before != after {
-		return fmt.Errorf("built in another folder, the index is %s: want %s", after, before)
+		return fmt.Errorf("built in another directory, the index is %s: want %s", after, before)
 	}
-	fmt.Println("built in another folder: the same", after)
+	fmt.Println("built in another directory: identical", after)
 	return nil
 }
 

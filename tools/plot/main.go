@@ -70,7 +70,7 @@ func main() {
 func mainErr(args []string) error {
 	set := flag.NewFlagSet("plot", flag.ContinueOnError)
 	in := set.String("in", "", "file with a JSON list of plots")
-	out := set.String("out", "", "directory that gets <name>.svg of each")
+	out := set.String("out", "", "directory for the plots, as <name>.svg")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func draw(in Plot) ([]byte, error) {
 		legend.Add(l.Name, line)
 	}
 	if len(drawn) == 0 {
-		return nil, fmt.Errorf("lines: none has a point that can be drawn")
+		return nil, fmt.Errorf("lines: no line has a point to draw")
 	}
 	scale(&p.X, in.X)
 	scale(&p.Y, in.Y)

@@ -124,8 +124,8 @@ func drawn(t *testing.T, p Plot) string {
 func TestWhatCannotBeDrawnIsNamed(t *testing.T) {
 	for name, p := range map[string]Plot{
 		"name":                {Name: "../x", Lines: []Line{{Points: [][2]float64{{1, 1}}}}},
-		"none has a point":    {Name: "x", X: Axis{Log: true}, Lines: []Line{{Points: [][2]float64{{0, 1}}}}},
-		"lines: none has a p": {Name: "x"},
+		"no line has a point": {Name: "x", X: Axis{Log: true}, Lines: []Line{{Points: [][2]float64{{0, 1}}}}},
+		"lines: no line has":  {Name: "x"},
 	} {
 		if _, err := draw(p); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v, want %q", p, err, name)

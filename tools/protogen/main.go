@@ -34,7 +34,7 @@ const (
 )
 
 func main() {
-	check := flag.Bool("check", false, "write nothing; fail and name the files that are stale")
+	check := flag.Bool("check", false, "do not write; fail and list the stale files")
 	root := flag.String("root", rootFromHere, "repository root")
 	flag.Parse()
 	if err := run(context.Background(), *root, *check, os.Stdout); err != nil {
@@ -157,7 +157,7 @@ func compare(root string, code []*pluginpb.CodeGeneratorResponse_File, out io.Wr
 		return err
 	}
 	if len(orphans) > 0 {
-		return fmt.Errorf("generated, but no .proto file is left of it: %s", strings.Join(orphans, ", "))
+		return fmt.Errorf("generated, but its .proto file no longer exists: %s", strings.Join(orphans, ", "))
 	}
 	if len(stale) > 0 {
 		return fmt.Errorf("stale, run GOWORK=off go run -C tools/protogen . : %s", strings.Join(stale, ", "))

@@ -33,7 +33,7 @@ func (s Site) Check() ([]string, error) {
 		return nil, err
 	}
 	if pages[home] == nil {
-		return nil, errors.New("no index.html: want the folder of a site that was built")
+		return nil, errors.New("no index.html: want the directory of a built site")
 	}
 	var wrong []string
 	menu := map[string]bool{notFound: true}
@@ -53,7 +53,7 @@ func (s Site) Check() ([]string, error) {
 	}
 	for name := range pages {
 		if !menu[name] {
-			wrong = append(wrong, name+": the menu does not have it: want it in docs/README.md")
+			wrong = append(wrong, name+": not in the menu: want it in docs/README.md")
 		}
 	}
 	slices.Sort(wrong)
@@ -77,7 +77,7 @@ func (s Site) follow(pages map[string]*page, from string, ref reference) (to, pr
 	}
 	inside, ok := strings.CutPrefix(at.Path, s.Base.Path)
 	if !ok {
-		return "", "outside of the site: want it below " + s.Base.Path
+		return "", "outside of the site: want a path under " + s.Base.Path
 	}
 	if inside == "" || strings.HasSuffix(inside, "/") {
 		inside += home

@@ -17,16 +17,16 @@ func main() {
 
 func mainErr(args []string) error {
 	set := flag.NewFlagSet("site", flag.ContinueOnError)
-	dir := set.String("site", "", "folder with the site as Hugo built it")
-	base := set.String("base", "", "URL that the site was built for, with a slash at its end")
-	root := set.String("root", "", "checkout with the files that links to the repository name")
+	dir := set.String("site", "", "directory of the site that Hugo built")
+	base := set.String("base", "", "URL for which the site was built, with a trailing slash")
+	root := set.String("root", "", "checkout with the files that links to the repository refer to")
 	repository := set.String("repository", "https://github.com/berth-scheduler/berth", "URL of the repository")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	parsed, err := url.Parse(*base)
 	if err != nil || !parsed.IsAbs() || !strings.HasSuffix(parsed.Path, "/") {
-		return fmt.Errorf("--base: %q: want an absolute URL with a slash at its end", *base)
+		return fmt.Errorf("--base: %q: want an absolute URL with a trailing slash", *base)
 	}
 	site := Site{Files: os.DirFS(*dir), Base: parsed, Root: os.DirFS(*root), Repository: *repository}
 	wrong, err := site.Check()

@@ -31,10 +31,11 @@ func newAuditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit FILE",
 		Short: "Replay a recorded history and check every revision of it",
-		Long: "Replays a history that `berth audit record` wrote, offline: every revision of the ledger and every\n" +
-			"version of pods and nodes, against the invariants S1 to S7, S9 to S12, S14 to S17 and I3, and whether\n" +
-			"placements fit and values can be read (docs/operations.md lists them). Exits 1 when it finds a violation;\n" +
-			"warnings do not count, and neither does a history that ends early: the notes say so.",
+		Long: "Replays offline a history that `berth audit record` wrote. It checks every revision of the ledger and\n" +
+			"every version of pods and nodes against the invariants S1 to S7, S9 to S12, S14 to S17 and I3, and checks\n" +
+			"that placements fit and that values can be decoded (docs/operations.md lists the checks). It exits with 1\n" +
+			"if it finds a violation. Warnings do not count, nor does a history that ends early, which the notes\n" +
+			"report.",
 		Example: "  berth audit record --out history --data-dir berth-data\n" +
 			"  berth audit history",
 		Args: cobra.ExactArgs(1),
@@ -72,10 +73,10 @@ func newRecordCommand() *cobra.Command {
 	var limit int64
 	cmd := &cobra.Command{
 		Use:   "record",
-		Short: "Record the history of the ledger and of the API server beside it",
-		Long: "Writes every revision of the ledger and every version of pods, nodes and namespaces to a file,\n" +
-			"until it is interrupted or the file is full. It reads only. Give it --etcd-endpoints, or the\n" +
-			"--data-dir of a running `berth up`.",
+		Short: "Record the history of the ledger and of the API server",
+		Long: "Writes every revision of the ledger and every version of pods, nodes and namespaces to a file, until it is\n" +
+			"interrupted or the file reaches --max-mib. It only reads from the cluster. Locate the ledger with --etcd-\n" +
+			"endpoints, or with the --data-dir of a running `berth up`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.record(cmd.Context(), cmd.OutOrStdout(), out, limit)
@@ -114,14 +115,14 @@ func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	endpoints := o.etcdEndpoints
 	switch {
 	case len(endpoints) > 0 && o.dataDir != "":
-		return nil, errors.New("--etcd-endpoints and --data-dir: give one of them")
+		return nil, errors.New("--etcd-endpoints and --data-dir: want at most one of them")
 	case o.dataDir != "":
 		running, err := embedded.ReadEndpoints(o.dataDir)
 		if err != nil {
 			return nil, err
 		}
 		if endpoints = running.Etcd; len(endpoints) == 0 {
-			return nil, fmt.Errorf("--data-dir: %s: that berth keeps its ledger elsewhere: give --etcd-endpoints", o.dataDir)
+			return nil, fmt.Errorf("--data-dir: %s: its ledger is not embedded: want --etcd-endpoints instead", o.dataDir)
 		}
 	case len(endpoints) == 0 && o.installation.Namespace != "":
 		return o.openInstalledLedger(ctx)
@@ -161,7 +162,7 @@ func (o *options) record(ctx context.Context, say io.Writer, path string, limitM
 		return err
 	}
 	if store == nil {
-		return errors.New("--etcd-endpoints: empty: want those of the ledger, or --data-dir")
+		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir")
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	logger, err := telemetry.Logger("text", slog.LevelInfo)
@@ -216,16 +217,16 @@ func writeAudit(w io.Writer, r *audit.Report, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err
 	}
-	fmt.Fprintf(w, "ledger: %d revisions (%d to %d), partitions taken %d times\n",
+	fmt.Fprintf(w, "ledger: %d revisions (%d to %d), %d partition hand-overs\n",
 		r.Revisions, r.First, r.Last, r.Takeovers)
-	fmt.Fprintf(w, "reservations: %d, of them %d handed over, %d fenced, %d unresolved\n",
+	fmt.Fprintf(w, "reservations: %d (%d handed over, %d fenced, %d unresolved)\n",
 		r.Reserved, r.HandedOver, r.Fenced, r.Unresolved)
 	if r.Nominated+r.Evictions > 0 {
 		fmt.Fprintf(w, "preemption: %d nominated, %d promoted, %d given up after evictions; %d pods marked for eviction\n",
 			r.Nominated, r.Promoted, r.Abandoned, r.Evictions)
 	}
 	if r.Moves > 0 {
-		fmt.Fprintf(w, "moves: %d places kept, %d of them taken over\n", r.Moves, r.TakenOver)
+		fmt.Fprintf(w, "moves: %d places kept, %d of them used\n", r.Moves, r.TakenOver)
 	}
 	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",
 		r.Versions, r.Nodes, r.Pods, r.Bound, r.Foreign)

@@ -29,7 +29,8 @@ func ownPods(pods []corev1.Pod) []audit.Finding {
 		}
 		found = append(found, audit.Finding{
 			Severity: audit.Warning, Invariant: "bootstrap", Objects: []string{"pod/" + p.Namespace + "/" + p.Name},
-			Message: fmt.Sprintf("is part of Berth, and its scheduler %q is Berth: nobody places it when Berth is down",
+			Message: fmt.Sprintf("is part of Berth but its schedulerName %q is served by Berth: "+
+				"it cannot be placed while Berth is down",
 				p.Spec.SchedulerName),
 		})
 	}

@@ -31,7 +31,7 @@ func WithPlugin(name string, factory plugins.Factory) Option {
 		case name == "" || factory == nil:
 			return fmt.Errorf("plugin %q: want a name and a factory", name)
 		case slices.Contains(placement.KnownPlugins(), name):
-			return fmt.Errorf("plugin %q: is kube-scheduler's own, want another name", name)
+			return fmt.Errorf("plugin %q: name is taken by a kube-scheduler plugin, want another name", name)
 		case compiledIn[name] != nil:
 			return fmt.Errorf("plugin %q: given twice, want once", name)
 		}

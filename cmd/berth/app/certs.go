@@ -18,11 +18,12 @@ func newCertsCommand() *cobra.Command {
 	var i pki.Installation
 	cmd := &cobra.Command{
 		Use:   "certs",
-		Short: "Make or renew the certificates of an installation",
-		Long: "Writes two authorities, the certificates of services and stores, and a manifest with all certificates as\n" +
-			"secrets. One authority is for services and for stores towards them, the other (folder peers) for the\n" +
-			"members of a store among each other. An authority that the directory has already signs again: that is a\n" +
-			"renewal, which running services pick up without a restart. Keep both ca.key where only you can read them.",
+		Short: "Create or renew the certificates of an installation",
+		Long: "Writes two certificate authorities, the certificates of the services and the stores, and a manifest with\n" +
+			"all certificates as Secrets. One authority signs the certificates that services use, and that stores use\n" +
+			"towards services; the other (directory peers) signs those that the members of a store use among each\n" +
+			"other. Authorities that already exist in the directory are used again to sign new certificates; running\n" +
+			"services load renewed certificates without a restart. Keep both ca.key files where only you can read them.",
 		Example: "  berth certs --out berth-certs\n  kubectl apply -f berth-certs/secrets.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,12 +36,12 @@ func newCertsCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&i.Dir, "out", "berth-certs", "directory to write to")
-	f.StringVar(&i.Name, "name", "berth", "first part of all names, as in the manifests")
-	f.StringVar(&i.Namespace, "namespace", "berth-system", "namespace of the secrets")
-	f.StringSliceVar(&i.Hosts, "host", nil, "further names or addresses of every server, such as 127.0.0.1")
-	f.DurationVar(&i.Life, "validity", defaultValidity, "how long certificates are valid, e.g. 2160h")
+	f.StringVar(&i.Name, "name", "berth", "prefix of all names, as in the manifests")
+	f.StringVar(&i.Namespace, "namespace", "berth-system", "namespace of the Secrets")
+	f.StringSliceVar(&i.Hosts, "host", nil, "additional DNS names or IP addresses of every server, such as 127.0.0.1")
+	f.DurationVar(&i.Life, "validity", defaultValidity, "validity period of the certificates, e.g. 2160h")
 	f.BoolVar(&i.AcceptServicesAuthority, "peers-accept-services-authority", false,
-		"members of a store accept each other by certificates of the services' authority too; only while upgrading\n"+
-			"an installation made before they had an authority of their own")
+		"let the members of a store also accept each other's certificates from the services' authority; only while\n"+
+			"upgrading an installation from before members had an authority of their own")
 	return cmd
 }

@@ -26,12 +26,13 @@ func newCheckCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check the cluster as it is now, from the API server's own state and the ledger",
-		Long: "Lists nodes and pods, and with --berth-namespace, --etcd-endpoints or --data-dir the ledger,\n" +
-			"adds everything up from scratch, and reports nodes over their allocatable, pods on nodes they do\n" +
-			"not fit, pods too close to each other, claims and devices that two pods have, reservations that\n" +
-			"contradict each other, and evictions that disruption budgets do not cover. It reads only. Exits 1\n" +
-			"when it finds a violation; warnings do not count. What happened in between is for `berth audit`.",
+		Short: "Check the current state of the cluster, from the API server and the ledger",
+		Long: "Lists nodes and pods, and with --berth-namespace, --etcd-endpoints or --data-dir also the ledger, and\n" +
+			"recomputes all totals from scratch. It reports nodes with more requested than allocatable, pods on nodes\n" +
+			"that they do not fit, pods that violate anti-affinity, volume claims and devices that two pods use,\n" +
+			"reservations that contradict each other, and evictions that disruption budgets do not allow. It only\n" +
+			"reads. It exits with 1 if it finds a violation; warnings do not count. To check a history, use `berth\n" +
+			"audit`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
@@ -51,7 +52,7 @@ func newCheckCommand() *cobra.Command {
 		},
 	}
 	o.addLedger(cmd.Flags())
-	o.addInstallation(cmd.Flags(), "without it, --etcd-endpoints and --data-dir the ledger is not read")
+	o.addInstallation(cmd.Flags(), "without this flag, --etcd-endpoints and --data-dir the ledger is not read")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; default: text")
 	return cmd
 }
@@ -227,7 +228,7 @@ func writeReport(w io.Writer, r *audit.StandingReport, format string) error {
 	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; ",
 		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending)
 	if r.Ledger {
-		fmt.Fprintf(w, "%d reserved, %d of them being taken back\n", r.Reserved, r.Fencing)
+		fmt.Fprintf(w, "%d reserved, %d of them being cancelled\n", r.Reserved, r.Fencing)
 	} else {
 		fmt.Fprintln(w, "the ledger was not read (see --berth-namespace)")
 	}

@@ -9,7 +9,7 @@ import (
 
 func TestCheckSaysWhetherTheLedgerWasRead(t *testing.T) {
 	for ledger, want := range map[bool]string{
-		true:  "1 reserved, 0 of them being taken back",
+		true:  "1 reserved, 0 of them being cancelled",
 		false: "the ledger was not read (see --berth-namespace)",
 	} {
 		var out strings.Builder

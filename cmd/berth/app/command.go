@@ -32,9 +32,9 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Berth schedules the pods of a Kubernetes cluster",
-		Long: "Berth replaces kube-scheduler and the descheduler with four cooperating services: queue,\n" +
-			"scheduler (up to 256 active shards), binder and descheduler.\n\n" +
-			"Start with `berth up --kubeconfig FILE`: all four in one process, with their stores embedded.",
+		Long: "Berth replaces kube-scheduler and the descheduler with four cooperating services: queue, scheduler (up to\n" +
+			"256 active shards), binder and descheduler.\n\n" +
+			"Start with `berth up --kubeconfig FILE`, which runs all four in one process with embedded stores.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -36,10 +36,10 @@ func newDescheduleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deschedule",
 		Short: "Run one descheduling cycle, or show what it would do",
-		Long: "Plans one cycle by a DeschedulerPolicy and prints it: which pods go, where their replacements are\n" +
-			"expected, and which pods that a strategy picked stay, and why. With --dry-run nothing is done and no\n" +
-			"permission is needed but to read the log; with --once the binders are asked for the evictions, when\n" +
-			"no other descheduler is running. On the same facts both make the same plan.",
+		Long: "Plans one cycle of a DeschedulerPolicy and prints it: the pods to evict, the nodes on which their\n" +
+			"replacements are expected, and the pods that a strategy picked but that stay, with the reason. With --dry-\n" +
+			"run nothing is evicted, and read access to the log suffices; with --once the binders are asked to evict,\n" +
+			"unless another descheduler is running. On the same facts both compute the same plan.",
 		Example: "  berth deschedule --dry-run --policy policy.yaml --data-dir berth-data\n" +
 			"  berth deschedule --once --policy policy.yaml --nats-url nats://nats:4222 --etcd-endpoints http://etcd:2379",
 		Args: cobra.NoArgs,
@@ -47,7 +47,7 @@ func newDescheduleCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.run, "once", false, "run one cycle")
-	f.BoolVar(&o.dryRun, "dry-run", false, "show the plan and do nothing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the plan without evicting")
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: tables")
 	o.addDescheduling(f)
 	cmd.MarkFlagsMutuallyExclusive("once", "dry-run")
@@ -65,7 +65,7 @@ func (o *once) addDescheduling(f *pflag.FlagSet) {
 		"KubeSchedulerConfiguration whose profiles place the replacements; default: one profile, default-scheduler")
 	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
 	f.BoolVar(&o.descheduling.strict, "strict", false,
-		"refuse a policy with anything in it that would only be warned about: keys that have no effect")
+		"reject a policy with keys that have no effect, instead of warning about them")
 }
 
 // addLog adds the flags of a command that reads the log of a Berth.
@@ -116,7 +116,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 		defer func() { _ = store.Close() }() // only the connection
 		deps.Ledger = store
 	case o.run:
-		return errors.New("--etcd-endpoints: empty: want the ledger's, or --data-dir, to run a cycle")
+		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir, to run a cycle")
 	}
 	var report *plan.Report
 	d, err := descheduler.New(descheduler.Config{
@@ -131,7 +131,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if report == nil {
-		return errors.New("deschedule: interrupted before there was a plan")
+		return errors.New("deschedule: interrupted before a plan was computed")
 	}
 	return o.write(w, report, o.output)
 }
@@ -153,14 +153,14 @@ func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log
 		cfg.URLs, cfg.TLS = []string{"nats://" + e.Address}, e.TLS
 		cfg.InboxPrefix = defaultInboxPrefix + "." + o.installation.Observer()
 	case o.dataDir == "":
-		return nil, errors.New("--nats-url: empty: want the log's, or --data-dir of a running berth up")
+		return nil, errors.New("--nats-url: not set: want the URL of the log, or the --data-dir of a running berth up")
 	default:
 		running, err := embedded.ReadEndpoints(o.dataDir)
 		if err != nil {
 			return nil, err
 		}
 		if running.NATS == "" {
-			return nil, fmt.Errorf("--data-dir: %s: that berth keeps its log elsewhere: give --nats-url", o.dataDir)
+			return nil, fmt.Errorf("--data-dir: %s: its log is not embedded: want --nats-url instead", o.dataDir)
 		}
 		cfg.URLs = []string{running.NATS}
 		cfg.User = running.NATSUser
@@ -182,7 +182,7 @@ func writePlan(w io.Writer, r *plan.Report, format string) error {
 		fmt.Fprintf(t, "no cycle: %s\n", r.Skipped)
 	}
 	if r.Paused != "" {
-		fmt.Fprintf(t, "nothing of this would be done: %s\n", r.Paused)
+		fmt.Fprintf(t, "none of this would be carried out: %s\n", r.Paused)
 	}
 	if len(r.Evict) > 0 {
 		fmt.Fprintln(t, "\nEVICT\tFROM\tLANDS ON\tSTRATEGY\tWHY")

@@ -33,11 +33,11 @@ func newDrainShardCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "drain-shard ID",
-		Short: "Have a scheduler shard hand all its work to the others",
-		Long: "Asks in the ledger that every partition of a shard belongs to another, and waits until that is so. Pods\n" +
-			"that the shard is trying are tried by others; what it has reserved is bound. The shard stays idle until\n" +
-			"the load is spread anew, ten minutes at least: stop it before, or look into it. A shard that is stopped\n" +
-			"hands over by itself, so this is for one that is to keep running.",
+		Short: "Hand over all work of a scheduler shard to the others",
+		Long: "Requests in the ledger that every partition of a shard moves to another shard, and waits for the hand-\n" +
+			"over. Other shards take over the pods that the shard is trying; pods that it has reserved are bound. The\n" +
+			"shard stays idle until the load is rebalanced, at least ten minutes later: stop or inspect it before. A\n" +
+			"shard that is stopped hands over by itself, so this command is for a shard that keeps running.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.drainShard(cmd.Context(), cmd.OutOrStdout(), args[0], timeout)
@@ -55,7 +55,7 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 		return err
 	}
 	if store == nil {
-		return errors.New("--etcd-endpoints: empty: want the ledger's, or --data-dir")
+		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir")
 	}
 	defer func() { _ = store.Close() }() // only the connection
 	owned, err := partitionsByShard(ctx, store)
@@ -88,7 +88,7 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 	if err != nil {
 		return fmt.Errorf("drain-shard: %s still has %d of %d partitions: %w", id, left, len(moves), err)
 	}
-	_, err = fmt.Fprintf(w, "%s has handed over %d partitions\n", id, len(moves))
+	_, err = fmt.Fprintf(w, "%s handed over %d partitions\n", id, len(moves))
 	return err
 }
 
@@ -124,7 +124,8 @@ func drainMoves(owned map[string][]int32, id string) (map[int32]string, error) {
 		return nil, fmt.Errorf("drain-shard: %q: no such shard; there are: %s", id, strings.Join(others, ", "))
 	}
 	if len(others) == 0 {
-		return nil, fmt.Errorf("drain-shard: %s is the only shard: nobody could take its %d partitions", id, len(owned[id]))
+		return nil, fmt.Errorf("drain-shard: %s is the only shard: no other shard can take its %d partitions",
+			id, len(owned[id]))
 	}
 	count := map[string]int{}
 	for _, other := range others {

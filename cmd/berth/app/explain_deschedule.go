@@ -19,10 +19,10 @@ func newExplainDescheduleCommand() *cobra.Command {
 	o := &once{dryRun: true, write: writeExplanation}
 	cmd := &cobra.Command{
 		Use:   "deschedule",
-		Short: "Say why a descheduling cycle would evict what it does, or nothing",
-		Long: "Plans one cycle by a DeschedulerPolicy, without doing any of it, and tells by strategy and by node what\n" +
-			"it comes to: how full nodes are against the thresholds, who is protected, and which guard keeps how many\n" +
-			"pods. For every single pod, see `berth deschedule --dry-run`.",
+		Short: "Explain what a descheduling cycle would evict, and why",
+		Long: "Plans one cycle of a DeschedulerPolicy without evicting, and summarizes it by strategy and by node: how\n" +
+			"full nodes are compared with the thresholds, which pods are protected, and how many pods each guard keeps.\n" +
+			"For individual pods, see `berth deschedule --dry-run`.",
 		Example: "  berth explain deschedule --policy policy.yaml --data-dir berth-data",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.deschedule(cmd.Context(), cmd.OutOrStdout()) },

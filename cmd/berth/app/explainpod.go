@@ -17,12 +17,12 @@ func newExplainPodCommand() *cobra.Command {
 	r := &reading{}
 	cmd := &cobra.Command{
 		Use:   "pod [NAMESPACE/]NAME | UID",
-		Short: "Say why a pod is where it is, nowhere, or gone",
-		Long: "Tells what a pod's state is, what was tried for it and what each try weighed, which nodes would take\n" +
-			"it now and why the others would not, what event would wake it and how many pods are before it, what\n" +
-			"the ledger promises it, and for a pod that was evicted by whom, why, and what became of it.\n\n" +
-			"The history is read from the log, also of pods that are gone, as far back as the log reaches. What is\n" +
-			"now is asked of the running queue and shards; when they do not answer, the rest is told.",
+		Short: "Explain why a pod is on its node, pending, or gone",
+		Long: "Prints the state of a pod, each attempt to place it and what the attempt weighed, which nodes would accept\n" +
+			"it now and why the others would not, which event would requeue it and how many pods are ahead of it, what\n" +
+			"the ledger holds for it, and for an evicted pod who evicted it, why, and what replaced it.\n\n" +
+			"The history is read from the log, also for deleted pods, as far back as the log reaches. The current state\n" +
+			"comes from the running queue and shards; if they do not answer, the rest is printed.",
 		Example: "  berth explain pod shop/cart-7d9f-x2x\n" +
 			"  kubectl berth explain pod cart-7d9f-x2x -n shop -o wide\n" +
 			"  berth explain pod cart-7d9f-x2x -n shop --nats-url nats://nats:4222",
@@ -48,9 +48,9 @@ func newExplainNodeCommand() *cobra.Command {
 	r := &reading{}
 	cmd := &cobra.Command{
 		Use:   "node NAME",
-		Short: "Say what a node is used for, and whether shards use it",
-		Long: "Tells what a shard counts on a node: what is free, which pods stand there or have a place reserved,\n" +
-			"which must go, and why the node is left alone if it is. It asks the running shards.",
+		Short: "Explain what a node is used for, and whether shards use it",
+		Long: "Prints what a shard counts on a node: what is free, which pods run there or have a reservation, which of\n" +
+			"them are to be evicted, and why shards avoid the node if they do. It asks the running shards.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.ask(cmd.Context(), func(ctx context.Context, i *inquire.Inquiry) error {
@@ -78,7 +78,7 @@ func (r *reading) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&r.output, "output", "o", "", "wide, json or yaml; default: text that fits a screen")
 	f.StringVarP(&r.namespace, "namespace", "n", "",
-		"namespace of a pod that is named without one; default: that of the kubeconfig's context, as kubectl has it")
+		"namespace of a pod given without one; default: that of the kubeconfig's context, as for kubectl")
 	r.addLog(f)
 }
 

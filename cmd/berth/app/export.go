@@ -28,22 +28,22 @@ func newExportCommand() *cobra.Command {
 	e := &exporting{}
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write what the log holds into a file, to replay or to attach to a bug report",
-		Long: "Writes a bundle: all facts, decisions and changes of the ledger that the log still has, and the\n" +
-			"configuration that is given. berth replay and berth simulate read it anywhere, without a cluster.\n\n" +
-			"It has the names, labels, annotations, images and requests of pods and nodes in it, and what their status\n" +
-			"says. Environment variables, commands, probes and the last applied configuration are taken out, also where\n" +
-			"extenders or plugins are shown whole pods. Secrets are never read. Client keys and passwords of extenders\n" +
-			"are taken out of the configuration; arguments of plugins compiled in stay. Addresses of the stores are\n" +
-			"not in it.",
+		Short: "Write the contents of the log to a file, to replay or to attach to a bug report",
+		Long: "Writes a bundle: all facts, decisions and ledger changes that the log still has, and the configuration\n" +
+			"files given. `berth replay` and `berth simulate` read it anywhere, without a cluster.\n\n" +
+			"The bundle contains the names, labels, annotations, images, requests and status of pods and nodes.\n" +
+			"Environment variables, commands, probes and the last applied configuration are removed, even where\n" +
+			"extenders or plugins receive whole pods. Secrets are never read. Client keys and passwords of extenders\n" +
+			"are removed from the configuration; arguments of compiled-in plugins stay. The addresses of the stores are\n" +
+			"not included.",
 		Example: "  berth export --file incident.tar --config scheduler.yaml --nats-url nats://nats:4222",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return e.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&e.file, "file", "f", "", "file to write; it must not exist")
-	f.StringVar(&e.config, "config", "", "KubeSchedulerConfiguration of the shards, to be put into the bundle")
-	f.StringVar(&e.descheduling.policy, "policy", "", "DeschedulerPolicy, to be put into the bundle")
+	f.StringVar(&e.config, "config", "", "KubeSchedulerConfiguration of the shards, to include in the bundle")
+	f.StringVar(&e.descheduling.policy, "policy", "", "DeschedulerPolicy, to include in the bundle")
 	e.addLog(f)
 	_ = cmd.MarkFlagRequired("file") // fails only for a flag that does not exist
 	return cmd
@@ -66,7 +66,7 @@ func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
 			out.printf("  %-9s  %d to %d\n", s, span.First, span.Last)
 		}
 		if n := manifest.Unreadable; n > 0 {
-			out.printf("%d facts cannot be decoded by this version; they are in it without their objects\n", n)
+			out.printf("%d facts cannot be decoded by this version; they are included without their objects\n", n)
 		}
 		return out.err
 	})

@@ -30,7 +30,7 @@ func (o *options) addInstallation(f *pflag.FlagSet, absent string) {
 	f.StringVar(&o.installation.Namespace, "berth-namespace", "",
 		"namespace of an installation in the kubeconfig's cluster, whose stores are reached by port-forwarding;\n"+absent)
 	f.StringVar(&o.installation.Name, "berth-name", "berth",
-		"first part of that installation's names, as in the manifests")
+		"prefix of the names of that installation, as in the manifests")
 }
 
 // locate chooses the Berth that a command addresses if no flag names one: that of `berth up` in the working directory

@@ -23,10 +23,10 @@ func newLogLevelCommand() *cobra.Command {
 	var tls rest.TLSClientConfig
 	cmd := &cobra.Command{
 		Use:   "log-level [debug | info | warn | error]",
-		Short: "Say or change what a running process logs",
-		Long: "Asks the process that serves --http-address for the level of its log, or changes it until the process\n" +
-			"ends; its flags stay as they are. A number is a verbosity of klog, as kube-scheduler takes it: 4 and more\n" +
-			"is debug. It is the same as a GET or PUT of " + serve.LevelPath + ".",
+		Short: "Print or change the log level of a running process",
+		Long: "Prints the log level of the process that serves --http-address, or changes it until the process exits; its\n" +
+			"flags are not changed. A number is a klog verbosity, as for kube-scheduler: 4 or more is debug. The\n" +
+			"command is equivalent to a GET or PUT of " + serve.LevelPath + ".",
 		Example: "  berth log-level debug\n  berth log-level info --http-address 127.0.0.1:10353",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,10 +38,11 @@ func newLogLevelCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&address, "http-address", "127.0.0.1:10351", "where the process serves: its --http-address")
-	f.StringVar(&tls.CAFile, "http-ca-file", "", "CA certificates (PEM) of --http-address; without it, plain HTTP")
-	f.StringVar(&tls.CertFile, "http-cert-file", "", "client certificate (PEM), where one is asked for")
-	f.StringVar(&tls.KeyFile, "http-key-file", "", "its key (PEM)")
+	f.StringVar(&address, "http-address", "127.0.0.1:10351", "address of the process: its --http-address")
+	f.StringVar(&tls.CAFile, "http-ca-file", "",
+		"CA certificates (PEM) that verify --http-address; without them, plain HTTP")
+	f.StringVar(&tls.CertFile, "http-cert-file", "", "client certificate (PEM), if the process requires one")
+	f.StringVar(&tls.KeyFile, "http-key-file", "", "key (PEM) of --http-cert-file")
 	return cmd
 }
 

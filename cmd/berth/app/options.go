@@ -97,7 +97,7 @@ type natsFlags struct {
 const (
 	// defaultInboxPrefix is the NATS client's own default.
 	defaultInboxPrefix = "_INBOX"
-	inboxPrefixHelp    = "beginning of the subjects on which NATS answers; its user needs the right to subscribe to them"
+	inboxPrefixHelp    = "prefix of the subjects on which NATS answers; the user needs permission to subscribe to them"
 )
 
 // replicas are how many instances of a service one process runs, and how they share the work.
@@ -130,25 +130,25 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringVar(&o.config, "config", "",
 		"KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) file; default: one profile, default-scheduler")
 	f.StringVar(&o.http.Address, "http-address", "127.0.0.1:10351",
-		"address for /healthz, /livez, /readyz and /metrics; \"\" switches it off")
+		"address for /healthz, /livez, /readyz and /metrics; \"\" disables it")
 	f.BoolVar(&o.http.Profiling, "profiling", false,
-		"serve /debug/pprof on --http-address; it tells what the process holds in memory")
+		"serve /debug/pprof on --http-address; profiles expose what the process holds in memory")
 	f.StringVar(&o.http.TLS.CertFile, "http-cert-file", "", "certificate (PEM) of --http-address; without it, plain HTTP")
-	f.StringVar(&o.http.TLS.KeyFile, "http-key-file", "", "its key (PEM)")
+	f.StringVar(&o.http.TLS.KeyFile, "http-key-file", "", "key (PEM) of --http-cert-file")
 	f.StringVar(&o.http.TLS.ClientCAFile, "http-client-ca-file", "",
-		"CA certificates (PEM): all but health checks is answered only to clients with a certificate of theirs")
+		"CA certificates (PEM): everything but health checks requires a client certificate that they have signed")
 	f.StringSliceVar(&o.http.TLS.AllowedNames, "http-allowed-names", nil,
-		"common names of the client certificates that may read metrics; none: all of --http-client-ca-file")
+		"common names of the client certificates that may read metrics; default: any signed by --http-client-ca-file")
 	f.StringSliceVar(&o.http.TLS.AdminNames, "http-admin-names", nil,
-		"common names of the client certificates that may also change the level of the log and read pages and profiles;\n"+
-			"none: no certificate may")
+		"common names of the client certificates that may also change the log level and read pages and profiles;\n"+
+			"default: none")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", "/berth/", "key prefix of this Berth in etcd; one per Kubernetes cluster")
 	f.IntVar(&o.nats.replicas, "nats-replicas", 0,
-		"servers of a NATS cluster that keep each stream (1 to 5); 0: as it is, 1 if it is new")
+		"number of replicas of each stream in a NATS cluster (1 to 5); 0: unchanged, or 1 for new streams")
 	f.StringVar(&o.tls.natsCA, "nats-ca-file", "", "CA certificates (PEM) for NATS")
 	f.StringVar(&o.tls.natsCert, "nats-cert-file", "", "client certificate (PEM) for NATS")
 	f.StringVar(&o.tls.natsKey, "nats-key-file", "", "client key (PEM) for NATS")
@@ -161,7 +161,7 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 
 func (o *options) addQueue(f *pflag.FlagSet) {
 	f.DurationVar(&o.metricsInterval, "metrics-interval", 0,
-		"time between two polls of metrics.k8s.io, for a policy with metricsUtilization of source KubernetesMetrics;\n"+
+		"interval between polls of metrics.k8s.io, for a policy with metricsUtilization of source KubernetesMetrics;\n"+
 			"0: never")
 }
 
@@ -169,26 +169,26 @@ func (o *options) addShards(f *pflag.FlagSet) {
 	f.IntVar(&o.shards, "shards", 1, "scheduler shards in this process (1 to 64), all active")
 	f.BoolVar(&o.wholeCluster, "whole-cluster", false,
 		"let shards choose among all nodes at once, instead of trying their own part of the nodes first for pods without\n"+
-			"preferences; such pods may land on better nodes, and shards meet on them more often")
+			"preferences; such pods may get better nodes, but shards conflict more often")
 	f.BoolVar(&o.noEvidence, "no-evidence", false,
-		"leave what attempts weighed out of the log; then berth explain, trace and replay know less")
+		"do not record in the log what attempts weighed; berth explain, trace and replay then know less")
 }
 
 func (o *options) addBinders(f *pflag.FlagSet) {
 	f.IntVar(&o.binders, "binders", 1, "binders in this process (1 to 64), all active")
 	f.DurationVar(&o.leftovers.keepPlace, "keep-place", binder.DefaultKeepPlace,
-		"how long the place of a pod that was moved is kept for its replacement (1s to 10m)")
+		"how long the place of an evicted pod is kept for its replacement (1s to 10m)")
 	f.DurationVar(&o.leftovers.collectAfter, "collect-after", binder.DefaultCollectAfter,
-		"how long the empty ledger document of a node, budget, volume or pool that is gone is kept (1s to 24h)")
+		"how long the empty ledger document of a deleted node, budget, volume or pool is kept (1s to 24h)")
 }
 
 func (o *options) addDescheduler(f *pflag.FlagSet) {
 	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
 	f.BoolVar(&o.descheduling.strict, "strict", false,
-		"refuse a policy with anything in it that would only be warned about: keys that have no effect")
+		"reject a policy with keys that have no effect, instead of warning about them")
 	o.descheduling.addPrometheus(f)
 	f.DurationVar(&o.descheduling.interval, "descheduling-interval", 5*time.Minute,
-		"time between two descheduling cycles, e.g. 30s or 5m")
+		"interval between descheduling cycles, e.g. 30s or 5m")
 }
 
 // addPrometheus adds the flags for strategies that use actual usage.
@@ -246,10 +246,10 @@ func (l leftovers) validate() error {
 func (t tlsFiles) validate() error {
 	var errs []error
 	if (t.natsCert == "") != (t.natsKey == "") {
-		errs = append(errs, errors.New("--nats-cert-file and --nats-key-file: give both or none"))
+		errs = append(errs, errors.New("--nats-cert-file and --nats-key-file: want both or neither"))
 	}
 	if (t.etcdCert == "") != (t.etcdKey == "") {
-		errs = append(errs, errors.New("--etcd-cert-file and --etcd-key-file: give both or none"))
+		errs = append(errs, errors.New("--etcd-cert-file and --etcd-key-file: want both or neither"))
 	}
 	for _, file := range []struct{ flag, path string }{
 		{"--nats-ca-file", t.natsCA}, {"--nats-cert-file", t.natsCert}, {"--nats-key-file", t.natsKey},
@@ -300,7 +300,7 @@ func (o *options) restConfig() (*rest.Config, error) {
 	cfg, err := loader.ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
-			return nil, fmt.Errorf("--kubeconfig: none given, none found in $KUBECONFIG or ~/.kube/config, " +
+			return nil, fmt.Errorf("--kubeconfig: not set, none found in $KUBECONFIG or ~/.kube/config, " +
 				"and this is not a pod with a service account")
 		}
 		return nil, fmt.Errorf("--kubeconfig: %s: %w", o.kubeconfig, err)

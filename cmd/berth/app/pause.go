@@ -21,9 +21,9 @@ func newPauseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause",
 		Short: "Stop all descheduling until it is resumed",
-		Long: "Throws the stop switch in the ledger: every descheduler, those that are started later included, asks for\n" +
-			"no evictions. A cycle that is running ends before it asks for the next ones; what was asked for already\n" +
-			"is carried out. `berth status` shows the switch.",
+		Long: "Sets the stop switch in the ledger: no descheduler, including those started later, requests evictions. A\n" +
+			"running cycle stops before it requests more; evictions already requested are carried out. `berth status`\n" +
+			"shows the switch.",
 		Example: "  berth deschedule pause --reason 'upgrade of the storage' --by alice --data-dir berth-data",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,8 +37,8 @@ func newPauseCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&by, "by", "", "who pauses, for those who wonder")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who wonder")
+	cmd.Flags().StringVar(&by, "by", "", "who pauses descheduling, shown to other operators")
+	cmd.Flags().StringVar(&reason, "reason", "", "why descheduling is paused, shown to other operators")
 	o.addSwitch(cmd.Flags())
 	return cmd
 }
@@ -48,7 +48,7 @@ func newResumeCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:     "resume",
-		Short:   "End a pause",
+		Short:   "Resume descheduling after a pause",
 		Example: "  berth deschedule resume --data-dir berth-data",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +56,7 @@ func newResumeCommand() *cobra.Command {
 				if err := ledger.ResumeDescheduling(ctx, store); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "descheduling goes on")
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "descheduling is resumed")
 				return err
 			})
 		},
@@ -81,7 +81,8 @@ func (o *options) onSwitch(ctx context.Context, do func(context.Context, *etcd.S
 		return err
 	}
 	if store == nil {
-		return errors.New("--etcd-endpoints: empty: want the ledger's, or --data-dir of a running berth up")
+		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, " +
+			"or the --data-dir of a running berth up")
 	}
 	defer func() { _ = store.Close() }() // only the connection
 	return do(ctx, store)

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the reference of the commands ins
 // commandReference is the document that must contain the help of the commands.
 const commandReference = "../../../docs/commands.md"
 
-const referenceHead = `<!-- Written by "make generate" from the commands: what is changed here by hand is lost. -->
+const referenceHead = `<!-- Written by "make generate" from the commands: manual changes are lost. -->
 # Commands and their flags
 
 What ` + "`berth COMMAND --help`" + ` says, for every command. Files are described in

@@ -42,13 +42,14 @@ func newReplayCommand() *cobra.Command {
 	r := &replaying{}
 	cmd := &cobra.Command{
 		Use:   "replay",
-		Short: "Make recorded decisions again, and compare",
-		Long: "Rebuilds the state that a shard had decided on, from the log's facts and the ledger's history, makes the\n" +
-			"decision again by the shard's own code, and compares: node, points of the best, how many nodes each rule\n" +
-			"turned down, reasons. What came of a decision is taken out of the record first. The exit code is 1 when\n" +
-			"something came out otherwise and neither the configuration nor the version explains it.\n\n" +
-			"It reads a running Berth's log, or a bundle that berth export has written, and changes nothing. Give the\n" +
-			"configuration that the shards had, if it is not the default and not in the bundle.",
+		Short: "Recompute recorded decisions and compare the results",
+		Long: "Rebuilds, from the facts in the log and the history of the ledger, the state on which a shard decided,\n" +
+			"runs the shard's own code on it again, and compares the results: the node, the scores of the best nodes,\n" +
+			"how many nodes each rule rejected, and the reasons. The record's own outcome is withheld from the\n" +
+			"recomputation. The exit code is 1 if a result differs and neither the configuration nor the version\n" +
+			"explains the difference.\n\n" +
+			"It reads the log of a running Berth, or a bundle that `berth export` wrote, and changes nothing. Give the\n" +
+			"configuration of the shards if it is not the default and not in the bundle.",
 		Example: "  berth replay --pod shop/cart-7d9f-x2x\n" +
 			"  berth replay --bundle incident.tar --all --strict\n" +
 			"  berth replay --at 2026-11-22T02:33:48Z --nats-url nats://nats:4222",
@@ -57,16 +58,17 @@ func newReplayCommand() *cobra.Command {
 	}
 	r.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&r.bundle, "bundle", "", "file that berth export has written, instead of a running Berth")
+	f.StringVar(&r.bundle, "bundle", "", "bundle that berth export wrote, instead of a running Berth")
 	f.StringVar(&r.config, "config", "",
-		"KubeSchedulerConfiguration of the shards; default: that of the bundle, else one profile, default-scheduler")
+		"KubeSchedulerConfiguration of the shards; default: that of the bundle, otherwise one profile, default-scheduler")
 	f.StringVar(&r.pod, "pod", "", "[NAMESPACE/]NAME or UID: all decisions about this pod")
-	f.StringVar(&r.at, "at", "", "sequence in the stream DECISIONS, or time (RFC 3339): the first decision from there on")
+	f.StringVar(&r.at, "at", "",
+		"sequence number in the stream DECISIONS, or time (RFC 3339): the first decision at or after it")
 	f.BoolVar(&r.all, "all", false, "all decisions")
-	f.IntVar(&r.sample, "sample", 0, "about so many decisions, chosen at random")
-	f.Uint64Var(&r.seed, "seed", 0, "choose others for --sample")
+	f.IntVar(&r.sample, "sample", 0, "approximate number of decisions to choose at random")
+	f.Uint64Var(&r.seed, "seed", 0, "seed of the random choice of --sample")
 	f.BoolVar(&r.strict, "strict", false,
-		"use no recorded node at all: not those of the decisions that one has counted before the ledger showed them, either")
+		"do not use any recorded node, not even those that a decision counted before the ledger showed them")
 	cmd.MarkFlagsMutuallyExclusive("pod", "at", "all", "sample")
 	cmd.MarkFlagsOneRequired("pod", "at", "all", "sample")
 	return cmd
@@ -151,7 +153,7 @@ func (r *replaying) replay(
 		return err
 	}
 	if result.Decisions == 0 {
-		return errors.New("the log has no record of such a decision that says what it was computed from")
+		return errors.New("the log has no such decision that records what it was computed from")
 	}
 	if done, err := writeStructured(w, &result, r.output); done {
 		return errors.Join(err, result.verdict())
@@ -291,7 +293,7 @@ func (r *replayResult) add(v rerun.Verdict) error {
 // verdict returns an error if a decision came out differently for no known reason.
 func (r *replayResult) verdict() error {
 	if r.Different > 0 {
-		return fmt.Errorf("%d of %d decisions came out otherwise", r.Different, r.Decisions)
+		return fmt.Errorf("%d of %d decisions differ", r.Different, r.Decisions)
 	}
 	return nil
 }
@@ -306,12 +308,12 @@ func (r *replayResult) text(w io.Writer) error {
 		case d.Missing != "":
 			out.printf("  recorded: %s; %s\n", strings.TrimSpace(d.Kind+" "+d.Node), d.Missing)
 		case d.Outcome == "identical":
-			out.printf("  %s, %d of %d nodes feasible, recorded and again\n", strings.TrimSpace(d.Kind+" "+d.Node),
+			out.printf("  %s, %d of %d nodes feasible, both recorded and recomputed\n", strings.TrimSpace(d.Kind+" "+d.Node),
 				d.NodesFeasible, d.NodesTotal)
 		}
 		if len(d.Differences) > 0 {
 			table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-			_, _ = fmt.Fprintln(table, "  \tRECORDED\tAGAIN") // out keeps the error
+			_, _ = fmt.Fprintln(table, "  \tRECORDED\tRECOMPUTED") // out keeps the error
 			for _, diff := range d.Differences {
 				_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", diff.What, diff.Recorded, diff.Remade)
 			}
@@ -321,10 +323,10 @@ func (r *replayResult) text(w io.Writer) error {
 			out.printf("  %s\n", d.Explained)
 		}
 	}
-	out.printf("%d decisions made again: %d identical, %d different (%d of them explained), %d not reproducible\n",
+	out.printf("%d decisions recomputed: %d identical, %d different (%d of them explained), %d not reproducible\n",
 		r.Decisions, r.Same, r.Different+r.Explained, r.Explained, r.Missing)
 	if r.Unreadable > 0 {
-		out.printf("%d records of decisions cannot be read and were left out\n", r.Unreadable)
+		out.printf("%d decision records cannot be decoded and were skipped\n", r.Unreadable)
 	}
 	for _, why := range sortedByCount(r.Why) {
 		out.printf("  %d: %s\n", r.Why[why], why)

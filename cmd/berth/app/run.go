@@ -28,9 +28,9 @@ func newUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run all four services in one process",
-		Long: "Runs queue, scheduler shards, binders and descheduler in one process. Without --nats-url and\n" +
-			"--etcd-endpoints the stores run embedded, durable in --data-dir. The descheduler runs when\n" +
-			"--policy is given.",
+		Long: "Runs the queue, scheduler shards, binders and the descheduler in one process. Without --nats-url and\n" +
+			"--etcd-endpoints it runs embedded stores, which persist in --data-dir. The descheduler runs if --policy is\n" +
+			"given.",
 		Example: "  berth up --kubeconfig ~/.kube/config\n" +
 			"  berth up --kubeconfig ~/.kube/config --config berth.yaml --shards 2 --binders 2",
 		Args: cobra.NoArgs,
@@ -55,15 +55,16 @@ func newUpCommand() *cobra.Command {
 func newRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Run one service, with NATS and etcd given by URL",
+		Short: "Run one service, with external NATS and etcd",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		newServiceCommand(queueService, "Reads Kubernetes, publishes facts, decides which pod to try when"),
+		newServiceCommand(queueService, "Watches Kubernetes, publishes facts, and decides which pod is tried when"),
 		newServiceCommand(schedulerService, "Picks nodes and reserves them; any number may be active"),
-		newServiceCommand(binderService, "Carries decisions out: the only writer of Kubernetes; any number may be active"),
-		newServiceCommand(deschedulerService, "Finds pods that stand in the wrong place"),
+		newServiceCommand(binderService,
+			"Carries decisions out: the only service that writes to Kubernetes; any number may be active"),
+		newServiceCommand(deschedulerService, "Finds pods that should move to another node"),
 	)
 	return cmd
 }

@@ -27,11 +27,11 @@ func newSecureLedgerCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "secure-ledger",
-		Short: "Give every service its part of the ledger in etcd, and refuse everybody else",
-		Long: "Makes the users and roles of a file in etcd and switches authentication on: from then on who a\n" +
-			"client is, is the common name of its certificate. It may be repeated, and takes back what the file no\n" +
-			"longer gives. The certificate given here has to be that of etcd's root. An etcd that others share\n" +
-			"refuses them too afterwards, unless they have users of their own.",
+		Short: "Give each service access to its part of the ledger in etcd, and deny all other clients",
+		Long: "Creates in etcd the users and roles that a file lists, and enables authentication: from then on etcd\n" +
+			"identifies clients by the common name of their certificate. The command can be repeated; it revokes what\n" +
+			"the file no longer grants. Its own certificate must be that of etcd's root user. In an etcd that is shared\n" +
+			"with other applications, these are then denied as well, unless they have users of their own.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			access, err := readRoles(file)
@@ -39,7 +39,7 @@ func newSecureLedgerCommand() *cobra.Command {
 				return err
 			}
 			if len(o.etcdEndpoints) == 0 {
-				return errors.New("--etcd-endpoints: empty: want the ledger's")
+				return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger")
 			}
 			err = etcd.Secure(cmd.Context(), etcd.Config{
 				Endpoints: o.etcdEndpoints, Prefix: o.ledgerPrefix,
@@ -48,13 +48,13 @@ func newSecureLedgerCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--etcd-endpoints: %w", err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d users, authentication is on\n", len(access))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d users, authentication is enabled\n", len(access))
 			return err
 		},
 	}
 	f := cmd.Flags()
 	o.addEtcd(f)
-	f.StringVar(&file, "roles", "", "file with the users and what they write, as in deploy/helm/berth/files")
+	f.StringVar(&file, "roles", "", "file with the users and the keys that each may write, as in deploy/helm/berth/files")
 	_ = cmd.MarkFlagRequired("roles") // fails only for a flag that does not exist
 	return cmd
 }

@@ -32,12 +32,12 @@ func newSimulateCommand() *cobra.Command {
 	s := &simulating{}
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Say what would become of the cluster if something were otherwise",
-		Long: "Takes the state of a running Berth's log, or of a bundle, at its end or at a moment in the past, applies\n" +
-			"the changes that are given, and plays through what would come of them by the rules of the shards and of\n" +
-			"the descheduler: which pods get which place, who has to go for whom, and what stays without a place, and why.\n" +
+		Short: "Predict what would happen to the cluster after a change",
+		Long: "Takes the state from the log of a running Berth or from a bundle, at its end or at a time in the past,\n" +
+			"applies the changes given, and plays them through with the rules of the shards and the descheduler: which\n" +
+			"pods get which place, which pods are evicted for which others, and which pods stay pending, and why.\n" +
 			"Nothing is changed.\n\n" +
-			"Without changes it says what becomes of the pods that wait.",
+			"Without changes it predicts what happens to the pending pods.",
 		Example: "  berth simulate --drain node-3 --drain node-4\n" +
 			"  berth simulate -f deployment.yaml --add-nodes 2 --like node-1\n" +
 			"  berth simulate --bundle incident.tar --at 2026-11-22T02:33:48Z --config packing.yaml -o json",
@@ -46,17 +46,17 @@ func newSimulateCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&s.output, "output", "o", "", "json or yaml; default: tables")
-	f.StringVar(&s.bundle, "bundle", "", "file that berth export has written, instead of a running Berth")
-	f.StringVar(&s.at, "at", "", "sequence in the stream FACTS, or time (RFC 3339); default: the end of the log")
+	f.StringVar(&s.bundle, "bundle", "", "bundle that berth export wrote, instead of a running Berth")
+	f.StringVar(&s.at, "at", "", "sequence number in the stream FACTS, or time (RFC 3339); default: the end of the log")
 	f.StringSliceVar(&s.changes.Drain, "drain", nil,
-		"empty this node, as kubectl drain does, respecting disruption budgets")
-	f.StringSliceVar(&s.changes.Remove, "remove-node", nil, "lose this node, with all that stands there")
-	f.IntVar(&s.count, "add-nodes", 0, "add so many nodes, like --like")
-	f.StringVar(&s.like, "like", "", "node that those of --add-nodes are like")
-	f.StringSliceVarP(&s.files, "filename", "f", nil, "manifest with pods, nodes or workloads that come to the cluster")
+		"drain this node, as kubectl drain does, respecting disruption budgets")
+	f.StringSliceVar(&s.changes.Remove, "remove-node", nil, "remove this node, with all pods on it")
+	f.IntVar(&s.count, "add-nodes", 0, "number of nodes to add, copies of --like")
+	f.StringVar(&s.like, "like", "", "node to copy for --add-nodes")
+	f.StringSliceVarP(&s.files, "filename", "f", nil, "manifest of pods, nodes or workloads to add")
 	f.StringVar(&s.config, "config", "",
-		"KubeSchedulerConfiguration to place by; default: that of the bundle, else one profile, default-scheduler")
-	f.StringVar(&s.descheduling.policy, "policy", "", "DeschedulerPolicy to carry out once")
+		"KubeSchedulerConfiguration to place by; default: that of the bundle, otherwise one profile, default-scheduler")
+	f.StringVar(&s.descheduling.policy, "policy", "", "DeschedulerPolicy to apply once")
 	s.addLog(f)
 	cmd.MarkFlagsRequiredTogether("add-nodes", "like")
 	return cmd
@@ -151,7 +151,8 @@ func writeSimulation(w io.Writer, r *simulate.Report) error {
 		out.printf("  %s\n", change)
 	}
 	if r.Unasked > 0 {
-		out.printf("%d of the pods are tried by the rules alone: extenders or plugins that have a say are not asked\n",
+		out.printf(
+			"%d pods are placed by built-in rules only: extenders or plugins that would be consulted are not called\n",
 			r.Unasked)
 	}
 	table := func(header string, rows [][]any) {

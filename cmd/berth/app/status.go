@@ -42,12 +42,13 @@ func newStatusCommand() *cobra.Command {
 	o := &status{}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the services are, what waits, what is promised, and what should not be",
-		Long: "Asks the queue that leads and the shards: who is alive and holds which partitions, how far each is\n" +
-			"behind the log, how many pods stand in which pool, what the ledger promises and for how long, what is\n" +
-			"claimed from disruption budgets, and what should not be (pods overdue, preemption and binds that come to\n" +
-			"nothing). With a kubeconfig it also lists pods and ResourceQuotas and shows how pods and their requests\n" +
-			"are spread over priorities, with warnings where preemption can no longer help. It reads only.",
+		Short: "Show the state of the services, pods and ledger, with warnings",
+		Long: "Asks the leading queue and the shards which members are running and which partitions each owns, how far\n" +
+			"each is behind the log, how many pods are in which pool, what the ledger holds and for how long, what is\n" +
+			"claimed from disruption budgets, and which anomalies there are (overdue pods, preemption and binds that\n" +
+			"fail repeatedly). With a kubeconfig it also lists pods and ResourceQuotas and shows how pods and their\n" +
+			"requests are distributed over priorities, with warnings where preemption can no longer help. It only\n" +
+			"reads.",
 		Example: "  kubectl berth status\n  berth status --data-dir berth-data --watch\n" +
 			"  berth status --nats-url nats://nats:4222 -o json",
 		Args: cobra.NoArgs,
@@ -58,8 +59,8 @@ func newStatusCommand() *cobra.Command {
 	o.addNATS(f)
 	o.addInstallation(f, located)
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: text")
-	f.BoolVarP(&o.watch, "watch", "w", false, "go on until interrupted")
-	f.DurationVar(&o.every, "every", watchEvery, "with --watch, the time between two looks")
+	f.BoolVarP(&o.watch, "watch", "w", false, "refresh until interrupted")
+	f.DurationVar(&o.every, "every", watchEvery, "refresh interval of --watch")
 	return cmd
 }
 
@@ -168,7 +169,7 @@ func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
 		return r, err
 	}
 	if o.unasked != nil {
-		r.Warnings = append(r.Warnings, "the services were not asked: "+o.unasked.Error())
+		r.Warnings = append(r.Warnings, "the services were not queried: "+o.unasked.Error())
 	}
 	return r, o.ofLedger(ctx, &r)
 }
@@ -194,7 +195,7 @@ func (o *status) ofLedger(ctx context.Context, r *statusReport) error {
 }
 
 // ledgerOpen is the warning about an etcd that does not authenticate its clients.
-const ledgerOpen = "authentication of etcd is off: any client that etcd accepts may change the ledger " +
+const ledgerOpen = "etcd authentication is off: any client that can connect can change the ledger " +
 	"(alert BerthLedgerOpen of the runbook)"
 
 // errNoCluster means that there is no kubeconfig, so the cluster is not asked.

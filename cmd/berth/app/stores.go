@@ -25,8 +25,8 @@ func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores,
 	which := embedded.Which{Etcd: len(o.etcdEndpoints) == 0, NATS: len(o.nats.urls) == 0}
 	if which.Etcd || which.NATS {
 		if o.dataDir == "" {
-			return nil, errors.New("--data-dir: empty: want a directory for the embedded stores, " +
-				"or give both --nats-url and --etcd-endpoints")
+			return nil, errors.New("--data-dir: not set: want a directory for the embedded stores, " +
+				"or both --nats-url and --etcd-endpoints")
 		}
 		e, err := embedded.Start(o.dataDir, which, logger)
 		if err != nil {
@@ -47,10 +47,10 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 		CAFile: o.tls.etcdCA, CertFile: o.tls.etcdCert, KeyFile: o.tls.etcdKey,
 		OnSilence: func(server string, silent bool) {
 			if silent {
-				logger.Warn("a server of etcd does not answer, others do: they are used", "server", server)
+				logger.Warn("etcd server does not answer; using the others", "server", server)
 				return
 			}
-			logger.Info("a server of etcd answers again", "server", server)
+			logger.Info("etcd server answers again", "server", server)
 		},
 	}
 	if len(ledger.Endpoints) == 0 {

@@ -17,10 +17,10 @@ func newTraceCommand() *cobra.Command {
 	pod := &cobra.Command{
 		Use:   "pod [NAMESPACE/]NAME | UID",
 		Short: "Draw the path of a pod as a waterfall",
-		Long: "Draws what became of a pod, and how long each part of it took: in the queue and why, each attempt with\n" +
-			"what it found, the reservation, the bind. It is read from the log alone, also for pods that are gone and\n" +
-			"pods whose traces were not recorded. In a tracing backend the same path is the trace whose id is the\n" +
-			"pod's UID without dashes.",
+		Long: "Draws each step of a pod's path and how long it took: in the queue and why, each attempt and its result,\n" +
+			"the reservation, the bind. It reads only the log, and so works for deleted pods and for pods whose traces\n" +
+			"were not recorded. A tracing backend has the same path as the trace whose ID is the pod's UID without\n" +
+			"dashes.",
 		Example: "  berth trace pod shop/cart-7d9f-x2x --nats-url nats://nats:4222",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +42,7 @@ func newTraceCommand() *cobra.Command {
 	r.addFlags(pod)
 	cmd := &cobra.Command{
 		Use:   "trace",
-		Short: "Draw what happened, and how long it took",
+		Short: "Draw what happened and how long it took",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

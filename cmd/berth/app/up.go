@@ -79,7 +79,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	for _, warning := range o.warnings(in) {
 		logger.Warn(warning)
 	}
-	logger.Info("berth starts", "version", berthVersion(), "services", services, "cluster", in.host())
+	logger.Info("berth started", "version", berthVersion(), "services", services, "cluster", in.host())
 	watches, err := o.watches(services, in, st, logger)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 func (o *options) warnings(in inputs) []string {
 	list := slices.Clone(in.config.Warnings)
 	if o.http.TLS.Unadministered() {
-		list = append(list, "--http-admin-names: empty: no client certificate may change the level of the log, "+
+		list = append(list, "--http-admin-names: empty: no client certificate can change the log level "+
 			"or read pages and profiles")
 	}
 	return list
@@ -120,7 +120,7 @@ func (o *options) read(services []service) (inputs, error) {
 		errs = append(errs, o.leftovers.validate())
 	}
 	if slices.Contains(services, deschedulerService) && o.descheduling.policy == "" {
-		errs = append(errs, errors.New("--policy: empty: want a DeschedulerPolicy (descheduler/v1alpha2) file"))
+		errs = append(errs, errors.New("--policy: not set: want a DeschedulerPolicy (descheduler/v1alpha2) file"))
 	}
 	if slices.Contains(services, queueService) || slices.Contains(services, binderService) {
 		if o.kubeconfig == "" && in.config != nil {
@@ -185,7 +185,7 @@ func runAll(ctx context.Context, runners map[string]runner, watches watches, web
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			if ctx.Err() == nil {
-				return fmt.Errorf("%s: ended by itself", name)
+				return fmt.Errorf("%s: exited unexpectedly", name)
 			}
 			return nil
 		})

@@ -84,7 +84,7 @@ func (l *licences) EventsToRegister(context.Context) ([]framework.ClusterEventWi
 func (l *licences) givesBack(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.QueueingHint, error) {
 	was, ok := before.(*corev1.Pod)
 	if !ok {
-		return framework.Queue, fmt.Errorf("%T instead of a pod", before)
+		return framework.Queue, fmt.Errorf("%T: want a Pod", before)
 	}
 	now, _ := after.(*corev1.Pod)
 	_, had := was.Labels[wanted]
@@ -97,7 +97,7 @@ func (l *licences) givesBack(_ klog.Logger, pod *corev1.Pod, before, after any) 
 // PreEnqueue holds back pods that will need a licence later.
 func (l *licences) PreEnqueue(_ context.Context, pod *corev1.Pod) *framework.Status {
 	if pod.Labels[wanted] == wantedLater {
-		return framework.NewStatus(framework.UnschedulableAndUnresolvable, "needs no licence yet")
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, "does not need a licence yet")
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (t *together) Reserve(context.Context, framework.CycleState, *corev1.Pod, s
 // Unreserve rejects the pods that wait for one that has given up.
 func (t *together) Unreserve(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) {
 	for _, w := range t.waiting(pod) {
-		w.Reject(togetherName, "another pod of the group has lost its place")
+		w.Reject(togetherName, "another pod of the group lost its place")
 	}
 }
 

@@ -123,7 +123,7 @@ func (r *resolver) berth(raw []byte) Berth {
 	}
 	if out.UsageHalfLife < 0 || out.UsageHalfLife > MaxUsageHalfLife {
 		r.Add(path.Child("usageHalfLife"), out.UsageHalfLife.String(),
-			fmt.Sprintf("want 0s (the last sample alone counts) to %s", MaxUsageHalfLife))
+			fmt.Sprintf("want 0s (only the last sample counts) to %s", MaxUsageHalfLife))
 	}
 	for i, name := range out.ExcludeNamespaces {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {

@@ -75,7 +75,7 @@ func (r *resolver) profile(in *profile, path *field.Path) Profile {
 	} {
 		here := at.Child(strings.ToLower(set.point))
 		if len(set.given.Disabled) > 0 {
-			r.warn(here.Child("disabled"), "plugins run when they are enabled, and only then")
+			r.warn(here.Child("disabled"), "plugins run only if they are enabled")
 		}
 		known := r.enabled(set.point, set.given.Enabled, set.known, here.Child("enabled"))
 		for _, i := range known {
@@ -86,7 +86,7 @@ func (r *resolver) profile(in *profile, path *field.Path) Profile {
 			var configured bool
 			if s.Args, configured = args[s.Name]; !configured {
 				r.Add(here.Child("enabled").Index(i), s.Name, fmt.Sprintf("unable to find %q plugin config; want an "+
-					"entry of that name in %s, whose args may be left out", s.Name, path.Child("pluginConfig")))
+					"entry of that name in %s, whose args may be omitted", s.Name, path.Child("pluginConfig")))
 			}
 			if set.point == "deschedule" {
 				out.Deschedule = append(out.Deschedule, s)
@@ -152,6 +152,6 @@ func (r *resolver) enabled(point string, names, known []string, path *field.Path
 // ignored handles the extension points that upstream also parses but never runs.
 func (r *resolver) ignored(point string, set pluginSet, path *field.Path) {
 	if len(set.Enabled) > 0 || len(set.Disabled) > 0 {
-		r.warn(path.Child(point), "nothing is sorted by plugins")
+		r.warn(path.Child(point), "Berth does not sort with plugins")
 	}
 }

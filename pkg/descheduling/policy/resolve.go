@@ -81,7 +81,7 @@ func (r *resolver) policy(in *document) *Policy {
 		r.Add(field.NewPath("gracePeriodSeconds"), *in.GracePeriodSeconds, "want 0 or more seconds")
 	}
 	if len(in.Profiles) == 0 {
-		r.warn(field.NewPath("profiles"), "there are none: nothing will be evicted")
+		r.warn(field.NewPath("profiles"), "empty: nothing will be evicted")
 	}
 	for i := range in.Profiles {
 		out.Profiles = append(out.Profiles, r.profile(&in.Profiles[i], field.NewPath("profiles").Index(i)))
@@ -130,7 +130,7 @@ func (r *resolver) provider(in *metricsProvider, path *field.Path) MetricsProvid
 	out := MetricsProvider{Source: in.Source}
 	if in.Source != PrometheusMetrics {
 		if in.Source != KubernetesMetrics {
-			r.warn(path.Child("source"), fmt.Sprintf("no source is called %q", in.Source))
+			r.warn(path.Child("source"), fmt.Sprintf("no source is named %q", in.Source))
 		}
 		return out
 	}
@@ -171,7 +171,7 @@ func (r *resolver) checkSources(p *Profile, providers []MetricsProvider, path *f
 		known := slices.ContainsFunc(providers, func(o MetricsProvider) bool { return o.Source == low.Source })
 		if !known {
 			r.warn(path.Child("plugins", "balance", "enabled").Index(i),
-				fmt.Sprintf("metricsProviders has no %s, which metricsUtilization asks for", low.Source))
+				fmt.Sprintf("metricsProviders has no %s, which metricsUtilization requires", low.Source))
 		}
 	}
 }

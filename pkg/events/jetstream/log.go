@@ -88,7 +88,7 @@ func (l *Log) handlers() []nats.Option {
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				l.logger.Warn("lost the connection to NATS", "error", err)
+				l.logger.Warn("connection to NATS lost", "error", err)
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -96,9 +96,9 @@ func (l *Log) handlers() []nats.Option {
 			l.mu.lost = make(chan struct{})
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
-			l.logger.Info("connected to NATS again", "server", c.ConnectedUrlRedacted())
+			l.logger.Info("reconnected to NATS", "server", c.ConnectedUrlRedacted())
 			if err := checkPayload(c.MaxPayload()); err != nil {
-				l.logger.Error("the log refuses large messages", "server", c.ConnectedUrlRedacted(), "error", err)
+				l.logger.Error("log rejects large messages", "server", c.ConnectedUrlRedacted(), "error", err)
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *Log) asyncError(_ *nats.Conn, subscription *nats.Subscription, err erro
 	if subscription != nil {
 		attributes = append(attributes, "subject", subscription.Subject)
 	}
-	l.logger.Warn("NATS reports an error", attributes...)
+	l.logger.Warn("error from NATS", attributes...)
 }
 
 // prepare creates or updates the streams and the snapshot store.
@@ -190,7 +190,7 @@ func checkKept(have jetstream.StreamConfig) error {
 	if have.AllowAtomicPublish {
 		return nil
 	}
-	return errors.New("the server does not know allow_atomic, which NATS 2.12 and later have")
+	return errors.New("the server does not support allow_atomic: want NATS 2.12 or later")
 }
 
 // explainSetup explains the server's refusal in words.

@@ -140,7 +140,7 @@ func (r *reader) open(ctx context.Context) (jetstream.ConsumeContext, error) {
 func (r *reader) reopen(ctx context.Context) {
 	consume, err := r.open(ctx)
 	if err != nil {
-		r.log.logger.Debug("no other consumer yet", "stream", string(r.name), "error", err)
+		r.log.logger.Debug("consumer not recreated yet", "stream", string(r.name), "error", err)
 		time.AfterFunc(verifyInterval, r.complain)
 		return
 	}
@@ -191,7 +191,7 @@ func (r *reader) receive(m jetstream.Msg) {
 		a.connection = r.births.of(meta.Consumer, r.log.connections)
 		a.record = decodeRecord(m, meta)
 		if isAnswer(m.Headers(), 0) {
-			r.log.logger.Warn("a record of the log is an answer of the server that it has stored; nobody reads it",
+			r.log.logger.Warn("record of the log is a stored server response; skipped",
 				"stream", string(r.name), "sequence", meta.Sequence.Stream, "subject", m.Subject())
 		}
 	}
@@ -238,7 +238,7 @@ func (b *births) of(consumer string, present func() uint64) uint64 {
 
 // consumeError logs errors from which the consumer recovers by itself.
 func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
-	r.log.logger.Debug("reader of the log recovers", "stream", string(r.name), "error", err)
+	r.log.logger.Debug("log reader recovered", "stream", string(r.name), "error", err)
 	if errors.Is(err, jetstream.ErrNoHeartbeat) {
 		r.complain()
 	}

@@ -20,7 +20,7 @@ func (s *Store) Authenticates(ctx context.Context) (bool, error) {
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty):
 		return true, nil
 	}
-	return false, fmt.Errorf("etcd: status of authentication: %w", err)
+	return false, fmt.Errorf("etcd: read authentication status: %w", err)
 }
 
 // Identified reports whether the client presents a certificate to the server. Without one etcd cannot tell its

@@ -65,7 +65,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("etcd: Prefix is %q, want one outside /registry, which is Kubernetes' own", c.Prefix)
 	}
 	if len(c.Prefix) > MaxPrefix {
-		return fmt.Errorf("etcd: Prefix has %d bytes, at most %d are accepted", len(c.Prefix), MaxPrefix)
+		return fmt.Errorf("etcd: Prefix has %d bytes, want at most %d", len(c.Prefix), MaxPrefix)
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return fmt.Errorf("etcd: CertFile is %q and KeyFile is %q, want both or none", c.CertFile, c.KeyFile)

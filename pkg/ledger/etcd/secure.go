@@ -65,7 +65,7 @@ func (s securing) run(ctx context.Context, access []Access) error {
 		_, err = s.auth.AuthEnable(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("etcd: switch authentication on: %w", err)
+		return fmt.Errorf("etcd: enable authentication: %w", err)
 	}
 	return nil
 }

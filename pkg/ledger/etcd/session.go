@@ -33,7 +33,7 @@ func (s *Store) OpenSession(ctx context.Context, ttl time.Duration) (ledger.Sess
 	}
 	inner, err := concurrency.NewSession(s.client, concurrency.WithTTL(int(seconds)), concurrency.WithLease(grant.ID))
 	if err == nil && inner == nil {
-		err = errors.New("the client was closed")
+		err = errors.New("client closed")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("etcd: open session: keep lease %x alive: %w", grant.ID, err)
@@ -56,7 +56,7 @@ func (n *session) Close(ctx context.Context) error {
 }
 
 // errLost reports that the session has ended, and so have its candidacies.
-var errLost = errors.New("the session is lost")
+var errLost = errors.New("session lost")
 
 // Campaign implements ledger.Elections. The term is the create revision of the candidate's
 // key.

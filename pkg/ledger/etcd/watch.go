@@ -70,7 +70,7 @@ func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 		}
 	}
 	if ctx.Err() == nil {
-		w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, errors.New("the client was closed")))
+		w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, errors.New("client closed")))
 	}
 }
 

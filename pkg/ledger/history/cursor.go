@@ -26,11 +26,11 @@ type GapError struct{ From, To int64 }
 func (e *GapError) Error() string {
 	switch {
 	case e.To == 0:
-		return fmt.Sprintf("the ledger's history ends at revision %d", e.From)
+		return fmt.Sprintf("the ledger history ends at revision %d", e.From)
 	case e.From == 0:
-		return fmt.Sprintf("the ledger's history begins at revision %d", e.To)
+		return fmt.Sprintf("the ledger history begins at revision %d", e.To)
 	}
-	return fmt.Sprintf("the ledger's history lacks the revisions after %d and before %d", e.From, e.To)
+	return fmt.Sprintf("the ledger history lacks the revisions between %d and %d", e.From, e.To)
 }
 
 // Cursor reads the history forward. It is for use by one goroutine.

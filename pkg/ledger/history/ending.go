@@ -41,7 +41,7 @@ func (e Ending) Contradicts(kv ledger.KV) bool {
 func Recorded(ctx context.Context, log events.Log) (Ending, error) {
 	e, err := recorded(ctx, log)
 	if err != nil {
-		return e, fmt.Errorf("ledger history: where it ends: %w", err)
+		return e, fmt.Errorf("ledger history: find its end: %w", err)
 	}
 	return e, nil
 }

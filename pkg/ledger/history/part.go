@@ -74,7 +74,7 @@ func decode(z *zstd.Decoder, r events.Record) (part, error) {
 		return bad(err)
 	}
 	if v := m.GetVersion(); v == 0 || v > version {
-		return bad(fmt.Errorf("version %d, versions 1 to %d are accepted", v, version))
+		return bad(fmt.Errorf("version %d, want 1 to %d", v, version))
 	}
 	if want := subjectOf(m.GetPicture()); r.Subject != want {
 		return bad(fmt.Errorf("want subject %s", want))

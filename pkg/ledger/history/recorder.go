@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
@@ -52,7 +53,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	// The only error Until can return here is that ctx has ended.
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := r.record(ctx); err != nil && ctx.Err() == nil {
-			r.Logger.Warn("the ledger's history is not recorded, trying again", "error", err)
+			r.Logger.Warn("ledger history not recorded; retrying", telemetry.KeyError, err)
 		}
 		return false, nil
 	})
@@ -89,7 +90,8 @@ func (r *Recorder) record(ctx context.Context) error {
 		return err
 	}
 	if run.through > revision {
-		r.Logger.Warn("the ledger went back, its history begins anew", "recorded", run.through, "revision", revision)
+		r.Logger.Warn("ledger restored to an older state; starting its history again",
+			"recorded", run.through, "revision", revision)
 		run.through, run.reached = 0, 0
 	}
 	if run.through == 0 {
@@ -99,7 +101,7 @@ func (r *Recorder) record(ctx context.Context) error {
 	}
 	err = run.follow(ctx)
 	if errors.Is(err, ledger.ErrCompacted) {
-		r.Logger.Warn("the ledger has forgotten changes that were not recorded", "after", run.through)
+		r.Logger.Warn("ledger compacted changes that were not recorded", "after", run.through)
 		run.through, run.pending = 0, nil
 		return run.picture(ctx)
 	}

@@ -73,7 +73,7 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	defer s.mu.Unlock()
 	if most := s.mu.faults.most; most > 0 && t.Bytes() > most {
 		return ledger.TxnResult{}, &ledger.TxnError{
-			TooLarge: true, Reason: fmt.Sprintf("mem: %d bytes, at most %d are accepted", t.Bytes(), most),
+			TooLarge: true, Reason: fmt.Sprintf("mem: %d bytes, want at most %d", t.Bytes(), most),
 		}
 	}
 	if take(&s.mu.faults.failTxns) {

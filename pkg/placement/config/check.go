@@ -55,7 +55,7 @@ func checkFit(a *schedulerv1.NodeResourcesFitArgs, path *field.Path, r *strictya
 	for i, group := range a.IgnoredResourceGroups {
 		at := path.Child("ignoredResourceGroups").Index(i)
 		if strings.Contains(group, "/") {
-			r.Add(at, group, "want the part before the slash alone")
+			r.Add(at, group, "want only the part before the slash")
 			continue
 		}
 		checkName(group, field.ErrorTypeInvalid, at, r)
@@ -78,7 +78,7 @@ func checkFit(a *schedulerv1.NodeResourcesFitArgs, path *field.Path, r *strictya
 		checkShape(ratio.Shape, ratioAt.Child("shape"), r)
 	case ratio != nil:
 		r.AddKind(field.ErrorTypeForbidden, ratioAt, strictyaml.Words(fmt.Sprintf("type %q", strategy.Type)),
-			"want it with type RequestedToCapacityRatio alone")
+			"want it only with type RequestedToCapacityRatio")
 	}
 }
 
@@ -92,7 +92,7 @@ func checkShape(shape []schedulerv1.UtilizationShapePoint, path *field.Path, r *
 		checkRange(p.Score, 0, maxShapeScore, path.Index(i).Child("score"), r)
 		if rising && i > 0 && p.Utilization <= shape[i-1].Utilization {
 			r.Add(path.Index(i).Child("utilization"), p.Utilization,
-				fmt.Sprintf("want more than the point before (%d)", shape[i-1].Utilization))
+				fmt.Sprintf("want more than the previous point (%d)", shape[i-1].Utilization))
 			rising = false // report one mistake, even if more points are out of order
 		}
 	}
@@ -137,7 +137,7 @@ func checkSpread(a *schedulerv1.PodTopologySpreadArgs, path *field.Path, r *stri
 		checkWhenUnsatisfiable(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), r)
 		if c.LabelSelector != nil {
 			r.AddKind(field.ErrorTypeForbidden, at.Child("labelSelector"), strictyaml.Words("given"),
-				"want none: it is derived from each pod's owners")
+				"want none: the selector is derived from the owners of each pod")
 		}
 		id := identity{c.TopologyKey, c.WhenUnsatisfiable}
 		if seen[id] {

@@ -158,7 +158,7 @@ func resolveProfiles(in []schedulerv1.KubeSchedulerProfile, known catalogue, r *
 		p := resolveProfile(&in[i], known, path, r)
 		at := path.Child("schedulerName")
 		if p.SchedulerName == "" {
-			r.AddKind(field.ErrorTypeRequired, at, p.SchedulerName, "want a name; only a single profile has a default")
+			r.AddKind(field.ErrorTypeRequired, at, p.SchedulerName, "want a name; the default applies only to a single profile")
 		}
 		if seen[p.SchedulerName] {
 			r.AddKind(field.ErrorTypeDuplicate, at, p.SchedulerName, "given twice; want each name once")

@@ -34,7 +34,7 @@ func checkExtenders(extenders []schedulerv1.Extender, r *strictyaml.Report) {
 			at := path.Child("managedResources").Index(j).Child("name")
 			checkExtended(m.Name, at, r)
 			if managed[m.Name] {
-				r.Add(at, m.Name, "managed twice; want each resource once among all extenders")
+				r.Add(at, m.Name, "managed twice; want each resource in one extender only")
 			}
 			managed[m.Name] = true
 		}

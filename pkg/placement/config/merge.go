@@ -144,7 +144,7 @@ func (k catalogue) checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *st
 				r.AddKind(field.ErrorTypeDuplicate, entry, p.Name, "given twice; want each plugin once")
 			}
 			if p.Weight != nil && *p.Weight < 0 {
-				r.Add(entry.Child("weight"), *p.Weight, "want 1 or more (0 is 1)")
+				r.Add(entry.Child("weight"), *p.Weight, "want 1 or more (0 means 1)")
 			}
 		}
 		for i, p := range set.Disabled {
@@ -167,7 +167,7 @@ func (k catalogue) checkPluginName(name string, at Point, path *field.Path, r *s
 	case !known:
 		r.AddKind(field.ErrorTypeNotSupported, path, name, "want one of "+k.names())
 	case at != multiPoint && !slices.Contains(acts, at):
-		r.Add(path, name, "acts at "+joinPoints(acts)+", not here")
+		r.Add(path, name, "implements "+joinPoints(acts)+", not this extension point")
 	default:
 		return true
 	}
@@ -193,7 +193,7 @@ func checkPrepared(at map[Point][]EnabledPlugin, before, point Point, path *fiel
 	for _, p := range at[point] {
 		if slices.Contains(needsBefore[point], p.Name) && !isIn(at[before], p.Name) {
 			r.AddKind(field.ErrorTypeRequired, path.Child(string(before)), p.Name,
-				fmt.Sprintf("enabled at %s and not here; want it at both or neither", point))
+				fmt.Sprintf("enabled at %s but not here; want both or neither", point))
 		}
 	}
 }

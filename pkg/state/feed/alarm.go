@@ -19,11 +19,11 @@ func (a *Alarm) Look(step Step) {
 		a.reported = false
 	}
 	if step.Unreadable != nil {
-		a.write("the snapshot of the facts cannot be read: they are read without", "error", step.Unreadable)
+		a.write("snapshot of the facts cannot be decoded; reading all facts instead", "error", step.Unreadable)
 	}
 	if err := step.Snapshot.Unreadable(); err != nil && !a.reported {
 		a.reported = true
-		a.write("a fact cannot be read: nothing is decided until the queue that leads has told the facts anew",
+		a.write("fact cannot be decoded; no decisions until the leading queue has published the facts again",
 			"error", err)
 	}
 }

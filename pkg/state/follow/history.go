@@ -187,7 +187,7 @@ func (h *History) stray(before uint64, f events.SequencedFact) error {
 	case h.breaksOff(seam{sequence: f.Sequence, before: before, epoch: f.Epoch}):
 		return nil
 	}
-	return fmt.Errorf("follow: fact %d is of epoch %d, which does not follow from the fact before it", f.Sequence, f.Epoch)
+	return fmt.Errorf("follow: fact %d has epoch %d, which does not follow from the previous fact", f.Sequence, f.Epoch)
 }
 
 // healed reports whether the log has to be read once more because of a fact after a hole. Only a writer that starts

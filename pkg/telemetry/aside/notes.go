@@ -38,8 +38,8 @@ func New(service string, stream events.Stream, logger *slog.Logger, now func() t
 
 // Record notes a record that is left out, and why.
 func (n *Notes) Record(r events.Record, err error) {
-	n.Write("a record of the log cannot be read and is left out",
-		"sequence", r.Sequence, "subject", r.Subject, "bytes", r.Size(), "error", err)
+	n.Write("record of the log cannot be decoded; skipped",
+		"sequence", r.Sequence, "subject", r.Subject, "bytes", r.Size(), telemetry.KeyError, err)
 }
 
 // Write counts something unreadable, and logs a line about it unless the current window has reached its limit.
@@ -47,7 +47,7 @@ func (n *Notes) Write(message string, attributes ...any) {
 	telemetry.Unreadable(n.service, n.stream)
 	left, write := n.line()
 	if left > 0 {
-		n.logger.Error("more of the log could not be read than was told", "stream", n.stream, "lines", left)
+		n.logger.Error("more undecodable records were skipped than logged", "stream", n.stream, "lines", left)
 	}
 	if write {
 		n.logger.Error(message, append([]any{"stream", n.stream}, attributes...)...)

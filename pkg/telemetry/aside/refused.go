@@ -19,13 +19,13 @@ func WithoutRefused(
 		return msgs, false
 	}
 	var why *events.ErrRefused
-	attributes := []any{"stream", s, "error", err}
+	attributes := []any{"stream", s, telemetry.KeyError, err}
 	if errors.As(err, &why) && why.Message >= 0 && why.Message < len(msgs) {
 		h := msgs[why.Message].Header
 		attributes = append(attributes, "kind", h.Get(events.HeaderKind),
 			"namespace", h.Get(events.HeaderNamespace), "name", h.Get(events.HeaderName))
 	}
 	telemetry.Refused(service, s, len(msgs)-len(rest))
-	logger.Error("the log does not take a message, which is left out", attributes...)
+	logger.Error("message rejected by the log; dropped", attributes...)
 	return rest, true
 }

@@ -96,7 +96,7 @@ func (a *activations) add(pods map[string]*corev1.Pod) {
 	defer a.mu.Unlock()
 	for _, pod := range pods {
 		if len(a.mu.pods) >= maxActivations {
-			a.logger.Warn("plugins want more pods activated than can be kept: the rest is dropped", "kept", maxActivations)
+			a.logger.Warn("too many pod activations from plugins; some dropped", "kept", maxActivations)
 			break
 		}
 		a.mu.pods[events.PodRef{Namespace: pod.Namespace, Name: pod.Name}] = struct{}{}

@@ -49,7 +49,7 @@ func (s *Set) Consult(ctx context.Context, q step.Consult) step.Advice {
 	}
 	advice.Err = c.run(ctx)
 	if advice.Err != nil {
-		s.logger.Warn("plugin failed; the pod is tried again", "pod", q.Pod.Key(), "err", advice.Err)
+		s.logger.Warn("plugin failed; pod will be retried", "pod", q.Pod.Key(), telemetry.KeyError, advice.Err)
 		return advice
 	}
 	advice.Guidance, advice.Opinions = &c.guidance, c.opinions

@@ -34,7 +34,7 @@ type clients struct {
 // stumble over nothing before New says what is wrong.
 const nowhere = "https://no-cluster.invalid"
 
-var errNoCluster = errors.New("it asks for a client, and this process has none: want --kubeconfig or a service account")
+var errNoCluster = errors.New("requests a client, but this process has none: want --kubeconfig or a service account")
 
 // rest is nil if there is none to be had.
 func (c *clients) rest() *restclient.Config {
@@ -49,7 +49,7 @@ func (c *clients) restLocked() *restclient.Config {
 	}
 	rest, err := c.deps.RestConfig()
 	if err != nil {
-		c.mu.err = fmt.Errorf("it asks for a client: %w", err)
+		c.mu.err = fmt.Errorf("requests a client: %w", err)
 		return nil
 	}
 	c.mu.rest = rest
@@ -77,7 +77,7 @@ func (c *clients) clientLocked() kubernetes.Interface {
 	}
 	client, err := kubernetes.NewForConfig(rest)
 	if err != nil {
-		c.mu.err = fmt.Errorf("it asks for a client: %w", err)
+		c.mu.err = fmt.Errorf("requests a client: %w", err)
 		return nil
 	}
 	c.mu.client = client

@@ -63,7 +63,7 @@ func (p parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWork
 	workqueue.ParallelizeUntil(ctx, int(p), pieces, do)
 }
 
-var errNotHere = errors.New("not supported: the rules of a profile are not plugins here")
+var errNotHere = errors.New("not supported: the rules of a profile are not plugins in Berth")
 
 func (h *handle) RunPreScorePlugins(
 	context.Context, framework.CycleState, *corev1.Pod, []framework.NodeInfo,

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // hints are what the plugins of a profile have registered, by plugin. It implements placement.Hints.
@@ -60,14 +61,14 @@ func (h *hints) register(ctx context.Context, name string, p framework.Plugin) e
 	for _, e := range registered {
 		event, known := eventOf(e.Event)
 		if !known {
-			h.logger.Info("a plugin registers for events that are not told of here: any change wakes the pods it turns down",
+			h.logger.Info("plugin registers for unsupported events: any change requeues the pods that it rejects",
 				"plugin", name, "resource", e.Event.Resource)
 			return nil
 		}
 		list = append(list, hint{event: event, ask: e.QueueingHintFn})
 	}
 	if len(list) == 0 {
-		h.logger.Warn("a plugin registers for no event: nothing wakes the pods it turns down", "plugin", name)
+		h.logger.Warn("plugin registers for no events: nothing requeues the pods that it rejects", "plugin", name)
 	}
 	h.of[name] = list
 	return nil
@@ -96,8 +97,8 @@ func (h *hints) Helps(plugin string, pod *state.Pod, c placement.Change) bool {
 		}
 		said, err := h.ask(one.ask, object, before, after)
 		if err != nil {
-			h.logger.Error("a queueing hint failed: the pod is tried again",
-				"plugin", plugin, "pod", pod.Key(), "event", c.Label(), "err", err)
+			h.logger.Error("queueing hint failed; pod will be retried",
+				"plugin", plugin, "pod", pod.Key(), "event", c.Label(), telemetry.KeyError, err)
 		}
 		return err != nil || said == framework.Queue
 	})

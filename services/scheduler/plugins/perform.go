@@ -24,7 +24,7 @@ import (
 // ends early and runs it itself.
 
 // errTakenBack is why a plugin's context ends before it is done.
-var errTakenBack = errors.New("the place of the pod was taken back")
+var errTakenBack = errors.New("the reservation of the pod was cancelled")
 
 // deal is a cycle, from the question on to what became of it.
 type deal struct {
@@ -163,7 +163,8 @@ func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 		}
 	}
 	if answer.Err != nil && !errors.Is(answer.Err, errTakenBack) {
-		s.logger.Warn("plugin failed; the pod is tried again", "pod", p.Pod.Key(), "node", p.Node, "err", answer.Err)
+		s.logger.Warn("plugin failed; pod will be retried", "pod", p.Pod.Key(), "node", p.Node,
+			telemetry.KeyError, answer.Err)
 	}
 	return answer
 }

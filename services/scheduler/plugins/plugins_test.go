@@ -81,9 +81,9 @@ func TestPluginsThatCannotBe(t *testing.T) {
 		{placement.AtFilter, map[string]plugins.Factory{"Other": nil}, nil,
 			"plugin Probe: not compiled into this program, want one of Other"},
 		{placement.AtFilter, factory(func(framework.Handle) framework.Plugin { return &sorter{} }), nil, "QueueSort"},
-		{placement.AtFilter, factory(asks), nil, "it asks for a client, and this process has none: want --kubeconfig"},
+		{placement.AtFilter, factory(asks), nil, "requests a client, but this process has none: want --kubeconfig"},
 		{placement.AtFilter, factory(asks), func() (*restclient.Config, error) { return nil, errors.New("no such file") },
-			"it asks for a client: no such file"},
+			"requests a client: no such file"},
 	} {
 		_, err := plugins.New(t.Context(), plugins.Config{Profiles: profileWith(test.at), Factories: test.make},
 			plugins.Deps{RestConfig: test.rest, Logger: slog.New(slog.DiscardHandler)})

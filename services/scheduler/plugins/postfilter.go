@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -18,7 +19,7 @@ func (s *Set) PostFilters() bool { return len(s.postFilter) > 0 }
 func (s *Set) postFilterFor(ctx context.Context, p step.Perform, answer *step.Performed) {
 	d, err := s.runtime.deals.last(dealKey{p.Shard, p.ID})
 	if err != nil {
-		s.logger.Warn("plugins are not asked about a pod that fits nowhere", "pod", p.Pod.Key(), "err", err)
+		s.logger.Warn("PostFilter plugins not called for an unschedulable pod", "pod", p.Pod.Key(), telemetry.KeyError, err)
 		return
 	}
 	if !s.runtime.take(ctx) {
@@ -38,7 +39,8 @@ func (s *Set) postFilterFor(ctx context.Context, p step.Perform, answer *step.Pe
 		}
 		if !status.IsRejected() {
 			answer.Nominated, answer.Message = "", status.AsError().Error()
-			s.logger.Error("PostFilter failed", "pod", p.Pod.Key(), "plugin", plugin.Name(), "err", status.AsError())
+			s.logger.Error("PostFilter failed", "pod", p.Pod.Key(), "plugin", plugin.Name(),
+				telemetry.KeyError, status.AsError())
 			return
 		}
 		if name := nominated(result); name != "" {

@@ -140,7 +140,7 @@ func (r *Runtime) newSet(
 			return nil, fmt.Errorf("plugin %s: %w", name, err)
 		}
 		if _, sorts := plugin.(framework.QueueSortPlugin); sorts {
-			return nil, fmt.Errorf("plugin %s: sorts the queue (QueueSort), want one that does not: "+
+			return nil, fmt.Errorf("plugin %s: sorts the queue (QueueSort), want a plugin that does not: "+
 				"pods are tried in the order of PrioritySort", name)
 		}
 		s.made[name] = plugin

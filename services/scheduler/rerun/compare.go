@@ -36,7 +36,7 @@ func compare(was, is events.Decision) []Difference {
 		differ("feasible nodes", was.NodesFeasible, is.NodesFeasible)
 		differ("nodes", was.NodesTotal, is.NodesTotal)
 		differ("way", e.Basis.Way, f.Basis.Way)
-		differ("points given by", len(e.ScoredBy), len(f.ScoredBy))
+		differ("scores of", len(e.ScoredBy), len(f.ScoredBy))
 		differ("best nodes", e.Candidates, f.Candidates)
 	} else {
 		differ("outcome", was.Kind, is.Kind)
@@ -52,7 +52,7 @@ func compare(was, is events.Decision) []Difference {
 	differ("home nodes only", e.Home, f.Home)
 	differ("nodes behind", e.Behind, f.Behind)
 	if !maps.Equal(e.Rejected, f.Rejected) {
-		differ("nodes turned down", e.Rejected, f.Rejected)
+		differ("nodes rejected", e.Rejected, f.Rejected)
 	}
 	return out
 }

@@ -175,11 +175,11 @@ func (job Job) explain(shard *Shard, d events.Decision, v Verdict) string {
 		return ""
 	}
 	if v.Remade.Evidence != nil && v.Remade.Evidence.Config != d.Evidence.Config {
-		return fmt.Sprintf("decided under another configuration of profile %s (%016x) than the one given (%016x)",
+		return fmt.Sprintf("decided with a different configuration of profile %s (%016x) than given (%016x)",
 			d.SchedulerName, d.Evidence.Config, v.Remade.Evidence.Config)
 	}
 	if version := shard.version(d.Actor); version != "" && job.Version != "" && version != job.Version {
-		return fmt.Sprintf("decided by berth %s, made again by berth %s", version, job.Version)
+		return fmt.Sprintf("decided by berth %s, recomputed by berth %s", version, job.Version)
 	}
 	return ""
 }

@@ -40,7 +40,7 @@ func newShard(
 	}
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("the ledger's history: %w", err)
+		return nil, fmt.Errorf("ledger history: %w", err)
 	}
 	return s, nil
 }

@@ -73,7 +73,7 @@ func (c *factCursor) peek(ctx context.Context) (*events.Record, error) {
 	if c.ahead == nil {
 		r, err := c.records.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return nil, &NotThereError{fmt.Sprintf("the log's facts end at %d", c.at)}
+			return nil, &NotThereError{fmt.Sprintf("the facts in the log end at %d", c.at)}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("facts: %w", err)
@@ -111,7 +111,7 @@ func (c *factCursor) jump(ctx context.Context, most uint64) error {
 // to is what brings a store to a sequence, exactly.
 func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, error) {
 	if sequence < c.at {
-		return nil, &NotThereError{fmt.Sprintf("the state stands at fact %d already, behind %d", c.at, sequence)}
+		return nil, &NotThereError{fmt.Sprintf("the state is already at fact %d, past %d", c.at, sequence)}
 	}
 	if sequence > c.at {
 		if err := c.jump(ctx, sequence); err != nil {

@@ -106,7 +106,7 @@ func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64)
 func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
 	records, err := src.Open(ctx, events.Ledger, 1)
 	if err != nil {
-		return fmt.Errorf("the ledger's history: %w", err)
+		return fmt.Errorf("ledger history: %w", err)
 	}
 	defer records.Close()
 	cursor, err := history.NewCursor(until{records, at.Time})

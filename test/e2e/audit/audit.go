@@ -31,7 +31,7 @@ func Check(nodes []corev1.Node, pods []corev1.Pod) []string {
 		}
 		b := books[pod.Spec.NodeName]
 		if b == nil {
-			wrong = append(wrong, fmt.Sprintf("%s stands on node %s, which does not exist", name(pod), pod.Spec.NodeName))
+			wrong = append(wrong, fmt.Sprintf("%s is on node %s, which does not exist", name(pod), pod.Spec.NodeName))
 			continue
 		}
 		wrong = append(wrong, b.place(pod)...)

@@ -16,20 +16,20 @@ const leadsWithin = time.Minute
 
 // startKubeSchedulers starts two with upstream's own leader election, whose times are its defaults: a lease of 15 s,
 // looked at every 2 s. The first leads.
-func startKubeSchedulers(ctx context.Context, f *Field, r *Running) (kill func(), err error) {
-	connection := fmt.Sprintf("clientConnection:\n  kubeconfig: %q\n", f.Cluster.Kubeconfig)
-	config := filepath.Join(f.Dir, "pair.yaml")
+func startKubeSchedulers(ctx context.Context, g *Ground) (kill func(), err error) {
+	connection := fmt.Sprintf("clientConnection:\n  kubeconfig: %q\n", g.Cluster.Kubeconfig)
+	config := filepath.Join(g.Dir, "pair.yaml")
 	text := strings.Replace(Config, "clientConnection:\n", connection, 1) + "leaderElection:\n  leaderElect: true\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	var first *harness.Process
 	for i, says := range []string{"uccessfully acquired lease", "ttempting to acquire leader lease"} {
-		replica, err := f.Cluster.StartReplica(f.Dir, fmt.Sprintf("kube-scheduler-%d", i), config)
+		replica, err := g.Cluster.StartReplica(g.Dir, fmt.Sprintf("kube-scheduler-%d", i), config)
 		if err != nil {
 			return nil, err
 		}
-		r.add(replica.Stop, replica.PID())
+		g.Add(replica.Stop, replica.PID())
 		if err := saysSoon(ctx, replica, says); err != nil {
 			return nil, err
 		}
@@ -53,22 +53,22 @@ func saysSoon(ctx context.Context, p *harness.Process, text string) error {
 
 // startBerths starts two `berth up`, each with all services, one shard and one binder, on the same stores, which sync
 // every write. The first leads where somebody does.
-func startBerths(ctx context.Context, f *Field, r *Running) (kill func(), err error) {
-	urls, err := f.startStores(ctx, r)
+func startBerths(ctx context.Context, g *Ground) (kill func(), err error) {
+	urls, err := g.startStores(ctx)
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"--nats-url", urls["nats"], "--etcd-endpoints", urls["etcd"]}, f.Args...)
+	args := append([]string{"--nats-url", urls["nats"], "--etcd-endpoints", urls["etcd"]}, g.Args...)
 	for i := range 2 {
 		name := fmt.Sprintf("berth-%d", i)
-		replica, err := f.Programs.Up(ctx, harness.UpConfig{
-			Kubeconfig: f.Cluster.Kubeconfig, DataDir: filepath.Join(f.Dir, name), LogDir: f.Dir, Name: name,
-			Shards: 1, Binders: 1, Config: f.Config, Args: args,
+		replica, err := g.Programs.Up(ctx, harness.UpConfig{
+			Kubeconfig: g.Cluster.Kubeconfig, DataDir: filepath.Join(g.Dir, name), LogDir: g.Dir, Name: name,
+			Shards: 1, Binders: 1, Config: g.Config, Args: args,
 		})
 		if err != nil {
 			return nil, err
 		}
-		r.add(replica.Stop, replica.PID())
+		g.Add(replica.Stop, replica.PID())
 		if kill == nil {
 			kill = replica.Kill
 		}

@@ -29,14 +29,14 @@ func raws() []Contender {
 	list := make([]Contender, 0, len(rawClients))
 	for _, n := range rawClients {
 		list = append(list, Contender{Name: rawPrefix + strconv.Itoa(n), Raw: true,
-			Start: func(ctx context.Context, f *Field, r *Running) error { return startRaw(ctx, f, r, n) }})
+			Start: func(ctx context.Context, g *Ground) error { return startRaw(ctx, g, n) }})
 	}
 	return list
 }
 
 // startRaw binds what is there, or what comes, in the background.
-func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
-	access := rest.CopyConfig(f.Cluster.Rest)
+func startRaw(ctx context.Context, g *Ground, clients int) error {
+	access := rest.CopyConfig(g.Cluster.Rest)
 	access.ContentType = "application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(access)
 	if err != nil {
@@ -46,7 +46,7 @@ func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
 	if err != nil {
 		return err
 	}
-	pods, end, err := rawPods(ctx, client, f)
+	pods, end, err := rawPods(ctx, client, g)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
 			i++
 		}
 	})
-	r.add(func(context.Context) error {
+	g.Add(func(context.Context) error {
 		defer cancel()
 		end()
 		feeding.Wait()
@@ -72,11 +72,11 @@ func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
 }
 
 // rawPods are those that are there, or those that come until end is called.
-func rawPods(ctx context.Context, client kubernetes.Interface, f *Field) (
+func rawPods(ctx context.Context, client kubernetes.Interface, g *Ground) (
 	pods iter.Seq[*corev1.Pod], end func(), err error,
 ) {
-	if !f.Coming {
-		there, err := client.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{})
+	if !g.Coming {
+		there, err := client.CoreV1().Pods(g.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -88,7 +88,7 @@ func rawPods(ctx context.Context, client kubernetes.Interface, f *Field) (
 			}
 		}, func() {}, nil
 	}
-	come, err := harness.WatchPods(ctx, f.Cluster.Rest, f.Namespace)
+	come, err := harness.WatchPods(ctx, g.Cluster.Rest, g.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,12 +18,12 @@ func TestCommandLineHoldsNoPathOfThisMachine(t *testing.T) {
 		line []string
 		want string
 	}{
-		{[]string{filepath.Join(here, ".build", "benchperf"), "--runs=3", "--out=.build/bench"},
-			"benchperf --runs=3 --out=.build/bench"},
-		{[]string{"benchperf", "--files=" + home + "/go/pkg/mod/k8s.io/kubernetes@v1.36.3/test"},
-			"benchperf --files=$GOMODCACHE/k8s.io/kubernetes@v1.36.3/test"},
-		{[]string{"benchperf", "--out=" + home + "/out"}, "benchperf --out=$HOME/out"},
-		{[]string{"benchperf", "--out", filepath.Join(here, "out")}, "benchperf --out $PWD/out"},
+		{[]string{filepath.Join(here, ".build", "berthbench"), "perf", "--runs=3", "--out=.build/bench"},
+			"berthbench perf --runs=3 --out=.build/bench"},
+		{[]string{"berthbench", "perf", "--files=" + home + "/go/pkg/mod/k8s.io/kubernetes@v1.36.3/test"},
+			"berthbench perf --files=$GOMODCACHE/k8s.io/kubernetes@v1.36.3/test"},
+		{[]string{"berthbench", "perf", "--out=" + home + "/out"}, "berthbench perf --out=$HOME/out"},
+		{[]string{"berthbench", "perf", "--out", filepath.Join(here, "out")}, "berthbench perf --out $PWD/out"},
 	} {
 		if got := CommandLine(c.line); got != c.want {
 			t.Errorf("%v: %q, want %q", c.line, got, c.want)

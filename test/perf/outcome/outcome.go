@@ -42,6 +42,17 @@ type Table struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+// Markdown writes the head and the rows, as Markdown has them, and below them the notes.
+func (t Table) Markdown(b *strings.Builder) {
+	fmt.Fprintf(b, "| %s |\n|%s\n", strings.Join(t.Head, " | "), strings.Repeat("---|", len(t.Head)))
+	for _, row := range t.Rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+	}
+	for _, note := range t.Notes {
+		fmt.Fprintf(b, "\n%s\n", note)
+	}
+}
+
 // Plot is lines over one axis.
 type Plot struct {
 	// Name is the file it is drawn into, without a suffix; Title is above it.

@@ -3,7 +3,7 @@
 // (test/integration/scheduler_perf in k8s.io/kubernetes, README and operations.go). The files
 // themselves are read from the module; nothing is copied.
 //
-// What drives a scheduler by them is test/perf/cmd/benchperf. Operations it does not carry out are
+// The subcommand perf of test/perf/cmd/berthbench drives a scheduler by them. Operations it does not carry out are
 // read all the same, and Resolve names them when a workload wants one.
 //
 // Start reading at Load, then Case.Resolve.

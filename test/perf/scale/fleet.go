@@ -24,7 +24,7 @@ const (
 	leaseTTL = 10 * time.Second
 )
 
-// fleet makes the objects of a scenario for the real cores: the nodes and pods of benchpath.
+// fleet makes the objects of a scenario for the real cores: the nodes and pods of berthbench path.
 type fleet struct{ Scenario }
 
 func newFleet(s Scenario) *fleet { return &fleet{s} }

@@ -52,7 +52,7 @@ type Split struct {
 
 const (
 	// podsPerNode, nodeCPU (thousandths) and nodeMemory (MiB) are what a node has, podCPU and
-	// podMemory what a pod asks for: those of benchpath.
+	// podMemory what a pod asks for: those of berthbench path.
 	podsPerNode, nodeCPU, nodeMemory, podCPU, podMemory = 110, 32_000, 256 << 10, 100, 500
 	// zones that nodes are spread over.
 	zones = 3
@@ -125,7 +125,7 @@ func (s Scenario) room() int {
 // golden makes a sequence of fractions that are evenly spread wherever it is cut off.
 const golden = 0.6180339887498949
 
-// standing is what is taken of a node before pods come, as a fraction: as in benchpath, some nodes
+// standing is what is taken of a node before pods come, as a fraction: as in berthbench path, some nodes
 // are fuller than others by as much as there is room for.
 func (s Scenario) standing(node int) float64 {
 	if s.Full == 0 {

@@ -52,10 +52,10 @@ func (a *Authentication) once(ctx context.Context) {
 	a.report(!on)
 	switch {
 	case !on && !a.off:
-		a.logger.Warn("authentication of etcd is off: any client that it accepts may change the ledger; " +
-			"the Job etcd-roles of the manifests, or berth secure-ledger, switches it on")
+		a.logger.Warn("etcd authentication is off: any client that can connect can change the ledger; " +
+			"enable it with the Job etcd-roles of the manifests or with berth secure-ledger")
 	case on && a.off:
-		a.logger.Info("authentication of etcd is on")
+		a.logger.Info("etcd authentication is on")
 	}
 	a.off = !on
 }

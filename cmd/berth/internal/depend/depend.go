@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 const (
@@ -102,8 +104,8 @@ func (w *Watch) gone(err error, since time.Time) {
 	defer w.mu.Unlock()
 	if w.mu.missing == nil {
 		w.mu.since = since
-		w.logger.Error("dependency missing; going on without it until it is back",
-			"dependency", w.dependency.Name, "error", err)
+		w.logger.Error("dependency missing; continuing without it until it answers",
+			"dependency", w.dependency.Name, telemetry.KeyError, err)
 	}
 	w.mu.missing = err
 }

@@ -67,11 +67,11 @@ func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 		return nil, err
 	}
 	if len(story.Events) == 0 {
-		return nil, fmt.Errorf("pod %s: the log has nothing about it", pod)
+		return nil, fmt.Errorf("pod %s: not found in the log", pod)
 	}
 	story.Queue = queue
 	if queue == nil {
-		story.Notes = append(story.Notes, "no queue leads or answers: where the pod stands in it is not known")
+		story.Notes = append(story.Notes, "no leading queue answered: the pod's position in it is unknown")
 	}
 	if queue != nil && queue.Known && queue.Shard != "" {
 		if err := q.shard(ctx, story, queue.Shard); err != nil {
@@ -136,7 +136,7 @@ func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid strin
 		}
 	})
 	if err == nil && uid == "" {
-		err = fmt.Errorf("pod %s/%s: neither the cluster nor the log has it", namespace, name)
+		err = fmt.Errorf("pod %s/%s: not found in the cluster or in the log", namespace, name)
 	}
 	return uid, err
 }
@@ -179,7 +179,7 @@ func (q *Inquiry) shard(ctx context.Context, story *explain.Story, member string
 		return err
 	}
 	if len(answers) == 0 {
-		story.Notes = append(story.Notes, "shard "+member+" does not answer: nodes and ledger are not known")
+		story.Notes = append(story.Notes, "shard "+member+" does not answer: node and ledger state are unknown")
 		return nil
 	}
 	story.Shard = answers[0].Pod
@@ -200,7 +200,7 @@ func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
 			d, err := events.DecodeDecision(r)
 			if err == nil && d.Token == token { // a record that cannot be decoded is of no use here
 				s.Evicted.By = "preemption, for pod " + d.Pod.Namespace + "/" + d.Pod.Name
-				s.Evicted.Reason = "the place of it on " + d.NodeName + " was needed: " + d.Message
+				s.Evicted.Reason = "its place on " + d.NodeName + " was needed: " + d.Message
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, 
 		return nil, err
 	}
 	if len(answers) == 0 {
-		return nil, fmt.Errorf("node %s: no shard that runs knows it", name)
+		return nil, fmt.Errorf("node %s: not known to any running shard", name)
 	}
 	return &answers[0], nil
 }

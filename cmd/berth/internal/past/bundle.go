@@ -289,7 +289,7 @@ func (r *bundleRecords) open() error {
 
 func (r *bundleRecords) failed(err error) error {
 	if errors.Is(err, bufio.ErrTooLong) {
-		err = fmt.Errorf("a record has more than %d bytes: %w", maxLine, err)
+		err = fmt.Errorf("a record exceeds %d bytes: %w", maxLine, err)
 	}
 	return r.bundle.failed(fmt.Errorf("member %s: %w", r.name, err))
 }

@@ -95,7 +95,7 @@ func (e *export) snapshot(ctx context.Context, src rerun.Source) (sequence uint6
 		return 0, err
 	}
 	if data, err = state.StripSnapshot(data); err != nil {
-		return 0, fmt.Errorf("at sequence %d: %w; export it with the berth that wrote it", sequence, err)
+		return 0, fmt.Errorf("at sequence %d: %w; export it with the version of berth that wrote it", sequence, err)
 	}
 	return sequence, e.add(memberName(snapshotPrefix[:len(snapshotPrefix)-1], sequence), pack(e.packer, data))
 }

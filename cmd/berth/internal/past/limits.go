@@ -32,7 +32,7 @@ const (
 func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("more than the %d bytes that are accepted", limit)
+		err = fmt.Errorf("larger than the limit of %d bytes", limit)
 	}
 	return data, err
 }
@@ -72,7 +72,7 @@ func (u *unpacker) Read(p []byte) (int, error) {
 	u.unpacked += int64(n)
 	switch {
 	case u.most > 0 && u.unpacked > u.most:
-		return n, fmt.Errorf("unpacks to more than %d bytes, the most that is accepted", u.most)
+		return n, fmt.Errorf("unpacks to more than the limit of %d bytes", u.most)
 	case u.unpacked > freeBytes+maxRatio*u.packed:
 		return n, fmt.Errorf("%d packed bytes unpack to more than %d: want at most %d plus %d for each of them",
 			u.packed, u.unpacked-int64(n), freeBytes, maxRatio)

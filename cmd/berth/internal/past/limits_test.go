@@ -136,7 +136,7 @@ func TestBombsAreRefused(t *testing.T) {
 		},
 		"a record of 100 MiB": {
 			[]content{{recordsOf(events.Facts, 1), packed(t, bytes.Repeat([]byte{' '}, mib), 100)}},
-			recordsOf(events.Facts, 1) + ": a record has more than 4194304 bytes",
+			recordsOf(events.Facts, 1) + ": a record exceeds 4194304 bytes",
 		},
 		"many records in one member": {
 			[]content{{recordsOf(events.Ledger, 1), packed(t, line, 1000)}},
@@ -145,11 +145,11 @@ func TestBombsAreRefused(t *testing.T) {
 		"records in many members": {many, "want at most 67108864 plus 200 for each of them"},
 		"a configuration of 2 MiB": {
 			[]content{{"config/scheduler.yaml", make([]byte, 2*mib)}},
-			"member config/scheduler.yaml: more than the 1048576 bytes that are accepted",
+			"member config/scheduler.yaml: larger than the limit of 1048576 bytes",
 		},
 		"a policy of 2 MiB": {
 			[]content{{"config/policy.yaml", make([]byte, 2*mib)}},
-			"member config/policy.yaml: more than the 1048576 bytes that are accepted",
+			"member config/policy.yaml: larger than the limit of 1048576 bytes",
 		},
 		"a second manifest": {
 			[]content{{"manifest.yaml", make([]byte, 2*mib)}}, "member manifest.yaml: given twice",

@@ -76,7 +76,7 @@ func Open(ctx context.Context, cfg *rest.Config, i Installation) (*Cluster, erro
 	case apierrors.IsNotFound(err):
 		return c, nil // the stores report whether they require a certificate
 	case err != nil:
-		return nil, c.explain(fmt.Errorf("the observer's certificate: %w", err))
+		return nil, c.explain(fmt.Errorf("observer certificate: %w", err))
 	}
 	if c.identity, err = identity(secret.Data); err != nil {
 		return nil, fmt.Errorf("namespace %s: secret %s: %w", i.Namespace, i.secret(), err)
@@ -92,7 +92,7 @@ func identity(files map[string][]byte) (*tls.Config, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(files[corev1.ServiceAccountRootCAKey]) {
-		return nil, fmt.Errorf("%s: no certificate (PEM) in it", corev1.ServiceAccountRootCAKey)
+		return nil, fmt.Errorf("%s: no PEM certificate in it", corev1.ServiceAccountRootCAKey)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: roots}, nil
 }
@@ -150,7 +150,7 @@ func (c *Cluster) ready(ctx context.Context, s Store) ([]string, error) {
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf(
-			"%d pods with labels %s, none of them is ready; is Berth installed there, with stores of its own?",
+			"%d pods with labels %s, none of them ready; is Berth installed there, with its own stores?",
 			len(list.Items), selector)
 	}
 	return names, nil
@@ -177,7 +177,7 @@ func (c *Cluster) Explain(err error) error {
 // explain adds the namespace to an error and, if access was forbidden, the Role that grants it.
 func (c *Cluster) explain(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("namespace %s: %w; Role %s permits it", c.installation.Namespace, err, c.installation.Observer())
+		return fmt.Errorf("namespace %s: %w; Role %s grants access", c.installation.Namespace, err, c.installation.Observer())
 	}
 	return fmt.Errorf("namespace %s: %w", c.installation.Namespace, err)
 }

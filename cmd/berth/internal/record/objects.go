@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 var retry = backoff.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Cap: 2 * time.Second, Steps: 6}
 
 // errRelist means that the API server no longer has the changes since the last version seen.
-var errRelist = errors.New("the API server has forgotten the resourceVersion")
+var errRelist = errors.New("resourceVersion is no longer available from the API server")
 
 // kind describes how to read objects of one kind, and what to keep of them.
 type kind struct {
@@ -86,7 +87,7 @@ func (s *source) run(ctx context.Context) error {
 			return false, nil
 		}
 		if failed := err != nil && !errors.Is(err, errRelist); failed != failing {
-			s.logger.Info("watch", "kind", s.kind.name, "failing", failed, "error", err)
+			s.logger.Info("watch state changed", "kind", s.kind.name, "failing", failed, telemetry.KeyError, err)
 			failing = failed
 		}
 		return false, nil

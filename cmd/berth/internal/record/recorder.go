@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/audit"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 const (
@@ -74,7 +75,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	err := g.Wait()
 	if errors.Is(err, audit.ErrFull) {
 		end := audit.Record{End: &audit.End{Ledger: r.ledger.revision(), Reason: "the size limit was reached"}}
-		r.deps.Logger.Warn("the history is full and ends here", "revision", end.End.Ledger)
+		r.deps.Logger.Warn("history ended: size limit reached", "revision", end.End.Ledger)
 		return errors.Join(r.deps.Out.Write(end), r.deps.Out.Flush())
 	}
 	return err
@@ -131,7 +132,7 @@ func (r *Recorder) markUntil(ctx, watching context.Context) {
 			return
 		}
 		if failed := err != nil; failed != missing {
-			r.deps.Logger.Info("marks", "missing", failed, "error", err)
+			r.deps.Logger.Info("mark state changed", "failing", failed, telemetry.KeyError, err)
 			missing = failed
 		}
 		if err == nil {

@@ -72,7 +72,7 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	l, err := net.Listen("tcp", cfg.Address)
 	if err != nil {
-		return nil, fmt.Errorf("--http-address: %w; choose another address, or \"\" for none", err)
+		return nil, fmt.Errorf("--http-address: %w; choose another address, or \"\" to disable it", err)
 	}
 	s.listener = l
 	s.mu.ready, s.mu.live = map[string]Check{}, map[string]Check{}
@@ -151,7 +151,7 @@ const maxLevel = 64
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if ip := net.ParseIP(host); s.tls.ClientCAFile == "" && (err != nil || ip == nil || !ip.IsLoopback()) {
-		http.Error(w, "only from this machine, or with --http-client-ca-file", http.StatusForbidden)
+		http.Error(w, "allowed only from this machine, or with --http-client-ca-file", http.StatusForbidden)
 		return
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxLevel))

@@ -61,7 +61,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	want("/debug/pprof/", 404, "not found")
 	putLevel(t, s.Address(), "4", 200, "log level is debug")
 	want(LevelPath, 200, "debug")
-	putLevel(t, s.Address(), "loud", 400, `log level is "loud", want debug, info, warn or error, or a verbosity`)
+	putLevel(t, s.Address(), "loud", 400, `log level is "loud", want debug, info, warn or error, or a klog verbosity`)
 	putLevel(t, s.Address(), "info", 200, "log level is info")
 	stop()
 	if err := <-done; err != nil {

@@ -30,7 +30,7 @@ type TLS struct {
 func (t TLS) Validate() error {
 	switch {
 	case (t.CertFile == "") != (t.KeyFile == ""):
-		return fmt.Errorf("--http-cert-file and --http-key-file: give both or none")
+		return fmt.Errorf("--http-cert-file and --http-key-file: want both or neither")
 	case t.ClientCAFile != "" && t.CertFile == "":
 		return fmt.Errorf("--http-client-ca-file: %s: want --http-cert-file and --http-key-file too", t.ClientCAFile)
 	case len(t.AllowedNames) > 0 && t.ClientCAFile == "":
@@ -120,7 +120,7 @@ func (t TLS) guard(next http.Handler) http.Handler {
 			return
 		}
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
+			http.Error(w, "client certificate required", http.StatusUnauthorized)
 			return
 		}
 		name := r.TLS.PeerCertificates[0].Subject.CommonName

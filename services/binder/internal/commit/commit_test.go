@@ -209,7 +209,7 @@ func TestMarkThatIsTakenOutIsNoFence(t *testing.T) {
 				write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.Annotations = annotations }))
 			})
 			a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
-			const problem = "left out condition berth.dev/fence"
+			const problem = "dropped condition berth.dev/fence"
 			if a.Result != decide.Refused || !strings.Contains(a.Problem, problem) || a.Pod != nil {
 				t.Fatalf("answer %+v, want refused, and that the condition is missing too", a)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -49,8 +50,8 @@ func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answere
 		}
 		if answer.Result != decide.Done {
 			answer.Op = e.Op
-			r.deps.Logger.Info("devices", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
-				"result", answer.Result.String(), "error", answer.Problem)
+			r.deps.Logger.Info("allocating devices", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
+				"result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 			return answer
 		}
 	}
@@ -83,7 +84,7 @@ func (r *Room) prepareClaim(
 	if len(pick.Allocation) > 0 {
 		promised, err := allocationOf(pick)
 		if err != nil || !sameDevices(promised, claim.Status.Allocation) {
-			return nil, refusal("claim %s has other devices by now", pick.Claim)
+			return nil, refusal("claim %s has different devices now", pick.Claim)
 		}
 	}
 	if s := claim.Status.Allocation.NodeSelector; s != nil {
@@ -106,7 +107,7 @@ func (r *Room) allocate(
 	allocation, err := allocationOf(pick)
 	switch {
 	case err != nil:
-		return nil, refusal("the devices for claim %s cannot be read: %v", pick.Claim, err)
+		return nil, refusal("devices of claim %s cannot be decoded: %v", pick.Claim, err)
 	case versionOf(claim) != pick.ClaimRV:
 		return nil, refusal("claim %s has changed since the decision", pick.Claim)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -19,7 +20,7 @@ import (
 // was suspended since the core emitted it, and another binder may have taken the claim over.
 func (r *Room) evictInTime(ctx context.Context, e decide.Evict) decide.Input {
 	if r.timeFor(e.NotAfter) <= 0 {
-		r.deps.Logger.Warn("eviction left, its time is over", "pod", ref(e.Pod))
+		r.deps.Logger.Warn("eviction abandoned: timed out", "pod", ref(e.Pod))
 		return decide.Untaken{Op: e.Op}
 	}
 	return r.evict(ctx, e)
@@ -47,7 +48,8 @@ func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
 	done(answer)
 	observeEviction(e, answer.Result)
 	r.deps.Logger.Info("eviction",
-		"pod", ref(e.Pod), "dryRun", e.DryRun, "delete", e.Delete, "result", answer.Result.String(), "error", answer.Problem)
+		"pod", ref(e.Pod), "dryRun", e.DryRun, "delete", e.Delete, "result", answer.Result.String(),
+		telemetry.KeyError, answer.Problem)
 	return answer
 }
 
@@ -105,7 +107,7 @@ func (r *Room) nominate(ctx context.Context, e decide.Nominate) decide.Answered 
 		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
 	} else if answer.Result != decide.Gone {
 		r.deps.Logger.Warn("nominated node not written",
-			"pod", ref(e.Pod), "node", e.NodeName, "result", answer.Result.String(), "error", answer.Problem)
+			"pod", ref(e.Pod), "node", e.NodeName, "result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 	}
 	return answer
 }

@@ -47,7 +47,7 @@ func (r *Room) extendersBind(ctx context.Context, e decide.Bind) (answer decide.
 	case errors.As(err, &refused):
 		after = decide.Answered{Result: decide.Refused}
 	default:
-		after = decide.Answered{Result: decide.Unknown, Problem: "the extender has answered, and the pod is not bound"}
+		after = decide.Answered{Result: decide.Unknown, Problem: "the extender answered, but the pod is not bound"}
 	}
 	if err != nil {
 		after.Problem = err.Error()

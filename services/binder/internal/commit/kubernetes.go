@@ -44,9 +44,9 @@ func (r *Room) bind(ctx context.Context, e decide.Bind) decide.Answered {
 	case decide.Done:
 		r.deps.Logger.Debug("Successfully bound pod to node", "pod", ref(e.Pod), "node", e.NodeName)
 	case decide.Moved, decide.AlreadyHere, decide.Elsewhere, decide.Gone:
-		r.deps.Logger.Debug("bind lost", "pod", ref(e.Pod), "node", e.NodeName, "error", answer.Problem)
+		r.deps.Logger.Debug("bind lost", "pod", ref(e.Pod), "node", e.NodeName, telemetry.KeyError, answer.Problem)
 	default:
-		r.deps.Logger.Warn("Failed to bind pod", "pod", ref(e.Pod), "node", e.NodeName, "error", answer.Problem)
+		r.deps.Logger.Warn("Failed to bind pod", "pod", ref(e.Pod), "node", e.NodeName, telemetry.KeyError, answer.Problem)
 	}
 	return answer
 }
@@ -154,14 +154,14 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 	if len(e.Claims) > 0 && (answer.Result == decide.Done || answer.Result == decide.Gone) {
 		version, settled := r.settleClaims(ctx, e, answer.Pod != nil && answer.Pod.NodeName == e.NodeName)
 		if settled.Result != decide.Done {
-			settled.Problem = "change of the pod's claims: " + settled.Problem
+			settled.Problem = "write to the pod's claims: " + settled.Problem
 			answer = settled
 		}
 		answer.ClaimVersion = version
 	}
 	answer.Op = e.Op
 	r.deps.Logger.Info("fence",
-		"pod", ref(e.Pod), "value", e.Value, "result", answer.Result.String(), "error", answer.Problem)
+		"pod", ref(e.Pod), "value", e.Value, "result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 	return answer
 }
 
@@ -196,7 +196,7 @@ func (r *Room) mark(ctx context.Context, e decide.FencePod, form fenceMark) deci
 	switch {
 	case answer.Result == decide.Done && form.value(obj) != e.Value:
 		return decide.Answered{Result: decide.Refused, Problem: what +
-			"the API server has left out " + form.name() + ", as for an admission webhook or policy"}
+			"the API server dropped " + form.name() + ", possibly because of an admission webhook or policy"}
 	case answer.Result == decide.Done:
 		answer.Pod = state.NewPod(obj)
 	case answer.Problem != "":
@@ -223,7 +223,7 @@ func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) deci
 		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
 	} else {
 		r.deps.Logger.Warn("condition not written",
-			"pod", ref(e.Pod), "result", answer.Result.String(), "error", answer.Problem)
+			"pod", ref(e.Pod), "result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 	}
 	return answer
 }
@@ -233,7 +233,7 @@ func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) deci
 func (r *Room) removeGateInTime(ctx context.Context, e decide.RemoveGate) decide.Input {
 	left := r.timeFor(e.NotAfter)
 	if left <= 0 {
-		r.deps.Logger.Warn("scheduling gate left, its time is over", "pod", ref(e.Pod), "gate", e.Gate)
+		r.deps.Logger.Warn("scheduling gate not removed: timed out", "pod", ref(e.Pod), "gate", e.Gate)
 		return decide.Untaken{Op: e.Op}
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
@@ -260,7 +260,7 @@ func (r *Room) removeGate(ctx context.Context, e decide.RemoveGate) decide.Answe
 	answer.Op = e.Op
 	if answer.Result != decide.Done && answer.Result != decide.Gone {
 		r.deps.Logger.Warn("scheduling gate not removed",
-			"pod", ref(e.Pod), "gate", e.Gate, "result", answer.Result.String(), "error", answer.Problem)
+			"pod", ref(e.Pod), "gate", e.Gate, "result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 	}
 	return answer
 }

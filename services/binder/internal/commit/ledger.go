@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -59,7 +60,7 @@ func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.T
 	}
 	observeTxn(why, outcome, r.deps.Clock.Since(begin))
 	if problem != "" {
-		r.deps.Logger.Warn("ledger transaction", "why", why, "error", problem)
+		r.deps.Logger.Warn("ledger transaction failed", "operation", why, telemetry.KeyError, problem)
 	}
 	return res, outcome, problem
 }
@@ -75,7 +76,7 @@ func (r *Room) readDoc(ctx context.Context, e decide.ReadDoc) decide.DocRead {
 	}
 	if err != nil {
 		out.Problem = err.Error()
-		r.deps.Logger.Warn("ledger document not read", "node", e.NodeUID, "error", err)
+		r.deps.Logger.Warn("ledger document not read", "node", e.NodeUID, telemetry.KeyError, err)
 	}
 	return out
 }

@@ -29,15 +29,15 @@ func (r *Room) makeClaim(ctx context.Context, e decide.Bind, pick ledger.DeviceP
 	if answer.Result != decide.ClaimMade {
 		log = r.deps.Logger.Info
 	}
-	log("claim for resources", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
-		"result", answer.Result.String(), "error", answer.Problem)
+	log("creating ResourceClaim for extended resources", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
+		"result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 	return answer
 }
 
 func (r *Room) createClaim(ctx context.Context, e decide.Bind, pick ledger.DevicePick) decide.Answered {
 	var spec resourcev1.ResourceClaimSpec
 	if err := spec.Unmarshal(pick.Spec); err != nil {
-		return refusal("what claim %s asks for cannot be read: %v", pick.Claim, err)
+		return refusal("requests of claim %s cannot be decoded: %v", pick.Claim, err)
 	}
 	cctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -64,7 +64,7 @@ func (r *Room) foundClaim(
 	case err != nil:
 		return decide.Answered{Result: decide.Unknown, Problem: err.Error()}
 	case !placement.IsMadeFor(claim, e.Pod.UID):
-		return refusal("claim %s is not the pod's", pick.Claim)
+		return refusal("claim %s does not belong to the pod", pick.Claim)
 	case claim.Status.Allocation != nil:
 		return refusal("claim %s has devices of another reservation", pick.Claim)
 	case claim.DeletionTimestamp != nil:
@@ -76,7 +76,7 @@ func (r *Room) foundClaim(
 		return answer
 	}
 	return decide.Answered{
-		Result: decide.Unknown, Problem: "claim " + pick.Claim + " asked for something else, and is made anew",
+		Result: decide.Unknown, Problem: "claim " + pick.Claim + " has different requests and is recreated",
 	}
 }
 
@@ -112,7 +112,7 @@ func (r *Room) tellOfClaim(ctx context.Context, e decide.Bind) (version uint64, 
 		}
 		var status corev1.PodExtendedResourceClaimStatus
 		if err := status.Unmarshal(pick.PodStatus); err != nil {
-			answer = refusal("what the pod is told of claim %s cannot be read: %v", pick.Claim, err)
+			answer = refusal("pod status for claim %s cannot be encoded: %v", pick.Claim, err)
 		} else {
 			version, answer = r.patchMappings(ctx, e, &status)
 		}
@@ -125,8 +125,8 @@ func (r *Room) tellOfClaim(ctx context.Context, e decide.Bind) (version uint64, 
 // dropped explains why a pod is not bound when an API server with the feature disabled drops the field without an
 // error. A kubelet would reject the pod, or start it without devices (removeMissingExtendedResources in its
 // predicate.go).
-const dropped = "the API server does not keep extendedResourceClaimStatus, without which a kubelet gives the pod no " +
-	"devices: it needs the feature DRAExtendedResource, which is on by default from Kubernetes 1.36 on"
+const dropped = "the API server drops extendedResourceClaimStatus, without which a kubelet gives the pod no " +
+	"devices: enable the feature gate DRAExtendedResource (default since Kubernetes 1.36)"
 
 func (r *Room) patchMappings(
 	ctx context.Context, e decide.Bind, status *corev1.PodExtendedResourceClaimStatus,

@@ -103,8 +103,8 @@ func (r *Room) nameAttempt(ctx context.Context, e decide.Bind) (version uint64, 
 	case !slices.ContainsFunc(obj.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == attempt.Type && c.Message == attempt.Message
 	}):
-		return 0, refusal("the API server has left out condition %s, without which the bind could not be known for "+
-			"Berth's, as for an admission webhook or policy", attempt.Type)
+		return 0, refusal("the API server dropped condition %s, which identifies the bind as "+
+			"Berth's, possibly because of an admission webhook or policy", attempt.Type)
 	}
 	return state.NewPod(obj).ResourceVersion, answer
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record/util"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // eventPause spaces the attempts to write an event while the API server does not answer, for about as long as
@@ -86,7 +88,7 @@ func (w *onceWriter) write(ctx context.Context, e *eventsv1.Event) {
 	case wait.Interrupted(err):
 		w.drops.add()
 	default:
-		w.drops.logger.Warn("the API server refuses a Kubernetes event", "pod", e.Namespace+"/"+e.Regarding.Name,
-			"reason", e.Reason, "error", err)
+		w.drops.logger.Warn("Kubernetes event rejected by the API server", "pod", e.Namespace+"/"+e.Regarding.Name,
+			"reason", e.Reason, telemetry.KeyError, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
@@ -106,7 +107,7 @@ func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []eve
 		if msgs, refused = aside.WithoutRefused("binder", events.Decisions, p.logger, msgs, err); refused {
 			return len(msgs) == 0, nil
 		}
-		p.logger.Warn("decisions not acknowledged, appending them again", "count", len(msgs), "error", err)
+		p.logger.Warn("decisions not acknowledged; retrying", "count", len(msgs), telemetry.KeyError, err)
 		return false, nil
 	})
 	if ctx.Err() != nil {

@@ -106,7 +106,7 @@ type drops struct {
 
 func (d *drops) add() {
 	if n := d.count.Add(1); n%dropsPerLine == 1 {
-		d.logger.Warn("Kubernetes events are being dropped, the API server takes them too slowly", "dropped", n)
+		d.logger.Warn("dropping Kubernetes events: the API server is too slow", "dropped", n)
 	}
 }
 

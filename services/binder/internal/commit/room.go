@@ -143,9 +143,9 @@ func (r *Room) Now(e decide.Effect) {
 		r.reporter.report(e)
 	case decide.Rejected:
 		telemetry.KubeletRejection(e.Reason)
-		r.deps.Logger.Warn("the kubelet turned a pod away", "pod", ref(e.Pod), "node", e.NodeName, "reason", e.Reason)
+		r.deps.Logger.Warn("pod rejected by the kubelet", "pod", ref(e.Pod), "node", e.NodeName, "reason", e.Reason)
 	case decide.Fault:
-		r.deps.Logger.Error("left for later", "what", e.What, "error", e.Err)
+		r.deps.Logger.Error("internal fault", "op", e.What, telemetry.KeyError, e.Err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -40,8 +41,8 @@ func (r *Room) prepareVolumes(ctx context.Context, e decide.Bind) decide.Answere
 			waiting = answer.Problem
 		default:
 			answer.Op = e.Op
-			r.deps.Logger.Info("volumes", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
-				"volume", pick.Volume, "result", answer.Result.String(), "error", answer.Problem)
+			r.deps.Logger.Info("binding volume", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
+				"volume", pick.Volume, "result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 			return answer
 		}
 	}
@@ -73,7 +74,7 @@ func (p preparation) claim(ctx context.Context) decide.Answered {
 	case err != nil:
 		return failed(err)
 	case p.pick.ClaimUID != "" && string(claim.UID) != p.pick.ClaimUID:
-		return refusal("claim %s is another one than the pod was placed for: it was deleted and made again", claim.Name)
+		return refusal("claim %s was deleted and recreated since the pod was placed", claim.Name)
 	case p.pick.HasVolume:
 		return decide.Answered{Result: decide.Done}
 	case claim.Spec.VolumeName != "" && p.pick.Volume != "" && claim.Spec.VolumeName != p.pick.Volume:
@@ -103,9 +104,9 @@ func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVol
 	case taken != nil && taken.UID == claim.UID:
 		return decide.Answered{Result: decide.Done}
 	case taken != nil && (taken.UID != "" || taken.Namespace != claim.Namespace || taken.Name != claim.Name):
-		return refusal("volume %s is for claim %s/%s", volume.Name, taken.Namespace, taken.Name)
+		return refusal("volume %s is bound to claim %s/%s", volume.Name, taken.Namespace, taken.Name)
 	case taken == nil && p.bind.Volumes.Written:
-		return refusal("volume %s was taken back from claim %s", volume.Name, claim.Name)
+		return refusal("volume %s was released from claim %s", volume.Name, claim.Name)
 	}
 	meta := guard(&volume.ObjectMeta)
 	if taken == nil {
@@ -137,9 +138,9 @@ func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVol
 	case selected == p.bind.NodeName:
 		return decide.Answered{Result: decide.Done}
 	case selected != "":
-		return refusal("a volume for claim %s is being made for node %s", claim.Name, selected)
+		return refusal("a volume for claim %s is being provisioned for node %s", claim.Name, selected)
 	case p.bind.Volumes.Written:
-		return refusal("no volume could be made for claim %s", claim.Name)
+		return refusal("no volume could be provisioned for claim %s", claim.Name)
 	}
 	meta := guard(&claim.ObjectMeta)
 	meta.Annotations = map[string]string{placement.AnnotationSelectedNode: p.bind.NodeName}

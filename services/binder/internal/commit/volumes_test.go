@@ -182,11 +182,11 @@ func TestVolumesThatCannotBeHad(t *testing.T) {
 			if _, err := client.CoreV1().PersistentVolumes().Update(t.Context(), v, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-		}, false, "volume v0 is for claim ns/other"},
+		}, false, "volume v0 is bound to claim ns/other"},
 		"another node is selected": {claims(func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{selectedNode: "m"}
-		}), false, "a volume for claim c1 is being made for node m"},
-		"the volume was taken back": {func(*testing.T, *fake.Clientset) {}, true, "volume v0 was taken back from claim c0"},
+		}), false, "a volume for claim c1 is being provisioned for node m"},
+		"the volume was taken back": {func(*testing.T, *fake.Clientset) {}, true, "volume v0 was released from claim c0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := store()

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
@@ -112,7 +113,7 @@ func (r *Room) Ledger(ctx context.Context) error {
 func (r *Room) tell(ctx context.Context, ins []decide.Input) error {
 	for _, in := range ins {
 		if p, ok := in.(decide.PartitionsChanged); ok {
-			r.deps.Logger.Info("binder partitions", "held", len(p.Held))
+			r.deps.Logger.Info("partitions changed", "held", len(p.Held))
 		}
 		if err := r.send(ctx, in); err != nil {
 			return err
@@ -132,7 +133,7 @@ func (r *Room) Decisions(ctx context.Context) error {
 	var at place
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := r.readDecisions(ctx, &at); ctx.Err() == nil {
-			r.deps.Logger.Warn("decision log broke, reading on", "from", at.next, "error", err)
+			r.deps.Logger.Warn("decision log interrupted; resuming", "from", at.next, telemetry.KeyError, err)
 		}
 		return false, nil
 	})

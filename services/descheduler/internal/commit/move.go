@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
@@ -40,7 +41,7 @@ func (r *Room) Move(
 			because, err := r.keep(ctx, p, &e)
 			switch {
 			case err != nil:
-				return written, refused, fmt.Errorf("descheduler: keeping a place for the replacement of %s/%s: %w",
+				return written, refused, fmt.Errorf("descheduler: keep a place for the replacement of %s/%s: %w",
 					e.Decision.Pod.Namespace, e.Decision.Pod.Name, err)
 			case because != "":
 				refused = append(refused, Refused{Eviction: e, Because: because})
@@ -89,12 +90,12 @@ func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []ledger
 		}
 		done, err := r.change(ctx, p, c)
 		if isTooLarge(err) {
-			r.deps.Logger.Warn("a place is left to binders to give up: the ledger's store does not take the transaction",
-				"error", err)
+			r.deps.Logger.Warn("place not released: ledger transaction rejected; binders will release it",
+				telemetry.KeyError, err)
 			continue
 		}
 		if err != nil {
-			return released, fmt.Errorf("descheduler: giving a place up: %w", err)
+			return released, fmt.Errorf("descheduler: release a place: %w", err)
 		}
 		if done > 0 {
 			released++

@@ -73,7 +73,7 @@ func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written in
 		done, err := r.append(ctx, msgs)
 		written += done
 		if err != nil {
-			err = fmt.Errorf("descheduler: asking for %d evictions: %w", len(batch), err)
+			err = fmt.Errorf("descheduler: request %d evictions: %w", len(batch), err)
 		}
 		if err != nil && !isRefusal(err) {
 			return written, err
@@ -96,7 +96,7 @@ func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
 			msgs = append(msgs, events.EncodeDecision(few[i]))
 		}
 		if _, err := r.append(ctx, msgs); err != nil && !isRefusal(err) {
-			return fmt.Errorf("descheduler: telling of %d pods: %w", len(few), err)
+			return fmt.Errorf("descheduler: report %d pods: %w", len(few), err)
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 func (r *Room) append(ctx context.Context, msgs []events.Message) (written int, err error) {
 	var refusal error
 	for some := range events.Batches(msgs) {
-		err := r.insist(ctx, "asking for evictions", func() error {
+		err := r.insist(ctx, "request evictions", func() error {
 			for len(some) > 0 {
 				_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, some)
 				rest, refused := aside.WithoutRefused("descheduler", events.Decisions, r.deps.Logger, some, err)
@@ -149,7 +149,7 @@ func (r *Room) insist(ctx context.Context, what string, do func() error) error {
 		if err == nil || ctx.Err() != nil || try == attempts {
 			return err
 		}
-		r.deps.Logger.Warn(what+" again", "try", try, "error", err)
+		r.deps.Logger.Warn("call failed; retrying", "operation", what, "try", try, telemetry.KeyError, err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

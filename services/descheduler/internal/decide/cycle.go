@@ -104,8 +104,8 @@ func (in *Input) returned(pod *state.Pod) events.Decision {
 		PodResourceVersion: pod.ResourceVersion,
 		NodeName:           pod.NodeName,
 		Owner:              view.OwnerOf(pod),
-		Message: fmt.Sprintf("It stands on node %s, which a pod that it replaces was moved away from: no pod of its owner "+
-			"is moved for %s.", pod.NodeName, in.Policy.Berth.MaxCooldown),
+		Message: fmt.Sprintf("The pod is on node %s, from which the pod that it replaces was moved: no pod of its owner "+
+			"will be moved for %s.", pod.NodeName, in.Policy.Berth.MaxCooldown),
 	}
 }
 

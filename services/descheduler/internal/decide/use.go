@@ -136,11 +136,11 @@ func Measure(out *descheduling.Usage, p *policy.Policy, cluster *state.Snapshot,
 	}
 	switch {
 	case last.IsZero():
-		out.Unmeasured = fmt.Errorf("no use of nodes is known: the API server does not serve metrics.k8s.io, " +
-			"or the queue is not asked to poll it (--metrics-interval); the queue's log says which")
+		out.Unmeasured = fmt.Errorf("node usage is unknown: the API server does not serve metrics.k8s.io, " +
+			"or the queue does not poll it (--metrics-interval); see the log of the queue")
 		return
 	case len(out.Nodes) == 0:
-		out.Unmeasured = fmt.Errorf("metrics.k8s.io has sampled no node for %s (at most %s): the queue's log says why",
+		out.Unmeasured = fmt.Errorf("metrics.k8s.io has not sampled any node for %s (limit %s); see the log of the queue",
 			now.Sub(last).Round(time.Second), staleAfter)
 		return
 	}

@@ -91,7 +91,8 @@ func TestMeasure(t *testing.T) {
 			"nodes n=700, pods ns/a=250 ns/b=2000",
 		},
 		{"nobody asked", nil, "does not serve metrics.k8s.io"},
-		{"nothing new for long", []state.APIObject{sampledNode("n", 6*time.Minute, 700)}, "has sampled no node for 6m0s"},
+		{"nothing new for long", []state.APIObject{sampledNode("n", 6*time.Minute, 700)},
+			"has not sampled any node for 6m0s"},
 		{
 			"one node is silent", []state.APIObject{sampledNode("m", time.Hour, 1), sampledNode("n", 0, 700)},
 			"nodes n=700, pods",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // Decisions reads the stream of decisions from the oldest kept record until ctx ends. After an error it retries with
@@ -25,7 +26,7 @@ func (r *Room) Decisions(ctx context.Context) error {
 			r.rewind(from)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.deps.Logger.Warn("reading decisions again", "from", from, "reason", err)
+			r.deps.Logger.Warn("reading decisions interrupted; retrying", "from", from, telemetry.KeyError, err)
 		}
 		select {
 		case <-ctx.Done():

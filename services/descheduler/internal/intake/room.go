@@ -209,7 +209,7 @@ func (r *Room) View(ctx context.Context, least Least) (View, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return View{}, fmt.Errorf("descheduler: waiting for %s: %w", missing, ctx.Err())
+			return View{}, fmt.Errorf("descheduler: wait for %s: %w", missing, ctx.Err())
 		}
 	}
 }

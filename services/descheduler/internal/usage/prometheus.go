@@ -92,8 +92,8 @@ func connect(cfg Config, p *policy.Policy) (promv1.API, error) {
 			return nil, fmt.Errorf("--prometheus-token-file: %s: empty: want a token", cfg.TokenFile)
 		}
 	case s != nil:
-		return nil, fmt.Errorf("authToken: secret %s/%s: the descheduler reads no secrets: mount its key "+
-			"prometheusAuthToken as a file and name that with --prometheus-token-file", s.Namespace, s.Name)
+		return nil, fmt.Errorf("authToken: secret %s/%s: the descheduler does not read Secrets: mount its key "+
+			"prometheusAuthToken as a file and set --prometheus-token-file to it", s.Namespace, s.Name)
 	}
 	transport, err := transportOf(cfg.CAFile)
 	if err != nil {
@@ -128,7 +128,7 @@ func transportOf(caFile string) (http.RoundTripper, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--prometheus-ca-file: %s: no certificate in it: want PEM", caFile)
+		return nil, fmt.Errorf("--prometheus-ca-file: %s: no certificate found: want PEM", caFile)
 	}
 	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	return t, nil
@@ -177,16 +177,17 @@ func ask(ctx context.Context, client promv1.API, query string, now time.Time) (m
 	}
 	vector, ok := result.(model.Vector)
 	if !ok {
-		return nil, fmt.Errorf("a %s came back: want an instant vector", result.Type())
+		return nil, fmt.Errorf("result is a %s: want an instant vector", result.Type())
 	}
 	values := make(map[string]float64, len(vector))
 	for _, sample := range vector {
 		node, ok := sample.Metric[instance]
 		if !ok {
-			return nil, fmt.Errorf("sample %s: no label %q: want one with the name of the node", sample.Metric, instance)
+			return nil, fmt.Errorf("sample %s: no label %q: want a label with the node name", sample.Metric, instance)
 		}
 		if _, twice := values[string(node)]; twice {
-			return nil, fmt.Errorf("more than one sample for %q: want one of each node, as by avg by (%s)", node, instance)
+			return nil, fmt.Errorf("more than one sample for %q: want one for each node, such as with avg by (%s)",
+				node, instance)
 		}
 		values[string(node)] = float64(sample.Value)
 	}

@@ -115,7 +115,7 @@ func TestWhatIsMissing(t *testing.T) {
 		{"no file for the secret", auth, Config{}, "secret monitoring/prometheus"},
 		{"no such file", auth, Config{TokenFile: empty + "-not"}, "no such file"},
 		{"empty token", "", Config{TokenFile: empty}, "empty: want a token"},
-		{"no certificates", "", Config{CAFile: empty}, "no certificate in it"},
+		{"no certificates", "", Config{CAFile: empty}, "no certificate found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := Read(t.Context(), tt.cfg, policyOf(t, url, tt.auth, "load"), now)

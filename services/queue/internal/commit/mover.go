@@ -37,7 +37,7 @@ func (m *Mover) Move(moves []decide.Move) {
 	select {
 	case m.moves <- moves:
 	default:
-		m.logger.Warn("moves of partitions were dropped, too many wait for the ledger", "partitions", len(moves))
+		m.logger.Warn("partition moves dropped: too many are waiting for the ledger", "partitions", len(moves))
 	}
 }
 
@@ -47,7 +47,7 @@ func (m *Mover) Run(ctx context.Context) error {
 		select {
 		case moves := <-m.moves:
 			if err := m.write(ctx, moves); err != nil && ctx.Err() == nil {
-				m.logger.Warn("partitions do not move", "partitions", len(moves), "error", err)
+				m.logger.Warn("partition moves failed; retrying", "partitions", len(moves), telemetry.KeyError, err)
 			}
 		case <-ctx.Done():
 			return nil
@@ -71,7 +71,7 @@ func (m *Mover) write(ctx context.Context, moves []decide.Move) error {
 	}
 	for _, move := range moves {
 		telemetry.PartitionMoved(string(move.Reason))
-		m.logger.Info("a partition moves", "partition", move.Partition, "from", move.From, "to", move.To,
+		m.logger.Info("moving partition", "partition", move.Partition, "from", move.From, "to", move.To,
 			"reason", move.Reason, "waiting", move.Pods)
 	}
 	return nil

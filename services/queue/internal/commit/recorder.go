@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
@@ -49,7 +50,7 @@ func (r *Recorder) Record(d events.Decision) {
 	select {
 	case r.records <- record{d, r.ended.Load()}:
 	default:
-		r.logger.Warn("a decision of the queue was dropped, too many wait for the log",
+		r.logger.Warn("decision dropped: too many are waiting for the log",
 			"kind", d.Kind, "namespace", d.Pod.Namespace, "pod", d.Pod.Name)
 	}
 }
@@ -86,7 +87,7 @@ func (r *Recorder) append(ctx context.Context, d record) {
 		if _, refused := aside.WithoutRefused("queue", events.Decisions, r.logger, msgs, err); refused {
 			return
 		}
-		r.logger.Warn("a decision of the queue was not appended, trying again", "kind", d.Kind, "error", err)
+		r.logger.Warn("decision not appended; retrying", "kind", d.Kind, telemetry.KeyError, err)
 		if sleep(ctx, clock.RealClock{}, backoff.Step()) != nil {
 			return
 		}

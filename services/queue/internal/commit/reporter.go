@@ -68,7 +68,7 @@ func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 	case decide.Record:
 		r.recorder.Record(e.Decision)
 	case decide.Complaint:
-		r.logger.Warn("left waiting until it is mended", "problem", e.Text)
+		r.logger.Warn("invalid namespace quota; its pods stay gated", "problem", e.Text)
 	case decide.MovePartitions:
 		r.mover.Move(e.Moves)
 	case decide.PodBound:
@@ -104,7 +104,7 @@ func counted(n decide.Counted, took time.Duration) {
 func (r *Reporter) offer(e decide.SendOffers) {
 	telemetry.BatchSize("offers", len(e.Batch.Offers))
 	if err := r.bus.Publish(events.SubjectOffers+e.Shard, events.EncodeOffers(e.Batch)); err != nil {
-		r.logger.Warn("offers were not sent", "shard", e.Shard, "offers", len(e.Batch.Offers), "error", err)
+		r.logger.Warn("offers not sent", "shard", e.Shard, "offers", len(e.Batch.Offers), telemetry.KeyError, err)
 	}
 }
 

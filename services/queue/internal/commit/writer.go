@@ -38,7 +38,7 @@ type DivergedError struct {
 }
 
 func (e *DivergedError) Error() string {
-	return fmt.Sprintf("queue: the log of facts should end at %d with what was written there, it ends at %d: "+
+	return fmt.Sprintf("queue: the log of facts ends at %d with unexpected records, want the end at %d: "+
 		"another writer, or a lost tail",
 		e.Expected, e.Actual)
 }
@@ -194,7 +194,7 @@ func (w *Writer) append(ctx context.Context, batch []events.Message) error {
 		var refused *events.ErrRefused
 		if errors.As(err, &refused) {
 			telemetry.Refused("queue", events.Facts, 1)
-			return fmt.Errorf("queue: the log does not take a fact: %w", err)
+			return fmt.Errorf("queue: fact rejected by the log: %w", err)
 		}
 		stored, err := w.settle(ctx, batch, err)
 		if err != nil || stored {
@@ -216,7 +216,7 @@ func (w *Writer) ends(last uint64, batch []events.Message) {
 func (w *Writer) settle(ctx context.Context, batch []events.Message, failure error) (stored bool, err error) {
 	var wrong *events.ErrWrongSequence
 	if !errors.As(failure, &wrong) {
-		w.logger.Warn("an append to the log of facts was not answered", "expected", w.last.Sequence, "error", failure)
+		w.logger.Warn("append to the log of facts not acknowledged", "expected", w.last.Sequence, telemetry.KeyError, failure)
 	}
 	backoff := unknownBackoff
 	for {
@@ -228,7 +228,7 @@ func (w *Writer) settle(ctx context.Context, batch []events.Message, failure err
 		if err := sleep(ctx, w.clock, backoff.Step()); err != nil {
 			return false, err
 		}
-		w.logger.Warn("the log of facts cannot be read", "error", err)
+		w.logger.Warn("log of facts not readable; retrying", telemetry.KeyError, err)
 	}
 }
 

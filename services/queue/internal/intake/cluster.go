@@ -39,7 +39,7 @@ type Cluster struct {
 // Connect makes the client, without a request to the server. It copies the configuration.
 func Connect(config *rest.Config) (*Cluster, error) {
 	if config == nil {
-		return nil, errors.New("queue: no Kubernetes client configuration: give a kubeconfig, or run inside a cluster")
+		return nil, errors.New("queue: no Kubernetes client configuration: want a kubeconfig, or run in a cluster")
 	}
 	c := rest.CopyConfig(config)
 	c.UserAgent = userAgent
@@ -88,7 +88,7 @@ func (c *Cluster) Identify(ctx context.Context, patience time.Duration) (string,
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case last != nil:
-		return "", fmt.Errorf("queue: the API server at %s cannot be reached within %s: %w", c.host, patience, last)
+		return "", fmt.Errorf("queue: the API server at %s not reachable within %s: %w", c.host, patience, last)
 	}
 	return "", fmt.Errorf("queue: read namespace %s at %s: %w", metav1.NamespaceSystem, c.host, err)
 }

@@ -71,7 +71,7 @@ func Decisions(
 				continue
 			}
 		}
-		logger.Warn("reading decisions broke off, trying again", "error", err)
+		logger.Warn("reading decisions interrupted; retrying", telemetry.KeyError, err)
 		_ = wait.PollUntilContextTimeout(ctx, decisionsRetry, decisionsRetry, false,
 			func(context.Context) (bool, error) { return true, nil })
 	}

@@ -88,7 +88,7 @@ func (s *sampler) poll(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		s.complain("the API server does not serve metrics.k8s.io: there is no actual use to go by")
+		s.complain("the API server does not serve metrics.k8s.io: actual usage is unknown")
 		return s.forget(ctx)
 	case err != nil:
 		s.complain(fmt.Sprintf("metrics.k8s.io: %v", err))

@@ -56,20 +56,20 @@ func (r Release) Later() string {
 	if r.minor <= placement.RulesMinor {
 		return ""
 	}
-	return fmt.Sprintf("the API server has version %s, and the rules are those of Kubernetes 1.%d: "+
-		"fields of objects that came later are not seen", r.Version, placement.RulesMinor)
+	return fmt.Sprintf("the API server has version %s, but the rules are those of Kubernetes 1.%d: "+
+		"fields added since are ignored", r.Version, placement.RulesMinor)
 }
 
 // tell logs what the rules miss in the objects of this version: fields that an older server drops on creation, and
 // fields that only a later server knows.
 func (r Release) tell(logger klog.Logger) {
 	if off := offByDefault(r.minor); len(off) > 0 {
-		logger.Info("The API server is of an older version, which has these features off by default: "+
-			"what they are about is not in its objects, unless they are switched on",
+		logger.Info("API server is older than the rules and has these features off by default: "+
+			"their fields are absent from objects unless the features are enabled",
 			"version", r.Version, "features", strings.Join(off, ","))
 	}
 	if r.Later() != "" {
-		logger.Info("The API server is of a later version than the rules: fields of objects that came later are not seen",
+		logger.Info("API server is newer than the rules: fields added since are ignored",
 			"version", r.Version, "rules", fmt.Sprintf("1.%d", placement.RulesMinor))
 	}
 }
@@ -122,7 +122,7 @@ func (c *Cluster) ask(ctx context.Context) error {
 	}
 	var info apiversion.Info
 	if err := json.Unmarshal(body, &info); err != nil {
-		return fmt.Errorf("the answer to /version cannot be read: %w", err)
+		return fmt.Errorf("response to /version cannot be decoded: %w", err)
 	}
 	r := releaseOf(&info)
 	c.release.Store(&r)
@@ -161,7 +161,7 @@ func (c *Cluster) again(ctx context.Context, logger klog.Logger) {
 		return // the watches report that the server is unreachable
 	}
 	if now := c.Release(); now != before {
-		logger.Info("The API server has another version", "version", now.Version, "before", before.Version)
+		logger.Info("API server version changed", "version", now.Version, "before", before.Version)
 		now.tell(logger)
 	}
 }

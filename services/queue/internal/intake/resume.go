@@ -34,7 +34,7 @@ func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (beg
 		// The server has reached the same version as before, but may have gone back and advanced again: only a list
 		// shows that.
 		r.away = false
-		return nil, apierrors.NewResourceExpired("the API server was away")
+		return nil, apierrors.NewResourceExpired("the API server was unavailable")
 	}
 	if err == nil {
 		begun, err = r.watch(ctx, options)

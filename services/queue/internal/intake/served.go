@@ -26,7 +26,7 @@ func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, er
 			return nil, err
 		}
 		if len(has) == 0 {
-			logger.Info("The API server does not have this group: there are no objects of it, for the rules about them",
+			logger.Info("API server does not have this group: its objects are taken as absent",
 				"group", optional.group)
 			continue
 		}
@@ -35,7 +35,7 @@ func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, er
 				list = append(list, w)
 				continue
 			}
-			logger.Info("The API server does not have this kind: there are none, for the rules about it",
+			logger.Info("API server does not have this kind: its objects are taken as absent",
 				"resource", w.resource, "group", optional.group)
 		}
 	}

@@ -79,9 +79,9 @@ type WentBackError struct {
 
 func (e *WentBackError) Error() string {
 	if e.Name == "" {
-		return fmt.Sprintf("queue: %ss are at resourceVersion %d, and were at %d", e.Kind, e.Is, e.Was)
+		return fmt.Sprintf("queue: %ss are at resourceVersion %d, but were at %d before", e.Kind, e.Is, e.Was)
 	}
-	return fmt.Sprintf("queue: %s %s/%s is of resourceVersion %d in a later list, and %d was told",
+	return fmt.Sprintf("queue: %s %s/%s is at resourceVersion %d in a list, but %d was already published",
 		e.Kind, e.Namespace, e.Name, e.Is, e.Was)
 }
 
@@ -294,7 +294,7 @@ func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
 			s.tooLarge = map[string]bool{}
 		}
 		s.tooLarge[uid] = true
-		s.logger.Error(nil, "an object is too large for the log", "kind", s.kind, "namespace", o.GetNamespace(),
+		s.logger.Error(nil, "object too large for the log", "kind", s.kind, "namespace", o.GetNamespace(),
 			"name", o.GetName(), "bytes", size, "limit", events.MaxObject, "result", result)
 	}
 	return data, kept

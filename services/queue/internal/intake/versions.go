@@ -28,7 +28,7 @@ func (c *Cluster) Versions(ctx context.Context) (map[events.Kind]uint64, error) 
 			continue // not served
 		}
 		if err != nil {
-			return nil, fmt.Errorf("queue: read how far the API server is with %ss: %w", kind, err)
+			return nil, fmt.Errorf("queue: read the resourceVersion of %ss: %w", kind, err)
 		}
 		text := list.GetResourceVersion()
 		if versions[kind], err = strconv.ParseUint(text, 10, 64); err != nil {

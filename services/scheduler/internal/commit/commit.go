@@ -104,7 +104,7 @@ func (r *Room) Do(ctx context.Context, out step.Output) error {
 	}
 	if out.Request != nil {
 		if err := r.Bus.Publish(events.SubjectWork, events.EncodeWorkRequest(*out.Request)); err != nil {
-			r.Logger.Warn("request for work not sent; the next heartbeat repeats it", "err", err)
+			r.Logger.Warn("request for offers not sent; the next heartbeat repeats it", telemetry.KeyError, err)
 		}
 	}
 	for _, q := range out.Consults {
@@ -123,7 +123,7 @@ func (r *Room) Do(ctx context.Context, out step.Output) error {
 	}
 	for _, t := range out.Turns {
 		if err := r.Bus.Publish(events.SubjectTurns, events.EncodeTurn(t)); err != nil {
-			r.Logger.Warn("word about a turn not sent; shards go on without", "err", err)
+			r.Logger.Warn("turn message not published", telemetry.KeyError, err)
 		}
 	}
 	return nil
@@ -165,13 +165,14 @@ func (r *Room) commit(ctx context.Context, c step.Commit) (step.Result, error) {
 	switch {
 	case refused != nil:
 		telemetry.LedgerTxn(c.Kind, "refused", time.Since(begin))
-		r.Logger.Error("the ledger's store refuses a transaction for its size: etcd must take requests of 1.5 MiB, "+
-			"its default (--max-request-bytes)", "transaction", c.Kind, "bytes", c.Txn.Bytes(), "err", err)
+		r.Logger.Error("ledger transaction rejected for its size: etcd must accept requests of 1.5 MiB, "+
+			"its default (--max-request-bytes)", "transaction", c.Kind, "bytes", c.Txn.Bytes(), telemetry.KeyError, err)
 		return step.Result{ID: c.ID, Refused: fmt.Sprintf(
-			"the ledger's store does not take a transaction of %d bytes: %s", c.Txn.Bytes(), refused.Reason)}, nil
+			"the ledger store rejects a transaction of %d bytes: %s", c.Txn.Bytes(), refused.Reason)}, nil
 	case err != nil:
 		result = "unknown"
-		r.Logger.Warn("reservation: answer lost, the same transaction goes again", "attempt", c.Resubmitted+1, "err", err)
+		r.Logger.Warn("no answer to the transaction; sending it again", "attempt", c.Resubmitted+1,
+			telemetry.KeyError, err)
 	case !res.Succeeded:
 		result = "conflict"
 	}
@@ -271,7 +272,7 @@ func (r *Room) append(ctx context.Context, msgs []events.Message) error {
 			msgs, n = rest, -1
 			continue
 		}
-		r.Logger.Warn("decisions not acknowledged by the log, trying again", "count", len(msgs), "err", err)
+		r.Logger.Warn("decisions not acknowledged by the log; retrying", "count", len(msgs), telemetry.KeyError, err)
 	}
 }
 

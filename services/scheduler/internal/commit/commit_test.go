@@ -32,7 +32,7 @@ func TestRefusedForItsSize(t *testing.T) {
 	}
 	for id, bytes := range map[uint64]int{1: 200, 2: ledger.MaxTxnBytes + 1} {
 		r := send(id, bytes)
-		if r.ID != id || r.Err != nil || !strings.Contains(r.Refused, "bytes, at most") {
+		if r.ID != id || r.Err != nil || !strings.Contains(r.Refused, "bytes, want at most") {
 			t.Errorf("%d bytes: answer %+v, want a refusal that says what is accepted", bytes, r)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -55,7 +56,7 @@ func (r *Room) ask(ctx context.Context, q step.Consult) step.Advice {
 		a.Opinions, a.Err = set.Consult(ctx, q.Pod, q.Nodes)
 	}
 	if a.Err != nil {
-		r.Logger.Warn("extender failed; the pod is tried again", "pod", q.Pod.Key(), "err", a.Err)
+		r.Logger.Warn("extender failed; pod will be retried", "pod", q.Pod.Key(), telemetry.KeyError, a.Err)
 	}
 	return a
 }

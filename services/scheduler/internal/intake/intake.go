@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -82,13 +83,13 @@ func (r *Room) Offers(ctx context.Context) error {
 	stop, err := r.bus.Subscribe(events.SubjectOffers+r.shard, func(data []byte) {
 		batch, err := events.DecodeOffers(data)
 		if err != nil {
-			r.logger.Warn("offer dropped: it does not decode", "err", err)
+			r.logger.Warn("offer dropped: cannot be decoded", telemetry.KeyError, err)
 			return
 		}
 		select {
 		case r.offersC <- batch:
 		default:
-			r.logger.Warn("offers dropped: shard is behind", "count", len(batch.Offers))
+			r.logger.Warn("offers dropped: the shard is behind", "count", len(batch.Offers))
 		}
 	})
 	if err != nil {
@@ -104,7 +105,7 @@ func (r *Room) Turns(ctx context.Context) error {
 	stop, err := r.bus.Subscribe(events.SubjectTurns, func(data []byte) {
 		t, err := events.DecodeTurn(data)
 		if err != nil {
-			r.logger.Warn("word about a turn dropped: it does not decode", "err", err)
+			r.logger.Warn("turn message dropped: cannot be decoded", telemetry.KeyError, err)
 			return
 		}
 		select {

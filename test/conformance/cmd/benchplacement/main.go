@@ -66,7 +66,7 @@ func parse(args []string) (options, error) {
 	set.DurationVar(&o.box, "box", 5*time.Second, "processor time for each run of kube-scheduler")
 	set.IntVar(&o.samples, "samples", 50, "decisions per workload to check; 0 for none")
 	set.StringVar(&o.version, "version", "", "Berth's version, for the report")
-	set.StringVar(&memory, "memory", "", "reports of shardmemory to include, separated by commas")
+	set.StringVar(&memory, "memory", "", "reports of berthbench memory to include, separated by commas")
 	set.StringVar(&o.markdown, "markdown", "", "file for the report; standard output when empty")
 	set.StringVar(&o.raw, "json", "", "file for the numbers; none when empty")
 	if err := set.Parse(args); err != nil {

@@ -23,7 +23,7 @@ type report struct {
 	Memory          []memoryReport
 }
 
-// memoryReport is what shardmemory writes.
+// memoryReport is what berthbench memory writes.
 type memoryReport struct {
 	Nodes, Pods, Apps int
 	MemoryLimit       int64
@@ -64,7 +64,7 @@ func newReport(o options) (*report, error) {
 		}
 		var m memoryReport
 		if err := json.Unmarshal(raw, &m); err != nil {
-			return nil, fmt.Errorf("--memory: %s: %w, want what shardmemory wrote", path, err)
+			return nil, fmt.Errorf("--memory: %s: %w, want what berthbench memory wrote", path, err)
 		}
 		r.Memory = append(r.Memory, m)
 	}

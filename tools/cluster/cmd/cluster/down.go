@@ -17,9 +17,9 @@ func downCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Stop what runs in a directory and return when no process is left",
-		Long: "Down stops a cluster (peers first), a store or a peer. It succeeds if nothing was\n" +
-			"running. Data, logs and certificates stay; `cluster up` with the same directory\n" +
+		Short: "Stop everything that runs in a directory, and wait until no process is left",
+		Long: "Stops a cluster (peers first), a store or a peer. It succeeds if nothing was\n" +
+			"running. Data, logs and certificates remain; `cluster up` with the same directory\n" +
 			"continues with them.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +53,7 @@ func statusCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Print the state of a directory; succeed if it is up and ready",
+		Short: "Print the state of a directory; exit with 0 if it is up and ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			state, err := session.Load(dir)

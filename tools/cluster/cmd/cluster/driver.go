@@ -26,7 +26,7 @@ type driver struct {
 func provisionCommand() *cobra.Command {
 	return driver{
 		use:   "provision",
-		short: "Make volumes for the claims of a provisioner's storage classes until interrupted",
+		short: "Create volumes for the claims of a provisioner's storage classes until interrupted",
 		name:  "disk.example.com",
 		run: func(ctx context.Context, name string, client kubernetes.Interface, logger *slog.Logger) {
 			provisioner.Provisioner{Name: name, Client: client, Logger: logger}.Run(ctx)
@@ -37,7 +37,7 @@ func provisionCommand() *cobra.Command {
 func devicesCommand() *cobra.Command {
 	return driver{
 		use:   "devices",
-		short: "Publish the devices that annotations of nodes describe until interrupted",
+		short: "Publish the devices described by node annotations until interrupted",
 		name:  "gpu.example.com",
 		run: func(ctx context.Context, name string, client kubernetes.Interface, logger *slog.Logger) {
 			devices.Driver{Name: name, Client: client, Logger: logger}.Run(ctx)
@@ -73,7 +73,7 @@ func (d driver) command() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&name, "name", d.name, "the driver's name")
+	cmd.Flags().StringVar(&name, "name", d.name, "name of the driver")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ func nodesCommand() *cobra.Command {
 	var dir, file string
 	cmd := &cobra.Command{
 		Use:   "nodes",
-		Short: "Create the nodes that a file describes and wait until they are ready",
+		Short: "Create the nodes described in a file and wait until they are ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			description, err := nodes.Load(file)

@@ -19,7 +19,7 @@ const peersDir = "peers"
 func peerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer",
-		Short: "Run a program that Berth is compared with against a cluster",
+		Short: "Run kube-scheduler or the descheduler against a cluster, for comparison with Berth",
 	}
 	cmd.AddCommand(schedulerCommand(), deschedulerCommand())
 	return cmd
@@ -45,9 +45,9 @@ func schedulerCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	cmd.Flags().StringVar(&peer.Config, "config", "",
-		"KubeSchedulerConfiguration file, without a kubeconfig (its client rates are used as they are)")
+		"KubeSchedulerConfiguration file, without a kubeconfig (its client rate limits are kept)")
 	cmd.Flags().IntVarP(&peer.Verbosity, "v", "v", 0, "log verbosity")
-	cmd.Flags().StringVar(&instance, "name", "kube-scheduler", "name of its folder, to run several beside each other")
+	cmd.Flags().StringVar(&instance, "name", "kube-scheduler", "name of its directory, to run several at the same time")
 	return cmd
 }
 
@@ -70,8 +70,8 @@ func deschedulerCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	cmd.Flags().StringVar(&peer.Policy, "policy", "", "DeschedulerPolicy file (required)")
-	cmd.Flags().StringVar(&peer.Interval, "interval", "", "time between passes, such as 5m (empty: a single pass)")
-	cmd.Flags().BoolVar(&peer.DryRun, "dry-run", false, "evict nothing")
+	cmd.Flags().StringVar(&peer.Interval, "interval", "", "interval between passes, such as 5m (empty: a single pass)")
+	cmd.Flags().BoolVar(&peer.DryRun, "dry-run", false, "do not evict")
 	cmd.Flags().IntVarP(&peer.Verbosity, "v", "v", 0, "log verbosity")
 	_ = cmd.MarkFlagRequired("policy")
 	return cmd

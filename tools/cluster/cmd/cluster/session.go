@@ -14,9 +14,9 @@ type sessionFlags struct {
 }
 
 func (f *sessionFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.dir, "dir", "", "directory for everything that is written (required)")
-	cmd.Flags().IntVar(&f.parentPID, "parent-pid", 0, "go down when the process with this id is gone (0: never)")
-	cmd.Flags().BoolVar(&f.detach, "detach", false, "return when everything is ready and leave it running")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "directory for all files (required)")
+	cmd.Flags().IntVar(&f.parentPID, "parent-pid", 0, "stop when the process with this PID exits (0: never)")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "return when everything is ready, and keep it running")
 	_ = cmd.MarkFlagRequired("dir")
 }
 

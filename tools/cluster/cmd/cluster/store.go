@@ -16,11 +16,11 @@ import (
 func storeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "Run etcd or nats-server by itself, for Berth's services",
+		Short: "Run only etcd or nats-server, for the services of Berth",
 	}
 	cmd.AddCommand(
-		oneStoreCommand("etcd", "Run etcd, every write synced to disk", startEtcd),
-		oneStoreCommand("nats", "Run nats-server with JetStream, every write synced to disk", startNATS),
+		oneStoreCommand("etcd", "Run etcd with every write synced to disk", startEtcd),
+		oneStoreCommand("nats", "Run nats-server with JetStream and every write synced to disk", startNATS),
 	)
 	return cmd
 }
@@ -46,7 +46,7 @@ func oneStoreCommand(name, short string, start func(context.Context, *session.Se
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().IntVar(&port, "port", 0, "client port on the loopback address (0: any free one)")
+	cmd.Flags().IntVar(&port, "port", 0, "client port on the loopback address (0: any free port)")
 	return cmd
 }
 

@@ -49,23 +49,23 @@ func upCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	set := cmd.Flags()
-	set.StringVar(&nodesFile, "nodes", "", "create the nodes this file describes")
+	set.StringVar(&nodesFile, "nodes", "", "create the nodes described in this file")
 	set.StringVar(&config.Kubernetes, "kubernetes", "",
-		"an older minor version of Kubernetes to run: "+strings.Join(build.Minors(), " or ")+
+		"older minor version of Kubernetes to run: "+strings.Join(build.Minors(), " or ")+
 			" (built by cluster build kubernetes-VERSION)")
-	set.IntVar(&config.Port, "port", 0, "the API server's port on the loopback address (0: any free one)")
+	set.IntVar(&config.Port, "port", 0, "port of the API server on the loopback address (0: any free port)")
 	set.BoolVar(&config.KWOK, "kwok", true, "run simulated kubelets (KWOK)")
 	set.StringVar(&config.Controllers, "controllers", "all",
 		"\"all\", \"none\" or a list for kube-controller-manager; "+
-			"\"all\" without KWOK leaves out the node lifecycle controller")
-	set.BoolVar(&config.Sync, "fsync", false, "have the cluster's etcd sync every write to disk")
+			"\"all\" without KWOK excludes the node lifecycle controller")
+	set.BoolVar(&config.Sync, "fsync", false, "sync every write of the cluster's etcd to disk")
 	set.DurationVar(&config.NodeLease, "node-lease-duration", 200*time.Second,
-		"lease of KWOK's nodes, renewed every quarter of it; a node without it for as long is lost")
-	set.StringVar(&config.Stages, "kwok-stages", "", "file with KWOK stages to use besides the built-in ones")
+		"lease duration of KWOK's nodes, renewed every quarter of it; a node that does not renew it in time is lost")
+	set.StringVar(&config.Stages, "kwok-stages", "", "file with KWOK stages to use in addition to the built-in ones")
 	set.IntVar(&config.MaxRequests, "max-requests-inflight", 1000, "the API server's flag of this name")
 	set.IntVar(&config.MaxMutatingRequests, "max-mutating-requests-inflight", 500, "the API server's flag of this name")
 	set.StringVar(&config.RuntimeConfig, "runtime-config", "",
-		"the API server's flag of this name, such as resource.k8s.io/v1=false to serve no claims to devices")
+		"the API server's flag of this name, such as resource.k8s.io/v1=false to not serve resource claims")
 	return cmd
 }
 

@@ -70,7 +70,7 @@ func (b Builder) lock() (func(), error) {
 	}
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		fmt.Fprintln(b.Out, "build: waiting for another build of this checkout to finish")
+		fmt.Fprintln(b.Out, "build: waiting for another build of this checkout")
 		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func (b Builder) buildOne(ctx context.Context, t Target) error {
 // program appears under its name only when it is whole: a cluster that runs
 // the old one keeps its file.
 func (b Builder) compile(ctx context.Context, t Target, dir string) error {
-	fmt.Fprintf(b.Out, "build: %s ... (a build with empty caches takes about %s on two cores)\n",
+	fmt.Fprintf(b.Out, "build: %s ... (takes about %s on two cores with empty caches)\n",
 		t.Name, minutes(t.Cold))
 	start := time.Now()
 	final := filepath.Join(b.Layout.BinDir(), t.Name)
@@ -179,7 +179,7 @@ func goIdentity(ctx context.Context, dir string) (string, error) {
 	cmd.Env = append(os.Environ(), buildEnv...)
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("ask the go command for its version: %w", err)
+		return "", fmt.Errorf("read the version of the go command: %w", err)
 	}
 	return strings.Join(strings.Fields(string(out)), " "), nil
 }

@@ -33,8 +33,8 @@ func FindLayout() (Layout, error) {
 			}
 		}
 	}
-	return Layout{}, errors.New("no tools/cluster/go.mod above the program or the working directory: " +
-		"run this inside a checkout of Berth")
+	return Layout{}, errors.New("no tools/cluster/go.mod in a parent of the program or the working directory: " +
+		"run this in a checkout of Berth")
 }
 
 // ModuleDir is the folder of a target's module.

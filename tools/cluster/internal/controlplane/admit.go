@@ -31,7 +31,7 @@ func (p *plane) admitPods(ctx context.Context) error {
 	}
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("ask the API server for its version: %w", err)
+		return fmt.Errorf("read the version of the API server: %w", err)
 	}
 	p.session.State.Cluster.Version = version.GitVersion
 	ctx, cancel := context.WithTimeout(ctx, namespacesWithin)

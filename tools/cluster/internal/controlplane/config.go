@@ -66,7 +66,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if c.Kubernetes != "" && !slices.Contains(build.Minors(), c.Kubernetes) {
-		return fmt.Errorf("kubernetes %q: want %s, or nothing for the current version",
+		return fmt.Errorf("kubernetes %q: want %s, or empty for the current version",
 			c.Kubernetes, strings.Join(build.Minors(), " or "))
 	}
 	if c.NodeLease < 10*time.Second || c.NodeLease%time.Second != 0 {
@@ -86,7 +86,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Stages != "" && !c.KWOK {
-		return fmt.Errorf("stages %q: there is no KWOK to use them; leave one of the two out", c.Stages)
+		return fmt.Errorf("stages %q: want none without KWOK", c.Stages)
 	}
 	return nil
 }

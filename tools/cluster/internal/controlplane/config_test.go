@@ -18,14 +18,14 @@ func TestValidateNamesTheField(t *testing.T) {
 		t.Errorf("an older version is refused: %v", err)
 	}
 	for want, config := range map[string]Config{
-		"node lease 5s":         {Controllers: "all", NodeLease: 5 * time.Second},
-		"node lease 10.5s":      {Controllers: "all", NodeLease: 10500 * time.Millisecond},
-		`controllers ""`:        {},
-		"requests in flight -1": {Controllers: "all", MaxRequests: -1},
-		"there is no KWOK":      {Controllers: "all", Stages: "file"},
-		`kubernetes "1.20"`:     {Controllers: "all", Kubernetes: "1.20"},
-		`config "a/v1"`:         {Controllers: "all", RuntimeConfig: "a/v1"},
-		`config "a/v1=off"`:     {Controllers: "all", RuntimeConfig: "a/v1=off"},
+		"node lease 5s":          {Controllers: "all", NodeLease: 5 * time.Second},
+		"node lease 10.5s":       {Controllers: "all", NodeLease: 10500 * time.Millisecond},
+		`controllers ""`:         {},
+		"requests in flight -1":  {Controllers: "all", MaxRequests: -1},
+		"want none without KWOK": {Controllers: "all", Stages: "file"},
+		`kubernetes "1.20"`:      {Controllers: "all", Kubernetes: "1.20"},
+		`config "a/v1"`:          {Controllers: "all", RuntimeConfig: "a/v1"},
+		`config "a/v1=off"`:      {Controllers: "all", RuntimeConfig: "a/v1=off"},
 	} {
 		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want it to contain %q", err, want)

@@ -57,7 +57,7 @@ func pairs(node *corev1.Node, annotation string) ([][2]string, error) {
 	for field := range strings.FieldsSeq(node.Annotations[annotation]) {
 		name, value, ok := strings.Cut(field, "=")
 		if !ok || name == "" || value == "" {
-			return nil, fmt.Errorf("node %s: annotation %s: %q: want a device's name, = and a value",
+			return nil, fmt.Errorf("node %s: annotation %s: %q: want NAME=VALUE",
 				node.Name, annotation, field)
 		}
 		found = append(found, [2]string{name, value})

@@ -37,7 +37,7 @@ func (g Group) validateResources(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
 		if _, ok := g.Capacity[name]; !ok {
-			errs = append(errs, field.Required(at.Child("capacity").Key(string(name)), "every node has it"))
+			errs = append(errs, field.Required(at.Child("capacity").Key(string(name)), "set on every node"))
 		}
 	}
 	errs = append(errs, validateAmounts(at.Child("capacity"), g.Capacity)...)

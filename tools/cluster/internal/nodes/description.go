@@ -144,7 +144,7 @@ func (g Group) validateNames(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("name"), g.Name, "set either name or namePrefix"))
 	case g.Name != "" && (g.Count > 1 || g.First != 0):
 		errs = append(errs, field.Invalid(at.Child("name"), g.Name,
-			"is for a single node: use namePrefix together with count and first"))
+			"is for a single node: want namePrefix together with count and first"))
 	case g.NamePrefix != "" && (g.Count < 1 || g.Count > maxNodes):
 		errs = append(errs, field.Invalid(at.Child("count"), g.Count, fmt.Sprintf("want 1 to %d", maxNodes)))
 	}

@@ -29,7 +29,7 @@ func completeSchedulerConfig(path, kubeconfig string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if set, ok := connection["kubeconfig"]; ok && set != "" {
-		return nil, fmt.Errorf("%s: clientConnection.kubeconfig is %v; leave it out, --dir names the cluster", path, set)
+		return nil, fmt.Errorf("%s: clientConnection.kubeconfig is %v: want none, since --dir selects the cluster", path, set)
 	}
 	connection["kubeconfig"] = kubeconfig
 	election, err := section(document, "leaderElection")

@@ -15,7 +15,7 @@ func TestTheSchedulersFileIsOnlyCompleted(t *testing.T) {
 				"leaderElection:\n  leaderElect: false\nprofiles:\n- schedulerName: s\n",
 		},
 		"own kubeconfig": {
-			"kind: KubeSchedulerConfiguration\nclientConnection: {kubeconfig: mine}\n", "leave it out",
+			"kind: KubeSchedulerConfiguration\nclientConnection: {kubeconfig: mine}\n", "want none, since",
 		},
 		"other kind":      {"kind: Pod\n", "want KubeSchedulerConfiguration"},
 		"not an object":   {"kind: KubeSchedulerConfiguration\nclientConnection: 3\n", "want an object"},

@@ -94,7 +94,7 @@ func (c *Child) ExitError() error {
 	if c.exit != nil {
 		how = c.exit.Error()
 	}
-	return fmt.Errorf("%s ended by itself (%s); the end of %s:\n%s",
+	return fmt.Errorf("%s exited unexpectedly (%s); end of %s:\n%s",
 		c.spec.Name, how, c.spec.LogFile, c.logTail(15))
 }
 

@@ -22,12 +22,12 @@ func FreePorts(count int) (ports []int, err error) {
 	for range count {
 		listener, err := net.Listen("tcp", net.JoinHostPort(Loopback, "0"))
 		if err != nil {
-			return nil, fmt.Errorf("look for a free port: %w", err)
+			return nil, fmt.Errorf("find a free port: %w", err)
 		}
 		held = append(held, listener)
 		address, ok := listener.Addr().(*net.TCPAddr)
 		if !ok {
-			return nil, fmt.Errorf("look for a free port: unexpected address %v", listener.Addr())
+			return nil, fmt.Errorf("find a free port: unexpected address %v", listener.Addr())
 		}
 		ports = append(ports, address.Port)
 	}

@@ -58,7 +58,7 @@ func (s *Session) Launch(ctx context.Context, program Program) error {
 		if program.Fixed || !child.PortTaken() || attempt == attempts {
 			return err
 		}
-		s.Say("%s found a port taken, trying others", spec.Name)
+		s.Say("%s: port already in use; trying others", spec.Name)
 		if err := s.abandon(child); err != nil {
 			return err
 		}

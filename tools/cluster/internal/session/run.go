@@ -175,4 +175,4 @@ func (s *Session) Say(format string, args ...any) {
 	fmt.Fprintf(s.progress, "cluster: "+format+"\n", args...)
 }
 
-var errOwnerGone = errors.New("a process this session belongs to is gone")
+var errOwnerGone = errors.New("the parent process of this session exited")

@@ -53,7 +53,7 @@ func Stop(ctx context.Context, dir string) error {
 	bounded, cancel := context.WithTimeout(ctx, killWithin)
 	defer cancel()
 	if err := process.WaitGone(bounded, dir); err != nil {
-		return fmt.Errorf("processes of %s survive: %w", dir, errors.Join(err, orderly, killed))
+		return fmt.Errorf("processes of %s still running: %w", dir, errors.Join(err, orderly, killed))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (f file) content(root string) (string, error) {
 	}
 	text, ok := templates[f.template]
 	if !ok {
-		return "", fmt.Errorf("template %s gives nothing", f.template)
+		return "", fmt.Errorf("template %s renders nothing", f.template)
 	}
 	objects, err := Objects(text)
 	if err != nil {

@@ -22,7 +22,7 @@ func TestMistakesAreRefused(t *testing.T) {
 	}{
 		"Berth would place itself": {
 			"second-scheduler", set("bootstrapSchedulerName", "berth"),
-			[]string{`bootstrapSchedulerName: "berth": is a scheduler name of config.profiles (berth)`},
+			[]string{`bootstrapSchedulerName: "berth": is a schedulerName of config.profiles (berth)`},
 		},
 		"Berth would place itself by the default's name": {
 			"second-scheduler", set("config.profiles", list{object{}}),

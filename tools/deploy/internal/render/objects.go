@@ -39,7 +39,7 @@ func Objects(text string) ([]*unstructured.Unstructured, error) {
 	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int { return cmp.Compare(Name(a), Name(b)) })
 	for i := 1; i < len(objects); i++ {
 		if Name(objects[i]) == Name(objects[i-1]) {
-			return nil, fmt.Errorf("%s is there twice", Name(objects[i]))
+			return nil, fmt.Errorf("%s: duplicate object", Name(objects[i]))
 		}
 	}
 	return objects, nil

@@ -12,11 +12,11 @@ import (
 )
 
 const referenceHead = "<!-- Written by `make deploy-generate` from the chart's values.yaml and values.schema.json:\n" +
-	`what is changed here by hand is lost. -->
+	`manual changes are lost. -->
 # Values of the Helm chart
 
 The chart is [deploy/helm/berth](../deploy/helm/berth), its defaults are in
-[values.yaml](../deploy/helm/berth/values.yaml). Helm refuses any other value and names it.
+[values.yaml](../deploy/helm/berth/values.yaml). Helm rejects all other values.
 
 Values under ` + "`pods`" + ` are defaults for all pods. A component takes the same values under its own name, and both
 are combined:

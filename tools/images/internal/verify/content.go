@@ -61,7 +61,8 @@ func checkFiles(files map[string]file) error {
 		const setID = fs.ModeSetuid | fs.ModeSetgid
 		writable := f.mode.Perm()&0o022 != 0
 		if f.mode&setID != 0 || writable || f.uid != 0 {
-			return fmt.Errorf("%s: mode %s, owner %d: want root's, not writable by others, no set-id", name, f.mode, f.uid)
+			return fmt.Errorf("%s: mode %s, owner %d: "+
+				"want owner root, not writable by others, no setuid or setgid", name, f.mode, f.uid)
 		}
 	}
 	return nil
@@ -125,7 +126,7 @@ func checkBOM(artifact v1.Image, program []byte) (modules int, err error) {
 			name = m.Replace.Path
 		}
 		if !listed[name] {
-			return 0, fmt.Errorf("bill of materials: %s is in the program and not listed", name)
+			return 0, fmt.Errorf("bill of materials: %s is in the program but not listed", name)
 		}
 	}
 	if want := len(info.Deps) + 1; len(*bom.Components) != want { // and the standard library

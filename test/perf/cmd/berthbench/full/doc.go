@@ -1,0 +1,13 @@
+// Package full runs the whole table of what Berth must reach, part by part, each by the
+// subcommand that measures it, and says row by row what was seen. A part leaves its outcome in a directory of its
+// own and stays there until the part runs again, so parts can be run alone, on different days.
+//
+//	berthbench full run [part...]     run parts, all when none is named; then the table
+//	berthbench full table             the table of what there is
+//	berthbench full check [part...]   compare with the accepted outcomes; an error says what got worse
+//	berthbench full accept [part...]  make the outcomes the accepted ones
+//	berthbench full docs              write docs/benchmarks.md, of accepted outcomes or newer ones
+//
+// Bounds are in test/perf/limits.yaml, accepted outcomes in test/perf/accepted. Run it with
+// `make bench-full`. Start reading at parts.
+package full

@@ -1,0 +1,53 @@
+// Command berthbench measures Berth: side by side with kube-scheduler on a real API server, alone where the API
+// server costs nothing, and as a model of more shards than one machine runs.
+//
+// Each subcommand is a package below this one, named after it, and is run by a target of the Makefile that begins
+// with bench-. The duels, in test/duel and test/draduel, are subcommands too.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/test/draduel"
+	"github.com/berth-scheduler/berth/test/duel"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/e2e"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/explain"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/full"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/memory"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/path"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/perf"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/scale"
+	"github.com/berth-scheduler/berth/test/perf/cmd/berthbench/steady"
+)
+
+func main() { os.Exit(run()) }
+
+// run returns the exit code: 1 for an error, which is printed in one line. The first SIGINT or SIGTERM ends the
+// context of the measurement, a second one kills the process.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "berthbench:", err)
+		return 1
+	}
+	return 0
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use: "berthbench", Short: "Measure Berth, alone and side by side with kube-scheduler",
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(e2e.Command(), explain.Command(), full.Command(), memory.Command(), path.Command(), perf.Command(),
+		scale.Command(), steady.Command(), duel.Command(), draduel.Command())
+	return root
+}

@@ -1,0 +1,105 @@
+package path
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/perf/bench"
+	"github.com/berth-scheduler/berth/test/perf/contend"
+	"github.com/berth-scheduler/berth/test/perf/sink"
+)
+
+// ownService is what this program is called in reports: it makes the facts and takes the binds.
+const ownService = "generator and sink"
+
+// track is everything one run needs.
+type track struct {
+	*contend.Ground
+	all     *measurement
+	setting setting
+	api     *sink.Server
+	urls    map[string]string
+	members []member
+}
+
+// member is one process of a run, or a store with its processes.
+type member struct {
+	service string
+	pids    []int
+	// berth is nil for stores.
+	berth *harness.Berth
+}
+
+// open starts the sink, the stores and the services. The track has to be closed, even after an error.
+func (m *measurement) open(ctx context.Context, s setting) (t *track, err error) {
+	t = &track{all: m, setting: s, urls: map[string]string{}}
+	if t.Ground, err = contend.NewGround(m.programs, ""); err != nil {
+		return t, err
+	}
+	if t.api, err = t.StartSink(bench.Nodes(m.nodes)); err != nil {
+		return t, err
+	}
+	if _, err := t.api.AddPods(m.standing(s.Full)); err != nil {
+		return t, err
+	}
+	for _, name := range []string{"etcd", "nats"} {
+		store, err := m.programs.StartStore(ctx, name, filepath.Join(t.Dir, name))
+		if err != nil {
+			return t, err
+		}
+		t.add(member{service: name, pids: store.PIDs}, store.Stop)
+		t.urls[name] = store.URL
+	}
+	// The others are ready once the queue's facts are there.
+	for _, replicas := range []struct {
+		service string
+		n       int
+	}{{"queue", 1}, {"scheduler", s.Shards}, {"binder", m.binders}} {
+		for i := range replicas.n {
+			berth, err := t.run(ctx, replicas.service, fmt.Sprintf("%s-%d", replicas.service, i))
+			if err != nil {
+				return t, err
+			}
+			t.add(member{service: replicas.service, pids: []int{berth.PID()}, berth: berth}, berth.Stop)
+		}
+	}
+	return t, nil
+}
+
+func (t *track) add(m member, stop func(context.Context) error) {
+	t.members = append(t.members, m)
+	t.Add(stop, m.pids...)
+}
+
+func (t *track) run(ctx context.Context, service, name string) (*harness.Berth, error) {
+	cfg := harness.RunConfig{Service: service, Name: name, LogDir: t.Dir,
+		NATS: t.urls["nats"], Etcd: t.urls["etcd"], Args: []string{"--config", t.Config}}
+	if service != "scheduler" {
+		cfg.Kubeconfig = t.Kubeconfig()
+	}
+	if t.setting.Observed == nothing && service == "scheduler" {
+		cfg.Args = append(cfg.Args, "--no-evidence")
+	}
+	if t.all.profiling {
+		cfg.Args = append(cfg.Args, "--profiling")
+	}
+	return t.all.programs.Run(ctx, cfg)
+}
+
+// late is the processor time that one more shard takes until it has applied all facts there are.
+// Two of them, before and after pods came, differ by the facts about those. 0 unless it is asked for.
+func (t *track) late(ctx context.Context) (time.Duration, error) {
+	if !t.all.facts {
+		return 0, nil
+	}
+	berth, err := t.run(ctx, "scheduler", "late")
+	if err != nil {
+		return 0, err
+	}
+	took, err := harness.CPUTime(berth.PID())
+	return took, errors.Join(err, berth.Stop(ctx))
+}
