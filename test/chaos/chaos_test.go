@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 var (
@@ -35,8 +35,8 @@ const (
 	restartAfter = time.Second
 	// settledWithin bounds the time from the last repair until every pod is bound.
 	settledWithin = 4 * time.Minute
-	// cleanupWithin bounds each stop.
-	cleanupWithin = time.Minute
+	// openWithin bounds the wait for the log.
+	openWithin = time.Minute
 	// historyMiB bounds the recording of a run.
 	historyMiB = 512
 )
@@ -83,30 +83,22 @@ func newSite(t *testing.T) *site {
 	var err error
 	s.programs, err = harness.Find()
 	s.no(err)
-	s.dir, err = os.MkdirTemp("", "berth-chaos-")
-	s.no(err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("kept for reading: %s", s.dir)
-		} else if err := os.RemoveAll(s.dir); err != nil {
-			t.Error(err)
-		}
-	})
+	s.dir = kit.Dir(t, "chaos")
 	s.cluster, err = s.programs.StartCluster(t.Context(), harness.ClusterConfig{
 		Dir: filepath.Join(s.dir, "cluster"), Nodes: filepath.Join(s.programs.Root, filepath.FromSlash(nodes)),
 	})
 	s.no(err)
-	s.atEnd(s.cluster.Stop)
+	kit.AtEnd(s.T, s.cluster.Stop)
 	s.etcd, err = s.programs.StartEtcd(t.Context(), filepath.Join(s.dir, "etcd"), members)
 	s.no(err)
-	s.atEnd(s.etcd.Stop)
+	kit.AtEnd(s.T, s.etcd.Stop)
 	s.nats, err = s.programs.StartNATS(t.Context(), filepath.Join(s.dir, "nats"), members)
 	s.no(err)
-	s.atEnd(s.nats.Stop)
+	kit.AtEnd(s.T, s.nats.Stop)
 	t.Cleanup(s.wires.close)
 	s.no(s.record(t.Context()))
 	// Members that have just met drop routes that they have twice, and requests with them.
-	s.no(harness.Eventually(t.Context(), cleanupWithin, "the log opens", func(ctx context.Context) (string, error) {
+	s.no(harness.Eventually(t.Context(), openWithin, "the log opens", func(ctx context.Context) (string, error) {
 		if s.log, err = jetstream.Open(ctx, jetstream.Config{URLs: s.nats.URLs}); err != nil {
 			return err.Error(), nil
 		}
@@ -126,16 +118,6 @@ func (s *site) no(err error) {
 	if err != nil {
 		s.Fatal(err)
 	}
-}
-
-func (s *site) atEnd(stop func(context.Context) error) {
-	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), cleanupWithin)
-		defer cancel()
-		if err := stop(ctx); err != nil {
-			s.Error(err)
-		}
-	})
 }
 
 // keep starts a service behind proxies of its own, and a keeper that starts it again when it ends.
@@ -159,7 +141,7 @@ func (s *site) keep(name string) {
 	k.mu.running = first
 	go k.run()
 	s.keepers[name] = k
-	s.atEnd(k.stop)
+	kit.AtEnd(s.T, k.stop)
 }
 
 // breakThings carries the plan out and returns when everything is healed.

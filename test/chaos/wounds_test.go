@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 // deleteNode takes a node away; heal registers it again, as its kubelet would: another node under the
@@ -63,7 +64,7 @@ func (s *site) record(ctx context.Context) (err error) {
 		Dir: s.dir, Name: fmt.Sprintf("record-%d", len(s.earlier)), MaxMiB: historyMiB,
 	})
 	if err == nil {
-		s.atEnd(s.history.Stop)
+		kit.AtEnd(s.T, s.history.Stop)
 	}
 	return err
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 const (
@@ -118,7 +119,7 @@ func (w *walk) beside() {
 	w.startBootstrapScheduler()
 	w.coldStart()
 	w.startKubeScheduler()
-	w.atEnd(func(ctx context.Context) error { return w.kubeScheduler.Stop(ctx) })
+	kit.AtEnd(w.T, func(ctx context.Context) error { return w.kubeScheduler.Stop(ctx) })
 	w.replace()
 	w.adopt("canary")
 	w.began, w.stop = time.Now(), w.arrive()

@@ -82,41 +82,16 @@ func pick[T interface {
 	return none
 }
 
-// monitoringResources are the custom resources that the monitoring component needs, as far as a
+// monitoringResources returns the custom resources that the monitoring component needs, as far as a
 // dry run does.
-const monitoringResources = `
+func monitoringResources() string {
+	const resource = `---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: servicemonitors.monitoring.coreos.com}
+metadata: {name: %[2]ss.monitoring.coreos.com}
 spec:
   group: monitoring.coreos.com
-  names: {kind: ServiceMonitor, listKind: ServiceMonitorList, plural: servicemonitors, singular: servicemonitor}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: podmonitors.monitoring.coreos.com}
-spec:
-  group: monitoring.coreos.com
-  names: {kind: PodMonitor, listKind: PodMonitorList, plural: podmonitors, singular: podmonitor}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: prometheusrules.monitoring.coreos.com}
-spec:
-  group: monitoring.coreos.com
-  names: {kind: PrometheusRule, listKind: PrometheusRuleList, plural: prometheusrules, singular: prometheusrule}
+  names: {kind: %[1]s, listKind: %[1]sList, plural: %[2]ss, singular: %[2]s}
   scope: Namespaced
   versions:
   - name: v1
@@ -124,12 +99,18 @@ spec:
     storage: true
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
+	var all strings.Builder
+	for _, kind := range []string{"ServiceMonitor", "PodMonitor", "PrometheusRule"} {
+		fmt.Fprintf(&all, resource, kind, strings.ToLower(kind))
+	}
+	return all.String()
+}
 
 // TestManifestsAreAccepted: the API server takes every object of every variant, knows every
 // field, and admits every pod under the strictest pod security standard.
 func TestManifestsAreAccepted(t *testing.T) {
 	s := newSystem(t, "")
-	_, err := s.kubectl(monitoringResources, "apply", "-f", "-")
+	_, err := s.kubectl(monitoringResources(), "apply", "-f", "-")
 	s.no(err)
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	folders, err := filepath.Glob(filepath.Join(programs.Root, "deploy", "k8s", "overlays", "*"))

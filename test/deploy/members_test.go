@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 // readyWithin bounds the time from the start of a member to its readiness.
@@ -64,7 +65,7 @@ func (s *system) start(service, name string, args ...string) *member {
 		m := s.begin(service, name, args...)
 		err := harness.Eventually(s.Context(), readyWithin, name+" is ready", m.missing)
 		if err == nil {
-			s.atEnd(m.Stop)
+			kit.AtEnd(s.T, m.Stop)
 			return m
 		}
 		if m.Ended() == nil {

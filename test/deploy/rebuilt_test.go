@@ -16,6 +16,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 const (
@@ -54,7 +56,7 @@ func (s *system) watch() *watched {
 	for _, service := range []string{"queue", "scheduler", "binder", "descheduler"} {
 		w.members[service] = s.begin(service, service+"-0")
 	}
-	s.atEnd(func(ctx context.Context) error {
+	kit.AtEnd(s.T, func(ctx context.Context) error {
 		var err error
 		for _, m := range w.members {
 			err = errors.Join(err, m.Stop(ctx))

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 // serving says how to use what runs.
@@ -42,6 +44,7 @@ func TestServe(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
+	kit.Discard(t, dir)
 	s := newSystemIn(t, dir, sixtyNodes)
 	s.install("overlays/ha")
 	s.certificates()

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 // refusedWithin bounds the wait for an answer that does not come: NATS tells a publisher
@@ -52,7 +53,7 @@ func (s *system) openLedger(as string) (*etcd.Store, error) {
 	}
 	store, err := etcd.Open(s.Context(), cfg)
 	if err == nil {
-		s.atEnd(func(context.Context) error { return store.Close() })
+		kit.AtEnd(s.T, func(context.Context) error { return store.Close() })
 	}
 	return store, err
 }

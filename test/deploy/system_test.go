@@ -4,8 +4,6 @@ package deploy_test
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,11 +20,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 const (
-	// cleanupWithin bounds the stop of everything one test started.
-	cleanupWithin = time.Minute
 	// tokenSeconds is how long a service account's token is good for: longer than a test.
 	tokenSeconds = 3600
 )
@@ -36,16 +33,7 @@ var programs harness.Programs
 
 var kubernetesVersion = harness.OlderKubernetes()
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	var err error
-	if programs, err = harness.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, "deploy:", err)
-		os.Exit(1)
-	}
-	programs.Kubernetes = *kubernetesVersion
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(kit.Main(m, "deploy", &programs, kubernetesVersion)) }
 
 // system is a local cluster with one variant of the manifests installed in it, whose
 // processes run on this machine.
@@ -65,24 +53,13 @@ type system struct {
 // none).
 func newSystem(t *testing.T, nodes string) *system {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "berth-deploy-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newSystemIn(t, dir, nodes)
+	return newSystemIn(t, kit.Dir(t, "deploy"), nodes)
 }
 
-// newSystemIn does so in a folder, which is removed when the test ends well.
+// newSystemIn starts it in a folder.
 func newSystemIn(t *testing.T, dir, nodes string) *system {
 	t.Helper()
 	s := &system{T: t, dir: dir, berth: programs.Berth}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("kept for reading: %s", dir)
-			return
-		}
-		s.no(os.RemoveAll(dir))
-	})
 	if nodes != "" {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
@@ -91,7 +68,7 @@ func newSystemIn(t *testing.T, dir, nodes string) *system {
 	s.cluster, err = programs.StartCluster(t.Context(), cfg)
 	s.no(err)
 	s.client = s.cluster.Client
-	s.atEnd(s.cluster.Stop)
+	kit.AtEnd(s.T, s.cluster.Stop)
 	return s
 }
 
@@ -101,17 +78,6 @@ func (s *system) no(err error) {
 	if err != nil {
 		s.Fatal(err)
 	}
-}
-
-// atEnd runs a stop function after the test, whose own context has ended by then.
-func (s *system) atEnd(stop func(context.Context) error) {
-	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), cleanupWithin)
-		defer cancel()
-		if err := stop(ctx); err != nil {
-			s.Error(err)
-		}
-	})
 }
 
 func (s *system) eventually(within time.Duration, what string, check func(context.Context) (string, error)) {

@@ -18,16 +18,16 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 const (
 	// commandWithin bounds one block of commands; builds and the demo take the longest.
 	commandWithin = 15 * time.Minute
 	// readyWithin bounds the time until what goes on is ready, endsWithin the time that it takes to end
-	// once it was interrupted, cleanupWithin the stop of a page's cluster.
-	readyWithin   = 5 * time.Minute
-	endsWithin    = time.Minute
-	cleanupWithin = time.Minute
+	// once it was interrupted.
+	readyWithin = 5 * time.Minute
+	endsWithin  = time.Minute
 	// sixtyNodes are the nodes of a page's cluster.
 	sixtyNodes = "tools/cluster/examples/demo-nodes.yaml"
 )
@@ -85,27 +85,13 @@ func TestDocumentedCommandsRun(t *testing.T) {
 
 func newReader(t *testing.T, programs harness.Programs) *reader {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "berth-docs-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := kit.Dir(t, "docs")
 	r := &reader{T: t, folder: filepath.Join(dir, "berth"), env: filepath.Join(dir, "env")}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("kept for reading: %s", dir)
-			return
-		}
-		r.no(os.RemoveAll(dir))
-	})
 	cluster, err := programs.StartCluster(t.Context(), harness.ClusterConfig{
 		Dir: filepath.Join(dir, "cluster"), Nodes: filepath.Join(programs.Root, filepath.FromSlash(sixtyNodes)),
 	})
 	r.no(err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupWithin)
-		defer cancel()
-		r.no(cluster.Stop(ctx))
-	})
+	kit.AtEnd(t, cluster.Stop)
 	t.Cleanup(r.tidy)
 	r.checkout(programs.Root)
 	home := filepath.Join(dir, "home")
@@ -130,11 +116,13 @@ func (r *reader) tidy() {
 	if _, err := os.Stat(filepath.Join(filepath.Dir(r.folder), "fleet")); err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), cleanupWithin)
-	defer cancel()
-	if output, err := r.command(ctx, "examples/fleet.sh down").CombinedOutput(); err != nil {
-		r.Errorf("%v\n%s", err, output)
-	}
+	kit.Stop(r.T, func(ctx context.Context) error {
+		output, err := r.command(ctx, "examples/fleet.sh down").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, output)
+		}
+		return nil
+	})
 }
 
 // checkout makes the reader's folder: what is in the repository, by links, so that what commands write

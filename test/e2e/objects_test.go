@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 // podOption changes a pod before it is created.
@@ -143,7 +145,7 @@ func (s *stack) addNodes(specs ...nodeSpec) {
 			if err != nil {
 				return "", err
 			}
-			return unready(node), nil
+			return harness.Unready(node), nil
 		})
 	}
 }
@@ -175,20 +177,6 @@ func (n nodeSpec) object() *corev1.Node {
 		Spec:       corev1.NodeSpec{Taints: n.taints},
 		Status:     corev1.NodeStatus{Capacity: room(capacity), Allocatable: room(allocatable)},
 	}
-}
-
-func unready(node *corev1.Node) string {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == corev1.TaintNodeNotReady {
-			return "it still has " + taint.Key
-		}
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return ""
-		}
-	}
-	return "it is not Ready"
 }
 
 // file writes a configuration file of the test.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 const (
@@ -41,10 +42,10 @@ func TestOutages(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	etcd, err := programs.StartEtcd(t.Context(), filepath.Join(s.dir, "etcd"), 1)
 	s.no(err)
-	t.Cleanup(func() { s.cleanup(etcd.Stop) })
+	kit.AtEnd(t, etcd.Stop)
 	nats, err := programs.StartNATS(t.Context(), filepath.Join(s.dir, "nats"), 1)
 	s.no(err)
-	t.Cleanup(func() { s.cleanup(nats.Stop) })
+	kit.AtEnd(t, nats.Stop)
 	s.record(etcd.URLs[0], harness.HistoryConfig{Etcd: etcd.URLs[0]})
 	f := newFleetOn(s, etcd.URLs[0], nats.URLs[0])
 	first := s.namespace("first")

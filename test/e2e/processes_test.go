@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 // fleet is Berth as separate processes on stores of their own.
@@ -52,7 +53,7 @@ func (f *fleet) store(name string) *harness.Store {
 	f.Helper()
 	store, err := programs.StartStore(f.Context(), name, filepath.Join(f.dir, name))
 	f.no(err)
-	f.Cleanup(func() { f.cleanup(store.Stop) })
+	kit.AtEnd(f.T, store.Stop)
 	if name == "etcd" {
 		f.record(store.URL, harness.HistoryConfig{Etcd: store.URL})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/audit"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 	"github.com/berth-scheduler/berth/test/perf/contend"
 	"github.com/berth-scheduler/berth/test/perf/sink"
 )
@@ -38,7 +39,7 @@ const (
 // shard processes have as many pods as they can place; log, ledger and services are real.
 func TestReplayUnderLoad(t *testing.T) {
 	seed := seedOf(t)
-	s := &stack{T: t, dir: shortDir(t), recorded: map[string]*harness.History{}}
+	s := &stack{T: t, dir: kit.Dir(t, "e2e"), recorded: map[string]*harness.History{}}
 	api, err := sink.Start()
 	s.no(err)
 	t.Cleanup(api.Close)
@@ -115,7 +116,7 @@ func newReplayed(s *stack, args ...string) *fleet {
 	for name, url := range map[string]*string{"etcd": &f.etcdURL, "nats": &f.natsURL} {
 		store, err := programs.StartStore(s.Context(), name, filepath.Join(s.dir, name))
 		s.no(err)
-		s.Cleanup(func() { s.cleanup(store.Stop) })
+		kit.AtEnd(s.T, store.Stop)
 		*url = store.URL
 	}
 	for _, member := range []string{"queue-0", "scheduler-0", "scheduler-1", "binder-0"} {

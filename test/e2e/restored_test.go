@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 const (
@@ -149,7 +150,7 @@ func (f *fleet) restore(backup string) {
 	})
 	f.no(err)
 	f.recorded[f.etcdURL] = history
-	f.Cleanup(func() { f.cleanup(func(ctx context.Context) error { return f.replay(ctx, history) }) })
+	kit.AtEnd(f.T, func(ctx context.Context) error { return f.replay(ctx, history) })
 }
 
 // renewed waits until the ledger has a second generation that is open, and a queue says that it has begun it.

@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,14 +20,13 @@ import (
 
 	"github.com/berth-scheduler/berth/test/e2e/audit"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 const (
 	// placedWithin bounds the wait for pods that have room; a loaded machine with two processors
 	// takes seconds.
 	placedWithin = time.Minute
-	// cleanupWithin bounds the stop of everything one test started.
-	cleanupWithin = time.Minute
 )
 
 // programs are the binaries under test; TestMain fills them in.
@@ -36,16 +34,7 @@ var programs harness.Programs
 
 var kubernetesVersion = harness.OlderKubernetes()
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	var err error
-	if programs, err = harness.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		os.Exit(1)
-	}
-	programs.Kubernetes = *kubernetesVersion
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(kit.Main(m, "e2e", &programs, kubernetesVersion)) }
 
 // stack is a cluster and what a test runs against it.
 type stack struct {
@@ -68,7 +57,7 @@ func newStack(t *testing.T, nodes string) *stack {
 // newStackOf is newStack on a cluster of some other kind. Its directory is made here.
 func newStackOf(t *testing.T, cfg harness.ClusterConfig) *stack {
 	t.Helper()
-	s := &stack{T: t, dir: shortDir(t), recorded: map[string]*harness.History{}}
+	s := &stack{T: t, dir: kit.Dir(t, "e2e"), recorded: map[string]*harness.History{}}
 	if cfg.Nodes != "" && !filepath.IsAbs(cfg.Nodes) {
 		cfg.Nodes = filepath.Join(programs.Root, filepath.FromSlash(cfg.Nodes))
 	}
@@ -80,38 +69,9 @@ func newStackOf(t *testing.T, cfg harness.ClusterConfig) *stack {
 		if t.Failed() {
 			t.Log(cluster.Tails())
 		}
-		s.cleanup(cluster.Stop)
+		kit.Stop(t, cluster.Stop)
 	})
 	return s
-}
-
-// shortDir is a fresh directory; its path leaves room for a unix socket in it. It is kept when
-// the test fails.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "berth-e2e-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("kept for reading: %s", dir)
-			return
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
-// cleanup runs one stop function after the test, whose own context has ended by then.
-func (s *stack) cleanup(stop func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), cleanupWithin)
-	defer cancel()
-	if err := stop(ctx); err != nil {
-		s.Error(err)
-	}
 }
 
 // no ends the test on an error.
@@ -149,7 +109,7 @@ func (s *stack) record(ledger string, cfg harness.HistoryConfig) *harness.Histor
 	history, err := programs.Record(s.Context(), cfg)
 	s.no(err)
 	s.recorded[ledger] = history
-	s.Cleanup(func() { s.cleanup(func(ctx context.Context) error { return s.replay(ctx, history) }) })
+	kit.AtEnd(s.T, func(ctx context.Context) error { return s.replay(ctx, history) })
 	return history
 }
 
@@ -169,7 +129,7 @@ func (s *stack) replay(ctx context.Context, history *harness.History) error {
 func (s *stack) stopAtEnd(berth *harness.Berth) {
 	s.Cleanup(func() {
 		// The end of a process that nobody stopped is a failure, even if the test did not mind.
-		s.cleanup(berth.Stop)
+		kit.Stop(s.T, berth.Stop)
 		if s.Failed() {
 			s.Log(berth.Tail())
 		}

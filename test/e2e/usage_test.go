@@ -22,6 +22,7 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 // usagePolicy goes by actual use, and lets all of an owner's pods go at once.
@@ -155,7 +156,7 @@ func (s *stack) serveMetrics(namespace string, busy map[string]bool) (asked *ato
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
 	s.no(api.Post().AbsPath(services).Body(body).Do(s.Context()).Error())
 	s.Cleanup(func() {
-		s.cleanup(func(ctx context.Context) error {
+		kit.Stop(s.T, func(ctx context.Context) error {
 			return api.Delete().AbsPath(services + "/v1beta1.metrics.k8s.io").Do(ctx).Error()
 		})
 	})

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 // named selects the pods of a name, labelled those that match a label selector such as app=web;
@@ -39,26 +41,12 @@ func (l *lab) schedulable(n int) {
 			return fmt.Sprintf("%d nodes", len(list.Items)), nil
 		}
 		for i := range list.Items {
-			if missing := unready(&list.Items[i]); missing != "" {
+			if missing := harness.Unready(&list.Items[i]); missing != "" {
 				return list.Items[i].Name + ": " + missing, nil
 			}
 		}
 		return "", nil
 	})
-}
-
-func unready(node *corev1.Node) string {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == corev1.TaintNodeNotReady {
-			return "it still has " + taint.Key
-		}
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return ""
-		}
-	}
-	return "it is not Ready"
 }
 
 // pods lists the pods that are not being deleted.

@@ -17,14 +17,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 const (
 	// within bounds the wait for anything that has to happen; a loaded machine with two
 	// processors takes seconds.
 	within = time.Minute
-	// cleanupWithin bounds the stop of everything one lab started.
-	cleanupWithin = time.Minute
 	// documentedAddress is where a Berth that was started as documented serves its metrics.
 	documentedAddress = "127.0.0.1:10351"
 	// documentedData is where a Berth that was started as documented keeps its stores.
@@ -91,7 +90,7 @@ func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
 // fleet prepares a lab whose README starts Berth as separate processes.
 func (l *lab) fleet() {
 	l.env = append(l.env, "FLEET_DIR="+filepath.Join(l.work, "fleet"))
-	l.stopAtEnd(func(ctx context.Context) error {
+	kit.AtEnd(l.T, func(ctx context.Context) error {
 		if _, err := os.Stat(filepath.Join(l.work, "fleet")); os.IsNotExist(err) {
 			return nil // the README's last block has ended it
 		}
@@ -114,12 +113,8 @@ func (l *lab) namespaceName() string { return "lab-" + filepath.Base(l.folder) }
 func (l *lab) namespace(name string) {
 	l.Helper()
 	l.no(harness.CreateNamespace(l.Context(), l.client, harness.Namespace(name)))
-	l.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), cleanupWithin)
-		defer cancel()
-		if err := l.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			l.Error(err)
-		}
+	kit.AtEnd(l.T, func(ctx context.Context) error {
+		return l.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 	config, err := clientcmd.LoadFromFile(l.cluster.Kubeconfig)
 	l.no(err)
@@ -158,7 +153,7 @@ func (l *lab) up(b block) {
 	})
 	l.no(err)
 	l.berth = started
-	l.stopAtEnd(func(ctx context.Context) error {
+	kit.AtEnd(l.T, func(ctx context.Context) error {
 		err := started.Stop(ctx)
 		if l.Failed() {
 			l.Log(started.Tail())
@@ -173,7 +168,7 @@ func (l *lab) up(b block) {
 		Kubeconfig: l.cluster.Kubeconfig, DataDir: filepath.Join(l.work, "data"), Dir: l.work, Name: "record",
 	})
 	l.no(err)
-	l.stopAtEnd(func(ctx context.Context) error { return l.replay(ctx, history) })
+	kit.AtEnd(l.T, func(ctx context.Context) error { return l.replay(ctx, history) })
 }
 
 // replay ends the recording of the lab and audits it: no invariant was broken at any moment.
@@ -187,16 +182,6 @@ func (l *lab) replay(ctx context.Context, history *harness.History) error {
 		return fmt.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
 	}
 	return nil
-}
-
-func (l *lab) stopAtEnd(stop func(context.Context) error) {
-	l.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), cleanupWithin)
-		defer cancel()
-		if err := stop(ctx); err != nil {
-			l.Error(err)
-		}
-	})
 }
 
 // next runs the README's next block and returns what it prints.

@@ -3,7 +3,6 @@
 package labs
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 var (
@@ -91,14 +91,7 @@ var apart = []string{"nomination-race", "pdb"}
 // programs are the binaries under test; TestMain fills them in.
 var programs harness.Programs
 
-func TestMain(m *testing.M) {
-	var err error
-	if programs, err = harness.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, "labs:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(kit.Main(m, "labs", &programs, nil)) }
 
 // TestLabs runs labs one after the other on one cluster, each with a Berth of its own.
 func TestLabs(t *testing.T) {
@@ -110,7 +103,7 @@ func TestLabs(t *testing.T) {
 		t.Fatalf("-scheduler: %q: want %q or %q", *scheduler, berth, kubeScheduler)
 	}
 	selected := selection(t, all)
-	dir := shortDir(t)
+	dir := kit.Dir(t, "labs")
 	cluster := startCluster(t, dir, 0)
 	for i, name := range selected {
 		passed := t.Run(name, func(t *testing.T) {
@@ -150,32 +143,6 @@ func startCluster(t *testing.T, dir string, number int) *harness.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupWithin)
-		defer cancel()
-		if err := cluster.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	kit.AtEnd(t, cluster.Stop)
 	return cluster
-}
-
-// shortDir is a fresh directory; its path leaves room for a unix socket in it. It is kept when
-// the test fails.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "berth-labs-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("kept for reading: %s", dir)
-			return
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }

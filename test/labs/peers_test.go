@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 // peers starts what Berth is compared with, by the same files: kube-scheduler, one or more, and
@@ -27,7 +28,7 @@ func (l *lab) peers(config, policy, interval string) {
 			Name: fmt.Sprintf("kube-scheduler-%d", i), Config: config,
 		})
 		l.no(err)
-		l.stopAtEnd(peer.Stop)
+		kit.AtEnd(l.T, peer.Stop)
 	}
 	if policy == "" {
 		return
@@ -36,7 +37,7 @@ func (l *lab) peers(config, policy, interval string) {
 	l.no(err)
 	peer, err := l.cluster.StartPeer(l.Context(), harness.PeerConfig{Policy: policy, Interval: every})
 	l.no(err)
-	l.stopAtEnd(peer.Stop)
+	kit.AtEnd(l.T, peer.Stop)
 }
 
 // split writes a configuration file per profile.

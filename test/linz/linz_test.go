@@ -3,7 +3,6 @@
 package linz
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/kit"
 )
 
 var (
@@ -91,11 +91,7 @@ func newLab(t *testing.T) *lab {
 	if l.etcd, err = programs.StartEtcd(t.Context(), t.TempDir(), members); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := l.etcd.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	kit.AtEnd(t, l.etcd.Stop)
 	return l
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -62,22 +63,14 @@ func sources(client kubernetes.Interface) []source {
 			if err != nil {
 				return "", nil, err
 			}
-			items := make([]watch.Event, 0, len(list.Items))
-			for i := range list.Items {
-				items = append(items, watch.Event{Type: watch.Added, Object: &list.Items[i]})
-			}
-			return list.ResourceVersion, items, nil
+			return list.ResourceVersion, added(list.Items), nil
 		}, budgets.Watch},
 		{"pods", func(ctx context.Context) (string, []watch.Event, error) {
 			list, err := pods.List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return "", nil, err
 			}
-			items := make([]watch.Event, 0, len(list.Items))
-			for i := range list.Items {
-				items = append(items, watch.Event{Type: watch.Added, Object: &list.Items[i]})
-			}
-			return list.ResourceVersion, items, nil
+			return list.ResourceVersion, added(list.Items), nil
 		}, pods.Watch},
 		{"events", func(ctx context.Context) (string, []watch.Event, error) {
 			list, err := events.List(ctx, metav1.ListOptions{Limit: 1})
@@ -87,6 +80,18 @@ func sources(client kubernetes.Interface) []source {
 			return list.ResourceVersion, nil, nil
 		}, events.Watch},
 	}
+}
+
+// added returns the events of a watch that would show these objects.
+func added[T any, P interface {
+	*T
+	runtime.Object
+}](items []T) []watch.Event {
+	events := make([]watch.Event, 0, len(items))
+	for i := range items {
+		events = append(events, watch.Event{Type: watch.Added, Object: P(&items[i])})
+	}
+	return events
 }
 
 // follow ends with the context. A watch that ends before is an error: something was missed.

@@ -29,7 +29,6 @@ var backDebt = debt{
 	"pkg/descheduling":                   25,
 	"pkg/ledger/etcd":                    23,
 	"pkg/placement/config":               21,
-	"pkg/telemetry":                      27,
 	"services/binder/internal/commit":    32,
 	"services/binder/internal/decide":    24,
 	"services/queue":                     21,

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -258,4 +259,19 @@ func (c *Cluster) StartReplica(dir, name, config string) (*Process, error) {
 	return c.programs.StartProgram(dir, name, program, "--config="+config, "--v=2",
 		"--bind-address="+host, "--secure-port="+port, "--cert-dir="+filepath.Join(dir, name+"-serving"),
 		"--authentication-kubeconfig="+c.Kubeconfig, "--authorization-kubeconfig="+c.Kubeconfig)
+}
+
+// Unready returns why a node is not ready, empty if it is.
+func Unready(node *corev1.Node) string {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == corev1.TaintNodeNotReady {
+			return "it still has " + taint.Key
+		}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return "it is not Ready"
 }

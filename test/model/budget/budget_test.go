@@ -1,29 +1,19 @@
 package budget
 
 import (
-	"flag"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/berth-scheduler/berth/test/model/explore"
+	"github.com/berth-scheduler/berth/test/model/exploretest"
 )
-
-// long adds the scenarios that take minutes rather than seconds.
-var long = flag.Bool("long", false, "explore the large scenarios too")
 
 // maxStates bounds one exploration, and with it the memory of the test.
 const maxStates = 30_000_000
 
 func explored(t *testing.T, m model) explore.Result {
 	t.Helper()
-	r, err := explore.RunCompact(m.explored(maxStates))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return exploretest.Run(t, m.explored(maxStates))
 }
 
 func scenarios() map[string]scenario {
@@ -58,19 +48,9 @@ func largeScenarios() map[string]scenario {
 }
 
 func TestProtocolHolds(t *testing.T) {
-	all := scenarios()
-	if *long {
-		maps.Copy(all, largeScenarios())
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.Run(name, func(t *testing.T) {
-			r := explored(t, model{scenario: all[name]})
-			if r.Broken != "" {
-				t.Fatalf("%s:\n%s", r.Broken, strings.Join(r.History, "\n"))
-			}
-			t.Logf("%d states, %d steps deep", r.States, r.Depth)
-		})
-	}
+	exploretest.Each(t, scenarios(), largeScenarios(), func(t *testing.T, _ string, s scenario) {
+		exploretest.Holds(t, explored(t, model{scenario: s}))
+	})
 }
 
 // ablation is a part of the protocol, with a scenario that cannot do without it.
@@ -99,11 +79,7 @@ func TestEachPartIsNeeded(t *testing.T) {
 			name += ", until pods are down"
 		}
 		t.Run(name, func(t *testing.T) {
-			r := explored(t, model{scenario: scenarios()[a.in], ablated: a.without, down: a.down})
-			if r.Broken == "" {
-				t.Fatalf("nothing is broken without it, in %d states", r.States)
-			}
-			t.Logf("%d states. %s, after %d steps:\n%s", r.States, r.Broken, len(r.History), strings.Join(r.History, "\n"))
+			exploretest.Breaks(t, explored(t, model{scenario: scenarios()[a.in], ablated: a.without, down: a.down}))
 		})
 	}
 }
@@ -116,17 +92,7 @@ func TestKeysLoseNothing(t *testing.T) {
 		for _, counts := range []bool{false, true} {
 			small.counts = counts
 			m := model{scenario: small, ablated: without}
-			short, c := explored(t, m), m.explored(maxStates)
-			c.Key = func(w *world, buf []byte) []byte { return fmt.Append(buf, *w) }
-			all, err := explore.RunCompact(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if all.Broken != short.Broken || len(all.History) != len(short.History) || all.States < short.States {
-				t.Errorf("without %q, counts %v: %q after %d steps, but with every state told apart %q after %d",
-					without, counts, short.Broken, len(short.History), all.Broken, len(all.History))
-			}
-			t.Logf("without %q, counts %v: %d states stand for %d", without, counts, short.States, all.States)
+			exploretest.KeyLosesNothing(t, fmt.Sprintf("without %q, counts %v", without, counts), m.explored(maxStates))
 		}
 	}
 }

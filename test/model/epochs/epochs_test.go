@@ -1,27 +1,19 @@
 package epochs
 
 import (
-	"flag"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/berth-scheduler/berth/test/model/explore"
+	"github.com/berth-scheduler/berth/test/model/exploretest"
 )
-
-var long = flag.Bool("long", false, "explore the large scenarios too")
 
 // maxStates bounds one exploration, and with it the memory of the test.
 const maxStates = 40_000_000
 
 func explored(t *testing.T, m *model) explore.Result {
 	t.Helper()
-	r, err := explore.RunCompact(m.explored(maxStates))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return exploretest.Run(t, m.explored(maxStates))
 }
 
 type scenario struct {
@@ -45,22 +37,12 @@ func largeScenarios() map[string]scenario {
 }
 
 func TestProtocolHolds(t *testing.T) {
-	all := scenarios()
-	if *long {
-		maps.Copy(all, largeScenarios())
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.Run(name, func(t *testing.T) { holds(t, all[name]) })
-	}
+	exploretest.Each(t, scenarios(), largeScenarios(), func(t *testing.T, _ string, s scenario) { holds(t, s) })
 }
 
 func holds(t *testing.T, s scenario, ablated ...string) {
 	t.Helper()
-	r := explored(t, &model{pods: s.pods, limits: s.limits, ablated: ablated})
-	if r.Broken != "" {
-		t.Fatalf("%s:\n%s", r.Broken, strings.Join(r.History, "\n"))
-	}
-	t.Logf("%d states, %d steps deep", r.States, r.Depth)
+	exploretest.Holds(t, explored(t, &model{pods: s.pods, limits: s.limits, ablated: ablated}))
 }
 
 const (

@@ -1,11 +1,11 @@
 package guards
 
 import (
-	"flag"
-	"strings"
+	"maps"
 	"testing"
 
 	"github.com/berth-scheduler/berth/test/model/explore"
+	"github.com/berth-scheduler/berth/test/model/exploretest"
 )
 
 // maxStates bounds one exploration, and with it the memory of the test.
@@ -54,9 +54,6 @@ func scenarios() map[string]scenario {
 		"one that is repelled by two of another shard": {
 			terms: []kind{apart}, pods: []pod{matcher(0), repeller(1), matcher(1)},
 		},
-		"one that is repelled by two of another shard, deleted at any time": {
-			terms: []kind{apart}, pods: []pod{matcher(0), repeller(1), matcher(1)}, deletes: 1,
-		},
 		"two of one spread": {
 			terms: []kind{even}, pods: []pod{carrier(0), carrier(1)}, handOver: true,
 		},
@@ -82,34 +79,25 @@ func scenarios() map[string]scenario {
 		"a term that comes and goes": {
 			terms: []kind{apart}, pods: []pod{repeller(0), matcher(1)}, handOver: true, retire: 1,
 		},
+	}
+}
+
+// largeScenarios have millions of states.
+func largeScenarios() map[string]scenario {
+	return map[string]scenario{
+		"one that is repelled by two of another shard, deleted at any time": {
+			terms: []kind{apart}, pods: []pod{matcher(0), repeller(1), matcher(1)}, deletes: 1,
+		},
 		"a term that comes and goes with its second carrier": {
 			terms: []kind{apart}, pods: []pod{repeller(0), matcher(1), repeller(0)}, retire: 1,
 		},
 	}
 }
 
-// large are the scenarios with millions of states.
-var large = map[string]bool{
-	"a term that comes and goes with its second carrier":                true,
-	"one that is repelled by two of another shard, deleted at any time": true,
-}
-
-// long adds the scenarios that take minutes rather than seconds.
-var long = flag.Bool("long", false, "explore the large scenarios too")
-
 func TestProtocolHolds(t *testing.T) {
-	for name, s := range scenarios() {
-		if large[name] && !*long {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			r := explored(t, s, "")
-			if r.Broken != "" {
-				t.Fatalf("%s:\n%v", r.Broken, r.History)
-			}
-			t.Logf("%d states", r.States)
-		})
-	}
+	exploretest.Each(t, scenarios(), largeScenarios(), func(t *testing.T, _ string, s scenario) {
+		exploretest.Holds(t, explored(t, s, ""))
+	})
 }
 
 // ablations are the parts of the protocol, each with a scenario that cannot do without it.
@@ -137,13 +125,9 @@ var ablations = map[string]string{
 }
 
 func TestEachPartIsNeeded(t *testing.T) {
-	for ablated, in := range ablations {
-		t.Run(ablated, func(t *testing.T) {
-			r := explored(t, scenarios()[in], ablated)
-			if r.Broken == "" {
-				t.Fatalf("nothing is broken without it, in %d states", r.States)
-			}
-			t.Logf("%s, after %d steps:\n%s", r.Broken, len(r.History), strings.Join(r.History, "\n"))
-		})
-	}
+	all := scenarios()
+	maps.Copy(all, largeScenarios())
+	exploretest.Each(t, ablations, nil, func(t *testing.T, ablated, in string) {
+		exploretest.Breaks(t, explored(t, all[in], ablated))
+	})
 }

@@ -1,27 +1,21 @@
 package names
 
 import (
-	"flag"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/berth-scheduler/berth/test/model/explore"
+	"github.com/berth-scheduler/berth/test/model/exploretest"
 )
-
-var long = flag.Bool("long", false, "explore the large scenarios too")
 
 // maxStates bounds one exploration, and with it the memory of the test.
 const maxStates = 40_000_000
 
 func explored(t *testing.T, s scenario, ablated string) explore.Result {
 	t.Helper()
-	r, err := explore.RunCompact((&model{scenario: s, ablated: ablated}).explored(maxStates))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return exploretest.Run(t, (&model{scenario: s, ablated: ablated}).explored(maxStates))
 }
 
 // pair is a pod of each of two shards.
@@ -52,19 +46,9 @@ func largeScenarios() map[string]scenario {
 }
 
 func TestProtocolHolds(t *testing.T) {
-	all := scenarios()
-	if *long {
-		maps.Copy(all, largeScenarios())
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.Run(name, func(t *testing.T) {
-			r := explored(t, all[name], "")
-			if r.Broken != "" {
-				t.Fatalf("%s:\n%s", r.Broken, strings.Join(r.History, "\n"))
-			}
-			t.Logf("%d states, %d steps deep", r.States, r.Depth)
-		})
-	}
+	exploretest.Each(t, scenarios(), largeScenarios(), func(t *testing.T, _ string, s scenario) {
+		exploretest.Holds(t, explored(t, s, ""))
+	})
 }
 
 // ablations are the parts of the protocol, each with a scenario that cannot do without it.
@@ -87,15 +71,9 @@ var ablations = map[string]scenario{
 }
 
 func TestEachPartIsNeeded(t *testing.T) {
-	for _, ablated := range slices.Sorted(maps.Keys(ablations)) {
-		t.Run(ablated, func(t *testing.T) {
-			r := explored(t, ablations[ablated], ablated)
-			if r.Broken == "" {
-				t.Fatalf("nothing is broken without it, in %d states", r.States)
-			}
-			t.Logf("%d states. %s, after %d steps:\n%s", r.States, r.Broken, len(r.History), strings.Join(r.History, "\n"))
-		})
-	}
+	exploretest.Each(t, ablations, nil, func(t *testing.T, ablated string, s scenario) {
+		exploretest.Breaks(t, explored(t, s, ablated))
+	})
 }
 
 // What older documents have counts as long as they are there, and T16 hands it on before it deletes them.

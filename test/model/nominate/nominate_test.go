@@ -1,28 +1,18 @@
 package nominate
 
 import (
-	"flag"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/berth-scheduler/berth/test/model/explore"
+	"github.com/berth-scheduler/berth/test/model/exploretest"
 )
-
-// long adds the scenarios that take minutes rather than seconds.
-var long = flag.Bool("long", false, "explore the large scenarios too")
 
 // maxStates bounds one exploration, and with it the memory of the test.
 const maxStates = 30_000_000
 
 func explored(t *testing.T, s scenario, ablated string) explore.Result {
 	t.Helper()
-	r, err := explore.RunCompact((&model{scenario: s, ablated: ablated}).explored(maxStates))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return exploretest.Run(t, (&model{scenario: s, ablated: ablated}).explored(maxStates))
 }
 
 // Nodes, as bits and as numbers from 1.
@@ -117,19 +107,9 @@ func largeScenarios() map[string]scenario {
 }
 
 func TestProtocolHolds(t *testing.T) {
-	all := scenarios()
-	if *long {
-		maps.Copy(all, largeScenarios())
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.Run(name, func(t *testing.T) {
-			r := explored(t, all[name], "")
-			if r.Broken != "" {
-				t.Fatalf("%s:\n%s", r.Broken, strings.Join(r.History, "\n"))
-			}
-			t.Logf("%d states, %d steps deep", r.States, r.Depth)
-		})
-	}
+	exploretest.Each(t, scenarios(), largeScenarios(), func(t *testing.T, _ string, s scenario) {
+		exploretest.Holds(t, explored(t, s, ""))
+	})
 }
 
 // ablations are the parts of the protocol, each with a scenario that cannot do without it.
@@ -149,14 +129,7 @@ var ablations = map[string]string{
 }
 
 func TestEachPartIsNeeded(t *testing.T) {
-	all := scenarios()
-	for _, ablated := range slices.Sorted(maps.Keys(ablations)) {
-		t.Run(ablated, func(t *testing.T) {
-			r := explored(t, all[ablations[ablated]], ablated)
-			if r.Broken == "" {
-				t.Fatalf("nothing is broken without it, in %d states", r.States)
-			}
-			t.Logf("%d states. %s, after %d steps:\n%s", r.States, r.Broken, len(r.History), strings.Join(r.History, "\n"))
-		})
-	}
+	exploretest.Each(t, ablations, nil, func(t *testing.T, ablated, in string) {
+		exploretest.Breaks(t, explored(t, scenarios()[in], ablated))
+	})
 }

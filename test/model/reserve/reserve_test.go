@@ -3,32 +3,22 @@ package reserve
 import (
 	"flag"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/berth-scheduler/berth/test/model/explore"
+	"github.com/berth-scheduler/berth/test/model/exploretest"
 )
 
-var (
-	// long adds the scenarios that take minutes rather than seconds.
-	long = flag.Bool("long", false, "explore the large scenarios too")
-	// bounds explores one scenario of one's own: two nodes for two pods each, three pods of two shards.
-	bounds = flag.String("bounds", "",
-		"explore with at most so many placements, fences, updates, deletes, outages (such as 4,1,1,1,1) instead")
-)
+// bounds explores one scenario of one's own: two nodes for two pods each, three pods of two shards.
+var bounds = flag.String("bounds", "",
+	"explore with at most so many placements, fences, updates, deletes, outages (such as 4,1,1,1,1) instead")
 
 // maxStates bounds one exploration, and with it the memory of the test: about 150 bytes each.
 const maxStates = 60_000_000
 
 func explored(t *testing.T, s scenario, ablated string) explore.Result {
 	t.Helper()
-	r, err := explore.RunCompact(newModel(s, ablated).explored(maxStates))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return exploretest.Run(t, newModel(s, ablated).explored(maxStates))
 }
 
 // cluster has two nodes with room for two pods each, and three pods: two of one shard.
@@ -76,22 +66,12 @@ func TestProtocolHolds(t *testing.T) {
 		holds(t, cluster(l))
 		return
 	}
-	all := scenarios()
-	if *long {
-		maps.Copy(all, largeScenarios())
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.Run(name, func(t *testing.T) { holds(t, all[name]) })
-	}
+	exploretest.Each(t, scenarios(), largeScenarios(), func(t *testing.T, _ string, s scenario) { holds(t, s) })
 }
 
 func holds(t *testing.T, s scenario) {
 	t.Helper()
-	r := explored(t, s, "")
-	if r.Broken != "" {
-		t.Fatalf("%s:\n%s", r.Broken, strings.Join(r.History, "\n"))
-	}
-	t.Logf("%d states, %d steps deep", r.States, r.Depth)
+	exploretest.Holds(t, explored(t, s, ""))
 }
 
 // ablations are the parts of the protocol, each with a scenario that cannot do without it.
@@ -114,15 +94,9 @@ var ablations = map[string]scenario{
 }
 
 func TestEachPartIsNeeded(t *testing.T) {
-	for _, ablated := range slices.Sorted(maps.Keys(ablations)) {
-		t.Run(ablated, func(t *testing.T) {
-			r := explored(t, ablations[ablated], ablated)
-			if r.Broken == "" {
-				t.Fatalf("nothing is broken without it, in %d states", r.States)
-			}
-			t.Logf("%d states. %s, after %d steps:\n%s", r.States, r.Broken, len(r.History), strings.Join(r.History, "\n"))
-		})
-	}
+	exploretest.Each(t, ablations, nil, func(t *testing.T, ablated string, s scenario) {
+		exploretest.Breaks(t, explored(t, s, ablated))
+	})
 }
 
 // exact are scenarios small enough to be explored with every state told from every other.
@@ -144,17 +118,7 @@ var exact = []struct {
 // one that does not.
 func TestKeysLoseNothing(t *testing.T) {
 	for _, e := range exact {
-		short := explored(t, cluster(e.limits), e.without)
-		c := newModel(cluster(e.limits), e.without).explored(maxStates)
-		c.Key = func(w *world, buf []byte) []byte { return fmt.Append(buf, *w) }
-		all, err := explore.RunCompact(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if all.Broken != short.Broken || len(all.History) != len(short.History) || all.States < short.States {
-			t.Errorf("without %q: %q after %d steps, but with every state told apart %q after %d",
-				e.without, short.Broken, len(short.History), all.Broken, len(all.History))
-		}
-		t.Logf("without %q: %d states stand for %d", e.without, short.States, all.States)
+		m := newModel(cluster(e.limits), e.without)
+		exploretest.KeyLosesNothing(t, fmt.Sprintf("without %q", e.without), m.explored(maxStates))
 	}
 }

@@ -25,13 +25,5 @@ func run(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("nothing to build: name one or more of %s", strings.Join(build.Names(), ", "))
 	}
-	targets, err := build.Select(names)
-	if err != nil {
-		return err
-	}
-	layout, err := build.FindLayout()
-	if err != nil {
-		return err
-	}
-	return build.Builder{Layout: layout, Out: os.Stderr}.Build(ctx, targets)
+	return build.Named(ctx, names, os.Stderr)
 }

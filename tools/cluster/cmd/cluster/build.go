@@ -20,17 +20,9 @@ func buildCommand() *cobra.Command {
 		Args:      cobra.MinimumNArgs(1),
 		ValidArgs: build.Names(),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			targets, err := build.Select(names)
-			if err != nil {
-				return err
-			}
-			layout, err := build.FindLayout()
-			if err != nil {
-				return err
-			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			return build.Builder{Layout: layout, Out: cmd.ErrOrStderr()}.Build(ctx, targets)
+			return build.Named(ctx, names, cmd.ErrOrStderr())
 		},
 	}
 }

@@ -61,6 +61,13 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	expect("what changed is not part of the program", build(), "hello is up to date")
 	write(t, filepath.Join(dir, "main.go"), "package main\n\nfunc main() { println() }\n")
 	expect("a source file changed", build(), "hello done in")
+	target.Uses = []string{"../library"}
+	library := filepath.Join(dir, "..", "library", "library.go")
+	write(t, library, "package library\n")
+	expect("a module is used", build(), "hello done in")
+	expect("nothing changed in it", build(), "hello is up to date")
+	write(t, library, "package library\n\nvar _ = 0\n")
+	expect("a source file of it changed", build(), "hello done in")
 	target.LDFlags += " -X main.a=b"
 	expect("the flags changed", build(), "hello done in")
 	write(t, filepath.Join(layout.BinDir(), "hello"), "cut short")

@@ -29,6 +29,19 @@ type Builder struct {
 	Heartbeat time.Duration
 }
 
+// Named brings targets and groups of targets up to date by their names, in the checkout of the working directory.
+func Named(ctx context.Context, names []string, out io.Writer) error {
+	targets, err := Select(names)
+	if err != nil {
+		return err
+	}
+	layout, err := FindLayout()
+	if err != nil {
+		return err
+	}
+	return Builder{Layout: layout, Out: out}.Build(ctx, targets)
+}
+
 // Build brings the targets up to date in order and stops at the first that
 // fails, with the compiler's output in the error.
 func (b Builder) Build(ctx context.Context, targets []Target) error {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,19 +12,30 @@ import (
 )
 
 // fingerprint digests everything that decides a target's bytes: the module's
-// pins, its own sources if it has any, the flags, and the Go release and
+// pins, its own sources if it has any and those of modules that it uses, the flags, and the Go release and
 // platform. Paths enter relative to the module, so a moved checkout keeps its
 // stamps.
 func fingerprint(moduleDir string, t Target, goIdentity string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "package %s\nldflags %s\nenv %s\ngo %s\n",
 		t.Package, t.LDFlags, strings.Join(buildEnv, " "), goIdentity)
-	err := filepath.WalkDir(moduleDir, func(path string, entry fs.DirEntry, err error) error {
+	for _, folder := range append([]string{"."}, t.Uses...) {
+		if err := digestFiles(sum, moduleDir, folder, t); err != nil {
+			return "", fmt.Errorf("digest the inputs of %s: %w", t.Name, err)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// digestFiles adds the files of the module in a folder, which is relative to the target's module.
+func digestFiles(sum io.Writer, moduleDir, folder string, t Target) error {
+	top := filepath.Join(moduleDir, filepath.FromSlash(folder))
+	return filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if entry.IsDir() {
-			return skipForeign(moduleDir, path)
+			return skipForeign(top, path)
 		}
 		if !decidesBytes(t, entry.Name()) {
 			return nil
@@ -36,13 +48,9 @@ func fingerprint(moduleDir string, t Target, goIdentity string) (string, error) 
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(sum, "file %s %x\n", filepath.ToSlash(rel), sha256.Sum256(content))
-		return nil
+		_, err = fmt.Fprintf(sum, "file %s %x\n", filepath.ToSlash(rel), sha256.Sum256(content))
+		return err
 	})
-	if err != nil {
-		return "", fmt.Errorf("digest the inputs of %s: %w", t.Name, err)
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // skipForeign keeps the walk inside one module.

@@ -30,6 +30,8 @@ type Target struct {
 	Package string
 	// Own says that the package is the module's own code, not a dependency.
 	Own bool
+	// Uses are folders of other modules of this repository whose code is in the program, relative to Module.
+	Uses []string
 	// LDFlags are handed to the linker as they are.
 	LDFlags string
 	// Cold is about how long a build takes on two cores with empty caches,
@@ -99,7 +101,7 @@ func ProgramOf(minor, name string) string {
 func currentTargets() []Target {
 	return []Target{
 		{
-			Name: "cluster", Group: "cluster", Module: ".", Own: true, LDFlags: stripped,
+			Name: "cluster", Group: "cluster", Module: ".", Own: true, Uses: []string{"../../pkg/ca"}, LDFlags: stripped,
 			Package: "github.com/berth-scheduler/berth/tools/cluster/cmd/cluster",
 			Cold:    2 * time.Minute,
 		},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -13,10 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
-)
 
-// every is how often it looks at all nodes. Clusters with such devices are small, or change little.
-const every = 200 * time.Millisecond
+	"github.com/berth-scheduler/berth/tools/cluster/internal/poll"
+)
 
 // Driver publishes the devices that nodes' annotations name.
 type Driver struct {
@@ -27,25 +25,7 @@ type Driver struct {
 }
 
 // Run publishes until ctx ends. It goes on when the cluster cannot be reached.
-func (d Driver) Run(ctx context.Context) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	said := ""
-	for {
-		switch err := d.pass(ctx); {
-		case err == nil:
-			said = ""
-		case ctx.Err() == nil && err.Error() != said:
-			said = err.Error()
-			d.Logger.Warn("request failed; retrying", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
+func (d Driver) Run(ctx context.Context) { poll.Run(ctx, d.Logger, d.pass) }
 
 // pass compares all nodes with all slices once. What one node lacks keeps no other from its devices.
 func (d Driver) pass(ctx context.Context) error {

@@ -5,18 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/tools/cluster/internal/poll"
 )
 
 const (
-	// every is how often it looks at all claims. A cluster without storage has few.
-	every = 200 * time.Millisecond
 	// selectedNode is how a scheduler names the node for which a volume is to be made.
 	selectedNode = "volume.kubernetes.io/selected-node"
 	// provisionedBy says who made a volume.
@@ -36,20 +35,7 @@ type Provisioner struct {
 }
 
 // Run makes volumes until ctx ends. It goes on when the cluster cannot be reached.
-func (p Provisioner) Run(ctx context.Context) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		if err := p.pass(ctx); err != nil && ctx.Err() == nil {
-			p.Logger.Warn("request failed; retrying", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
+func (p Provisioner) Run(ctx context.Context) { poll.Run(ctx, p.Logger, p.pass) }
 
 // pass looks at everything once.
 func (p Provisioner) pass(ctx context.Context) error {

@@ -1,0 +1,3 @@
+// Package poll runs what stands in for a driver of volumes or devices: it compares the whole cluster with what should
+// be there, again and again.
+package poll
