@@ -79,7 +79,8 @@ var (
 			"0. The series appears with etcd's first answer; a process without a client certificate for etcd "+
 			"does not check.")
 	unreadable = berth.counterVec("log_unreadable_total",
-		"Number of records of the log that could not be decoded and were skipped, by service and stream.", "service", "stream")
+		"Number of records of the log that could not be decoded and were skipped, by service and stream.",
+		"service", "stream")
 	refused = berth.counterVec("log_refused_total",
 		"Number of messages that the log rejected and that were dropped, by service and stream.", "service", "stream")
 	tooLarge = berth.counterVec("objects_too_large_total",

@@ -25,22 +25,20 @@ var (
 
 // backDebt is in percent.
 var backDebt = debt{
-	"pkg/audit":                          21,
-	"pkg/descheduling":                   25,
-	"pkg/ledger/etcd":                    23,
-	"pkg/placement/config":               21,
-	"services/binder/internal/commit":    32,
-	"services/binder/internal/decide":    24,
-	"services/queue":                     21,
-	"services/queue/internal/decide":     23,
-	"services/scheduler/internal/decide": 23,
+	"pkg/audit":                           21,
+	"pkg/descheduling":                    25,
+	"pkg/ledger/etcd":                     23,
+	"pkg/placement/config":                21,
+	"services/binder/internal/bind":       29,
+	"services/queue":                      25,
+	"services/scheduler/internal/decide":  25,
+	"services/scheduler/internal/preempt": 28,
 }
 
 // The debts of the house's measures, see House.
 const (
-	embeddedDebt = 7
-	commentDebt  = 13
-	branchDebt   = 25
+	commentDebt = 13
+	branchDebt  = 25
 )
 
 // phrases are the words that a reader stumbles over, and two forms that Go readers expect. Standards are those of the

@@ -80,7 +80,7 @@ func (h *house) functions() []Measure {
 func (h *house) rooms() []Measure {
 	embedded := share100(h.embedded, h.structs)
 	return []Measure{
-		{Name: "embedded unexported structs, per 100 structs", Value: embedded, Standard: 6, Debt: embeddedDebt},
+		{Name: "embedded unexported structs, per 100 structs", Value: embedded, Standard: 6},
 		largest("methods of one type", methodsByType(h.repo), maxMethods, methodDebt),
 		largest("lines of one package", linesByPackage(h.repo), maxPackageLines, lineDebt),
 		largest("exported names of one package", exportsByPackage(h.repo), maxExports, exportDebt),

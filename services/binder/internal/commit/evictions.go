@@ -55,7 +55,8 @@ func (v *evictions) evict(ctx context.Context, e effect.Evict) effect.Answered {
 	done(answer)
 	observeEviction(e, answer.Result)
 	v.logger.Info("eviction",
-		"pod", ref(e.Pod), "dryRun", e.DryRun, "delete", e.Delete, "result", answer.Result.String(), telemetry.KeyError, answer.Problem)
+		"pod", ref(e.Pod), "dryRun", e.DryRun, "delete", e.Delete,
+		"result", answer.Result.String(), telemetry.KeyError, answer.Problem)
 	return answer
 }
 
