@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 	check(t, root, true, "pkg/example/thing.pb.go")
 	check(t, root, false, "")
 	write1(t, root, "pkg/gone/old.pb.go", "package gone\n")
-	check(t, root, true, "no .proto file is left of it: pkg/gone/old.pb.go")
+	check(t, root, true, "its .proto file no longer exists: pkg/gone/old.pb.go")
 }
 
 func TestRunErrors(t *testing.T) {

@@ -37,7 +37,7 @@ func TestMistakesAreRefused(t *testing.T) {
 			[]string{"tls.certManager.enabled: true"},
 		},
 		"observers without stores": {
-			"base", set("observers", list{object{"kind": "User", "name": "alice"}}), []string{"observers: 1 of them"},
+			"base", set("observers", list{object{"kind": "User", "name": "alice"}}), []string{"observers: 1 entries"},
 		},
 		"a schedule in one pod": {
 			"dev", set("descheduler.kind", "CronJob"), []string{`descheduler.kind: "CronJob": want Deployment or None`},

@@ -162,7 +162,7 @@ func TestNotes(t *testing.T) {
 		"in the place of kube-scheduler": {
 			variant: "replace-default", values: set("name", "other"),
 			says: []string{
-				"whose schedulerName is berth or default-scheduler.", "--name other", "other-queue-tls",
+				"with the schedulerName berth or default-scheduler.", "--name other", "other-queue-tls",
 				`"schedulerName":"berth"`,
 			},
 		},
