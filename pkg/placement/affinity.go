@@ -2,6 +2,8 @@ package placement
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,4 +186,100 @@ func (p nodeAffinity) Hint(pod *state.Pod, c Change) bool {
 	}
 	matched, err := required.Match(c.OldNode.Object)
 	return err != nil || !matched
+}
+
+func (nodeAffinity) interest(pod *state.Pod) Interest {
+	spec := &pod.Template.Spec
+	i := Interest{Nodes: everything}
+	required := requiredTerms(spec)
+	text := ""
+	if required != nil {
+		text = bytesOf(pod, required)
+	}
+	i.Class = joined(append(pairs(spec.NodeSelector), text)...)
+	if topics, ok := necessary(spec, required); ok && len(topics) <= maxTopics {
+		i.Nodes = Reach{Topics: topics}
+	}
+	return i
+}
+
+// necessary returns topics of which a node must have at least one to match; false if there is no such list.
+func necessary(spec *corev1.PodSpec, required *corev1.NodeSelector) ([]string, bool) {
+	if len(spec.NodeSelector) > 0 {
+		key := tellingKey(spec.NodeSelector)
+		return []string{topicLabel + key + "=" + spec.NodeSelector[key]}, true
+	}
+	if required == nil {
+		return nil, false
+	}
+	if _, err := nodeaffinity.NewNodeSelector(required); err != nil {
+		return nil, false
+	}
+	var list []string
+	for i := range required.NodeSelectorTerms {
+		topics, ok := necessaryForTerm(&required.NodeSelectorTerms[i])
+		if !ok {
+			return nil, false
+		}
+		list = append(list, topics...)
+	}
+	return list, true
+}
+
+// tellingKey selects one key of a selector, all of whose keys must match: the hostname, which is the most
+// selective, or else the last.
+func tellingKey(selector map[string]string) string {
+	if _, ok := selector[corev1.LabelHostname]; ok {
+		return corev1.LabelHostname
+	}
+	return slices.Max(slices.Collect(maps.Keys(selector)))
+}
+
+// necessaryForTerm is necessary for one of several terms. A term without requirements matches nothing.
+func necessaryForTerm(term *corev1.NodeSelectorTerm) ([]string, bool) {
+	if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
+		return nil, true
+	}
+	one := func(of []corev1.NodeSelectorRequirement, topic func(key, value string) string) ([]string, bool) {
+		for _, r := range of {
+			if r.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			var list []string
+			for _, v := range r.Values {
+				list = append(list, topic(r.Key, v))
+			}
+			return list, true
+		}
+		return nil, false
+	}
+	if list, ok := one(term.MatchFields, func(_, v string) string { return topicName + v }); ok {
+		return list, true
+	}
+	return one(term.MatchExpressions, func(k, v string) string { return topicLabel + k + "=" + v })
+}
+
+// maxTopics bounds the number of topics that one pod is indexed by; with more, every change counts.
+const maxTopics = 32
+
+// onlyTraits reports whether the filter reads only traits of a node.
+func (affinityFilter) onlyTraits() bool { return false }
+
+// variant implements variant: 1 if affinity added by the profile rejects the node, 0 if the pod's own does.
+func (f affinityFilter) variant(n *state.NodeInfo) uint8 {
+	if f.added != nil && !f.added.Match(n.Node.Object) {
+		return 1
+	}
+	return 0
+}
+
+// details implements detailer: the labels that the pod selects and the node does not have.
+func (f affinityFilter) details(n *state.NodeInfo) []string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(f.selector)) {
+		if value, ok := n.Node.Object.Labels[key]; !ok || value != f.selector[key] {
+			list = append(list, "no label "+key+"="+f.selector[key])
+		}
+	}
+	return list
 }

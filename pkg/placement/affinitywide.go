@@ -6,26 +6,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// speaksOf is the counterpart of matches for pods of a kind.
-func (t *ownTerm) speaksOf(k *state.Kind) bool {
-	if !t.everywhere {
-		if _, ok := t.namespaces[k.Namespace]; !ok {
-			return false
-		}
-	}
-	return t.selects(t.Selector, k.Labels)
-}
-
-// speakOf is the counterpart of matchesAll for pods of a kind.
-func speakOf(terms []ownTerm, k *state.Kind) bool {
-	for i := range terms {
-		if !terms[i].speaksOf(k) {
-			return false
-		}
-	}
-	return len(terms) > 0
-}
-
 // keyTally is the tally of a topology key and the column of that tally.
 type keyTally struct {
 	key           string
@@ -33,7 +13,7 @@ type keyTally struct {
 }
 
 func newKeyTally(w *wide, e *Engine, key string) keyTally {
-	t := &tally{axis: e.axis(key)}
+	t := &tally{axis: e.columns.axis(key)}
 	return keyTally{key, w.newTally(t), w.newColumn(newColumn(t))}
 }
 
@@ -111,7 +91,7 @@ func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
 func (j *affinityJudge) relateUnsure(w *wide, e *Engine) {
 	if j.unsure == nil {
 		for i := range j.affinity {
-			j.unsure = append(j.unsure, w.newTally(&tally{axis: e.axis(j.affinity[i].TopologyKey)}))
+			j.unsure = append(j.unsure, w.newTally(&tally{axis: e.columns.axis(j.affinity[i].TopologyKey)}))
 		}
 	}
 	for _, t := range j.unsure {

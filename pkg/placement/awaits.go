@@ -15,11 +15,7 @@ func (p *Profile) Awaits(plugin string) []string {
 	}
 	var list []string
 	for _, e := range heard {
-		for i := range actionNames {
-			action := Action(1 << i)
-			if e.Actions&action == 0 {
-				continue
-			}
+		for action := range e.Actions.each() {
 			name := Change{Kind: e.Kind, Actions: action}.Label()
 			if e.Kind == events.KindPod && action != UpdatePodToleration && action != UpdatePodGatesEliminated {
 				name = "AssignedPod" + action.String()

@@ -1,8 +1,6 @@
 package placement
 
 import (
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -29,24 +27,3 @@ func (preempts) Hint(*state.Pod, Change) bool { return true }
 
 // interest implements classifier.
 func (preempts) interest(*state.Pod) Interest { return Interest{} }
-
-// budgetUpdate classifies a change of a disruption budget: whether it may allow evictions that were not allowed
-// before.
-func budgetUpdate(c state.ObjectChange) Action {
-	switch {
-	case c.Before == nil:
-		return 0 // another budget can only protect more pods
-	case c.After == nil:
-		return Delete
-	}
-	before, knewBefore := c.Before.API.(*policyv1.PodDisruptionBudget)
-	after, knows := c.After.API.(*policyv1.PodDisruptionBudget)
-	switch {
-	case !knewBefore || !knows,
-		state.DisruptionsAllowed(after) > state.DisruptionsAllowed(before),
-		state.SparesUnready(after) && !state.SparesUnready(before),
-		!equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector):
-		return UpdateBudget
-	}
-	return 0
-}

@@ -136,25 +136,3 @@ func (x *preemption) does(n *state.NodeInfo, c *Candidate) (room, bool) {
 	plan.doubted = c.Doubted
 	return plan, true
 }
-
-// PreemptCandidates answers as p.PreemptCandidates does, restricted to usable nodes.
-func (e *Engine) PreemptCandidates(p *Profile, q PreemptQuery) ([]Candidate, Preemption) {
-	if q.Pod == nil || q.Pod.Template == nil {
-		return nil, Preemption{Err: errNoObject}
-	}
-	if e.marks.usable == 0 {
-		return nil, Preemption{}
-	}
-	return p.PreemptCandidates(e.preemptInput(q))
-}
-
-// PreemptAmong answers as p.PreemptAmong does, for candidates whose nodes have not changed since (Generation).
-func (e *Engine) PreemptAmong(p *Profile, q PreemptQuery, given []Candidate) Preemption {
-	if q.Pod == nil || q.Pod.Template == nil {
-		return Preemption{Err: errNoObject}
-	}
-	if e.marks.usable == 0 {
-		return Preemption{}
-	}
-	return p.PreemptAmong(e.preemptInput(q), given)
-}

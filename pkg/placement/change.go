@@ -189,24 +189,13 @@ func conditions(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionSta
 	return m
 }
 
-// Wakes reports whether a change could make a pod fit that the named rules rejected (Diagnosis.Plugins). Any change
-// wakes a pod that no rule rejected, or that was rejected by a plugin that is not a rule of this profile and has no
-// Hints. Source: scheduling_queue.go isPodWorthRequeuing.
-func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c Change) bool {
-	if c.Actions == 0 {
-		return false
-	}
-	if len(rejectedBy) == 0 {
-		return true
-	}
-	for _, name := range rejectedBy {
-		r, ok := p.byName[name]
-		switch {
-		case !ok && p.helps(name, pod, c):
-			return true
-		case ok && slices.ContainsFunc(r.plugin.Events(), c.is) && r.plugin.Hint(pod, c):
-			return true
-		}
-	}
-	return false
+// isOf reports whether the change is an update of this very pod.
+func (c Change) isOf(pod *state.Pod) bool { return c.NewPod != nil && c.NewPod.UID == pod.UID }
+
+// heldPlace reports whether a deleted pod was bound or nominated to a node.
+func heldPlace(pod *state.Pod) bool {
+	return pod.NodeName != "" || pod.Status().NominatedNodeName != ""
 }
+
+// hasDeviceClaims reports whether the pod names device claims. Most pods name none.
+func hasDeviceClaims(spec *corev1.PodSpec) bool { return len(spec.ResourceClaims) > 0 }

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"math"
-	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -90,8 +89,8 @@ func (c *class) catchUp(e *Engine) {
 	if c.bonus.weigh(c, e) {
 		c.rebase()
 	}
-	if sweep := c.seen == 0 || e.journal.isFar(c.seen); sweep {
-		for slot, at := range e.journal.moved {
+	if sweep := c.seen == 0 || e.columns.journal.isFar(c.seen); sweep {
+		for slot, at := range e.columns.journal.moved {
 			if at > c.seen {
 				c.refresh(e, slot, true)
 			}
@@ -99,7 +98,7 @@ func (c *class) catchUp(e *Engine) {
 	} else {
 		c.follow(e)
 	}
-	c.seen = e.journal.now
+	c.seen = e.columns.journal.now
 	if c.groups.stale(len(c.wide.columns), len(c.cells)) {
 		c.regroup()
 	}
@@ -108,39 +107,28 @@ func (c *class) catchUp(e *Engine) {
 // follow processes the moves one by one. A node is evaluated at its last move. Its group changes only if its object
 // changed, or if pods that the rules beyond one node count were added or removed.
 func (c *class) follow(e *Engine) {
-	for at := c.seen + 1; at <= e.journal.now; at++ {
-		m := &e.journal.last[at%journalSize]
+	for at := c.seen + 1; at <= e.columns.journal.now; at++ {
+		m := &e.columns.journal.last[at%journalSize]
 		slot := int(m.slot)
 		if c.group[slot] != noGroup && c.wide.counts(e, m.kind) {
 			c.regroupSlot(slot)
 		}
-		if e.journal.moved[slot] == at {
-			c.refresh(e, slot, e.journal.restated[slot] > c.seen)
+		if e.columns.journal.moved[slot] == at {
+			c.refresh(e, slot, e.columns.journal.restated[slot] > c.seen)
 		}
 	}
 }
 
 // grow extends the arrays for new slots and traits.
 func (c *class) grow(e *Engine) {
-	if lack := e.len() - len(c.cells); lack > 0 {
+	if lack := e.columns.len() - len(c.cells); lack > 0 {
 		c.cells = growBy(c.cells, lack, cell{static: verdictAbsent, verdict: verdictAbsent})
 		c.base = growBy(c.base, lack, infeasible)
 		c.group = growBy(c.group, lack, noGroup)
 	}
-	if lack := len(e.traits.ids) - len(c.traits); lack > 0 {
+	if lack := len(e.columns.traits.ids) - len(c.traits); lack > 0 {
 		c.traits = growBy(c.traits, lack, traitRow{})
 	}
-}
-
-// growBy appends n copies of a value. A class that reuses the arrays of another one keeps their capacity, so old
-// content must be overwritten.
-func growBy[T any](list []T, n int, value T) []T {
-	from := len(list)
-	list = slices.Grow(list, n)[:from+n]
-	for i := from; i < len(list); i++ {
-		list[i] = value
-	}
-	return list
 }
 
 // refresh evaluates one node again. restated includes its object; without it, a node that is in a group stays in it
@@ -158,7 +146,7 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 		c.groups.leave(&c.group[slot])
 		return
 	}
-	cell.score = int32(c.plan.usage.score(&e.resources, slot))
+	cell.score = int32(c.plan.usage.score(&e.columns.resources, slot))
 	c.plan.scoredBy(fromFit, 0, 1)
 	c.plan.scoredBy(fromBalance, 0, 1)
 	c.plan.scoredBy(fromImage, 0, 1)
@@ -180,12 +168,12 @@ func (c *class) tally(verdict int16, by int32) {
 
 // restate evaluates the rules that read only a node's object.
 func (c *class) restate(e *Engine, slot int) {
-	n, cell := e.infos[slot], &c.cells[slot]
+	n, cell := e.columns.infos[slot], &c.cells[slot]
 	cell.static, cell.why = verdictAbsent, 0
 	if n == nil {
 		return
 	}
-	row := &c.traits[e.traits.of[slot]]
+	row := &c.traits[e.columns.traits.of[slot]]
 	if !row.known {
 		*row = c.plan.traitRow(n)
 	}
@@ -214,7 +202,7 @@ func (c *class) judge(e *Engine, slot int, static int16) int16 {
 
 // candidate reports whether a node is among those to choose from.
 func (c *class) candidate(e *Engine, slot int) bool {
-	marks := e.marks.of[slot]
+	marks := e.columns.marks.of[slot]
 	return marks&markUsable != 0 && (!c.key.home || marks&markHome != 0)
 }
 
@@ -293,8 +281,8 @@ func (b *imageBonus) weigh(c *class, e *Engine) (changed bool) {
 	}
 	for i, name := range plan.images {
 		var worth int64
-		if b.images[i] = e.images.watch(name); b.images[i] != nil {
-			worth = b.images[i].worth(name, e.nodes(), e.infos)
+		if b.images[i] = e.columns.images.watch(name); b.images[i] != nil {
+			worth = b.images[i].worth(name, e.columns.nodes(), e.columns.infos)
 		}
 		if worth != b.worth[i] {
 			b.worth[i], changed = worth, true

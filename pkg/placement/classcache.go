@@ -190,7 +190,7 @@ func (e *Engine) find(p *Profile, q Query) (*cached, error) {
 	return e.cache.add(c), nil
 }
 
-func (e *Engine) basis() basis { return basis{e.resources.version, e.epoch} }
+func (e *Engine) basis() basis { return basis{e.columns.resources.version, e.epoch} }
 
 // newWide creates a wide without rules and replaces one that is out of date.
 func (e *Engine) newWide(key wideKey, pod *state.Pod) *wide {

@@ -1,8 +1,6 @@
 package placement
 
 import (
-	"encoding/binary"
-
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -22,7 +20,6 @@ type columns struct {
 	// axes holds the topology keys that a class has used so far, by name.
 	axes map[string]*axis
 
-	ladders ladderColumn
 	marks   markColumn
 	journal journal
 }
@@ -205,9 +202,4 @@ func (j *journal) restate(slot int) {
 func (j *journal) isFar(then uint64) bool {
 	behind := j.now - then
 	return behind >= journalSize || behind > uint64(len(j.moved))
-}
-
-// appendPart appends a string with its length, so that the bytes that follow cannot be mistaken for part of it.
-func appendPart(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }

@@ -81,22 +81,3 @@ func (dynamicResources) interest(pod *state.Pod) Interest {
 	}
 	return i
 }
-
-// claimTopics returns the topics of a change of a device claim.
-func (c Change) claimTopics() []string {
-	list := []string{topicClaim + c.NewObject.Namespace + "/" + c.NewObject.Name}
-	now, ok := c.NewObject.API.(*resourcev1.ResourceClaim)
-	if !ok {
-		return append(list, topicFreed) // unknown content may concern every pod
-	}
-	if c.OldObject == nil {
-		if owner := metav1.GetControllerOfNoCopy(now); owner != nil {
-			list = append(list, topicOwner+string(owner.UID))
-		}
-		return list
-	}
-	if allocationOf(c.OldObject) != nil && now.Status.Allocation == nil {
-		list = append(list, topicFreed)
-	}
-	return list
-}

@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"slices"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
@@ -117,6 +119,21 @@ type indexed struct {
 // Devices implements DeviceMemory.
 func (o indexed) Devices() *DeviceIndex { return o.index }
 
+// withoutUsers returns the objects with an index of their own in which devices used only by these pods are free.
+// restore must be called at the end.
+func withoutUsers(objects Objects, gone []*state.Pod) (without Objects, restore func()) {
+	index := deviceIndex(objects)
+	without = indexed{objects, index}
+	for _, pod := range gone {
+		index.Leave(pod, without)
+	}
+	return without, func() {
+		for _, pod := range slices.Backward(gone) {
+			index.Return(pod, without)
+		}
+	}
+}
+
 // recount implements counter: devices become free together with the pods whose claims hold them.
 func (d *deviceDemand) recount(_ *state.Node, pod *state.Pod, by int) {
 	if len(d.lacking) == 0 && d.wish == nil || pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
@@ -138,26 +155,4 @@ func (d *deviceDemand) known() *DeviceIndex {
 		d.index = deviceIndex(d.objects)
 	}
 	return d.index
-}
-
-// devicesHelp reports whether, as far as the rules show, a node lacks only devices, and less important pods on it
-// hold devices. Upstream considers preemption useless on such a node.
-func (x *preemption) devicesHelp(n *state.NodeInfo) bool {
-	if x.rules.KeepDevices || x.eval.rejected != nil || x.eval.isNarrowed(n) {
-		return false
-	}
-	v := x.eval.verdict(n)
-	if v < 0 {
-		return false
-	}
-	d, ok := x.eval.filters[v].filter.(*deviceDemand)
-	if !ok || d.judge(n.Node).why != cannotAllocate {
-		return false
-	}
-	for p := range n.Pods() {
-		if x.mayGo(p) && p.Template != nil && hasDeviceClaims(&p.Template.Spec) {
-			return true
-		}
-	}
-	return false
 }

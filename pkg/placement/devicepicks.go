@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,35 +35,11 @@ type PoolUse struct {
 	Items        []string
 }
 
-// LooksAtDevices reports whether the pod may need devices, because of claims that it names or of resources that are
-// backed by devices, and the profile evaluates them.
-func (p *Profile) LooksAtDevices(pod *state.Pod, objects Objects) bool {
-	if pod.Template == nil || !wantsDevices(pod, objects) {
-		return false
-	}
-	r, ok := p.byName[DynamicResources]
-	return ok && r.points.has(Filtering)
-}
-
-// DevicePicks returns what has to be written to the pod's device claims before it can start on a node, in the order
-// of the claims. It returns false if Evaluate would reject the node. The names of device shares are derived from
-// the seed. Devices used only by the pods in gone are treated as free.
-func (p *Profile) DevicePicks(
-	pod *state.Pod, node *state.Node, objects Objects, seed uint64, gone ...*state.Pod,
-) ([]DevicePick, bool) {
-	objects = orNoObjects(objects)
-	if !p.LooksAtDevices(pod, objects) {
-		return nil, true
-	}
-	if len(gone) > 0 {
-		objects = indexed{objects, deviceIndex(objects)}
-	}
-	for _, other := range gone {
-		index := deviceIndex(objects)
-		index.Leave(other, objects)
-		defer index.Return(other, objects)
-	}
-	c, err := p.byName[DynamicResources].plugin.Compile(pod, objects)
+// picks implements Profile.DevicePicks.
+func (p dynamicResources) picks(
+	pod *state.Pod, node *state.Node, objects Objects, seed uint64,
+) (picks []DevicePick, ok bool) {
+	c, err := p.Compile(pod, objects)
 	if err != nil || c.Rejection != "" {
 		return nil, false
 	}

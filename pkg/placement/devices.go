@@ -124,9 +124,6 @@ func unserved(why string, objects Objects) string {
 	return " (the API server does not serve " + resourcev1.SchemeGroupVersion.String() + ")"
 }
 
-// hasDeviceClaims reports whether the pod names device claims. Most pods name none.
-func hasDeviceClaims(spec *corev1.PodSpec) bool { return len(spec.ResourceClaims) > 0 }
-
 // deviceClaims returns the claims of a pod, in the order in which it names them, or why one of them is unusable
 // now. Source: dynamicresources.go foreachPodResourceClaim.
 func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why string) {

@@ -98,23 +98,3 @@ func (t *deviceTally) matches(driver string, d *resourcev1.Device, class *resour
 	}
 	return true, nil
 }
-
-// backScores makes scores measure a resource backed by devices by those devices, on nodes that do not list the
-// resource.
-func backScores(list []demand, compiled *cel.Cache, objects Objects) {
-	var tally *deviceTally
-	for i := range list {
-		d := &list[i]
-		if d.request == 0 || !mayBeDevices(d.name) {
-			continue
-		}
-		class := deviceClassFor(d.name, objects)
-		if class == nil {
-			continue
-		}
-		if tally == nil {
-			tally = newDeviceTally(compiled, objects)
-		}
-		d.devices, d.class = tally, class
-	}
-}

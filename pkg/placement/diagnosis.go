@@ -51,6 +51,11 @@ func (d Diagnosis) Message() string {
 	return head + " " + strings.Join(entries, ", ") + "."
 }
 
+// sentence returns the Message for a pod that fits on none of this many nodes, for reasons that count nodes.
+func sentence(nodesTotal int, reasons map[string]int32) string {
+	return Diagnosis{nodesTotal: nodesTotal, reasons: reasons}.Message()
+}
+
 // Everywhere reports whether a rule has rejected the pod without evaluating nodes.
 func (d Diagnosis) Everywhere() bool { return d.rejection != "" }
 

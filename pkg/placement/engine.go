@@ -33,7 +33,7 @@ const (
 // An Engine is not safe for concurrent use. The caller owns the NodeInfos; every change of one has to be reported
 // before the next Evaluate.
 type Engine struct {
-	columns
+	columns columns
 	objects Objects
 	// version is the version of objects, and epoch that of all numbers the engine assigned: a class whose plan was
 	// made before either of them increased is planned again.
@@ -47,6 +47,8 @@ type Engine struct {
 	// protected holds the UIDs of pods that cannot be victims; guarded holds the same by node.
 	protected map[string]bool
 	guarded   map[*state.NodeInfo][]string
+	// ladders hold the pods of every node by importance.
+	ladders ladderColumn
 	scratch
 }
 
@@ -73,29 +75,29 @@ func NewEngine(cfg EngineConfig) *Engine {
 // SetNode adds a node, or updates one whose Node was replaced, with the pods on it. New nodes are usable, and not
 // home nodes.
 func (e *Engine) SetNode(n *state.NodeInfo) {
-	if _, known := e.slots[n]; !known {
+	if _, known := e.columns.slots[n]; !known {
 		e.order.forget()
 	}
-	e.setNode(n)
-	e.order.see(int(e.slots[n]), n)
+	e.columns.setNode(n)
+	e.order.see(int(e.columns.slots[n]), n)
 	e.compact()
 }
 
 // DropNode removes a node; an unknown one is ignored.
 func (e *Engine) DropNode(n *state.NodeInfo) {
 	e.SetProtected(n, nil)
-	e.dropNode(n)
+	e.columns.dropNode(n)
 	e.order.forget()
 }
 
 // AddPod must be called after n.AddPod(pod); for a pod that replaces another version, after RemovePod.
 func (e *Engine) AddPod(n *state.NodeInfo, pod *state.Pod) {
-	e.changePods(n, pod.Kind, 1)
+	e.columns.changePods(n, pod.Kind, 1)
 	e.compact()
 }
 
 // RemovePod must be called after n.RemovePod(pod.UID).
-func (e *Engine) RemovePod(n *state.NodeInfo, pod *state.Pod) { e.changePods(n, pod.Kind, -1) }
+func (e *Engine) RemovePod(n *state.NodeInfo, pod *state.Pod) { e.columns.changePods(n, pod.Kind, -1) }
 
 // SetUsable sets whether a node may receive pods now. A node that may not still counts for rules that look at all
 // nodes; it corresponds to one that is missing from Input.Candidates.
@@ -105,15 +107,15 @@ func (e *Engine) SetUsable(n *state.NodeInfo, usable bool) { e.mark(n, markUsabl
 func (e *Engine) SetHome(n *state.NodeInfo, home bool) { e.mark(n, markHome, home) }
 
 func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
-	if slot, known := e.slots[n]; known && e.marks.set(int(slot), mark, on) {
-		e.journal.move(move{slot, noKind, 0})
+	if slot, known := e.columns.slots[n]; known && e.columns.marks.set(int(slot), mark, on) {
+		e.columns.journal.move(move{slot, noKind, 0})
 		e.order.forget()
 	}
 }
 
 // Candidates returns the number of nodes that a query chooses among: the usable ones, and how many of those are
 // home nodes.
-func (e *Engine) Candidates() (usable, home int) { return e.marks.usable, e.marks.home }
+func (e *Engine) Candidates() (usable, home int) { return e.columns.marks.usable, e.columns.marks.home }
 
 // SetObjects replaces the other objects of the cluster. ObjectsMatter reports whether a change requires it; if not,
 // Refresh is enough.
@@ -154,9 +156,9 @@ type Query struct {
 // Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates. Result.Feasible belongs
 // to the engine and is valid until the next call.
 func (e *Engine) Evaluate(p *Profile, q Query) Result {
-	total := e.marks.usable
+	total := e.columns.marks.usable
 	if q.Home {
-		total = e.marks.home
+		total = e.columns.marks.home
 	}
 	if total == 0 {
 		return Result{}
@@ -197,7 +199,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	}
 	c.catchUp(e)
 	c.wide.prepare(e)
-	e.cache.settle(c, e.nodes())
+	e.cache.settle(c, e.columns.nodes())
 	return e.decide(c, q, result)
 }
 
@@ -253,13 +255,13 @@ func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
 	if name == "" {
 		return 0, false
 	}
-	slot := slices.IndexFunc(e.infos, func(n *state.NodeInfo) bool { return n != nil && n.Node.Name == name })
+	slot := slices.IndexFunc(e.columns.infos, func(n *state.NodeInfo) bool { return n != nil && n.Node.Name == name })
 	if slot < 0 || !c.candidate(e, slot) {
 		return 0, false
 	}
 	v := c.cells[slot].verdict
 	if v == verdictNarrowed {
-		v, _ = c.plan.judgeNode(e.infos[slot], c.traits[e.traits.of[slot]].verdict)
+		v, _ = c.plan.judgeNode(e.columns.infos[slot], c.traits[e.columns.traits.of[slot]].verdict)
 		v = c.plan.judgeUse(e, slot, v)
 	}
 	return int32(slot), v == verdictPass && c.passesWide(slot)
@@ -281,7 +283,7 @@ func (e *Engine) examined(c *class, total int) int {
 
 // alone is the answer when one node is feasible: it is not scored.
 func (e *Engine) alone(slot int32) []Scored {
-	e.feasible = append(e.feasible[:0], Scored{Node: e.infos[slot]})
+	e.feasible = append(e.feasible[:0], Scored{Node: e.columns.infos[slot]})
 	return e.feasible
 }
 
@@ -291,7 +293,7 @@ func (e *Engine) ranked() []Scored {
 		return e.alone(int32(e.board.list[0].index))
 	}
 	for _, c := range e.board.list {
-		e.feasible = append(e.feasible, Scored{Node: e.infos[c.index], Total: c.total})
+		e.feasible = append(e.feasible, Scored{Node: e.columns.infos[c.index], Total: c.total})
 	}
 	return e.feasible
 }
@@ -303,14 +305,14 @@ func (e *Engine) input(q Query) Input {
 		Opinions: q.Opinions, Guidance: q.Guidance, Everywhere: q.Everywhere,
 	}
 	if q.HomeFirst {
-		in.Home = make(map[string]bool, e.marks.home)
+		in.Home = make(map[string]bool, e.columns.marks.home)
 	}
-	for slot, n := range e.infos {
+	for slot, n := range e.columns.infos {
 		if n == nil {
 			continue
 		}
 		in.Nodes = append(in.Nodes, n)
-		usable, home := e.marks.of[slot]&markUsable != 0, e.marks.of[slot]&markHome != 0
+		usable, home := e.columns.marks.of[slot]&markUsable != 0, e.columns.marks.of[slot]&markHome != 0
 		if usable && (home || !q.Home) {
 			in.Candidates = append(in.Candidates, n)
 		}
@@ -336,11 +338,11 @@ const (
 func (e *Engine) compact() {
 	most := func(numbers, things int) bool { return numbers > fewThere && numbers > sparse*things }
 	axes := 0
-	for _, a := range e.axes {
+	for _, a := range e.columns.axes {
 		axes = max(axes, len(a.ids))
 	}
-	if most(len(e.kinds.list), e.kinds.live) || most(len(e.traits.ids), e.nodes()) ||
-		most(axes, e.nodes()) || len(e.axes) > maxAxes {
+	if most(len(e.columns.kinds.list), e.columns.kinds.live) || most(len(e.columns.traits.ids), e.columns.nodes()) ||
+		most(axes, e.columns.nodes()) || len(e.columns.axes) > maxAxes {
 		e.restart()
 	}
 }
@@ -352,17 +354,18 @@ const maxAxes = 256
 func (e *Engine) restart() {
 	old := e.columns
 	e.columns = newColumns()
+	e.ladders = ladderColumn{}
 	e.epoch++
 	e.order = zoneWalk{}
 	for slot, n := range old.infos {
 		if n == nil {
 			continue
 		}
-		e.setNode(n)
-		now := int(e.slots[n])
+		e.columns.setNode(n)
+		now := int(e.columns.slots[n])
 		e.order.see(now, n)
-		e.marks.set(now, markUsable, old.marks.of[slot]&markUsable != 0)
-		e.marks.set(now, markHome, old.marks.of[slot]&markHome != 0)
+		e.columns.marks.set(now, markUsable, old.marks.of[slot]&markUsable != 0)
+		e.columns.marks.set(now, markHome, old.marks.of[slot]&markHome != 0)
 	}
 	e.cache.clear()
 }

@@ -11,7 +11,7 @@ func (e *Engine) evaluateClaims(c *class, q Query, total int) Result {
 		e.watch.point(PointPreFilter, Success)
 		c.catchUp(e)
 		c.wide.prepare(e)
-		e.cache.settle(c, e.nodes())
+		e.cache.settle(c, e.columns.nodes())
 		e.late = late
 		result := e.decide(c, q, Result{NodesTotal: total, Class: c.id})
 		e.late = nil
@@ -48,5 +48,5 @@ func (e *Engine) lateFilter(c *class, q Query) (late Filter, ok bool) {
 
 // passesLate evaluates the late filter for a node that passes all others.
 func (e *Engine) passesLate(slot int32) bool {
-	return e.late == nil || e.late.Check(e.infos[slot]) == Success
+	return e.late == nil || e.late.Check(e.columns.infos[slot]) == Success
 }

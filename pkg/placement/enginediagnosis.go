@@ -2,7 +2,6 @@ package placement
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,7 +20,7 @@ type failure struct {
 
 // diagnose explains why no node passes. The result is valid until a node changes.
 func (c *class) diagnose(e *Engine, total int) Diagnosis {
-	if c.told.at == e.journal.now && c.told.diagnosis.nodesTotal == total {
+	if c.told.at == e.columns.journal.now && c.told.diagnosis.nodesTotal == total {
 		return c.told.diagnosis
 	}
 	counts, examples := c.failures(e)
@@ -33,7 +32,7 @@ func (c *class) diagnose(e *Engine, total int) Diagnosis {
 		}
 		groups = append(groups, g)
 	}
-	c.told = told{diagnosisOf(total, c.plan.onlyBy, groups), e.journal.now}
+	c.told = told{diagnosisOf(total, c.plan.onlyBy, groups), e.columns.journal.now}
 	return c.told.diagnosis
 }
 
@@ -52,7 +51,7 @@ func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[fail
 		var f failure
 		f.verdict, f.why = c.verdict(slot)
 		if f.verdict >= 0 && fits[f.verdict] != nil {
-			f.lacks = fits[f.verdict].lacks(&e.resources, slot)
+			f.lacks = fits[f.verdict].lacks(&e.columns.resources, slot)
 		}
 		if run > 0 && f != last {
 			counts[last] += run
@@ -129,12 +128,7 @@ func (c *class) reasons(e *Engine, f failure, example int) []string {
 			return u.fit.reasons(f.lacks)
 		}
 	}
-	return c.plan.filters[f.verdict].filter.Explain(e.infos[example])
-}
-
-// narrowedReason is the reason for nodes that rules narrowed out.
-func narrowedReason(by []string) string {
-	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)
+	return c.plan.filters[f.verdict].filter.Explain(e.columns.infos[example])
 }
 
 // objectDigest appends everything that plans take from objects other than pods and nodes: the labels of the pod's

@@ -44,15 +44,15 @@ func (z *zoneWalk) walk(e *Engine, home bool) []int32 {
 		return z.walks[which]
 	}
 	var nodes []*state.NodeInfo
-	for slot, n := range e.infos {
-		if n != nil && e.marks.of[slot]&marks == marks {
+	for slot, n := range e.columns.infos {
+		if n != nil && e.columns.marks.of[slot]&marks == marks {
 			nodes = append(nodes, n)
 		}
 	}
 	slices.SortFunc(nodes, byNodeName)
 	walk := z.walks[which][:0]
 	for _, i := range ZoneOrder(nodes) {
-		walk = append(walk, e.slots[nodes[i]])
+		walk = append(walk, e.columns.slots[nodes[i]])
 	}
 	z.walks[which], z.valid[which] = walk, true
 	return walk

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -52,29 +50,6 @@ type Failure struct {
 // detailer is a filter that can give more details about a node than its reasons.
 type detailer interface {
 	details(n *state.NodeInfo) []string
-}
-
-// details implements detailer: the taints that the pod does not tolerate.
-func (f taintFilter) details(n *state.NodeInfo) []string {
-	var list []string
-	for i := range n.Node.Object.Spec.Taints {
-		t := &n.Node.Object.Spec.Taints[i]
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(f.tolerations, t) {
-			list = append(list, "taint "+t.ToString())
-		}
-	}
-	return list
-}
-
-// details implements detailer: the labels that the pod selects and the node does not have.
-func (f affinityFilter) details(n *state.NodeInfo) []string {
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(f.selector)) {
-		if value, ok := n.Node.Object.Labels[key]; !ok || value != f.selector[key] {
-			list = append(list, "no label "+key+"="+f.selector[key])
-		}
-	}
-	return list
 }
 
 func detailsOf(f Filter, n *state.NodeInfo) []string {
@@ -208,27 +183,11 @@ func (e *evaluation) shortages(n *state.NodeInfo) []Shortage {
 	var list []Shortage
 	for _, f := range e.filters {
 		if fit, ok := f.filter.(fitFilter); ok {
-			list = append(list, fit.shortages(n)...)
+			fit.shortages(n, func(name string, asked, free int64) {
+				list = append(list, Shortage{Resource: name, Asked: asked, Free: free, Lacked: asked - free})
+			})
 		}
 	}
-	return list
-}
-
-func (f fitFilter) shortages(n *state.NodeInfo) []Shortage {
-	var list []Shortage
-	add := func(name string, asked, free int64) {
-		if asked > 0 && asked > free {
-			list = append(list, Shortage{name, asked, free, asked - free})
-		}
-	}
-	total, used := &n.Node.Allocatable, &n.Requested
-	add("cpu", f.request.MilliCPU, total.MilliCPU-used.MilliCPU)
-	add("ephemeral-storage", f.request.EphemeralStorage, total.EphemeralStorage-used.EphemeralStorage)
-	for _, x := range f.extended {
-		add(x.name, x.value, total.Extended[x.name]-used.Extended[x.name])
-	}
-	add("memory", f.request.Memory, total.Memory-used.Memory)
-	add("pods", 1, total.Pods-int64(n.PodCount()))
 	slices.SortFunc(list, func(a, b Shortage) int { return cmp.Compare(a.Resource, b.Resource) })
 	return list
 }

@@ -80,6 +80,9 @@ func wantsDevices(pod *state.Pod, objects Objects) bool {
 type withoutClasses struct{ lookups }
 
 // ObjectByName implements Objects.
+// withoutDeviceClasses returns the objects without device classes.
+func withoutDeviceClasses(objects Objects) Objects { return withoutClasses{objects} }
+
 func (o withoutClasses) ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool) {
 	if k == events.KindDeviceClass {
 		return nil, false

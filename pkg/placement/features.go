@@ -73,3 +73,8 @@ func (nodeDeclaredFeatures) Hint(pod *state.Pod, c Change) bool {
 	after, err := featuresOf(c.NewPod)
 	return err != nil || !after.Equal(before)
 }
+
+func (nodeDeclaredFeatures) interest(*state.Pod) Interest { return Interest{Nodes: everything} }
+
+// onlyTraits reports whether the filter reads only traits of a node.
+func (featureFilter) onlyTraits() bool { return true }

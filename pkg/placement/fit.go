@@ -3,6 +3,7 @@ package placement
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -204,4 +205,39 @@ func grew(request, before, after state.Resources) bool {
 		}
 	}
 	return false
+}
+
+func (nodeResourcesFit) interest(pod *state.Pod) Interest {
+	asks := amounts(incomingRequest(pod.Template))
+	counts := amounts(pod.Requests)
+	return Interest{Class: joined(joined(asks...), joined(counts...)), Pods: everything, Nodes: everything}
+}
+
+// amounts returns the resources that are not zero, sorted.
+func amounts(r state.Resources) []string {
+	var list []string
+	for name, v := range r.Map() {
+		if v != 0 {
+			list = append(list, joined(name, strconv.FormatInt(v, 10)))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// shortages calls add for every resource that the node has too little of.
+func (f fitFilter) shortages(n *state.NodeInfo, add func(name string, asked, free int64)) {
+	compare := func(name string, asked, free int64) {
+		if asked > 0 && asked > free {
+			add(name, asked, free)
+		}
+	}
+	total, used := &n.Node.Allocatable, &n.Requested
+	compare("cpu", f.request.MilliCPU, total.MilliCPU-used.MilliCPU)
+	compare("ephemeral-storage", f.request.EphemeralStorage, total.EphemeralStorage-used.EphemeralStorage)
+	for _, x := range f.extended {
+		compare(x.name, x.value, total.Extended[x.name]-used.Extended[x.name])
+	}
+	compare("memory", f.request.Memory, total.Memory-used.Memory)
+	compare("pods", 1, total.Pods-int64(n.PodCount()))
 }

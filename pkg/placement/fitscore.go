@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -283,4 +284,38 @@ func deviation(fractions []float64, sum float64) float64 {
 		squares += (f - mean) * (f - mean)
 	}
 	return math.Sqrt(squares / float64(len(fractions)))
+}
+
+// resourceSpecs returns the resources to score by, cpu and memory when none are named.
+func resourceSpecs(specs []configv1.ResourceSpec) []configv1.ResourceSpec {
+	if len(specs) == 0 {
+		specs = []configv1.ResourceSpec{{Name: "cpu"}, {Name: "memory"}}
+	}
+	specs = slices.Clone(specs)
+	for i := range specs {
+		if specs[i].Weight == 0 {
+			specs[i].Weight = 1
+		}
+	}
+	return specs
+}
+
+// backScores makes scores measure a resource backed by devices by those devices, on nodes that do not list the
+// resource.
+func backScores(list []demand, compiled *cel.Cache, objects Objects) {
+	var tally *deviceTally
+	for i := range list {
+		d := &list[i]
+		if d.request == 0 || !mayBeDevices(d.name) {
+			continue
+		}
+		class := deviceClassFor(d.name, objects)
+		if class == nil {
+			continue
+		}
+		if tally == nil {
+			tally = newDeviceTally(compiled, objects)
+		}
+		d.devices, d.class = tally, class
+	}
 }

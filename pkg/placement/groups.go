@@ -2,7 +2,6 @@ package placement
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 )
 
@@ -89,9 +88,6 @@ func (g *groups) bytes() int64 {
 	const perKey = 48 // approximate size of the map entry
 	return int64(8*cap(g.values)+4*cap(g.members)) + int64(len(g.members)*(perKey+8*g.width))
 }
-
-// nowhereValue stands for the sum of a domain when the node is in no domain.
-const nowhereValue = math.MinInt64
 
 // regroupSlot adds a node that passes to its group.
 func (c *class) regroupSlot(slot int) {

@@ -82,12 +82,12 @@ func (t *imageTable) replace(slot int, now *state.Images) {
 }
 
 // worth returns what an image adds to the score of a node that has it; see imageScorer.
-func (i *image) worth(name string, nodes int, infos []*state.NodeInfo) int64 {
+func (i *image) worth(name string, total int, infos []*state.NodeInfo) int64 {
 	size := i.size
 	if i.mixed {
 		size = sizeOnFirst(name, infos)
 	}
-	return imageWorth(size, int64(i.holders), nodes)
+	return imageWorth(size, int64(i.holders), total)
 }
 
 // sizeOnFirst returns the size on the first node, by name, that has the image.

@@ -1,7 +1,9 @@
 package placement
 
 import (
-	"slices"
+	"iter"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -32,44 +34,6 @@ var everything = Reach{All: true}
 // specs are.
 type classifier interface {
 	interest(pod *state.Pod) Interest
-}
-
-// Interest returns what a rule's hints depend on for a pod. A plugin that is not a rule of the profile is
-// interested in everything (see Wakes), and equally for all pods unless there are Hints.
-func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
-	i := Interest{Pods: everything, Nodes: everything, Claims: everything}
-	r, ok := p.byName[plugin]
-	if !ok {
-		if _, told := p.told(plugin); told {
-			i.Class = pod.UID // it is unknown which parts of a pod the plugin reads
-		}
-		return i
-	}
-	if c, ok := r.plugin.(classifier); ok {
-		return c.interest(pod)
-	}
-	i.Class = wholePod(pod)
-	return i
-}
-
-// Listens reports whether a rule listens to changes of this kind. A plugin that is not a rule of the profile and
-// has no Hints listens to all.
-func (p *Profile) Listens(plugin string, c Change) bool {
-	r, ok := p.byName[plugin]
-	if !ok {
-		return p.customListens(plugin, c)
-	}
-	return slices.ContainsFunc(r.plugin.Events(), c.is)
-}
-
-// Heeds reports whether any rule, custom plugin or extender of the profile listens to changes of this kind.
-func (p *Profile) Heeds(c Change) bool {
-	if c.Actions == 0 {
-		return false
-	}
-	return p.outsideListens(c) || slices.ContainsFunc(p.rules, func(r rule) bool {
-		return slices.ContainsFunc(r.plugin.Events(), c.is)
-	})
 }
 
 func (c Change) is(e Event) bool { return e.Kind == c.Kind && e.Actions&c.Actions != 0 }
@@ -173,6 +137,17 @@ var actionNames = []string{
 	"UpdatePodGeneratedResourceClaim",
 }
 
+// each yields the actions of the set one by one.
+func (a Action) each() iter.Seq[Action] {
+	return func(yield func(Action) bool) {
+		for i := range actionNames {
+			if one := Action(1 << i); a&one != 0 && !yield(one) {
+				return
+			}
+		}
+	}
+}
+
 // String returns upstream's name of the first action in the set; empty for none.
 func (a Action) String() string {
 	for i, name := range actionNames {
@@ -181,4 +156,23 @@ func (a Action) String() string {
 		}
 	}
 	return ""
+}
+
+// claimTopics returns the topics of a change of a device claim.
+func (c Change) claimTopics() []string {
+	list := []string{topicClaim + c.NewObject.Namespace + "/" + c.NewObject.Name}
+	now, ok := c.NewObject.API.(*resourcev1.ResourceClaim)
+	if !ok {
+		return append(list, topicFreed) // unknown content may concern every pod
+	}
+	if c.OldObject == nil {
+		if owner := metav1.GetControllerOfNoCopy(now); owner != nil {
+			list = append(list, topicOwner+string(owner.UID))
+		}
+		return list
+	}
+	if allocationOf(c.OldObject) != nil && now.Status.Allocation == nil {
+		list = append(list, topicFreed)
+	}
+	return list
 }

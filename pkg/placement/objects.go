@@ -5,6 +5,8 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -111,4 +113,35 @@ func supplyUpdate(c state.ObjectChange) Action {
 func service(o *state.Object) (*corev1.Service, bool) {
 	s, ok := o.API.(*corev1.Service)
 	return s, ok && s.Spec.Selector != nil
+}
+
+// budgetUpdate classifies a change of a disruption budget: whether it may allow evictions that were not allowed
+// before.
+func budgetUpdate(c state.ObjectChange) Action {
+	switch {
+	case c.Before == nil:
+		return 0 // another budget can only protect more pods
+	case c.After == nil:
+		return Delete
+	}
+	before, knewBefore := c.Before.API.(*policyv1.PodDisruptionBudget)
+	after, knows := c.After.API.(*policyv1.PodDisruptionBudget)
+	switch {
+	case !knewBefore || !knows,
+		state.DisruptionsAllowed(after) > state.DisruptionsAllowed(before),
+		state.SparesUnready(after) && !state.SparesUnready(before),
+		!equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector):
+		return UpdateBudget
+	}
+	return 0
+}
+
+// find looks up an object and returns it as its API type.
+func find[T state.APIObject](o Objects, k events.Kind, namespace, name string) (obj T, ok bool) {
+	found, ok := o.ObjectByName(k, namespace, name)
+	if !ok {
+		return obj, false
+	}
+	obj, ok = found.API.(T)
+	return obj, ok
 }

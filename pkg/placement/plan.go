@@ -37,24 +37,12 @@ type scoring struct {
 	stages stages
 }
 
-// aspect is the part of a node that a filter reads, and so the part whose changes make its result stale.
-type aspect uint8
-
-const (
-	ofUsage  aspect = iota // the pods on it
-	ofNode                 // its object
-	ofTraits               // its taints, spec.unschedulable and declared features
-)
-
-// narrowReader is a filter that reads only a part of a node.
-type narrowReader interface{ reads() aspect }
-
-func (unschedulableFilter) reads() aspect { return ofTraits }
-func (taintFilter) reads() aspect         { return ofTraits }
-func (featureFilter) reads() aspect       { return ofTraits }
-func (refusal) reads() aspect             { return ofTraits }
-func (nodeNameFilter) reads() aspect      { return ofNode }
-func (affinityFilter) reads() aspect      { return ofNode }
+// nodeReader is a filter that reads only a node's object, so that its result stays the same until the object
+// changes.
+type nodeReader interface {
+	// onlyTraits reports whether it reads only the node's taints, spec.unschedulable and declared features.
+	onlyTraits() bool
+}
 
 // newPlan compiles the rules of a profile for a pod. The gauges are added to the class, and the rules beyond one
 // node to fresh, which is nil if the class shares those of another.
@@ -62,7 +50,7 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	if needsVolumes(&pod.Template.Spec) {
 		return plan{pod: pod, scratch: true, uncompiled: true}
 	}
-	objects := withoutClasses{orNoObjects(e.objects)} // a class has no pods with resources backed by devices
+	objects := withoutDeviceClasses(orNoObjects(e.objects)) // a class has no pods with resources backed by devices
 	compiled := evaluation{Input: Input{Pod: pod, Objects: objects}, profile: c.key.profile}
 	compiled.late = hasDeviceClaims(&pod.Template.Spec)
 	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}
@@ -101,10 +89,10 @@ func (p *plan) addFilter(e *Engine, index int16, filter Filter) {
 	case *spreadFilter, *podAffinityFilter:
 		p.judges = append(p.judges, index)
 	case fitFilter:
-		p.uses = append(p.uses, newFitUse(&e.resources, index, f))
+		p.uses = append(p.uses, newFitUse(&e.columns.resources, index, f))
 		p.scratch = p.scratch || len(f.extended) > maxNeeds
-	case narrowReader:
-		if f.reads() == ofTraits {
+	case nodeReader:
+		if f.onlyTraits() {
 			p.byTraits = append(p.byTraits, index)
 		} else {
 			p.byNode = append(p.byNode, index)
@@ -117,10 +105,10 @@ func (p *plan) addFilter(e *Engine, index int16, filter Filter) {
 func (p *plan) addScorer(e *Engine, c *class, s activeScorer) {
 	switch scorer := s.scorer.(type) {
 	case fitScorer:
-		p.usage.fit = newUsageRow(&e.resources, scorer.demands, true)
+		p.usage.fit = newUsageRow(&e.columns.resources, scorer.demands, true)
 		p.usage.fitScorer, p.usage.fitWeight = scorer, s.weight
 	case balanceScorer:
-		p.usage.balance = newUsageRow(&e.resources, scorer.demands, false)
+		p.usage.balance = newUsageRow(&e.columns.resources, scorer.demands, false)
 		p.usage.balanceScorer, p.usage.balanceWeight = scorer, s.weight
 	case imageScorer:
 		p.image = &imagePlan{imageScorer: scorer, weight: s.weight}
@@ -183,14 +171,6 @@ type variant interface{ variant(n *state.NodeInfo) uint8 }
 func variantOf(f Filter, n *state.NodeInfo) uint8 {
 	if v, ok := f.(variant); ok {
 		return v.variant(n)
-	}
-	return 0
-}
-
-// variant implements variant: 1 if affinity added by the profile rejects the node, 0 if the pod's own does.
-func (f affinityFilter) variant(n *state.NodeInfo) uint8 {
-	if f.added != nil && !f.added.Match(n.Node.Object) {
-		return 1
 	}
 	return 0
 }

@@ -223,3 +223,23 @@ func (d domains) hasAny(nodeLabels map[string]string) bool {
 	}
 	return false
 }
+
+// speaksOf is the counterpart of matches for pods of a kind.
+func (t *ownTerm) speaksOf(k *state.Kind) bool {
+	if !t.everywhere {
+		if _, ok := t.namespaces[k.Namespace]; !ok {
+			return false
+		}
+	}
+	return t.selects(t.Selector, k.Labels)
+}
+
+// speakOf is the counterpart of matchesAll for pods of a kind.
+func speakOf(terms []ownTerm, k *state.Kind) bool {
+	for i := range terms {
+		if !terms[i].speaksOf(k) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}

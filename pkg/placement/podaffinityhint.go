@@ -179,3 +179,60 @@ func (h *affinityHint) namespaceMoved(c Change) bool {
 		slices.ContainsFunc(h.own.RequiredAffinity, otherwise(state.MayMatch)) ||
 		slices.ContainsFunc(h.own.RequiredAntiAffinity, otherwise(state.MayMatch))
 }
+
+func (podAffinity) interest(pod *state.Pod) Interest {
+	parts := append(pairs(pod.Template.Labels), pod.Namespace)
+	if a := pod.Template.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		parts = append(parts, "near", bytesOf(pod, a.PodAffinity))
+	}
+	if a := pod.Template.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		parts = append(parts, "away", bytesOf(pod, a.PodAntiAffinity))
+	}
+	i := Interest{Class: joined(parts...), Pods: everything, Nodes: everything}
+	if unparsed(pod) {
+		return i
+	}
+	i.Pods, i.Nodes = reachOfTerms(pod.Terms)
+	return i
+}
+
+// reachOfTerms returns, for pods, those in the namespaces that the required terms refer to and deleted pods that
+// may have repelled the pod; for nodes, those that are new or change their domain.
+func reachOfTerms(terms *state.PodTerms) (pods, nodes Reach) {
+	pods.Topics, nodes.Topics = []string{topicRepelled}, []string{topicNewNode}
+	if terms == nil {
+		return pods, nodes
+	}
+	for _, t := range slices.Concat(terms.RequiredAffinity, terms.RequiredAntiAffinity) {
+		if _, selects := t.NamespaceSelector.Requirements(); selects {
+			pods = everything
+		}
+		for _, ns := range t.Namespaces {
+			pods.Topics = append(pods.Topics, topicIn+ns)
+		}
+		nodes.Topics = append(nodes.Topics, topicKey+t.TopologyKey)
+	}
+	if pods.All {
+		pods.Topics = nil
+	}
+	return pods, nodes
+}
+
+func (podAffinity) crossRules(pod *state.Pod, _ Objects) ([]CrossRule, error) {
+	own := pod.Terms
+	if own == nil || own.Err != nil { // a pod whose terms cannot be parsed is rejected
+		return nil, nil
+	}
+	var rules []CrossRule
+	for i, t := range own.RequiredAntiAffinity {
+		if _, selects := t.Selector.Requirements(); selects {
+			rules = append(rules, CrossRule{
+				Kind: CrossApart, TopologyKey: t.TopologyKey, Terms: own.RequiredAntiAffinity[i : i+1 : i+1],
+			})
+		}
+	}
+	if len(own.RequiredAffinity) > 0 {
+		rules = append(rules, CrossRule{Kind: CrossTogether, Terms: own.RequiredAffinity})
+	}
+	return rules, nil
+}

@@ -111,13 +111,6 @@ type preemption struct {
 	all *[]room
 }
 
-// Preempts reports whether the profile preempts at all.
-func (p *Profile) Preempts() bool { return p.preemption.enabled }
-
-// ExceedsBudgets reports whether the profile treats disruption budgets as best effort: its decisions may take more
-// from a budget than is left.
-func (p *Profile) ExceedsBudgets() bool { return p.preemption.PDB == PDBBestEffort }
-
 // Preempt searches, from scratch, for pods to evict for a pod that fits on no node. Like Evaluate, it is a function
 // of its arguments. It returns an error (*FitsError) for a pod that does fit on a node.
 //

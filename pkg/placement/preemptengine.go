@@ -23,7 +23,7 @@ type PreemptQuery struct {
 // SetProtected replaces the set of pods on a node that cannot be victims (see PreemptInput.Protected). It is
 // dropped together with the node.
 func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
-	slot, known := e.slots[n]
+	slot, known := e.columns.slots[n]
 	if !known {
 		return
 	}
@@ -37,7 +37,7 @@ func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
 	for _, uid := range uids {
 		e.protected[uid] = true
 	}
-	e.journal.move(move{slot, noKind, 0})
+	e.columns.journal.move(move{slot, noKind, 0})
 }
 
 // Preempt answers as p.Preempt does with the usable nodes as candidates. For pods without hard rules about other
@@ -55,7 +55,7 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	if err != nil {
 		return Preemption{Err: err}
 	}
-	if e.marks.usable == 0 || !p.preemption.enabled {
+	if e.columns.marks.usable == 0 || !p.preemption.enabled {
 		return Preemption{}
 	}
 	if late || c.plan.scratch || c.plan.rejected != nil || p.preemption.limited || len(q.Opinions) > 0 {
@@ -63,7 +63,7 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	}
 	c.catchUp(e)
 	c.wide.prepare(e)
-	e.cache.settle(c, e.nodes())
+	e.cache.settle(c, e.columns.nodes())
 	judge, known := c.wide.hardRule()
 	if !known {
 		return p.Preempt(e.preemptInput(q))
@@ -94,7 +94,7 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 	}
 	s := outlooks{engine: e, class: c, judge: judge, search: x}
 	why := x.ineligible(func(name string) (*state.NodeInfo, Code) {
-		for slot, n := range e.infos {
+		for slot, n := range e.columns.infos {
 			if n == nil || n.Node.Name != name || !c.candidate(e, slot) {
 				continue
 			}
@@ -110,14 +110,14 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 		return Preemption{Message: prefix + why, KeepNomination: true}, true
 	}
 	best, examined := spot{slot: -1}, 0
-	for slot := range e.infos {
+	for slot := range e.columns.infos {
 		o, known := s.at(slot)
 		if !known {
 			return Preemption{}, false
 		}
 		switch p := o.prospectOf(e, c, x, slot); {
 		case p.outcome == prospectFits:
-			return Preemption{Err: x.errFits(e.infos[slot])}, true
+			return Preemption{Err: x.errFits(e.columns.infos[slot])}, true
 		case p.outcome == prospectRoom:
 			examined++
 			x.found++
@@ -130,9 +130,9 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 		}
 	}
 	if best.slot < 0 {
-		return x.inVain(examined, e.marks.usable), true
+		return x.inVain(examined, e.columns.marks.usable), true
 	}
-	node := e.infos[best.slot]
+	node := e.columns.infos[best.slot]
 	x.what = best.what
 	if x.best, _, ok = x.onNode(node); !ok {
 		return Preemption{Err: fmt.Errorf("placement: no room on node %s any more, though nothing there has moved",
@@ -268,13 +268,13 @@ func (o *outlook) ask(x *preemption) {
 
 // prospectOf returns the result of trying a node; it tries the node if it has changed since the last time.
 func (o *outlook) prospectOf(e *Engine, c *class, x *preemption, slot int) *prospect {
-	if lack := e.len() - len(o.prospects); lack > 0 {
+	if lack := e.columns.len() - len(o.prospects); lack > 0 {
 		o.prospects = growBy(o.prospects, lack, prospect{})
 	}
 	p := &o.prospects[slot]
-	if p.tried == 0 || p.tried < e.journal.moved[slot] {
+	if p.tried == 0 || p.tried < e.columns.journal.moved[slot] {
 		o.try(e, c, x, slot)
-		p.tried = e.journal.now
+		p.tried = e.columns.journal.now
 	}
 	return p
 }
@@ -286,14 +286,14 @@ func (o *outlook) code(e *Engine, c *class, slot int) Code {
 		return UnschedulableAndUnresolvable
 	}
 	if o.spread != nil && (v == verdictPass || o.after < v) {
-		if code := o.spread.Check(e.infos[slot]); code != Success {
+		if code := o.spread.Check(e.columns.infos[slot]); code != Success {
 			return code
 		}
 	}
 	if v == verdictPass {
 		return Success
 	}
-	return c.plan.filters[v].filter.Check(e.infos[slot])
+	return c.plan.filters[v].filter.Check(e.columns.infos[slot])
 }
 
 // try searches for room on one node.
@@ -301,7 +301,7 @@ func (o *outlook) try(e *Engine, c *class, x *preemption, slot int) {
 	p := &o.prospects[slot]
 	*p = prospect{outcome: prospectAbsent}
 	x.what = o.what
-	if e.infos[slot] == nil || !c.candidate(e, slot) {
+	if e.columns.infos[slot] == nil || !c.candidate(e, slot) {
 		return
 	}
 	switch o.code(e, c, slot) {
@@ -316,7 +316,7 @@ func (o *outlook) try(e *Engine, c *class, x *preemption, slot int) {
 		return
 	}
 	x.covered = false
-	plan, reasons, ok := x.onNode(e.infos[slot])
+	plan, reasons, ok := x.onNode(e.columns.infos[slot])
 	p.covered = x.covered
 	if ok {
 		p.cost, p.outcome = plan.cost, prospectRoom
@@ -342,13 +342,35 @@ func (a spot) before(e *Engine, b spot, seed uint64) bool {
 	if d := a.prospects[a.slot].cost.Compare(b.prospects[b.slot].cost); d != 0 {
 		return d < 0
 	}
-	if s, t := tieBreak(seed, e.hashes[a.slot]), tieBreak(seed, e.hashes[b.slot]); s != t {
+	if s, t := tieBreak(seed, e.columns.hashes[a.slot]), tieBreak(seed, e.columns.hashes[b.slot]); s != t {
 		return s > t
 	}
-	return e.infos[a.slot].Node.UID < e.infos[b.slot].Node.UID
+	return e.columns.infos[a.slot].Node.UID < e.columns.infos[b.slot].Node.UID
 }
 
 func (o *outlook) bytes() int64 {
 	const perSlot = 64
 	return int64(len(o.prospects)) * perSlot
+}
+
+// PreemptCandidates answers as p.PreemptCandidates does, restricted to usable nodes.
+func (e *Engine) PreemptCandidates(p *Profile, q PreemptQuery) ([]Candidate, Preemption) {
+	if q.Pod == nil || q.Pod.Template == nil {
+		return nil, Preemption{Err: errNoObject}
+	}
+	if e.columns.marks.usable == 0 {
+		return nil, Preemption{}
+	}
+	return p.PreemptCandidates(e.preemptInput(q))
+}
+
+// PreemptAmong answers as p.PreemptAmong does, for candidates whose nodes have not changed since (Generation).
+func (e *Engine) PreemptAmong(p *Profile, q PreemptQuery, given []Candidate) Preemption {
+	if q.Pod == nil || q.Pod.Template == nil {
+		return Preemption{Err: errNoObject}
+	}
+	if e.columns.marks.usable == 0 {
+		return Preemption{}
+	}
+	return p.PreemptAmong(e.preemptInput(q), given)
 }

@@ -27,16 +27,16 @@ type rung struct {
 
 // at returns the ladder of a slot that has a node.
 func (l *ladderColumn) at(e *Engine, slot int) []rung {
-	if lack := e.len() - len(l.of); lack > 0 {
+	if lack := e.columns.len() - len(l.of); lack > 0 {
 		l.of = growBy(l.of, lack, ladder{})
 	}
 	one := &l.of[slot]
-	if one.made > 0 && one.made >= e.journal.moved[slot] {
+	if one.made > 0 && one.made >= e.columns.journal.moved[slot] {
 		return one.rungs
 	}
-	one.made = e.journal.now
+	one.made = e.columns.journal.now
 	one.rungs = one.rungs[:0]
-	n := e.infos[slot]
+	n := e.columns.infos[slot]
 	for p := range n.Pods() {
 		one.rungs = append(one.rungs, rung{
 			seat: seatOf(n, p), milliCPU: p.Requests.MilliCPU, memory: p.Requests.Memory, storage: p.Requests.EphemeralStorage,
@@ -154,7 +154,7 @@ func (p *plan) newFitTrial() *fitTrial {
 
 // tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide.
 func (o *outlook) tryFit(e *Engine, c *class, x *preemption, slot int) bool {
-	n := e.infos[slot]
+	n := e.columns.infos[slot]
 	if o.trial == nil || c.cells[slot].static != verdictPass || len(e.guarded[n]) > 0 {
 		return false
 	}

@@ -88,12 +88,12 @@ func (x *preemption) keeperOn(f *podAffinityFilter, n *state.NodeInfo) (Keeper, 
 // inVain returns the answer when no plan has been found. Message is in upstream's grammar: nodes that were not
 // worth trying have a reason of their own.
 func (x *preemption) inVain(examined, total int) Preemption {
-	d := Diagnosis{nodesTotal: total, reasons: x.reasons}
 	if rest := total - examined; rest > 0 {
-		d.reasons[notHelpful] += int32(rest)
+		x.reasons[notHelpful] += int32(rest)
 	}
+	message := prefix + sentence(total, x.reasons)
 	return Preemption{
-		Examined: examined, Message: prefix + d.Message(), Advice: x.advice(examined), Kept: x.reasons[keptByBudgets] > 0,
+		Examined: examined, Message: message, Advice: x.advice(examined), Kept: x.reasons[keptByBudgets] > 0,
 	}
 }
 

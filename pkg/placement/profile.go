@@ -135,33 +135,6 @@ func DefaultProfile(schedulerName string) ProfileConfig {
 	}
 }
 
-// Names of the plugins of upstream's default profile.
-const (
-	SchedulingGates                 = "SchedulingGates"
-	PrioritySort                    = "PrioritySort"
-	NodeUnschedulable               = "NodeUnschedulable"
-	NodeName                        = "NodeName"
-	TaintToleration                 = "TaintToleration"
-	NodeAffinity                    = "NodeAffinity"
-	NodePorts                       = "NodePorts"
-	NodeResourcesFit                = "NodeResourcesFit"
-	VolumeRestrictions              = "VolumeRestrictions"
-	NodeVolumeLimits                = "NodeVolumeLimits"
-	VolumeBinding                   = "VolumeBinding"
-	VolumeZone                      = "VolumeZone"
-	PodTopologySpread               = "PodTopologySpread"
-	InterPodAffinity                = "InterPodAffinity"
-	DynamicResources                = "DynamicResources"
-	DefaultPreemption               = "DefaultPreemption"
-	NodeResourcesBalancedAllocation = "NodeResourcesBalancedAllocation"
-	ImageLocality                   = "ImageLocality"
-	DefaultBinder                   = "DefaultBinder"
-	NodeDeclaredFeatures            = "NodeDeclaredFeatures"
-	// GangScheduling is disabled by default upstream. Here every profile has it, as a rule that rejects members of
-	// a pod group.
-	GangScheduling = "GangScheduling"
-)
-
 // factory creates a plugin from its arguments, nil for the defaults.
 type factory func(args runtime.Object) (Plugin, error)
 
@@ -327,29 +300,3 @@ func (p *Profile) Hash() uint64 { return p.hash }
 
 // SchedulerName returns what pods name in spec.schedulerName.
 func (p *Profile) SchedulerName() string { return p.schedulerName }
-
-// argsOf converts args to the type that a plugin expects; nil gives its zero value.
-func argsOf[T any](args runtime.Object) (*T, error) {
-	if args == nil {
-		return new(T), nil
-	}
-	typed, ok := any(args).(*T)
-	if !ok {
-		return nil, fmt.Errorf("args of type %T, want %T", args, new(T))
-	}
-	return typed, nil
-}
-
-// resourceSpecs returns the resources to score by, cpu and memory when none are named.
-func resourceSpecs(specs []configv1.ResourceSpec) []configv1.ResourceSpec {
-	if len(specs) == 0 {
-		specs = []configv1.ResourceSpec{{Name: "cpu"}, {Name: "memory"}}
-	}
-	specs = slices.Clone(specs)
-	for i := range specs {
-		if specs[i].Weight == 0 {
-			specs[i].Weight = 1
-		}
-	}
-	return specs
-}

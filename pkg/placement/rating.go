@@ -134,9 +134,9 @@ func (b *board) scan(c *class, points []int32) {
 
 // tie returns the key that orders nodes of equal total, the highest first.
 func (b *board) tie(slot int) uint64 {
-	tie := tieBreak(b.seed, b.e.hashes[slot])
+	tie := tieBreak(b.seed, b.e.columns.hashes[slot])
 	if b.homeFirst {
-		tie = homeFirst(tie, b.e.marks.of[slot]&markHome != 0)
+		tie = homeFirst(tie, b.e.columns.marks.of[slot]&markHome != 0)
 	}
 	return tie
 }
@@ -176,6 +176,6 @@ func (b *board) before(x, y *candidate) bool {
 	case x.tie != y.tie:
 		return x.tie > y.tie
 	default:
-		return b.e.infos[x.index].Node.UID < b.e.infos[y.index].Node.UID
+		return b.e.columns.infos[x.index].Node.UID < b.e.columns.infos[y.index].Node.UID
 	}
 }

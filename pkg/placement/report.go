@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -72,4 +73,27 @@ func (e *evaluation) byPlugin(feasible int) []PluginScore {
 		}
 	}
 	return scores
+}
+
+// weigh fills in Result.Weighed for a decision from scratch.
+func (e *evaluation) weigh(order []candidate) {
+	if e.Weigh <= 0 || e.columns == nil {
+		return
+	}
+	w := &e.result.Weighed
+	for i := range e.scorers {
+		w.Plugins = append(w.Plugins, e.scorers[i].plugin)
+	}
+	for _, c := range order[:min(e.Weigh, len(order))] {
+		points := make([]int64, len(e.scorers))
+		for i := range e.scorers {
+			points[i] = e.scorers[i].weight * e.columns[i][c.index]
+		}
+		w.Points = append(w.Points, points)
+	}
+}
+
+// narrowedReason is the reason for nodes that rules narrowed out.
+func narrowedReason(by []string) string {
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
@@ -10,12 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
-
-// reason is the Explain method of a filter whose reason is the same for all nodes.
-type reason string
-
-// Explain implements Filter.
-func (r reason) Explain(*state.NodeInfo) []string { return []string{string(r)} }
 
 // idle is a plugin of the default profile that takes no part in placement: PrioritySort (see Less) orders the
 // queue, DefaultBinder is the binder service, DefaultPreemption is Profile.Preempt.
@@ -63,9 +58,6 @@ func (schedulingGates) Events() []Event {
 
 // Hint implements Plugin.
 func (schedulingGates) Hint(pod *state.Pod, c Change) bool { return c.isOf(pod) }
-
-// isOf reports whether the change is an update of this very pod.
-func (c Change) isOf(pod *state.Pod) bool { return c.NewPod != nil && c.NewPod.UID == pod.UID }
 
 // nodeUnschedulable rejects cordoned nodes for pods that do not tolerate that. Source: plugins/nodeunschedulable.
 // It rejects closed nodes (see state.Reduce) for every pod, even in a profile that does not have the plugin.
@@ -209,7 +201,20 @@ func (nodePorts) Hint(pod *state.Pod, c Change) bool {
 	return false
 }
 
-// heldPlace reports whether a deleted pod was bound or nominated to a node.
-func heldPlace(pod *state.Pod) bool {
-	return pod.NodeName != "" || pod.Status().NominatedNodeName != ""
+func (nodeUnschedulable) interest(*state.Pod) Interest { return Interest{Nodes: everything} }
+
+func (nodeName) interest(*state.Pod) Interest { return Interest{Nodes: everything} }
+
+func (nodePorts) interest(pod *state.Pod) Interest {
+	list := make([]string, len(pod.Ports))
+	for i, p := range pod.Ports {
+		list[i] = joined(p.IP, p.Protocol, strconv.Itoa(int(p.Port)))
+	}
+	return Interest{Class: joined(list...), Pods: everything, Nodes: everything}
 }
+
+// onlyTraits reports whether the filter reads only traits of a node.
+func (unschedulableFilter) onlyTraits() bool { return true }
+
+// onlyTraits reports whether the filter reads only traits of a node.
+func (nodeNameFilter) onlyTraits() bool { return false }

@@ -224,3 +224,9 @@ func (s *spread) counts(c *spreadConstraint, p *state.Pod) bool {
 func (s *spread) unsure(c *spreadConstraint, p *state.Pod) bool {
 	return p.Selectable() && !state.MustMatch(c.selector, p.Template.Labels) && s.counts(c, p)
 }
+
+// countsKind is the counterpart of counts for pods of a kind.
+func (s *spread) countsKind(c *spreadConstraint, k *state.Kind) bool {
+	return k.Namespace == s.pod.Namespace && !k.Deleting && !c.selector.Empty() &&
+		k.MayMatch(c.selector)
+}

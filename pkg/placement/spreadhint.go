@@ -91,3 +91,32 @@ func domainsMoved(constraints []spreadConstraint, c Change) bool {
 	}
 	return !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 }
+
+func (topologySpread) interest(pod *state.Pod) Interest {
+	parts := append(pairs(pod.Template.Labels), pod.Namespace, owner(pod))
+	for i := range pod.Template.Spec.TopologySpreadConstraints {
+		parts = append(parts, bytesOf(pod, &pod.Template.Spec.TopologySpreadConstraints[i]))
+	}
+	return Interest{
+		Class: joined(parts...), Pods: Reach{Topics: []string{topicIn + pod.Namespace}}, Nodes: everything,
+	}
+}
+
+func (p topologySpread) crossRules(pod *state.Pod, objects Objects) ([]CrossRule, error) {
+	hard, err := p.constraints(pod, objects, corev1.DoNotSchedule)
+	if err != nil {
+		return nil, err
+	}
+	var rules []CrossRule
+	for _, c := range hard {
+		// A selector without requirements counts no pods (spread.count), and neither does one that selects nothing.
+		if requirements, selects := c.selector.Requirements(); !selects || len(requirements) == 0 {
+			continue
+		}
+		rules = append(rules, CrossRule{Kind: CrossSpread, TopologyKey: c.key, Terms: []state.AffinityTerm{{
+			TopologyKey: c.key, Selector: c.selector,
+			Namespaces: []string{pod.Namespace}, NamespaceSelector: labels.Nothing(),
+		}}})
+	}
+	return rules, nil
+}

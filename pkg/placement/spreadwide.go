@@ -9,14 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// countsKind is the counterpart of counts for pods of a kind.
-func (s *spread) countsKind(c *spreadConstraint, k *state.Kind) bool {
-	return k.Namespace == s.pod.Namespace && !k.Deleting && !c.selector.Empty() &&
-		k.MayMatch(c.selector)
-}
-
 // relateSpread adds a pod of a kind to the tallies of the constraints that count it.
-func (s *spread) relateSpread(w *wide, tallies []int, k *state.Kind) {
+func relateSpread(s *spread, w *wide, tallies []int, k *state.Kind) {
 	for i := range s.constraints {
 		if s.countsKind(&s.constraints[i], k) {
 			w.adds(tallies[i], 1)
@@ -49,7 +43,7 @@ func newSpreadJudge(e *Engine, w *wide, f *spreadFilter) *spreadJudge {
 	j := &spreadJudge{spreadFilter: f}
 	for i := range f.constraints {
 		c := &f.constraints[i]
-		t := &tally{axis: e.axis(c.key), picky: true}
+		t := &tally{axis: e.columns.axis(c.key), picky: true}
 		j.tallies = append(j.tallies, w.newTally(t))
 		j.columns = append(j.columns, w.newColumn(newColumn(t)))
 		j.self = append(j.self, 0)
@@ -64,7 +58,7 @@ func newSpreadJudge(e *Engine, w *wide, f *spreadFilter) *spreadJudge {
 }
 
 func (j *spreadJudge) relate(w *wide, _ *Engine, k *state.Kind) {
-	j.relateSpread(w, j.tallies, k)
+	relateSpread(&j.spread, w, j.tallies, k)
 	for i := range j.constraints {
 		c := &j.constraints[i]
 		if !j.countsKind(c, k) || k.MustMatch(c.selector) {
@@ -133,11 +127,11 @@ type spreadRanker struct {
 func newSpreadRanker(e *Engine, w *wide, weight int64, s *spreadScorer) *spreadRanker {
 	r := &spreadRanker{spreadScorer: s, weight: weight, leftColumn: w.newColumn(column{how: columnFlag})}
 	for i := range s.constraints {
-		t := &tally{axis: e.axis(s.constraints[i].key), picky: true, emptyToo: true}
+		t := &tally{axis: e.columns.axis(s.constraints[i].key), picky: true, emptyToo: true}
 		c := newColumn(t)
 		if s.constraints[i].key == corev1.LabelHostname {
 			t = &tally{} // its pods are counted node by node
-			c = column{tally: t, how: columnPerNode, hostname: e.axis(corev1.LabelHostname)}
+			c = column{tally: t, how: columnPerNode, hostname: e.columns.axis(corev1.LabelHostname)}
 		}
 		r.tallies = append(r.tallies, w.newTally(t))
 		r.columns = append(r.columns, w.newColumn(c))
@@ -147,7 +141,9 @@ func newSpreadRanker(e *Engine, w *wide, weight int64, s *spreadScorer) *spreadR
 	return r
 }
 
-func (r *spreadRanker) relate(w *wide, _ *Engine, k *state.Kind) { r.relateSpread(w, r.tallies, k) }
+func (r *spreadRanker) relate(w *wide, _ *Engine, k *state.Kind) {
+	relateSpread(&r.spread, w, r.tallies, k)
+}
 
 func (r *spreadRanker) restate(w *wide, slot int, n *state.NodeInfo) {
 	left := &w.columns[r.leftColumn]

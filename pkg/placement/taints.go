@@ -89,3 +89,27 @@ func (taintToleration) Hint(pod *state.Pod, c Change) bool {
 	was := c.OldNode == nil || hasUntolerated(c.OldNode, tolerations)
 	return was && !hasUntolerated(c.NewNode, tolerations)
 }
+
+func (taintToleration) interest(pod *state.Pod) Interest {
+	tolerations := pod.Template.Spec.Tolerations
+	list := make([]string, len(tolerations))
+	for i := range tolerations {
+		list[i] = bytesOf(pod, &tolerations[i])
+	}
+	return Interest{Class: joined(list...), Nodes: everything}
+}
+
+// onlyTraits reports whether the filter reads only traits of a node.
+func (taintFilter) onlyTraits() bool { return true }
+
+// details implements detailer: the taints that the pod does not tolerate.
+func (f taintFilter) details(n *state.NodeInfo) []string {
+	var list []string
+	for i := range n.Node.Object.Spec.Taints {
+		t := &n.Node.Object.Spec.Taints[i]
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(f.tolerations, t) {
+			list = append(list, "taint "+t.ToString())
+		}
+	}
+	return list
+}

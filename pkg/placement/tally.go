@@ -1,5 +1,10 @@
 package placement
 
+import (
+	"math"
+	"slices"
+)
+
 // tally sums up, per domain of a topology key, the contributions of pods to one constraint or term of a class. It
 // is updated by differences, and stores what every slot contributed to which domain.
 type tally struct {
@@ -33,9 +38,9 @@ func (t *tally) grow(slots int) {
 }
 
 // fill initialises a tally that is not picky, so that the known nodes contribute from now on.
-func (t *tally) fill(e *Engine) {
-	t.grow(e.len())
-	for slot, n := range e.infos {
+func (t *tally) fill(c *columns) {
+	t.grow(c.len())
+	for slot, n := range c.infos {
 		t.set(slot, n != nil, 0)
 	}
 }
@@ -181,4 +186,18 @@ func (c *column) sum(value int64) (sum int64, ok bool) {
 	default:
 		return value, true
 	}
+}
+
+// nowhereValue stands for the sum of a domain when the node is in no domain.
+const nowhereValue = math.MinInt64
+
+// growBy appends n copies of a value. A class that reuses the arrays of another one keeps their capacity, so old
+// content must be overwritten.
+func growBy[T any](list []T, n int, value T) []T {
+	from := len(list)
+	list = slices.Grow(list, n)[:from+n]
+	for i := from; i < len(list); i++ {
+		list[i] = value
+	}
+	return list
 }

@@ -46,23 +46,8 @@ func (unsupported) Events() []Event { return nil }
 // Hint implements Plugin.
 func (unsupported) Hint(*state.Pod, Change) bool { return false }
 
-func refuse(plugin string) refusal {
-	return refusal{reason(fmt.Sprintf("node(s) cannot be checked: this version does not evaluate %s", plugin))}
+func refuse(plugin string) Filter {
+	return refuseAll(fmt.Sprintf("node(s) cannot be checked: this version does not evaluate %s", plugin))
 }
-
-// refusal is a filter that no node passes.
-type refusal struct{ reason }
-
-// Check implements Filter.
-func (refusal) Check(*state.NodeInfo) Code { return UnschedulableAndUnresolvable }
-
-// pass is a filter that every node passes.
-type pass struct{}
-
-// Check implements Filter.
-func (pass) Check(*state.NodeInfo) Code { return Success }
-
-// Explain implements Filter.
-func (pass) Explain(*state.NodeInfo) []string { return nil }
 
 func needsGang(obj *corev1.Pod) bool { return obj.Spec.SchedulingGroup != nil }

@@ -9,9 +9,9 @@ type useFilter struct {
 
 func (u *useFilter) passes(e *Engine, slot int) bool {
 	if u.fit != nil {
-		return u.fit.passes(&e.resources, slot)
+		return u.fit.passes(&e.columns.resources, slot)
 	}
-	return u.filter.Check(e.infos[slot]) == Success
+	return u.filter.Check(e.columns.infos[slot]) == Success
 }
 
 // judgeUse evaluates the rules about usage, given the verdict of the others.

@@ -142,3 +142,25 @@ func (a *attempt) withKeeper(seats []seat) (best room, ok bool) {
 	a.reasons = reasons
 	return best, ok
 }
+
+// devicesHelp reports whether, as far as the rules show, a node lacks only devices, and less important pods on it
+// hold devices. Upstream considers preemption useless on such a node.
+func (x *preemption) devicesHelp(n *state.NodeInfo) bool {
+	if x.rules.KeepDevices || x.eval.rejected != nil || x.eval.isNarrowed(n) {
+		return false
+	}
+	v := x.eval.verdict(n)
+	if v < 0 {
+		return false
+	}
+	d, ok := x.eval.filters[v].filter.(*deviceDemand)
+	if !ok || d.judge(n.Node).why != cannotAllocate {
+		return false
+	}
+	for p := range n.Pods() {
+		if x.mayGo(p) && p.Template != nil && hasDeviceClaims(&p.Template.Spec) {
+			return true
+		}
+	}
+	return false
+}

@@ -76,13 +76,6 @@ func (p volumeBinding) Compile(pod *state.Pod, objects Objects) (Compiled, error
 	return Compiled{Filter: &d}, nil
 }
 
-// UnboundClaims reports whether the pod has claims that get a volume only when its node has been chosen; it is
-// false if the profile does not evaluate claims.
-func (p *Profile) UnboundClaims(pod *state.Pod, objects Objects) bool {
-	d := p.volumesOf(pod, objects)
-	return d != nil && len(d.delayed) > 0
-}
-
 // usable returns the claim of a volume, or why it is unusable now.
 func usable(use claimUse, pod *state.Pod, objects Objects) (claim *corev1.PersistentVolumeClaim, why string) {
 	claim, ok := findClaim(objects, pod.Namespace, use.name)
@@ -181,31 +174,6 @@ func (r *reach) includes(labelled *corev1.Node) bool {
 // VolumePick is a claim in the pod's namespace that has no volume yet, its UID, and the name of the volume that it
 // gets; Volume is empty if one must be provisioned for it on the pod's node.
 type VolumePick struct{ Claim, UID, Volume string }
-
-// VolumePicks returns what has to be done about the pod's claims before it can start on a node; nothing for nearly
-// all pods. It returns false if Evaluate would reject the node.
-func (p *Profile) VolumePicks(pod *state.Pod, node *state.Node, objects Objects) (picks []VolumePick, ok bool) {
-	d := p.volumesOf(pod, objects)
-	if d == nil {
-		return nil, true
-	}
-	v, picks := d.judge(node.Object)
-	return picks, v.passes()
-}
-
-// volumesOf returns nil if the claims of the pod require nothing, or if the profile does not evaluate them.
-func (p *Profile) volumesOf(pod *state.Pod, objects Objects) *volumeDemand {
-	r, ok := p.byName[VolumeBinding]
-	if !ok || !r.points.has(Filtering) || pod.Template == nil {
-		return nil
-	}
-	c, err := r.plugin.Compile(pod, orNoObjects(objects))
-	d, ok := c.Filter.(*volumeDemand)
-	if err != nil || !ok {
-		return nil
-	}
-	return d
-}
 
 // volumeVerdict is the result of the rule for one node: one flag per reason.
 type volumeVerdict struct{ elsewhere, nothing, noSpace, missing bool }

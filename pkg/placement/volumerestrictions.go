@@ -61,16 +61,6 @@ func exclusiveClaims(pod *state.Pod, objects Objects) (list []*corev1.Persistent
 	return list, ""
 }
 
-// ExclusiveClaims returns the pod's claims that only one pod in the cluster may use (ReadWriteOncePod), in the
-// order of its volumes; none if the profile does not evaluate that.
-func (p *Profile) ExclusiveClaims(pod *state.Pod, objects Objects) []*corev1.PersistentVolumeClaim {
-	if r, ok := p.byName[VolumeRestrictions]; !ok || !r.points.has(Filtering) {
-		return nil
-	}
-	claims, _ := exclusiveClaims(pod, orNoObjects(objects))
-	return claims
-}
-
 // restrictionFilter knows how often the claims are in use after it has seen all nodes.
 type restrictionFilter struct {
 	disks     []corev1.Volume

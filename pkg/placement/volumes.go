@@ -68,16 +68,6 @@ func isDisk(v *corev1.Volume) bool {
 		v.PortworxVolume != nil
 }
 
-// find looks up an object and returns it as its API type.
-func find[T state.APIObject](o Objects, k events.Kind, namespace, name string) (obj T, ok bool) {
-	found, ok := o.ObjectByName(k, namespace, name)
-	if !ok {
-		return obj, false
-	}
-	obj, ok = found.API.(T)
-	return obj, ok
-}
-
 func findClaim(o Objects, namespace, name string) (*corev1.PersistentVolumeClaim, bool) {
 	return find[*corev1.PersistentVolumeClaim](o, events.KindVolumeClaim, namespace, name)
 }
@@ -156,9 +146,6 @@ func (t inTree) inline(v *corev1.Volume, namespace string) (csi *corev1.CSIPersi
 	}
 	return &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: pv.Spec.CSI.VolumeHandle}, true
 }
-
-// refuseAll is a filter that no node passes, for one reason.
-func refuseAll(why string) Filter { return refusal{reason(why)} }
 
 // noLogger is for libraries that require a logger: decisions do not log.
 var noLogger klog.Logger

@@ -82,7 +82,7 @@ func (w *watch) begin(p *Profile, q Query) {
 		w.rules = maxTimed
 	}
 	if w.laps != nil {
-		w.laps.Begin(p.schedulerName)
+		w.laps.Begin(p.SchedulerName())
 	}
 }
 
@@ -115,9 +115,9 @@ type watched struct {
 func (p *plan) account(e *Engine, profile *Profile) {
 	p.watched = watched{watch: &e.watch}
 	open := func(plugin, before, point string) *uint64 {
-		*e.watch.counter(Asked{profile.schedulerName, plugin, before})++
+		*e.watch.counter(Asked{profile.SchedulerName(), plugin, before})++
 		e.watch.rule(before, plugin, Success)
-		return e.watch.counter(Asked{profile.schedulerName, plugin, point})
+		return e.watch.counter(Asked{profile.SchedulerName(), plugin, point})
 	}
 	for _, f := range p.filters {
 		p.watched.filters = append(p.watched.filters, open(f.plugin, PointPreFilter, PointFilter))

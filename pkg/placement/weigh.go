@@ -124,7 +124,7 @@ func (e *Engine) weigh(c *class, q Query, result *Result) {
 func (e *Engine) appendPoints(to []int64, c *class, slot int) []int64 {
 	var room [usualDemands]share
 	entry := slices.Index(e.rating.groups, c.group[slot])
-	usage, r := &c.plan.usage, &e.resources
+	usage, r := &c.plan.usage, &e.columns.resources
 	for _, s := range c.plan.stages.list {
 		var points int64
 		switch s.source {
@@ -181,7 +181,7 @@ func classID(key classKey, pod *state.Pod) uint64 {
 		_, _ = d.WriteString(text) // a hash never fails
 		_, _ = d.WriteString("\x00")
 	}
-	part(key.profile.schedulerName)
+	part(key.profile.SchedulerName())
 	part(key.shape)
 	part(pod.Namespace)
 	for _, name := range slices.Sorted(maps.Keys(pod.Template.Labels)) {
@@ -195,22 +195,4 @@ func classID(key classKey, pod *state.Pod) uint64 {
 		part(bytesOf(pod, a.PodAntiAffinity))
 	}
 	return max(d.Sum64(), 1) // 0 means unknown
-}
-
-// weigh fills in Result.Weighed for a decision from scratch.
-func (e *evaluation) weigh(order []candidate) {
-	if e.Weigh <= 0 || e.columns == nil {
-		return
-	}
-	w := &e.result.Weighed
-	for i := range e.scorers {
-		w.Plugins = append(w.Plugins, e.scorers[i].plugin)
-	}
-	for _, c := range order[:min(e.Weigh, len(order))] {
-		points := make([]int64, len(e.scorers))
-		for i := range e.scorers {
-			points[i] = e.scorers[i].weight * e.columns[i][c.index]
-		}
-		w.Points = append(w.Points, points)
-	}
 }

@@ -78,14 +78,14 @@ func (w *wide) addRanker(e *Engine, s activeScorer) {
 // catchUp counts what changed since the wide was last used.
 func (w *wide) catchUp(e *Engine) {
 	w.meet(e)
-	if !w.active || w.seen == e.journal.now {
+	if !w.active || w.seen == e.columns.journal.now {
 		return
 	}
 	for _, t := range w.tallies {
-		t.grow(e.len())
+		t.grow(e.columns.len())
 	}
-	if w.seen == 0 || e.journal.isFar(w.seen) {
-		for slot, at := range e.journal.moved {
+	if w.seen == 0 || e.columns.journal.isFar(w.seen) {
+		for slot, at := range e.columns.journal.moved {
 			if at > w.seen {
 				w.restate(e, slot)
 			}
@@ -93,15 +93,15 @@ func (w *wide) catchUp(e *Engine) {
 	} else {
 		w.follow(e)
 	}
-	w.seen = e.journal.now
+	w.seen = e.columns.journal.now
 }
 
 // follow processes the moves one by one. A restated node is counted as it is now, which includes its other moves.
 func (w *wide) follow(e *Engine) {
-	for at := w.seen + 1; at <= e.journal.now; at++ {
-		m := &e.journal.last[at%journalSize]
+	for at := w.seen + 1; at <= e.columns.journal.now; at++ {
+		m := &e.columns.journal.last[at%journalSize]
 		slot := int(m.slot)
-		switch restated := e.journal.restated[slot]; {
+		switch restated := e.columns.journal.restated[slot]; {
 		case restated == at:
 			w.restate(e, slot)
 		case restated <= w.seen && m.kind != noKind:
@@ -157,8 +157,8 @@ func (w *wide) meet(e *Engine) {
 	if w.active {
 		return
 	}
-	for ; w.met < len(e.kinds.list); w.met++ {
-		if k := e.kinds.list[w.met].kind; k.Terms != nil && len(w.relationOf(e, int32(w.met))) > 0 {
+	for ; w.met < len(e.columns.kinds.list); w.met++ {
+		if k := e.columns.kinds.list[w.met].kind; k.Terms != nil && len(w.relationOf(e, int32(w.met))) > 0 {
 			w.active = true
 			return
 		}
@@ -177,7 +177,7 @@ func (w *wide) fits() bool {
 
 // relationOf returns what one pod of a kind counts for.
 func (w *wide) relationOf(e *Engine, kind int32) []contribution {
-	if lack := len(e.kinds.list) - len(w.byKind); lack > 0 {
+	if lack := len(e.columns.kinds.list) - len(w.byKind); lack > 0 {
 		w.byKind = growBy(w.byKind, lack, 0)
 	}
 	switch known := w.byKind[kind]; known {
@@ -197,7 +197,7 @@ func (w *wide) counts(e *Engine, kind int32) bool {
 
 func (w *wide) relate(e *Engine, kind int32) []contribution {
 	w.scratch = w.scratch[:0]
-	k, known := e.kinds.list[kind].kind, len(w.tallies)
+	k, known := e.columns.kinds.list[kind].kind, len(w.tallies)
 	for _, j := range w.judges {
 		j.relate(w, e, k)
 	}
@@ -212,7 +212,7 @@ func (w *wide) relate(e *Engine, kind int32) []contribution {
 	w.relations = append(w.relations, relation)
 	w.byKind[kind] = int32(len(w.relations)) + 1
 	for _, t := range w.tallies[known:] {
-		t.fill(e)
+		t.fill(&e.columns)
 	}
 	return relation
 }
@@ -237,7 +237,7 @@ func (w *wide) bump(e *Engine, m *move) {
 
 // restate evaluates a node's object again and counts its pods from scratch.
 func (w *wide) restate(e *Engine, slot int) {
-	n := e.infos[slot]
+	n := e.columns.infos[slot]
 	if n != nil {
 		for _, j := range w.judges {
 			j.restate(w, slot, n)
@@ -247,7 +247,7 @@ func (w *wide) restate(e *Engine, slot int) {
 		}
 	}
 	clear(w.sums)
-	for _, k := range e.kinds.of[slot] {
+	for _, k := range e.columns.kinds.of[slot] {
 		for _, by := range w.relationOf(e, k.kind) {
 			if lack := by.tally + 1 - len(w.sums); lack > 0 {
 				w.sums = growBy(w.sums, lack, 0)
