@@ -32,8 +32,8 @@ const noCandidate = "no candidate node for preemption"
 // the seed selects, until there are enough; it does so even for a profile whose own search is not limited, because
 // an extender has to be asked about all of them. Candidates are sorted by node name. All victims are pods of the
 // candidate's node.
-func (p *Profile) PreemptCandidates(in PreemptInput) ([]Candidate, Preemption) {
-	x, answer, ok := p.beginPreemption(in)
+func PreemptCandidates(p *Profile, in PreemptInput) ([]Candidate, Preemption) {
+	x, answer, ok := begin(p, in)
 	if !ok {
 		return nil, answer
 	}
@@ -70,8 +70,8 @@ func (p *room) candidate() Candidate {
 // PreemptAmong answers as Preempt does, but evicts all victims of one of the given candidates and no other pod. A
 // candidate is not used if the pod would not fit even without its victims, or if one of them must not be evicted
 // (it is as important as the pod, protected, or covered by a budget).
-func (p *Profile) PreemptAmong(in PreemptInput, given []Candidate) Preemption {
-	x, answer, ok := p.beginPreemption(in)
+func PreemptAmong(p *Profile, in PreemptInput, given []Candidate) Preemption {
+	x, answer, ok := begin(p, in)
 	if !ok {
 		return answer
 	}

@@ -79,7 +79,7 @@ func TestPreemptCandidates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			profile, in := c.scene.asked(t, "1", placement.DefaultProfile("s"))
 			in.Opinions = c.opinions
-			list, no := profile.PreemptCandidates(in)
+			list, no := placement.PreemptCandidates(profile, in)
 			if diff := cmp.Diff(c.want, candidatesNamed(list)); diff != "" || no.Message != c.message || no.Err != nil {
 				t.Errorf("%q, %v; want %q; candidates (-want +got):\n%s", no.Message, no.Err, c.message, diff)
 			}
@@ -99,7 +99,7 @@ func TestPreemptCandidatesAreLimited(t *testing.T) {
 	for seed := range uint64(6) {
 		profile, in := crowded().asked(t, "1", cfg)
 		in.Seed = seed
-		list, _ := profile.PreemptCandidates(in)
+		list, _ := placement.PreemptCandidates(profile, in)
 		if len(list) != 1 {
 			t.Fatalf("seed %d: candidates %q, want one", seed, candidatesNamed(list))
 		}
@@ -149,14 +149,14 @@ func TestPreemptAmong(t *testing.T) {
 				c.cpu = "1"
 			}
 			profile, in := c.scene.asked(t, c.cpu, placement.DefaultProfile("s"))
-			list, no := profile.PreemptCandidates(in)
+			list, no := placement.PreemptCandidates(profile, in)
 			if len(list) == 0 {
 				t.Fatalf("no candidates: %+v", no)
 			}
 			if c.edit != nil {
 				list = c.edit(list)
 			}
-			if got := planned(profile.PreemptAmong(in, list)); got != c.want {
+			if got := planned(placement.PreemptAmong(profile, in, list)); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
@@ -189,9 +189,9 @@ func TestPreemptAmongAll(t *testing.T) {
 				continue
 			}
 			in.Budgets = placement.NewBudgets(in.Objects, nil)
-			want := profile.Preempt(in)
-			list, no := profile.PreemptCandidates(in)
-			got := profile.PreemptAmong(in, list)
+			want := placement.Preempt(profile, in)
+			list, no := placement.PreemptCandidates(profile, in)
+			got := placement.PreemptAmong(profile, in, list)
 			switch {
 			case len(list) > 0 && planned(got) == planned(want) && got.Cost == want.Cost:
 				same++

@@ -130,17 +130,6 @@ func (x *DeviceIndex) Apply(c state.ObjectChange) {
 	}
 }
 
-func allocationOf(o *state.Object) *resourcev1.AllocationResult {
-	if o == nil {
-		return nil
-	}
-	claim, ok := o.API.(*resourcev1.ResourceClaim)
-	if !ok {
-		return nil
-	}
-	return claim.Status.Allocation
-}
-
 func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
 	if o == nil {
 		return nil, false

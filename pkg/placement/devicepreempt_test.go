@@ -16,10 +16,43 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
+// crowdFacts is a store that facts are applied to.
+type crowdFacts struct {
+	store    *state.Store
+	sequence uint64
+}
+
+func (w *crowdFacts) tell(t *rapid.T, kind events.Kind, obj state.APIObject) {
+	data, err := obj.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sequence++
+	_, err = w.store.Apply([]events.SequencedFact{{Sequence: w.sequence, Fact: events.Fact{
+		Kind: kind, Op: events.OpUpsert, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		ResourceVersion: w.sequence, Progress: w.sequence, Object: data,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func metaOf(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}
+}
+
+// ownIndex is a snapshot with an index of devices of its own.
+type ownIndex struct {
+	*state.Snapshot
+	index *DeviceIndex
+}
+
+func (o ownIndex) Devices() *DeviceIndex { return o.index }
+
 // deviceCrowd is a cluster whose devices are held by less important pods, some of them in claims that several pods
 // use.
 type deviceCrowd struct {
-	deviceWorld
+	crowdFacts
 	profile *Profile
 	nodes   []*state.NodeInfo
 	// claims holds the claims by name, with their users; promised holds those whose devices the facts do not show
@@ -37,10 +70,10 @@ func drawDeviceCrowd(t *rapid.T) *deviceCrowd {
 		t.Fatal(err)
 	}
 	w := &deviceCrowd{
-		deviceWorld: deviceWorld{store: state.New()}, profile: profile,
+		crowdFacts: crowdFacts{store: state.New()}, profile: profile,
 		claims: map[string]*resourcev1.ResourceClaim{}, promised: map[string]string{},
 	}
-	w.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: objectMeta("c")})
+	w.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
 	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		w.drawNode(t, fmt.Sprintf("n%d", i))
 	}
@@ -57,7 +90,7 @@ func drawDeviceCrowd(t *rapid.T) *deviceCrowd {
 }
 
 func (w *deviceCrowd) drawNode(t *rapid.T, name string) {
-	obj := &corev1.Node{ObjectMeta: objectMeta(name)}
+	obj := &corev1.Node{ObjectMeta: metaOf(name)}
 	obj.Labels = map[string]string{corev1.LabelHostname: name}
 	obj.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(110, resource.DecimalSI)}
 	w.nodes = append(w.nodes, state.NewNodeInfo(state.NewNode(obj)))
@@ -65,8 +98,8 @@ func (w *deviceCrowd) drawNode(t *rapid.T, name string) {
 }
 
 // pool makes devices of one node, or of all nodes.
-func (w *deviceCrowd) pool(t *rapid.T, name, node string, devices int) {
-	s := &resourcev1.ResourceSlice{ObjectMeta: objectMeta(name), Spec: resourcev1.ResourceSliceSpec{
+func (w *deviceCrowd) pool(t *rapid.T, name, node string, size int) {
+	s := &resourcev1.ResourceSlice{ObjectMeta: metaOf(name), Spec: resourcev1.ResourceSliceSpec{
 		Driver: "d", Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1},
 	}}
 	if all := true; node == "" {
@@ -74,7 +107,7 @@ func (w *deviceCrowd) pool(t *rapid.T, name, node string, devices int) {
 	} else {
 		s.Spec.NodeName = &node
 	}
-	for i := range devices {
+	for i := range size {
 		device := fmt.Sprint("d", i)
 		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: device})
 		w.free = append(w.free, resourcev1.DeviceRequestAllocationResult{
@@ -105,7 +138,7 @@ func (w *deviceCrowd) drawUser(t *rapid.T, name string) {
 	case len(shared) > 0 && rapid.IntRange(0, 3).Draw(t, "shares") == 0:
 		claim = rapid.SampledFrom(shared).Draw(t, "with")
 	case at >= 0:
-		c := &resourcev1.ResourceClaim{ObjectMeta: objectMeta(claim)}
+		c := &resourcev1.ResourceClaim{ObjectMeta: metaOf(claim)}
 		c.Namespace = "x"
 		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 			Results: []resourcev1.DeviceRequestAllocationResult{w.free[at]},
@@ -136,11 +169,11 @@ func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) Objects {
 	isGone := func(uid types.UID) bool {
 		return slices.ContainsFunc(gone, func(p *state.Pod) bool { return p.UID == string(uid) })
 	}
-	copied := deviceWorld{store: state.New()}
+	copied := crowdFacts{store: state.New()}
 	for o := range w.store.Snapshot().Objects(events.KindResourceSlice) {
 		copied.tell(t, events.KindResourceSlice, o.API.(*resourcev1.ResourceSlice))
 	}
-	copied.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: objectMeta("c")})
+	copied.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metaOf("c")})
 	promises := map[string]*resourcev1.AllocationResult{}
 	for name, c := range w.claims {
 		c = c.DeepCopy()
@@ -166,11 +199,11 @@ func (w *deviceCrowd) lookups(t *rapid.T, gone ...*state.Pod) Objects {
 	for name, a := range promises {
 		index.Promise("uid-"+name, w.promised[name], a)
 	}
-	return indexed{facts, index}
+	return ownIndex{facts, index}
 }
 
 func (w *deviceCrowd) wanted() *resourcev1.ResourceClaim {
-	claim := &resourcev1.ResourceClaim{ObjectMeta: objectMeta("wanted")}
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metaOf("wanted")}
 	claim.Namespace = "x"
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
 		DeviceClassName: "c", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
@@ -225,7 +258,7 @@ func TestDevicesOfVictims(t *testing.T) {
 		}
 		objects := w.lookups(t)
 		before := deviceIndex(objects).String()
-		r := w.profile.Preempt(PreemptInput{Input: Input{Pod: pod, Nodes: w.nodes, Objects: objects}})
+		r := Preempt(w.profile, PreemptInput{Input: Input{Pod: pod, Nodes: w.nodes, Objects: objects}})
 		if after := deviceIndex(objects).String(); r.Err != nil || after != before {
 			t.Fatalf("%v; of devices it is known\n%s\nand was\n%s", r.Err, after, before)
 		}
@@ -312,7 +345,7 @@ func TestDevicesAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := profile.Preempt(PreemptInput{Input: Input{Pod: pod, Nodes: w.nodes, Objects: w.lookups(t)}})
+		r := Preempt(profile, PreemptInput{Input: Input{Pod: pod, Nodes: w.nodes, Objects: w.lookups(t)}})
 		if r.Err != nil || r.Node != nil {
 			t.Fatalf("%+v, want nobody to go", r)
 		}

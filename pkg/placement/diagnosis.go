@@ -51,6 +51,9 @@ func (d Diagnosis) Message() string {
 	return head + " " + strings.Join(entries, ", ") + "."
 }
 
+// NodesTotal returns the number of nodes to choose from.
+func (d Diagnosis) NodesTotal() int { return d.nodesTotal }
+
 // sentence returns the Message for a pod that fits on none of this many nodes, for reasons that count nodes.
 func sentence(nodesTotal int, reasons map[string]int32) string {
 	return Diagnosis{nodesTotal: nodesTotal, reasons: reasons}.Message()

@@ -31,16 +31,8 @@ func (e *Engine) lateFilter(c *class, q Query) (late Filter, ok bool) {
 	if c.plan.err != nil || c.plan.rejected != nil || c.plan.scratch || len(q.Opinions) > 0 || nominated {
 		return nil, false
 	}
-	r, ok := c.key.profile.byName[DynamicResources]
-	if !ok {
-		return nil, true
-	}
-	compiled, err := r.plugin.Compile(q.Pod, orNoObjects(e.objects))
-	if err != nil && r.points.has(Narrowing) {
-		return nil, false
-	}
-	compiled = r.enabled(compiled)
-	if compiled.Rejection != "" || compiled.OnlyNodes != nil || compiled.Scorer != nil || compiled.ScorerErr != nil {
+	compiled, err := c.key.profile.compilePlugin(DynamicResources, q.Pod, orNoObjects(e.objects))
+	if err != nil || compiled.Rejection != "" || compiled.OnlyNodes != nil || compiled.Scorer != nil || compiled.ScorerErr != nil {
 		return nil, false
 	}
 	return compiled.Filter, true

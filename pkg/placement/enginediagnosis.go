@@ -20,7 +20,7 @@ type failure struct {
 
 // diagnose explains why no node passes. The result is valid until a node changes.
 func (c *class) diagnose(e *Engine, total int) Diagnosis {
-	if c.told.at == e.columns.journal.now && c.told.diagnosis.nodesTotal == total {
+	if c.told.at == e.columns.journal.now && c.told.diagnosis.NodesTotal() == total {
 		return c.told.diagnosis
 	}
 	counts, examples := c.failures(e)
@@ -135,14 +135,14 @@ func (c *class) reasons(e *Engine, f failure, example int) []string {
 // namespace, the namespaces that its terms select, and the default spread selector if the pod has no spread
 // constraints.
 func objectDigest(b []byte, p *Profile, pod *state.Pod, objects Objects) []byte {
-	if r, ok := p.byName[InterPodAffinity]; ok && r.plugin != nil {
+	if _, ok := p.plugin(InterPodAffinity); ok {
 		b = appendParty(b, pod, objects)
 	}
-	r, ok := p.byName[PodTopologySpread]
+	plugin, ok := p.plugin(PodTopologySpread)
 	if !ok || len(pod.Template.Spec.TopologySpreadConstraints) > 0 {
 		return b
 	}
-	if spread, ok := r.plugin.(topologySpread); ok && len(spread.defaults) > 0 {
+	if spreads, ok := plugin.(topologySpread); ok && len(spreads.defaults) > 0 {
 		b = appendPart(b, defaultSelector(pod, objects).String())
 	}
 	return b

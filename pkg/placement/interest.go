@@ -2,6 +2,7 @@ package placement
 
 import (
 	"iter"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -175,4 +176,15 @@ func (c Change) claimTopics() []string {
 		list = append(list, topicFreed)
 	}
 	return list
+}
+
+func allocationOf(o *state.Object) *resourcev1.AllocationResult {
+	if o == nil {
+		return nil
+	}
+	claim, ok := o.API.(*resourcev1.ResourceClaim)
+	if !ok {
+		return nil
+	}
+	return claim.Status.Allocation
 }

@@ -26,16 +26,16 @@ func (p *Profile) DevicePicks(
 	if !p.LooksAtDevices(pod, objects) {
 		return nil, true
 	}
-	rule, ok := p.byName[DynamicResources].plugin.(dynamicResources)
+	claims, ok := p.byName[DynamicResources].plugin.(dynamicResources)
 	if !ok {
 		return nil, true
 	}
 	if len(gone) == 0 {
-		return rule.picks(pod, node, objects, seed)
+		return claims.picks(pod, node, objects, seed)
 	}
 	without, restore := withoutUsers(objects, gone)
 	defer restore()
-	return rule.picks(pod, node, without, seed)
+	return claims.picks(pod, node, without, seed)
 }
 
 // UnboundClaims reports whether the pod has claims that get a volume only when its node has been chosen; it is

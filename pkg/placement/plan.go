@@ -54,7 +54,7 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	compiled := evaluation{Input: Input{Pod: pod, Objects: objects}, profile: c.key.profile}
 	compiled.late = hasDeviceClaims(&pod.Template.Spec)
 	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}
-	p.scratch = c.key.profile.weights > maxWeights
+	p.scratch = c.key.profile.totalWeight() > maxWeights
 	if p.err != nil || p.rejected != nil {
 		return p
 	}

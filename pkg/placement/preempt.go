@@ -117,8 +117,8 @@ type preemption struct {
 // It tries the nodes where less important pods could be in the way. On each it removes all of them, and puts them
 // back for as long as the pod still fits; the cheapest of these plans wins. If there is none, pods on other nodes
 // may also become victims where a rule refers to them (see crossNode).
-func (p *Profile) Preempt(in PreemptInput) Preemption {
-	x, answer, ok := p.beginPreemption(in)
+func Preempt(p *Profile, in PreemptInput) Preemption {
+	x, answer, ok := begin(p, in)
 	if !ok {
 		return answer
 	}
@@ -138,8 +138,8 @@ func (p *Profile) Preempt(in PreemptInput) Preemption {
 	return result
 }
 
-// beginPreemption prepares a search. If there is nothing to search for, it returns the answer and ok is false.
-func (p *Profile) beginPreemption(in PreemptInput) (x *preemption, answer Preemption, ok bool) {
+// begin prepares a search. If there is nothing to search for, it returns the answer and ok is false.
+func begin(p *Profile, in PreemptInput) (x *preemption, answer Preemption, ok bool) {
 	if in.Candidates == nil {
 		in.Candidates = in.Nodes
 	}
@@ -148,7 +148,7 @@ func (p *Profile) beginPreemption(in PreemptInput) (x *preemption, answer Preemp
 	if err := eval.compile(); err != nil {
 		return nil, Preemption{Err: err}, false
 	}
-	x = &preemption{PreemptInput: in, rules: &p.preemption, eval: eval, reasons: map[string]int32{}}
+	x = &preemption{PreemptInput: in, rules: p.preemptionRules(), eval: eval, reasons: map[string]int32{}}
 	if !x.rules.enabled || len(in.Candidates) == 0 {
 		return nil, Preemption{}, false
 	}

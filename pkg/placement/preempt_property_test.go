@@ -72,7 +72,7 @@ func checkPreemptions(t *testing.T, seed uint64, seen map[string]int) {
 				in.Protected[string(p.UID)] = true
 			}
 		}
-		r := profile.Preempt(in)
+		r := placement.Preempt(profile, in)
 		x := whatIf{profile, in}
 		var wrong string
 		if r.Node != nil {
@@ -172,7 +172,7 @@ func (x whatIf) isVain(r placement.Preemption, seen map[string]int) string {
 	}
 	seen["in vain"]++
 	x.in.Budgets = nil
-	if again := x.profile.Preempt(x.in); again.Node != nil {
+	if again := placement.Preempt(x.profile, x.in); again.Node != nil {
 		return "" // budgets are the reason
 	}
 	seen["nobody could"]++

@@ -104,7 +104,7 @@ func (s *scene) preempt(t *testing.T, priority int32, cpu string, edits ...func(
 	}
 	s.in.Pod, s.in.Nodes, s.in.Objects = state.NewPod(p), inOrder(s.nodes), view.Objects()
 	s.in.Budgets = placement.NewBudgets(view.Objects(), nil)
-	return newProfile(t, cfg).Preempt(s.in)
+	return placement.Preempt(newProfile(t, cfg), s.in)
 }
 
 // planned returns "node: victim@node ...; keep pod; budget".

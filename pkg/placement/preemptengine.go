@@ -55,23 +55,23 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	if err != nil {
 		return Preemption{Err: err}
 	}
-	if e.columns.marks.usable == 0 || !p.preemption.enabled {
+	if e.columns.marks.usable == 0 || !p.preemptionRules().enabled {
 		return Preemption{}
 	}
-	if late || c.plan.scratch || c.plan.rejected != nil || p.preemption.limited || len(q.Opinions) > 0 {
-		return p.Preempt(e.preemptInput(q))
+	if late || c.plan.scratch || c.plan.rejected != nil || p.preemptionRules().limited || len(q.Opinions) > 0 {
+		return Preempt(p, e.preemptInput(q))
 	}
 	c.catchUp(e)
 	c.wide.prepare(e)
 	e.cache.settle(c, e.columns.nodes())
 	judge, known := c.wide.hardRule()
 	if !known {
-		return p.Preempt(e.preemptInput(q))
+		return Preempt(p, e.preemptInput(q))
 	}
 	result, ok := e.preemptByOutlook(c, judge, q)
 	if !ok || judge != nil && result.Node == nil && result.Err == nil && !result.KeepNomination {
 		// Pods on other nodes may have to be evicted.
-		return p.Preempt(e.preemptInput(q))
+		return Preempt(p, e.preemptInput(q))
 	}
 	return result
 }
@@ -89,7 +89,7 @@ func (e *Engine) preemptInput(q PreemptQuery) PreemptInput {
 func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) (result Preemption, ok bool) {
 	x := &preemption{
 		PreemptInput: PreemptInput{Input: Input{Pod: q.Pod, Seed: q.Seed}, Budgets: q.Budgets, Protected: e.protected},
-		rules:        &c.key.profile.preemption,
+		rules:        c.key.profile.preemptionRules(),
 		reasons:      map[string]int32{},
 	}
 	s := outlooks{engine: e, class: c, judge: judge, search: x}
@@ -361,7 +361,7 @@ func (e *Engine) PreemptCandidates(p *Profile, q PreemptQuery) ([]Candidate, Pre
 	if e.columns.marks.usable == 0 {
 		return nil, Preemption{}
 	}
-	return p.PreemptCandidates(e.preemptInput(q))
+	return PreemptCandidates(p, e.preemptInput(q))
 }
 
 // PreemptAmong answers as p.PreemptAmong does, for candidates whose nodes have not changed since (Generation).
@@ -372,5 +372,5 @@ func (e *Engine) PreemptAmong(p *Profile, q PreemptQuery, given []Candidate) Pre
 	if e.columns.marks.usable == 0 {
 		return Preemption{}
 	}
-	return p.PreemptAmong(e.preemptInput(q), given)
+	return PreemptAmong(p, e.preemptInput(q), given)
 }

@@ -131,7 +131,7 @@ func (h *preemptHistory) run(t *testing.T, outcomes map[string]int) {
 				in.Protected[uid] = true
 			}
 		}
-		want := preemptAnswerOf(h.profile.Preempt(in))
+		want := preemptAnswerOf(placement.Preempt(h.profile, in))
 		got := preemptAnswerOf(h.engine.Preempt(h.profile, placement.PreemptQuery{Pod: pod, Seed: seed, Budgets: h.budgets}))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("pod %s: from scratch (-) and engine (+) differ:\n%s", pod.Name, diff)

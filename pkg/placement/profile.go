@@ -12,6 +12,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Points is the set of extension points at which a rule is enabled.
@@ -67,8 +69,8 @@ type PluginConfig struct {
 // Profile is a compiled ProfileConfig. It is immutable and safe for concurrent use.
 type Profile struct {
 	schedulerName string
-	rules         []rule
-	byName        map[string]rule
+	rules         []enabledPlugin
+	byName        map[string]enabledPlugin
 	// percentage is the percentage of nodes to score. scores reports whether any rule, custom plugin or extender
 	// can score feasible nodes differently.
 	percentage int32
@@ -82,15 +84,15 @@ type Profile struct {
 	hash       uint64
 }
 
-// rule is one enabled plugin.
-type rule struct {
+// enabledPlugin is one plugin of a profile.
+type enabledPlugin struct {
 	plugin Plugin
 	weight int64
 	points Points
 }
 
 // enabled removes from c what belongs to points at which the rule is not enabled.
-func (r rule) enabled(c Compiled) Compiled {
+func (r enabledPlugin) enabled(c Compiled) Compiled {
 	if !r.points.has(Narrowing) {
 		c.Rejection, c.OnlyNodes = "", nil
 	}
@@ -104,6 +106,31 @@ func (r rule) enabled(c Compiled) Compiled {
 	}
 	return c
 }
+
+// plugin returns a rule of the profile by its name; false if the profile does not have it.
+func (p *Profile) plugin(name string) (Plugin, bool) {
+	r, ok := p.byName[name]
+	return r.plugin, ok
+}
+
+// compilePlugin compiles one rule for a pod as Evaluate does; a rule that the profile does not have does not apply.
+func (p *Profile) compilePlugin(name string, pod *state.Pod, objects Objects) (Compiled, error) {
+	r, ok := p.byName[name]
+	if !ok {
+		return Compiled{}, nil
+	}
+	c, err := r.plugin.Compile(pod, objects)
+	if err != nil && r.points.has(Narrowing) {
+		return Compiled{}, fmt.Errorf("placement: plugin %s: %w", name, err)
+	}
+	return r.enabled(c), nil
+}
+
+// totalWeight returns the sum of the weights of all rules.
+func (p *Profile) totalWeight() int64 { return p.weights }
+
+// preemptionRules returns how the profile's pods preempt. It must not be changed.
+func (p *Profile) preemptionRules() *preempting { return &p.preemption }
 
 // DefaultProfile returns upstream's default profile: the same plugins in the same order with the same weights
 // (pkg/scheduler/apis/config/v1/default_plugins.go, with the feature gates of 1.36).
@@ -205,7 +232,7 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	}
 	p := &Profile{
 		schedulerName: cfg.SchedulerName,
-		byName:        map[string]rule{},
+		byName:        map[string]enabledPlugin{},
 		percentage:    cfg.PercentageOfNodesToScore,
 		extenders:     OrderedExtenders(cfg.Extenders),
 		custom:        cfg.Custom,
@@ -238,27 +265,27 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 		return nil, err
 	}
 	if _, ok := p.byName[NodeUnschedulable]; !ok {
-		p.add(rule{plugin: nodeUnschedulable{closedOnly: true}, weight: 1, points: Filtering})
+		p.add(enabledPlugin{plugin: nodeUnschedulable{closedOnly: true}, weight: 1, points: Filtering})
 	}
 	if _, ok := p.byName[GangScheduling]; !ok {
-		p.add(rule{plugin: unsupported{name: GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
+		p.add(enabledPlugin{plugin: unsupported{name: GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
 	}
 	return p, nil
 }
 
-func newRule(known map[string]factory, c PluginConfig) (rule, error) {
+func newRule(known map[string]factory, c PluginConfig) (enabledPlugin, error) {
 	create, ok := known[c.Name]
 	if !ok {
-		return rule{}, fmt.Errorf("is unknown, want one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		return enabledPlugin{}, fmt.Errorf("is unknown, want one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
 	if c.Weight < 0 {
-		return rule{}, fmt.Errorf("weight is %d, want 0 or more", c.Weight)
+		return enabledPlugin{}, fmt.Errorf("weight is %d, want 0 or more", c.Weight)
 	}
 	plugin, err := create(c.Args)
 	if err != nil {
-		return rule{}, err
+		return enabledPlugin{}, err
 	}
-	r := rule{plugin: plugin, weight: max(int64(c.Weight), 1), points: c.Points}
+	r := enabledPlugin{plugin: plugin, weight: max(int64(c.Weight), 1), points: c.Points}
 	if r.points == 0 {
 		r.points = allPoints
 	}
@@ -268,7 +295,7 @@ func newRule(known map[string]factory, c PluginConfig) (rule, error) {
 	return r, nil
 }
 
-func (p *Profile) add(r rule) {
+func (p *Profile) add(r enabledPlugin) {
 	p.rules = append(p.rules, r)
 	p.byName[r.plugin.Name()] = r
 	p.scores = p.scores || r.points.has(Scoring) && canScore(r.plugin.Name())

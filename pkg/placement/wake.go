@@ -61,7 +61,7 @@ func (p *Profile) Heeds(c Change) bool {
 	if c.Actions == 0 {
 		return false
 	}
-	return p.outsideListens(c) || slices.ContainsFunc(p.rules, func(r rule) bool {
+	return p.outsideListens(c) || slices.ContainsFunc(p.rules, func(r enabledPlugin) bool {
 		return slices.ContainsFunc(r.plugin.Events(), c.is)
 	})
 }

@@ -159,15 +159,15 @@ func (e *Engine) rejected(c *class, result *Result) []RejectedBy {
 		beyond -= nodes
 		list = append(list, RejectedBy{c.plan.filters[i].plugin, nodes})
 	}
-	var names []string
+	var together []string
 	for _, j := range c.plan.judges {
-		names = append(names, c.plan.filters[j].plugin)
+		together = append(together, c.plan.filters[j].plugin)
 	}
 	if e.late != nil {
-		names = append(names, DynamicResources)
+		together = append(together, DynamicResources)
 	}
-	if beyond > 0 && len(names) > 0 && result.Examined+int(c.narrowed) == result.NodesTotal {
-		list = append(list, RejectedBy{strings.Join(names, ","), beyond})
+	if beyond > 0 && len(together) > 0 && result.Examined+int(c.narrowed) == result.NodesTotal {
+		list = append(list, RejectedBy{strings.Join(together, ","), beyond})
 	}
 	e.rating.weighed.rejected = list
 	return list

@@ -166,7 +166,7 @@ func (p *preemptionTally) count(a preempted) {
 func (s *preemptionSides) preemptOurs(pod *corev1.Pod, seed uint64, upstreams string, seen *preemptionTally) preempted {
 	in := placement.PreemptInput{Input: s.input(pod, seed)}
 	in.Budgets = placement.NewBudgets(in.Objects, nil)
-	r := s.profile.Preempt(in)
+	r := placement.Preempt(s.profile, in)
 	a := preempted{Message: r.Message, Plans: map[string]string{}}
 	if r.Err != nil {
 		a.Message = "error: " + r.Err.Error()
@@ -178,7 +178,7 @@ func (s *preemptionSides) preemptOurs(pod *corev1.Pod, seed uint64, upstreams st
 	for _, n := range in.Nodes {
 		alone := in
 		alone.Candidates = []*placementNode{n}
-		if one := s.profile.Preempt(alone); one.Node != nil {
+		if one := placement.Preempt(s.profile, alone); one.Node != nil {
 			name := n.Node.Name
 			a.Plans[name], costs[name] = ourPlan(one), one.Cost
 		}
