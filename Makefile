@@ -465,7 +465,7 @@ docs-run: build .cluster-programs ## Every command that the documents show, run 
 
 # What is run before a change is merged, cheapest first; each says when it began.
 PRESUBMIT := test site race walk sim reverts cluster-check deploy-check upgrade-check adopt-check versions-check docs-run \
-	labs linz 'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
+	labs linz 'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement/engine'
 
 .PHONY: presubmit
 presubmit: ## make test, and all it is too short for: race, reverts, chaos, linz, deploy-check, upgrade-check, random seeds

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -51,7 +52,7 @@ func TestExpectsClaimsThatAreMadeFromTemplates(t *testing.T) {
 			Status:     corev1.PodStatus{ResourceClaimStatuses: test.statuses},
 		})
 		plugin, what := profile.Expects(pod, oneClaim{Snapshot: state.New().Snapshot(), name: "a-gpu"})
-		if (what != "") != test.want || test.want && plugin != placement.DynamicResources {
+		if (what != "") != test.want || test.want && plugin != names.DynamicResources {
 			t.Errorf("%s: %q by %q, want something: %t", test.what, what, plugin, test.want)
 		}
 	}

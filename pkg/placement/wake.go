@@ -3,13 +3,14 @@ package placement
 import (
 	"slices"
 
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Wakes reports whether a change could make a pod fit that the named rules rejected (Diagnosis.Plugins). Any change
 // wakes a pod that no rule rejected, or that was rejected by a plugin that is not a rule of this profile and has no
 // Hints. Source: scheduling_queue.go isPodWorthRequeuing.
-func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c Change) bool {
+func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c rule.Change) bool {
 	if c.Actions == 0 {
 		return false
 	}
@@ -21,7 +22,7 @@ func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c Change) bool {
 		switch {
 		case !ok && p.helps(name, pod, c):
 			return true
-		case ok && slices.ContainsFunc(r.plugin.Events(), c.is) && r.plugin.Hint(pod, c):
+		case ok && slices.ContainsFunc(r.plugin.Events(), c.Is) && r.plugin.Hint(pod, c):
 			return true
 		}
 	}
@@ -30,8 +31,8 @@ func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c Change) bool {
 
 // Interest returns what a rule's hints depend on for a pod. A plugin that is not a rule of the profile is
 // interested in everything (see Wakes), and equally for all pods unless there are Hints.
-func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
-	i := Interest{Pods: everything, Nodes: everything, Claims: everything}
+func (p *Profile) Interest(plugin string, pod *state.Pod) rule.Interest {
+	i := rule.Interest{Pods: rule.Everything, Nodes: rule.Everything, Claims: rule.Everything}
 	r, ok := p.byName[plugin]
 	if !ok {
 		if _, told := p.told(plugin); told {
@@ -39,35 +40,35 @@ func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
 		}
 		return i
 	}
-	if c, ok := r.plugin.(classifier); ok {
-		return c.interest(pod)
+	if c, ok := r.plugin.(rule.Classifier); ok {
+		return c.Interest(pod)
 	}
-	i.Class = wholePod(pod)
+	i.Class = rule.WholePod(pod)
 	return i
 }
 
 // Listens reports whether a rule listens to changes of this kind. A plugin that is not a rule of the profile and
 // has no Hints listens to all.
-func (p *Profile) Listens(plugin string, c Change) bool {
+func (p *Profile) Listens(plugin string, c rule.Change) bool {
 	r, ok := p.byName[plugin]
 	if !ok {
 		return p.customListens(plugin, c)
 	}
-	return slices.ContainsFunc(r.plugin.Events(), c.is)
+	return slices.ContainsFunc(r.plugin.Events(), c.Is)
 }
 
 // Heeds reports whether any rule, custom plugin or extender of the profile listens to changes of this kind.
-func (p *Profile) Heeds(c Change) bool {
+func (p *Profile) Heeds(c rule.Change) bool {
 	if c.Actions == 0 {
 		return false
 	}
 	return p.outsideListens(c) || slices.ContainsFunc(p.rules, func(r enabledPlugin) bool {
-		return slices.ContainsFunc(r.plugin.Events(), c.is)
+		return slices.ContainsFunc(r.plugin.Events(), c.Is)
 	})
 }
 
 // Preempts reports whether the profile preempts at all.
-func (p *Profile) Preempts() bool { return p.preemption.enabled }
+func (p *Profile) Preempts() bool { return p.preemption.Enabled }
 
 // ExceedsBudgets reports whether the profile treats disruption budgets as best effort: its decisions may take more
 // from a budget than is left.

@@ -17,15 +17,13 @@ var (
 	}
 	lineDebt = debt{
 		"pkg/ledger":                         8200,
-		"pkg/placement":                      15600,
 		"pkg/state":                          4900,
 		"services/binder/internal/decide":    4900,
 		"services/queue/internal/decide":     5000,
 		"services/scheduler/internal/decide": 8700,
 	}
 	exportDebt = debt{
-		"pkg/events":    147,
-		"pkg/ledger":    278,
-		"pkg/placement": 172,
+		"pkg/events": 147,
+		"pkg/ledger": 278,
 	}
 )

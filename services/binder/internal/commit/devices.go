@@ -17,7 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -39,7 +39,7 @@ func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answere
 		}
 		claim, answer := r.prepareClaim(ctx, e, pick)
 		if answer.Result == decide.Done {
-			ready, problem := placement.DevicesReady(claim)
+			ready, problem := devices.Ready(claim)
 			switch {
 			case problem != "":
 				answer = refusal("%s", problem)
@@ -110,7 +110,7 @@ func (r *Room) allocate(
 	case versionOf(claim) != pick.ClaimRV:
 		return nil, refusal("claim %s has changed since the decision", pick.Claim)
 	}
-	if err := placement.PutConfigBack(allocation, pick.ConfigHashes, &claim.Spec, e.Devices.Classes); err != nil {
+	if err := devices.PutConfigBack(allocation, pick.ConfigHashes, &claim.Spec, e.Devices.Classes); err != nil {
 		return nil, refusal("claim %s: %v", pick.Claim, err)
 	}
 	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {

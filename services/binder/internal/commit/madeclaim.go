@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
@@ -42,7 +42,7 @@ func (r *Room) createClaim(ctx context.Context, e decide.Bind, pick ledger.Devic
 	cctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(e.Pod.Namespace).Create(
-		cctx, placement.NewMadeClaim(e.Pod.Namespace, e.Pod.Name, e.Pod.UID, spec), metav1.CreateOptions{})
+		cctx, devices.NewMadeClaim(e.Pod.Namespace, e.Pod.Name, e.Pod.UID, spec), metav1.CreateOptions{})
 	telemetry.ClaimCreated(err == nil)
 	switch {
 	case err == nil:
@@ -63,7 +63,7 @@ func (r *Room) foundClaim(
 	switch {
 	case err != nil:
 		return decide.Answered{Result: decide.Unknown, Problem: err.Error()}
-	case !placement.IsMadeFor(claim, e.Pod.UID):
+	case !devices.IsMadeFor(claim, e.Pod.UID):
 		return refusal("claim %s is not the pod's", pick.Claim)
 	case claim.Status.Allocation != nil:
 		return refusal("claim %s has devices of another reservation", pick.Claim)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/volumes"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -86,7 +86,7 @@ func (p preparation) claim(ctx context.Context) decide.Answered {
 	} else if answer := p.selectNode(ctx, claim); answer.Result != decide.Done {
 		return answer
 	}
-	if claim.Spec.VolumeName == "" || !metav1.HasAnnotation(claim.ObjectMeta, placement.AnnotationBindCompleted) {
+	if claim.Spec.VolumeName == "" || !metav1.HasAnnotation(claim.ObjectMeta, volumes.AnnotationBindCompleted) {
 		return decide.Answered{Result: decide.Waiting, Problem: "claim " + claim.Name + " has no volume yet"}
 	}
 	return p.reachable(ctx, claim)
@@ -133,7 +133,7 @@ func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVol
 	if claim.Spec.VolumeName != "" {
 		return decide.Answered{Result: decide.Done}
 	}
-	switch selected := claim.Annotations[placement.AnnotationSelectedNode]; {
+	switch selected := claim.Annotations[volumes.AnnotationSelectedNode]; {
 	case selected == p.bind.NodeName:
 		return decide.Answered{Result: decide.Done}
 	case selected != "":
@@ -142,7 +142,7 @@ func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVol
 		return refusal("no volume could be made for claim %s", claim.Name)
 	}
 	meta := guard(&claim.ObjectMeta)
-	meta.Annotations = map[string]string{placement.AnnotationSelectedNode: p.bind.NodeName}
+	meta.Annotations = map[string]string{volumes.AnnotationSelectedNode: p.bind.NodeName}
 	body, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		return refusal("%v", err)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -112,15 +112,15 @@ func (c *Core) laterThan(i ledger.Incarnation, r *reservation) bool {
 // objection applies the rules that the pod's profile has. A rule that the profile does not have must not object here
 // either, or every decision would be taken back.
 func (c *Core) objection(n *state.Node, p *state.Pod, scheduler string) string {
-	if c.enforces(scheduler, placement.NodeUnschedulable) && cordoned(n.Object, p.Template) {
+	if c.enforces(scheduler, names.NodeUnschedulable) && cordoned(n.Object, p.Template) {
 		return "node " + n.Name + " is cordoned"
 	}
-	if c.enforces(scheduler, placement.TaintToleration) {
+	if c.enforces(scheduler, names.TaintToleration) {
 		if reason := repels(n.Object, p.Template); reason != "" {
 			return reason
 		}
 	}
-	if c.enforces(scheduler, placement.NodeResourcesFit) {
+	if c.enforces(scheduler, names.NodeResourcesFit) {
 		return c.overfull(n, p)
 	}
 	return ""

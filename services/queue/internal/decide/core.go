@@ -8,6 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -115,7 +117,7 @@ type shard struct {
 type world struct {
 	facts    Position
 	epochs   epochs
-	objects  placement.Objects
+	objects  rule.Objects
 	revision int64
 	// live holds the pods with a live reservation, whether the queue knows them or not, as last seen (nil: never
 	// seen).
@@ -220,10 +222,10 @@ func (in FactsApplied) apply(c *Core, now moment) {
 		if o.Kind == events.KindNamespace {
 			c.budgetChanged(nameOf(o), o.After)
 		}
-		c.changed(placement.ObjectChange(o), now)
+		c.changed(rule.ObjectChange(o), now)
 	}
 	for _, n := range in.Changes.Nodes {
-		c.changed(placement.NodeChange(n), now)
+		c.changed(rule.NodeChange(n), now)
 	}
 	for _, p := range in.Changes.Pods {
 		c.usageChanged(p.Before, p.After)
@@ -235,7 +237,7 @@ func (in FactsApplied) apply(c *Core, now moment) {
 				c.leave(e)
 			}
 		}
-		c.changed(placement.PodChange(p), now)
+		c.changed(rule.PodChange(p), now)
 	}
 	c.forgetGhosts()
 }
@@ -363,7 +365,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 	case to == c.bags.parked:
 		c.waiting.add(e, c.cfg.Profiles[e.pod.SchedulerName])
 	case to == c.bags.gated:
-		c.countRejectors(e, []string{placement.SchedulingGates}, 1)
+		c.countRejectors(e, []string{names.SchedulingGates}, 1)
 		c.gatedEntered(e)
 	case to == c.bags.backoff:
 		c.mayGoEarly(e)
@@ -388,7 +390,7 @@ func (c *Core) detach(e *entry) {
 	case from == c.bags.parked:
 		c.waiting.remove(e)
 	case from == c.bags.gated:
-		c.countRejectors(e, []string{placement.SchedulingGates}, -1)
+		c.countRejectors(e, []string{names.SchedulingGates}, -1)
 		c.notEarly(e)
 		delete(c.bags.tooLarge, e)
 	case from == c.bags.backoff:

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -60,7 +61,7 @@ type shown struct {
 	pods  map[string]*state.Pod
 	nodes map[string]*state.Node
 	// objects holds the other objects, nil for none.
-	objects placement.Objects
+	objects rule.Objects
 }
 
 // positions are the positions of the cluster, the log and the ledger.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -44,7 +44,7 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 	c.freed(in, now)
 	if in.Room {
 		c.occurred(&occurrence{
-			change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true,
+			change: rule.Change{Kind: events.KindPod, Actions: rule.Delete}, blind: true,
 			sequence: c.world.facts.Sequence, revision: in.Revision, at: now,
 		}, now)
 	}
@@ -66,7 +66,7 @@ func (c *Core) freed(in LedgerMoved, now moment) {
 		above = in.Freed.Above
 	}
 	c.occurred(&occurrence{
-		change: placement.Change{Kind: events.KindDisruptionBudget, Actions: placement.Delete}, blind: true,
+		change: rule.Change{Kind: events.KindDisruptionBudget, Actions: rule.Delete}, blind: true,
 		above: above, sequence: c.world.facts.Sequence, revision: in.Revision, at: now,
 	}, now)
 }
@@ -88,7 +88,7 @@ func (c *Core) resetHolds(in LedgerMoved, now moment) {
 	}
 	c.history.remembered = false
 	c.occurred(&occurrence{
-		change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true,
+		change: rule.Change{Kind: events.KindPod, Actions: rule.Delete}, blind: true,
 		sequence: c.world.facts.Sequence, revision: in.Revision, at: now,
 	}, now)
 }
@@ -200,7 +200,7 @@ const somewhere = "(reserved)"
 // that had it, nil if that is not known.
 func (c *Core) roomLeft(pod *state.Pod, revision int64, now moment) {
 	o := occurrence{
-		change:   placement.Change{Kind: events.KindPod, Actions: placement.Delete},
+		change:   rule.Change{Kind: events.KindPod, Actions: rule.Delete},
 		blind:    pod == nil,
 		sequence: c.world.facts.Sequence, revision: revision, at: now,
 	}

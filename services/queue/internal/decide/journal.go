@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
 // The journal holds recent occurrences, so that a change that happens while a pod is being tried is not lost on the
@@ -20,7 +20,7 @@ const (
 
 // occurrence is one change that can matter to a waiting pod.
 type occurrence struct {
-	change placement.Change
+	change rule.Change
 	// own means that the occurrence matters to the changed pod alone. blind means that it is not known which pod has
 	// gone.
 	own, blind bool

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -40,7 +41,7 @@ type modelWorld struct {
 	now      time.Duration
 	origin   time.Time
 	facts    Position
-	objects  placement.Objects
+	objects  rule.Objects
 	revision int64
 	owners   [ledger.Partitions]string
 }
@@ -242,10 +243,10 @@ func (m *model) dropGhosts() {
 func (m *model) applied(in FactsApplied) {
 	m.facts, m.objects = in.Position, in.Objects
 	for _, o := range in.Changes.Others {
-		m.changed(placement.ObjectChange(o))
+		m.changed(rule.ObjectChange(o))
 	}
 	for _, n := range in.Changes.Nodes {
-		m.changed(placement.NodeChange(n))
+		m.changed(rule.NodeChange(n))
 	}
 	for _, p := range in.Changes.Pods {
 		if p.After != nil {
@@ -253,7 +254,7 @@ func (m *model) applied(in FactsApplied) {
 		} else if p.Before != nil {
 			m.leave(p.Before.UID)
 		}
-		m.changed(placement.PodChange(p))
+		m.changed(rule.PodChange(p))
 	}
 	m.dropGhosts()
 }
@@ -326,7 +327,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 	if p.waits && p.waitVersion != 0 && pod.ResourceVersion >= p.waitVersion {
 		p.waits = false
 	}
-	change := placement.PodChange(state.PodChange{Before: old, After: pod})
+	change := rule.PodChange(state.PodChange{Before: old, After: pod})
 	switch {
 	case p.pool == PoolGated && !pod.Gated:
 		m.free(p)
@@ -340,7 +341,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 }
 
 // changed records what happened, and wakes the pods that it may help.
-func (m *model) changed(c placement.Change) {
+func (m *model) changed(c rule.Change) {
 	heeds := func(p *placement.Profile) bool { return p.Heeds(c) }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), heeds) {
 		return
@@ -424,7 +425,7 @@ func (m *model) ledgerMoved(in LedgerMoved) {
 			}
 		}
 		m.occurred(occurrence{
-			change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true, revision: m.revision,
+			change: rule.Change{Kind: events.KindPod, Actions: rule.Delete}, blind: true, revision: m.revision,
 		})
 	}
 	for _, h := range in.Holds {
@@ -484,7 +485,7 @@ func (m *model) vanished(h Hold) {
 
 func (m *model) roomLeft(pod *state.Pod, revision int64) {
 	o := occurrence{
-		change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: pod == nil, revision: revision,
+		change: rule.Change{Kind: events.KindPod, Actions: rule.Delete}, blind: pod == nil, revision: revision,
 	}
 	if pod != nil {
 		was := *pod

@@ -1,6 +1,8 @@
 package decide
 
-import "github.com/berth-scheduler/berth/pkg/placement"
+import (
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+)
 
 // The log of facts can lose its tail. The next leader then publishes the truth in a new epoch, under sequences that
 // have been used before. A verdict that was computed from lost facts is void: it does not reflect the facts that have
@@ -54,7 +56,7 @@ func (c *Core) newEpoch(sequence uint64) bool {
 }
 
 // advance records how far the facts have been applied.
-func (c *Core) advance(to Position, objects placement.Objects, now moment) {
+func (c *Core) advance(to Position, objects rule.Objects, now moment) {
 	after := c.world.facts.Sequence
 	c.world.facts, c.world.objects = to, objects
 	if !c.newEpoch(after + 1) {
@@ -69,7 +71,7 @@ func (c *Core) advance(to Position, objects placement.Objects, now moment) {
 
 // rewind records the position of a store that was rebuilt. Its last fact is of its epoch, whatever came before; and
 // changes of pods after that position have not happened in this store.
-func (c *Core) rewind(to Position, objects placement.Objects) {
+func (c *Core) rewind(to Position, objects rule.Objects) {
 	c.world.facts, c.world.objects = to, objects
 	c.newEpoch(to.Sequence)
 	for _, e := range c.pods {

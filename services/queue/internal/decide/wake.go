@@ -8,11 +8,12 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // changed handles a change in the facts, after the pools have applied what it means for the changed pod itself.
-func (c *Core) changed(change placement.Change, now moment) {
+func (c *Core) changed(change rule.Change, now moment) {
 	o := occurrence{change: change, sequence: c.world.facts.Sequence, at: now}
 	switch {
 	case !c.heeds(change):
@@ -28,7 +29,7 @@ func (c *Core) changed(change placement.Change, now moment) {
 
 // heeds reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
 // dropped at once (upstream's isEventOfInterest).
-func (c *Core) heeds(change placement.Change) bool {
+func (c *Core) heeds(change rule.Change) bool {
 	for _, p := range c.cfg.Profiles {
 		if p.Heeds(change) {
 			return true
@@ -40,11 +41,11 @@ func (c *Core) heeds(change placement.Change) bool {
 // concernsOthers reports whether a change can matter to a pod other than the changed one. Of pods, only those count
 // that hold a place, or held one (upstream: assigned, or nominated). A change to any other property of such a pod
 // helps no other pod.
-func concernsOthers(change placement.Change) bool {
+func concernsOthers(change rule.Change) bool {
 	if change.Kind != events.KindPod {
 		return true
 	}
-	return change.Actions != placement.UpdateOther && (holdsPlace(change.OldPod) || holdsPlace(change.NewPod))
+	return change.Actions != rule.UpdateOther && (holdsPlace(change.OldPod) || holdsPlace(change.NewPod))
 }
 
 func holdsPlace(p *state.Pod) bool {
@@ -52,7 +53,7 @@ func holdsPlace(p *state.Pod) bool {
 }
 
 // ownMatters reports whether a change of a waiting pod can matter to itself.
-func (c *Core) ownMatters(change placement.Change) bool {
+func (c *Core) ownMatters(change rule.Change) bool {
 	if change.OldPod == nil || change.NewPod == nil {
 		return false
 	}
@@ -108,7 +109,7 @@ func (c *Core) parkedUpdated(e *entry, old *state.Pod, now moment) {
 	if !specMoved(old, e.pod) {
 		return
 	}
-	change := placement.PodChange(state.PodChange{Before: old, After: e.pod})
+	change := rule.PodChange(state.PodChange{Before: old, After: e.pod})
 	change.Objects = c.world.objects
 	profile := c.cfg.Profiles[e.pod.SchedulerName]
 	switch {
@@ -149,7 +150,7 @@ func (c *Core) sawHelp(e *entry) bool {
 }
 
 // listensBlind reports whether any of the rules listens to a change of which no details are known.
-func listensBlind(profile *placement.Profile, plugins []string, change placement.Change) bool {
+func listensBlind(profile *placement.Profile, plugins []string, change rule.Change) bool {
 	for _, plugin := range plugins {
 		if profile.Listens(plugin, change) {
 			return true

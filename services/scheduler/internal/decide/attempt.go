@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
@@ -216,7 +217,7 @@ func (c *Core) lookUp(v claims.Supply) (done func()) {
 func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked {
 	avoided := s.avoided
 	basis := c.basis(profile, avoided)
-	q := placement.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt), HomeFirst: c.cfg.HomeFirst}
+	q := engine.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt), HomeFirst: c.cfg.HomeFirst}
 	if q.HomeFirst {
 		c.markHome()
 	}
@@ -261,7 +262,7 @@ func without(avoided []string, r placement.Result) placement.Result {
 }
 
 // query asks the engine, and moves on where the next search begins.
-func (c *Core) query(profile *placement.Profile, q placement.Query) placement.Result {
+func (c *Core) query(profile *placement.Profile, q engine.Query) placement.Result {
 	start := &c.start[0]
 	if q.Home {
 		start = &c.start[1]

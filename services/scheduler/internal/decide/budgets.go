@@ -8,14 +8,14 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 )
 
 // budgetBook keeps the disruption budgets as the engine sees them. The engine looks at every
 // covered node again when it is given others, so they stay the same until they are not.
 type budgetBook struct {
 	stale   bool
-	budgets *placement.Budgets
+	budgets *preempt.Budgets
 	// taken is what the status of each, by UID, does not show yet; claims: some is.
 	taken  map[string]int32
 	claims bool
@@ -29,7 +29,7 @@ type budgetBook struct {
 }
 
 // budgetsNow are the disruption budgets, less what has been claimed of them.
-func (c *Core) budgetsNow() *placement.Budgets {
+func (c *Core) budgetsNow() *preempt.Budgets {
 	b := &c.plans.budgets
 	if b.budgets != nil && !b.stale {
 		return b.budgets
@@ -56,7 +56,7 @@ func (c *Core) budgetsNow() *placement.Budgets {
 	b.stale = false
 	if b.budgets == nil || !maps.Equal(b.taken, taken) || !maps.Equal(b.versions, versions) {
 		b.taken, b.versions = taken, versions
-		b.budgets = placement.NewBudgets(c.view.Snapshot(), func(uid string) int32 { return taken[uid] })
+		b.budgets = preempt.NewBudgets(c.view.Snapshot(), func(uid string) int32 { return taken[uid] })
 	}
 	return b.budgets
 }
@@ -80,7 +80,7 @@ func (b *budgetBook) refused(uid string) {
 }
 
 // rooms are the budgets that a plan takes from, as a transaction claims from them.
-func (c *Core) rooms(uses []placement.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
+func (c *Core) rooms(uses []preempt.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
 	var out []ledger.BudgetRoom
 	for _, u := range uses {
 		o, ok := c.view.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -61,7 +63,7 @@ type Consult struct {
 	Cluster []*state.NodeInfo
 	// Candidates are nodes on which the pod fits when others have gone, and who these are, for extenders to say
 	// who may.
-	Candidates []placement.Candidate
+	Candidates []preempt.Candidate
 }
 
 // Advice is the answer to a Consult: what plugins say of the pod as a whole, nil for nothing, and an opinion
@@ -73,7 +75,7 @@ type Advice struct {
 	Guidance *placement.Guidance
 	Opinions map[string]placement.Opinion
 	// Candidates are those of the question on which extenders have left victims, perhaps others.
-	Candidates []placement.Candidate
+	Candidates []preempt.Candidate
 	Err        error
 }
 
@@ -108,7 +110,7 @@ type counsel struct {
 
 // extends adds to a query what others have said, or asks for all nodes that they have to be
 // asked about.
-func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
+func (c *Core) extends(q engine.Query, a *attempt) engine.Query {
 	q.Everywhere = a.counsel.everywhere
 	if a.counsel.shown != nil && a.counsel.shownFor != c.consults.shownFor {
 		a.counsel.forget() // another attempt has been shown nodes since, and may stand on one of them

@@ -6,6 +6,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -29,7 +31,7 @@ const victimsAgain = 10 * time.Second
 type victimCounsel struct {
 	// answered: left is what they have left of the candidates.
 	answered bool
-	left     []placement.Candidate
+	left     []preempt.Candidate
 }
 
 // maxConsults reports whether there are as many questions out as there may be.
@@ -45,7 +47,7 @@ func isConsulted(p *placement.Profile, pod *state.Pod) bool {
 
 // advisedPlan is who could go for a pod, of those whom extenders let go, if they are to be asked; false while
 // they are asked, or when the attempt has come to its end.
-func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery, out *Output) (placement.Preemption, bool) {
+func (c *Core) advisedPlan(s seeker, q engine.PreemptQuery, out *Output) (preempt.Result, bool) {
 	a := s.attempt
 	q.Opinions = a.counsel.opinions
 	if !s.profile.AdvisedOnVictims(s.pod) {
@@ -53,13 +55,13 @@ func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery, out *Output) (pla
 	}
 	if a.counsel.victims.answered {
 		current := c.asFound(a.counsel.victims.left)
-		plan := c.search(s, func() placement.Preemption { return c.engine.PreemptAmong(s.profile, q, current) })
+		plan := c.search(s, func() preempt.Result { return c.engine.PreemptAmong(s.profile, q, current) })
 		if plan.Node != nil || plan.Err != nil || len(current) == len(a.counsel.victims.left) {
 			return plan, true
 		}
 	}
-	var list []placement.Candidate
-	plan := c.search(s, func() (plan placement.Preemption) {
+	var list []preempt.Candidate
+	plan := c.search(s, func() (plan preempt.Result) {
 		list, plan = c.engine.PreemptCandidates(s.profile, q)
 		return plan
 	})
@@ -68,11 +70,11 @@ func (c *Core) advisedPlan(s seeker, q placement.PreemptQuery, out *Output) (pla
 		return plan, true
 	}
 	c.consultVictims(s, list, out)
-	return placement.Preemption{}, false
+	return preempt.Result{}, false
 }
 
 // asFound are the candidates whose nodes are as they were when they were found.
-func (c *Core) asFound(given []placement.Candidate) (list []placement.Candidate) {
+func (c *Core) asFound(given []preempt.Candidate) (list []preempt.Candidate) {
 	for _, one := range given {
 		if n, ok := c.view.Node(one.Node.UID); ok && n.Generation == one.Generation {
 			list = append(list, one)
@@ -82,7 +84,7 @@ func (c *Core) asFound(given []placement.Candidate) (list []placement.Candidate)
 }
 
 // consultVictims has an attempt wait for what extenders say of candidates.
-func (c *Core) consultVictims(s seeker, list []placement.Candidate, out *Output) {
+func (c *Core) consultVictims(s seeker, list []preempt.Candidate, out *Output) {
 	a := s.attempt
 	a.counsel.victims = victimCounsel{}
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
@@ -70,7 +70,7 @@ type manners struct {
 // searching is what answers where a pod may go.
 type searching struct {
 	// engine follows the view.
-	engine *placement.Engine
+	engine *engine.Engine
 	// start is where the next search of a profile that samples begins: among all nodes, and
 	// among the home ones.
 	start      [2]int
@@ -151,7 +151,7 @@ type step struct{ from, to int64 }
 // have reached their barrier.
 func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
-	c.engine = placement.NewEngine(placement.EngineConfig{})
+	c.engine = engine.New(engine.Config{})
 	c.attempts = newAttempts()
 	c.consults.vetted = map[uint64]string{}
 	c.performing = newPerforming()
@@ -277,8 +277,8 @@ func (c *Core) Sizes() (nodes, pods, reserved int) { return c.view.Sizes() }
 // and "turn" (another shard places there).
 func (c *Core) LeftAlone() map[string]int { return c.avoid.Counts() }
 
-// Asked visits how often rules have been asked since the last call; see placement.Engine.Asked.
-func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.engine.Asked(visit) }
+// Asked visits how often rules have been asked since the last call; see engine.Engine.Asked.
+func (c *Core) Asked(visit func(a engine.Asked, calls uint64)) { c.engine.Asked(visit) }
 
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.store.Position() }
@@ -316,7 +316,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 	c.claims.FollowFacts(changes.Others)
 	c.avoid.FollowFacts(changes, c.now)
 	c.factsMoved(changes)
-	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
+	if slices.ContainsFunc(changes.Others, engine.ObjectsMatter) {
 		c.engine.SetObjects(c.view.Snapshot())
 	} else {
 		c.engine.Refresh(c.view.Snapshot())

@@ -11,6 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
@@ -51,7 +55,7 @@ func (c *Core) conclude(r rejection, out *Output) {
 		c.lineUp(r)
 		return
 	default:
-		r.awaits(placement.DefaultPreemption)
+		r.awaits(names.DefaultPreemption)
 	}
 	c.unplaceable(r, out)
 }
@@ -151,11 +155,11 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 // seekVictims asks for whom others would have to go, and has it so.
 func (c *Core) seekVictims(s seeker, out *Output) bool {
 	a := s.attempt
-	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.decision.Seed, Budgets: c.budgetsNow()}, out)
+	plan, ok := c.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.decision.Seed, Budgets: c.budgetsNow()}, out)
 	if !ok {
 		return false
 	}
-	var fits *placement.FitsError
+	var fits *preempt.FitsError
 	switch {
 	case errors.As(plan.Err, &fits):
 		c.again(a)
@@ -167,7 +171,7 @@ func (c *Core) seekVictims(s seeker, out *Output) bool {
 	case plan.Node == nil:
 		c.inVain(s, plan, out)
 	case c.planRestsOnHolds(s, plan):
-		s.awaits(placement.PodTopologySpread)
+		s.awaits(names.PodTopologySpread)
 		c.unplaceable(s.rejection, out)
 	default:
 		return c.nominate(s, plan, out)
@@ -176,7 +180,7 @@ func (c *Core) seekVictims(s seeker, out *Output) bool {
 }
 
 // planRestsOnHolds is restsOnHolds with the victims gone.
-func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
+func (c *Core) planRestsOnHolds(s seeker, plan preempt.Result) bool {
 	gone := make(map[string]bool, len(plan.Victims))
 	for _, v := range plan.Victims {
 		gone[v.Pod.UID] = true
@@ -186,29 +190,29 @@ func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
 }
 
 // preempt asks the engine who could go for a pod.
-func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
-	return c.search(s, func() placement.Preemption { return c.engine.Preempt(s.profile, q) })
+func (c *Core) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
+	return c.search(s, func() preempt.Result { return c.engine.Preempt(s.profile, q) })
 }
 
 // search has the engine look for victims, and takes the time.
-func (c *Core) search(s seeker, look func() placement.Preemption) placement.Preemption {
+func (c *Core) search(s seeker, look func() preempt.Result) preempt.Result {
 	defer c.lookUp(s.volumes)()
 	if c.cfg.Laps == nil {
 		return look()
 	}
 	c.cfg.Laps.Begin(s.pod.SchedulerName)
 	plan := look()
-	code := placement.Success
+	code := rule.Success
 	if plan.Node == nil {
-		code = placement.Unschedulable
+		code = rule.Unschedulable
 	}
-	c.cfg.Laps.Lap(placement.PointPostFilter, "", code)
+	c.cfg.Laps.Lap(engine.PointPostFilter, "", code)
 	return plan
 }
 
 // inVain ends an attempt that preemption does not help, with upstream's sentence and with what
 // there is to say beyond it.
-func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
+func (c *Core) inVain(s seeker, plan preempt.Result, out *Output) {
 	r := s.rejection
 	if r.attempt.counsel.victims.answered {
 		r.awaits(placement.Extenders)
@@ -220,7 +224,7 @@ func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
 		r.decision.Message += " " + sentence
 	}
 	if plan.Kept || !isNever(s.pod) && c.keepsBelow(s.pod.Priority) {
-		r.awaits(placement.DefaultPreemption)
+		r.awaits(names.DefaultPreemption)
 		r.decision.RetryAfter = c.spareEnds(s.pod.Priority)
 	}
 	c.unplaceable(r, out)
@@ -232,12 +236,12 @@ func (c *Core) refusePlan(s seeker, no refusal, out *Output) {
 	r.decision.Message += " preemption: refused: " + no.why + "."
 	r.decision.RetryAfter = no.ends
 	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: no.why})
-	r.awaits(placement.DefaultPreemption)
+	r.awaits(names.DefaultPreemption)
 	c.unplaceable(r, out)
 }
 
 // nominate builds and sends T2; false if there is nothing to send (now).
-func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
+func (c *Core) nominate(s seeker, plan preempt.Result, out *Output) bool {
 	a := s.attempt
 	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.now); no.why != "" {
 		c.refusePlan(s, no, out)
@@ -283,7 +287,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 // have gone: nobody else may have it in between. It is picked anew then. False if there is nothing to
 // send (now).
 func (c *Core) supply(
-	s seeker, plan placement.Preemption, out *Output,
+	s seeker, plan preempt.Result, out *Output,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
 	a := s.attempt
 	var gone []*state.Pod

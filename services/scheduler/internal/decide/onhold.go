@@ -7,6 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
@@ -36,7 +39,7 @@ func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard
 	var matchers []*matcher
 	rules, _ := profile.CrossRules(pod, c.view.Snapshot()) // an error would have ended concernOf
 	for i := range rules {
-		if rules[i].Kind == placement.CrossSpread {
+		if rules[i].Kind == rule.CrossSpread {
 			matchers = append(matchers, c.matcherOf(rules[i].Terms))
 		}
 	}
@@ -106,7 +109,7 @@ func (c *Core) diagnoseHeld(
 		Opinions: map[string]placement.Opinion{}, Guidance: a.counsel.guidance, Excluded: map[string]string{},
 	}
 	if p.Extended(a.pod) {
-		maps.Copy(in.Opinions, c.extends(placement.Query{}, a).Opinions)
+		maps.Copy(in.Opinions, c.extends(engine.Query{}, a).Opinions)
 	}
 	for _, n := range in.Nodes {
 		if c.gate.Usable(n) {
@@ -160,5 +163,5 @@ func (c *Core) restsOnHolds(
 	}
 	maps.Copy(held, gone)
 	fits, why, err := profile.FitsWithout(in, node, held)
-	return err == nil && !fits && why.Plugin == placement.PodTopologySpread
+	return err == nil && !fits && why.Plugin == names.PodTopologySpread
 }

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
 // Plugins that have something to do about pods that fit nowhere (Config.PostFilters) are asked when a look has found
@@ -39,7 +40,7 @@ func (c *Core) verdicts(a *attempt, p *placement.Profile) []Verdict {
 	verdicts := make([]Verdict, len(reports))
 	for i, r := range reports {
 		verdicts[i] = Verdict{
-			Node: r.Node.Node.Name, Plugin: r.Plugin, Reasons: r.Reasons, Resolvable: r.Code == placement.Unschedulable,
+			Node: r.Node.Node.Name, Plugin: r.Plugin, Reasons: r.Reasons, Resolvable: r.Code == rule.Unschedulable,
 		}
 	}
 	return verdicts

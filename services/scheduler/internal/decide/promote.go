@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
@@ -217,7 +218,7 @@ func (c *Core) fitsElsewhere(s standing) string {
 	defer v.SetAside(s.pod)()
 	defer c.lookUp(v)()
 	concern, err := c.concernOf(s.pod, profile)
-	r := c.query(profile, placement.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
+	r := c.query(profile, engine.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
 	}

@@ -72,7 +72,7 @@ func (c *Core) rejectedFor(r rejection, out *Output) {
 }
 
 // awaits says that the pod waits also for what concerns a plugin. DefaultPreemption: for pods that may not go now,
-// for budgets with more room, and for the end of plans (see placement.ObjectChange and the queue's LedgerMoved).
+// for budgets with more room, and for the end of plans (see rule.ObjectChange and the queue's LedgerMoved).
 func (r *rejection) awaits(plugin string) {
 	if slices.Contains(r.decision.Plugins, plugin) {
 		return

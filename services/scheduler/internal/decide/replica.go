@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
@@ -168,7 +169,7 @@ func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision
 		return again, nil
 	}
 	c.plans.budgets.stale = true
-	plan := c.preempt(s, placement.PreemptQuery{Pod: a.pod, Seed: d.Seed, Budgets: c.budgetsNow()})
+	plan := c.preempt(s, engine.PreemptQuery{Pod: a.pod, Seed: d.Seed, Budgets: c.budgetsNow()})
 	switch {
 	case plan.Err != nil:
 		return events.Decision{}, &NotRemadeError{plan.Err.Error()}
