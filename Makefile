@@ -473,7 +473,7 @@ docs-run: build .cluster-programs ## Run every command that the documents show, 
 
 # What is run before a change is merged, cheapest first; each says when it began.
 PRESUBMIT := test site race walk sim reverts cluster-check deploy-check upgrade-check adopt-check versions-check docs-run \
-	labs linz 'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
+	labs linz 'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement/engine'
 
 .PHONY: presubmit
 presubmit: ## Run make test and the longer checks: race, reverts, chaos, linz, deploy-check, upgrade-check, random seeds

@@ -16,6 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
@@ -100,7 +102,7 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 				Kind: events.DecisionPlaced, Pod: ref, Actor: "scheduler-0", Attempt: 1,
 				NodeName: "n1", NodesTotal: 9, NodesFeasible: 4, Plugins: []string{"Courier"},
 				Evidence: &events.Evidence{
-					Rejected: map[string]int32{placement.NodeResourcesFit: 5}, ScoredBy: []string{placement.ImageLocality},
+					Rejected: map[string]int32{names.NodeResourcesFit: 5}, ScoredBy: []string{names.ImageLocality},
 					Candidates: []events.Candidate{{Node: "n1", Total: 77, Points: []int64{77}}},
 				},
 			}),
@@ -139,10 +141,10 @@ func TestTextOfAWaitingPod(t *testing.T) {
 		Shard: &explain.PodView{Nodes: 5000, Explanation: placement.Explanation{
 			Classes: []placement.NodeClass{
 				{Nodes: 4997, Examples: []string{"n0", "n1"}, Failures: []placement.Failure{
-					{Plugin: "NodeResourcesFit", Code: placement.Unschedulable, Reasons: []string{"Insufficient cpu"}},
+					{Plugin: "NodeResourcesFit", Code: rule.Unschedulable, Reasons: []string{"Insufficient cpu"}},
 				}},
 				{Nodes: 3, Examples: []string{"g0", "g1", "g2"}, Failures: []placement.Failure{{
-					Plugin: "TaintToleration", Code: placement.UnschedulableAndUnresolvable,
+					Plugin: "TaintToleration", Code: rule.UnschedulableAndUnresolvable,
 					Reasons: []string{"node(s) had untolerated taint(s)"}, Details: []string{"taint gpu:NoSchedule"},
 				}}},
 			},

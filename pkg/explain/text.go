@@ -14,6 +14,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
 const (
@@ -205,7 +207,7 @@ func reasonsText(f placement.Failure) string {
 // butFor counts the nodes that one rule alone rules out and that the departure of other pods would not help.
 func (p *page) butFor(classes []placement.NodeClass) {
 	for _, c := range classes {
-		if len(c.Failures) == 1 && c.Failures[0].Code == placement.UnschedulableAndUnresolvable {
+		if len(c.Failures) == 1 && c.Failures[0].Code == rule.UnschedulableAndUnresolvable {
 			p.line("  %d %s fit except for: %s", c.Nodes, noun(c.Nodes), reasonsText(c.Failures[0]))
 		}
 	}
@@ -225,7 +227,7 @@ func missText(m *placement.Miss) string {
 			amount(s.Resource, s.Asked), amount(s.Resource, max(s.Free, 0))))
 	}
 	for _, f := range m.Failures {
-		if len(m.Short) > 0 && f.Plugin == placement.NodeResourcesFit {
+		if len(m.Short) > 0 && f.Plugin == names.NodeResourcesFit {
 			continue
 		}
 		lacks = append(lacks, reasonsText(f))

@@ -4,7 +4,7 @@
 //
 // Scheduler shards ask which nodes may be used and which are better (Set.Consult), and which pods may be evicted
 // for a pod that fits nowhere (Set.Preempt); binders ask an extender with a bindVerb to bind (Set.Bind). Nothing is
-// decided here: the extenders' answers become placement.Opinion and placement.Candidate, which the rules of package
+// decided here: the extenders' answers become placement.Opinion and preempt.Candidate, which the rules of package
 // placement use like any other input.
 //
 // Invariants: an extender is asked only about pods that it is interested in (placement.Interested); filters are

@@ -9,6 +9,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -20,13 +21,13 @@ import (
 // Extenders without a preemptVerb cannot express an opinion about victims, and upstream skips them. If they filter,
 // they are asked about the remaining nodes in their present state: a node that they find unresolvable
 // (FailedAndUnresolvableNodes, or not mentioned) is left out, as it would be before any preemption, and a node that
-// they reject otherwise is marked as doubted (placement.Candidate).
+// they reject otherwise is marked as doubted (preempt.Candidate).
 //
 // The answer keeps the order of the candidates; no candidate is left without victims. An error comes from an
 // extender that is not ignorable.
 func (s *Set) Preempt(
-	ctx context.Context, pod *state.Pod, candidates []placement.Candidate,
-) ([]placement.Candidate, error) {
+	ctx context.Context, pod *state.Pod, candidates []preempt.Candidate,
+) ([]preempt.Candidate, error) {
 	object, left := pod.Object(), candidates
 	for _, c := range s.clients {
 		if len(left) == 0 {
@@ -50,8 +51,8 @@ func (s *Set) Preempt(
 
 // doubt asks the extenders that filter and are not asked about victims about the remaining nodes.
 func (s *Set) doubt(
-	ctx context.Context, pod *state.Pod, object *corev1.Pod, candidates []placement.Candidate,
-) ([]placement.Candidate, error) {
+	ctx context.Context, pod *state.Pod, object *corev1.Pod, candidates []preempt.Candidate,
+) ([]preempt.Candidate, error) {
 	left := slices.Clone(candidates)
 	for _, c := range s.clients {
 		if len(left) == 0 {
@@ -72,7 +73,7 @@ func (s *Set) doubt(
 		case err != nil:
 			return nil, err
 		}
-		left = slices.DeleteFunc(left, func(c placement.Candidate) bool { return f.opinion(c.Node.Name).Unresolvable })
+		left = slices.DeleteFunc(left, func(c preempt.Candidate) bool { return f.opinion(c.Node.Name).Unresolvable })
 		for i := range left {
 			left[i].Doubted = left[i].Doubted || f.opinion(left[i].Node.Name).Rejected
 		}
@@ -85,8 +86,8 @@ func (s *Set) doubt(
 // which the rules would not accept the pod once the victims are gone.) An empty list of victims is an error, too,
 // unless the extender is ignorable: then only that node is left out.
 func (c *Client) preempt(
-	ctx context.Context, pod *corev1.Pod, candidates []placement.Candidate,
-) (left []placement.Candidate, err error) {
+	ctx context.Context, pod *corev1.Pod, candidates []preempt.Candidate,
+) (left []preempt.Candidate, err error) {
 	var answer extenderv1.ExtenderPreemptionResult
 	if err := c.send(ctx, c.config.PreemptVerb, c.aboutVictims(pod, candidates), &answer); err != nil {
 		return nil, err
@@ -116,11 +117,11 @@ func (c *Client) preempt(
 
 // errStranger returns the error that names the first node of an answer that is not a candidate.
 func (c *Client) errStranger(
-	candidates []placement.Candidate, answer map[string]*extenderv1.MetaVictims,
+	candidates []preempt.Candidate, answer map[string]*extenderv1.MetaVictims,
 ) error {
 	first := ""
 	for name := range answer {
-		known := slices.ContainsFunc(candidates, func(c placement.Candidate) bool { return c.Node.Name == name })
+		known := slices.ContainsFunc(candidates, func(c preempt.Candidate) bool { return c.Node.Name == name })
 		if !known && (first == "" || name < first) {
 			first = name
 		}
@@ -130,8 +131,8 @@ func (c *Client) errStranger(
 
 // withVictims returns a candidate with the victims of an answer, in the answer's order, each once.
 func (c *Client) withVictims(
-	one placement.Candidate, answer *extenderv1.MetaVictims,
-) (placement.Candidate, error) {
+	one preempt.Candidate, answer *extenderv1.MetaVictims,
+) (preempt.Candidate, error) {
 	one.Victims = nil
 	if answer == nil {
 		return one, nil
@@ -155,7 +156,7 @@ func (c *Client) withVictims(
 
 // aboutVictims builds the question, by UID for an extender that caches nodes and pods.
 func (c *Client) aboutVictims(
-	pod *corev1.Pod, candidates []placement.Candidate,
+	pod *corev1.Pod, candidates []preempt.Candidate,
 ) *extenderv1.ExtenderPreemptionArgs {
 	q := &extenderv1.ExtenderPreemptionArgs{Pod: pod}
 	if c.config.NodeCacheCapable {

@@ -16,7 +16,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -102,15 +102,15 @@ func standing(uid, node string) *state.Pod {
 
 // candidate returns a node with pods name1, name2 and name3, of which the first two are the victims. The second is
 // not bound yet.
-func candidate(name string) placement.Candidate {
-	c := placement.Candidate{Node: node(name), Violations: 1}
+func candidate(name string) preempt.Candidate {
+	c := preempt.Candidate{Node: node(name), Violations: 1}
 	c.Standing = []*state.Pod{standing(name+"1", name), standing(name+"2", ""), standing(name+"3", name)}
 	c.Victims = c.Standing[:2]
 	return c
 }
 
 // brief returns the candidates in short form.
-func brief(list []placement.Candidate) []string {
+func brief(list []preempt.Candidate) []string {
 	out := []string{}
 	for _, c := range list {
 		text := c.Node.Name + "="
@@ -145,7 +145,7 @@ func TestPreempt(t *testing.T) {
 		configv1.Extender{URLPrefix: j.URL, PreemptVerb: "second"},
 		configv1.Extender{URLPrefix: j.URL, FilterVerb: "dead", NodeCacheCapable: true, Ignorable: true},
 	)
-	question := []placement.Candidate{candidate("a"), candidate("b"), candidate("c")}
+	question := []preempt.Candidate{candidate("a"), candidate("b"), candidate("c")}
 	got, err := set.Preempt(t.Context(), pod(""), question)
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestPreemptLeavesNone(t *testing.T) {
 	j := newJury(t, map[string]string{"none": `{"NodeNameToMetaVictims": {}}`})
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, PreemptVerb: "none"},
 		configv1.Extender{URLPrefix: j.URL, PreemptVerb: "next"}, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter"})
-	got, err := set.Preempt(t.Context(), pod(""), []placement.Candidate{candidate("a")})
+	got, err := set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a")})
 	if err != nil || len(got) != 0 {
 		t.Fatalf("%v left, %v", brief(got), err)
 	}
@@ -215,9 +215,9 @@ func TestPreemptFails(t *testing.T) {
 				delete(answers, "preempt")
 			}
 			j := newJury(t, answers)
-			ask := func(ignorable bool) ([]placement.Candidate, error) {
+			ask := func(ignorable bool) ([]preempt.Candidate, error) {
 				set := newSet(t, configv1.Extender{URLPrefix: j.URL, PreemptVerb: "preempt", Ignorable: ignorable})
-				return set.Preempt(t.Context(), pod(""), []placement.Candidate{candidate("a"), candidate("b")})
+				return set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a"), candidate("b")})
 			}
 			if got, err := ask(false); err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("left %v, error %v, want one with %q", brief(got), err, c.err)
@@ -238,7 +238,7 @@ func TestPreemptFails(t *testing.T) {
 func TestPreemptNeedsTheFilter(t *testing.T) {
 	j := newJury(t, nil)
 	set := newSet(t, configv1.Extender{URLPrefix: j.URL, FilterVerb: "filter", NodeCacheCapable: true})
-	if got, err := set.Preempt(t.Context(), pod(""), []placement.Candidate{candidate("a")}); err == nil {
+	if got, err := set.Preempt(t.Context(), pod(""), []preempt.Candidate{candidate("a")}); err == nil {
 		t.Errorf("left %v, want an error", brief(got))
 	}
 }

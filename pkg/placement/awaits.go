@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
 // Awaits lists the events that a rule or a custom plugin listens to, in the format of Change.Label. It returns none
@@ -15,13 +16,9 @@ func (p *Profile) Awaits(plugin string) []string {
 	}
 	var list []string
 	for _, e := range heard {
-		for i := range actionNames {
-			action := Action(1 << i)
-			if e.Actions&action == 0 {
-				continue
-			}
-			name := Change{Kind: e.Kind, Actions: action}.Label()
-			if e.Kind == events.KindPod && action != UpdatePodToleration && action != UpdatePodGatesEliminated {
+		for action := range e.Actions.Each() {
+			name := rule.Change{Kind: e.Kind, Actions: action}.Label()
+			if e.Kind == events.KindPod && action != rule.UpdatePodToleration && action != rule.UpdatePodGatesEliminated {
 				name = "AssignedPod" + action.String()
 			}
 			list = append(list, name)

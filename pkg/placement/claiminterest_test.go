@@ -12,6 +12,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -81,13 +84,13 @@ func TestClaimInterests(t *testing.T) {
 		for range rapid.IntRange(1, 5).Draw(t, "claims") {
 			last = tell(drawDeviceClaim(t, fmt.Sprintf("c%d", rapid.IntRange(0, 2).Draw(t, "name"))))
 		}
-		c := placement.ObjectChange(last)
+		c := rule.ObjectChange(last)
 		c.Objects = store.Snapshot()
 		pod := drawClaimant(t, rapid.SampledFrom([]string{"p0", "p1"}).Draw(t, "pod"))
-		wakes := profile.Wakes(pod, []string{placement.DynamicResources}, c)
-		within := reachOf{profile.Interest(placement.DynamicResources, pod)}.holds(c)
+		wakes := profile.Wakes(pod, []string{names.DynamicResources}, c)
+		within := reachOf{profile.Interest(names.DynamicResources, pod)}.holds(c)
 		if wakes && !within {
-			t.Fatalf("a pod of %+v is woken by %q", profile.Interest(placement.DynamicResources, pod), c.Topics())
+			t.Fatalf("a pod of %+v is woken by %q", profile.Interest(names.DynamicResources, pod), c.Topics())
 		}
 		seen[fmt.Sprintf("wakes %t, within reach %t", wakes, within)]++
 	})

@@ -92,19 +92,19 @@ func (p *Profile) Guided() bool { return p.custom != nil && len(p.custom.Points[
 
 // heedGuidance applies the results of custom plugins after those of the rules, as upstream's default plugins come
 // before those that a file adds.
-func (e *evaluation) heedGuidance() {
+func (e *Evaluation) heedGuidance() {
 	if e.Guidance == nil {
 		return
 	}
 	for _, n := range e.Guidance.Only {
 		e.narrow(n.Plugin, n.Nodes)
-		if len(e.only) == 0 {
-			e.rejected = &rejection{message: e.narrowedToNothing(), plugins: e.onlyBy}
+		if len(e.Only) == 0 {
+			e.Rejected = &Rejection{message: e.narrowedToNothing(), plugins: e.OnlyBy}
 			return
 		}
 	}
 	if e.Guidance.Plugin != "" {
-		e.rejected = &rejection{
+		e.Rejected = &Rejection{
 			message: e.Guidance.Rejection, plugins: []string{e.Guidance.Plugin}, resolvable: e.Guidance.Resolvable,
 		}
 	}

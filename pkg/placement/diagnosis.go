@@ -51,6 +51,14 @@ func (d Diagnosis) Message() string {
 	return head + " " + strings.Join(entries, ", ") + "."
 }
 
+// NodesTotal returns the number of nodes to choose from.
+func (d Diagnosis) NodesTotal() int { return d.nodesTotal }
+
+// Sentence returns the Message for a pod that fits on none of this many nodes, for reasons that count nodes.
+func Sentence(nodesTotal int, reasons map[string]int32) string {
+	return Diagnosis{nodesTotal: nodesTotal, reasons: reasons}.Message()
+}
+
 // Everywhere reports whether a rule has rejected the pod without evaluating nodes.
 func (d Diagnosis) Everywhere() bool { return d.rejection != "" }
 
@@ -80,8 +88,8 @@ func (d Diagnosis) NodesByPlugin() map[string]int32 {
 	return counts
 }
 
-// diagnosisOf sums up groups into a Diagnosis.
-func diagnosisOf(nodesTotal int, onlyBy []string, groups []Group) Diagnosis {
+// DiagnosisOf sums up groups into a Diagnosis.
+func DiagnosisOf(nodesTotal int, onlyBy []string, groups []Group) Diagnosis {
 	d := Diagnosis{nodesTotal: nodesTotal, reasons: map[string]int32{}, plugins: map[string]struct{}{}, groups: groups}
 	for _, name := range onlyBy {
 		d.plugins[name] = struct{}{}
@@ -101,8 +109,8 @@ func diagnosisOf(nodesTotal int, onlyBy []string, groups []Group) Diagnosis {
 	return d
 }
 
-// diagnosis returns the diagnosis of a pod that a rule rejects on all nodes.
-func (r *rejection) diagnosis(nodesTotal int) Diagnosis {
+// Diagnosis returns the diagnosis of a pod that a rule rejects on all nodes.
+func (r *Rejection) Diagnosis(nodesTotal int) Diagnosis {
 	d := Diagnosis{nodesTotal: nodesTotal, rejection: r.message, plugins: map[string]struct{}{}}
 	for _, name := range r.plugins {
 		d.plugins[name] = struct{}{}
@@ -111,19 +119,19 @@ func (r *rejection) diagnosis(nodesTotal int) Diagnosis {
 }
 
 // diagnose fills in the result for a pod that fits on no node.
-func (e *evaluation) diagnose() {
-	if e.rejected != nil {
-		e.result.Diagnosis = e.rejected.diagnosis(len(e.Candidates))
+func (e *Evaluation) diagnose() {
+	if e.Rejected != nil {
+		e.Result.Diagnosis = e.Rejected.Diagnosis(len(e.Candidates))
 	} else {
-		e.result.Diagnosis = diagnosisOf(len(e.Candidates), e.onlyBy, e.failures())
+		e.Result.Diagnosis = DiagnosisOf(len(e.Candidates), e.OnlyBy, e.failures())
 	}
 	if e.Details {
-		e.result.Nodes = e.report()
+		e.Result.Nodes = e.report()
 	}
 }
 
 // failures groups the candidates by the reasons why they fail.
-func (e *evaluation) failures() []Group {
+func (e *Evaluation) failures() []Group {
 	var groups []Group
 	places := map[string]int{}
 	for i, n := range e.Candidates {

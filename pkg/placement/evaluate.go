@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -25,7 +27,7 @@ type Input struct {
 	Candidates []*state.NodeInfo
 	// Objects holds the other objects of the cluster; nil for none. Without them no pod is spread by default, and
 	// no namespace has labels.
-	Objects Objects
+	Objects rule.Objects
 	// Seed breaks ties. Equal inputs give equal results.
 	Seed uint64
 	// Home holds the UIDs of nodes that are ranked before others with the same total; nil for none.
@@ -114,7 +116,7 @@ type NodeReport struct {
 	Node *state.NodeInfo
 	// Code is the verdict. Plugin and Reasons are set for a node that failed: the first rule that rejected it, with
 	// its reasons. Plugin is empty for an excluded node.
-	Code    Code
+	Code    rule.Code
 	Plugin  string
 	Reasons []string
 	// Total and Scores are set for a node that passed.
@@ -133,42 +135,42 @@ func (p *Profile) Evaluate(in Input) Result {
 	if in.Start < 0 {
 		return Result{Err: fmt.Errorf("placement: start is %d, want 0 or more", in.Start)}
 	}
-	e := evaluation{Input: in, profile: p, result: Result{NodesTotal: len(in.Candidates)}}
-	e.Objects = orNoObjects(in.Objects)
-	if err := e.compile(); err != nil {
+	e := Evaluation{Input: in, Profile: p, Result: Result{NodesTotal: len(in.Candidates)}}
+	e.Objects = rule.OrNone(in.Objects)
+	if err := e.Compile(); err != nil {
 		return Result{Err: err}
 	}
-	if e.rejected == nil {
+	if e.Rejected == nil {
 		e.filterNodes()
 	}
 	if len(e.feasible) == 0 {
 		e.diagnose()
-		return e.result
+		return e.Result
 	}
 	if err := e.score(); err != nil {
 		return Result{Err: err}
 	}
 	e.rank()
-	return e.result
+	return e.Result
 }
 
-// evaluation is one Evaluate in progress.
-type evaluation struct {
+// Evaluation is one Evaluate in progress.
+type Evaluation struct {
 	Input
-	profile *Profile
-	result  Result
+	Profile *Profile
+	Result  Result
 
-	filters []activeFilter
-	scorers []activeScorer
-	// late leaves out the rule about devices, which is then evaluated for each pod.
-	late bool
-	// rejected is the rule that rejects the pod on all nodes.
-	rejected *rejection
-	// only holds the node names that the rules allow, nil for all; onlyBy holds the rules that narrowed them down.
-	only   []string
-	onlyBy []string
-	// verdicts has one entry per candidate: verdictPass, verdictExcluded, verdictNarrowed, verdictNone,
-	// verdictExtender, or the index in filters of the rule that rejected the node.
+	Filters []ActiveFilter
+	Scorers []ActiveScorer
+	// Late leaves out the rule about devices, which is then evaluated for each pod.
+	Late bool
+	// Rejected is the rule that rejects the pod on all nodes.
+	Rejected *Rejection
+	// Only holds the node names that the rules allow, nil for all; OnlyBy holds the rules that narrowed them down.
+	Only   []string
+	OnlyBy []string
+	// verdicts has one entry per candidate: VerdictPass, verdictExcluded, VerdictNarrowed, verdictNone,
+	// VerdictExtender, or the index in Filters of the rule that rejected the node.
 	verdicts []int16
 	feasible []*state.NodeInfo
 	// nominated is the node the pod has been nominated to, if it passes.
@@ -179,52 +181,55 @@ type evaluation struct {
 }
 
 const (
-	verdictPass int16 = -1 - iota
+	VerdictPass int16 = -1 - iota
 	verdictExcluded
-	verdictNarrowed
+	VerdictNarrowed
 	verdictNone
-	// verdictExtender: the rules let the node pass, but a custom plugin or an extender rejects it.
-	verdictExtender
-	// verdictAbsent is used by the engine for slots that are no candidates.
-	verdictAbsent
+	// VerdictExtender: the rules let the node pass, but a custom plugin or an extender rejects it.
+	VerdictExtender
+	// VerdictAbsent is used by the engine for slots that are no candidates.
+	VerdictAbsent
 )
 
-type activeFilter struct {
-	plugin string
-	filter Filter
+// ActiveFilter is a filter that applies to the pod, and the plugin that it belongs to.
+type ActiveFilter struct {
+	Plugin string
+	Filter rule.Filter
 }
 
-type activeScorer struct {
-	plugin    string
-	weight    int64
-	scorer    Scorer
+// ActiveScorer is a scorer that applies to the pod, and the plugin that it belongs to.
+type ActiveScorer struct {
+	Plugin    string
+	Weight    int64
+	Scorer    rule.Scorer
 	normalize func([]int64)
-	err       error
+	Err       error
 }
 
-// rejection rejects all nodes. plugins are the rules whose changes the pod waits for.
-type rejection struct {
+// Rejection rejects all nodes. plugins are the rules whose changes the pod waits for.
+type Rejection struct {
 	message string
 	plugins []string
 	// resolvable reports whether the eviction of pods could change it.
 	resolvable bool
 }
 
-var errNoObject = errors.New("placement: the pod has no object, want one to evaluate")
+// ErrNoObject reports a query for a pod without Template.
+var ErrNoObject = errors.New("placement: the pod has no object, want one to evaluate")
 
-// compile compiles every rule for the pod, in order. The first rejection ends it, as in upstream's
+// Compile compiles every rule for the pod, in order. The first rejection ends it, as in upstream's
 // RunPreFilterPlugins.
-func (e *evaluation) compile() error {
+func (e *Evaluation) Compile() error {
 	if e.Pod == nil || e.Pod.Template == nil {
-		return errNoObject
+		return ErrNoObject
 	}
 	if e.notAdmitted() {
 		return nil
 	}
-	e.filters = make([]activeFilter, 0, len(e.profile.rules))
-	e.scorers = make([]activeScorer, 0, len(e.profile.rules))
-	for _, r := range e.profile.rules {
-		if e.late && r.plugin.Name() == DynamicResources {
+	e.Filters = make([]ActiveFilter, 0, len(e.Profile.rules))
+	e.Scorers = make([]ActiveScorer, 0, len(e.Profile.rules))
+	for _, r := range e.Profile.rules {
+		if e.Late && r.plugin.Name() == names.DynamicResources {
 			continue
 		}
 		c, err := r.plugin.Compile(e.Pod, e.Objects)
@@ -236,8 +241,8 @@ func (e *evaluation) compile() error {
 			return nil
 		}
 		if c.Scorer != nil || c.ScorerErr != nil {
-			e.scorers = append(e.scorers, activeScorer{
-				plugin: r.plugin.Name(), weight: r.weight, scorer: c.Scorer, normalize: c.Normalize, err: c.ScorerErr,
+			e.Scorers = append(e.Scorers, ActiveScorer{
+				Plugin: r.plugin.Name(), Weight: r.weight, Scorer: c.Scorer, normalize: c.Normalize, Err: c.ScorerErr,
 			})
 		}
 	}
@@ -246,14 +251,14 @@ func (e *evaluation) compile() error {
 }
 
 // notAdmitted reports whether a rule rejects the pod before the rules are compiled.
-func (e *evaluation) notAdmitted() bool {
-	for _, r := range e.profile.rules {
-		a, ok := r.plugin.(Admitter)
-		if !ok || !r.points.has(Narrowing) || e.late && r.plugin.Name() == DynamicResources {
+func (e *Evaluation) notAdmitted() bool {
+	for _, r := range e.Profile.rules {
+		a, ok := r.plugin.(rule.Admitter)
+		if !ok || !r.points.has(Narrowing) || e.Late && r.plugin.Name() == names.DynamicResources {
 			continue
 		}
 		if why := a.Admit(e.Pod, e.Objects); why != "" {
-			e.rejected = &rejection{message: why, plugins: []string{r.plugin.Name()}}
+			e.Rejected = &Rejection{message: why, plugins: []string{r.plugin.Name()}}
 			return true
 		}
 	}
@@ -261,59 +266,59 @@ func (e *evaluation) notAdmitted() bool {
 }
 
 // addFilter adds the filtering part of a rule; it reports whether the pod is rejected.
-func (e *evaluation) addFilter(plugin string, c Compiled) (rejected bool) {
+func (e *Evaluation) addFilter(plugin string, c rule.Compiled) (rejected bool) {
 	if c.Rejection != "" {
-		e.rejected = &rejection{message: c.Rejection, plugins: []string{plugin}}
+		e.Rejected = &Rejection{message: c.Rejection, plugins: []string{plugin}}
 		return true
 	}
 	if c.OnlyNodes != nil {
 		e.narrow(plugin, c.OnlyNodes)
-		if len(e.only) == 0 {
-			e.rejected = &rejection{message: e.narrowedToNothing(), plugins: e.onlyBy}
+		if len(e.Only) == 0 {
+			e.Rejected = &Rejection{message: e.narrowedToNothing(), plugins: e.OnlyBy}
 			return true
 		}
 	}
 	if c.Filter != nil {
-		e.filters = append(e.filters, activeFilter{plugin: plugin, filter: c.Filter})
+		e.Filters = append(e.Filters, ActiveFilter{Plugin: plugin, Filter: c.Filter})
 	}
 	return false
 }
 
-// surveyFilters lets the filters that have to see all nodes do so.
-func (e *evaluation) surveyFilters() {
-	for i := range e.filters {
-		if f, ok := e.filters[i].filter.(ClusterFilter); ok {
-			e.filters[i].filter = f.Survey(e.Nodes)
+// SurveyFilters lets the filters that have to see all nodes do so.
+func (e *Evaluation) SurveyFilters() {
+	for i := range e.Filters {
+		if f, ok := e.Filters[i].Filter.(rule.ClusterFilter); ok {
+			e.Filters[i].Filter = f.Survey(e.Nodes)
 		}
 	}
 }
 
 // narrow restricts only to the names that this plugin allows as well.
-func (e *evaluation) narrow(plugin string, names []string) {
+func (e *Evaluation) narrow(plugin string, names []string) {
 	names = slices.Sorted(slices.Values(names))
-	if e.onlyBy == nil {
-		e.only = slices.Compact(names)
+	if e.OnlyBy == nil {
+		e.Only = slices.Compact(names)
 	} else {
-		e.only = slices.DeleteFunc(e.only, func(name string) bool {
+		e.Only = slices.DeleteFunc(e.Only, func(name string) bool {
 			_, found := slices.BinarySearch(names, name)
 			return !found
 		})
 	}
-	e.onlyBy = append(e.onlyBy, plugin)
-	slices.Sort(e.onlyBy)
+	e.OnlyBy = append(e.OnlyBy, plugin)
+	slices.Sort(e.OnlyBy)
 }
 
-func (e *evaluation) narrowedToNothing() string {
-	if len(e.onlyBy) == 1 {
-		return fmt.Sprintf("node(s) didn't satisfy plugin %v", e.onlyBy[0])
+func (e *Evaluation) narrowedToNothing() string {
+	if len(e.OnlyBy) == 1 {
+		return fmt.Sprintf("node(s) didn't satisfy plugin %v", e.OnlyBy[0])
 	}
-	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", e.onlyBy)
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", e.OnlyBy)
 }
 
 // filterNodes gives every node its verdict. A pod that has been nominated to a node is evaluated there first and
 // placed there if it fits, as in upstream's evaluateNominatedNode.
-func (e *evaluation) filterNodes() {
-	e.surveyFilters()
+func (e *Evaluation) filterNodes() {
+	e.SurveyFilters()
 	e.nominated = e.findNominated()
 	if e.nominated != nil && !e.Details {
 		e.feasible = []*state.NodeInfo{e.nominated}
@@ -321,72 +326,73 @@ func (e *evaluation) filterNodes() {
 	}
 	e.verdicts = make([]int16, len(e.Candidates))
 	e.feasible = make([]*state.NodeInfo, 0, len(e.Candidates))
-	if all := len(e.Candidates); e.nominated == nil && e.profile.SampleSize(all) < all {
+	if all := len(e.Candidates); e.nominated == nil && e.Profile.SampleSize(all) < all {
 		e.judgeSample()
 	} else {
 		e.judgeAll()
 	}
 	for i, n := range e.Candidates {
-		if e.verdicts[i] == verdictPass {
+		if e.verdicts[i] == VerdictPass {
 			e.feasible = append(e.feasible, n)
 		}
 	}
 	if e.nominated != nil {
-		e.result.Examined = 0
+		e.Result.Examined = 0
 	}
 }
 
-func (e *evaluation) judgeAll() {
+func (e *Evaluation) judgeAll() {
 	for i, n := range e.Candidates {
-		if e.isNarrowed(n) {
-			e.verdicts[i] = verdictNarrowed
+		if e.IsNarrowed(n) {
+			e.verdicts[i] = VerdictNarrowed
 			continue
 		}
-		e.verdicts[i] = e.verdict(n)
-		e.result.Examined++
+		e.verdicts[i] = e.Verdict(n)
+		e.Result.Examined++
 	}
 }
 
-func (e *evaluation) findNominated() *state.NodeInfo {
+func (e *Evaluation) findNominated() *state.NodeInfo {
 	name := e.Pod.Status().NominatedNodeName
 	if name == "" || e.Everywhere {
 		return nil
 	}
 	i := slices.IndexFunc(e.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
-	if i < 0 || e.verdict(e.Candidates[i]) != verdictPass {
+	if i < 0 || e.Verdict(e.Candidates[i]) != VerdictPass {
 		return nil
 	}
 	return e.Candidates[i]
 }
 
-// isNarrowed reports whether the rules narrowed the node out.
-func (e *evaluation) isNarrowed(n *state.NodeInfo) bool {
-	if e.only == nil {
+// IsNarrowed reports whether the rules narrowed the node out.
+func (e *Evaluation) IsNarrowed(n *state.NodeInfo) bool {
+	if e.Only == nil {
 		return false
 	}
-	_, found := slices.BinarySearch(e.only, n.Node.Name)
+	_, found := slices.BinarySearch(e.Only, n.Node.Name)
 	return !found
 }
 
-func (e *evaluation) verdict(n *state.NodeInfo) int16 {
+// Verdict returns the result of the filters for a node, which has been surveyed.
+func (e *Evaluation) Verdict(n *state.NodeInfo) int16 {
 	if len(e.Excluded) > 0 {
 		if _, found := e.Excluded[n.Node.UID]; found {
 			return verdictExcluded
 		}
 	}
-	for i := range e.filters {
-		if e.filters[i].filter.Check(n) != Success {
+	for i := range e.Filters {
+		if e.Filters[i].Filter.Check(n) != rule.Success {
 			return int16(i)
 		}
 	}
 	if e.rejectedByExtender(n) {
-		return verdictExtender
+		return VerdictExtender
 	}
-	return verdictPass
+	return VerdictPass
 }
 
 // score fills totals and columns. A single feasible node needs no comparison.
-func (e *evaluation) score() error {
+func (e *Evaluation) score() error {
 	e.totals = make([]int64, len(e.feasible))
 	if len(e.feasible) == 1 && !e.Details {
 		return nil
@@ -394,23 +400,23 @@ func (e *evaluation) score() error {
 	if err := e.survey(); err != nil {
 		return err
 	}
-	cells := make([]int64, len(e.scorers)*len(e.feasible))
-	for i := range e.scorers {
-		s := &e.scorers[i]
+	cells := make([]int64, len(e.Scorers)*len(e.feasible))
+	for i := range e.Scorers {
+		s := &e.Scorers[i]
 		var column []int64
 		column, cells = cells[:len(e.feasible):len(e.feasible)], cells[len(e.feasible):]
 		for j, n := range e.feasible {
-			column[j] = s.scorer.Score(n)
+			column[j] = s.Scorer.Score(n)
 		}
 		if s.normalize != nil {
 			s.normalize(column)
 		}
 		for j, v := range column {
-			if v < MinScore || v > MaxScore {
+			if v < rule.MinScore || v > rule.MaxScore {
 				return fmt.Errorf("placement: plugin %s gave node %s the score %d, want %d to %d",
-					s.plugin, e.feasible[j].Node.Name, v, MinScore, MaxScore)
+					s.Plugin, e.feasible[j].Node.Name, v, rule.MinScore, rule.MaxScore)
 			}
-			e.totals[j] += v * s.weight
+			e.totals[j] += v * s.Weight
 		}
 		e.columns = append(e.columns, column)
 	}
@@ -419,37 +425,37 @@ func (e *evaluation) score() error {
 }
 
 // survey prepares the scorers and drops those that do not apply.
-func (e *evaluation) survey() error {
-	active := e.scorers[:0]
-	for _, s := range e.scorers {
-		if s.err != nil {
-			return fmt.Errorf("placement: plugin %s: %w", s.plugin, s.err)
+func (e *Evaluation) survey() error {
+	active := e.Scorers[:0]
+	for _, s := range e.Scorers {
+		if s.Err != nil {
+			return fmt.Errorf("placement: plugin %s: %w", s.Plugin, s.Err)
 		}
-		if c, ok := s.scorer.(ClusterScorer); ok {
-			s.scorer = c.Survey(e.Nodes, e.feasible)
+		if c, ok := s.Scorer.(rule.ClusterScorer); ok {
+			s.Scorer = c.Survey(e.Nodes, e.feasible)
 		}
-		if n, ok := s.scorer.(Normalizer); ok {
+		if n, ok := s.Scorer.(rule.Normalizer); ok {
 			s.normalize = n.Normalize
 		}
-		if s.scorer != nil {
+		if s.Scorer != nil {
 			active = append(active, s)
 		}
 	}
-	e.scorers = active
+	e.Scorers = active
 	return nil
 }
 
 // tie returns the key that orders nodes of equal total, the highest first; see Input.Home.
-func (e *evaluation) tie(n *state.NodeInfo) uint64 {
-	tie := tieBreak(e.Seed, n.Node.UIDHash)
+func (e *Evaluation) tie(n *state.NodeInfo) uint64 {
+	tie := TieBreak(e.Seed, n.Node.UIDHash)
 	if e.Home == nil {
 		return tie
 	}
-	return homeFirst(tie, e.Home[n.Node.UID])
+	return HomeFirst(tie, e.Home[n.Node.UID])
 }
 
 // rank fills Feasible with the best nodes.
-func (e *evaluation) rank() {
+func (e *Evaluation) rank() {
 	limit := e.Limit
 	switch {
 	case limit == 0:
@@ -460,18 +466,18 @@ func (e *evaluation) rank() {
 	order := best(e.feasible, e.totals, e.tie, limit)
 	if e.nominated != nil {
 		i := max(slices.Index(e.feasible, e.nominated), 0)
-		order = []candidate{{total: e.totals[i], index: i}}
+		order = []Ranked{{Total: e.totals[i], Index: i}}
 	}
-	e.result.FeasibleCount = len(e.feasible)
-	e.result.Feasible = make([]Scored, len(order))
+	e.Result.FeasibleCount = len(e.feasible)
+	e.Result.Feasible = make([]Scored, len(order))
 	for i, c := range order {
-		e.result.Feasible[i] = Scored{Node: e.feasible[c.index], Total: c.total}
+		e.Result.Feasible[i] = Scored{Node: e.feasible[c.Index], Total: c.Total}
 		if e.Details {
-			e.result.Feasible[i].ByPlugin = e.byPlugin(c.index)
+			e.Result.Feasible[i].ByPlugin = e.byPlugin(c.Index)
 		}
 	}
 	e.weigh(order)
 	if e.Details {
-		e.result.Nodes = e.report()
+		e.Result.Nodes = e.report()
 	}
 }

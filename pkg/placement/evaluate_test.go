@@ -16,6 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -48,21 +50,6 @@ func changed(pod *corev1.Pod, edits ...func(*corev1.Pod)) *state.Pod {
 		edit(pod)
 	}
 	return state.NewPod(pod)
-}
-
-// named requires nodes by name.
-func named(names ...string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		var terms []corev1.NodeSelectorTerm
-		for _, n := range names {
-			terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
-				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{n}},
-			}})
-		}
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
-		}}
-	}
 }
 
 // TestDiagnosis checks the sentence that users see, and the rules that the pod waits for.
@@ -180,7 +167,7 @@ func TestRefusesWhatItCannotCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := without.Evaluate(in); r.FeasibleCount != 3 && test.rule != placement.GangScheduling {
+			if r := without.Evaluate(in); r.FeasibleCount != 3 && test.rule != names.GangScheduling {
 				t.Errorf("a profile without the rule refuses: %s", r.Diagnosis.Message())
 			}
 		})
@@ -301,7 +288,7 @@ func TestDetails(t *testing.T) {
 	}
 	for i := range 2 {
 		n := r.Nodes[i]
-		if diff := gocmp.Diff(want, n.Scores); diff != "" || n.Total != 425 || n.Code != placement.Success {
+		if diff := gocmp.Diff(want, n.Scores); diff != "" || n.Total != 425 || n.Code != rule.Success {
 			t.Errorf("node %d: total %d, code %s, scores (-want +got):\n%s", i, n.Total, n.Code, diff)
 		}
 		if diff := gocmp.Diff(want, r.Feasible[i].ByPlugin); diff != "" || r.Feasible[i].Total != 425 {
@@ -309,7 +296,7 @@ func TestDetails(t *testing.T) {
 		}
 	}
 	n := r.Nodes[2]
-	if n.Plugin != "NodeUnschedulable" || n.Code != placement.UnschedulableAndUnresolvable ||
+	if n.Plugin != "NodeUnschedulable" || n.Code != rule.UnschedulableAndUnresolvable ||
 		!slices.Equal(n.Reasons, []string{"node(s) were unschedulable"}) {
 		t.Errorf("the cordoned node reports %+v", n)
 	}
@@ -404,12 +391,12 @@ func refuses(t *testing.T, want string, plugins ...placement.PluginConfig) {
 func TestTopologyArgs(t *testing.T) {
 	spreadBy := func(kind configv1.PodTopologySpreadConstraintsDefaulting, c ...corev1.TopologySpreadConstraint,
 	) placement.PluginConfig {
-		return placement.PluginConfig{Name: placement.PodTopologySpread, Args: &configv1.PodTopologySpreadArgs{
+		return placement.PluginConfig{Name: names.PodTopologySpread, Args: &configv1.PodTopologySpreadArgs{
 			DefaultingType: kind, DefaultConstraints: c,
 		}}
 	}
 	refuses(t, "hardPodAffinityWeight is 101, want 0 to 100", placement.PluginConfig{
-		Name: placement.InterPodAffinity, Args: &configv1.InterPodAffinityArgs{HardPodAffinityWeight: ptr.To[int32](101)},
+		Name: names.InterPodAffinity, Args: &configv1.InterPodAffinityArgs{HardPodAffinityWeight: ptr.To[int32](101)},
 	})
 	refuses(t, "defaultConstraints has 1 entries, want none unless defaultingType is List",
 		spreadBy("", corev1.TopologySpreadConstraint{}))
@@ -470,7 +457,7 @@ func TestPointsOfNodeAffinity(t *testing.T) {
 	}
 	for _, test := range tests {
 		p := newProfile(t, placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
-			{Name: placement.NodeAffinity, Points: test.points},
+			{Name: names.NodeAffinity, Points: test.points},
 		}})
 		in := placement.Input{
 			Pod: changed(statetest.Pod("default", "p"), named("node-0001")), Nodes: nodes(2), Details: true,
@@ -496,7 +483,7 @@ func TestUnevaluatedRuleRefusesWhereverItIsEnabled(t *testing.T) {
 		placement.Narrowing: 0, placement.Filtering: 0, placement.Scoring: 2, 0: 0,
 	} {
 		p := newProfile(t, placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
-			{Name: placement.GangScheduling, Points: points},
+			{Name: names.GangScheduling, Points: points},
 		}})
 		if r := p.Evaluate(placement.Input{Pod: pod, Nodes: nodes(2)}); r.FeasibleCount != want {
 			t.Errorf("points %03b: %d feasible, want %d", points, r.FeasibleCount, want)
@@ -512,7 +499,7 @@ func TestPoints(t *testing.T) {
 	}
 	for points, want := range map[placement.Points]int{placement.Filtering: 0, placement.Scoring: 1} {
 		p, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
-			{Name: placement.NodeResourcesFit, Points: points},
+			{Name: names.NodeResourcesFit, Points: points},
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package placement
+package placement_test
 
 import (
 	"testing"
@@ -8,12 +8,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // oneClaim is a cluster with one claim, of that name.
 type oneClaim struct {
-	noObjects
+	*state.Snapshot
 	name string
 }
 
@@ -23,7 +25,7 @@ func (o oneClaim) ObjectByName(k events.Kind, namespace, name string) (*state.Ob
 
 // Only what a controller is about to create is expected: everything else is the responsibility of the pod's owner.
 func TestExpectsClaimsThatAreMadeFromTemplates(t *testing.T) {
-	profile, err := NewProfile(DefaultProfile("s"))
+	profile, err := placement.NewProfile(placement.DefaultProfile("s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +51,12 @@ func TestExpectsClaimsThatAreMadeFromTemplates(t *testing.T) {
 			Spec:       corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{test.claim}},
 			Status:     corev1.PodStatus{ResourceClaimStatuses: test.statuses},
 		})
-		plugin, what := profile.Expects(pod, oneClaim{name: "a-gpu"})
-		if (what != "") != test.want || test.want && plugin != DynamicResources {
+		plugin, what := profile.Expects(pod, oneClaim{Snapshot: state.New().Snapshot(), name: "a-gpu"})
+		if (what != "") != test.want || test.want && plugin != names.DynamicResources {
 			t.Errorf("%s: %q by %q, want something: %t", test.what, what, plugin, test.want)
 		}
 	}
-	if _, what := profile.Expects(state.NewPod(&corev1.Pod{}), noObjects{}); what != "" {
+	if _, what := profile.Expects(state.NewPod(&corev1.Pod{}), state.New().Snapshot()); what != "" {
 		t.Errorf("a pod without claims: %q", what)
 	}
 }

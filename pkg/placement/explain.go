@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -43,7 +43,7 @@ const ClassExamples = 3
 // Failure is one rule that rejects a node. A decision stops at the first one; an explanation has all of them.
 type Failure struct {
 	Plugin  string
-	Code    Code
+	Code    rule.Code
 	Reasons []string
 	// Details are more specific than the reasons, whose wording is upstream's: which taints, which labels.
 	Details []string `json:",omitempty"`
@@ -51,35 +51,12 @@ type Failure struct {
 
 // detailer is a filter that can give more details about a node than its reasons.
 type detailer interface {
-	details(n *state.NodeInfo) []string
+	Details(n *state.NodeInfo) []string
 }
 
-// details implements detailer: the taints that the pod does not tolerate.
-func (f taintFilter) details(n *state.NodeInfo) []string {
-	var list []string
-	for i := range n.Node.Object.Spec.Taints {
-		t := &n.Node.Object.Spec.Taints[i]
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(f.tolerations, t) {
-			list = append(list, "taint "+t.ToString())
-		}
-	}
-	return list
-}
-
-// details implements detailer: the labels that the pod selects and the node does not have.
-func (f affinityFilter) details(n *state.NodeInfo) []string {
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(f.selector)) {
-		if value, ok := n.Node.Object.Labels[key]; !ok || value != f.selector[key] {
-			list = append(list, "no label "+key+"="+f.selector[key])
-		}
-	}
-	return list
-}
-
-func detailsOf(f Filter, n *state.NodeInfo) []string {
+func detailsOf(f rule.Filter, n *state.NodeInfo) []string {
 	if d, ok := f.(detailer); ok {
-		return d.details(n)
+		return d.Details(n)
 	}
 	return nil
 }
@@ -104,15 +81,15 @@ func (p *Profile) Explain(in Input) (Explanation, error) {
 	if in.Candidates == nil {
 		in.Candidates = in.Nodes
 	}
-	e := evaluation{Input: in, profile: p}
-	e.Objects = orNoObjects(in.Objects)
-	if err := e.compile(); err != nil {
+	e := Evaluation{Input: in, Profile: p}
+	e.Objects = rule.OrNone(in.Objects)
+	if err := e.Compile(); err != nil {
 		return Explanation{}, err
 	}
-	if e.rejected != nil {
-		return Explanation{Rejection: e.rejected.message}, nil
+	if e.Rejected != nil {
+		return Explanation{Rejection: e.Rejected.message}, nil
 	}
-	e.surveyFilters()
+	e.SurveyFilters()
 	var (
 		x       Explanation
 		misses  []Miss
@@ -136,18 +113,18 @@ func (p *Profile) Explain(in Input) (Explanation, error) {
 }
 
 // allFailures returns all rules that reject a node, in their order.
-func (e *evaluation) allFailures(n *state.NodeInfo) []Failure {
+func (e *Evaluation) allFailures(n *state.NodeInfo) []Failure {
 	var list []Failure
-	if e.isNarrowed(n) {
-		plugin, reasons := e.explain(n, verdictNarrowed)
-		list = append(list, Failure{Plugin: plugin, Code: UnschedulableAndUnresolvable, Reasons: reasons})
+	if e.IsNarrowed(n) {
+		plugin, reasons := e.explain(n, VerdictNarrowed)
+		list = append(list, Failure{Plugin: plugin, Code: rule.UnschedulableAndUnresolvable, Reasons: reasons})
 	}
 	if reason, ok := e.Excluded[n.Node.UID]; ok {
-		list = append(list, Failure{Code: UnschedulableAndUnresolvable, Reasons: []string{reason}})
+		list = append(list, Failure{Code: rule.UnschedulableAndUnresolvable, Reasons: []string{reason}})
 	}
-	for _, f := range e.filters {
-		if code := f.filter.Check(n); code != Success {
-			list = append(list, Failure{f.plugin, code, f.filter.Explain(n), detailsOf(f.filter, n)})
+	for _, f := range e.Filters {
+		if code := f.Filter.Check(n); code != rule.Success {
+			list = append(list, Failure{f.Plugin, code, f.Filter.Explain(n), detailsOf(f.Filter, n)})
 		}
 	}
 	return list
@@ -187,7 +164,7 @@ func keepNearest(list []Miss, m Miss) []Miss {
 func (m *Miss) hopeless() int {
 	count := 0
 	for _, f := range m.Failures {
-		if f.Code == UnschedulableAndUnresolvable {
+		if f.Code == rule.UnschedulableAndUnresolvable {
 			count++
 		}
 	}
@@ -204,31 +181,15 @@ func (m *Miss) lack() float64 {
 }
 
 // shortages returns the resources that a node has too little of, according to the rule about resources.
-func (e *evaluation) shortages(n *state.NodeInfo) []Shortage {
+func (e *Evaluation) shortages(n *state.NodeInfo) []Shortage {
 	var list []Shortage
-	for _, f := range e.filters {
-		if fit, ok := f.filter.(fitFilter); ok {
-			list = append(list, fit.shortages(n)...)
+	for _, f := range e.Filters {
+		if fit, ok := f.Filter.(fit.Filter); ok {
+			fit.Shortages(n, func(name string, asked, free int64) {
+				list = append(list, Shortage{Resource: name, Asked: asked, Free: free, Lacked: asked - free})
+			})
 		}
 	}
-	return list
-}
-
-func (f fitFilter) shortages(n *state.NodeInfo) []Shortage {
-	var list []Shortage
-	add := func(name string, asked, free int64) {
-		if asked > 0 && asked > free {
-			list = append(list, Shortage{name, asked, free, asked - free})
-		}
-	}
-	total, used := &n.Node.Allocatable, &n.Requested
-	add("cpu", f.request.MilliCPU, total.MilliCPU-used.MilliCPU)
-	add("ephemeral-storage", f.request.EphemeralStorage, total.EphemeralStorage-used.EphemeralStorage)
-	for _, x := range f.extended {
-		add(x.name, x.value, total.Extended[x.name]-used.Extended[x.name])
-	}
-	add("memory", f.request.Memory, total.Memory-used.Memory)
-	add("pods", 1, total.Pods-int64(n.PodCount()))
 	slices.SortFunc(list, func(a, b Shortage) int { return cmp.Compare(a.Resource, b.Resource) })
 	return list
 }

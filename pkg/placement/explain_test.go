@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -30,11 +32,11 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	noCPU := placement.Failure{
-		Plugin: placement.NodeResourcesFit, Code: placement.UnschedulableAndUnresolvable,
+		Plugin: names.NodeResourcesFit, Code: rule.UnschedulableAndUnresolvable,
 		Reasons: []string{"Insufficient cpu"},
 	}
 	cordon := placement.Failure{
-		Plugin: placement.NodeUnschedulable, Code: placement.UnschedulableAndUnresolvable,
+		Plugin: names.NodeUnschedulable, Code: rule.UnschedulableAndUnresolvable,
 		Reasons: []string{"node(s) were unschedulable"},
 	}
 	want := placement.Explanation{
@@ -73,13 +75,13 @@ func TestDiagnosisGroups(t *testing.T) {
 	})
 	r := profileOf(t).Evaluate(placement.Input{Pod: pod, Nodes: nodes})
 	want := []placement.Group{
-		{Plugin: placement.NodeResourcesFit, Reasons: []string{"Insufficient cpu", "Insufficient memory"}, Nodes: 2},
-		{Plugin: placement.NodeUnschedulable, Reasons: []string{"node(s) were unschedulable"}, Nodes: 1},
+		{Plugin: names.NodeResourcesFit, Reasons: []string{"Insufficient cpu", "Insufficient memory"}, Nodes: 2},
+		{Plugin: names.NodeUnschedulable, Reasons: []string{"node(s) were unschedulable"}, Nodes: 1},
 	}
 	if diff := cmp.Diff(want, r.Diagnosis.Groups()); diff != "" {
 		t.Fatalf("groups (-want +got):\n%s", diff)
 	}
-	byPlugin := map[string]int32{placement.NodeResourcesFit: 2, placement.NodeUnschedulable: 1}
+	byPlugin := map[string]int32{names.NodeResourcesFit: 2, names.NodeUnschedulable: 1}
 	if diff := cmp.Diff(byPlugin, r.Diagnosis.NodesByPlugin()); diff != "" {
 		t.Fatalf("nodes by plugin (-want +got):\n%s", diff)
 	}

@@ -7,6 +7,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -15,7 +16,7 @@ import (
 const Extenders = "Extender"
 
 // extenderScale scales the points of an extender, 0 to MaxExtenderPriority, to those of rules.
-const extenderScale = MaxScore / extenderv1.MaxExtenderPriority
+const extenderScale = rule.MaxScore / extenderv1.MaxExtenderPriority
 
 // Opinion is the combined result of custom plugins and extenders for one node and one pod.
 type Opinion struct {
@@ -116,7 +117,7 @@ func Interested(e configv1.Extender, pod *state.Pod) bool {
 func (in *Input) rejectedByExtender(n *state.NodeInfo) bool { return in.Opinions[n.Node.Name].Rejected }
 
 // advise adds the points of custom plugins and extenders to the totals of the feasible nodes.
-func (e *evaluation) advise() {
+func (e *Evaluation) advise() {
 	if len(e.Opinions) == 0 {
 		return
 	}

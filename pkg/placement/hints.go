@@ -3,6 +3,7 @@ package placement
 import (
 	"slices"
 
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -11,10 +12,10 @@ import (
 type Hints interface {
 	// Events lists the events that a plugin listens to; told is false for a plugin that listens to everything, and
 	// for a name that is not a plugin's.
-	Events(plugin string) (list []Event, told bool)
+	Events(plugin string) (list []rule.Event, told bool)
 	// Helps reports whether a change of a kind that Events lists could turn the plugin's rejection of a pod into a
 	// pass. It is called for every such change and every pod that waits for the plugin, and has to be fast.
-	Helps(plugin string, pod *state.Pod, c Change) bool
+	Helps(plugin string, pod *state.Pod, c rule.Change) bool
 }
 
 // Hinted returns the profile with the hints of custom plugins. Without them, any change wakes the pods that custom
@@ -26,7 +27,7 @@ func (p *Profile) Hinted(h Hints) *Profile {
 }
 
 // told returns the events that a plugin that is not a rule listens to; false means everything.
-func (p *Profile) told(plugin string) (list []Event, told bool) {
+func (p *Profile) told(plugin string) (list []rule.Event, told bool) {
 	if p.hints == nil {
 		return nil, false
 	}
@@ -34,19 +35,19 @@ func (p *Profile) told(plugin string) (list []Event, told bool) {
 }
 
 // helps is Wakes for a plugin that is not a rule.
-func (p *Profile) helps(plugin string, pod *state.Pod, c Change) bool {
+func (p *Profile) helps(plugin string, pod *state.Pod, c rule.Change) bool {
 	list, told := p.told(plugin)
-	return !told || slices.ContainsFunc(list, c.is) && p.hints.Helps(plugin, pod, c)
+	return !told || slices.ContainsFunc(list, c.Is) && p.hints.Helps(plugin, pod, c)
 }
 
 // customListens reports whether a plugin that is not a rule listens to changes of this kind.
-func (p *Profile) customListens(plugin string, c Change) bool {
+func (p *Profile) customListens(plugin string, c rule.Change) bool {
 	list, told := p.told(plugin)
-	return !told || slices.ContainsFunc(list, c.is)
+	return !told || slices.ContainsFunc(list, c.Is)
 }
 
 // outsideListens reports whether any custom plugin, or an extender, listens to changes of this kind.
-func (p *Profile) outsideListens(c Change) bool {
+func (p *Profile) outsideListens(c rule.Change) bool {
 	if len(p.extenders) > 0 {
 		return true
 	}

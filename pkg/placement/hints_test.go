@@ -8,17 +8,19 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // racksHints are those of a plugin Racks that listens to labels of nodes, and is helped by a rack.
 type racksHints struct{}
 
-func (racksHints) Events(plugin string) ([]placement.Event, bool) {
-	return []placement.Event{{Kind: events.KindNode, Actions: placement.UpdateNodeLabel}}, plugin == "Racks"
+func (racksHints) Events(plugin string) ([]rule.Event, bool) {
+	return []rule.Event{{Kind: events.KindNode, Actions: rule.UpdateNodeLabel}}, plugin == "Racks"
 }
 
-func (racksHints) Helps(_ string, _ *state.Pod, c placement.Change) bool {
+func (racksHints) Helps(_ string, _ *state.Pod, c rule.Change) bool {
 	return c.NewNode.Object.Labels["rack"] != ""
 }
 
@@ -37,8 +39,8 @@ func TestHintsOfCustomPlugins(t *testing.T) {
 	}
 	hinted := plain.Hinted(racksHints{})
 	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "p"}})
-	node := func(before, after *state.Node) placement.Change {
-		return placement.NodeChange(state.NodeChange{Before: before, After: after})
+	node := func(before, after *state.Node) rule.Change {
+		return rule.NodeChange(state.NodeChange{Before: before, After: after})
 	}
 	bare := labelled(nil)
 	annotated := bare.Object.DeepCopy()
@@ -47,7 +49,7 @@ func TestHintsOfCustomPlugins(t *testing.T) {
 		name          string
 		profile       *placement.Profile
 		plugin        string
-		change        placement.Change
+		change        rule.Change
 		listens, wake bool
 	}{
 		{"a rack", hinted, "Racks", node(bare, labelled(map[string]string{"rack": "r"})), true, true},
@@ -56,7 +58,7 @@ func TestHintsOfCustomPlugins(t *testing.T) {
 			false, false},
 		{"a new node, and another plugin", hinted, "Others", node(nil, bare), true, true},
 		{"a new node, and nothing is known of the plugin", plain, "Racks", node(nil, bare), true, true},
-		{"a rule's change, and a plugin's", hinted, placement.NodeUnschedulable,
+		{"a rule's change, and a plugin's", hinted, names.NodeUnschedulable,
 			node(bare, labelled(map[string]string{"rack": "r"})), false, false},
 	} {
 		if got := test.profile.Listens(test.plugin, test.change); got != test.listens {

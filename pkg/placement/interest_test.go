@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -133,7 +134,7 @@ func (f few) node(name string) *state.Node {
 	return state.NewNode(obj)
 }
 
-func (f few) change() placement.Change {
+func (f few) change() rule.Change {
 	before, after := f.of("gone", "there") == "there", f.of("gone", "there") == "there"
 	if f.maybe() {
 		var c state.PodChange
@@ -143,7 +144,7 @@ func (f few) change() placement.Change {
 		if after {
 			c.After = f.pod("other")
 		}
-		return placement.PodChange(c)
+		return rule.PodChange(c)
 	}
 	name := f.of("n1", "n2")
 	var c state.NodeChange
@@ -153,10 +154,10 @@ func (f few) change() placement.Change {
 	if after {
 		c.After = f.node(name)
 	}
-	return placement.NodeChange(c)
+	return rule.NodeChange(c)
 }
 
-func (r reachOf) holds(c placement.Change) bool {
+func (r reachOf) holds(c rule.Change) bool {
 	reach := r.Nodes
 	switch c.Kind {
 	case events.KindPod:
@@ -167,7 +168,7 @@ func (r reachOf) holds(c placement.Change) bool {
 	return reach.All || slices.ContainsFunc(c.Topics(), func(t string) bool { return slices.Contains(reach.Topics, t) })
 }
 
-type reachOf struct{ placement.Interest }
+type reachOf struct{ rule.Interest }
 
 // TestInterests checks that a hint that reports true is within reach, and that pods of one class get the same hint.
 func TestInterests(t *testing.T) {
@@ -208,7 +209,7 @@ func count(in map[string]int, what string, is bool) {
 
 // checkInterest evaluates a rule's hint for a change; if it is true, the change must be within reach.
 func checkInterest(
-	t *rapid.T, profile *placement.Profile, plugin string, pod *state.Pod, c placement.Change,
+	t *rapid.T, profile *placement.Profile, plugin string, pod *state.Pod, c rule.Change,
 ) (class string, wakes bool) {
 	interest := profile.Interest(plugin, pod)
 	wakes = profile.Wakes(pod, []string{plugin}, c)
@@ -226,15 +227,15 @@ func TestLabels(t *testing.T) {
 	bound := state.NewPod(statetest.Pod("x", "p"))
 	bound.NodeName = "n"
 	free := state.NewPod(statetest.Pod("x", "q"))
-	for want, c := range map[string]placement.Change{
-		"NodeAdd":                             {Kind: events.KindNode, Actions: placement.Add},
-		"NodeUpdateNodeTaint":                 {Kind: events.KindNode, Actions: placement.UpdateNodeTaint},
-		"AssignedPodAdd":                      {Kind: events.KindPod, Actions: placement.Add, NewPod: bound},
-		"AssignedPodDelete":                   {Kind: events.KindPod, Actions: placement.Delete, OldPod: bound},
-		"AssignedPodUpdatePodScaleDown":       {Kind: events.KindPod, Actions: placement.UpdatePodScaleDown, NewPod: bound},
-		"AssignedPodUpdate":                   {Kind: events.KindPod, Actions: placement.UpdateOther, NewPod: bound},
-		"UnschedulablePodUpdatePodToleration": {Kind: events.KindPod, Actions: placement.UpdatePodToleration, NewPod: free},
-		"NamespaceUpdateNamespaceLabel":       {Kind: events.KindNamespace, Actions: placement.UpdateNamespaceLabel},
+	for want, c := range map[string]rule.Change{
+		"NodeAdd":                             {Kind: events.KindNode, Actions: rule.Add},
+		"NodeUpdateNodeTaint":                 {Kind: events.KindNode, Actions: rule.UpdateNodeTaint},
+		"AssignedPodAdd":                      {Kind: events.KindPod, Actions: rule.Add, NewPod: bound},
+		"AssignedPodDelete":                   {Kind: events.KindPod, Actions: rule.Delete, OldPod: bound},
+		"AssignedPodUpdatePodScaleDown":       {Kind: events.KindPod, Actions: rule.UpdatePodScaleDown, NewPod: bound},
+		"AssignedPodUpdate":                   {Kind: events.KindPod, Actions: rule.UpdateOther, NewPod: bound},
+		"UnschedulablePodUpdatePodToleration": {Kind: events.KindPod, Actions: rule.UpdatePodToleration, NewPod: free},
+		"NamespaceUpdateNamespaceLabel":       {Kind: events.KindNamespace, Actions: rule.UpdateNamespaceLabel},
 	} {
 		if got := c.Label(); got != want {
 			t.Errorf("label %q, want %q", got, want)

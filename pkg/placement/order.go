@@ -1,6 +1,8 @@
 package placement
 
-import "time"
+import (
+	"time"
+)
 
 // Queued holds what the order of the queue depends on.
 type Queued struct {

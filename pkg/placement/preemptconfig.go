@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
 // PDBPolicy defines how preemption treats disruption budgets.
@@ -63,18 +65,18 @@ const (
 	defaultMinCandidateAbsolute   int32 = 100
 )
 
-// preempting is a PreemptionConfig with its defaults applied and checked.
-type preempting struct {
+// PreemptionRules is a PreemptionConfig with its defaults applied and checked.
+type PreemptionRules struct {
 	PreemptionConfig
-	// enabled reports whether the profile has DefaultPreemption.
-	enabled bool
-	// limited reports whether the search ends with enough candidates, by percentage and absolute.
-	limited              bool
+	// Enabled reports whether the profile has DefaultPreemption.
+	Enabled bool
+	// Limited reports whether the search ends with enough candidates, by percentage and absolute.
+	Limited              bool
 	percentage, absolute int32
 }
 
-func newPreempting(cfg PreemptionConfig) (preempting, error) {
-	p := preempting{PreemptionConfig: cfg}
+func newPreempting(cfg PreemptionConfig) (PreemptionRules, error) {
+	p := PreemptionRules{PreemptionConfig: cfg}
 	var errs []error
 	orElse := func(field string, value *int, otherwise, highest int) {
 		if *value == 0 {
@@ -98,16 +100,16 @@ func newPreempting(cfg PreemptionConfig) (preempting, error) {
 }
 
 // limit applies the arguments of DefaultPreemption; without any the search is not limited.
-func (p *preempting) limit(args runtime.Object) error {
-	p.enabled = true
+func (p *PreemptionRules) limit(args runtime.Object) error {
+	p.Enabled = true
 	if args == nil {
 		return nil
 	}
-	a, err := argsOf[configv1.DefaultPreemptionArgs](args)
+	a, err := rule.Args[configv1.DefaultPreemptionArgs](args)
 	if err != nil {
 		return err
 	}
-	p.orLimit()
+	p.OrLimit()
 	if a.MinCandidateNodesPercentage != nil {
 		p.percentage = *a.MinCandidateNodesPercentage
 	}
@@ -125,19 +127,19 @@ func (p *preempting) limit(args runtime.Object) error {
 	return nil
 }
 
-// orLimit limits an unlimited search by upstream's defaults.
-func (p *preempting) orLimit() {
-	if !p.limited {
-		p.limited = true
+// OrLimit limits an unlimited search by upstream's defaults.
+func (p *PreemptionRules) OrLimit() {
+	if !p.Limited {
+		p.Limited = true
 		p.percentage = defaultMinCandidatePercentage
 		p.absolute = defaultMinCandidateAbsolute
 	}
 }
 
-// enough returns how many candidates end the search among this many nodes that could become one. Source:
+// Enough returns how many candidates end the search among this many nodes that could become one. Source:
 // plugins/defaultpreemption calculateNumCandidates.
-func (p *preempting) enough(nodes int) int {
-	if !p.limited {
+func (p *PreemptionRules) Enough(nodes int) int {
+	if !p.Limited {
 		return nodes
 	}
 	return min(max(nodes*int(p.percentage)/maxPercent, int(p.absolute)), nodes)

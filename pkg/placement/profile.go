@@ -12,7 +12,20 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/nodes"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/placement/volumes"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
+
+// RulesMinor is the minor version of Kubernetes 1 whose scheduling rules these are.
+const RulesMinor = 36
 
 // Points is the set of extension points at which a rule is enabled.
 type Points uint8
@@ -67,30 +80,30 @@ type PluginConfig struct {
 // Profile is a compiled ProfileConfig. It is immutable and safe for concurrent use.
 type Profile struct {
 	schedulerName string
-	rules         []rule
-	byName        map[string]rule
+	rules         []enabledPlugin
+	byName        map[string]enabledPlugin
 	// percentage is the percentage of nodes to score. scores reports whether any rule, custom plugin or extender
 	// can score feasible nodes differently.
 	percentage int32
 	scores     bool
 	// weights is the sum of all weights.
 	weights    int64
-	preemption preempting
+	preemption PreemptionRules
 	extenders  []configv1.Extender // in the order in which they are called
 	custom     *Custom
 	hints      Hints // nil: it is unknown what custom plugins listen to
 	hash       uint64
 }
 
-// rule is one enabled plugin.
-type rule struct {
-	plugin Plugin
+// enabledPlugin is one plugin of a profile.
+type enabledPlugin struct {
+	plugin rule.Plugin
 	weight int64
 	points Points
 }
 
 // enabled removes from c what belongs to points at which the rule is not enabled.
-func (r rule) enabled(c Compiled) Compiled {
+func (r enabledPlugin) enabled(c rule.Compiled) rule.Compiled {
 	if !r.points.has(Narrowing) {
 		c.Rejection, c.OnlyNodes = "", nil
 	}
@@ -105,70 +118,68 @@ func (r rule) enabled(c Compiled) Compiled {
 	return c
 }
 
+// Plugin returns a rule of the profile by its name; false if the profile does not have it.
+func (p *Profile) Plugin(name string) (rule.Plugin, bool) {
+	r, ok := p.byName[name]
+	return r.plugin, ok
+}
+
+// CompilePlugin compiles one rule for a pod as Evaluate does; a rule that the profile does not have does not apply.
+func (p *Profile) CompilePlugin(name string, pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
+	r, ok := p.byName[name]
+	if !ok {
+		return rule.Compiled{}, nil
+	}
+	c, err := r.plugin.Compile(pod, objects)
+	if err != nil && r.points.has(Narrowing) {
+		return rule.Compiled{}, fmt.Errorf("placement: plugin %s: %w", name, err)
+	}
+	return r.enabled(c), nil
+}
+
+// TotalWeight returns the sum of the weights of all rules.
+func (p *Profile) TotalWeight() int64 { return p.weights }
+
+// PreemptionRules returns how the profile's pods preempt. It must not be changed.
+func (p *Profile) PreemptionRules() *PreemptionRules { return &p.preemption }
+
 // DefaultProfile returns upstream's default profile: the same plugins in the same order with the same weights
 // (pkg/scheduler/apis/config/v1/default_plugins.go, with the feature gates of 1.36).
 func DefaultProfile(schedulerName string) ProfileConfig {
 	return ProfileConfig{
 		SchedulerName: schedulerName,
 		Plugins: []PluginConfig{
-			{Name: SchedulingGates},
-			{Name: PrioritySort},
-			{Name: NodeUnschedulable},
-			{Name: NodeName},
-			{Name: TaintToleration, Weight: 3},
-			{Name: NodeAffinity, Weight: 2},
-			{Name: NodePorts},
-			{Name: NodeResourcesFit, Weight: 1},
-			{Name: VolumeRestrictions},
-			{Name: NodeVolumeLimits},
-			{Name: VolumeBinding},
-			{Name: VolumeZone},
-			{Name: PodTopologySpread, Weight: 2},
-			{Name: InterPodAffinity, Weight: 2},
-			{Name: DynamicResources, Weight: 2},
-			{Name: DefaultPreemption},
-			{Name: NodeResourcesBalancedAllocation, Weight: 1},
-			{Name: ImageLocality, Weight: 1},
-			{Name: DefaultBinder},
-			{Name: NodeDeclaredFeatures},
+			{Name: names.SchedulingGates},
+			{Name: names.PrioritySort},
+			{Name: names.NodeUnschedulable},
+			{Name: names.NodeName},
+			{Name: names.TaintToleration, Weight: 3},
+			{Name: names.NodeAffinity, Weight: 2},
+			{Name: names.NodePorts},
+			{Name: names.NodeResourcesFit, Weight: 1},
+			{Name: names.VolumeRestrictions},
+			{Name: names.NodeVolumeLimits},
+			{Name: names.VolumeBinding},
+			{Name: names.VolumeZone},
+			{Name: names.PodTopologySpread, Weight: 2},
+			{Name: names.InterPodAffinity, Weight: 2},
+			{Name: names.DynamicResources, Weight: 2},
+			{Name: names.DefaultPreemption},
+			{Name: names.NodeResourcesBalancedAllocation, Weight: 1},
+			{Name: names.ImageLocality, Weight: 1},
+			{Name: names.DefaultBinder},
+			{Name: names.NodeDeclaredFeatures},
 		},
 	}
 }
 
-// Names of the plugins of upstream's default profile.
-const (
-	SchedulingGates                 = "SchedulingGates"
-	PrioritySort                    = "PrioritySort"
-	NodeUnschedulable               = "NodeUnschedulable"
-	NodeName                        = "NodeName"
-	TaintToleration                 = "TaintToleration"
-	NodeAffinity                    = "NodeAffinity"
-	NodePorts                       = "NodePorts"
-	NodeResourcesFit                = "NodeResourcesFit"
-	VolumeRestrictions              = "VolumeRestrictions"
-	NodeVolumeLimits                = "NodeVolumeLimits"
-	VolumeBinding                   = "VolumeBinding"
-	VolumeZone                      = "VolumeZone"
-	PodTopologySpread               = "PodTopologySpread"
-	InterPodAffinity                = "InterPodAffinity"
-	DynamicResources                = "DynamicResources"
-	DefaultPreemption               = "DefaultPreemption"
-	NodeResourcesBalancedAllocation = "NodeResourcesBalancedAllocation"
-	ImageLocality                   = "ImageLocality"
-	DefaultBinder                   = "DefaultBinder"
-	NodeDeclaredFeatures            = "NodeDeclaredFeatures"
-	// GangScheduling is disabled by default upstream. Here every profile has it, as a rule that rejects members of
-	// a pod group.
-	GangScheduling = "GangScheduling"
-)
-
 // factory creates a plugin from its arguments, nil for the defaults.
-type factory func(args runtime.Object) (Plugin, error)
+type factory func(args runtime.Object) (rule.Plugin, error)
 
 // registry returns the known plugins.
 func registry() map[string]factory {
-	plain := func(p Plugin) factory {
-		return func(args runtime.Object) (Plugin, error) {
+	plain := func(p rule.Plugin) factory {
+		return func(args runtime.Object) (rule.Plugin, error) {
 			if args != nil {
 				return nil, fmt.Errorf("args of type %T, want none", args)
 			}
@@ -177,29 +188,29 @@ func registry() map[string]factory {
 	}
 	// passive plugins act elsewhere (queue, binder) or not yet; their arguments, if any, are used there.
 	passive := func(name string) factory {
-		return func(runtime.Object) (Plugin, error) { return idle{name: name}, nil }
+		return func(runtime.Object) (rule.Plugin, error) { return nodes.Idle{Plugin: name}, nil }
 	}
 	m := map[string]factory{
-		SchedulingGates:                 plain(schedulingGates{}),
-		PrioritySort:                    passive(PrioritySort),
-		NodeUnschedulable:               plain(nodeUnschedulable{}),
-		NodeName:                        plain(nodeName{}),
-		TaintToleration:                 plain(taintToleration{}),
-		NodeAffinity:                    newNodeAffinity,
-		NodePorts:                       plain(nodePorts{}),
-		NodeResourcesFit:                newNodeResourcesFit,
-		NodeResourcesBalancedAllocation: newBalancedAllocation,
-		ImageLocality:                   plain(imageLocality{}),
-		NodeDeclaredFeatures:            plain(nodeDeclaredFeatures{}),
-		PodTopologySpread:               newTopologySpread,
-		InterPodAffinity:                newPodAffinity,
-		DefaultPreemption:               newPreempts,
-		VolumeRestrictions:              plain(volumeRestrictions{}),
-		NodeVolumeLimits:                plain(volumeLimits{}),
-		VolumeBinding:                   newVolumeBinding,
-		VolumeZone:                      plain(volumeZone{}),
-		DynamicResources:                newDynamicResources,
-		DefaultBinder:                   passive(DefaultBinder),
+		names.SchedulingGates:                 plain(nodes.Gates{}),
+		names.PrioritySort:                    passive(names.PrioritySort),
+		names.NodeUnschedulable:               plain(nodes.Unschedulable{}),
+		names.NodeName:                        plain(nodes.Name{}),
+		names.TaintToleration:                 plain(nodes.TaintToleration{}),
+		names.NodeAffinity:                    nodes.NewAffinity,
+		names.NodePorts:                       plain(nodes.Ports{}),
+		names.NodeResourcesFit:                fit.New,
+		names.NodeResourcesBalancedAllocation: fit.NewBalanced,
+		names.ImageLocality:                   plain(nodes.ImageLocality{}),
+		names.NodeDeclaredFeatures:            plain(nodes.DeclaredFeatures{}),
+		names.PodTopologySpread:               spread.New,
+		names.InterPodAffinity:                podaffinity.New,
+		names.DefaultPreemption:               newPreempts,
+		names.VolumeRestrictions:              plain(volumes.Restrictions{}),
+		names.NodeVolumeLimits:                plain(volumes.Limits{}),
+		names.VolumeBinding:                   volumes.NewBinding,
+		names.VolumeZone:                      plain(volumes.Zone{}),
+		names.DynamicResources:                devices.New,
+		names.DefaultBinder:                   passive(names.DefaultBinder),
 	}
 	for _, name := range unsupportedNames() {
 		m[name] = newUnsupported(name)
@@ -210,8 +221,9 @@ func registry() map[string]factory {
 // canScore reports whether upstream's plugin of that name scores nodes.
 func canScore(name string) bool {
 	switch name {
-	case TaintToleration, NodeAffinity, NodeResourcesFit, VolumeBinding, PodTopologySpread, InterPodAffinity,
-		DynamicResources, NodeResourcesBalancedAllocation, ImageLocality:
+	case names.TaintToleration, names.NodeAffinity, names.NodeResourcesFit, names.VolumeBinding,
+		names.PodTopologySpread, names.InterPodAffinity, names.DynamicResources,
+		names.NodeResourcesBalancedAllocation, names.ImageLocality:
 		return true
 	}
 	return false
@@ -232,7 +244,7 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	}
 	p := &Profile{
 		schedulerName: cfg.SchedulerName,
-		byName:        map[string]rule{},
+		byName:        map[string]enabledPlugin{},
 		percentage:    cfg.PercentageOfNodesToScore,
 		extenders:     OrderedExtenders(cfg.Extenders),
 		custom:        cfg.Custom,
@@ -246,7 +258,7 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	for i, c := range cfg.Plugins {
 		field := fmt.Sprintf("placement: profile %s: plugins[%d] %s", cfg.SchedulerName, i, c.Name)
 		r, err := newRule(known, c)
-		if c.Name == DefaultPreemption && err == nil {
+		if c.Name == names.DefaultPreemption && err == nil {
 			err = p.preemption.limit(c.Args)
 		}
 		switch _, twice := p.byName[c.Name]; {
@@ -264,28 +276,28 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	if p.hash, err = hashOf(cfg); err != nil {
 		return nil, err
 	}
-	if _, ok := p.byName[NodeUnschedulable]; !ok {
-		p.add(rule{plugin: nodeUnschedulable{closedOnly: true}, weight: 1, points: Filtering})
+	if _, ok := p.byName[names.NodeUnschedulable]; !ok {
+		p.add(enabledPlugin{plugin: nodes.Unschedulable{ClosedOnly: true}, weight: 1, points: Filtering})
 	}
-	if _, ok := p.byName[GangScheduling]; !ok {
-		p.add(rule{plugin: unsupported{name: GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
+	if _, ok := p.byName[names.GangScheduling]; !ok {
+		p.add(enabledPlugin{plugin: unsupported{name: names.GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
 	}
 	return p, nil
 }
 
-func newRule(known map[string]factory, c PluginConfig) (rule, error) {
+func newRule(known map[string]factory, c PluginConfig) (enabledPlugin, error) {
 	create, ok := known[c.Name]
 	if !ok {
-		return rule{}, fmt.Errorf("is unknown, want one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		return enabledPlugin{}, fmt.Errorf("is unknown, want one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
 	if c.Weight < 0 {
-		return rule{}, fmt.Errorf("weight is %d, want 0 or more", c.Weight)
+		return enabledPlugin{}, fmt.Errorf("weight is %d, want 0 or more", c.Weight)
 	}
 	plugin, err := create(c.Args)
 	if err != nil {
-		return rule{}, err
+		return enabledPlugin{}, err
 	}
-	r := rule{plugin: plugin, weight: max(int64(c.Weight), 1), points: c.Points}
+	r := enabledPlugin{plugin: plugin, weight: max(int64(c.Weight), 1), points: c.Points}
 	if r.points == 0 {
 		r.points = allPoints
 	}
@@ -295,7 +307,7 @@ func newRule(known map[string]factory, c PluginConfig) (rule, error) {
 	return r, nil
 }
 
-func (p *Profile) add(r rule) {
+func (p *Profile) add(r enabledPlugin) {
 	p.rules = append(p.rules, r)
 	p.byName[r.plugin.Name()] = r
 	p.scores = p.scores || r.points.has(Scoring) && canScore(r.plugin.Name())
@@ -327,29 +339,3 @@ func (p *Profile) Hash() uint64 { return p.hash }
 
 // SchedulerName returns what pods name in spec.schedulerName.
 func (p *Profile) SchedulerName() string { return p.schedulerName }
-
-// argsOf converts args to the type that a plugin expects; nil gives its zero value.
-func argsOf[T any](args runtime.Object) (*T, error) {
-	if args == nil {
-		return new(T), nil
-	}
-	typed, ok := any(args).(*T)
-	if !ok {
-		return nil, fmt.Errorf("args of type %T, want %T", args, new(T))
-	}
-	return typed, nil
-}
-
-// resourceSpecs returns the resources to score by, cpu and memory when none are named.
-func resourceSpecs(specs []configv1.ResourceSpec) []configv1.ResourceSpec {
-	if len(specs) == 0 {
-		specs = []configv1.ResourceSpec{{Name: "cpu"}, {Name: "memory"}}
-	}
-	specs = slices.Clone(specs)
-	for i := range specs {
-		if specs[i].Weight == 0 {
-			specs[i].Weight = 1
-		}
-	}
-	return specs
-}

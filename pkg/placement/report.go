@@ -2,56 +2,58 @@ package placement
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // explain turns a verdict into the rule and its reasons.
-func (e *evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, reasons []string) {
+func (e *Evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, reasons []string) {
 	switch verdict {
-	case verdictPass:
+	case VerdictPass:
 		return "", nil
 	case verdictExcluded:
 		return "", []string{e.Excluded[n.Node.UID]}
-	case verdictNarrowed:
-		return strings.Join(e.onlyBy, ","), []string{narrowedReason(e.onlyBy)}
-	case verdictExtender:
+	case VerdictNarrowed:
+		return strings.Join(e.OnlyBy, ","), []string{NarrowedReason(e.OnlyBy)}
+	case VerdictExtender:
 		o := e.Opinions[n.Node.Name]
 		return cmp.Or(o.Plugin, Extenders), o.Reasons
 	default:
-		f := e.filters[verdict]
-		return f.plugin, f.filter.Explain(n)
+		f := e.Filters[verdict]
+		return f.Plugin, f.Filter.Explain(n)
 	}
 }
 
 // report describes every node that has been judged, in the order of the input.
-func (e *evaluation) report() []NodeReport {
+func (e *Evaluation) report() []NodeReport {
 	reports := make([]NodeReport, 0, len(e.Candidates))
 	passed := 0
 	for i, n := range e.Candidates {
-		if e.rejected == nil && e.verdicts[i] == verdictNone {
+		if e.Rejected == nil && e.verdicts[i] == verdictNone {
 			continue
 		}
 		reports = append(reports, NodeReport{Node: n})
 		r := &reports[len(reports)-1]
 		switch {
-		case e.rejected != nil:
-			if r.Code = UnschedulableAndUnresolvable; e.rejected.resolvable {
-				r.Code = Unschedulable
+		case e.Rejected != nil:
+			if r.Code = rule.UnschedulableAndUnresolvable; e.Rejected.resolvable {
+				r.Code = rule.Unschedulable
 			}
-			r.Plugin = strings.Join(e.rejected.plugins, ",")
-			r.Reasons = []string{e.rejected.message}
-		case e.verdicts[i] == verdictPass:
+			r.Plugin = strings.Join(e.Rejected.plugins, ",")
+			r.Reasons = []string{e.Rejected.message}
+		case e.verdicts[i] == VerdictPass:
 			r.Total, r.Scores = e.totals[passed], e.byPlugin(passed)
 			passed++
 		default:
-			r.Code = UnschedulableAndUnresolvable
+			r.Code = rule.UnschedulableAndUnresolvable
 			switch v := e.verdicts[i]; {
 			case v >= 0:
-				r.Code = e.filters[v].filter.Check(n)
-			case v == verdictExtender && !e.Opinions[n.Node.Name].Unresolvable:
-				r.Code = Unschedulable
+				r.Code = e.Filters[v].Filter.Check(n)
+			case v == VerdictExtender && !e.Opinions[n.Node.Name].Unresolvable:
+				r.Code = rule.Unschedulable
 			}
 			r.Plugin, r.Reasons = e.explain(n, e.verdicts[i])
 		}
@@ -61,15 +63,38 @@ func (e *evaluation) report() []NodeReport {
 
 // byPlugin lists the scores of one feasible node. Raw scores are computed again: keeping them for every evaluation
 // would double its memory.
-func (e *evaluation) byPlugin(feasible int) []PluginScore {
-	scores := make([]PluginScore, len(e.scorers))
-	for i, s := range e.scorers {
+func (e *Evaluation) byPlugin(feasible int) []PluginScore {
+	scores := make([]PluginScore, len(e.Scorers))
+	for i, s := range e.Scorers {
 		scores[i] = PluginScore{
-			Plugin:     s.plugin,
-			Raw:        s.scorer.Score(e.feasible[feasible]),
+			Plugin:     s.Plugin,
+			Raw:        s.Scorer.Score(e.feasible[feasible]),
 			Normalized: e.columns[i][feasible],
-			Weight:     s.weight,
+			Weight:     s.Weight,
 		}
 	}
 	return scores
+}
+
+// weigh fills in Result.Weighed for a decision from scratch.
+func (e *Evaluation) weigh(order []Ranked) {
+	if e.Weigh <= 0 || e.columns == nil {
+		return
+	}
+	w := &e.Result.Weighed
+	for i := range e.Scorers {
+		w.Plugins = append(w.Plugins, e.Scorers[i].Plugin)
+	}
+	for _, c := range order[:min(e.Weigh, len(order))] {
+		points := make([]int64, len(e.Scorers))
+		for i := range e.Scorers {
+			points[i] = e.Scorers[i].Weight * e.columns[i][c.Index]
+		}
+		w.Points = append(w.Points, points)
+	}
+}
+
+// NarrowedReason is the reason for nodes that rules narrowed out.
+func NarrowedReason(by []string) string {
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)
 }

@@ -65,27 +65,27 @@ func ZoneOrder(nodes []*state.NodeInfo) []int {
 // beyond the sample, not after the last node of the sample: the nodes in between have been found infeasible, and
 // the next search need not begin with them. Upstream does the same with parallelism 1; with more, its workers
 // overshoot by a few nodes.
-func (e *evaluation) judgeSample() {
+func (e *Evaluation) judgeSample() {
 	walk := make([]int, 0, len(e.Candidates))
 	for _, i := range ZoneOrder(e.Candidates) {
 		e.verdicts[i] = verdictNone
-		if e.isNarrowed(e.Candidates[i]) {
-			e.verdicts[i] = verdictNarrowed
+		if e.IsNarrowed(e.Candidates[i]) {
+			e.verdicts[i] = VerdictNarrowed
 			continue
 		}
 		walk = append(walk, i)
 	}
-	enough, found := e.profile.SampleSize(len(walk)), 0
+	enough, found := e.Profile.SampleSize(len(walk)), 0
 	for step := range walk {
 		i := walk[(e.Start%len(walk)+step)%len(walk)]
-		v := e.verdict(e.Candidates[i])
-		if v == verdictPass {
+		v := e.Verdict(e.Candidates[i])
+		if v == VerdictPass {
 			if found == enough {
 				return
 			}
 			found++
 		}
 		e.verdicts[i] = v
-		e.result.Examined++
+		e.Result.Examined++
 	}
 }

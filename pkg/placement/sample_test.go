@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -51,7 +53,7 @@ func TestSampleSize(t *testing.T) {
 		}
 	}
 	unscored := placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
-		{Name: placement.NodeUnschedulable}, {Name: placement.NodeAffinity, Points: placement.Filtering},
+		{Name: names.NodeUnschedulable}, {Name: names.NodeAffinity, Points: placement.Filtering},
 	}}
 	if got := newProfile(t, unscored).SampleSize(1000); got != 1000 {
 		t.Errorf("no percentage and no scores: %d, want all 1000", got)
@@ -245,11 +247,11 @@ func TestSamplingReports(t *testing.T) {
 	r := sampling(t, 10).Evaluate(placement.Input{
 		Pod: changed(statetest.Pod("default", "p", "cpu", "1")), Nodes: cluster, Start: 290, Details: true, Limit: -1,
 	})
-	counts := map[placement.Code]int{}
+	counts := map[rule.Code]int{}
 	for _, n := range r.Nodes {
 		counts[n.Code]++
 	}
-	want := map[placement.Code]int{placement.Success: 100, placement.UnschedulableAndUnresolvable: 50}
+	want := map[rule.Code]int{rule.Success: 100, rule.UnschedulableAndUnresolvable: 50}
 	if diff := gocmp.Diff(want, counts); diff != "" || r.Examined != 150 || len(r.Feasible) != 100 {
 		t.Errorf("%d examined, %d ranked, reports (-want +got):\n%s", r.Examined, len(r.Feasible), diff)
 	}

@@ -10,6 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -79,7 +83,7 @@ func TestFirstOfItsKindBesidePodsWhoseLabelsAreCut(t *testing.T) {
 // waiting pod is woken by the removal.
 func TestFirstOfItsKindFollowsPodsWhoseLabelsAreCut(t *testing.T) {
 	byName, p := zones(), profileOf(t)
-	e := placement.NewEngine(placement.EngineConfig{})
+	e := engine.New(engine.Config{})
 	for _, n := range inOrder(byName) {
 		e.SetNode(n)
 		e.SetUsable(n, true)
@@ -88,7 +92,7 @@ func TestFirstOfItsKindFollowsPodsWhoseLabelsAreCut(t *testing.T) {
 	perhaps := app("", "perhaps", cutLabels("tier", "x"), func(p *corev1.Pod) { p.Spec.NodeName = "a1" })
 	fits := func(want int) {
 		t.Helper()
-		if r := e.Evaluate(p, placement.Query{Pod: web, Limit: -1}); r.Err != nil || len(r.Feasible) != want {
+		if r := e.Evaluate(p, engine.Query{Pod: web, Limit: -1}); r.Err != nil || len(r.Feasible) != want {
 			t.Errorf("%d nodes are feasible, %v; want %d", len(r.Feasible), r.Err, want)
 		}
 	}
@@ -99,12 +103,12 @@ func TestFirstOfItsKindFollowsPodsWhoseLabelsAreCut(t *testing.T) {
 	a1.RemovePod(perhaps.UID)
 	e.RemovePod(a1, perhaps)
 	fits(3)
-	gone := placement.PodChange(state.PodChange{Before: perhaps})
-	if !p.Wakes(web, []string{placement.InterPodAffinity}, gone) {
+	gone := rule.PodChange(state.PodChange{Before: perhaps})
+	if !p.Wakes(web, []string{names.InterPodAffinity}, gone) {
 		t.Error("the pod is not woken")
 	}
 	other := app("", "other", cutLabels("app", "db"), func(p *corev1.Pod) { p.Spec.NodeName = "a1" })
-	if p.Wakes(web, []string{placement.InterPodAffinity}, placement.PodChange(state.PodChange{Before: other})) {
+	if p.Wakes(web, []string{names.InterPodAffinity}, rule.PodChange(state.PodChange{Before: other})) {
 		t.Error("the pod is woken by one that could not be of its kind")
 	}
 }
@@ -116,12 +120,12 @@ func agree(t *testing.T, all []*state.NodeInfo, pod *state.Pod, want string) {
 	if got := feasible(t, p, placement.Input{Pod: pod, Nodes: all}); got != want {
 		t.Errorf("feasible %q, want %q", got, want)
 	}
-	e := placement.NewEngine(placement.EngineConfig{})
+	e := engine.New(engine.Config{})
 	for _, n := range all {
 		e.SetNode(n)
 		e.SetUsable(n, true)
 	}
-	r := e.Evaluate(p, placement.Query{Pod: pod, Limit: -1})
+	r := e.Evaluate(p, engine.Query{Pod: pod, Limit: -1})
 	if r.Err != nil {
 		t.Fatal(r.Err)
 	}
@@ -152,7 +156,7 @@ func TestClosedNodesTakeNoPod(t *testing.T) {
 	agree(t, all, changed(statetest.Pod("default", "plain")), "open")
 	cfg := placement.DefaultProfile("s")
 	cfg.Plugins = slices.DeleteFunc(cfg.Plugins, func(c placement.PluginConfig) bool {
-		return c.Name == placement.NodeUnschedulable
+		return c.Name == names.NodeUnschedulable
 	})
 	p, err := placement.NewProfile(cfg)
 	if err != nil {
@@ -170,7 +174,7 @@ func TestBudgetsCoverPodsWhoseLabelsAreCut(t *testing.T) {
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selecting("web")},
 	})
 	running := func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "a1", corev1.PodRunning }
-	budgets := placement.NewBudgets(facts, nil)
+	budgets := preempt.NewBudgets(facts, nil)
 	if n := len(budgets.Charged(app("", "p", cutLabels("tier", "x"), running))); n != 1 {
 		t.Errorf("%d budgets cover a pod that may be of the budget, want 1", n)
 	}

@@ -15,8 +15,22 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// Short names for the tests.
+var (
+	selecting = placementtest.Selecting
+	term      = placementtest.Term
+	away      = placementtest.Away
+	near      = placementtest.Near
+	spread    = placementtest.Spread
+	inOrder   = placementtest.InOrder
+	named     = placementtest.Named
 )
 
 // zones makes nodes a1, a2 in zone a, b1 in zone b and x1 in none.
@@ -32,58 +46,11 @@ func zones() map[string]*state.NodeInfo {
 	return list
 }
 
-// inOrder lists nodes by name.
-func inOrder(nodes map[string]*state.NodeInfo) []*state.NodeInfo {
-	var list []*state.NodeInfo
-	for _, n := range nodes {
-		list = append(list, n)
-	}
-	slices.SortFunc(list, func(a, b *state.NodeInfo) int { return strings.Compare(a.Node.Name, b.Node.Name) })
-	return list
-}
-
 // app makes a pod app=name in namespace default.
 func app(name, uid string, edits ...func(*corev1.Pod)) *state.Pod {
 	return changed(statetest.Pod("default", uid), append([]func(*corev1.Pod){func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": name}
 	}}, edits...)...)
-}
-
-func selecting(name string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
-}
-
-func term(key, name string) corev1.PodAffinityTerm {
-	return corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selecting(name)}
-}
-
-// away and near give a pod required terms.
-func away(terms ...corev1.PodAffinityTerm) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: terms}}
-	}
-}
-
-func near(terms ...corev1.PodAffinityTerm) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: terms}}
-	}
-}
-
-// spread gives a pod one constraint: over key, of pods app=web.
-func spread(key string, when corev1.UnsatisfiableConstraintAction, edits ...func(*corev1.TopologySpreadConstraint),
-) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		c := corev1.TopologySpreadConstraint{
-			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: when, LabelSelector: selecting("web"),
-		}
-		for _, edit := range edits {
-			edit(&c)
-		}
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{c}
-	}
 }
 
 func profileOf(t testing.TB) *placement.Profile {
@@ -206,7 +173,7 @@ func TestRepelledWakes(t *testing.T) {
 	if r.FeasibleCount != 0 {
 		t.Fatal("placed next to what repels it")
 	}
-	gone := placement.PodChange(state.PodChange{Before: there})
+	gone := rule.PodChange(state.PodChange{Before: there})
 	if !p.Wakes(in.Pod, r.Diagnosis.Plugins(), gone) {
 		t.Error("the end of the cause does not wake the pod")
 	}
@@ -365,7 +332,7 @@ func TestDefaultSpread(t *testing.T) {
 			}
 			in := placement.Input{Pod: test.pod, Nodes: inOrder(nodes), Objects: objects, Details: true, Limit: -1}
 			r := profileOf(t).Evaluate(in)
-			if got := ranking(r, placement.PodTopologySpread); got != test.want {
+			if got := ranking(r, names.PodTopologySpread); got != test.want {
 				t.Errorf("order %q, want %q", got, test.want)
 			}
 		})
@@ -408,7 +375,7 @@ func TestSpreadScores(t *testing.T) {
 	want := map[string][2]int64{"a1": {4, 0}, "a2": {4, 0}, "b1": {0, 100}, "x1": {0, 0}}
 	for _, n := range profileOf(t).Evaluate(in).Nodes {
 		for _, s := range n.Scores {
-			if got := [2]int64{s.Raw, s.Normalized}; s.Plugin == placement.PodTopologySpread && got != want[n.Node.Node.Name] {
+			if got := [2]int64{s.Raw, s.Normalized}; s.Plugin == names.PodTopologySpread && got != want[n.Node.Node.Name] {
 				t.Errorf("node %s: raw and normalised %v, want %v", n.Node.Node.Name, got, want[n.Node.Node.Name])
 			}
 		}
@@ -477,8 +444,8 @@ func TestNamespaceLabels(t *testing.T) {
 	before, _ := namespaces("prod").ObjectByName(events.KindNamespace, "", "team")
 	for env, want := range map[string]bool{"dev": true, "prod": false} {
 		after, _ := namespaces(env).ObjectByName(events.KindNamespace, "", "team")
-		change := placement.ObjectChange(state.ObjectChange{Kind: events.KindNamespace, Before: before, After: after})
-		if got := p.Wakes(in.Pod, []string{placement.InterPodAffinity}, change); got != want {
+		change := rule.ObjectChange(state.ObjectChange{Kind: events.KindNamespace, Before: before, After: after})
+		if got := p.Wakes(in.Pod, []string{names.InterPodAffinity}, change); got != want {
 			t.Errorf("namespace prod becomes %s: wakes %v, want %v", env, got, want)
 		}
 	}
@@ -489,7 +456,7 @@ func TestNamespaceLabels(t *testing.T) {
 func TestIgnorePreferredTerms(t *testing.T) {
 	for ignore, want := range map[bool]string{false: "b1=x1 a1=a2", true: "a1=a2=b1=x1"} {
 		cfg := placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{{
-			Name: placement.InterPodAffinity, Args: &configv1.InterPodAffinityArgs{IgnorePreferredTermsOfExistingPods: ignore},
+			Name: names.InterPodAffinity, Args: &configv1.InterPodAffinityArgs{IgnorePreferredTermsOfExistingPods: ignore},
 		}}}
 		p, err := placement.NewProfile(cfg)
 		if err != nil {
@@ -498,7 +465,7 @@ func TestIgnorePreferredTerms(t *testing.T) {
 		nodes := zones()
 		nodes["a1"].AddPod(app("db", "there", prefersAway(term(zone, "web"))))
 		in := placement.Input{Pod: app("web", "p"), Nodes: inOrder(nodes), Details: true, Limit: -1}
-		if got := ranking(p.Evaluate(in), placement.InterPodAffinity); got != want {
+		if got := ranking(p.Evaluate(in), names.InterPodAffinity); got != want {
 			t.Errorf("ignore %v: order %q, want %q", ignore, got, want)
 		}
 	}

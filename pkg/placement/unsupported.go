@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -19,12 +21,12 @@ type unsupported struct {
 
 // unsupportedNames lists the names that newUnsupported accepts.
 func unsupportedNames() []string {
-	return []string{GangScheduling}
+	return []string{names.GangScheduling}
 }
 
 // newUnsupported accepts any arguments: they belong to rules that are not evaluated.
 func newUnsupported(name string) factory {
-	return func(runtime.Object) (Plugin, error) {
+	return func(runtime.Object) (rule.Plugin, error) {
 		return unsupported{name: name, needs: needsGang}, nil
 	}
 }
@@ -33,36 +35,21 @@ func newUnsupported(name string) factory {
 func (p unsupported) Name() string { return p.name }
 
 // Compile implements Plugin.
-func (p unsupported) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
+func (p unsupported) Compile(pod *state.Pod, _ rule.Objects) (rule.Compiled, error) {
 	if p.needs(pod.Template) {
-		return Compiled{Filter: refuse(p.name)}, nil
+		return rule.Compiled{Filter: refuse(p.name)}, nil
 	}
-	return Compiled{}, nil
+	return rule.Compiled{}, nil
 }
 
 // Events implements Plugin: the pod's own constraints cannot change.
-func (unsupported) Events() []Event { return nil }
+func (unsupported) Events() []rule.Event { return nil }
 
 // Hint implements Plugin.
-func (unsupported) Hint(*state.Pod, Change) bool { return false }
+func (unsupported) Hint(*state.Pod, rule.Change) bool { return false }
 
-func refuse(plugin string) refusal {
-	return refusal{reason(fmt.Sprintf("node(s) cannot be checked: this version does not evaluate %s", plugin))}
+func refuse(plugin string) rule.Filter {
+	return rule.Refuse(fmt.Sprintf("node(s) cannot be checked: this version does not evaluate %s", plugin))
 }
-
-// refusal is a filter that no node passes.
-type refusal struct{ reason }
-
-// Check implements Filter.
-func (refusal) Check(*state.NodeInfo) Code { return UnschedulableAndUnresolvable }
-
-// pass is a filter that every node passes.
-type pass struct{}
-
-// Check implements Filter.
-func (pass) Check(*state.NodeInfo) Code { return Success }
-
-// Explain implements Filter.
-func (pass) Explain(*state.NodeInfo) []string { return nil }
 
 func needsGang(obj *corev1.Pod) bool { return obj.Spec.SchedulingGroup != nil }

@@ -12,6 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -57,7 +59,7 @@ type world struct {
 	Input
 	profiles map[string]*placement.Profile
 	view     *view.View
-	engine   *placement.Engine
+	engine   *engine.Engine
 	report   Report
 	// queue holds the pods that need a place. evicted holds the pods evicted so far, by UID. taken counts the
 	// evictions charged to each budget, by the budget's UID; other evictions charge no budget.
@@ -79,7 +81,7 @@ type waiting struct {
 // Run runs the simulation.
 func Run(in Input) (Report, error) {
 	w := &world{
-		Input: in, profiles: map[string]*placement.Profile{}, engine: placement.NewEngine(placement.EngineConfig{}),
+		Input: in, profiles: map[string]*placement.Profile{}, engine: engine.New(engine.Config{}),
 		evicted: map[string]bool{}, taken: map[string]int32{}, version: simulatedVersion,
 	}
 	for _, cfg := range in.Profiles {
@@ -168,7 +170,7 @@ func (w *world) try(p waiting) {
 		w.report.Unasked++
 	}
 	w.view.Settle()
-	result := w.engine.Evaluate(profile, placement.Query{Pod: p.pod})
+	result := w.engine.Evaluate(profile, engine.Query{Pod: p.pod})
 	switch {
 	case result.Err != nil:
 		w.pending(p, result.Err.Error())
@@ -188,7 +190,7 @@ func (w *world) place(p waiting, node string, feasible int) {
 
 // preempt looks for less important pods that could be evicted, and evicts them.
 func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
-	plan := w.engine.Preempt(profile, placement.PreemptQuery{Pod: p.pod, Budgets: w.budgets()})
+	plan := w.engine.Preempt(profile, engine.PreemptQuery{Pod: p.pod, Budgets: w.budgets()})
 	switch {
 	case plan.Err != nil:
 		w.pending(p, why+" preemption: "+plan.Err.Error())
@@ -215,6 +217,6 @@ func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
 }
 
 // budgets returns the budgets with the evictions so far deducted.
-func (w *world) budgets() *placement.Budgets {
-	return placement.NewBudgets(w.view.Snapshot(), func(uid string) int32 { return w.taken[uid] })
+func (w *world) budgets() *preempt.Budgets {
+	return preempt.NewBudgets(w.view.Snapshot(), func(uid string) int32 { return w.taken[uid] })
 }

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -20,14 +20,14 @@ type laps struct {
 	begin, last time.Time
 }
 
-// Begin implements placement.Laps.
+// Begin implements engine.Laps.
 func (l *laps) Begin(profile string) {
 	l.profile, l.begin = profile, l.clock.Now()
 	l.last = l.begin
 }
 
-// Lap implements placement.Laps.
-func (l *laps) Lap(point, plugin string, code placement.Code) {
+// Lap implements engine.Laps.
+func (l *laps) Lap(point, plugin string, code rule.Code) {
 	now := l.clock.Now()
 	if plugin != "" {
 		telemetry.PluginExecution(plugin, point, code.String(), now.Sub(l.last))

@@ -12,7 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -65,7 +66,7 @@ func reserved(a step.Attempt, end time.Time) {
 	if a.Decided.IsZero() {
 		return
 	}
-	status := placement.Success.String()
+	status := rule.Success.String()
 	if a.Outcome != step.Scheduled {
 		status = statusError
 	}
@@ -128,7 +129,7 @@ func (s *Scheduler) observeSizes() {
 	for why, nodes := range s.core.LeftAlone() {
 		telemetry.NodesLeftAlone(s.cfg.ID, why, nodes)
 	}
-	s.core.Asked(func(a placement.Asked, calls uint64) {
+	s.core.Asked(func(a engine.Asked, calls uint64) {
 		telemetry.PluginEvaluations(a.Plugin, a.Point, a.Profile, calls)
 	})
 	s.applied.Store(s.core.Position().Sequence)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 )
 
@@ -101,24 +102,24 @@ func share(does bool, percent float64) string {
 // filters are the plugins that reject nodes, scorers those that rank them.
 var (
 	filters = []string{
-		placement.NodeUnschedulable, placement.NodeName, placement.TaintToleration, placement.NodeAffinity,
-		placement.NodePorts, placement.NodeResourcesFit, placement.PodTopologySpread, placement.InterPodAffinity,
-		placement.NodeDeclaredFeatures,
+		names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity,
+		names.NodePorts, names.NodeResourcesFit, names.PodTopologySpread, names.InterPodAffinity,
+		names.NodeDeclaredFeatures,
 	}
 	scorers = []string{
-		placement.TaintToleration, placement.NodeAffinity, placement.NodeResourcesFit, placement.PodTopologySpread,
-		placement.InterPodAffinity, placement.NodeResourcesBalancedAllocation, placement.ImageLocality,
+		names.TaintToleration, names.NodeAffinity, names.NodeResourcesFit, names.PodTopologySpread,
+		names.InterPodAffinity, names.NodeResourcesBalancedAllocation, names.ImageLocality,
 	}
 )
 
 // volumeFilters are those about volumes, which only some clusters have.
 var volumeFilters = []string{
-	placement.VolumeRestrictions, placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone,
+	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone,
 }
 
 // rejects tells the plugins that can reject a node or a pod, ranks those that score.
 func rejects(plugin string) bool {
-	return plugin == placement.SchedulingGates || slices.Contains(filters, plugin)
+	return plugin == names.SchedulingGates || slices.Contains(filters, plugin)
 }
 
 func ranks(plugin string) bool { return slices.Contains(scorers, plugin) }

@@ -12,7 +12,7 @@ import (
 	convert "k8s.io/kubernetes/pkg/apis/resource/v1"
 	"k8s.io/kubernetes/pkg/apis/resource/validation"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
 )
 
 // What a reservation leaves out of an allocation cannot get lost on its way to the claim: the API server
@@ -37,7 +37,7 @@ func TestConfigurationWithoutParametersIsRefused(t *testing.T) {
 			}},
 		}},
 	}}
-	bare, _ := placement.WithoutConfig(whole)
+	bare, _ := devices.WithoutConfig(whole)
 	if problem := written(t, claim, whole); problem != "" {
 		t.Errorf("an allocation with parameters is refused: %s", problem)
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 )
 
@@ -22,15 +22,15 @@ var deviceReasons = []string{
 // messages and scores as upstream's plugin.
 func TestDevices(t *testing.T) {
 	seen := compareHistories(t, withDevices)
-	share := seen.percent(seen.rejects[placement.DynamicResources])
-	t.Logf("%s rejects %.1f%%, ranks %.1f%%", placement.DynamicResources, share,
-		seen.percent(seen.ranks[placement.DynamicResources]))
+	share := seen.percent(seen.rejects[names.DynamicResources])
+	t.Logf("%s rejects %.1f%%, ranks %.1f%%", names.DynamicResources, share,
+		seen.percent(seen.ranks[names.DynamicResources]))
 	if *comparisons < 2000 {
 		return
 	}
-	if share < 20 || seen.ranks[placement.DynamicResources] == 0 || seen.placed < seen.total/10 {
+	if share < 20 || seen.ranks[names.DynamicResources] == 0 || seen.placed < seen.total/10 {
 		lacks(t, "%s rejects too little, ranks nothing, or %d of %d are placed",
-			placement.DynamicResources, seen.placed, seen.total)
+			names.DynamicResources, seen.placed, seen.total)
 	}
 	for _, part := range deviceReasons {
 		count := 0

@@ -12,7 +12,7 @@
 // ranked, and fails if any hardly did.
 //
 // TestPreemption asks both for the victims of random preemptors, node by node, and for the
-// node to take: Profile.Preempt, told to preempt as kube-scheduler does, and upstream's
+// node to take: preempt.Run, told to preempt as kube-scheduler does, and upstream's
 // DefaultPreemption with its draws pinned.
 //
 // Where ours differs from upstream on purpose, a test shows both answers: exceptions_test.go

@@ -11,8 +11,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -34,7 +35,7 @@ const (
 // exceptionOf names the exception that a change may fall under; empty for none.
 func exceptionOf(plugin string, c hintCase) exception {
 	old, after := c.change.Pods()
-	if plugin != placement.InterPodAffinity || old == nil && after == nil {
+	if plugin != names.InterPodAffinity || old == nil && after == nil {
 		return ""
 	}
 	mine := c.pod.Spec.Affinity
@@ -127,7 +128,7 @@ func repelledBy(p *corev1.Pod, terms ...corev1.PodAffinityTerm) *corev1.Pod {
 // having listed those that match, it goes on to match the selector against no labels.
 func TestNamespaceSelectorOfAbsence(t *testing.T) {
 	prepareUpstream()
-	both := mustSides(t.Context(), t, just(placement.InterPodAffinity))
+	both := mustSides(t.Context(), t, just(names.InterPodAffinity))
 	both.mustApply(t, zoned(labelled("default", "there", "web", "one")).Events()...) // env=prod: not selected
 	pod := repelledBy(labelled("team", "new", "db", ""), against("web", placementtest.Absence()))
 	if got := both.upstream.decide(t.Context(), pod).Nodes["one"].Code; got != "Unschedulable" {
@@ -158,17 +159,17 @@ func TestHintExceptions(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(string(name), func(t *testing.T) {
-			both := mustSides(t.Context(), t, just(placement.InterPodAffinity))
+			both := mustSides(t.Context(), t, just(names.InterPodAffinity))
 			both.mustApply(t, zoned(test.gone).Events()...)
 			change := event(test.gone, nil)
 			h := hintCase{both, test.pod, change}
-			if got := exceptionOf(placement.InterPodAffinity, h); got != name {
+			if got := exceptionOf(names.InterPodAffinity, h); got != name {
 				t.Errorf("the exception is %q, want %q", got, name)
 			}
-			if upstreamWakes(t, extension(t, both.upstream, placement.InterPodAffinity), test.pod, change) {
+			if upstreamWakes(t, extension(t, both.upstream, names.InterPodAffinity), test.pod, change) {
 				t.Error("upstream wakes the pod by now: the exception can go")
 			}
-			plugins := []string{placement.InterPodAffinity}
+			plugins := []string{names.InterPodAffinity}
 			if !both.profile.Wakes(state.NewPod(test.pod.DeepCopy()), plugins, ourChange(change, both.view.Objects())) {
 				t.Error("we do not wake the pod")
 			}
@@ -186,9 +187,9 @@ func TestNamespaceRelabelled(t *testing.T) {
 			against("web", &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}),
 		},
 	}}
-	both := mustSides(t.Context(), t, just(placement.InterPodAffinity))
+	both := mustSides(t.Context(), t, just(names.InterPodAffinity))
 	both.mustApply(t, zoned(labelled("team", "there", "web", "one")).Events()...)
-	registered, err := extension(t, both.upstream, placement.InterPodAffinity).EventsToRegister(t.Context())
+	registered, err := extension(t, both.upstream, names.InterPodAffinity).EventsToRegister(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +203,9 @@ func TestNamespaceRelabelled(t *testing.T) {
 	namespace.Labels = map[string]string{"env": "test"}
 	both.mustApply(t, placementtest.Event{What: "relabelled", Kind: events.KindNamespace, New: namespace})
 	after, _ := both.view.Objects().ObjectByName(events.KindNamespace, "", "team")
-	change := placement.ObjectChange(state.ObjectChange{Kind: events.KindNamespace, Before: before, After: after})
+	change := rule.ObjectChange(state.ObjectChange{Kind: events.KindNamespace, Before: before, After: after})
 	change.Objects = both.view.Objects()
-	if !both.profile.Wakes(state.NewPod(drawn.DeepCopy()), []string{placement.InterPodAffinity}, change) {
+	if !both.profile.Wakes(state.NewPod(drawn.DeepCopy()), []string{names.InterPodAffinity}, change) {
 		t.Error("we do not wake the pod")
 	}
 	want, diff := both.compare(t.Context(), drawn, 1)

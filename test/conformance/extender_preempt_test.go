@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
@@ -72,7 +73,7 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 		t.Fatal(err)
 	}
 	defer set.Close()
-	var left []placement.Candidate
+	var left []preempt.Candidate
 	got, tied, err := c.ours(t, server.addressed(c.extenders, "ours"), func(q shardcore.Consult) shardcore.Advice {
 		a := shardcore.Advice{ID: q.ID}
 		a.Candidates, a.Err = set.Preempt(t.Context(), q.Pod, q.Candidates)
@@ -120,10 +121,10 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 // draws lots among the cheapest; it evicts also pods that are too few for the pod to fit; and it does not ask
 // filters, which may find a node hopeless, doubt it, or fail.
 func (s *extenderServer) nominatedAlike(
-	want, got *fate, left []placement.Candidate, seen map[string]int,
+	want, got *fate, left []preempt.Candidate, seen map[string]int,
 ) (why string) {
-	at := func(node string) *placement.Candidate {
-		i := slices.IndexFunc(left, func(c placement.Candidate) bool { return c.Node.Name == node })
+	at := func(node string) *preempt.Candidate {
+		i := slices.IndexFunc(left, func(c preempt.Candidate) bool { return c.Node.Name == node })
 		if i < 0 {
 			return nil
 		}
@@ -155,7 +156,7 @@ func (s *extenderServer) nominatedAlike(
 }
 
 // costKey is all that counts of a candidate but lots.
-func costKey(c *placement.Candidate) string {
+func costKey(c *preempt.Candidate) string {
 	var highest int32
 	var sum, started int64
 	for _, v := range c.Victims {

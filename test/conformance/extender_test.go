@@ -23,6 +23,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
 // extenderShare: of so many comparisons of placements, one is made with extenders: it builds a whole
@@ -438,7 +439,7 @@ func extendedProfile(extenders []configv1.Extender) placement.ProfileConfig {
 		for _, m := range e.ManagedResources {
 			if m.IgnoredByScheduler {
 				i := slices.IndexFunc(p.Plugins, func(c placement.PluginConfig) bool {
-					return c.Name == placement.NodeResourcesFit
+					return c.Name == names.NodeResourcesFit
 				})
 				p.Plugins[i].Args = &configv1.NodeResourcesFitArgs{IgnoredResources: []string{m.Name}}
 			}

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -136,14 +136,14 @@ func drawHint(g *placementtest.Generator, c *placementtest.Cluster) hintCase {
 }
 
 // ourChange is the change in our words.
-func ourChange(e placementtest.Event, objects placement.Objects) placement.Change {
-	change := placement.PodChange(state.PodChange{Before: podOf(e.Old), After: podOf(e.New)})
+func ourChange(e placementtest.Event, objects rule.Objects) rule.Change {
+	change := rule.PodChange(state.PodChange{Before: podOf(e.Old), After: podOf(e.New)})
 	_, ofVolumes := volumeResources[e.Kind]
 	switch {
 	case e.Kind == events.KindNode:
-		change = placement.NodeChange(state.NodeChange{Before: nodeOf(e.Old), After: nodeOf(e.New)})
+		change = rule.NodeChange(state.NodeChange{Before: nodeOf(e.Old), After: nodeOf(e.New)})
 	case ofVolumes:
-		change = placement.ObjectChange(state.ObjectChange{
+		change = rule.ObjectChange(state.ObjectChange{
 			Kind: e.Kind, Before: objectOf(e.Kind, e.Old), After: objectOf(e.Kind, e.New),
 		})
 	}

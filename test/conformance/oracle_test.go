@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
 // prepareUpstream sets what upstream keeps per process.
@@ -118,38 +119,38 @@ var points = []struct {
 	plugins []string
 }{
 	{placement.Narrowing, func(p *config.Plugins) *config.PluginSet { return &p.PreEnqueue }, []string{
-		placement.DynamicResources,
+		names.DynamicResources,
 	}},
 	{placement.Narrowing, func(p *config.Plugins) *config.PluginSet { return &p.PreFilter }, []string{
-		placement.NodeAffinity, placement.NodePorts, placement.NodeResourcesFit, placement.PodTopologySpread,
-		placement.InterPodAffinity, placement.NodeDeclaredFeatures, placement.VolumeRestrictions,
-		placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone, placement.DynamicResources,
+		names.NodeAffinity, names.NodePorts, names.NodeResourcesFit, names.PodTopologySpread,
+		names.InterPodAffinity, names.NodeDeclaredFeatures, names.VolumeRestrictions,
+		names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone, names.DynamicResources,
 	}},
 	{placement.Filtering, func(p *config.Plugins) *config.PluginSet { return &p.Filter },
-		slices.Concat(filters, volumeFilters, []string{placement.DynamicResources})},
+		slices.Concat(filters, volumeFilters, []string{names.DynamicResources})},
 	{placement.Scoring, func(p *config.Plugins) *config.PluginSet { return &p.PreScore }, []string{
-		placement.TaintToleration, placement.NodeAffinity, placement.NodeResourcesFit, placement.PodTopologySpread,
-		placement.InterPodAffinity, placement.NodeResourcesBalancedAllocation,
+		names.TaintToleration, names.NodeAffinity, names.NodeResourcesFit, names.PodTopologySpread,
+		names.InterPodAffinity, names.NodeResourcesBalancedAllocation,
 	}},
 	{placement.Scoring, func(p *config.Plugins) *config.PluginSet { return &p.Score },
-		slices.Concat(scorers, []string{placement.DynamicResources})},
+		slices.Concat(scorers, []string{names.DynamicResources})},
 }
 
 func defaultArgs(plugin string) runtime.Object {
 	switch plugin {
-	case placement.NodeAffinity:
+	case names.NodeAffinity:
 		return &configv1.NodeAffinityArgs{}
-	case placement.NodeResourcesFit:
+	case names.NodeResourcesFit:
 		return &configv1.NodeResourcesFitArgs{}
-	case placement.NodeResourcesBalancedAllocation:
+	case names.NodeResourcesBalancedAllocation:
 		return &configv1.NodeResourcesBalancedAllocationArgs{}
-	case placement.PodTopologySpread:
+	case names.PodTopologySpread:
 		return &configv1.PodTopologySpreadArgs{}
-	case placement.InterPodAffinity:
+	case names.InterPodAffinity:
 		return &configv1.InterPodAffinityArgs{}
-	case placement.VolumeBinding:
+	case names.VolumeBinding:
 		return &configv1.VolumeBindingArgs{}
-	case placement.DynamicResources:
+	case names.DynamicResources:
 		return &configv1.DynamicResourcesArgs{}
 	default:
 		return nil
@@ -352,7 +353,7 @@ func (c *cycle) statuses() map[string]nodeAnswer {
 // setScore leaves out that the rule about devices has nothing to say: upstream asks it about every
 // pod, here it takes part for pods with alternatives only.
 func setScore(scores map[string]int64, plugin string, score int64) {
-	if plugin != placement.DynamicResources || score != 0 {
+	if plugin != names.DynamicResources || score != 0 {
 		scores[plugin] = score
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 )
@@ -89,11 +90,11 @@ func compareHistory(t *testing.T, seed uint64, size placementtest.Size, seen *ta
 // history is what a script is replayed with.
 type history struct {
 	config placement.ProfileConfig
-	cache  placement.EngineConfig
+	cache  engine.Config
 }
 
 // caches are the default, one that holds a few classes, and one that holds the last alone.
-var caches = []placement.EngineConfig{{}, {CacheBytes: 1 << 15}, {CacheBytes: 1}}
+var caches = []engine.Config{{}, {CacheBytes: 1 << 15}, {CacheBytes: 1}}
 
 // replay runs a history on both sides up to the first decision that differs, and returns
 // how and at which step. If none does, what nodes add up to in the end must not either.

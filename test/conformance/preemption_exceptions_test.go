@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 )
 
@@ -75,7 +76,7 @@ func TestLeavingPodsAndSpread(t *testing.T) {
 		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 	}}
-	upstream, ours := bothPreempt(t, c, pod, placement.PodTopologySpread, placement.NodeUnschedulable)
+	upstream, ours := bothPreempt(t, c, pod, names.PodTopologySpread, names.NodeUnschedulable)
 	if upstream.Node != "one" {
 		t.Errorf("upstream takes %q, want one; if this is mended, let pods leave where there is hard spread", upstream.Node)
 	}
@@ -91,7 +92,7 @@ func TestSharedPortPreempted(t *testing.T) {
 	c.Nodes = c.Nodes[:1]
 	important := int32(1000)
 	c.Pods[1].Spec.Priority = &important
-	upstream, ours := bothPreempt(t, c, since(labelled("default", "new", "web", ""), 0, 80), placement.NodePorts)
+	upstream, ours := bothPreempt(t, c, since(labelled("default", "new", "web", ""), 0, 80), names.NodePorts)
 	if upstream.Node != "one" {
 		t.Errorf("upstream takes %q, want one; if this is mended, do without dropUsedPorts", upstream.Node)
 	}
@@ -124,7 +125,7 @@ func claimSeemsFree(t *testing.T, namespace string) {
 	important := int32(1000)
 	c.Pods[0].Spec.Priority = &important
 	c.Apply(placementtest.Event{Kind: events.KindVolumeClaim, New: claim})
-	upstream, ours := bothPreempt(t, c, user("default", "new", ""), placement.VolumeRestrictions)
+	upstream, ours := bothPreempt(t, c, user("default", "new", ""), names.VolumeRestrictions)
 	if upstream.Node != "two" {
 		t.Errorf("upstream takes %q, want two; if this is mended, do without dropUsedClaims and namesake", upstream.Node)
 	}
@@ -145,7 +146,7 @@ func TestEmptyBudgetSelector(t *testing.T) {
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
 	}})
 	pod := since(labelled("default", "new", "web", ""), 0, 0)
-	upstream, ours := bothPreempt(t, c, pod, placement.NodeResourcesFit)
+	upstream, ours := bothPreempt(t, c, pod, names.NodeResourcesFit)
 	if got := upstream.Plans["two"]; got != "0 team/b" || upstream.Node != "two" {
 		t.Errorf("upstream takes %s, on node two %q: by now it knows the budget", upstream.Node, got)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 )
 
 // preemptorsPerCluster is how many pods want in to one cluster.
@@ -164,9 +165,9 @@ func (p *preemptionTally) count(a preempted) {
 
 // preemptOurs is our answer. Each node is asked about alone as well.
 func (s *preemptionSides) preemptOurs(pod *corev1.Pod, seed uint64, upstreams string, seen *preemptionTally) preempted {
-	in := placement.PreemptInput{Input: s.input(pod, seed)}
-	in.Budgets = placement.NewBudgets(in.Objects, nil)
-	r := s.profile.Preempt(in)
+	in := preempt.Input{Input: s.input(pod, seed)}
+	in.Budgets = preempt.NewBudgets(in.Objects, nil)
+	r := preempt.Run(s.profile, in)
 	a := preempted{Message: r.Message, Plans: map[string]string{}}
 	if r.Err != nil {
 		a.Message = "error: " + r.Err.Error()
@@ -174,11 +175,11 @@ func (s *preemptionSides) preemptOurs(pod *corev1.Pod, seed uint64, upstreams st
 	if r.Node == nil {
 		return a
 	}
-	costs := map[string]placement.Cost{}
+	costs := map[string]preempt.Cost{}
 	for _, n := range in.Nodes {
 		alone := in
 		alone.Candidates = []*placementNode{n}
-		if one := s.profile.Preempt(alone); one.Node != nil {
+		if one := preempt.Run(s.profile, alone); one.Node != nil {
 			name := n.Node.Name
 			a.Plans[name], costs[name] = ourPlan(one), one.Cost
 		}
@@ -199,7 +200,7 @@ func (s *preemptionSides) preemptOurs(pod *corev1.Pod, seed uint64, upstreams st
 	return a
 }
 
-func ourPlan(r placement.Preemption) string {
+func ourPlan(r preempt.Result) string {
 	var names []string
 	for _, v := range r.Victims {
 		names = append(names, v.Pod.Key())

@@ -22,6 +22,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -66,7 +67,7 @@ func drawPreemptionSides(ctx context.Context, t *testing.T, g *placementtest.Gen
 	profile.PercentageOfNodesToScore = 0
 	if leaving {
 		profile.Plugins = slices.DeleteFunc(profile.Plugins, func(c placement.PluginConfig) bool {
-			return c.Name == placement.PodTopologySpread
+			return c.Name == names.PodTopologySpread
 		})
 	}
 	s := newPreemptionSides(ctx, t, profile, preemptionArgs(g))
@@ -87,7 +88,7 @@ func newPreemptionSides(
 	}
 	profile.Preemption = upstreamPreemption
 	profile.Plugins = append(slices.Clone(profile.Plugins),
-		placement.PluginConfig{Name: placement.DefaultPreemption, Args: args})
+		placement.PluginConfig{Name: names.DefaultPreemption, Args: args})
 	if both.profile, err = placement.NewProfile(profile); err != nil {
 		t.Fatal(err)
 	}

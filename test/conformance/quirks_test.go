@@ -12,6 +12,7 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
 // Upstream's cache forgets or mixes up some of what happened, so that its answer depends on
@@ -99,8 +100,8 @@ func (c *cycle) mendNomination(narrowedBy sets.Set[string]) {
 // which it does not tolerate.
 func TestNominationLeavesTraces(t *testing.T) {
 	prepareUpstream()
-	config := just(placement.TaintToleration)
-	config.Plugins = append(config.Plugins, placement.PluginConfig{Name: placement.NodeAffinity, Weight: 1})
+	config := just(names.TaintToleration)
+	config.Plugins = append(config.Plugins, placement.PluginConfig{Name: names.NodeAffinity, Weight: 1})
 	c := zoned()
 	for _, n := range c.Nodes {
 		n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
@@ -136,7 +137,7 @@ func just(plugin string) placement.ProfileConfig {
 	return placement.ProfileConfig{
 		SchedulerName: "s",
 		Plugins: []placement.PluginConfig{
-			{Name: placement.PrioritySort}, {Name: plugin, Weight: 1}, {Name: placement.DefaultBinder},
+			{Name: names.PrioritySort}, {Name: plugin, Weight: 1}, {Name: names.DefaultBinder},
 		},
 	}
 }
@@ -151,7 +152,7 @@ func TestPortFreedTooEarly(t *testing.T) {
 	}
 	for _, raw := range []bool{true, false} {
 		gone := withPort("gone", "one")
-		both := mustSides(t.Context(), t, just(placement.NodePorts))
+		both := mustSides(t.Context(), t, just(names.NodePorts))
 		both.upstream.raw = raw
 		both.mustApply(t, zoned(gone, withPort("there", "one")).Events()...)
 		both.mustApply(t, event(gone, nil))
@@ -184,7 +185,7 @@ func TestImagesOutOfDate(t *testing.T) {
 	for _, raw := range []bool{true, false} {
 		c := zoned()
 		one, two := c.Nodes[0], c.Nodes[1]
-		both := mustSides(t.Context(), t, just(placement.ImageLocality))
+		both := mustSides(t.Context(), t, just(names.ImageLocality))
 		both.upstream.raw = raw
 		both.mustApply(t, c.Events()...)
 		steps := []struct {

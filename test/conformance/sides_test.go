@@ -15,7 +15,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -24,14 +26,14 @@ import (
 type sides struct {
 	upstream *oracle
 	profile  *placement.Profile
-	engine   *placement.Engine
+	engine   *engine.Engine
 	view     *placementtest.View
 	// unanswered counts the decisions on which upstream's allocator of devices failed.
 	unanswered int
 }
 
 // newSides starts both sides on an empty cluster. What upstream keeps alive goes when ctx ends.
-func newSides(ctx context.Context, config placement.ProfileConfig, cache placement.EngineConfig) (*sides, error) {
+func newSides(ctx context.Context, config placement.ProfileConfig, cache engine.Config) (*sides, error) {
 	upstream, err := newOracle(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
@@ -40,7 +42,7 @@ func newSides(ctx context.Context, config placement.ProfileConfig, cache placeme
 	if err != nil {
 		return nil, err
 	}
-	engine := placement.NewEngine(cache)
+	engine := engine.New(cache)
 	return &sides{upstream: upstream, profile: profile, engine: engine, view: placementtest.NewView(engine)}, nil
 }
 
@@ -56,7 +58,7 @@ func (s *sides) apply(ctx context.Context, e placementtest.Event) error {
 // mustSides is newSides with the default cache.
 func mustSides(ctx context.Context, t *testing.T, config placement.ProfileConfig) *sides {
 	t.Helper()
-	both, err := newSides(ctx, config, placement.EngineConfig{})
+	both, err := newSides(ctx, config, engine.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +180,7 @@ func answerOf(n placement.NodeReport) nodeAnswer {
 	reasons := slices.Clone(n.Reasons)
 	slices.Sort(reasons)
 	a := nodeAnswer{Code: n.Code.String(), Plugin: pluginOf(n), Reasons: reasons, Total: n.Total}
-	if n.Code == placement.Success {
+	if n.Code == rule.Success {
 		a.Scores = map[string]int64{}
 		for _, s := range n.Scores {
 			setScore(a.Scores, s.Plugin, s.Normalized*s.Weight)
@@ -241,7 +243,7 @@ func (s *sides) engineDiff(in placement.Input, r placement.Result) (diff string)
 		keep = placement.TopK
 	}
 	want.Feasible = want.Feasible[:min(keep, len(want.Feasible))]
-	got := outcomeOf(s.engine.Evaluate(s.profile, placement.Query{
+	got := outcomeOf(s.engine.Evaluate(s.profile, engine.Query{
 		Pod: in.Pod, Seed: in.Seed, Limit: limit, Start: in.Start,
 	}))
 	if reflect.DeepEqual(want, got) {

@@ -43,7 +43,7 @@ var others = []revert{
 	},
 	{
 		bug: 90, taken: "Pods that tolerate a cordoned node go to a closed one.",
-		edits: []edit{{"pkg/placement/simple.go", `(!f.tolerated || n.Node.Closed()) {`, `!f.tolerated {`}},
+		edits: []edit{{"pkg/placement/internal/nodes/simple.go", `(!f.tolerated || n.Node.Closed()) {`, `!f.tolerated {`}},
 		fails: []failing{{"pkg/placement", "TestClosedNodesTakeNoPod"}},
 	},
 	{

@@ -12,14 +12,12 @@ var (
 		"pkg/ledger/view.View":             61,
 	}
 	lineDebt = debt{
-		"pkg/ledger":    8200,
-		"pkg/placement": 15600,
-		"pkg/state":     4900,
+		"pkg/ledger": 8200,
+		"pkg/state":  4900,
 	}
 	exportDebt = debt{
-		"pkg/events":    147,
-		"pkg/ledger":    278,
-		"pkg/placement": 172,
+		"pkg/events": 147,
+		"pkg/ledger": 278,
 	}
 )
 

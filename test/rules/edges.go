@@ -115,6 +115,7 @@ var layers = []layer{
 	{dir: "pkg/events", mayImport: []string{"pkg/events"}},
 	{dir: "pkg/telemetry", mayImport: []string{"pkg/telemetry", "pkg/events"}},
 	{dir: "pkg/state", mayImport: []string{"pkg/state", "pkg/events"}},
+	{dir: "pkg/placement/rule", mayImport: []string{"pkg/placement/rule", "pkg/state", "pkg/events"}},
 	{dir: "pkg/placement/config", mayImport: []string{"pkg/placement", "pkg/strictyaml"}},
 	{dir: "pkg/placement", mayImport: []string{"pkg/placement", "pkg/state", "pkg/events"}},
 	{dir: "pkg", mayImport: []string{"pkg"}},

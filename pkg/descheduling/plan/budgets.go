@@ -4,13 +4,13 @@ import (
 	"math"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // budgets holds the disruption budgets with what the plan takes from them.
 type budgets struct {
-	*placement.Budgets
+	*preempt.Budgets
 	taken map[string]int32
 	// spare is Input.Spare; limits caches its results.
 	spare  func(uid string) int
@@ -19,7 +19,7 @@ type budgets struct {
 
 func newBudgets(in *Input) *budgets {
 	return &budgets{
-		Budgets: placement.NewBudgets(in.Cluster, in.Claimed), taken: map[string]int32{},
+		Budgets: preempt.NewBudgets(in.Cluster, in.Claimed), taken: map[string]int32{},
 		spare: in.Spare, limits: map[string]int{},
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // ground is the cluster as the scheduler will see it when the replacements of the plan's moves arrive.
 type ground struct {
 	*Input
-	engine *placement.Engine
+	engine *engine.Engine
 	byName map[string]*state.NodeInfo
 	// casts are created once per template.
 	casts map[*corev1.Pod]*cast
@@ -34,7 +35,7 @@ type cast struct {
 
 func newGround(in *Input) *ground {
 	g := &ground{
-		Input: in, engine: placement.NewEngine(placement.EngineConfig{}), byName: map[string]*state.NodeInfo{},
+		Input: in, engine: engine.New(engine.Config{}), byName: map[string]*state.NodeInfo{},
 		casts: map[*corev1.Pod]*cast{}, hopeless: map[*corev1.Pod]int{},
 	}
 	if in.Nodes == nil {
@@ -122,7 +123,7 @@ const (
 func (g *ground) choose(
 	profile *placement.Profile, replacement *state.Pod, judge func(*state.Node) grade, free bool,
 ) (*state.NodeInfo, descheduling.Refusal) {
-	q := placement.Query{Pod: replacement}
+	q := engine.Query{Pod: replacement}
 	result := g.engine.Evaluate(profile, q)
 	if result.Err != nil || result.FeasibleCount == 0 {
 		g.despair(replacement)

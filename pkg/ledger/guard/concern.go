@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -35,7 +35,7 @@ type carried struct {
 }
 
 // Of gathers what concerns a pod. The pod must be described.
-func (x *Index) Of(pod *state.Pod, rules []placement.CrossRule, ns Namespace) Concern {
+func (x *Index) Of(pod *state.Pod, rules []rule.CrossRule, ns Namespace) Concern {
 	var c Concern
 	for _, r := range rules {
 		if selectsNothing(r.Terms) {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -73,7 +74,7 @@ func profile(t rapid.TB) *placement.Profile {
 	return p
 }
 
-func rulesOf(t rapid.TB, p *state.Pod) []placement.CrossRule {
+func rulesOf(t rapid.TB, p *state.Pod) []rule.CrossRule {
 	t.Helper()
 	rules, err := profile(t).CrossRules(p, nil)
 	if err != nil {

@@ -5,19 +5,19 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-var kinds = map[placement.CrossKind]ledger.TermKind{
-	placement.CrossApart: ledger.TermApart, placement.CrossSpread: ledger.TermSpread,
-	placement.CrossTogether: ledger.TermTogether,
+var kinds = map[rule.CrossKind]ledger.TermKind{
+	rule.CrossApart: ledger.TermApart, rule.CrossSpread: ledger.TermSpread,
+	rule.CrossTogether: ledger.TermTogether,
 }
 
 // TermOf returns a rule in the form of the registry: reduced to what determines the pods it concerns. Constraints
 // that differ only in their maxSkew are one term. So are required affinities that differ in their topology keys,
 // because which pod is the first of its kind does not depend on them.
-func TermOf(r placement.CrossRule) ledger.Term {
+func TermOf(r rule.CrossRule) ledger.Term {
 	t := ledger.Term{Kind: kinds[r.Kind], TopologyKey: r.TopologyKey}
 	for _, a := range r.Terms {
 		p := ledger.TermPart{Namespaces: a.Namespaces, Selector: requirementsOf(a.Selector)}

@@ -56,7 +56,7 @@ func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
 
 // countPods examines the pods of a budget: those that the disruption controller would count as healthy, and those
 // that are claimed as victims, though not from this budget. A selector that cannot be parsed covers no pod, as in
-// placement.NewBudgets.
+// preempt.NewBudgets.
 func countPods(r *ledger.BudgetRoom, facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) {
 	r.Count = &ledger.BudgetCount{Desired: pdb.Status.DesiredHealthy}
 	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Follower observes every change to the nodes that exist, after the change and in order; *placement.Engine is one.
+// Follower observes every change to the nodes that exist, after the change and in order; *engine.Engine is one.
 // Pods on a node that does not exist (yet) are delivered with SetNode.
 type Follower interface {
 	SetNode(n *state.NodeInfo)

@@ -6,6 +6,7 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
 // toPlacement converts the profiles of a complete file to the engine's form.
@@ -58,7 +59,7 @@ func enginePlugins(p Profile) []placement.PluginConfig {
 			c.Weight = p.Plugins[Score][i].Weight
 		}
 		acts := implemented[name]
-		if name == placement.DefaultPreemption && !isIn(p.Plugins[PostFilter], name) {
+		if name == names.DefaultPreemption && !isIn(p.Plugins[PostFilter], name) {
 			continue // its part in the queue is useless without the rest
 		}
 		if c.Points != 0 || !slices.Contains(acts, Filter) && !slices.Contains(acts, Score) {
@@ -71,7 +72,7 @@ func enginePlugins(p Profile) []placement.PluginConfig {
 // tryAllNodes removes the limit from preemption: the engine's default is none.
 func tryAllNodes(plugins []placement.PluginConfig) {
 	for i := range plugins {
-		if plugins[i].Name == placement.DefaultPreemption {
+		if plugins[i].Name == names.DefaultPreemption {
 			plugins[i].Args = nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
@@ -57,7 +58,7 @@ func (k catalogue) customOf(
 	if len(c.Points) == 0 {
 		return nil
 	}
-	c.Binder = find(enabled[Bind], placement.DefaultBinder)
+	c.Binder = find(enabled[Bind], names.DefaultBinder)
 	if c.NoBinder = c.Binder < 0; c.NoBinder {
 		c.Binder = 0
 	}

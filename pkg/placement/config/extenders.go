@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
@@ -78,7 +78,7 @@ func leaveToExtenders(extenders []schedulerv1.Extender, profiles []Profile) {
 		return
 	}
 	for _, p := range profiles {
-		if args, ok := p.Args[placement.NodeResourcesFit].(*schedulerv1.NodeResourcesFitArgs); ok {
+		if args, ok := p.Args[names.NodeResourcesFit].(*schedulerv1.NodeResourcesFitArgs); ok {
 			args.IgnoredResources = slices.Clone(ignored)
 		}
 	}

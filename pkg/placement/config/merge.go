@@ -60,9 +60,9 @@ func (k catalogue) resolvePlugins(custom *schedulerv1.Plugins) (byPoint map[Poin
 func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet) []schedulerv1.Plugin {
 	var merged []schedulerv1.Plugin
 	replaced := map[string]bool{}
-	if !names(custom.Disabled)[allPlugins] {
+	if !pluginNames(custom.Disabled)[allPlugins] {
 		for _, p := range defaults {
-			if names(custom.Disabled)[p.Name] {
+			if pluginNames(custom.Disabled)[p.Name] {
 				continue
 			}
 			if i := index(custom.Enabled, p.Name); i >= 0 {
@@ -83,7 +83,7 @@ func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet
 // expand orders the plugins of one point: first those given both here and by multiPoint (in this point's order,
 // with this point's weight), then the rest of multiPoint, then the rest given here.
 func (k catalogue) expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugin) []EnabledPlugin {
-	disabled, specific := names(here.Disabled), names(here.Enabled)
+	disabled, specific := pluginNames(here.Disabled), pluginNames(here.Enabled)
 	fromMulti := map[string]bool{}
 	var middle []EnabledPlugin
 	if !disabled[allPlugins] {
@@ -119,7 +119,7 @@ func enabled(p schedulerv1.Plugin) EnabledPlugin {
 	return EnabledPlugin{Name: p.Name, Weight: cmp.Or(weight, 1)}
 }
 
-func names(ps []schedulerv1.Plugin) map[string]bool {
+func pluginNames(ps []schedulerv1.Plugin) map[string]bool {
 	set := make(map[string]bool, len(ps))
 	for _, p := range ps {
 		set[p.Name] = true

@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -89,11 +90,11 @@ func asks(p *corev1.Pod, milli int64) {
 
 // Preempt places a pod where it fits or, if it fits nowhere, in the place of its victims, which are removed at
 // once.
-func (s *Site) Preempt(pod *state.Pod, seed uint64) (placement.Preemption, error) {
+func (s *Site) Preempt(pod *state.Pod, seed uint64) (preempt.Result, error) {
 	if r := s.Decide(pod, seed); r.Err != nil || len(r.Feasible) > 0 {
-		return placement.Preemption{}, r.Err
+		return preempt.Result{}, r.Err
 	}
-	r := s.Engine.Preempt(s.Profile, placement.PreemptQuery{Pod: pod, Seed: seed})
+	r := s.Engine.Preempt(s.Profile, engine.PreemptQuery{Pod: pod, Seed: seed})
 	if r.Err != nil || r.Node == nil {
 		return r, fmt.Errorf("placementbench: preemption for %s: %w (%s)", pod.Name, r.Err, r.Message)
 	}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Site is an engine with what a shard keeps around it: a NodeInfo per node, and a store for the other objects. Its
 // profile is the default one, rules beyond one node included. It is not safe for concurrent use.
 type Site struct {
-	Engine  *placement.Engine
+	Engine  *engine.Engine
 	Profile *placement.Profile
 	// Objects are the namespaces, services and replica sets.
 	Objects *state.Snapshot
@@ -34,7 +35,7 @@ func NewSite(c Cluster) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{
-		Engine: placement.NewEngine(placement.EngineConfig{}), Profile: profile, Objects: objects,
+		Engine: engine.New(engine.Config{}), Profile: profile, Objects: objects,
 		nodes: make(map[string]*state.NodeInfo, len(c.Nodes)),
 	}
 	s.Engine.SetObjects(objects)
@@ -93,7 +94,7 @@ func Arrive(obj *corev1.Pod) *state.Pod {
 
 // Decide evaluates a pod with the engine, and adds the pod to the best node, if any.
 func (s *Site) Decide(pod *state.Pod, seed uint64) placement.Result {
-	r := s.Engine.Evaluate(s.Profile, placement.Query{Pod: pod, Seed: seed})
+	r := s.Engine.Evaluate(s.Profile, engine.Query{Pod: pod, Seed: seed})
 	if len(r.Feasible) > 0 {
 		n := r.Feasible[0].Node
 		n.AddPod(pod)

@@ -8,6 +8,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 )
 
@@ -277,7 +278,7 @@ var profileFeatures = map[string]func(placement.ProfileConfig) bool{
 	"a plugin at some points": func(p placement.ProfileConfig) bool {
 		return slices.ContainsFunc(p.Plugins, func(c placement.PluginConfig) bool { return c.Points != 0 })
 	},
-	"another order": func(p placement.ProfileConfig) bool { return p.Plugins[1].Name != placement.PrioritySort },
+	"another order": func(p placement.ProfileConfig) bool { return p.Plugins[1].Name != names.PrioritySort },
 }
 
 var allEvents = []string{

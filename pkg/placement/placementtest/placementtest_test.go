@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
@@ -97,7 +97,7 @@ func TestView(t *testing.T) {
 // mirror is a follower that records the changes it receives.
 type mirror struct {
 	pods    map[*state.NodeInfo][]*state.Pod
-	objects placement.Objects
+	objects rule.Objects
 }
 
 func (m *mirror) SetNode(n *state.NodeInfo)  { m.pods[n] = slices.Collect(n.Pods()) }
@@ -111,7 +111,7 @@ func (m *mirror) RemovePod(n *state.NodeInfo, pod *state.Pod) {
 	m.pods[n] = slices.Delete(m.pods[n], i, i+1)
 }
 
-func (m *mirror) SetObjects(o placement.Objects) { m.objects = o }
+func (m *mirror) SetObjects(o rule.Objects) { m.objects = o }
 
 func (m *mirror) compare(v *placementtest.View) string {
 	if len(m.pods) != len(v.Nodes()) {
@@ -159,7 +159,7 @@ func TestCatalog(t *testing.T) {
 }
 
 // answers collects all answers about objects.
-func answers(o placement.Objects) []string {
+func answers(o rule.Objects) []string {
 	var list []string
 	for _, k := range placementtest.Kinds() {
 		for each := range o.Objects(k) {

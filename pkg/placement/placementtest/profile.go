@@ -8,6 +8,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
 // Profile draws a profile of the plugins that are evaluated, cross-node rules included, with random weights and
@@ -17,29 +18,29 @@ func (g *Generator) Profile() placement.ProfileConfig {
 	p := placement.ProfileConfig{SchedulerName: "default-scheduler"}
 	for _, c := range placement.DefaultProfile("").Plugins {
 		switch c.Name {
-		case placement.NodeAffinity:
+		case names.NodeAffinity:
 			c.Args = g.affinityArgs()
-		case placement.NodeResourcesFit:
+		case names.NodeResourcesFit:
 			c.Args = g.fitArgs()
-		case placement.NodeResourcesBalancedAllocation:
+		case names.NodeResourcesBalancedAllocation:
 			c.Args = g.balancedArgs()
-		case placement.PodTopologySpread:
+		case names.PodTopologySpread:
 			c.Args = g.spreadArgs()
-		case placement.InterPodAffinity:
+		case names.InterPodAffinity:
 			c.Args = g.podAffinityArgs()
-		case placement.SchedulingGates, placement.PrioritySort, placement.NodeUnschedulable, placement.NodeName,
-			placement.TaintToleration, placement.NodePorts, placement.ImageLocality, placement.DefaultBinder,
-			placement.NodeDeclaredFeatures:
-		case placement.VolumeZone:
+		case names.SchedulingGates, names.PrioritySort, names.NodeUnschedulable, names.NodeName,
+			names.TaintToleration, names.NodePorts, names.ImageLocality, names.DefaultBinder,
+			names.NodeDeclaredFeatures:
+		case names.VolumeZone:
 			// If a volume is missing, this plugin rejects first, and VolumeBinding is never reached.
 			if g.Size.Volumes == 0 || g.Chance(20) {
 				continue
 			}
-		case placement.VolumeRestrictions, placement.NodeVolumeLimits, placement.VolumeBinding:
+		case names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding:
 			if g.Size.Volumes == 0 {
 				continue
 			}
-		case placement.DynamicResources:
+		case names.DynamicResources:
 			if g.Size.Devices == 0 {
 				continue
 			}
@@ -69,8 +70,8 @@ func (g *Generator) Profile() placement.ProfileConfig {
 
 // vital reports whether a plugin has to be in every profile.
 func vital(plugin string) bool {
-	return plugin == placement.PrioritySort || plugin == placement.DefaultBinder ||
-		plugin == placement.VolumeBinding // without it, a rejection becomes an error
+	return plugin == names.PrioritySort || plugin == names.DefaultBinder ||
+		plugin == names.VolumeBinding // without it, a rejection becomes an error
 }
 
 // points draws a subset of the points of a plugin that has several; all for others. (kube-scheduler fails every pod
@@ -78,12 +79,12 @@ func vital(plugin string) bool {
 func (g *Generator) points(plugin string) placement.Points {
 	const filtering = placement.Narrowing | placement.Filtering
 	switch plugin {
-	case placement.NodeAffinity:
+	case names.NodeAffinity:
 		return Pick(g, filtering, placement.Scoring, placement.Narrowing, placement.Filtering,
 			placement.Filtering|placement.Scoring)
-	case placement.NodeResourcesFit, placement.PodTopologySpread, placement.InterPodAffinity:
+	case names.NodeResourcesFit, names.PodTopologySpread, names.InterPodAffinity:
 		return Pick(g, filtering, placement.Scoring, placement.Narrowing)
-	case placement.TaintToleration:
+	case names.TaintToleration:
 		return Pick(g, placement.Filtering, placement.Scoring)
 	default:
 		return 0

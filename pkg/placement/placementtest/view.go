@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Follower receives every change of a View, after it was applied; *placement.Engine is one. It receives only
+// Follower receives every change of a View, after it was applied; *engine.Engine is one. It receives only
 // changes of existing nodes: pods on other nodes are part of SetNode when the node is added.
 type Follower interface {
 	SetNode(n *state.NodeInfo)
 	DropNode(n *state.NodeInfo)
 	AddPod(n *state.NodeInfo, pod *state.Pod)
 	RemovePod(n *state.NodeInfo, pod *state.Pod)
-	SetObjects(o placement.Objects)
+	SetObjects(o rule.Objects)
 }
 
 // View is a cluster as a scheduler holds it, updated by events. It is not safe for concurrent use.
@@ -43,7 +43,7 @@ func NewView(followers ...Follower) *View {
 func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
 
 // Objects returns all other objects. The result does not change when the view does.
-func (v *View) Objects() placement.Objects { return v.objects }
+func (v *View) Objects() rule.Objects { return v.objects }
 
 // Apply applies a change. An update of an object that does not exist counts as its addition, and its removal is
 // ignored.
@@ -187,7 +187,7 @@ func (c Catalog) with(e Event) Catalog {
 	return next
 }
 
-// ObjectByName implements placement.Objects.
+// ObjectByName implements rule.Objects.
 func (c Catalog) ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool) {
 	for o := range c.ObjectsIn(k, namespace) {
 		if o.Name == name {
@@ -197,7 +197,7 @@ func (c Catalog) ObjectByName(k events.Kind, namespace, name string) (*state.Obj
 	return nil, false
 }
 
-// ObjectsOf implements placement.Objects.
+// ObjectsOf implements rule.Objects.
 func (c Catalog) ObjectsOf(k events.Kind, key string) iter.Seq[*state.Object] {
 	return func(yield func(*state.Object) bool) {
 		for _, o := range c.byKind[k] {
@@ -208,10 +208,10 @@ func (c Catalog) ObjectsOf(k events.Kind, key string) iter.Seq[*state.Object] {
 	}
 }
 
-// Objects implements placement.Objects.
+// Objects implements rule.Objects.
 func (c Catalog) Objects(k events.Kind) iter.Seq[*state.Object] { return slices.Values(c.byKind[k]) }
 
-// ObjectsIn implements placement.Objects.
+// ObjectsIn implements rule.Objects.
 func (c Catalog) ObjectsIn(k events.Kind, namespace string) iter.Seq[*state.Object] {
 	return func(yield func(*state.Object) bool) {
 		for _, o := range c.byKind[k] {

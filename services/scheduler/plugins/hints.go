@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -26,7 +27,7 @@ type hints struct {
 
 // hint is one event that a plugin has registered. A nil ask says yes to every change of that sort.
 type hint struct {
-	event placement.Event
+	event rule.Event
 	ask   framework.QueueingHintFn
 }
 
@@ -75,7 +76,7 @@ func (h *hints) register(ctx context.Context, name string, p framework.Plugin) e
 }
 
 // Events implements placement.Hints.
-func (h *hints) Events(plugin string) (list []placement.Event, told bool) {
+func (h *hints) Events(plugin string) (list []rule.Event, told bool) {
 	registered, told := h.of[plugin]
 	for _, one := range registered {
 		list = append(list, one.event)
@@ -85,7 +86,7 @@ func (h *hints) Events(plugin string) (list []placement.Event, told bool) {
 
 // Helps implements placement.Hints. A hint that fails says yes. Source: isPodWorthRequeuing in
 // pkg/scheduler/backend/queue/scheduling_queue.go.
-func (h *hints) Helps(plugin string, pod *state.Pod, c placement.Change) bool {
+func (h *hints) Helps(plugin string, pod *state.Pod, c rule.Change) bool {
 	before, after := objects(c)
 	object := pod.Object()
 	return slices.ContainsFunc(h.of[plugin], func(one hint) bool {
@@ -117,7 +118,7 @@ func (h *hints) ask(
 }
 
 // objects are what upstream shows a hint: API objects, untyped nil for none.
-func objects(c placement.Change) (before, after any) {
+func objects(c rule.Change) (before, after any) {
 	if c.OldPod != nil {
 		before = c.OldPod.Object()
 	}
@@ -156,34 +157,34 @@ var resources = map[framework.EventResource]events.Kind{
 }
 
 // actions are upstream's that are about one thing.
-var actions = map[framework.ActionType]placement.Action{
-	framework.Add:                                placement.Add,
-	framework.Delete:                             placement.Delete,
-	framework.UpdateNodeAllocatable:              placement.UpdateNodeAllocatable,
-	framework.UpdateNodeLabel:                    placement.UpdateNodeLabel,
-	framework.UpdateNodeTaint:                    placement.UpdateNodeTaint,
-	framework.UpdateNodeCondition:                placement.UpdateNodeCondition,
-	framework.UpdateNodeAnnotation:               placement.UpdateNodeAnnotation,
-	framework.UpdateNodeDeclaredFeature:          placement.UpdateNodeDeclaredFeature,
-	framework.UpdatePodLabel:                     placement.UpdatePodLabel,
-	framework.UpdatePodScaleDown:                 placement.UpdatePodScaleDown,
-	framework.UpdatePodToleration:                placement.UpdatePodToleration,
-	framework.UpdatePodSchedulingGatesEliminated: placement.UpdatePodGatesEliminated,
-	framework.UpdatePodGeneratedResourceClaim:    placement.UpdatePodGeneratedClaim,
+var actions = map[framework.ActionType]rule.Action{
+	framework.Add:                                rule.Add,
+	framework.Delete:                             rule.Delete,
+	framework.UpdateNodeAllocatable:              rule.UpdateNodeAllocatable,
+	framework.UpdateNodeLabel:                    rule.UpdateNodeLabel,
+	framework.UpdateNodeTaint:                    rule.UpdateNodeTaint,
+	framework.UpdateNodeCondition:                rule.UpdateNodeCondition,
+	framework.UpdateNodeAnnotation:               rule.UpdateNodeAnnotation,
+	framework.UpdateNodeDeclaredFeature:          rule.UpdateNodeDeclaredFeature,
+	framework.UpdatePodLabel:                     rule.UpdatePodLabel,
+	framework.UpdatePodScaleDown:                 rule.UpdatePodScaleDown,
+	framework.UpdatePodToleration:                rule.UpdatePodToleration,
+	framework.UpdatePodSchedulingGatesEliminated: rule.UpdatePodGatesEliminated,
+	framework.UpdatePodGeneratedResourceClaim:    rule.UpdatePodGeneratedClaim,
 }
 
 // eventOf is an event in the words of package placement; false for what nobody tells the queue of: all resources
 // at once, and those of others.
-func eventOf(e framework.ClusterEvent) (placement.Event, bool) {
+func eventOf(e framework.ClusterEvent) (rule.Event, bool) {
 	kind, known := resources[e.Resource]
-	event := placement.Event{Kind: kind}
+	event := rule.Event{Kind: kind}
 	for theirs, ours := range actions {
 		if e.ActionType&theirs != 0 {
 			event.Actions |= ours
 		}
 	}
 	if e.ActionType&framework.Update == framework.Update {
-		event.Actions |= placement.UpdateOther // any update, also one of a kind that has no name
+		event.Actions |= rule.UpdateOther // any update, also one of a kind that has no name
 	}
 	return event, known
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
@@ -55,15 +56,15 @@ func TestWhatPluginsRegister(t *testing.T) {
 		name   string
 		plugin framework.Plugin
 		told   bool
-		want   []placement.Event
+		want   []rule.Event
 	}{
 		{"nothing is registered by it", &probe{}, false, nil},
 		{"it registers no event", &listener{}, true, nil},
 		{"labels of nodes", one(event(framework.Node, framework.Add|framework.UpdateNodeLabel)), true,
-			[]placement.Event{{Kind: events.KindNode, Actions: placement.Add | placement.UpdateNodeLabel}}},
+			[]rule.Event{{Kind: events.KindNode, Actions: rule.Add | rule.UpdateNodeLabel}}},
 		{"any update of a claim", one(event(framework.PersistentVolumeClaim, framework.Update)), true,
-			[]placement.Event{{Kind: events.KindVolumeClaim, Actions: placement.Update &^
-				(placement.UpdateNamespaceLabel | placement.UpdateBudget)}}},
+			[]rule.Event{{Kind: events.KindVolumeClaim, Actions: rule.Update &^
+				(rule.UpdateNamespaceLabel | rule.UpdateBudget)}}},
 		{"everything", one(event(framework.WildCard, framework.All)), false, nil},
 		{"somebody's own resource", one(event("foos.v1.example.com", framework.Add)), false, nil},
 	} {
@@ -95,11 +96,11 @@ func TestHintsAreAskedWithTheObjects(t *testing.T) {
 	}
 	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}})
 	node := state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}})
-	added := placement.NodeChange(state.NodeChange{After: node})
+	added := rule.NodeChange(state.NodeChange{After: node})
 	for _, test := range []struct {
 		name   string
 		plugin framework.Plugin
-		change placement.Change
+		change rule.Change
 		want   bool
 	}{
 		{"it says yes", hint(framework.Queue, nil), added, true},
@@ -107,9 +108,9 @@ func TestHintsAreAskedWithTheObjects(t *testing.T) {
 		{"it fails", hint(framework.QueueSkip, errors.New("no")), added, true},
 		{"it panics", hint(framework.Queue+1, nil), added, true},
 		{"there is no hint", hint(framework.QueueSkip, nil),
-			placement.PodChange(state.PodChange{Before: pod}), true},
+			rule.PodChange(state.PodChange{Before: pod}), true},
 		{"it has not registered for that", hint(framework.Queue, nil),
-			placement.NodeChange(state.NodeChange{Before: node}), false},
+			rule.NodeChange(state.NodeChange{Before: node}), false},
 	} {
 		hints, err := hintsOf(t, test.plugin)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
@@ -30,14 +31,14 @@ type engine struct {
 	inHand map[int32]offer
 }
 
-// searches counts them; it implements placement.Laps.
+// searches counts them; it implements engine.Laps.
 type searches struct{ n int }
 
-// Begin implements placement.Laps.
+// Begin implements engine.Laps.
 func (s *searches) Begin(string) { s.n++ }
 
-// Lap implements placement.Laps.
-func (s *searches) Lap(string, string, placement.Code) {}
+// Lap implements engine.Laps.
+func (s *searches) Lap(string, string, rule.Code) {}
 
 func newEngine(w *world, id int, start beginning) (*engine, error) {
 	profile, err := placement.NewProfile(placement.DefaultProfile(schedulerName))

@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 )
@@ -120,15 +120,15 @@ func (k checker) laterThan(i ledger.Incarnation, r *promise) bool {
 // objection applies the rules that the pod's profile has. A rule that the profile does not have must not object here
 // either, or every decision would be taken back.
 func (k checker) objection(n *state.Node, p *state.Pod, scheduler string) string {
-	if k.Enforces(scheduler, placement.NodeUnschedulable) && cordoned(n.Object, p.Template) {
+	if k.Enforces(scheduler, names.NodeUnschedulable) && cordoned(n.Object, p.Template) {
 		return "node " + n.Name + " is cordoned"
 	}
-	if k.Enforces(scheduler, placement.TaintToleration) {
+	if k.Enforces(scheduler, names.TaintToleration) {
 		if reason := repels(n.Object, p.Template); reason != "" {
 			return reason
 		}
 	}
-	if k.Enforces(scheduler, placement.NodeResourcesFit) {
+	if k.Enforces(scheduler, names.NodeResourcesFit) {
 		return k.overfull(n, p)
 	}
 	return ""

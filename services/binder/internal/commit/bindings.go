@@ -21,7 +21,7 @@ import (
 // bindings binds pods, after their volumes and devices have been prepared.
 type bindings struct {
 	*pods
-	volumes   *volumes
+	volumes   *volumeBinder
 	claims    *claims
 	extenders map[string]*extender.Set
 	pace      *pace

@@ -20,7 +20,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -50,7 +50,7 @@ func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 		}
 		claim, answer := c.prepareClaim(ctx, e, pick)
 		if answer.Result == effect.Done {
-			ready, problem := placement.DevicesReady(claim)
+			ready, problem := devices.Ready(claim)
 			switch {
 			case problem != "":
 				answer = refusal("%s", problem)
@@ -121,7 +121,7 @@ func (c *claims) allocate(
 	case versionOf(claim) != pick.ClaimRV:
 		return nil, refusal("claim %s has changed since the decision", pick.Claim)
 	}
-	if err := placement.PutConfigBack(allocation, pick.ConfigHashes, &claim.Spec, e.Devices.Classes); err != nil {
+	if err := devices.PutConfigBack(allocation, pick.ConfigHashes, &claim.Spec, e.Devices.Classes); err != nil {
 		return nil, refusal("claim %s: %v", pick.Claim, err)
 	}
 	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {

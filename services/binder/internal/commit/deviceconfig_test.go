@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -44,7 +44,7 @@ func hashed(
 				Source: resourcev1.AllocationConfigSourceClass, DeviceConfiguration: common,
 			})
 	}
-	bare, hashes := placement.WithoutConfig(a)
+	bare, hashes := devices.WithoutConfig(a)
 	data, err := bare.Marshal()
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -37,7 +37,7 @@ func (c *claims) createClaim(ctx context.Context, e effect.Bind, pick ledger.Dev
 	cctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	claim, err := c.client.ResourceV1().ResourceClaims(e.Pod.Namespace).Create(
-		cctx, placement.NewMadeClaim(e.Pod.Namespace, e.Pod.Name, e.Pod.UID, spec), metav1.CreateOptions{})
+		cctx, devices.NewMadeClaim(e.Pod.Namespace, e.Pod.Name, e.Pod.UID, spec), metav1.CreateOptions{})
 	telemetry.ClaimCreated(err == nil)
 	switch {
 	case err == nil:
@@ -58,7 +58,7 @@ func (c *claims) foundClaim(
 	switch {
 	case err != nil:
 		return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
-	case !placement.IsMadeFor(claim, e.Pod.UID):
+	case !devices.IsMadeFor(claim, e.Pod.UID):
 		return refusal("claim %s does not belong to the pod", pick.Claim)
 	case claim.Status.Allocation != nil:
 		return refusal("claim %s has devices of another reservation", pick.Claim)

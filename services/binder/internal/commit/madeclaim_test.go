@@ -15,7 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -31,7 +31,7 @@ func specOf(class string) resourcev1.ResourceClaimSpec {
 func madePick(t *testing.T) ledger.DevicePick {
 	t.Helper()
 	pick := oneDevice(t)[0]
-	pick.Claim, pick.ClaimUID, pick.ClaimRV = placement.MadeClaimName(thePod.Name, thePod.UID), "", 0
+	pick.Claim, pick.ClaimUID, pick.ClaimRV = devices.MadeClaimName(thePod.Name, thePod.UID), "", 0
 	spec := specOf("gpu")
 	status := corev1.PodExtendedResourceClaimStatus{ResourceClaimName: pick.Claim,
 		RequestMappings: []corev1.ContainerExtendedResourceRequest{{
@@ -49,7 +49,7 @@ func madePick(t *testing.T) ledger.DevicePick {
 
 // existing returns a claim of that name, created for the pod with this UID.
 func existing(owner, class string) *resourcev1.ResourceClaim {
-	claim := placement.NewMadeClaim("ns", thePod.Name, thePod.UID, specOf(class))
+	claim := devices.NewMadeClaim("ns", thePod.Name, thePod.UID, specOf(class))
 	claim.UID, claim.ResourceVersion = "uid-made", "20"
 	claim.OwnerReferences[0].UID = types.UID(owner)
 	return claim
@@ -141,7 +141,7 @@ func TestPodIsToldOfItsClaim(t *testing.T) {
 				want := `{"metadata":{"resourceVersion":"` + strconv.Itoa(30) + `","uid":"` + thePod.UID + `"},` +
 					`"status":{"extendedResourceClaimStatus":{"requestMappings":[{"containerName":"c",` +
 					`"resourceName":"example.com/gpu","requestName":"container-0-request-0"}],` +
-					`"resourceClaimName":"` + placement.MadeClaimName(thePod.Name, thePod.UID) + `"}}}`
+					`"resourceClaimName":"` + devices.MadeClaimName(thePod.Name, thePod.UID) + `"}}}`
 				if !ok || string(patch.GetPatch()) != want || patch.GetSubresource() != "status" {
 					t.Errorf("%s, want %s", patch.GetPatch(), want)
 				}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/volumes"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -23,8 +23,8 @@ import (
 // Source: component-helpers/storage/volume.
 const annotationBoundByController = "pv.kubernetes.io/bound-by-controller"
 
-// volumes prepares the volumes of pods.
-type volumes struct {
+// volumeBinder prepares the volumes of pods.
+type volumeBinder struct {
 	client kubernetes.Interface
 	logger *slog.Logger
 }
@@ -38,10 +38,10 @@ type volumes struct {
 // A crash between two writes leaves claims some of which have their volume or node; the next binder of the partition
 // writes the rest. A reservation that is given up leaves a volume that waits for its claim, or a claim that names a
 // node: the pod is next placed where they are, as with kube-scheduler.
-func (v *volumes) prepare(ctx context.Context, e effect.Bind) effect.Answered {
+func (v *volumeBinder) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 	waiting := ""
 	for _, pick := range e.Volumes.Picks {
-		p := preparation{volumes: v, bind: e, pick: pick}
+		p := preparation{volumeBinder: v, bind: e, pick: pick}
 		answer := p.claim(ctx)
 		switch answer.Result {
 		case effect.Done:
@@ -62,7 +62,7 @@ func (v *volumes) prepare(ctx context.Context, e effect.Bind) effect.Answered {
 
 // preparation is the work on one claim.
 type preparation struct {
-	*volumes
+	*volumeBinder
 	bind effect.Bind
 	pick ledger.VolumePick
 }
@@ -95,7 +95,7 @@ func (p preparation) claim(ctx context.Context) effect.Answered {
 	} else if answer := p.selectNode(ctx, claim); answer.Result != effect.Done {
 		return answer
 	}
-	if claim.Spec.VolumeName == "" || !metav1.HasAnnotation(claim.ObjectMeta, placement.AnnotationBindCompleted) {
+	if claim.Spec.VolumeName == "" || !metav1.HasAnnotation(claim.ObjectMeta, volumes.AnnotationBindCompleted) {
 		return effect.Answered{Result: effect.Waiting, Problem: "claim " + claim.Name + " has no volume yet"}
 	}
 	return p.reachable(ctx, claim)
@@ -142,7 +142,7 @@ func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVol
 	if claim.Spec.VolumeName != "" {
 		return effect.Answered{Result: effect.Done}
 	}
-	switch selected := claim.Annotations[placement.AnnotationSelectedNode]; {
+	switch selected := claim.Annotations[volumes.AnnotationSelectedNode]; {
 	case selected == p.bind.NodeName:
 		return effect.Answered{Result: effect.Done}
 	case selected != "":
@@ -151,7 +151,7 @@ func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVol
 		return refusal("no volume could be provisioned for claim %s", claim.Name)
 	}
 	meta := guard(&claim.ObjectMeta)
-	meta.Annotations = map[string]string{placement.AnnotationSelectedNode: p.bind.NodeName}
+	meta.Annotations = map[string]string{volumes.AnnotationSelectedNode: p.bind.NodeName}
 	body, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		return refusal("%v", err)

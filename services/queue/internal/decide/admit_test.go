@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -23,7 +23,7 @@ type claims struct {
 }
 
 // others is never called.
-type others interface{ placement.Objects }
+type others interface{ rule.Objects }
 
 func (c claims) ObjectByName(_ events.Kind, _, name string) (*state.Object, bool) {
 	o, ok := c.named[name]
@@ -94,7 +94,7 @@ func TestPodWhoseClaimIsNeverMadeIsTriedAfterALongWait(t *testing.T) {
 	h.sleep(2 * time.Second)
 	h.ask("s1", 9)
 	h.want("a", waiting.PoolOffered)
-	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(placement.DynamicResources))
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(names.DynamicResources))
 	h.want("a", waiting.PoolParked)
 }
 

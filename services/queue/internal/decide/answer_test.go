@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
-
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -27,7 +26,7 @@ func TestAnswer(t *testing.T) {
 		t.Errorf("a was offered for %q after %s, want the event that brought it", offer.Cause, offer.Waited)
 	}
 	h.answer(offer, events.DecisionUnplaceable, func(d *events.Decision) {
-		d.Plugins = []string{placement.NodeResourcesFit}
+		d.Plugins = []string{names.NodeResourcesFit}
 	})
 	a := h.core.Answer("a")
 	if a.Pool != string(waiting.PoolParked) || len(a.Wakes) != 1 || a.Shard != "s1" {

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -63,10 +62,10 @@ func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 		if o.Kind == events.KindNamespace {
 			c.out.complain(c.budgets.NamespaceChanged(nameOf(o), o.After))
 		}
-		c.backlog.changed(placement.ObjectChange(o), now)
+		c.backlog.changed(rule.ObjectChange(o), now)
 	}
 	for _, n := range in.Changes.Nodes {
-		c.backlog.changed(placement.NodeChange(n), now)
+		c.backlog.changed(rule.NodeChange(n), now)
 	}
 	for _, p := range in.Changes.Pods {
 		c.budgets.PodChanged(p.Before, p.After)
@@ -78,7 +77,7 @@ func (in FactsApplied) apply(c *Core, now waiting.Moment) {
 				c.backlog.leave(e)
 			}
 		}
-		c.backlog.changed(placement.PodChange(p), now)
+		c.backlog.changed(rule.PodChange(p), now)
 	}
 	c.forgetShown()
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
@@ -64,7 +64,7 @@ type shown struct {
 	pods  map[string]*state.Pod
 	nodes map[string]*state.Node
 	// objects holds the other objects, nil for none.
-	objects placement.Objects
+	objects rule.Objects
 }
 
 // positions are the positions of the cluster, the log and the ledger.

@@ -4,9 +4,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -37,7 +36,7 @@ type holds struct {
 // to the deletion of a disruption budget that protected those pods.
 func (h *holds) freed(above int32, now waiting.Moment) {
 	h.happened(waiting.Occurrence{
-		Change: placement.Change{Kind: events.KindDisruptionBudget, Actions: placement.Delete}, Blind: true,
+		Change: rule.Change{Kind: events.KindDisruptionBudget, Actions: rule.Delete}, Blind: true,
 		Above: above, Revision: h.world.Revision,
 	}, now)
 }
@@ -45,7 +44,7 @@ func (h *holds) freed(above int32, now waiting.Moment) {
 // roomFreed wakes the pods that could use the room of pods that are not known.
 func (h *holds) roomFreed(now waiting.Moment) {
 	h.happened(waiting.Occurrence{
-		Change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, Blind: true, Revision: h.world.Revision,
+		Change: rule.Change{Kind: events.KindPod, Actions: rule.Delete}, Blind: true, Revision: h.world.Revision,
 	}, now)
 }
 
@@ -183,7 +182,7 @@ const somewhere = "(reserved)"
 // that had it, nil if that is not known.
 func (h *holds) roomLeft(pod *state.Pod, revision int64, now waiting.Moment) {
 	o := waiting.Occurrence{
-		Change:   placement.Change{Kind: events.KindPod, Actions: placement.Delete},
+		Change:   rule.Change{Kind: events.KindPod, Actions: rule.Delete},
 		Blind:    pod == nil,
 		Revision: revision,
 	}

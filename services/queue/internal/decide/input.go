@@ -5,9 +5,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -20,15 +19,15 @@ type Input interface {
 // FactsReset replaces everything known about pods, because the store was rebuilt.
 type FactsReset struct {
 	Pods []*state.Pod
-	// Objects are the other objects of the cluster, for hints; see placement.Change.
-	Objects  placement.Objects
+	// Objects are the other objects of the cluster, for hints; see rule.Change.
+	Objects  rule.Objects
 	Position waiting.Position
 }
 
 // FactsApplied is what one batch of facts changed.
 type FactsApplied struct {
 	Changes  state.Changes
-	Objects  placement.Objects
+	Objects  rule.Objects
 	Position waiting.Position
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
@@ -43,7 +43,7 @@ type modelWorld struct {
 	now      time.Duration
 	origin   time.Time
 	facts    waiting.Position
-	objects  placement.Objects
+	objects  rule.Objects
 	revision int64
 	owners   [ledger.Partitions]string
 }
@@ -245,10 +245,10 @@ func (m *model) dropGhosts() {
 func (m *model) applied(in FactsApplied) {
 	m.facts, m.objects = in.Position, in.Objects
 	for _, o := range in.Changes.Others {
-		m.changed(placement.ObjectChange(o))
+		m.changed(rule.ObjectChange(o))
 	}
 	for _, n := range in.Changes.Nodes {
-		m.changed(placement.NodeChange(n))
+		m.changed(rule.NodeChange(n))
 	}
 	for _, p := range in.Changes.Pods {
 		if p.After != nil {
@@ -256,7 +256,7 @@ func (m *model) applied(in FactsApplied) {
 		} else if p.Before != nil {
 			m.leave(p.Before.UID)
 		}
-		m.changed(placement.PodChange(p))
+		m.changed(rule.PodChange(p))
 	}
 	m.dropGhosts()
 }
@@ -329,7 +329,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 	if p.waits && p.waitVersion != 0 && pod.ResourceVersion >= p.waitVersion {
 		p.waits = false
 	}
-	change := placement.PodChange(state.PodChange{Before: old, After: pod})
+	change := rule.PodChange(state.PodChange{Before: old, After: pod})
 	switch {
 	case p.pool == waiting.PoolGated && !pod.Gated:
 		m.free(p)
@@ -343,7 +343,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 }
 
 // changed records what happened, and wakes the pods that it may help.
-func (m *model) changed(c placement.Change) {
+func (m *model) changed(c rule.Change) {
 	heeds := func(p *placement.Profile) bool { return p.Heeds(c) }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), heeds) {
 		return
@@ -427,7 +427,7 @@ func (m *model) ledgerMoved(in LedgerMoved) {
 			}
 		}
 		m.occurred(waiting.Occurrence{
-			Change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, Blind: true, Revision: m.revision,
+			Change: rule.Change{Kind: events.KindPod, Actions: rule.Delete}, Blind: true, Revision: m.revision,
 		})
 	}
 	for _, h := range in.Holds {
@@ -487,7 +487,7 @@ func (m *model) vanished(h Hold) {
 
 func (m *model) roomLeft(pod *state.Pod, revision int64) {
 	o := waiting.Occurrence{
-		Change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, Blind: pod == nil, Revision: revision,
+		Change: rule.Change{Kind: events.KindPod, Actions: rule.Delete}, Blind: pod == nil, Revision: revision,
 	}
 	if pod != nil {
 		was := *pod

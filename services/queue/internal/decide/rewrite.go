@@ -1,8 +1,7 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/pkg/placement"
-
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -18,7 +17,7 @@ func (b *backlog) newEpoch() {
 }
 
 // advance records how far the facts have been applied.
-func (c *Core) advance(to waiting.Position, objects placement.Objects, now waiting.Moment) {
+func (c *Core) advance(to waiting.Position, objects rule.Objects, now waiting.Moment) {
 	after := c.world.Facts.Sequence
 	c.world.Facts, c.world.Objects = to, objects
 	if c.world.NewEpoch(after + 1) {
@@ -29,7 +28,7 @@ func (c *Core) advance(to waiting.Position, objects placement.Objects, now waiti
 
 // rewind records the position of a store that was rebuilt. Its last fact is of its epoch, whatever came before; and
 // changes of pods after that position have not happened in this store.
-func (c *Core) rewind(to waiting.Position, objects placement.Objects) {
+func (c *Core) rewind(to waiting.Position, objects rule.Objects) {
 	c.world.Facts, c.world.Objects = to, objects
 	if c.world.NewEpoch(to.Sequence) {
 		c.backlog.newEpoch()

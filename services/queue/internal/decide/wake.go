@@ -6,9 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -38,7 +37,7 @@ func (b *backlog) wake(e *waiting.Entry, event string, now waiting.Moment) {
 }
 
 // changed handles a change in the facts, after the pools have applied what it means for the changed pod itself.
-func (b *backlog) changed(change placement.Change, now waiting.Moment) {
+func (b *backlog) changed(change rule.Change, now waiting.Moment) {
 	o := waiting.Occurrence{Change: change, Sequence: b.world.Facts.Sequence, At: now}
 	switch {
 	case !b.cfg.heeds(change):
@@ -54,7 +53,7 @@ func (b *backlog) changed(change placement.Change, now waiting.Moment) {
 
 // heeds reports whether any rule of any profile listens to changes of this sort. Most, such as heartbeats, can be
 // dropped at once (upstream's isEventOfInterest).
-func (c *Config) heeds(change placement.Change) bool {
+func (c *Config) heeds(change rule.Change) bool {
 	for _, p := range c.Profiles {
 		if p.Heeds(change) {
 			return true
@@ -66,11 +65,11 @@ func (c *Config) heeds(change placement.Change) bool {
 // concernsOthers reports whether a change can matter to a pod other than the changed one. Of pods, only those count
 // that hold a place, or held one (upstream: assigned, or nominated). A change to any other property of such a pod
 // helps no other pod.
-func concernsOthers(change placement.Change) bool {
+func concernsOthers(change rule.Change) bool {
 	if change.Kind != events.KindPod {
 		return true
 	}
-	return change.Actions != placement.UpdateOther && (holdsPlace(change.OldPod) || holdsPlace(change.NewPod))
+	return change.Actions != rule.UpdateOther && (holdsPlace(change.OldPod) || holdsPlace(change.NewPod))
 }
 
 func holdsPlace(p *state.Pod) bool {
@@ -78,14 +77,14 @@ func holdsPlace(p *state.Pod) bool {
 }
 
 // ownChange returns the change of a pod that waits to be placed.
-func ownChange(before, after *state.Pod, objects placement.Objects) placement.Change {
-	change := placement.PodChange(state.PodChange{Before: before, After: after})
+func ownChange(before, after *state.Pod, objects rule.Objects) rule.Change {
+	change := rule.PodChange(state.PodChange{Before: before, After: after})
 	change.Objects = objects
 	return change
 }
 
 // ownMatters reports whether a change of a waiting pod can matter to itself.
-func (b *backlog) ownMatters(change placement.Change) bool {
+func (b *backlog) ownMatters(change rule.Change) bool {
 	if change.OldPod == nil || change.NewPod == nil {
 		return false
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -123,11 +123,11 @@ func TestParkedPodsWakeByPods(t *testing.T) {
 // rackHints are the hints of a plugin Racks, which listens to labels of nodes and wants a rack for pod a.
 type rackHints struct{}
 
-func (rackHints) Events(plugin string) ([]placement.Event, bool) {
-	return []placement.Event{{Kind: events.KindNode, Actions: placement.UpdateNodeLabel}}, plugin == "Racks"
+func (rackHints) Events(plugin string) ([]rule.Event, bool) {
+	return []rule.Event{{Kind: events.KindNode, Actions: rule.UpdateNodeLabel}}, plugin == "Racks"
 }
 
-func (rackHints) Helps(_ string, pod *state.Pod, c placement.Change) bool {
+func (rackHints) Helps(_ string, pod *state.Pod, c rule.Change) bool {
 	return c.NewNode.Object.Labels["rack"] == pod.Name
 }
 

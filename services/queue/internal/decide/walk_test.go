@@ -14,10 +14,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
@@ -467,7 +466,7 @@ func (w *walk) fact(kind events.Kind, uid string, obj state.APIObject) {
 	if err != nil {
 		w.fatalf("apply: %v", err)
 	}
-	for _, c := range placement.Changes(changes) {
+	for _, c := range rule.Changes(changes) {
 		w.changes = append(w.changes, waiting.Occurrence{Change: c, Sequence: w.sequence})
 	}
 	w.all(FactsApplied{Changes: changes, Objects: w.state.Snapshot(), Position: w.at()})

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/heap"
 )
 
@@ -159,7 +158,7 @@ func (b *Budgets) PodChanged(before, after *state.Pod) {
 
 // Reset recounts all pods and namespaces. Pods that were let go stay let go. The caller then enters the gated pods
 // again. Reset returns what is wrong with the budgets.
-func (b *Budgets) Reset(pods []*state.Pod, objects placement.Objects) (problems []string) {
+func (b *Budgets) Reset(pods []*state.Pod, objects rule.Objects) (problems []string) {
 	was := *b
 	*b = *New()
 	b.leads, b.settles = was.leads, was.settles

@@ -2,7 +2,7 @@ package waiting
 
 // These are the events that bring pods into a pool. They have upstream's names where upstream has the event
 // (pkg/scheduler/framework/events.go), so that dashboards keep working. Changes of the cluster are named by
-// placement.Change.Label.
+// rule.Change.Label.
 const (
 	EventPodAdd          = "UnschedulablePodAdd"
 	EventGatesGone       = "UnschedulablePodUpdatePodSchedulingGatesEliminated"

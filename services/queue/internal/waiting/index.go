@@ -5,13 +5,14 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
 // waiting indexes the parked pods by what could wake them: by the rules that rejected them, and per rule in groups of
 // pods that the rule's hints treat alike, so that ten thousand equal pods cost one hint. The groups are indexed by
 // the topics that a change must be about, so that most changes call no hint at all.
 type waiting struct {
-	rules map[ruleKey]*rule
+	rules map[ruleKey]*ruleGroups
 	pods  int
 	// calls numbers the changes that were looked up.
 	calls uint64
@@ -20,8 +21,8 @@ type waiting struct {
 // ruleKey names a rule of a profile. An empty plugin stands for pods that no rule rejected.
 type ruleKey struct{ profile, plugin string }
 
-// rule holds the pods that one rule rejected.
-type rule struct {
+// ruleGroups holds the pods that one rule rejected.
+type ruleGroups struct {
 	key                 ruleKey
 	profile             *placement.Profile
 	groups              map[string]*group
@@ -30,8 +31,8 @@ type rule struct {
 
 // group holds pods that get the same hints.
 type group struct {
-	rule     *rule
-	interest placement.Interest
+	rule     *ruleGroups
+	interest rule.Interest
 	members  []member
 	// asked is the number of the last call that evaluated a hint: a change can reach a group twice.
 	asked uint64
@@ -55,7 +56,7 @@ type reach struct {
 	byTopic map[string]map[*group]struct{}
 }
 
-func newWaiting() waiting { return waiting{rules: map[ruleKey]*rule{}} }
+func newWaiting() waiting { return waiting{rules: map[ruleKey]*ruleGroups{}} }
 
 // add makes a parked pod wait for events that could change its rejectors' verdict.
 func (w *waiting) add(e *Entry, profile *placement.Profile) {
@@ -90,10 +91,10 @@ func (w *waiting) remove(e *Entry) {
 	e.waits = nil
 }
 
-func (w *waiting) rule(key ruleKey, profile *placement.Profile) *rule {
+func (w *waiting) rule(key ruleKey, profile *placement.Profile) *ruleGroups {
 	r, ok := w.rules[key]
 	if !ok {
-		r = &rule{key: key, profile: profile, groups: map[string]*group{}}
+		r = &ruleGroups{key: key, profile: profile, groups: map[string]*group{}}
 		w.rules[key] = r
 	}
 	return r
@@ -110,7 +111,7 @@ func (w *waiting) dropGroup(g *group) {
 	}
 }
 
-func (r *rule) group(interest placement.Interest) *group {
+func (r *ruleGroups) group(interest rule.Interest) *group {
 	g, ok := r.groups[interest.Class]
 	if !ok {
 		g = &group{rule: r, interest: interest}
@@ -122,7 +123,7 @@ func (r *rule) group(interest placement.Interest) *group {
 	return g
 }
 
-func (r *reach) put(g *group, of placement.Reach) {
+func (r *reach) put(g *group, of rule.Reach) {
 	if of.All {
 		if r.all == nil {
 			r.all = map[*group]struct{}{}
@@ -141,7 +142,7 @@ func (r *reach) put(g *group, of placement.Reach) {
 	}
 }
 
-func (r *reach) drop(g *group, of placement.Reach) {
+func (r *reach) drop(g *group, of rule.Reach) {
 	delete(r.all, g)
 	for _, t := range of.Topics {
 		if delete(r.byTopic[t], g); len(r.byTopic[t]) == 0 {
@@ -159,7 +160,7 @@ type HintCount struct {
 
 // call is the lookup of one change among the waiting pods.
 type call struct {
-	change placement.Change
+	change rule.Change
 	blind  bool
 	// changed is the UID of the pod that changed, if the change is of a pod. What the change means for that pod
 	// itself is evaluated elsewhere.
@@ -185,7 +186,7 @@ func (w *waiting) call(o *Occurrence) *call {
 }
 
 // ask evaluates the hints of one rule for the groups within reach of the change.
-func (c *call) ask(r *rule) {
+func (c *call) ask(r *ruleGroups) {
 	within := c.within(r)
 	if within == nil {
 		for _, g := range r.groups {
@@ -210,7 +211,7 @@ func (c *call) ask(r *rule) {
 }
 
 // within returns the groups of a rule that changes of this kind can reach; nil for all of them.
-func (c *call) within(r *rule) *reach {
+func (c *call) within(r *ruleGroups) *reach {
 	switch {
 	case c.blind:
 		return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
 // The journal holds recent occurrences, so that a change that happens while a pod is being tried is not lost on the
@@ -22,7 +23,7 @@ const (
 
 // Occurrence is one change that can matter to a waiting pod.
 type Occurrence struct {
-	Change placement.Change
+	Change rule.Change
 	// Own means that the occurrence matters to the changed pod alone. Blind means that it is not known which pod has
 	// gone.
 	Own, Blind bool
@@ -206,7 +207,7 @@ func (j *Journal) SawHelp(e *Entry, profile *placement.Profile) bool {
 }
 
 // ListensBlind reports whether any of the rules listens to a change of which no details are known.
-func ListensBlind(profile *placement.Profile, plugins []string, change placement.Change) bool {
+func ListensBlind(profile *placement.Profile, plugins []string, change rule.Change) bool {
 	for _, plugin := range plugins {
 		if profile.Listens(plugin, change) {
 			return true
@@ -216,7 +217,7 @@ func ListensBlind(profile *placement.Profile, plugins []string, change placement
 }
 
 // ChangedPod returns the UID of the pod that a change is of; "" for none.
-func ChangedPod(c placement.Change) string {
+func ChangedPod(c rule.Change) string {
 	switch {
 	case c.NewPod != nil:
 		return c.NewPod.UID

@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
 // ledgerWait bounds how long a pod waits for the ledger's watch to reach the reservation that a shard has reported. A
@@ -196,7 +197,7 @@ func (p *Pools) index(e *Entry) {
 		profile := p.Profile(e)
 		p.waiting.add(e, profile)
 	case e.In == p.Gated:
-		p.Rejectors.count(e, []string{placement.SchedulingGates}, 1)
+		p.Rejectors.count(e, []string{names.SchedulingGates}, 1)
 		p.gates.Enter(e)
 		if e.Pod.TooLarge() {
 			p.TooLarge[e] = struct{}{}

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -133,7 +134,7 @@ func (p *Pools) Detach(e *Entry) {
 	case from == p.Parked:
 		p.waiting.remove(e)
 	case from == p.Gated:
-		p.Rejectors.count(e, []string{placement.SchedulingGates}, -1)
+		p.Rejectors.count(e, []string{names.SchedulingGates}, -1)
 		p.gates.Leave(e.Pod.UID)
 		delete(p.TooLarge, e)
 	case from == p.Backoff:

@@ -2,7 +2,7 @@ package waiting
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 )
 
 // Position is how far the facts have been applied.
@@ -22,7 +22,7 @@ type World struct {
 	// Primed means that there are facts. A pod that they do not show at an answer's sequence is gone.
 	Primed   bool
 	Epochs   Epochs
-	Objects  placement.Objects
+	Objects  rule.Objects
 	Revision int64
 	// Owners names the holder of each partition, "" for none.
 	Owners [ledger.Partitions]string

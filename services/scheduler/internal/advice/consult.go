@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
@@ -75,7 +76,7 @@ func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[strin
 
 // Extend adds to a query what others have said, or asks for all nodes that they have to be
 // asked about.
-func (cs *Consults) Extend(q placement.Query, a *attempt.Attempt) placement.Query {
+func (cs *Consults) Extend(q engine.Query, a *attempt.Attempt) engine.Query {
 	q.Everywhere = a.Counsel.Everywhere
 	if a.Counsel.Shown != nil && a.Counsel.ShownFor != cs.shownFor {
 		a.Counsel.Forget() // another attempt has been shown nodes since, and may stand on one of them

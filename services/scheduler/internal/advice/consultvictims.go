@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -37,7 +38,7 @@ func IsConsulted(p *placement.Profile, pod *state.Pod) bool {
 }
 
 // AskAboutVictims has an attempt wait for what extenders say of candidates.
-func (cs *Consults) AskAboutVictims(r attempt.Rejection, list []placement.Candidate) {
+func (cs *Consults) AskAboutVictims(r attempt.Rejection, list []preempt.Candidate) {
 	a := r.Attempt
 	a.Counsel.Victims = attempt.VictimCounsel{}
 	switch {

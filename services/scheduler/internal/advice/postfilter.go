@@ -2,6 +2,7 @@ package advice
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -41,7 +42,7 @@ func (pl *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Ver
 	verdicts := make([]step.Verdict, len(reports))
 	for i, r := range reports {
 		verdicts[i] = step.Verdict{
-			Node: r.Node.Node.Name, Plugin: r.Plugin, Reasons: r.Reasons, Resolvable: r.Code == placement.Unschedulable,
+			Node: r.Node.Node.Name, Plugin: r.Plugin, Reasons: r.Reasons, Resolvable: r.Code == rule.Unschedulable,
 		}
 	}
 	return verdicts

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -51,7 +52,7 @@ func (c *Counsel) Outdated(n *state.NodeInfo) bool {
 type VictimCounsel struct {
 	// Answered: left is what they have left of the candidates.
 	Answered bool
-	Left     []placement.Candidate
+	Left     []preempt.Candidate
 }
 
 // Standpoint is what a look rests on: what comes later may lead to another end.
@@ -78,7 +79,7 @@ type Rejection struct {
 }
 
 // Awaits says that the pod waits also for what concerns a plugin. DefaultPreemption: for pods that may not go now,
-// for budgets with more room, and for the end of plans (see placement.ObjectChange and the queue's LedgerMoved).
+// for budgets with more room, and for the end of plans (see rule.ObjectChange and the queue's LedgerMoved).
 func (r *Rejection) Awaits(plugin string) {
 	if slices.Contains(r.Decision.Plugins, plugin) {
 		return

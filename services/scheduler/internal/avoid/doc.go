@@ -10,6 +10,6 @@
 // Each but Turn ends by itself; begun anew soon after, it lasts twice as long. Quarantine and Doubt are bounded to a
 // share of the nodes: where more would qualify, it is not the nodes. What is remembered is bounded, too.
 //
-// Table is pure: facts, changes of the ledger and the time go in, and it sets what a placement.Engine may use. For
+// Table is pure: facts, changes of the ledger and the time go in, and it sets what a engine.Engine may use. For
 // one goroutine. Start reading at Table.
 package avoid

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -67,7 +67,7 @@ func (b Because) String() string {
 // Gate stands between the view, which says whether a node may be used, and the engine, which is told whether it is to
 // be. It implements view.Follower.
 type Gate struct {
-	*placement.Engine
+	*engine.Engine
 	// late are the nodes that may not be used yet as the view has it.
 	late map[*state.NodeInfo]struct{}
 	// avoided are the nodes that all pods avoid, by UID.
@@ -75,7 +75,7 @@ type Gate struct {
 }
 
 // NewGate returns a gate that avoids no node.
-func NewGate(e *placement.Engine) *Gate {
+func NewGate(e *engine.Engine) *Gate {
 	return &Gate{Engine: e, late: map[*state.NodeInfo]struct{}{}, avoided: map[string]Because{}}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -20,7 +20,7 @@ import (
 // the first pod names claims.
 type deviceBook struct {
 	open  bool
-	index placement.DeviceIndex
+	index devices.Index
 	// promises are those of reservations, staged those of staged pods.
 	promises map[promiseKey]devicePromise
 	staged   map[*Supply][]devicePromise

@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -22,12 +24,12 @@ type Holding struct {
 }
 
 // lookups gives the embedded interface a name that its method Objects does not have.
-type lookups = placement.Objects
+type lookups = rule.Objects
 
 // promisedDevices are the facts with what reservations and staged attempts have been promised of
 // devices, which binders write into the cluster before the facts show it. Who does not know of a
 // promise that another shard has just made loses the node's document, or that of a pool. It
-// implements placement.Objects and placement.DeviceMemory.
+// implements rule.Objects and devices.Memory.
 type promisedDevices struct {
 	lookups
 	book     *deviceBook
@@ -37,11 +39,11 @@ type promisedDevices struct {
 // Position is that of the facts.
 func (p *promisedDevices) Position() state.Position { return p.position }
 
-// Devices implements placement.DeviceMemory.
-func (p *promisedDevices) Devices() *placement.DeviceIndex { return &p.book.index }
+// Devices implements devices.Memory.
+func (p *promisedDevices) Devices() *devices.Index { return &p.book.index }
 
 // promisedDevices adds promises to what a decision looks up.
-func (b *Book) promisedDevices(to placement.Objects, facts *state.Snapshot) (*promisedDevices, error) {
+func (b *Book) promisedDevices(to rule.Objects, facts *state.Snapshot) (*promisedDevices, error) {
 	b.devices.read(facts, b.Ledger)
 	if err := b.devices.problem(); err != nil {
 		return nil, err
@@ -84,7 +86,7 @@ func (b *Book) pickDevices(v Supply, p *placement.Profile, t Target, gone []*sta
 	if !ok {
 		return v, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", t.Node.Name)
 	}
-	inline := placement.ConfigBytes(picks) <= placement.MaxInlineConfig
+	inline := devices.ConfigBytes(picks) <= devices.MaxInlineConfig
 	for _, pick := range picks {
 		entry, err := promiseOf(pick, inline)
 		if err != nil {
@@ -92,7 +94,7 @@ func (b *Book) pickDevices(v Supply, p *placement.Profile, t Target, gone []*sta
 		}
 		v.Devices = append(v.Devices, entry)
 	}
-	for _, use := range placement.SharedPools(picks, t.Node.Name, v.promised) {
+	for _, use := range devices.SharedPools(picks, t.Node.Name, v.promised) {
 		key := ledger.KeyPool(use.Driver, use.Pool)
 		if !b.caughtUp(b.Exclusive(key)) {
 			return v, false, nil
@@ -104,11 +106,11 @@ func (b *Book) pickDevices(v Supply, p *placement.Profile, t Target, gone []*sta
 
 // promiseOf is a pick as a reservation has it: with the opaque parameters of its configuration, or with
 // their hashes, by which the binder finds them in the claim and its classes.
-func promiseOf(pick placement.DevicePick, inline bool) (p ledger.DevicePick, err error) {
+func promiseOf(pick devices.Pick, inline bool) (p ledger.DevicePick, err error) {
 	p = ledger.DevicePick{Claim: pick.Claim, ClaimUID: pick.UID, ClaimRV: pick.Version}
 	if allocation := pick.Allocation; allocation != nil {
 		if !inline {
-			allocation, p.ConfigHashes = placement.WithoutConfig(allocation)
+			allocation, p.ConfigHashes = devices.WithoutConfig(allocation)
 		}
 		if p.Allocation, err = allocation.Marshal(); err != nil {
 			return p, fmt.Errorf("allocation: %w", err)

@@ -10,6 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/placement/volumes"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -22,7 +24,7 @@ type Supply struct {
 
 	// objects are those of the cluster, with the volumes, devices and claims that are promised as
 	// they will be; nil for a pod to which that makes no difference.
-	objects placement.Objects
+	objects rule.Objects
 	// exclusive are the claims that only one pod in the cluster may use.
 	exclusive []*corev1.PersistentVolumeClaim
 	// basis are the versions of those claims' documents that the decision has looked at: the only ones it may
@@ -73,7 +75,7 @@ func (b *Book) Settled(v Supply, d ledger.NodeDoc) bool {
 func (v Supply) HasExclusive() bool { return len(v.exclusive) > 0 }
 
 // Lookups are the objects of the cluster for the pod, facts unless there are promises about its claims.
-func (v Supply) Lookups(facts *state.Snapshot) placement.Objects {
+func (v Supply) Lookups(facts *state.Snapshot) rule.Objects {
 	if v.objects == nil {
 		return facts
 	}
@@ -174,7 +176,7 @@ func (v Supply) pickVolumes(profile *placement.Profile, pod *state.Pod, node *st
 	v.Volumes = nil
 	ok := true
 	if v.objects != nil {
-		var picks []placement.VolumePick
+		var picks []volumes.Pick
 		picks, ok = profile.VolumePicks(pod, node, v.objects)
 		for _, p := range picks {
 			v.Volumes = append(v.Volumes, ledger.VolumePick{Claim: p.Claim, ClaimUID: p.UID, Volume: p.Volume})
@@ -200,7 +202,7 @@ func (v Supply) NoWork() bool {
 // belongs to its node. Binders write that into the cluster, and the facts come after it.
 // (Who does not know of a promise that another shard has just made loses it at the API server,
 // and decides again.)
-func (b *Book) promisedVolumes(facts *state.Snapshot) placement.Objects {
+func (b *Book) promisedVolumes(facts *state.Snapshot) rule.Objects {
 	p := promisedVolumes{Snapshot: facts, claimOf: map[string]promisedClaim{}, nodeOf: map[string]promisedNode{}}
 	for d := range b.Ledger.Docs() {
 		for i := range d.Entries {
@@ -214,7 +216,7 @@ func (b *Book) promisedVolumes(facts *state.Snapshot) placement.Objects {
 	return p
 }
 
-// promisedVolumes implements placement.Objects. Names of claims are namespace/name.
+// promisedVolumes implements rule.Objects. Names of claims are namespace/name.
 type promisedVolumes struct {
 	*state.Snapshot
 	claimOf map[string]promisedClaim // by volume
@@ -239,7 +241,7 @@ func (p promisedVolumes) promise(namespace, node string, picks []ledger.VolumePi
 	}
 }
 
-// ObjectByName implements placement.Objects.
+// ObjectByName implements rule.Objects.
 func (p promisedVolumes) ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool) {
 	o, ok := p.Snapshot.ObjectByName(k, namespace, name)
 	if !ok || k != events.KindVolumeClaim {
@@ -254,13 +256,13 @@ func (p promisedVolumes) ObjectByName(k events.Kind, namespace, name string) (*s
 	if claim.Annotations == nil {
 		claim.Annotations = map[string]string{}
 	}
-	claim.Annotations[placement.AnnotationSelectedNode] = node.name
+	claim.Annotations[volumes.AnnotationSelectedNode] = node.name
 	with := *o
 	with.API = claim
 	return &with, true
 }
 
-// ObjectsOf implements placement.Objects.
+// ObjectsOf implements rule.Objects.
 func (p promisedVolumes) ObjectsOf(k events.Kind, key string) iter.Seq[*state.Object] {
 	all := p.Snapshot.ObjectsOf(k, key)
 	if k != events.KindPersistentVolume || len(p.claimOf) == 0 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -111,7 +112,7 @@ func TestConsultAboutVictims(t *testing.T) {
 	q := step.Consult{ID: 3, SchedulerName: "s", Pod: pod}
 	for _, name := range []string{"a", "b"} {
 		node := &state.Node{Name: name, Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}}
-		q.Candidates = append(q.Candidates, placement.Candidate{
+		q.Candidates = append(q.Candidates, preempt.Candidate{
 			Node: node, Standing: []*state.Pod{pod}, Victims: []*state.Pod{pod},
 		})
 	}

@@ -1,6 +1,9 @@
 package decide
 
-import "github.com/berth-scheduler/berth/pkg/placement"
+import (
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+)
 
 // Config of a Core.
 type Config struct {
@@ -22,8 +25,8 @@ type Config struct {
 	Acts map[string]bool
 	// PostFilters are the scheduler names of profiles with custom plugins that are asked about pods that fit nowhere.
 	PostFilters map[string]bool
-	// Laps, if not nil, is told how far evaluations are; see placement.Laps.
-	Laps placement.Laps
+	// Laps, if not nil, is told how far evaluations are; see engine.Laps.
+	Laps engine.Laps
 	// Home says whether a node is this shard's home for the given live shards (sorted).
 	Home func(members []string, nodeUID string) bool
 }

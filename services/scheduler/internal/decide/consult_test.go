@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -122,7 +123,7 @@ func TestExtenderTurnsAllNodesDown(t *testing.T) {
 	if d.Kind != events.DecisionUnplaceable || d.Message != want {
 		t.Fatalf("%s %q, want %q", d.Kind, d.Message, want)
 	}
-	if diff := cmp.Diff([]string{placement.Extenders, placement.NodeResourcesFit}, d.Plugins); diff != "" {
+	if diff := cmp.Diff([]string{placement.Extenders, names.NodeResourcesFit}, d.Plugins); diff != "" {
 		t.Fatalf("plugins (-want +got):\n%s", diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -36,7 +37,7 @@ func TestPluginsGuide(t *testing.T) {
 			"0/2 nodes are available: node(s) didn't satisfy plugin Guide.", []string{"Guide"}},
 		{placement.Guidance{Only: []placement.Narrowed{{Plugin: "Guide", Nodes: []string{"full"}}}},
 			"0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [Guide].",
-			[]string{"Guide", placement.NodeResourcesFit}},
+			[]string{"Guide", names.NodeResourcesFit}},
 		{placement.Guidance{Only: []placement.Narrowed{
 			{Plugin: "Guide", Nodes: []string{"full"}}, {Plugin: "Other", Nodes: []string{"a"}},
 		}}, "0/2 nodes are available: node(s) didn't satisfy plugin(s) [Guide Other] simultaneously.",

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -26,7 +27,7 @@ type counselled struct {
 	// about are the questions, in short, in their order.
 	about []string
 	// spare says which of the candidates extenders leave, all if it is nil; opinion what they think of a node.
-	spare   func([]placement.Candidate) ([]placement.Candidate, error)
+	spare   func([]preempt.Candidate) ([]preempt.Candidate, error)
 	opinion func(node string) (placement.Opinion, error)
 }
 
@@ -62,7 +63,7 @@ func (st *counselled) advised(q step.Consult) step.Advice {
 }
 
 // candidatesOf are candidates in short: node-victims.
-func candidatesOf(list []placement.Candidate) string {
+func candidatesOf(list []preempt.Candidate) string {
 	var out []string
 	for _, c := range list {
 		text := c.Node.Name
@@ -117,7 +118,7 @@ func (st *counselled) last() events.Decision {
 // have gone their filter is asked once more.
 func TestExtendersChooseVictims(t *testing.T) {
 	st := newCounselled(t, 3)
-	st.spare = func(list []placement.Candidate) ([]placement.Candidate, error) { return list[1:], nil }
+	st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) { return list[1:], nil }
 	p := st.pod("p", important(100))
 	if len(st.claims()) > 0 || st.s.commit != nil {
 		t.Fatalf("claims %v, in flight %+v before the extenders have been asked", st.claims(), st.s.commit)
@@ -161,7 +162,7 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 			for i, priority := range c.pods {
 				st.running(string(rune('a'+i)), "n0", important(priority))
 			}
-			st.spare = func(list []placement.Candidate) ([]placement.Candidate, error) {
+			st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
 				one := list[0]
 				one.Victims = nil
 				for _, p := range one.Standing {
@@ -169,7 +170,7 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 						one.Victims = append(one.Victims, p)
 					}
 				}
-				return []placement.Candidate{one}, nil
+				return []preempt.Candidate{one}, nil
 			}
 			st.tell()
 			p := st.pod("p", important(100), places(c.needs))
@@ -204,7 +205,7 @@ func places(n int) func(*corev1.Pod) {
 func TestDoubtedCandidatesComeLast(t *testing.T) {
 	for doubted, want := range map[int]string{1: "n1", 2: "n0"} {
 		st := newCounselled(t, 2)
-		st.spare = func(list []placement.Candidate) ([]placement.Candidate, error) {
+		st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
 			list = slices.Clone(list)
 			for i := range doubted {
 				list[i].Doubted = true
@@ -222,7 +223,7 @@ func TestDoubtedCandidatesComeLast(t *testing.T) {
 // When extenders leave nobody, the pod waits with upstream's words for whatever changes.
 func TestExtendersSpareAll(t *testing.T) {
 	st := newCounselled(t, 2)
-	st.spare = func([]placement.Candidate) ([]placement.Candidate, error) { return nil, nil }
+	st.spare = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, nil }
 	st.pod("p", important(100))
 	st.rest()
 	const want = "0/2 nodes are available: 2 Insufficient cpu. preemption: no candidate node for preemption"
@@ -236,7 +237,7 @@ func TestExtendersSpareAll(t *testing.T) {
 // again.
 func TestExtenderFailsAboutVictims(t *testing.T) {
 	st := newCounselled(t, 1)
-	st.spare = func([]placement.Candidate) ([]placement.Candidate, error) { return nil, errors.New("out to lunch") }
+	st.spare = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, errors.New("out to lunch") }
 	st.pod("p", important(100))
 	st.rest()
 	d := st.last()
@@ -258,7 +259,7 @@ func TestVictimsMoveWhileAnExtenderThinks(t *testing.T) {
 	} {
 		st := newCounselled(t, nodes)
 		moved := false
-		st.spare = func(list []placement.Candidate) ([]placement.Candidate, error) {
+		st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) {
 			if !moved {
 				moved = true
 				st.publish(st.pods["pod-v0"])

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
@@ -193,8 +193,8 @@ func (c *Core) Sizes() (nodes, pods, reserved int) { return c.shard.View.Sizes()
 // and "turn" (another shard places there).
 func (c *Core) LeftAlone() map[string]int { return c.shard.Avoid.Counts() }
 
-// Asked visits how often rules have been asked since the last call; see placement.Engine.Asked.
-func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.shard.Engine.Asked(visit) }
+// Asked visits how often rules have been asked since the last call; see engine.Engine.Asked.
+func (c *Core) Asked(visit func(a engine.Asked, calls uint64)) { c.shard.Engine.Asked(visit) }
 
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.shard.Store.Position() }
@@ -213,7 +213,7 @@ func (c *Core) applyFacts(step feed.Step) {
 	c.shard.Claims.FollowFacts(changes.Others)
 	c.shard.Avoid.FollowFacts(changes, c.shard.Now)
 	c.preempt.FollowFacts(changes)
-	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
+	if slices.ContainsFunc(changes.Others, engine.ObjectsMatter) {
 		c.shard.Engine.SetObjects(c.shard.View.Snapshot())
 	} else {
 		c.shard.Engine.Refresh(c.shard.View.Snapshot())

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
 // evenedOut is a story in which a pod runs in zone a, on n0, and a place in zone b, on n1, is held for first, or is
@@ -59,7 +59,7 @@ func TestWhoCountsAPodThatIsNominated(t *testing.T) {
 	if d.Pod.UID != second || d.Kind != events.DecisionUnplaceable || d.Message != why {
 		t.Errorf("%s %s: %q, want it unplaceable: %q", d.Pod.UID, d.Kind, d.Message, why)
 	}
-	if want := []string{placement.NodeResourcesFit, placement.PodTopologySpread}; !slices.Equal(d.Plugins, want) {
+	if want := []string{names.NodeResourcesFit, names.PodTopologySpread}; !slices.Equal(d.Plugins, want) {
 		t.Errorf("it waits for %v, want %v", d.Plugins, want)
 	}
 	remake(t, st.world, st.s)

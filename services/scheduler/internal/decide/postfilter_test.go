@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -50,10 +51,10 @@ func TestPostFilter(t *testing.T) {
 	}{
 		{"by rules and plugins", []string{"full", "a"}, nil, []step.Verdict{
 			{Node: "a", Plugin: "Helper", Reasons: []string{"not there"}},
-			{Node: "full", Plugin: placement.NodeResourcesFit, Reasons: []string{"Insufficient cpu"}},
+			{Node: "full", Plugin: names.NodeResourcesFit, Reasons: []string{"Insufficient cpu"}},
 		}, "0/2 nodes are available: 1 Insufficient cpu, 1 not there. helped"},
 		{"by rules alone", []string{"full"}, nil, []step.Verdict{
-			{Node: "full", Plugin: placement.NodeResourcesFit, Reasons: []string{"Insufficient cpu"}},
+			{Node: "full", Plugin: names.NodeResourcesFit, Reasons: []string{"Insufficient cpu"}},
 		}, "0/1 nodes are available: 1 Insufficient cpu. helped"},
 		{"by a plugin everywhere", []string{"a"}, rejected, []step.Verdict{
 			{Node: "a", Plugin: "Helper", Reasons: []string{"not today"}, Resolvable: true},

@@ -1,13 +1,14 @@
 package preempt
 
 import (
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
 // advisedPlan is who could go for a pod, of those whom extenders let go, if they are to be asked; false while
 // they are asked, or when the attempt has come to its end.
-func (nm *nominator) advisedPlan(s seeker, q placement.PreemptQuery) (placement.Preemption, bool) {
+func (nm *nominator) advisedPlan(s seeker, q engine.PreemptQuery) (preempt.Result, bool) {
 	a := s.Attempt
 	q.Opinions = a.Counsel.Opinions
 	if !s.profile.AdvisedOnVictims(s.pod) {
@@ -15,13 +16,13 @@ func (nm *nominator) advisedPlan(s seeker, q placement.PreemptQuery) (placement.
 	}
 	if a.Counsel.Victims.Answered {
 		current := nm.asFound(a.Counsel.Victims.Left)
-		plan := nm.victimsFor(s, func() placement.Preemption { return nm.shard.Engine.PreemptAmong(s.profile, q, current) })
+		plan := nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.PreemptAmong(s.profile, q, current) })
 		if plan.Node != nil || plan.Err != nil || len(current) == len(a.Counsel.Victims.Left) {
 			return plan, true
 		}
 	}
-	var list []placement.Candidate
-	plan := nm.victimsFor(s, func() (plan placement.Preemption) {
+	var list []preempt.Candidate
+	plan := nm.victimsFor(s, func() (plan preempt.Result) {
 		list, plan = nm.shard.Engine.PreemptCandidates(s.profile, q)
 		return plan
 	})
@@ -30,11 +31,11 @@ func (nm *nominator) advisedPlan(s seeker, q placement.PreemptQuery) (placement.
 		return plan, true
 	}
 	nm.consults.AskAboutVictims(s.Rejection, list)
-	return placement.Preemption{}, false
+	return preempt.Result{}, false
 }
 
 // asFound are the candidates whose nodes are as they were when they were found.
-func (nm *nominator) asFound(given []placement.Candidate) (list []placement.Candidate) {
+func (nm *nominator) asFound(given []preempt.Candidate) (list []preempt.Candidate) {
 	for _, one := range given {
 		if n, ok := nm.shard.View.Node(one.Node.UID); ok && n.Generation == one.Generation {
 			list = append(list, one)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
@@ -18,7 +18,7 @@ import (
 type budgetBook struct {
 	shard   *shard.State
 	stale   bool
-	budgets *placement.Budgets
+	budgets *preempt.Budgets
 	// taken is what the status of each, by UID, does not show yet; claims: some is.
 	taken  map[string]int32
 	claims bool
@@ -32,7 +32,7 @@ type budgetBook struct {
 }
 
 // now returns the disruption budgets, less what has been claimed of them.
-func (b *budgetBook) now() *placement.Budgets {
+func (b *budgetBook) now() *preempt.Budgets {
 	if b.budgets != nil && !b.stale {
 		return b.budgets
 	}
@@ -58,7 +58,7 @@ func (b *budgetBook) now() *placement.Budgets {
 	b.stale = false
 	if b.budgets == nil || !maps.Equal(b.taken, taken) || !maps.Equal(b.versions, versions) {
 		b.taken, b.versions = taken, versions
-		b.budgets = placement.NewBudgets(b.shard.View.Snapshot(), func(uid string) int32 { return taken[uid] })
+		b.budgets = preempt.NewBudgets(b.shard.View.Snapshot(), func(uid string) int32 { return taken[uid] })
 	}
 	return b.budgets
 }
@@ -82,7 +82,7 @@ func (b *budgetBook) refused(uid string) {
 }
 
 // rooms are the budgets that a plan takes from, as a transaction claims from them.
-func (b *budgetBook) rooms(uses []placement.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
+func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
 	var out []ledger.BudgetRoom
 	for _, u := range uses {
 		o, ok := b.shard.View.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)

@@ -3,7 +3,7 @@ package preempt
 import (
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
@@ -47,7 +47,7 @@ func (nm *nominator) conclude(r attempt.Rejection) {
 		nm.lineUp(r)
 		return
 	default:
-		r.Awaits(placement.DefaultPreemption)
+		r.Awaits(names.DefaultPreemption)
 	}
 	nm.life.Unplaceable(r)
 }

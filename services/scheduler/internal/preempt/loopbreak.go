@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
@@ -124,7 +124,7 @@ func (l *loops) refusesPod(pod *state.Pod, now time.Time) refusal {
 }
 
 // refusesVictims says why these pods do not have to go for it.
-func (l *loops) refusesVictims(pod *state.Pod, victims []placement.Victim, now time.Time) refusal {
+func (l *loops) refusesVictims(pod *state.Pod, victims []preempt.Victim, now time.Time) refusal {
 	if len(l.pairs) == 0 {
 		return refusal{}
 	}

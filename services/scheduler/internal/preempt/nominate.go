@@ -10,6 +10,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -158,11 +162,11 @@ func (nm *nominator) seekFor(r attempt.Rejection) bool {
 // seekVictims asks for whom others would have to go, and has it so.
 func (nm *nominator) seekVictims(s seeker) bool {
 	a := s.Attempt
-	plan, ok := nm.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.now()})
+	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.now()})
 	if !ok {
 		return false
 	}
-	var fits *placement.FitsError
+	var fits *preempt.FitsError
 	switch {
 	case errors.As(plan.Err, &fits):
 		nm.life.Again(a)
@@ -174,7 +178,7 @@ func (nm *nominator) seekVictims(s seeker) bool {
 	case plan.Node == nil:
 		nm.inVain(s, plan)
 	case nm.planRestsOnHolds(s, plan):
-		s.Awaits(placement.PodTopologySpread)
+		s.Awaits(names.PodTopologySpread)
 		nm.life.Unplaceable(s.Rejection)
 	default:
 		return nm.nominate(s, plan)
@@ -183,7 +187,7 @@ func (nm *nominator) seekVictims(s seeker) bool {
 }
 
 // planRestsOnHolds is restsOnHolds with the victims gone.
-func (nm *nominator) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
+func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
 	gone := make(map[string]bool, len(plan.Victims))
 	for _, v := range plan.Victims {
 		gone[v.Pod.UID] = true
@@ -193,29 +197,29 @@ func (nm *nominator) planRestsOnHolds(s seeker, plan placement.Preemption) bool 
 }
 
 // preempt asks the engine who could go for a pod.
-func (nm *nominator) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
-	return nm.victimsFor(s, func() placement.Preemption { return nm.shard.Engine.Preempt(s.profile, q) })
+func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
+	return nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })
 }
 
 // victimsFor has the engine look for victims, and takes the time.
-func (nm *nominator) victimsFor(s seeker, look func() placement.Preemption) placement.Preemption {
+func (nm *nominator) victimsFor(s seeker, look func() preempt.Result) preempt.Result {
 	defer nm.shard.LookUp(s.volumes)()
 	if nm.shard.Laps == nil {
 		return look()
 	}
 	nm.shard.Laps.Begin(s.pod.SchedulerName)
 	plan := look()
-	code := placement.Success
+	code := rule.Success
 	if plan.Node == nil {
-		code = placement.Unschedulable
+		code = rule.Unschedulable
 	}
-	nm.shard.Laps.Lap(placement.PointPostFilter, "", code)
+	nm.shard.Laps.Lap(engine.PointPostFilter, "", code)
 	return plan
 }
 
 // inVain ends an attempt that preemption does not help, with upstream's sentence and with what
 // there is to say beyond it.
-func (nm *nominator) inVain(s seeker, plan placement.Preemption) {
+func (nm *nominator) inVain(s seeker, plan preempt.Result) {
 	r := s.Rejection
 	if r.Attempt.Counsel.Victims.Answered {
 		r.Awaits(placement.Extenders)
@@ -227,7 +231,7 @@ func (nm *nominator) inVain(s seeker, plan placement.Preemption) {
 		r.Decision.Message += " " + sentence
 	}
 	if plan.Kept || !isNever(s.pod) && nm.holds.keepsBelow(s.pod.Priority) {
-		r.Awaits(placement.DefaultPreemption)
+		r.Awaits(names.DefaultPreemption)
 		r.Decision.RetryAfter = nm.loops.spareEnds(s.pod.Priority)
 	}
 	nm.life.Unplaceable(r)
@@ -239,12 +243,12 @@ func (nm *nominator) refusePlan(s seeker, no refusal) {
 	r.Decision.Message += " preemption: refused: " + no.why + "."
 	r.Decision.RetryAfter = no.ends
 	nm.effects.Plan(step.PlanReport{What: step.PlanRefused, Pod: s.Attempt.Offer.Pod, Detail: no.why})
-	r.Awaits(placement.DefaultPreemption)
+	r.Awaits(names.DefaultPreemption)
 	nm.life.Unplaceable(r)
 }
 
 // nominate builds and sends T2; false if there is nothing to send (now).
-func (nm *nominator) nominate(s seeker, plan placement.Preemption) bool {
+func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	a := s.Attempt
 	if no := nm.loops.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
 		nm.refusePlan(s, no)
@@ -290,7 +294,7 @@ func (nm *nominator) nominate(s seeker, plan placement.Preemption) bool {
 // have gone: no other pod may have it in between. It is picked again then. False if there is nothing to
 // send (now).
 func (nm *nominator) supply(
-	s seeker, plan placement.Preemption,
+	s seeker, plan preempt.Result,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
 	a := s.Attempt
 	var gone []*state.Pod

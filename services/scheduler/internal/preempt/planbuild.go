@@ -2,7 +2,7 @@ package preempt
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
@@ -41,7 +41,7 @@ func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
 
 // victims claims the pods that have to go. Those that are only reserved are asked back from
 // their binders; false if one is not even that yet.
-func (b *planBuild) victims(victims []placement.Victim) bool {
+func (b *planBuild) victims(victims []preempt.Victim) bool {
 	for _, v := range victims {
 		doc := b.open(v.Node.Node)
 		if v.Reserved {
@@ -68,7 +68,7 @@ func (b *planBuild) victims(victims []placement.Victim) bool {
 }
 
 // keep pins the pods that must not go; false if one is not bound yet.
-func (b *planBuild) keep(keepers []placement.Keeper) bool {
+func (b *planBuild) keep(keepers []preempt.Keeper) bool {
 	for _, k := range keepers {
 		if k.Pod.NodeName == "" {
 			return false

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -254,7 +255,7 @@ func (rc *reconciler) fitsElsewhere(s standing) string {
 	defer v.SetAside(s.pod)()
 	defer rc.shard.LookUp(v)()
 	concern, err := rc.rules.ConcernOf(s.pod, profile)
-	r := rc.search.Query(profile, placement.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
+	r := rc.search.Query(profile, engine.Query{Pod: s.pod, Seed: attempt.Seed(s.pod.UID, s.attempt)})
 	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
@@ -45,7 +46,7 @@ func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile
 		return t.node.Node.Name, nil
 	}
 	p.budgets.stale = true
-	plan := n.preempt(s, placement.PreemptQuery{Pod: a.Pod, Seed: seed, Budgets: p.budgets.now()})
+	plan := n.preempt(s, engine.PreemptQuery{Pod: a.Pod, Seed: seed, Budgets: p.budgets.now()})
 	switch {
 	case plan.Err != nil:
 		return "", plan.Err

@@ -7,6 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
@@ -40,7 +43,7 @@ func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *g
 	var matchers []*crossnode.Matcher
 	rules, _ := profile.CrossRules(pod, x.Shard.View.Snapshot()) // an error would have ended concernOf
 	for i := range rules {
-		if rules[i].Kind == placement.CrossSpread {
+		if rules[i].Kind == rule.CrossSpread {
 			matchers = append(matchers, x.Rules.MatcherOf(rules[i].Terms))
 		}
 	}
@@ -111,7 +114,7 @@ func (x *Searcher) diagnoseHeld(
 		Opinions: map[string]placement.Opinion{}, Guidance: a.Counsel.Guidance, Excluded: map[string]string{},
 	}
 	if p.Extended(a.Pod) {
-		maps.Copy(in.Opinions, x.Extend(placement.Query{}, a).Opinions)
+		maps.Copy(in.Opinions, x.Extend(engine.Query{}, a).Opinions)
 	}
 	for _, n := range in.Nodes {
 		if x.Shard.Gate.Usable(n) {
@@ -165,5 +168,5 @@ func (x *Searcher) RestsOnHolds(
 	}
 	maps.Copy(held, gone)
 	fits, why, err := profile.FitsWithout(in, node, held)
-	return err == nil && !fits && why.Plugin == placement.PodTopologySpread
+	return err == nil && !fits && why.Plugin == names.PodTopologySpread
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
@@ -22,7 +23,7 @@ type Searcher struct {
 	Record *record.Recorder
 	Rules  *crossnode.Rules
 	// Extend adds to a query what extenders and plugins have said, or what they must be asked about.
-	Extend func(placement.Query, *attempt.Attempt) placement.Query
+	Extend func(engine.Query, *attempt.Attempt) engine.Query
 	// Held returns the nodes with places that are held, by UID.
 	Held func() map[string]int32
 	// Start is where the next search of a profile that samples begins: among all nodes, and among the home ones.
@@ -70,7 +71,7 @@ type scope struct {
 func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s scope) record.Look {
 	avoided := s.avoided
 	basis := x.Record.Basis(profile, avoided)
-	q := placement.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst}
+	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst}
 	if q.HomeFirst {
 		x.markHome()
 	}
@@ -115,7 +116,7 @@ func without(avoided []string, r placement.Result) placement.Result {
 }
 
 // Query asks the engine, and moves on where the next search begins.
-func (x *Searcher) Query(profile *placement.Profile, q placement.Query) placement.Result {
+func (x *Searcher) Query(profile *placement.Profile, q engine.Query) placement.Result {
 	start := &x.Start[0]
 	if q.Home {
 		start = &x.Start[1]

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
@@ -30,7 +31,7 @@ type State struct {
 	// NoEvidence leaves events.Evidence out of the decisions.
 	NoEvidence bool
 	// Laps, if not nil, observes the progress of evaluations.
-	Laps placement.Laps
+	Laps engine.Laps
 
 	// Now is the time of the current step.
 	Now time.Time
@@ -43,7 +44,7 @@ type State struct {
 	// where a pod may go; it follows View through Gate.
 	View   *view.View
 	Gate   *avoid.Gate
-	Engine *placement.Engine
+	Engine *engine.Engine
 	Avoid  *avoid.Table
 	Claims *claims.Book
 
@@ -55,7 +56,7 @@ type State struct {
 // New returns a State without facts: no node is usable until the first facts have reached their barrier.
 func New(id string, profiles map[string]*placement.Profile) *State {
 	s := &State{ID: id, Profiles: profiles, Store: feed.NewLatest(), Ledger: ledger.NewView()}
-	s.Engine = placement.NewEngine(placement.EngineConfig{})
+	s.Engine = engine.New(engine.Config{})
 	s.Gate = avoid.NewGate(s.Engine)
 	s.View = view.New(s.Store, s.Ledger, s.Gate)
 	s.Claims = &claims.Book{View: s.View, Ledger: s.Ledger}

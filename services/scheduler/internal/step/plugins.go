@@ -2,6 +2,7 @@ package step
 
 import (
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -22,7 +23,7 @@ type Consult struct {
 	Cluster []*state.NodeInfo
 	// Candidates are nodes on which the pod fits when others have gone, and who these are, for extenders to say
 	// who may.
-	Candidates []placement.Candidate
+	Candidates []preempt.Candidate
 }
 
 // Advice is the answer to a Consult: what plugins say of the pod as a whole, nil for nothing, and an opinion
@@ -34,7 +35,7 @@ type Advice struct {
 	Guidance *placement.Guidance
 	Opinions map[string]placement.Opinion
 	// Candidates are those of the question on which extenders have left victims, perhaps others.
-	Candidates []placement.Candidate
+	Candidates []preempt.Candidate
 	Err        error
 }
 

@@ -12,39 +12,41 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // ours is the engine over a store, as a shard has them.
 type ours struct {
 	store    *state.Store
-	engine   *placement.Engine
+	engine   *engine.Engine
 	profile  *placement.Profile
 	sequence uint64
 	// index is kept as a shard keeps it.
-	index placement.DeviceIndex
+	index devices.Index
 	// The pod to decide about, its claim, and what came of it.
 	pod    *state.Pod
 	claim  *resourcev1.ResourceClaim
 	chosen *state.NodeInfo
-	picks  []placement.DevicePick
+	picks  []devices.Pick
 }
 
 // objects are facts with what a shard keeps about devices.
 type objects struct {
 	*state.Snapshot
-	index *placement.DeviceIndex
+	index *devices.Index
 }
 
-// Devices implements placement.DeviceMemory.
-func (o objects) Devices() *placement.DeviceIndex { return o.index }
+// Devices implements devices.Memory.
+func (o objects) Devices() *devices.Index { return o.index }
 
 func newOurs(_ context.Context, l load) (contender, error) {
 	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
 	if err != nil {
 		return nil, err
 	}
-	o := &ours{store: state.New(), engine: placement.NewEngine(placement.EngineConfig{}), profile: profile}
+	o := &ours{store: state.New(), engine: engine.New(engine.Config{}), profile: profile}
 	if err := o.tell(events.KindDeviceClass, deviceClass()); err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func (o *ours) tell(kind events.Kind, obj state.APIObject) error {
 	for _, c := range changes.Others {
 		o.index.Apply(c)
 	}
-	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
+	if slices.ContainsFunc(changes.Others, engine.ObjectsMatter) {
 		o.engine.SetObjects(o.objects())
 	} else {
 		o.engine.Refresh(o.objects())
@@ -101,7 +103,7 @@ func (o *ours) arrive(_ context.Context, pod *corev1.Pod, claim *resourcev1.Reso
 }
 
 func (o *ours) decide(context.Context) error {
-	r := o.engine.Evaluate(o.profile, placement.Query{Pod: o.pod, Seed: o.sequence})
+	r := o.engine.Evaluate(o.profile, engine.Query{Pod: o.pod, Seed: o.sequence})
 	if r.Err != nil || len(r.Feasible) == 0 {
 		return errors.Join(r.Err, errors.New("no node"))
 	}

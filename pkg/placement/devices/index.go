@@ -1,0 +1,368 @@
+package devices
+
+import (
+	"cmp"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Index indexes the devices of one state of the cluster: where they are, and which of them are allocated or
+// promised to claims. Its owner reads the facts once (Fill) and applies every change after that, so that a decision
+// has no cost per claim; Withdraw undoes Promise. The zero value has not been filled. It is not safe for concurrent
+// use.
+type Index struct {
+	filled bool
+	// nodes holds the nodes that have slices of their own, by name.
+	nodes map[string]*nodeDevices
+	// wide holds the UIDs of slices that more than one node can reach, or that count the consumption of devices.
+	wide map[types.UID]struct{}
+	// pools holds the slices of nodes by their pool.
+	pools map[poolKey][]*ownSlice
+	// taken counts the allocations and promises of each device; given is the same for the allocator.
+	taken map[structured.DeviceID]int
+	given structured.AllocatedState
+	// shares holds the shares of each device; shared counts the shares in a pool.
+	shares map[structured.DeviceID]map[structured.SharedDeviceID]*share
+	shared map[poolKey]int
+	// promised holds the promises to a claim, by its UID.
+	promised map[string][]claimPromise
+	leaving
+	// verdicts holds the results of selectors for devices, by selectorKey.
+	verdicts map[string]*verdicts
+}
+
+// poolKey identifies a pool.
+type poolKey struct{ driver, pool string }
+
+// share is a share of a device: how many claims and promises refer to it (a promise and a claim may mean the
+// same share), and its size.
+type share struct {
+	uses     int
+	consumed map[resourcev1.QualifiedName]resource.Quantity
+}
+
+// nodeDevices holds the slices that belong to one node alone, sorted by driver and pool.
+type nodeDevices struct {
+	slices []*ownSlice
+	// plain reports whether each slice is a pool of its own with plain devices only.
+	plain bool
+}
+
+// ownSlice is a slice of one node; taken has one bit for each of its devices, if they are plain.
+type ownSlice struct {
+	*resourcev1.ResourceSlice
+	taken uint32
+}
+
+func (s *ownSlice) pool() poolKey { return poolKey{s.Spec.Driver, s.Spec.Pool.Name} }
+
+// Memory is implemented by an Objects that also keeps an index of the devices. The index includes promises,
+// which the objects do not show.
+type Memory interface {
+	// Devices returns the index. One that has not been filled yet is filled on first use.
+	Devices() *Index
+}
+
+// IndexOf returns the index of objects, filled.
+func IndexOf(objects rule.Objects) *Index {
+	x := &Index{}
+	if m, ok := objects.(Memory); ok {
+		x = m.Devices()
+	}
+	if !x.filled {
+		x.Fill(objects)
+	}
+	return x
+}
+
+// Fill builds the index from scratch from facts, without promises.
+func (x *Index) Fill(objects rule.Objects) {
+	*x = Index{
+		filled: true, nodes: map[string]*nodeDevices{}, wide: map[types.UID]struct{}{},
+		pools: map[poolKey][]*ownSlice{}, taken: map[structured.DeviceID]int{},
+		given: structured.AllocatedState{
+			AllocatedDevices:         sets.New[structured.DeviceID](),
+			AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+			AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
+		},
+		shares: map[structured.DeviceID]map[structured.SharedDeviceID]*share{}, shared: map[poolKey]int{},
+		promised: map[string][]claimPromise{}, verdicts: map[string]*verdicts{},
+		leaving: leaving{left: map[string]bool{}, freed: map[string][]*resourcev1.AllocationResult{}},
+	}
+	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
+		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
+			x.count(claim.Status.Allocation, 1)
+		}
+	}
+	for o := range objects.Objects(events.KindResourceSlice) {
+		if s, ok := o.API.(*resourcev1.ResourceSlice); ok {
+			x.addSlice(s)
+		}
+	}
+}
+
+// Apply applies the change of an object; kinds that have nothing to do with devices are ignored.
+func (x *Index) Apply(c state.ObjectChange) {
+	if !x.filled {
+		return
+	}
+	switch c.Kind {
+	case events.KindResourceClaim:
+		// The new allocation comes first, so that no device is free in between.
+		x.count(rule.AllocationOf(c.After), 1)
+		x.count(rule.AllocationOf(c.Before), -1)
+	case events.KindResourceSlice:
+		if s, ok := sliceOf(c.Before); ok {
+			x.dropSlice(s)
+		}
+		if s, ok := sliceOf(c.After); ok {
+			x.addSlice(s)
+		}
+	}
+}
+
+func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
+	if o == nil {
+		return nil, false
+	}
+	s, ok := o.API.(*resourcev1.ResourceSlice)
+	return s, ok
+}
+
+// claimPromise is the allocation that was promised to a claim together with a place for a pod that will use it; it
+// is nil if the claim already has its devices.
+type claimPromise struct {
+	podUID     string
+	allocation *resourcev1.AllocationResult
+}
+
+// Promise records what has been promised to a claim, by its UID, for a pod; nil means only that the pod will use
+// the claim. It does no harm if the claim already shows the same allocation.
+func (x *Index) Promise(claimUID, podUID string, a *resourcev1.AllocationResult) {
+	x.promised[claimUID] = append(x.promised[claimUID], claimPromise{podUID, a})
+	x.count(a, 1)
+}
+
+// Withdraw removes a promise.
+func (x *Index) Withdraw(claimUID, podUID string, a *resourcev1.AllocationResult) {
+	list := x.promised[claimUID]
+	at := slices.Index(list, claimPromise{podUID, a})
+	if at < 0 {
+		return
+	}
+	if list = slices.Delete(list, at, at+1); len(list) == 0 {
+		delete(x.promised, claimUID)
+	} else {
+		x.promised[claimUID] = list
+	}
+	x.count(a, -1)
+}
+
+// Allocating reports whether a claim, by its UID, has been promised devices.
+func (x *Index) Allocating(claimUID string) bool {
+	if _, freed := x.freed[claimUID]; freed {
+		return false
+	}
+	return slices.ContainsFunc(x.promised[claimUID], func(p claimPromise) bool { return p.allocation != nil })
+}
+
+// count adds an allocation, or removes it if by is -1. Source: allocateddevices.go foreachAllocatedDevice.
+func (x *Index) count(a *resourcev1.AllocationResult, by int) {
+	if a == nil {
+		return
+	}
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		switch {
+		case ptr.Deref(r.AdminAccess, false): // does not exclude other claims
+		case r.ShareID != nil:
+			x.countShare(r, by)
+		default:
+			x.countDevice(r, by)
+		}
+	}
+}
+
+func (x *Index) countDevice(r *resourcev1.DeviceRequestAllocationResult, by int) {
+	id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+	before := x.taken[id]
+	x.taken[id] = before + by
+	switch {
+	case before == 0 && by > 0:
+		x.given.AllocatedDevices.Insert(id)
+	case before+by == 0:
+		delete(x.taken, id)
+		x.given.AllocatedDevices.Delete(id)
+	default:
+		return
+	}
+	for _, s := range x.pools[poolKey{r.Driver, r.Pool}] {
+		s.mark(r.Device, by > 0)
+	}
+}
+
+// mark sets or clears the bit of a device.
+func (s *ownSlice) mark(device string, taken bool) {
+	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
+		switch {
+		case s.Spec.Devices[i].Name != device:
+		case taken:
+			s.taken |= 1 << i
+		default:
+			s.taken &^= 1 << i
+		}
+	}
+}
+
+// countShare counts a share once, however many claims and promises refer to it: the share ID identifies the same
+// share in a promise and in a claim.
+func (x *Index) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) {
+	device := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+	id := structured.MakeSharedDeviceID(device, r.ShareID)
+	of := x.shares[device]
+	if of == nil {
+		of = map[structured.SharedDeviceID]*share{}
+		x.shares[device] = of
+	}
+	s := of[id]
+	if s == nil {
+		s = &share{consumed: r.ConsumedCapacity}
+		of[id] = s
+		x.shared[poolKey{r.Driver, r.Pool}]++
+		x.given.AllocatedSharedDeviceIDs.Insert(id)
+		x.consume(device, s)
+	}
+	if s.uses += by; s.uses > 0 {
+		return
+	}
+	delete(of, id)
+	x.given.AllocatedSharedDeviceIDs.Delete(id)
+	if x.shared[poolKey{r.Driver, r.Pool}]--; x.shared[poolKey{r.Driver, r.Pool}] == 0 {
+		delete(x.shared, poolKey{r.Driver, r.Pool})
+	}
+	// Amounts are summed up from scratch: a share of zero must remain when another one is removed.
+	delete(x.given.AggregatedCapacity, device)
+	for _, left := range of {
+		x.consume(device, left)
+	}
+	if len(of) == 0 {
+		delete(x.shares, device)
+	}
+}
+
+func (x *Index) consume(device structured.DeviceID, s *share) {
+	if s.consumed != nil {
+		x.given.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, s.consumed))
+	}
+}
+
+// isWide reports whether a slice does not belong to a single node, or counts the consumption of devices.
+func isWide(s *resourcev1.ResourceSlice) bool {
+	return ptr.Deref(s.Spec.NodeName, "") == "" || len(s.Spec.SharedCounters) > 0
+}
+
+func (x *Index) addSlice(s *resourcev1.ResourceSlice) {
+	if isWide(s) {
+		x.wide[s.UID] = struct{}{}
+		return
+	}
+	own := &ownSlice{ResourceSlice: s}
+	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
+		if x.taken[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name)] > 0 {
+			own.taken |= 1 << i
+		}
+	}
+	x.pools[own.pool()] = append(x.pools[own.pool()], own)
+	n := x.nodes[*s.Spec.NodeName]
+	if n == nil {
+		n = &nodeDevices{}
+		x.nodes[*s.Spec.NodeName] = n
+	}
+	n.slices = append(n.slices, own)
+	n.sort()
+}
+
+func (x *Index) dropSlice(s *resourcev1.ResourceSlice) {
+	delete(x.wide, s.UID)
+	n := x.nodes[ptr.Deref(s.Spec.NodeName, "")]
+	if n == nil {
+		return
+	}
+	at := slices.IndexFunc(n.slices, func(o *ownSlice) bool { return o.UID == s.UID })
+	if at < 0 {
+		return
+	}
+	own := n.slices[at]
+	for _, v := range x.verdicts {
+		delete(v.of, own)
+	}
+	pool := slices.DeleteFunc(x.pools[own.pool()], func(o *ownSlice) bool { return o == own })
+	if x.pools[own.pool()] = pool; len(pool) == 0 {
+		delete(x.pools, own.pool())
+	}
+	if n.slices = slices.Delete(n.slices, at, at+1); len(n.slices) == 0 {
+		delete(x.nodes, *s.Spec.NodeName)
+		return
+	}
+	n.sort()
+}
+
+// sort sorts the slices, by name where drivers and pools are the same, and determines whether they are plain.
+func (n *nodeDevices) sort() {
+	slices.SortFunc(n.slices, func(a, b *ownSlice) int {
+		return cmp.Or(cmp.Compare(a.Spec.Driver, b.Spec.Driver), cmp.Compare(a.Spec.Pool.Name, b.Spec.Pool.Name),
+			cmp.Compare(a.Name, b.Name))
+	})
+	n.plain = true
+	for i, s := range n.slices {
+		again := i > 0 && n.slices[i-1].pool() == s.pool()
+		if again || s.Spec.Pool.ResourceSliceCount != 1 || ptr.Deref(s.Spec.PerDeviceNodeSelection, false) ||
+			!plainDevices(s.Spec.Devices) {
+			n.plain = false
+			return
+		}
+	}
+}
+
+// isPlain reports whether each slice of a node is a pool of its own with plain devices only, and no device is
+// shared.
+func (x *Index) isPlain(n *nodeDevices) bool {
+	if n == nil || !n.plain || len(x.shared) == 0 {
+		return n == nil || n.plain
+	}
+	return !slices.ContainsFunc(n.slices, func(s *ownSlice) bool { return x.shared[s.pool()] > 0 })
+}
+
+// maxPlainDevices is the largest number of devices in a slice that are compared with each other and have a bit
+// each.
+const maxPlainDevices = 32
+
+func plainDevices(devices []resourcev1.Device) bool {
+	if len(devices) > maxPlainDevices {
+		return false
+	}
+	for i := range devices {
+		d := &devices[i]
+		if len(d.Taints)+len(d.ConsumesCounters)+len(d.BindingConditions)+len(d.BindingFailureConditions) > 0 ||
+			ptr.Deref(d.BindsToNode, false) || ptr.Deref(d.AllowMultipleAllocations, false) ||
+			len(d.NodeAllocatableResourceMappings) > 0 {
+			return false
+		}
+		for j := range i {
+			if devices[j].Name == d.Name {
+				return false
+			}
+		}
+	}
+	return true
+}

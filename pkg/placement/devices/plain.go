@@ -1,0 +1,181 @@
+package devices
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+)
+
+// plainSearch handles a single request for a number of devices on nodes whose devices are plain: whole devices of
+// one node, with no taint and no condition. There the first free devices that match are enough, in the order of
+// drivers, pools and names in the slice, and the allocator finds the same ones. Source:
+// structured/internal/incubating, allocateOne.
+type plainSearch struct {
+	index     *Index
+	compiled  *cel.Cache
+	selectors []resourcev1.DeviceSelector
+	count     int
+	known     *verdicts
+}
+
+// verdicts holds the results of a list of selectors for devices. They belong to an index because they are valid for
+// as long as a slice does not change.
+type verdicts struct {
+	// of has a bit for each device of a slice that matches.
+	of map[*ownSlice]uint32
+	// bare is the same for devices without attributes and capacity, by driver.
+	bare map[string]bool
+}
+
+// maxVerdicts is the number of selector lists whose verdicts are kept: more than a cluster has classes. One list
+// takes some 50 bytes a slice.
+const maxVerdicts = 64
+
+// plain returns the quick search for the claims without devices, or nil if the quick search cannot handle them.
+func (d *Demand) plain(compiled *cel.Cache, objects rule.Objects) *plainSearch {
+	if d.wish != nil || len(d.lacking) != 1 || len(d.lacking[0].Spec.Devices.Requests) != 1 ||
+		len(d.lacking[0].Spec.Devices.Constraints) != 0 {
+		return nil
+	}
+	r := d.lacking[0].Spec.Devices.Requests[0].Exactly
+	if r == nil || ptr.Deref(r.AdminAccess, false) || r.Capacity != nil ||
+		r.AllocationMode != resourcev1.DeviceAllocationModeExactCount ||
+		r.Count < 1 || r.Count > resourcev1.AllocationResultsMaxSize {
+		return nil
+	}
+	class, ok := rule.Find[*resourcev1.DeviceClass](objects, events.KindDeviceClass, "", r.DeviceClassName)
+	if !ok {
+		return nil
+	}
+	selectors := slices.Concat(class.Spec.Selectors, r.Selectors)
+	if slices.ContainsFunc(selectors, func(s resourcev1.DeviceSelector) bool { return s.CEL == nil }) {
+		return nil
+	}
+	index := d.known()
+	if len(index.wide) > 0 {
+		return nil
+	}
+	return &plainSearch{
+		index: index, compiled: compiled, selectors: selectors, count: int(r.Count), known: index.verdictsOf(selectors),
+	}
+}
+
+// verdictsOf returns the cached results of these selectors.
+func (x *Index) verdictsOf(selectors []resourcev1.DeviceSelector) *verdicts {
+	var key strings.Builder
+	for i := range selectors {
+		key.WriteString(selectors[i].CEL.Expression)
+		key.WriteByte(0)
+	}
+	v := x.verdicts[key.String()]
+	if v == nil {
+		if len(x.verdicts) >= maxVerdicts {
+			clear(x.verdicts)
+		}
+		v = &verdicts{of: map[*ownSlice]uint32{}, bare: map[string]bool{}}
+		x.verdicts[key.String()] = v
+	}
+	return v
+}
+
+// suffices reports whether a node has enough free devices; known is false if only the allocator can tell.
+func (s *plainSearch) suffices(node string) (enough, known bool) {
+	own := s.index.nodes[node]
+	if own == nil {
+		return false, true
+	}
+	if !s.index.isPlain(own) {
+		return false, false
+	}
+	missing := s.count
+	for _, slice := range own.slices {
+		matching, ok := s.matching(slice)
+		if !ok {
+			return false, false
+		}
+		missing -= bits.OnesCount32(matching &^ slice.taken)
+		if missing <= 0 {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+// matching returns a bit for each device of a slice that matches; ok is false if an expression fails.
+func (s *plainSearch) matching(slice *ownSlice) (matching uint32, ok bool) {
+	if matching, ok = s.known.of[slice]; ok {
+		return matching, true
+	}
+	for i := range slice.Spec.Devices {
+		match, err := s.matches(slice.Spec.Driver, &slice.Spec.Devices[i])
+		if err != nil {
+			return 0, false
+		}
+		if match {
+			matching |= 1 << i
+		}
+	}
+	s.known.of[slice] = matching
+	return matching, true
+}
+
+func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match bool, err error) {
+	bare := len(device.Attributes)+len(device.Capacity) == 0
+	if bare {
+		if answer, known := s.known.bare[driver]; known {
+			return answer, nil
+		}
+	}
+	match = true
+	for i := range s.selectors {
+		expression := s.compiled.GetOrCompile(s.selectors[i].CEL.Expression)
+		if expression.Error != nil {
+			return false, expression.Error
+		}
+		match, _, err = expression.DeviceMatches(&steps{}, cel.Device{
+			Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations,
+			Attributes: device.Attributes, Capacity: device.Capacity,
+		})
+		if err != nil || !match {
+			break
+		}
+	}
+	if bare && err == nil {
+		s.known.bare[driver] = match
+	}
+	return match, err
+}
+
+// search returns an allocator search over the devices of one node, which are plain.
+func (s *plainSearch) search(node *corev1.Node, objects rule.Objects) (*search, error) {
+	taken := structured.AllocatedState{
+		AllocatedDevices:         sets.New[structured.DeviceID](),
+		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
+	}
+	var list []*resourcev1.ResourceSlice
+	for _, slice := range s.index.nodes[node.Name].slices {
+		list = append(list, slice.ResourceSlice)
+		for i := range slice.Spec.Devices {
+			if slice.taken&(1<<i) != 0 {
+				taken.AllocatedDevices.Insert(
+					structured.MakeDeviceID(slice.Spec.Driver, slice.Spec.Pool.Name, slice.Spec.Devices[i].Name))
+			}
+		}
+	}
+	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, taken, deviceClasses{objects}, list, s.compiled)
+	if err != nil {
+		return nil, err
+	}
+	return &search{allocator}, nil
+}

@@ -1,0 +1,115 @@
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+)
+
+// deviceFeatures are the features that 1.36 enables by default.
+var deviceFeatures = structured.Features{
+	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
+	DeviceBindingAndStatus: true, ConsumableCapacity: true,
+}
+
+// search finds devices for claims with upstream's allocator, one node at a time.
+type search struct{ allocator structured.Allocator }
+
+// CannotAllocate is upstream's reason for a node without the devices.
+const CannotAllocate = "cannot allocate all claims"
+
+// newDeviceSearch returns a search over all devices.
+func newDeviceSearch(compiled *cel.Cache, objects rule.Objects, index *Index) (*search, error) {
+	var slices []*resourcev1.ResourceSlice
+	for o := range objects.Objects(events.KindResourceSlice) {
+		if s, ok := o.API.(*resourcev1.ResourceSlice); ok {
+			slices = append(slices, s)
+		}
+	}
+	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, index.given,
+		deviceClasses{objects}, slices, compiled)
+	if err != nil {
+		return nil, err
+	}
+	return &search{allocator}, nil
+}
+
+// allocate finds devices for all claims on a node, or returns why it cannot. Upstream fails the attempt if an
+// expression cannot be evaluated. Here the node is rejected instead; that gives the same message if every node is
+// rejected, and wakes the pod when the claim, its class or the devices change.
+func (s *search) allocate(
+	node *corev1.Node, claims []*resourcev1.ResourceClaim,
+) (found []resourcev1.AllocationResult, why string) {
+	found, err := s.allocator.Allocate(&steps{}, node, claims)
+	switch {
+	case errors.Is(err, errTooManySteps):
+		return nil, fmt.Sprintf("node %s: gave up trying to allocate devices after %d steps", node.Name, maxDeviceSteps)
+	case err != nil:
+		return nil, err.Error()
+	case len(found) != len(claims):
+		return nil, CannotAllocate
+	}
+	return found, ""
+}
+
+// steps is the context that the allocator checks to know whether to stop. It ends after a number of steps of the
+// search, which is exponential for some claims, rather than after a time, so that a decision is reproducible. It
+// implements context.Context, for which decisions have no other use; it carries no values and cannot be cancelled
+// from outside.
+type steps struct{ taken int }
+
+// maxDeviceSteps bounds the search on one node. A step takes about a microsecond, and some ten with an expression:
+// the bound is of the order of upstream's filterTimeout of 10 s.
+const maxDeviceSteps = 1_000_000
+
+var errTooManySteps = errors.New("too many steps")
+
+// Deadline implements context.Context.
+func (*steps) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (*steps) Done() <-chan struct{} { return nil } //nolint:pure // the interface has it; nobody sends or waits
+
+// Err implements context.Context.
+func (s *steps) Err() error {
+	s.taken++
+	if s.taken > maxDeviceSteps {
+		return errTooManySteps
+	}
+	return nil
+}
+
+// Value implements context.Context.
+func (*steps) Value(any) any { return nil }
+
+// deviceClasses looks up classes for the allocator.
+type deviceClasses struct{ objects rule.Objects }
+
+// Get implements structured.DeviceClassLister.
+func (c deviceClasses) Get(name string) (*resourcev1.DeviceClass, error) {
+	class, ok := rule.Find[*resourcev1.DeviceClass](c.objects, events.KindDeviceClass, "", name)
+	if !ok {
+		return nil, apierrors.NewNotFound(resourcev1.Resource("deviceclass"), name)
+	}
+	return class, nil
+}
+
+// List implements structured.DeviceClassLister.
+func (c deviceClasses) List() ([]*resourcev1.DeviceClass, error) {
+	var list []*resourcev1.DeviceClass
+	for o := range c.objects.Objects(events.KindDeviceClass) {
+		if class, ok := o.API.(*resourcev1.DeviceClass); ok {
+			list = append(list, class)
+		}
+	}
+	return list, nil
+}

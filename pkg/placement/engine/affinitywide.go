@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// keyTally is the tally of a topology key and the column of that tally.
+type keyTally struct {
+	key           string
+	tally, column int
+}
+
+func newKeyTally(w *wide, e *Engine, key string) keyTally {
+	t := &columns.Tally{Axis: e.columns.Axis(key)}
+	return keyTally{key, w.newTally(t), w.newColumn(columns.NewColumn(t))}
+}
+
+// keyTallies holds one keyTally for each topology key that has been requested.
+type keyTallies []keyTally
+
+func (list *keyTallies) of(w *wide, e *Engine, key string) int {
+	for i := range *list {
+		if (*list)[i].key == key {
+			return (*list)[i].tally
+		}
+	}
+	k := newKeyTally(w, e, key)
+	*list = append(*list, k)
+	return k.tally
+}
+
+// sum returns the sum of the tally over the domain of the key that contains the nodes.
+func (k *keyTally) sum(w *wide, values []int64) (int64, bool) {
+	return w.columns[k.column].Sum(values[k.column])
+}
+
+// affinityJudge is podaffinity.Filter computed from tallies.
+type affinityJudge struct {
+	*podaffinity.Filter
+	// attracting and repelling have one entry per term of the pod; repelledBy has one per topology key of other
+	// pods' terms that match the pod.
+	attracting, repelling []keyTally
+	repelledBy            keyTallies
+	// unsure holds, per term of the pod, the tally of pods that may or may not match. It is empty while there are
+	// no such pods.
+	unsure []int
+	// self reports whether the pod matches its own affinity; first, in addition, whether there is no pod that could
+	// attract it.
+	self, first bool
+}
+
+func newAffinityJudge(e *Engine, w *wide, f *podaffinity.Filter) *affinityJudge {
+	j := &affinityJudge{Filter: f, self: podaffinity.MatchesAll(f.Affinity, f.Pod)}
+	for i := range f.Affinity {
+		j.attracting = append(j.attracting, newKeyTally(w, e, f.Affinity[i].TopologyKey))
+	}
+	for i := range f.AntiAffinity {
+		j.repelling = append(j.repelling, newKeyTally(w, e, f.AntiAffinity[i].TopologyKey))
+	}
+	return j
+}
+
+func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
+	switch {
+	case podaffinity.AllMatchKind(j.Affinity, k):
+		for _, t := range j.attracting {
+			w.adds(t.tally, 1)
+		}
+	case j.self && podaffinity.AllMatchKind(j.Loose, k):
+		j.relateUnsure(w, e)
+	}
+	for i := range j.AntiAffinity {
+		if j.AntiAffinity[i].MatchesKind(k) {
+			w.adds(j.repelling[i].tally, 1)
+		}
+	}
+	if k.Terms == nil {
+		return
+	}
+	for i := range k.Terms.RequiredAntiAffinity {
+		t := &k.Terms.RequiredAntiAffinity[i]
+		if j.MatchedBy(t) {
+			w.adds(j.repelledBy.of(w, e, t.TopologyKey), 1)
+		}
+	}
+}
+
+// relateUnsure counts a pod that may or may not match.
+func (j *affinityJudge) relateUnsure(w *wide, e *Engine) {
+	if j.unsure == nil {
+		for i := range j.Affinity {
+			j.unsure = append(j.unsure, w.newTally(&columns.Tally{Axis: e.columns.Axis(j.Affinity[i].TopologyKey)}))
+		}
+	}
+	for _, t := range j.unsure {
+		w.adds(t, 1)
+	}
+}
+
+func (*affinityJudge) restate(*wide, int, *state.NodeInfo) {}
+
+func (j *affinityJudge) prepare(w *wide, _ *Engine) {
+	j.first = j.self
+	for _, t := range j.attracting {
+		j.first = j.first && w.tallies[t.tally].Total == 0
+	}
+	for _, t := range j.unsure {
+		j.first = j.first && w.tallies[t].Total == 0
+	}
+}
+
+func (j *affinityJudge) passes(w *wide, values []int64) (bool, uint8) {
+	if !j.attracts(w, values) {
+		return false, podaffinity.Unattracted
+	}
+	for i := range j.repelling {
+		if sum, _ := j.repelling[i].sum(w, values); sum > 0 {
+			return false, podaffinity.Repels
+		}
+	}
+	for i := range j.repelledBy {
+		if sum, _ := j.repelledBy[i].sum(w, values); sum > 0 {
+			return false, podaffinity.Repelled
+		}
+	}
+	return true, 0
+}
+
+// attracts is podaffinity.Filter.Attracts computed from tallies.
+func (j *affinityJudge) attracts(w *wide, values []int64) bool {
+	drawn := true
+	for i := range j.attracting {
+		sum, ok := j.attracting[i].sum(w, values)
+		if !ok {
+			return false
+		}
+		drawn = drawn && sum > 0
+	}
+	return drawn || j.first
+}
+
+// affinityRanker is podaffinity.Scorer computed from tallies.
+type affinityRanker struct {
+	*podaffinity.Scorer
+	weight int64
+	keys   keyTallies
+}
+
+func (r *affinityRanker) relate(w *wide, e *Engine, k *state.Kind) {
+	add := func(key string, weight int64) { w.adds(r.keys.of(w, e, key), int32(weight)) }
+	for i := range r.Attracted {
+		if t := &r.Attracted[i]; t.MatchesKind(k) {
+			add(t.TopologyKey, int64(t.Weight))
+		}
+	}
+	for i := range r.Repelled {
+		if t := &r.Repelled[i]; t.MatchesKind(k) {
+			add(t.TopologyKey, -int64(t.Weight))
+		}
+	}
+	if k.Terms == nil {
+		return
+	}
+	theirs := func(terms []state.AffinityTerm, weigh func(*state.AffinityTerm) int64) {
+		for i := range terms {
+			if weight := weigh(&terms[i]); weight != 0 && r.MatchedBy(&terms[i]) {
+				add(terms[i].TopologyKey, weight)
+			}
+		}
+	}
+	theirs(k.Terms.RequiredAffinity, func(*state.AffinityTerm) int64 { return r.HardWeight })
+	theirs(k.Terms.PreferredAffinity, func(t *state.AffinityTerm) int64 { return int64(t.Weight) })
+	theirs(k.Terms.PreferredAntiAffinity, func(t *state.AffinityTerm) int64 { return -int64(t.Weight) })
+}
+
+func (*affinityRanker) restate(*wide, int, *state.NodeInfo) {}
+
+func (r *affinityRanker) rate(c *class, rated *rating) {
+	low, high := int64(math.MaxInt64), int64(math.MinInt64)
+	for i := range rated.groups {
+		values := rated.columns(c, i)
+		rated.raw[i] = 0
+		for k := range r.keys {
+			sum, _ := r.keys[k].sum(c.wide, values)
+			rated.raw[i] += sum
+		}
+		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
+	}
+	if low == high {
+		return // all nodes score the same: MinScore
+	}
+	for i, raw := range rated.raw {
+		share := float64(raw-low) / float64(high-low)
+		rated.sums[i] += r.weight * int64(float64(rule.MaxScore)*share)
+	}
+}

@@ -1,0 +1,324 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// classKey holds what the pods of a class have in common. Kind is compared by identity, and the class keeps a
+// reference to it.
+type classKey struct {
+	profile *placement.Profile
+	kind    *state.Kind
+	home    bool // home nodes only
+	shape   string
+}
+
+// class represents all pods that no rule can distinguish, together with the results for every node. It is brought
+// up to date when it is used (see catchUp), by evaluating again the nodes that changed since.
+type class struct {
+	key  classKey
+	plan plan
+	count
+	// basis is the version of the engine's data that the plan was made from.
+	basis basis
+	// seen is the journal time up to which everything below is valid.
+	seen uint64
+	// cells, base and group are indexed by slot. base is the part of the total score that needs no comparison with
+	// other nodes; group is the group of nodes that are alike in the rest of it.
+	cells       []cell
+	base, group []int32
+	groups      groups
+	traits      []traitRow
+	gauges      []gauge
+	bonus       imageBonus
+	wide        *wide // shared with other classes
+	// outlooks are about preemption, the most recently used first.
+	outlooks []*outlook
+}
+
+// count holds what a class knows in addition to its data per node.
+type count struct {
+	// best holds the slots of the nodes that the last decision ranked, all different.
+	best []int32
+	told told
+	// id is Result.Class.
+	id uint64
+	// refused counts nodes per filter: the first filter among those on a single node that rejects the node.
+	// narrowed counts the nodes that rules narrowed out.
+	refused  []int32
+	narrowed int32
+}
+
+// told is the last diagnosis of why no node passes, and the journal time of it.
+type told struct {
+	diagnosis placement.Diagnosis
+	at        uint64
+}
+
+// cell is a class's cached state about one node.
+type cell struct {
+	score int32 // weighted, of the rules that depend on the node's usage
+	held  uint32
+	// raw holds the node's raw scores of the gauges.
+	raw [maxGauges]int32
+	// static is the verdict of the rules that read only the Node object, and why is the applicable one of the
+	// rule's reasons. verdict is that of all rules about a single node.
+	static, verdict int16
+	why             uint8
+}
+
+// infeasible is the base of a node that does not pass.
+const infeasible int32 = math.MinInt32 / 2
+
+// basis holds the versions of what a plan depends on in addition to the pod.
+type basis struct{ places, epoch uint64 }
+
+// traitRow is the class's cached state about nodes with the same traits.
+type traitRow struct {
+	known   bool
+	verdict int16
+	taints  int32
+}
+
+// catchUp evaluates again every node that changed since the class was last used.
+func (c *class) catchUp(e *Engine) {
+	c.wide.catchUp(e)
+	c.grow(e)
+	if c.bonus.weigh(c, e) {
+		c.rebase()
+	}
+	if sweep := c.seen == 0 || e.columns.Journal.IsFar(c.seen); sweep {
+		for slot, at := range e.columns.Journal.Moved {
+			if at > c.seen {
+				c.refresh(e, slot, true)
+			}
+		}
+	} else {
+		c.follow(e)
+	}
+	c.seen = e.columns.Journal.Now
+	if c.groups.stale(len(c.wide.columns), len(c.cells)) {
+		c.regroup()
+	}
+}
+
+// follow processes the moves one by one. A node is evaluated at its last move. Its group changes only if its object
+// changed, or if pods that the rules beyond one node count were added or removed.
+func (c *class) follow(e *Engine) {
+	for at := c.seen + 1; at <= e.columns.Journal.Now; at++ {
+		m := &e.columns.Journal.Last[at%columns.JournalSize]
+		slot := int(m.Slot)
+		if c.group[slot] != noGroup && c.wide.counts(e, m.Kind) {
+			c.regroupSlot(slot)
+		}
+		if e.columns.Journal.Moved[slot] == at {
+			c.refresh(e, slot, e.columns.Journal.Restated[slot] > c.seen)
+		}
+	}
+}
+
+// grow extends the arrays for new slots and traits.
+func (c *class) grow(e *Engine) {
+	if lack := e.columns.Len() - len(c.cells); lack > 0 {
+		c.cells = columns.GrowBy(c.cells, lack, cell{static: placement.VerdictAbsent, verdict: placement.VerdictAbsent})
+		c.base = columns.GrowBy(c.base, lack, infeasible)
+		c.group = columns.GrowBy(c.group, lack, noGroup)
+	}
+	if lack := len(e.columns.Traits.Ids) - len(c.traits); lack > 0 {
+		c.traits = columns.GrowBy(c.traits, lack, traitRow{})
+	}
+}
+
+// refresh evaluates one node again. restated includes its object; without it, a node that is in a group stays in it
+// for as long as it passes.
+func (c *class) refresh(e *Engine, slot int, restated bool) {
+	if restated {
+		c.restate(e, slot)
+	}
+	cell := &c.cells[slot]
+	c.tally(cell.verdict, -1)
+	cell.verdict = c.judge(e, slot, cell.static)
+	c.tally(cell.verdict, 1)
+	if cell.verdict != placement.VerdictPass {
+		c.base[slot] = infeasible
+		c.groups.leave(&c.group[slot])
+		return
+	}
+	cell.score = int32(c.plan.usage.score(&e.columns.Resources, slot))
+	c.plan.scoredBy(fromFit, 0, 1)
+	c.plan.scoredBy(fromBalance, 0, 1)
+	c.plan.scoredBy(fromImage, 0, 1)
+	c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
+	if restated || c.group[slot] == noGroup {
+		c.regroupSlot(slot)
+	}
+}
+
+// tally counts verdicts.
+func (c *class) tally(verdict int16, by int32) {
+	switch {
+	case verdict >= 0:
+		c.refused[verdict] += by
+	case verdict == placement.VerdictNarrowed:
+		c.narrowed += by
+	}
+}
+
+// restate evaluates the rules that read only a node's object.
+func (c *class) restate(e *Engine, slot int) {
+	n, cell := e.columns.Infos[slot], &c.cells[slot]
+	cell.static, cell.why = placement.VerdictAbsent, 0
+	if n == nil {
+		return
+	}
+	row := &c.traits[e.columns.Traits.Of[slot]]
+	if !row.known {
+		*row = c.plan.traitRow(n)
+	}
+	if c.plan.narrows(n) {
+		cell.static = placement.VerdictNarrowed
+	} else {
+		cell.static, cell.why = c.plan.judgeNode(n, row.verdict)
+	}
+	for i := range c.gauges {
+		cell.raw[i] = c.gauges[i].read(n, row)
+	}
+	cell.held = c.bonus.heldBy(slot)
+}
+
+// judge returns the verdict of all rules about one node: that of the first rule that rejects it. static is the
+// verdict of the rules that read only its object.
+func (c *class) judge(e *Engine, slot int, static int16) int16 {
+	if static == placement.VerdictAbsent || !c.candidate(e, slot) {
+		return placement.VerdictAbsent
+	}
+	if static == placement.VerdictNarrowed {
+		return static
+	}
+	return c.plan.judgeUse(e, slot, static)
+}
+
+// candidate reports whether a node is among those to choose from.
+func (c *class) candidate(e *Engine, slot int) bool {
+	marks := e.columns.Marks.Of[slot]
+	return marks&columns.MarkUsable != 0 && (!c.key.home || marks&columns.MarkHome != 0)
+}
+
+// rebase recomputes all bases.
+func (c *class) rebase() {
+	for slot := range c.cells {
+		if cell := &c.cells[slot]; cell.verdict == placement.VerdictPass {
+			c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
+		}
+	}
+}
+
+// bytes estimates the memory of the class, for the cache's budget.
+func (c *class) bytes() int64 {
+	const perSlot = 24 + 4 + 4 // cell, base, group
+	size := int64(0)
+	for _, o := range c.outlooks {
+		size += o.bytes()
+	}
+	return size + int64(len(c.cells))*perSlot + c.groups.bytes() + int64(len(c.key.shape)) + classOverhead
+}
+
+// classOverhead estimates what a class takes in addition to its arrays: the plan and the pod.
+const classOverhead = 8 << 10
+
+// maxGauges is the number of rules that scale their scores by the largest among the feasible nodes: taints and node
+// affinity.
+const maxGauges = 2
+
+// gauge is one of these rules.
+type gauge struct {
+	weight   int64
+	reversed bool
+	scorer   rule.Scorer // of node affinity; nil for taints, which are part of the traits
+}
+
+func (g *gauge) read(n *state.NodeInfo, row *traitRow) int32 {
+	if g.scorer == nil {
+		return row.taints
+	}
+	return int32(g.scorer.Score(n))
+}
+
+// points returns the weighted score, computed as rule.NormalizeToMax and rule.NormalizeReversed do.
+func (g *gauge) points(raw, top int64) int64 {
+	switch {
+	case !g.reversed && top == 0:
+		return g.weight * raw
+	case !g.reversed:
+		return g.weight * (rule.MaxScore * raw / top)
+	case top == 0:
+		return g.weight * rule.MaxScore
+	default:
+		return g.weight * (rule.MaxScore - rule.MaxScore*raw/top)
+	}
+}
+
+// imageBonus is the part of the score that comes from images. The score of an image depends on how many nodes have
+// it.
+type imageBonus struct {
+	// images holds the pod's images, nil for one that no node has; worth holds what each adds to the score.
+	images []*columns.Image
+	worth  []int64
+	// none is the weighted score of a node without any of the images.
+	none int32
+}
+
+// weigh updates what the images are worth and reports whether that changed.
+func (b *imageBonus) weigh(c *class, e *Engine) (changed bool) {
+	plan := c.plan.image
+	if plan == nil {
+		return false
+	}
+	if lack := len(plan.Images) - len(b.worth); lack > 0 {
+		b.worth, b.images = columns.GrowBy(b.worth, lack, -1), columns.GrowBy(b.images, lack, nil)
+	}
+	for i, name := range plan.Images {
+		var worth int64
+		if b.images[i] = e.columns.Images.Watch(name); b.images[i] != nil {
+			worth = b.images[i].Worth(name, e.columns.Nodes(), e.columns.Infos)
+		}
+		if worth != b.worth[i] {
+			b.worth[i], changed = worth, true
+		}
+	}
+	b.none = int32(plan.weight * plan.Scale(0))
+	return changed
+}
+
+// heldBy returns which of the images a node has, one bit each.
+func (b *imageBonus) heldBy(slot int) uint32 {
+	var held uint32
+	for i, image := range b.images {
+		if image != nil && image.IsOn(slot) {
+			held |= 1 << i
+		}
+	}
+	return held
+}
+
+// points returns the weighted score of a node that has the given images.
+func (b *imageBonus) points(plan *imagePlan, held uint32) int32 {
+	if plan == nil {
+		return 0
+	}
+	if held == 0 {
+		return b.none
+	}
+	var sum int64
+	for i, worth := range b.worth {
+		if held&(1<<i) != 0 {
+			sum += worth
+		}
+	}
+	return int32(plan.weight * plan.Scale(sum))
+}

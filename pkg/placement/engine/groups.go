@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// groups sorts the nodes that pass the rules about a single node by everything else that their total, or a rule
+// beyond one node, depends on: the raw scores that are scaled, and for each tally the domain or the sum. The nodes
+// of a group are either all feasible or none is, and they get the same points, so a decision computes both once per
+// group. Usually there are few groups.
+type groups struct {
+	// values holds rows of width values, one row per group; see class.values.
+	values []int64
+	width  int
+	// members counts the nodes of each group.
+	members []int32
+	ids     map[string]int32
+	// tuple and key are scratch.
+	tuple []int64
+	key   []byte
+	// live is the number of groups with members.
+	live int
+}
+
+// noGroup is the group of a node that does not pass.
+const noGroup int32 = -1
+
+// row returns the values of a group.
+func (g *groups) row(group int) []int64 { return g.values[group*g.width : (group+1)*g.width] }
+
+// leave removes a node from its group.
+func (g *groups) leave(of *int32) {
+	if *of == noGroup {
+		return
+	}
+	if g.members[*of]--; g.members[*of] == 0 {
+		g.live--
+	}
+	*of = noGroup
+}
+
+// enter adds a node to the group of the tuple.
+func (g *groups) enter(of *int32) {
+	if *of != noGroup && slices.Equal(g.row(int(*of)), g.tuple) {
+		return
+	}
+	g.leave(of)
+	g.key = g.key[:0]
+	for _, v := range g.tuple {
+		g.key = binary.LittleEndian.AppendUint64(g.key, uint64(v))
+	}
+	id, ok := g.ids[string(g.key)]
+	if !ok {
+		id = int32(len(g.members))
+		g.ids[string(g.key)] = id
+		g.values = append(g.values, g.tuple...)
+		g.members = append(g.members, 0)
+	}
+	if g.members[id]++; g.members[id] == 1 {
+		g.live++
+	}
+	*of = id
+}
+
+// reset removes all groups.
+func (g *groups) reset(width int) {
+	if g.ids == nil {
+		g.ids = map[string]int32{}
+	}
+	clear(g.ids)
+	g.values = g.values[:0]
+	g.members = g.members[:0]
+	g.width = width
+	g.live = 0
+}
+
+// stale reports whether the groups have to be rebuilt: there are more columns than they have values for, or most of
+// them are empty.
+func (g *groups) stale(columns, slots int) bool {
+	return g.width != columns+maxGauges || len(g.members) > slots+fewGroups && len(g.members) > sparse*g.live
+}
+
+// fewGroups is the number of groups below which removing empty ones is not worth it.
+const fewGroups = 256
+
+func (g *groups) bytes() int64 {
+	const perKey = 48 // approximate size of the map entry
+	return int64(8*cap(g.values)+4*cap(g.members)) + int64(len(g.members)*(perKey+8*g.width))
+}
+
+// regroupSlot adds a node that passes to its group.
+func (c *class) regroupSlot(slot int) {
+	if c.groups.width != len(c.wide.columns)+maxGauges {
+		return // all nodes will be regrouped
+	}
+	c.values(slot)
+	c.groups.enter(&c.group[slot])
+}
+
+// values computes the tuple that determines a node's group: its gauges, then the columns of the rules beyond one
+// node.
+func (c *class) values(slot int) {
+	tuple := c.groups.tuple[:0]
+	for _, raw := range c.cells[slot].raw {
+		tuple = append(tuple, int64(raw))
+	}
+	for i := range c.wide.columns {
+		tuple = append(tuple, c.wide.columns[i].Value(slot))
+	}
+	c.groups.tuple = tuple
+}
+
+// regroup rebuilds the groups of all nodes.
+func (c *class) regroup() {
+	c.groups.reset(len(c.wide.columns) + maxGauges)
+	for slot := range c.cells {
+		c.group[slot] = noGroup
+		if c.cells[slot].verdict == placement.VerdictPass {
+			c.regroupSlot(slot)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package columns
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Positions of the built-in resources in a row; extended ones follow.
+const (
+	RowCPU = iota
+	RowMemory
+	rowEphemeral
+	RowPods
+	rowBuiltIn
+)
+
+// Resources holds a row per slot: the capacities, how much of them is in use, and the cpu and memory in use
+// with defaults for containers without requests, in the units of state.Resources. Every extended resource that any
+// node has had has a position. One that no node has needs none: its capacity is 0 everywhere.
+type Resources struct {
+	extended []string // names of the resources at the positions after rowBuiltIn
+	places   map[string]int
+	width    int // of the capacities, and of the amounts in use
+	rows     []int64
+	// Version increases when positions are added.
+	Version uint64
+}
+
+func newResourceColumns() Resources {
+	return Resources{
+		width: rowBuiltIn,
+		places: map[string]int{
+			string(corev1.ResourceCPU): RowCPU, string(corev1.ResourceMemory): RowMemory,
+			string(corev1.ResourceEphemeralStorage): rowEphemeral, string(corev1.ResourcePods): RowPods,
+		},
+	}
+}
+
+// Place returns the position of a resource in a row; ok is false when no node has it.
+func (r *Resources) Place(name string) (int, bool) {
+	i, ok := r.places[name]
+	return i, ok
+}
+
+// stride returns the length of a row.
+func (r *Resources) stride() int { return 2*r.width + rowNonZero }
+
+// rowNonZero is the number of values with defaults at the end of a row: cpu and memory.
+const rowNonZero = 2
+
+// Row returns a node's capacity, the amounts in use, and the cpu and memory in use with defaults.
+func (r *Resources) Row(slot int) (capacity, used, nonzero []int64) {
+	stride := r.stride()
+	row := r.rows[slot*stride : (slot+1)*stride : (slot+1)*stride]
+	return row[:r.width], row[r.width : 2*r.width], row[2*r.width:]
+}
+
+func (r *Resources) grow() { r.rows = append(r.rows, make([]int64, r.stride())...) }
+
+func (r *Resources) setNode(slot int, n *state.NodeInfo) {
+	have := &n.Node.Allocatable
+	for name := range have.Extended {
+		if _, ok := r.places[name]; !ok {
+			r.widen(name)
+		}
+	}
+	capacity, _, _ := r.Row(slot)
+	fillRow(capacity, have, have.Pods, r.extended)
+	r.setUse(slot, n)
+}
+
+func (r *Resources) setUse(slot int, n *state.NodeInfo) {
+	_, used, nonzero := r.Row(slot)
+	fillRow(used, &n.Requested, int64(n.PodCount()), r.extended)
+	nonzero[RowCPU], nonzero[RowMemory] = n.NonZeroRequested.MilliCPU, n.NonZeroRequested.Memory
+}
+
+func fillRow(row []int64, from *state.Resources, pods int64, extended []string) {
+	row[RowCPU] = from.MilliCPU
+	row[RowMemory] = from.Memory
+	row[rowEphemeral] = from.EphemeralStorage
+	row[RowPods] = pods
+	for i, name := range extended {
+		row[rowBuiltIn+i] = from.Extended[name]
+	}
+}
+
+// widen adds a position for a resource. Pods that requested it before any node had it are counted when their node
+// is next updated, which happens before its capacity is anything but 0.
+func (r *Resources) widen(name string) {
+	wide := Resources{width: r.width + 1}
+	slots := len(r.rows) / r.stride()
+	wide.rows = make([]int64, slots*wide.stride())
+	for slot := range slots {
+		capacity, used, nonzero := wide.Row(slot)
+		oldCapacity, oldUsed, oldNonZero := r.Row(slot)
+		copy(capacity, oldCapacity)
+		copy(used, oldUsed)
+		copy(nonzero, oldNonZero)
+	}
+	r.places[name] = r.width
+	r.extended = append(r.extended, name)
+	r.rows, r.width = wide.rows, wide.width
+	r.Version++
+}
+
+// traitColumn gives the same number to nodes that are alike for the simplest rules: whether they are closed or
+// spec.unschedulable, their taints and their declared features.
+type traitColumn struct {
+	Of  []int32
+	Ids map[string]int32
+	key []byte
+}
+
+func (t *traitColumn) set(slot int, n *corev1.Node) {
+	kept := byte(0)
+	switch {
+	case state.Closed(n):
+		kept = 2
+	case n.Spec.Unschedulable:
+		kept = 1
+	}
+	t.key = append(t.key[:0], kept)
+	for i := range n.Spec.Taints {
+		taint := &n.Spec.Taints[i]
+		t.key = rule.AppendPart(rule.AppendPart(rule.AppendPart(t.key, taint.Key), taint.Value), string(taint.Effect))
+	}
+	t.key = append(t.key, 0)
+	for _, feature := range n.Status.DeclaredFeatures {
+		t.key = rule.AppendPart(t.key, feature)
+	}
+	id, ok := t.Ids[string(t.key)]
+	if !ok {
+		id = int32(len(t.Ids))
+		t.Ids[string(t.key)] = id
+	}
+	t.Of[slot] = id
+}
+
+// Nowhere is the domain of a node that does not have the key.
+const Nowhere int32 = -1
+
+// axis is one topology key, with the domain of every slot.
+type axis struct {
+	key string
+	Of  []int32
+	Ids map[string]int32
+	// members counts the nodes of each domain; crowded is the number of domains with more than one node.
+	members []int32
+	crowded int
+}
+
+func (a *axis) set(slot int, nodeLabels map[string]string) {
+	now := Nowhere
+	if value, ok := nodeLabels[a.key]; ok {
+		now = a.Domain(value)
+	}
+	if was := a.Of[slot]; was != now {
+		a.count(was, -1)
+		a.count(now, 1)
+		a.Of[slot] = now
+	}
+}
+
+func (a *axis) count(domain, by int32) {
+	if domain == Nowhere {
+		return
+	}
+	before := a.members[domain]
+	a.members[domain] += by
+	if before == 1 && by > 0 {
+		a.crowded++
+	}
+	if before == 2 && by < 0 {
+		a.crowded--
+	}
+}
+
+// Domain returns the number of a value of the key.
+func (a *axis) Domain(value string) int32 {
+	id, ok := a.Ids[value]
+	if !ok {
+		id = int32(len(a.Ids))
+		a.Ids[value] = id
+		a.members = append(a.members, 0)
+	}
+	return id
+}
+
+// kindColumn counts, per slot, the pods of each kind.
+type kindColumn struct {
+	ids  map[*state.Kind]int32
+	List []kindRow
+	Of   [][]kindCount
+	Live int // kinds that at least one pod has
+}
+
+type kindRow struct {
+	Kind *state.Kind
+	pods int
+}
+
+type kindCount struct{ Kind, Pods int32 }
+
+// add counts pods of a kind on a slot and returns the kind's number. A pod that no fact has described has no kind,
+// and the rules about other pods cannot see it.
+func (k *kindColumn) add(slot int, kind *state.Kind, by int32) int32 {
+	if kind == nil {
+		return NoKind
+	}
+	id, ok := k.ids[kind]
+	if !ok {
+		id = int32(len(k.List))
+		k.ids[kind] = id
+		k.List = append(k.List, kindRow{Kind: kind})
+	}
+	row := &k.List[id]
+	if row.pods == 0 {
+		k.Live++
+	}
+	if row.pods += int(by); row.pods == 0 {
+		k.Live--
+	}
+	counts := k.Of[slot]
+	for i := range counts {
+		if counts[i].Kind != id {
+			continue
+		}
+		if counts[i].Pods += by; counts[i].Pods == 0 {
+			counts[i] = counts[len(counts)-1]
+			k.Of[slot] = counts[:len(counts)-1]
+		}
+		return id
+	}
+	k.Of[slot] = append(counts, kindCount{id, by})
+	return id
+}
+
+// recount counts all pods of a node from scratch; nil removes them.
+func (k *kindColumn) recount(slot int, n *state.NodeInfo) {
+	for _, c := range k.Of[slot] {
+		if k.List[c.Kind].pods -= int(c.Pods); k.List[c.Kind].pods == 0 {
+			k.Live--
+		}
+	}
+	k.Of[slot] = k.Of[slot][:0]
+	if n == nil {
+		return
+	}
+	for p := range n.Pods() {
+		k.add(slot, p.Kind, 1)
+	}
+}

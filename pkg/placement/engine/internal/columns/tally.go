@@ -1,0 +1,206 @@
+package columns
+
+import (
+	"math"
+	"slices"
+)
+
+// Tally sums up, per domain of a topology key, the contributions of pods to one constraint or term of a class. It
+// is updated by differences, and stores what every slot contributed to which domain.
+type Tally struct {
+	// Axis is the topology key; nil for a sum over all nodes.
+	Axis *axis
+	// EmptyToo counts nodes without the key for the domain "".
+	EmptyToo bool
+	// Picky means that included[slot] reports whether the node counts; otherwise all nodes count.
+	Picky    bool
+	Included []bool
+	// at is the domain to which a slot contributes, nowhere for none; per is how much it contributes.
+	at, per []int32
+	// sums and members are by domain: the sum, and the number of nodes that form the domain.
+	sums    []int64
+	members []int32
+	// Total is the sum over all domains.
+	Total int64
+	// Version increases with every change.
+	Version uint64
+}
+
+// Grow makes place for this many slots.
+func (t *Tally) Grow(slots int) {
+	lack := slots - len(t.at)
+	if lack <= 0 {
+		return
+	}
+	t.at, t.per = GrowBy(t.at, lack, Nowhere), GrowBy(t.per, lack, 0)
+	if t.Picky {
+		t.Included = GrowBy(t.Included, lack, false)
+	}
+}
+
+// Fill initialises a tally that is not picky, so that the known nodes contribute from now on.
+func (t *Tally) Fill(c *Columns) {
+	t.Grow(c.Len())
+	for slot, n := range c.Infos {
+		t.Set(slot, n != nil, 0)
+	}
+}
+
+// domain returns the domain of a slot, if the slot counts.
+func (t *Tally) domain(slot int) int32 {
+	if t.Axis == nil {
+		return 0
+	}
+	d := t.Axis.Of[slot]
+	if d == Nowhere && t.EmptyToo {
+		d = t.Axis.Domain("")
+	}
+	return d
+}
+
+// Set replaces the contribution of a slot.
+func (t *Tally) Set(slot int, exists bool, per int32) {
+	at := Nowhere
+	if exists && (!t.Picky || t.Included[slot]) {
+		at = t.domain(slot)
+	}
+	if at == t.at[slot] && per == t.per[slot] {
+		return
+	}
+	t.Version++
+	t.add(t.at[slot], -int64(t.per[slot]), -1)
+	t.add(at, int64(per), 1)
+	t.at[slot], t.per[slot] = at, per
+}
+
+// Bump changes the contribution of a slot.
+func (t *Tally) Bump(slot int, by int32) {
+	t.Version++
+	t.per[slot] += by
+	t.add(t.at[slot], int64(by), 0)
+}
+
+func (t *Tally) add(domain int32, pods int64, nodes int32) {
+	if domain == Nowhere {
+		return
+	}
+	if lack := int(domain) + 1 - len(t.sums); lack > 0 {
+		t.sums, t.members = GrowBy(t.sums, lack, 0), GrowBy(t.members, lack, 0)
+	}
+	t.sums[domain] += pods
+	t.members[domain] += nodes
+	t.Total += pods
+}
+
+// Sum returns the sum of a domain; 0 for one without contributions.
+func (t *Tally) Sum(domain int32) int64 {
+	if domain < 0 || int(domain) >= len(t.sums) {
+		return 0
+	}
+	return t.sums[domain]
+}
+
+// Fewest returns the smallest sum of a domain that has at least one node, and the number of such domains.
+func (t *Tally) Fewest() (least int64, domains int) {
+	for d, members := range t.members {
+		if members == 0 {
+			continue
+		}
+		if domains == 0 || t.sums[d] < least {
+			least = t.sums[d]
+		}
+		domains++
+	}
+	return least, domains
+}
+
+// Bytes returns about how much memory the tally takes.
+func (t *Tally) Bytes() int64 {
+	return int64(8*len(t.at) + len(t.Included) + 12*len(t.sums))
+}
+
+// Column is the part of a tally that groups keep: the domain of a node or, where every node is a domain of its own,
+// the sum of that domain. With the domain, a group stays the same when sums change; with the sum, nodes with equal
+// sums form one group.
+type Column struct {
+	Tally *Tally
+	How   columnKind
+	// Hostname is used by ColumnPerNode.
+	Hostname *axis
+	Flags    []bool // for ColumnFlag, by slot
+}
+
+type columnKind uint8
+
+const (
+	columnDomain columnKind = iota
+	columnSum
+	// ColumnPerNode is the contribution of the node itself, in whichever domain it counts; NowhereValue for a node
+	// without a hostname label.
+	ColumnPerNode
+	// ColumnFlag is a boolean of the rule itself.
+	ColumnFlag
+)
+
+// NewColumn chooses between domain and sum.
+func NewColumn(t *Tally) Column {
+	if t.Axis.crowded == 0 && !t.EmptyToo {
+		return Column{Tally: t, How: columnSum}
+	}
+	return Column{Tally: t, How: columnDomain}
+}
+
+// Fits reports whether the choice is still right.
+func (c *Column) Fits() bool { return c.How != columnSum || c.Tally.Axis.crowded == 0 }
+
+// Value returns the value of a slot.
+func (c *Column) Value(slot int) int64 {
+	switch c.How {
+	case ColumnFlag:
+		if c.Flags[slot] {
+			return 1
+		}
+		return 0
+	case ColumnPerNode:
+		if c.Hostname.Of[slot] == Nowhere {
+			return NowhereValue
+		}
+		return int64(c.Tally.per[slot])
+	}
+	d := c.Tally.Axis.Of[slot]
+	switch {
+	case d == Nowhere:
+		return NowhereValue
+	case c.How == columnSum:
+		return c.Tally.Sum(d)
+	default:
+		return int64(d)
+	}
+}
+
+// Sum returns the sum of the domain of a group's nodes, given the group's value; ok is false if they are in no
+// domain.
+func (c *Column) Sum(value int64) (sum int64, ok bool) {
+	switch {
+	case value == NowhereValue:
+		return 0, false
+	case c.How == columnDomain:
+		return c.Tally.Sum(int32(value)), true
+	default:
+		return value, true
+	}
+}
+
+// NowhereValue stands for the sum of a domain when the node is in no domain.
+const NowhereValue = math.MinInt64
+
+// GrowBy appends n copies of a value. A class that reuses the arrays of another one keeps their capacity, so old
+// content must be overwritten.
+func GrowBy[T any](list []T, n int, value T) []T {
+	from := len(list)
+	list = slices.Grow(list, n)[:from+n]
+	for i := from; i < len(list); i++ {
+		list[i] = value
+	}
+	return list
+}

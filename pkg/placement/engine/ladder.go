@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// ladderColumn holds the pods of every node by importance, with the values that a dry run of preemption reads. The
+// ladder of a node is built when it is first needed after the node changed.
+type ladderColumn struct {
+	of []ladder
+}
+
+// ladder holds the pods of one node, the most important first.
+type ladder struct {
+	rungs []rung
+	// made is the journal time as of which it is valid.
+	made uint64
+}
+
+type rung struct {
+	placement.Seat
+	milliCPU, memory, storage int64
+}
+
+// at returns the ladder of a slot that has a node.
+func (l *ladderColumn) at(e *Engine, slot int) []rung {
+	if lack := e.columns.Len() - len(l.of); lack > 0 {
+		l.of = columns.GrowBy(l.of, lack, ladder{})
+	}
+	one := &l.of[slot]
+	if one.made > 0 && one.made >= e.columns.Journal.Moved[slot] {
+		return one.rungs
+	}
+	one.made = e.columns.Journal.Now
+	one.rungs = one.rungs[:0]
+	n := e.columns.Infos[slot]
+	for p := range n.Pods() {
+		one.rungs = append(one.rungs, rung{
+			Seat: preempt.SeatOf(n, p), milliCPU: p.Requests.MilliCPU, memory: p.Requests.Memory,
+			storage: p.Requests.EphemeralStorage,
+		})
+	}
+	slices.SortFunc(one.rungs, func(a, b rung) int { return preempt.ByImportance(a.Seat, b.Seat) })
+	return one.rungs
+}
+
+// fitTrial is attempt.take, computed in numbers, for a pod that only NodeResourcesFit keeps off a node.
+type fitTrial struct {
+	fit *fit.Filter
+	// free holds the free resources of the node: the basic resources, then those of fit.extended, then the number
+	// of pods.
+	free []int64
+	// victims are those of the last take, by importance.
+	victims []placement.Seat
+}
+
+const basicResources = 3
+
+// begin starts with the node as it is.
+func (t *fitTrial) begin(n *state.NodeInfo) {
+	total, used := &n.Node.Allocatable, &n.Requested
+	t.free = append(t.free[:0],
+		total.MilliCPU-used.MilliCPU, total.Memory-used.Memory, total.EphemeralStorage-used.EphemeralStorage)
+	for i := range t.fit.Extended {
+		name := t.fit.Extended[i].Name
+		t.free = append(t.free, total.Extended[name]-used.Extended[name])
+	}
+	t.free = append(t.free, total.Pods-int64(n.PodCount()))
+}
+
+// move removes a pod from the node (1) or puts it back (-1).
+func (t *fitTrial) move(r *rung, by int64) {
+	t.free[0] += by * r.milliCPU
+	t.free[1] += by * r.memory
+	t.free[2] += by * r.storage
+	for i := range t.fit.Extended {
+		t.free[basicResources+i] += by * r.Pod.Requests.Extended[t.fit.Extended[i].Name]
+	}
+	t.free[len(t.free)-1] += by
+}
+
+// lacks returns a bit for every resource of which there is too little.
+func (t *fitTrial) lacks() (mask uint64) {
+	want := &t.fit.Request
+	for i, v := range [basicResources]int64{want.MilliCPU, want.Memory, want.EphemeralStorage} {
+		if v > 0 && v > t.free[i] {
+			mask |= 1 << i
+		}
+	}
+	for i := range t.fit.Extended {
+		if t.fit.Extended[i].Value > t.free[basicResources+i] {
+			mask |= 1 << (basicResources + i)
+		}
+	}
+	if t.free[len(t.free)-1] < 1 {
+		mask |= 1 << (len(t.free) - 1)
+	}
+	return mask
+}
+
+// take searches for the fewest rungs that have to be evicted. It returns what the pod lacks when all of them are
+// removed.
+func (t *fitTrial) take(rungs []rung) (lacks uint64) {
+	for i := range rungs {
+		t.move(&rungs[i], 1)
+	}
+	if lacks = t.lacks(); lacks != 0 {
+		return lacks
+	}
+	t.victims = t.victims[:0]
+	for i := range rungs {
+		t.move(&rungs[i], -1)
+		if t.lacks() != 0 {
+			t.move(&rungs[i], 1)
+			t.victims = append(t.victims, rungs[i].Seat)
+		}
+	}
+	return 0
+}
+
+// reasons returns those of fit.Filter.Explain for what is lacking.
+func (t *fitTrial) reasons(lacks uint64) []string {
+	list := make([]string, 0, bits.OnesCount64(lacks))
+	if lacks>>(len(t.free)-1)&1 == 1 {
+		list = append(list, fit.TooManyPods)
+	}
+	for i, name := range [basicResources]string{"cpu", "memory", "ephemeral-storage"} {
+		if lacks>>i&1 == 1 {
+			list = append(list, fit.Insufficient(name))
+		}
+	}
+	for i := range t.fit.Extended {
+		if lacks>>(basicResources+i)&1 == 1 {
+			list = append(list, fit.Insufficient(t.fit.Extended[i].Name))
+		}
+	}
+	return list
+}
+
+// newFitTrial returns nil if rules other than NodeResourcesFit read the pods on a node, or if that rule reads too
+// many resources.
+func (p *plan) newFitTrial() *fitTrial {
+	if len(p.uses) != 1 || p.uses[0].fit == nil {
+		return nil
+	}
+	fit, ok := p.filters[p.uses[0].index].Filter.(fit.Filter)
+	if !ok || len(fit.Extended) > maxNeeds {
+		return nil
+	}
+	return &fitTrial{fit: &fit}
+}
+
+// tryFit is try for a node that lacks only resources; it returns false if numbers alone cannot decide.
+func (o *outlook) tryFit(e *Engine, c *class, x *preempt.Search, slot int) bool {
+	n := e.columns.Infos[slot]
+	if o.trial == nil || c.cells[slot].static != placement.VerdictPass || len(e.guarded[n]) > 0 {
+		return false
+	}
+	if o.spread != nil && o.spread.Check(n) != rule.Success {
+		return false
+	}
+	rungs := e.ladders.at(e, slot)
+	first, _ := slices.BinarySearchFunc(rungs, x.Pod.Priority, func(r rung, priority int32) int {
+		if r.Pod.Priority >= priority {
+			return -1
+		}
+		return 1
+	})
+	rungs = rungs[first:]
+	for i := range rungs {
+		p := rungs[i].Pod
+		if p.Deleting && !x.Rules.ChargeLeaving || x.Budgets != nil && len(x.Budgets.Covering(p)) > 0 {
+			return false
+		}
+	}
+	prospect := &o.prospects[slot]
+	if len(rungs) == 0 {
+		prospect.outcome = o.number(preempt.ReasonNoVictims)
+		return true
+	}
+	o.trial.begin(n)
+	if lacks := o.trial.take(rungs); lacks != 0 {
+		number, ok := o.lacking[lacks]
+		if !ok {
+			number = o.number(o.trial.reasons(lacks))
+			o.lacking[lacks] = number
+		}
+		prospect.outcome = number
+		return true
+	}
+	prospect.cost, prospect.outcome = preempt.CostOf(o.trial.victims, 0, x.Rules.ChargeLeaving), prospectRoom
+	return true
+}

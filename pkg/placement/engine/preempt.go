@@ -1,0 +1,383 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// PreemptQuery is the input of a preemption in addition to the cluster and the profile.
+type PreemptQuery struct {
+	// Pod is the pod that fits on no node.
+	Pod *state.Pod
+	// Seed breaks ties and determines where a limited search begins.
+	Seed uint64
+	// Budgets holds the disruption budgets; nil for none. After a change of the pointer, every node with pods that
+	// a budget covers is tried again, so keep it while the budgets do not change.
+	Budgets *preempt.Budgets
+	// Opinions are those of the Evaluate that found no node; nil for none.
+	Opinions map[string]placement.Opinion
+}
+
+// SetProtected replaces the set of pods on a node that cannot be victims (see preempt.Input.Protected). It is
+// dropped together with the node.
+func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
+	slot, known := e.columns.Slots[n]
+	if !known {
+		return
+	}
+	for _, uid := range e.guarded[n] {
+		delete(e.protected, uid)
+	}
+	delete(e.guarded, n)
+	if len(uids) > 0 {
+		e.guarded[n] = append([]string(nil), uids...)
+	}
+	for _, uid := range uids {
+		e.protected[uid] = true
+	}
+	e.columns.Journal.Move(columns.Move{Slot: slot, Kind: columns.NoKind, By: 0})
+}
+
+// Preempt answers as preempt.Run does with the usable nodes as candidates. For pods without hard rules about other
+// nodes, or with hard spread only, it keeps the result of trying every node, per class and priority (and shortage),
+// and tries only nodes again that changed since. Other pods are decided from scratch.
+func (e *Engine) Preempt(p *placement.Profile, q PreemptQuery) preempt.Result {
+	if q.Pod == nil || q.Pod.Template == nil {
+		return preempt.Result{Err: placement.ErrNoObject}
+	}
+	c, err := e.classOf(p, Query{Pod: q.Pod})
+	late := devices.Wanted(q.Pod, e.objects) // the class does not know about devices
+	if err == nil && !late {
+		err = c.plan.err
+	}
+	if err != nil {
+		return preempt.Result{Err: err}
+	}
+	if e.columns.Marks.Usable == 0 || !p.PreemptionRules().Enabled {
+		return preempt.Result{}
+	}
+	if late || c.plan.scratch || c.plan.rejected != nil || p.PreemptionRules().Limited || len(q.Opinions) > 0 {
+		return preempt.Run(p, e.preemptInput(q))
+	}
+	c.catchUp(e)
+	c.wide.prepare(e)
+	e.cache.settle(c, e.columns.Nodes())
+	judge, known := c.wide.hardRule()
+	if !known {
+		return preempt.Run(p, e.preemptInput(q))
+	}
+	result, ok := e.preemptByOutlook(c, judge, q)
+	if !ok || judge != nil && result.Node == nil && result.Err == nil && !result.KeepNomination {
+		// Pods on other nodes may have to be evicted.
+		return preempt.Run(p, e.preemptInput(q))
+	}
+	return result
+}
+
+// preemptInput returns the equivalent input for preempt.Run.
+func (e *Engine) preemptInput(q PreemptQuery) preempt.Input {
+	return preempt.Input{
+		Input:   e.input(Query{Pod: q.Pod, Seed: q.Seed, Opinions: q.Opinions}),
+		Budgets: q.Budgets, Protected: e.protected,
+	}
+}
+
+// preemptByOutlook answers from the results of trying each node; ok is false if there are too many different
+// shortages. judge is that of hard spread, nil for none.
+func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) (result preempt.Result, ok bool) {
+	x := &preempt.Search{
+		Input:   preempt.Input{Input: placement.Input{Pod: q.Pod, Seed: q.Seed}, Budgets: q.Budgets, Protected: e.protected},
+		Rules:   c.key.profile.PreemptionRules(),
+		Reasons: map[string]int32{},
+	}
+	s := outlooks{engine: e, class: c, judge: judge, search: x}
+	why := x.Ineligible(func(name string) (*state.NodeInfo, rule.Code) {
+		for slot, n := range e.columns.Infos {
+			if n == nil || n.Node.Name != name || !c.candidate(e, slot) {
+				continue
+			}
+			o, known := s.at(slot)
+			if ok = known; !ok {
+				return nil, rule.UnschedulableAndUnresolvable
+			}
+			return n, o.code(e, c, slot)
+		}
+		return nil, rule.UnschedulableAndUnresolvable
+	})
+	if why != "" {
+		return preempt.Result{Message: preempt.MessagePrefix + why, KeepNomination: true}, true
+	}
+	best, examined := spot{slot: -1}, 0
+	for slot := range e.columns.Infos {
+		o, known := s.at(slot)
+		if !known {
+			return preempt.Result{}, false
+		}
+		switch p := o.prospectOf(e, c, x, slot); {
+		case p.outcome == prospectFits:
+			return preempt.Result{Err: x.ErrFits(e.columns.Infos[slot])}, true
+		case p.outcome == prospectRoom:
+			examined++
+			x.Found++
+			if one := (spot{o, slot}); best.slot < 0 || one.before(e, best, q.Seed) {
+				best = one
+			}
+		case p.outcome >= 0:
+			examined++
+			x.Refuse(o.reasons[p.outcome], 1)
+		}
+	}
+	if best.slot < 0 {
+		return x.InVain(examined, e.columns.Marks.Usable), true
+	}
+	node := e.columns.Infos[best.slot]
+	x.What = best.what
+	if x.Best, _, ok = x.OnNode(node); !ok {
+		return preempt.Result{Err: fmt.Errorf("placement: no room on node %s any more, though nothing there has moved",
+			node.Node.Name)}, true
+	}
+	result = x.Concluded()
+	result.Examined, result.Found = examined, x.Found
+	return result, true
+}
+
+// outlooks are the outlooks that one query uses.
+type outlooks struct {
+	engine *Engine
+	class  *class
+	judge  *spreadJudge
+	search *preempt.Search
+	// asked holds those used so far.
+	asked []*outlook
+}
+
+// at returns the outlook for a slot; ok is false if there are too many.
+func (s *outlooks) at(slot int) (*outlook, bool) {
+	var short shortage
+	if s.judge != nil {
+		var ok bool
+		if short, ok = s.judge.shortageOf(s.class.wide, slot); !ok {
+			return nil, false
+		}
+	}
+	for _, o := range s.asked {
+		if o.short == short {
+			return o, true
+		}
+	}
+	if len(s.asked) == maxShortages {
+		return nil, false
+	}
+	o := s.class.outlookFor(s.search.Pod.Priority, short)
+	o.ask(s.search)
+	s.asked = append(s.asked, o)
+	return o, true
+}
+
+// spot is a node in its outlook.
+type spot struct {
+	*outlook
+	slot int
+}
+
+// outlook is a class's cached state about preemption by pods of one priority on nodes with one shortage.
+type outlook struct {
+	priority  int32
+	short     shortage
+	budgets   *preempt.Budgets
+	prospects []prospect
+	// what evaluates the rules about one node, and hard spread for the given shortage. spread is the filter of the
+	// latter, nil for none; after is its position among all filters.
+	what   *placement.WhatIf
+	spread *shortFilter
+	after  int16
+	// reasons are the lists of reasons for which nodes were refused, numbered as in prospects.
+	reasons [][]string
+	numbers map[string]int32
+	// trial tries nodes that lack only resources; nil if other rules depend on the pods too. lacking maps its
+	// results to numbers of reasons.
+	trial   *fitTrial
+	lacking map[uint64]int32
+}
+
+// prospect is the result of trying one node.
+type prospect struct {
+	cost preempt.Cost
+	// tried is the journal time as of which the result is valid, 0 for never.
+	tried uint64
+	// outcome is one of the constants below, or the number of the reasons.
+	outcome int32
+	// covered is set when budgets affected the result.
+	covered bool
+}
+
+const (
+	prospectAbsent int32 = -1 - iota
+	prospectHelpless
+	prospectFits
+	prospectRoom
+)
+
+// maxOutlooks bounds the combinations of priority and shortage for which one class keeps an outlook.
+const maxOutlooks = 4 + maxShortages
+
+// outlookFor finds or creates an outlook. If there are too many, the least recently used one is replaced.
+func (c *class) outlookFor(priority int32, short shortage) *outlook {
+	for i, o := range c.outlooks {
+		if o.priority == priority && o.short == short {
+			copy(c.outlooks[1:i+1], c.outlooks[:i])
+			c.outlooks[0] = o
+			return o
+		}
+	}
+	o := &outlook{
+		priority: priority, short: short, numbers: map[string]int32{},
+		trial: c.plan.newFitTrial(), lacking: map[uint64]int32{},
+	}
+	filters := c.plan.narrow(short)
+	o.what = placement.NewWhatIf(filters)
+	for i, f := range c.plan.filters {
+		if _, ok := f.Filter.(*spread.Filter); ok {
+			o.after = int16(i)
+		}
+	}
+	for _, f := range filters {
+		if spread, ok := f.Filter.(*shortFilter); ok {
+			o.spread = spread
+		}
+	}
+	c.outlooks = append([]*outlook{o}, c.outlooks[:min(len(c.outlooks), maxOutlooks-1)]...)
+	return o
+}
+
+// ask prepares the outlook for a query: if the budgets have changed, results that budgets affected are discarded.
+func (o *outlook) ask(x *preempt.Search) {
+	if x.Budgets == o.budgets {
+		return
+	}
+	all := !x.Budgets.CoversLike(o.budgets)
+	o.budgets = x.Budgets
+	for slot := range o.prospects {
+		if p := &o.prospects[slot]; all || p.covered {
+			p.tried = 0
+		}
+	}
+}
+
+// prospectOf returns the result of trying a node; it tries the node if it has changed since the last time.
+func (o *outlook) prospectOf(e *Engine, c *class, x *preempt.Search, slot int) *prospect {
+	if lack := e.columns.Len() - len(o.prospects); lack > 0 {
+		o.prospects = columns.GrowBy(o.prospects, lack, prospect{})
+	}
+	p := &o.prospects[slot]
+	if p.tried == 0 || p.tried < e.columns.Journal.Moved[slot] {
+		o.try(e, c, x, slot)
+		p.tried = e.columns.Journal.Now
+	}
+	return p
+}
+
+// code returns the result of the rules for a node as it is, without rules about other nodes except hard spread.
+func (o *outlook) code(e *Engine, c *class, slot int) rule.Code {
+	v := c.cells[slot].verdict
+	if v < 0 && v != placement.VerdictPass {
+		return rule.UnschedulableAndUnresolvable
+	}
+	if o.spread != nil && (v == placement.VerdictPass || o.after < v) {
+		if code := o.spread.Check(e.columns.Infos[slot]); code != rule.Success {
+			return code
+		}
+	}
+	if v == placement.VerdictPass {
+		return rule.Success
+	}
+	return c.plan.filters[v].Filter.Check(e.columns.Infos[slot])
+}
+
+// try searches for room on one node.
+func (o *outlook) try(e *Engine, c *class, x *preempt.Search, slot int) {
+	p := &o.prospects[slot]
+	*p = prospect{outcome: prospectAbsent}
+	x.What = o.what
+	if e.columns.Infos[slot] == nil || !c.candidate(e, slot) {
+		return
+	}
+	switch o.code(e, c, slot) {
+	case rule.Success:
+		p.outcome = prospectFits
+		return
+	case rule.UnschedulableAndUnresolvable:
+		p.outcome = prospectHelpless
+		return
+	}
+	if o.tryFit(e, c, x, slot) {
+		return
+	}
+	x.Covered = false
+	plan, reasons, ok := x.OnNode(e.columns.Infos[slot])
+	p.covered = x.Covered
+	if ok {
+		p.cost, p.outcome = plan.Cost, prospectRoom
+		return
+	}
+	p.outcome = o.number(reasons)
+}
+
+// number returns the number of a list of reasons.
+func (o *outlook) number(reasons []string) int32 {
+	key := strings.Join(reasons, "\x00")
+	id, ok := o.numbers[key]
+	if !ok {
+		id = int32(len(o.reasons))
+		o.numbers[key] = id
+		o.reasons = append(o.reasons, reasons)
+	}
+	return id
+}
+
+// before is preempt.Plan.before for two nodes on which room can be made.
+func (a spot) before(e *Engine, b spot, seed uint64) bool {
+	if d := a.prospects[a.slot].cost.Compare(b.prospects[b.slot].cost); d != 0 {
+		return d < 0
+	}
+	mine, other := e.columns.Hashes[a.slot], e.columns.Hashes[b.slot]
+	if s, t := placement.TieBreak(seed, mine), placement.TieBreak(seed, other); s != t {
+		return s > t
+	}
+	return e.columns.Infos[a.slot].Node.UID < e.columns.Infos[b.slot].Node.UID
+}
+
+func (o *outlook) bytes() int64 {
+	const perSlot = 64
+	return int64(len(o.prospects)) * perSlot
+}
+
+// PreemptCandidates answers as preempt.Candidates does, restricted to usable nodes.
+func (e *Engine) PreemptCandidates(p *placement.Profile, q PreemptQuery) ([]preempt.Candidate, preempt.Result) {
+	if q.Pod == nil || q.Pod.Template == nil {
+		return nil, preempt.Result{Err: placement.ErrNoObject}
+	}
+	if e.columns.Marks.Usable == 0 {
+		return nil, preempt.Result{}
+	}
+	return preempt.Candidates(p, e.preemptInput(q))
+}
+
+// PreemptAmong answers as preempt.Among does, for candidates whose nodes have not changed since (Generation).
+func (e *Engine) PreemptAmong(p *placement.Profile, q PreemptQuery, given []preempt.Candidate) preempt.Result {
+	if q.Pod == nil || q.Pod.Template == nil {
+		return preempt.Result{Err: placement.ErrNoObject}
+	}
+	if e.columns.Marks.Usable == 0 {
+		return preempt.Result{}
+	}
+	return preempt.Among(p, e.preemptInput(q), given)
+}

@@ -1,0 +1,240 @@
+package engine
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// relateSpread adds a pod of a kind to the tallies of the constraints that count it.
+func relateSpread(s *spread.Spread, w *wide, tallies []int, k *state.Kind) {
+	for i := range s.Constraints {
+		if s.CountsKind(&s.Constraints[i], k) {
+			w.adds(tallies[i], 1)
+		}
+	}
+}
+
+// spreadJudge is spread.Filter computed from tallies.
+type spreadJudge struct {
+	*spread.Filter
+	// tallies and columns have one entry per constraint.
+	tallies, columns []int
+	// limits holds the largest number of pods that a domain may have before the pod is placed, as of prepare; self
+	// is 1 where the pod itself will count.
+	limits, self []int64
+	judged       []uint64 // the versions of the tallies that limits are based on
+	// unsure holds, per constraint, the tally of the pods that may or may not count; noTally while there are none.
+	// left holds the totals of these that limits are based on.
+	unsure []int
+	left   []int64
+}
+
+// noTally stands for a tally that is not needed.
+const noTally = -1
+
+// anyVersion is a version that no tally ever has.
+const anyVersion = math.MaxUint64
+
+func newSpreadJudge(e *Engine, w *wide, f *spread.Filter) *spreadJudge {
+	j := &spreadJudge{Filter: f}
+	for i := range f.Constraints {
+		c := &f.Constraints[i]
+		t := &columns.Tally{Axis: e.columns.Axis(c.Key), Picky: true}
+		j.tallies = append(j.tallies, w.newTally(t))
+		j.columns = append(j.columns, w.newColumn(columns.NewColumn(t)))
+		j.self = append(j.self, 0)
+		if c.Selector.Matches(labels.Set(f.Pod.Template.Labels)) {
+			j.self[i] = 1
+		}
+		j.judged = append(j.judged, anyVersion)
+		j.unsure, j.left = append(j.unsure, noTally), append(j.left, 0)
+	}
+	j.limits = make([]int64, len(j.tallies))
+	return j
+}
+
+func (j *spreadJudge) relate(w *wide, _ *Engine, k *state.Kind) {
+	relateSpread(&j.Spread, w, j.tallies, k)
+	for i := range j.Constraints {
+		c := &j.Constraints[i]
+		if !j.CountsKind(c, k) || k.MustMatch(c.Selector) {
+			continue
+		}
+		if j.unsure[i] == noTally {
+			j.unsure[i] = w.newTally(&columns.Tally{})
+		}
+		w.adds(j.unsure[i], 1)
+	}
+}
+
+func (j *spreadJudge) restate(w *wide, slot int, n *state.NodeInfo) {
+	complete := spread.HasKeys(n.Node.Object.Labels, j.Constraints)
+	for i, t := range j.tallies {
+		w.tallies[t].Included[slot] = complete && j.Includes(&j.Constraints[i], n.Node)
+	}
+}
+
+func (j *spreadJudge) prepare(w *wide, _ *Engine) {
+	for i, number := range j.tallies {
+		t, c := w.tallies[number], &j.Constraints[i]
+		unsure := int64(0)
+		if j.unsure[i] != noTally {
+			unsure = w.tallies[j.unsure[i]].Total
+		}
+		if j.judged[i] == t.Version && j.left[i] == unsure {
+			continue
+		}
+		j.judged[i], j.left[i] = t.Version, unsure
+		least, domains := t.Fewest()
+		if domains < c.MinDomains {
+			least = 0
+		}
+		j.limits[i] = spread.LeastOf(least, unsure) + int64(c.MaxSkew) - j.self[i]
+	}
+}
+
+func (j *spreadJudge) passes(w *wide, values []int64) (bool, uint8) {
+	for i, column := range j.columns {
+		sum, ok := w.columns[column].Sum(values[column])
+		if !ok {
+			return false, spread.LacksKey
+		}
+		if sum > j.limits[i] {
+			return false, spread.OverSkew
+		}
+	}
+	return true, 0
+}
+
+// spreadRanker is spread.Scorer computed from tallies.
+type spreadRanker struct {
+	*spread.Scorer
+	weight int64
+	// tallies and columns have one entry per constraint; leftColumn flags the nodes that are left out.
+	tallies, columns []int
+	leftColumn       int
+	// marked identifies the domains that have a feasible node: those whose entry equals mark.
+	marked [][]uint32
+	mark   uint32
+	// weights has one entry per constraint, as of rate.
+	weights []float64
+}
+
+func newSpreadRanker(e *Engine, w *wide, weight int64, s *spread.Scorer) *spreadRanker {
+	r := &spreadRanker{Scorer: s, weight: weight, leftColumn: w.newColumn(columns.Column{How: columns.ColumnFlag})}
+	for i := range s.Constraints {
+		t := &columns.Tally{Axis: e.columns.Axis(s.Constraints[i].Key), Picky: true, EmptyToo: true}
+		c := columns.NewColumn(t)
+		if s.Constraints[i].Key == corev1.LabelHostname {
+			t = &columns.Tally{} // its pods are counted node by node
+			c = columns.Column{Tally: t, How: columns.ColumnPerNode, Hostname: e.columns.Axis(corev1.LabelHostname)}
+		}
+		r.tallies = append(r.tallies, w.newTally(t))
+		r.columns = append(r.columns, w.newColumn(c))
+	}
+	r.marked = make([][]uint32, len(r.tallies))
+	r.weights = make([]float64, len(r.tallies))
+	return r
+}
+
+func (r *spreadRanker) relate(w *wide, _ *Engine, k *state.Kind) {
+	relateSpread(&r.Spread, w, r.tallies, k)
+}
+
+func (r *spreadRanker) restate(w *wide, slot int, n *state.NodeInfo) {
+	left := &w.columns[r.leftColumn]
+	if lack := slot + 1 - len(left.Flags); lack > 0 {
+		left.Flags = columns.GrowBy(left.Flags, lack, false)
+	}
+	left.Flags[slot] = r.LeavesOut(n)
+	for i, number := range r.tallies {
+		if t := w.tallies[number]; t.Picky {
+			t.Included[slot] = !left.Flags[slot] && r.Includes(&r.Constraints[i], n.Node)
+		}
+	}
+}
+
+func (r *spreadRanker) rate(c *class, rated *rating) {
+	r.weigh(c, rated)
+	low, high := int64(math.MaxInt64), int64(0)
+	for i := range rated.groups {
+		values := rated.columns(c, i)
+		if r.isLeft(values) {
+			continue
+		}
+		rated.raw[i] = r.rawScore(c.wide, values)
+		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
+	}
+	for i := range rated.groups {
+		switch {
+		case r.isLeft(rated.columns(c, i)):
+		case high == 0:
+			rated.sums[i] += r.weight * rule.MaxScore
+		default:
+			rated.sums[i] += r.weight * (rule.MaxScore * (high + low - rated.raw[i]) / high)
+		}
+	}
+}
+
+// isLeft reports whether the nodes of a group are left out: they get no points.
+func (r *spreadRanker) isLeft(values []int64) bool { return values[r.leftColumn] != 0 }
+
+// weigh computes the weight of every constraint.
+func (r *spreadRanker) weigh(c *class, rated *rating) {
+	scored := 0
+	for i, n := range rated.nodes {
+		if !r.isLeft(rated.columns(c, i)) {
+			scored += int(n)
+		}
+	}
+	r.mark++
+	for i, number := range r.tallies {
+		domains := scored
+		if t := c.wide.tallies[number]; t.Axis != nil {
+			domains = r.markDomains(c, rated, i, t)
+		}
+		r.weights[i] = math.Log(float64(domains + 2))
+	}
+}
+
+// markDomains counts the domains that have a feasible node which is not left out. Nodes without the key belong to
+// the domain "".
+func (r *spreadRanker) markDomains(c *class, rated *rating, i int, t *columns.Tally) int {
+	count := 0
+	for entry := range rated.groups {
+		values := rated.columns(c, entry)
+		if r.isLeft(values) {
+			continue
+		}
+		d := int(t.Axis.Domain(""))
+		if v := values[r.columns[i]]; v != columns.NowhereValue {
+			d = int(v)
+		}
+		if lack := d + 1 - len(r.marked[i]); lack > 0 {
+			r.marked[i] = columns.GrowBy(r.marked[i], lack, 0)
+		}
+		if r.marked[i][d] != r.mark {
+			r.marked[i][d] = r.mark
+			count++
+		}
+	}
+	return count
+}
+
+// rawScore is Score; it adds the terms in the order of the constraints, because sums of floats depend on the order.
+func (r *spreadRanker) rawScore(w *wide, values []int64) int64 {
+	var score float64
+	for i, column := range r.columns {
+		if sum, ok := w.columns[column].Sum(values[column]); ok {
+			score += float64(sum)*r.weights[i] + float64(r.Constraints[i].MaxSkew-1)
+		}
+	}
+	return int64(math.Round(score))
+}

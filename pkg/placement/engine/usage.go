@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine/internal/columns"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/fit"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+)
+
+// useFilter is a rule about what is left on a node: a fit computed from columns, or a filter without columns.
+type useFilter struct {
+	index  int16
+	fit    *fitUse
+	filter rule.Filter
+}
+
+func (u *useFilter) passes(e *Engine, slot int) bool {
+	if u.fit != nil {
+		return u.fit.passes(&e.columns.Resources, slot)
+	}
+	return u.filter.Check(e.columns.Infos[slot]) == rule.Success
+}
+
+// judgeUse evaluates the rules about usage, given the verdict of the others.
+func (p *plan) judgeUse(e *Engine, slot int, verdict int16) int16 {
+	for i := range p.uses {
+		u := &p.uses[i]
+		if verdict != placement.VerdictPass && u.index > verdict {
+			break
+		}
+		code := rule.Success
+		if !u.passes(e, slot) {
+			code = rule.Unschedulable
+		}
+		if p.check(u.index, code) != rule.Success {
+			return u.index
+		}
+	}
+	return verdict
+}
+
+// fitUse is fit.Filter computed from columns.
+type fitUse struct {
+	needs []need
+	// impossible reports that a resource is requested that no node has.
+	impossible bool
+}
+
+// need is a requested amount, more than 0; place is -1 when no node has the resource.
+type need struct {
+	place int
+	value int64
+	name  string
+}
+
+// maxNeeds is the number of resources that the bit set of lacks can distinguish.
+const maxNeeds = 60
+
+func newFitUse(r *columns.Resources, index int16, f fit.Filter) useFilter {
+	use := &fitUse{}
+	add := func(name string, value int64) {
+		if value <= 0 {
+			return
+		}
+		place, ok := r.Place(name)
+		if !ok {
+			place, use.impossible = -1, true
+		}
+		use.needs = append(use.needs, need{place, value, name})
+	}
+	add("cpu", f.Request.MilliCPU)
+	add("memory", f.Request.Memory)
+	add("ephemeral-storage", f.Request.EphemeralStorage)
+	for _, x := range f.Extended {
+		add(x.Name, x.Value)
+	}
+	return useFilter{index: index, fit: use}
+}
+
+func (f *fitUse) passes(r *columns.Resources, slot int) bool {
+	capacity, used, _ := r.Row(slot)
+	if f.impossible || used[columns.RowPods] >= capacity[columns.RowPods] {
+		return false
+	}
+	for i := range f.needs {
+		if n := &f.needs[i]; n.value > capacity[n.place]-used[n.place] {
+			return false
+		}
+	}
+	return true
+}
+
+// lacks returns the resources that a node lacks: bit 0 for pods, bit i+1 for needs[i].
+func (f *fitUse) lacks(r *columns.Resources, slot int) uint64 {
+	var set uint64
+	capacity, used, _ := r.Row(slot)
+	if used[columns.RowPods] >= capacity[columns.RowPods] {
+		set |= 1
+	}
+	for i := range f.needs {
+		if n := &f.needs[i]; n.place < 0 || n.value > capacity[n.place]-used[n.place] {
+			set |= 2 << i
+		}
+	}
+	return set
+}
+
+// reasons returns the filter's reasons for a set of lacks.
+func (f *fitUse) reasons(lacks uint64) []string {
+	var list []string
+	if lacks&1 != 0 {
+		list = append(list, fit.TooManyPods)
+	}
+	for i := range f.needs {
+		if lacks&(2<<i) != 0 {
+			list = append(list, fit.Insufficient(f.needs[i].name))
+		}
+	}
+	return list
+}
+
+// usageScore is the weighted sum of the scores that depend only on the usage of a node.
+type usageScore struct {
+	fit, balance             usageRow
+	fitScorer                fit.Scorer
+	balanceScorer            fit.BalanceScorer
+	fitWeight, balanceWeight int64 // 0: the rule does not score
+}
+
+func (u *usageScore) score(r *columns.Resources, slot int) int64 {
+	var (
+		room [fit.UsualDemands]fit.Share
+		sum  int64
+	)
+	if u.fitWeight != 0 {
+		sum += u.fitWeight * u.fitScorer.OfShares(u.fit.read(room[:0], r, slot))
+	}
+	if u.balanceWeight != 0 {
+		sum += u.balanceWeight * u.balanceScorer.OfShares(u.balance.read(room[:0], r, slot))
+	}
+	return sum
+}
+
+// usageRow holds the positions of a scorer's demands in the columns.
+type usageRow []usagePlace
+
+type usagePlace struct {
+	place int // in a row; -1 when no node has it
+	// nonzero is the position in the pair of amounts in use with defaults; -1 for the plain amount in use.
+	nonzero int
+}
+
+func newUsageRow(r *columns.Resources, demands []fit.Demand, withDefaults bool) usageRow {
+	row := make(usageRow, len(demands))
+	for i, d := range demands {
+		row[i] = usagePlace{place: -1, nonzero: -1}
+		if place, ok := r.Place(d.Name); ok && place != columns.RowPods {
+			row[i].place = place
+		}
+		if withDefaults && (row[i].place == columns.RowCPU || row[i].place == columns.RowMemory) {
+			row[i].nonzero = row[i].place
+		}
+	}
+	return row
+}
+
+func (u usageRow) read(to []fit.Share, r *columns.Resources, slot int) []fit.Share {
+	capacity, used, nonzero := r.Row(slot)
+	for _, p := range u {
+		switch {
+		case p.place < 0:
+			to = append(to, fit.Share{})
+		case p.nonzero >= 0:
+			to = append(to, fit.Share{Capacity: capacity[p.place], Used: nonzero[p.nonzero]})
+		default:
+			to = append(to, fit.Share{Capacity: capacity[p.place], Used: used[p.place]})
+		}
+	}
+	return to
+}

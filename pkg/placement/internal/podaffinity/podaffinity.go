@@ -1,0 +1,249 @@
+package podaffinity
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// plugin places pods near some pods and away from others, by topology domain. The terms of both sides count:
+// those of the pod, and the required anti-affinity and all preferred terms of existing pods. Source:
+// plugins/interpodaffinity.
+type plugin struct {
+	// hardWeight is the amount that an existing pod adds to a node's score by a required affinity term that the new pod
+	// matches, 0 to 100.
+	hardWeight int32
+	// ignoreExisting disables scoring for pods without preferred terms of their own.
+	ignoreExisting bool
+}
+
+const (
+	defaultHardAffinityWeight int32 = 1
+	maxHardAffinityWeight     int32 = 100
+)
+
+// New is the factory of InterPodAffinity.
+func New(args runtime.Object) (rule.Plugin, error) {
+	a, err := rule.Args[configv1.InterPodAffinityArgs](args)
+	if err != nil {
+		return nil, err
+	}
+	p := plugin{
+		hardWeight: defaultHardAffinityWeight, ignoreExisting: a.IgnorePreferredTermsOfExistingPods,
+	}
+	if a.HardPodAffinityWeight != nil {
+		p.hardWeight = *a.HardPodAffinityWeight
+	}
+	if p.hardWeight < 0 || p.hardWeight > maxHardAffinityWeight {
+		return nil, fmt.Errorf("hardPodAffinityWeight is %d, want 0 to %d", p.hardWeight, maxHardAffinityWeight)
+	}
+	return p, nil
+}
+
+// Name implements Plugin.
+func (plugin) Name() string { return names.InterPodAffinity }
+
+// Compile implements Plugin.
+func (p plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
+	own := pod.Terms
+	if own == nil {
+		own = &state.PodTerms{}
+	}
+	if own.Err != nil {
+		c := rule.Compiled{Rejection: fmt.Sprintf("parsing pod: %+v", own.Err)}
+		if !p.ignoreExisting || hasPreferred(&pod.Template.Spec) {
+			c.ScorerErr = own.Err
+		}
+		return c, nil
+	}
+	party := NewParty(pod, objects)
+	c := rule.Compiled{Filter: &Filter{
+		Party:        party,
+		Affinity:     party.Resolve(own.RequiredAffinity, state.MustMatch),
+		Loose:        party.Resolve(own.RequiredAffinity, state.MayMatch),
+		AntiAffinity: party.Resolve(own.RequiredAntiAffinity, state.MayMatch),
+	}}
+	if prefers := len(own.PreferredAffinity) + len(own.PreferredAntiAffinity); prefers > 0 || !p.ignoreExisting {
+		c.Scorer = &Scorer{
+			Party: party, HardWeight: int64(p.hardWeight),
+			Attracted: party.Resolve(own.PreferredAffinity, state.MustMatch),
+			Repelled:  party.Resolve(own.PreferredAntiAffinity, state.MayMatch),
+		}
+	}
+	return c, nil
+}
+
+// hasPreferred reports whether a pod has preferred terms, even if they cannot be parsed.
+func hasPreferred(spec *corev1.PodSpec) bool {
+	a := spec.Affinity
+	return a != nil &&
+		(a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
+			a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0)
+}
+
+// Party is a pod as other pods' terms see it, with what is needed to resolve its own terms.
+type Party struct {
+	Pod     *state.Pod
+	objects rule.Objects
+	// NamespaceLabels are those of the pod's namespace; known reports whether the namespace is known.
+	NamespaceLabels map[string]string
+	Known           bool
+}
+
+// NewParty returns the pod as the terms of other pods see it.
+func NewParty(pod *state.Pod, objects rule.Objects) Party {
+	p := Party{Pod: pod, objects: objects}
+	p.NamespaceLabels, p.Known = rule.NamespaceLabels(objects, pod.Namespace)
+	return p
+}
+
+// MatchedBy reports whether a term of another pod matches this one.
+func (p *Party) MatchedBy(t *state.AffinityTerm) bool {
+	return t.Matches(p.Pod.Namespace, p.NamespaceLabels, p.Pod.Template.Labels)
+}
+
+// mayBeMatchedBy reports whether a term of another pod would match this one if it selected the pod's namespace, and
+// that namespace is unknown.
+func (p *Party) mayBeMatchedBy(t *state.AffinityTerm) bool {
+	_, selects := t.NamespaceSelector.Requirements()
+	return selects && !p.Known && state.MayMatch(t.Selector, p.Pod.Template.Labels)
+}
+
+// selecting evaluates a selector on labels that may have been truncated: state.MayMatch or state.MustMatch.
+type selecting func(s labels.Selector, set map[string]string) bool
+
+// Term is a term of the pod with its namespaces looked up.
+type Term struct {
+	*state.AffinityTerm
+	selects selecting
+	// everywhere means that all namespaces match, known or not; otherwise those in namespaces match.
+	everywhere   bool
+	NamespaceSet map[string]struct{}
+}
+
+// Resolve looks up the namespaces of the pod's own terms. (Upstream still evaluates the selector afterwards,
+// against no labels at all, so that a selector by NotIn or DoesNotExist matches every namespace there:
+// interpodaffinity/plugin.go mergeAffinityTermNamespacesIfNotEmpty resets a copy.)
+func (p *Party) Resolve(terms []state.AffinityTerm, selects selecting) []Term {
+	list := make([]Term, len(terms))
+	for i := range terms {
+		t := Term{AffinityTerm: &terms[i], selects: selects, everywhere: terms[i].NamespaceSelector.Empty()}
+		if !t.everywhere {
+			t.NamespaceSet = namespacesOf(&t, p.objects)
+		}
+		list[i] = t
+	}
+	return list
+}
+
+func namespacesOf(t *Term, objects rule.Objects) map[string]struct{} {
+	set := make(map[string]struct{}, len(t.Namespaces))
+	for _, name := range t.Namespaces {
+		set[name] = struct{}{}
+	}
+	if _, selects := t.NamespaceSelector.Requirements(); !selects {
+		return set
+	}
+	for o := range objects.Objects(events.KindNamespace) {
+		if t.selects(t.NamespaceSelector, o.API.GetLabels()) {
+			set[o.Name] = struct{}{}
+		}
+	}
+	return set
+}
+
+// MatchesPod reports whether the term matches another pod. A pod that no fact has described does not match.
+func (t *Term) MatchesPod(other *state.Pod) bool {
+	if !t.everywhere {
+		if _, ok := t.NamespaceSet[other.Namespace]; !ok {
+			return false
+		}
+	}
+	return other.Selectable() && t.selects(t.Selector, other.Template.Labels)
+}
+
+// MatchesAll reports whether all the terms match another pod; no terms match no pod.
+func MatchesAll(terms []Term, other *state.Pod) bool {
+	for i := range terms {
+		if !terms[i].MatchesPod(other) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+// domains holds counts per topology domain: values by key. A missing entry counts 0.
+type domains map[string]map[string]int
+
+// add adds to the node's domain of the key, if the node has the key.
+func (d domains) add(key string, nodeLabels map[string]string, by int) {
+	value, ok := nodeLabels[key]
+	if !ok {
+		return
+	}
+	if d[key] == nil {
+		d[key] = map[string]int{}
+	}
+	d[key][value] += by
+	if d[key][value] == 0 {
+		delete(d[key], value)
+	}
+	if len(d[key]) == 0 {
+		delete(d, key)
+	}
+}
+
+// addAll adds to the node's domains of the terms' keys.
+func (d domains) addAll(terms []Term, nodeLabels map[string]string, by int) {
+	for i := range terms {
+		d.add(terms[i].TopologyKey, nodeLabels, by)
+	}
+}
+
+// Has reports whether the node's domain of that key has a count.
+func (d domains) Has(key string, nodeLabels map[string]string) bool {
+	value, ok := nodeLabels[key]
+	if !ok {
+		return false
+	}
+	_, found := d[key][value]
+	return found
+}
+
+// hasAny reports whether any of the node's domains has a count.
+func (d domains) hasAny(nodeLabels map[string]string) bool {
+	for key := range d {
+		if d.Has(key, nodeLabels) {
+			return true
+		}
+	}
+	return false
+}
+
+// MatchesKind is the counterpart of matches for pods of a kind.
+func (t *Term) MatchesKind(k *state.Kind) bool {
+	if !t.everywhere {
+		if _, ok := t.NamespaceSet[k.Namespace]; !ok {
+			return false
+		}
+	}
+	return t.selects(t.Selector, k.Labels)
+}
+
+// AllMatchKind is the counterpart of MatchesAll for pods of a kind.
+func AllMatchKind(terms []Term, k *state.Kind) bool {
+	for i := range terms {
+		if !terms[i].MatchesKind(k) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}

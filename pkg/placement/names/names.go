@@ -1,0 +1,28 @@
+package names
+
+// Names of the plugins of upstream's default profile.
+const (
+	SchedulingGates                 = "SchedulingGates"
+	PrioritySort                    = "PrioritySort"
+	NodeUnschedulable               = "NodeUnschedulable"
+	NodeName                        = "NodeName"
+	TaintToleration                 = "TaintToleration"
+	NodeAffinity                    = "NodeAffinity"
+	NodePorts                       = "NodePorts"
+	NodeResourcesFit                = "NodeResourcesFit"
+	VolumeRestrictions              = "VolumeRestrictions"
+	NodeVolumeLimits                = "NodeVolumeLimits"
+	VolumeBinding                   = "VolumeBinding"
+	VolumeZone                      = "VolumeZone"
+	PodTopologySpread               = "PodTopologySpread"
+	InterPodAffinity                = "InterPodAffinity"
+	DynamicResources                = "DynamicResources"
+	DefaultPreemption               = "DefaultPreemption"
+	NodeResourcesBalancedAllocation = "NodeResourcesBalancedAllocation"
+	ImageLocality                   = "ImageLocality"
+	DefaultBinder                   = "DefaultBinder"
+	NodeDeclaredFeatures            = "NodeDeclaredFeatures"
+	// GangScheduling is disabled by default upstream. Here every profile has it, as a rule that rejects members of
+	// a pod group.
+	GangScheduling = "GangScheduling"
+)

@@ -1,0 +1,83 @@
+package preempt
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Cost is the cost of a plan; the cheapest plan wins. The fields are compared in their order. Source:
+// framework/preemption pickOneNodeForPreemption.
+type Cost struct {
+	// Violations is the number of victims that exceed a disruption budget; 0 where budgets are respected.
+	Violations int
+	// Priority is the priority of the most important victim.
+	Priority int32
+	// PrioritySum is the sum of the victims' priorities, each plus 2^31 so that more victims never cost less.
+	PrioritySum int64
+	// Victims is the number of victims. Victims that are already terminating count in none of the fields, unless
+	// the profile charges for them.
+	Victims int
+	// Started is when the earliest of the most important victims started, in nanoseconds since 1970: the later, the
+	// cheaper. It is notStarted (the largest number) for a victim that has not started.
+	Started int64
+}
+
+// notStarted is the start time of a pod that the kubelet has not reported yet: later than all others. (Upstream
+// uses the current time.)
+const notStarted = math.MaxInt64
+
+// priorityShift makes every priority positive.
+const priorityShift = int64(math.MaxInt32) + 1
+
+// Compare orders costs, the lowest first.
+func (c Cost) Compare(d Cost) int {
+	return cmp.Or(
+		cmp.Compare(c.Violations, d.Violations),
+		cmp.Compare(c.Priority, d.Priority),
+		cmp.Compare(c.PrioritySum, d.PrioritySum),
+		cmp.Compare(c.Victims, d.Victims),
+		cmp.Compare(d.Started, c.Started),
+	)
+}
+
+// CostOf returns the cost of victims that are sorted by importance.
+func CostOf(victims []placement.Seat, violations int, chargeLeaving bool) Cost {
+	c := Cost{Violations: violations, Priority: math.MinInt32, Started: notStarted}
+	for i := range victims {
+		v := &victims[i]
+		if v.Pod.Deleting && !chargeLeaving {
+			continue
+		}
+		if c.Victims == 0 {
+			c.Priority = v.Pod.Priority
+		}
+		if v.Pod.Priority == c.Priority {
+			c.Started = min(c.Started, v.Started)
+		}
+		c.PrioritySum += int64(v.Pod.Priority) + priorityShift
+		c.Victims++
+	}
+	return c
+}
+
+// ByImportance orders pods, the most important first: by priority, then by how long they have run, then by UID so
+// that the order is total. Source: scheduler/util MoreImportantPod.
+func ByImportance(a, b placement.Seat) int {
+	return cmp.Or(
+		cmp.Compare(b.Pod.Priority, a.Pod.Priority),
+		cmp.Compare(a.Started, b.Started),
+		cmp.Compare(a.Pod.UID, b.Pod.UID),
+	)
+}
+
+// SeatOf returns the seat of a pod on a node.
+func SeatOf(n *state.NodeInfo, p *state.Pod) placement.Seat {
+	s := placement.Seat{Node: n, Pod: p, Started: notStarted}
+	if at, ok := p.Started(); ok {
+		s.Started = at.UnixNano()
+	}
+	return s
+}

@@ -1,0 +1,178 @@
+package preempt
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/spread"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// crossNode also tries plans with victims on other nodes: pods in one of the node's domains because of which a rule
+// keeps the pod off the node. It runs last, so that plans with victims on a single node are preferred.
+func (x *Search) crossNode(nodes []*state.NodeInfo) {
+	if x.Rules.SameNodeOnly || len(x.What.Counters) == 0 {
+		return
+	}
+	b := &blockers{search: x, known: map[string]blocking{}}
+	for _, n := range nodes[:min(len(nodes), x.Rules.MaxTargets)] {
+		seats, _ := x.seatsOn(n)
+		elsewhere, ok := b.of(n, seats)
+		if !ok || len(elsewhere) == 0 {
+			continue
+		}
+		if len(elsewhere) > x.Rules.MaxBlockers {
+			x.crowded++
+			continue
+		}
+		a := &attempt{WhatIf: x.What, search: x, target: n}
+		if plan, ok := a.makeRoom(slices.Concat(seats, elsewhere)); ok {
+			x.offer(plan)
+		}
+	}
+}
+
+// blockers finds the pods on other nodes that keep a pod off a node.
+type blockers struct {
+	search *Search
+	// known caches the results by rule and domain.
+	known map[string]blocking
+}
+
+// blocking holds the pods of one domain that one rule refers to, by importance.
+type blocking struct {
+	seats []placement.Seat
+	// stuck reports whether some of them must not be evicted; those are not among seats.
+	stuck bool
+}
+
+// of returns the pods on other nodes that at least have to be evicted in addition to all seats on the node; false
+// if even that would not be enough.
+func (b *blockers) of(n *state.NodeInfo, seats []placement.Seat) ([]placement.Seat, bool) {
+	what := b.search.What
+	for _, s := range seats {
+		what.Remove(s)
+	}
+	defer what.Reset()
+	c := &collector{target: n, found: map[string]bool{}}
+	if f := what.Affinity(); f != nil && !b.repelling(f, c) {
+		return nil, false
+	}
+	if f := what.Spread(); f != nil && !b.overSkew(f, c) {
+		return nil, false
+	}
+	return c.list, true
+}
+
+// collector gathers pods on nodes other than the target, each once.
+type collector struct {
+	target *state.NodeInfo
+	list   []placement.Seat
+	found  map[string]bool
+}
+
+func (c *collector) add(seats []placement.Seat) {
+	for _, s := range seats {
+		if s.Node != c.target && !c.found[s.Pod.UID] {
+			c.found[s.Pod.UID] = true
+			c.list = append(c.list, s)
+		}
+	}
+}
+
+// repelling adds every pod that anti-affinity refers to, be it the pod's own terms or those of other pods.
+func (b *blockers) repelling(f *podaffinity.Filter, c *collector) bool {
+	nodeLabels := c.target.Node.Object.Labels
+	if !f.Attracts(nodeLabels) {
+		return false
+	}
+	for i := range f.AntiAffinity {
+		t := &f.AntiAffinity[i]
+		if !f.Repelling.Has(t.TopologyKey, nodeLabels) {
+			continue
+		}
+		found := b.in(fmt.Sprint("own ", i), t.TopologyKey, nodeLabels, func(_ *state.NodeInfo, p *state.Pod) bool {
+			return t.MatchesPod(p)
+		})
+		if found.stuck {
+			return false
+		}
+		c.add(found.seats)
+	}
+	for key := range f.RepelledBy {
+		if !f.RepelledBy.Has(key, nodeLabels) {
+			continue
+		}
+		found := b.in("theirs", key, nodeLabels, func(_ *state.NodeInfo, p *state.Pod) bool { return repelsBy(f, key, p) })
+		if found.stuck {
+			return false
+		}
+		c.add(found.seats)
+	}
+	return true
+}
+
+// repelsBy reports whether a pod has required anti-affinity to the filter's pod by a topology key.
+func repelsBy(f *podaffinity.Filter, key string, p *state.Pod) bool {
+	if p.Terms == nil {
+		return false
+	}
+	return slices.ContainsFunc(p.Terms.RequiredAntiAffinity, func(t state.AffinityTerm) bool {
+		return t.TopologyKey == key && f.MatchedBy(&t)
+	})
+}
+
+// overSkew adds the excess pods of the node's domains, the least important ones.
+func (b *blockers) overSkew(f *spread.Filter, c *collector) bool {
+	nodeLabels := c.target.Node.Object.Labels
+	for i := range f.Constraints {
+		rule, s := &f.Constraints[i], &f.Surveys[i]
+		value, ok := nodeLabels[rule.Key]
+		if !ok {
+			return false
+		}
+		over := s.Over(rule, value)
+		if over <= 0 {
+			continue
+		}
+		found := b.in(fmt.Sprint("spread ", i), rule.Key, nodeLabels, func(n *state.NodeInfo, p *state.Pod) bool {
+			return f.Counts(rule, p) && spread.HasKeys(n.Node.Object.Labels, f.Constraints) && f.Includes(rule, n.Node)
+		})
+		elsewhere := slices.DeleteFunc(slices.Clone(found.seats), func(s placement.Seat) bool { return s.Node == c.target })
+		if len(elsewhere) < over {
+			return false
+		}
+		c.add(elsewhere[len(elsewhere)-over:])
+	}
+	return true
+}
+
+// in returns the pods in the node's domain of a key that a rule refers to.
+func (b *blockers) in(
+	rule, key string, nodeLabels map[string]string, named func(*state.NodeInfo, *state.Pod) bool,
+) blocking {
+	id := rule + "\x00" + key + "\x00" + nodeLabels[key]
+	if found, ok := b.known[id]; ok {
+		return found
+	}
+	var found blocking
+	for _, n := range b.search.Nodes {
+		if value, ok := n.Node.Object.Labels[key]; !ok || value != nodeLabels[key] {
+			continue
+		}
+		for p := range n.Pods() {
+			switch {
+			case !named(n, p):
+			case b.search.evictable(p) && !b.search.isKept(p):
+				found.seats = append(found.seats, SeatOf(n, p))
+			default:
+				found.stuck = true
+			}
+		}
+	}
+	slices.SortFunc(found.seats, ByImportance)
+	b.known[id] = found
+	return found
+}

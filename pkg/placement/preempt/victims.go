@@ -1,0 +1,170 @@
+package preempt
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/devices"
+	"github.com/berth-scheduler/berth/pkg/placement/internal/podaffinity"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Plan is a plan to make room on one node.
+type Plan struct {
+	node    *state.NodeInfo
+	victims []placement.Seat // by importance
+	Cost    Cost
+	tie     uint64
+	// doubted: see Candidate.
+	doubted bool
+}
+
+// before reports whether plan p is better than q: a plan that no extender doubts, then the cheaper one, then ties
+// as in the ranking.
+func (p *Plan) before(q *Plan) bool {
+	if p.doubted != q.doubted {
+		return q.doubted
+	}
+	return cmp.Or(
+		p.Cost.Compare(q.Cost),
+		cmp.Compare(q.tie, p.tie),
+		cmp.Compare(p.node.Node.UID, q.node.Node.UID),
+	) < 0
+}
+
+// attempt is a search for victims that make room on one node. Its view of the cluster is in the WhatIf.
+type attempt struct {
+	*placement.WhatIf
+	search  *Search
+	target  *state.NodeInfo
+	victims []placement.Seat
+	// violations is the number of victims that exceed budgets as kube-scheduler counts them.
+	violations int
+	// failed is the filter that rejected the node when all seats were removed.
+	failed  int16
+	reasons []string
+}
+
+// take searches for the fewest of the seats that have to be evicted. Source: plugins/defaultpreemption
+// SelectVictimsOnNode: all are removed, and then put back if the pod still fits, first those whose eviction exceeds
+// a budget, and the more important before the less important. Pods that are terminating anyway come last, unless
+// the profile charges for them.
+func (a *attempt) take(seats []placement.Seat) bool {
+	for _, s := range seats {
+		a.Remove(s)
+	}
+	defer a.Reset()
+	if a.failed = a.Check(a.target); a.failed != placement.VerdictPass {
+		a.reasons = a.Filters[a.failed].Filter.Explain(a.At(a.target))
+		return false
+	}
+	seats = slices.Clone(seats)
+	slices.SortFunc(seats, ByImportance)
+	exceeding, others, leaving := a.search.split(seats)
+	a.victims = a.victims[:0]
+	a.violations = a.reprieve(exceeding)
+	a.reprieve(others)
+	a.reprieve(leaving)
+	slices.SortFunc(a.victims, ByImportance)
+	return len(a.victims) > 0
+}
+
+// reprieve puts pods back for as long as the pod fits, and returns how many it could not.
+func (a *attempt) reprieve(seats []placement.Seat) (lost int) {
+	for _, s := range seats {
+		a.Restore(s)
+		if a.Check(a.target) != placement.VerdictPass {
+			a.Remove(s)
+			a.victims = append(a.victims, s)
+			lost++
+		}
+	}
+	return lost
+}
+
+// found returns the plan after take has found victims.
+func (a *attempt) found() Plan {
+	return Plan{
+		node: a.target, victims: slices.Clone(a.victims),
+		Cost: CostOf(a.victims, a.violations, a.search.Rules.ChargeLeaving),
+		tie:  placement.TieBreak(a.search.Seed, a.target.Node.UIDHash),
+	}
+}
+
+// makeRoom is take within the budgets. If the victims exceed a budget, it tries again with only as many of its pods
+// as it has left, the least important ones.
+func (a *attempt) makeRoom(seats []placement.Seat) (Plan, bool) {
+	if !a.take(seats) {
+		return Plan{}, false
+	}
+	if a.search.Rules.PDB == placement.PDBRespect {
+		a.violations = 0
+		if rationed := a.search.ration(a.victims); len(rationed) < len(a.victims) && !a.take(a.search.ration(seats)) {
+			a.reasons = reasonKept
+			return Plan{}, false
+		}
+		a.violations = 0
+	}
+	return a.found(), true
+}
+
+// withKeeper tries again when the pod's required affinity needs one of the pods that would be evicted: it keeps one
+// of them, then another. It tries the most important first, and among equally important ones the one with the
+// smallest requests.
+func (a *attempt) withKeeper(seats []placement.Seat) (best Plan, ok bool) {
+	f := a.Affinity()
+	if a.search.Rules.NoKeepers || f == nil || len(f.Affinity) == 0 || a.failed < 0 ||
+		a.Filters[a.failed].Filter != rule.Filter(f) {
+		return Plan{}, false
+	}
+	var keepers []placement.Seat
+	for _, s := range seats {
+		if podaffinity.MatchesAll(f.Affinity, s.Pod) {
+			keepers = append(keepers, s)
+		}
+	}
+	slices.SortFunc(keepers, func(x, y placement.Seat) int {
+		return cmp.Or(
+			cmp.Compare(y.Pod.Priority, x.Pod.Priority),
+			cmp.Compare(x.Pod.Requests.MilliCPU, y.Pod.Requests.MilliCPU),
+			cmp.Compare(x.Pod.Requests.Memory, y.Pod.Requests.Memory),
+			ByImportance(x, y),
+		)
+	})
+	reasons := a.reasons
+	for _, k := range keepers[:min(len(keepers), a.search.Rules.KeeperChoices)] {
+		others := slices.DeleteFunc(slices.Clone(seats), func(s placement.Seat) bool { return s.Pod == k.Pod })
+		if found, fits := a.makeRoom(others); fits && (!ok || found.before(&best)) {
+			best, ok = found, true
+		}
+	}
+	if len(keepers) > 0 && !ok {
+		a.search.needed = keepers[0]
+	}
+	a.reasons = reasons
+	return best, ok
+}
+
+// devicesHelp reports whether, as far as the rules show, a node lacks only devices, and less important pods on it
+// hold devices. Upstream considers preemption useless on such a node.
+func (x *Search) devicesHelp(n *state.NodeInfo) bool {
+	if x.Rules.KeepDevices || x.eval.Rejected != nil || x.eval.IsNarrowed(n) {
+		return false
+	}
+	v := x.eval.Verdict(n)
+	if v < 0 {
+		return false
+	}
+	d, ok := x.eval.Filters[v].Filter.(*devices.Demand)
+	if !ok || d.Judge(n.Node).Why != devices.CannotAllocate {
+		return false
+	}
+	for p := range n.Pods() {
+		if x.evictable(p) && p.Template != nil && rule.HasDeviceClaims(&p.Template.Spec) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,270 @@
+package volumes
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Limits keeps nodes from having more volumes of a CSI driver than the driver reports as its limit. Source:
+// plugins/nodevolumelimits, without VolumeLimitScaling (alpha, disabled).
+type Limits struct{ inTree inTree }
+
+// Name implements Plugin.
+func (Limits) Name() string { return names.NodeVolumeLimits }
+
+// Compile implements Plugin.
+func (p Limits) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, error) {
+	if !p.counts(pod) {
+		return rule.Compiled{}, nil
+	}
+	wanted, why := p.attachable(pod, objects, true)
+	switch {
+	case why != "":
+		return rule.Compiled{Filter: rule.Refuse(why)}, nil
+	case len(wanted) == 0:
+		return rule.Compiled{}, nil
+	}
+	return rule.Compiled{Filter: limitFilter{"node(s) exceed max volume count", p, objects, wanted}}, nil
+}
+
+// counts reports whether the pod has any volume that may count.
+func (p Limits) counts(pod *state.Pod) bool {
+	if pod.Template == nil {
+		return false
+	}
+	for i := range pod.Template.Spec.Volumes {
+		if v := &pod.Template.Spec.Volumes[i]; claimsVolume(v) || p.inTree.IsInlineMigratable(v) {
+			return true
+		}
+	}
+	return false
+}
+
+// handle is one volume as its driver knows it.
+type handle struct{ driver, volume string }
+
+// attachable returns the volumes of a pod on a node with a CSINode. (On a node without one nothing is limited.) For
+// an incoming pod it returns why it cannot determine them; for other pods, claims that do not exist or are not
+// theirs do not count.
+func (p Limits) attachable(pod *state.Pod, objects rule.Objects, incoming bool) (set map[handle]bool, why string) {
+	set = map[handle]bool{}
+	for _, use := range ClaimsOf(pod) {
+		claim, ok := findClaim(objects, pod.Namespace, use.Name)
+		if !ok {
+			why = fmt.Sprintf("looking up PVC %s/%s: %s", pod.Namespace, use.Name, noClaim(use.Name))
+		} else if use.Ephemeral {
+			why = misowned(claim, pod)
+		}
+		switch {
+		case why != "" && incoming:
+			return nil, why
+		case why != "":
+			why = ""
+			continue
+		}
+		if h, ok := p.ofClaim(claim, objects); ok {
+			set[h] = true
+		}
+	}
+	for i := range pod.Template.Spec.Volumes {
+		if csi, ok := p.inTree.inline(&pod.Template.Spec.Volumes[i], pod.Namespace); ok {
+			set[handle{csi.Driver, csi.VolumeHandle}] = true
+		}
+	}
+	return set, ""
+}
+
+// ofClaim returns the volume of a claim. A claim without a volume counts for the provisioner of its class, under a
+// name that no volume has.
+func (p Limits) ofClaim(claim *corev1.PersistentVolumeClaim, objects rule.Objects) (handle, bool) {
+	volume, ok := (*corev1.PersistentVolume)(nil), false
+	if claim.Spec.VolumeName != "" {
+		volume, ok = findVolume(objects, claim.Spec.VolumeName)
+	}
+	if !ok {
+		return p.ofClass(claim, objects)
+	}
+	if volume.Spec.CSI == nil {
+		if volume, _, ok = p.inTree.volume(volume); !ok || volume.Spec.CSI == nil {
+			return handle{}, false
+		}
+	}
+	h := handle{volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle}
+	return h, h.driver != "" && h.volume != ""
+}
+
+func (p Limits) ofClass(claim *corev1.PersistentVolumeClaim, objects rule.Objects) (handle, bool) {
+	class, ok := findClass(objects, state.ClaimClass(claim))
+	if !ok {
+		return handle{}, false
+	}
+	driver := class.Provisioner
+	if p.inTree.IsMigratableIntreePluginByName(driver) {
+		name, err := p.inTree.GetCSINameFromInTreeName(driver)
+		if err != nil || !migrated[driver] {
+			return handle{}, false
+		}
+		driver = name
+	}
+	return handle{driver, "unbound " + claim.Namespace + "/" + claim.Name}, driver != ""
+}
+
+type limitFilter struct {
+	rule.Reason
+	rule    Limits
+	objects rule.Objects
+	wanted  map[handle]bool
+}
+
+// Check implements Filter.
+func (f limitFilter) Check(n *state.NodeInfo) rule.Code {
+	limits := f.limits(n.Node.Name)
+	if len(limits) == 0 {
+		return rule.Success
+	}
+	there := map[handle]bool{}
+	for p := range n.Pods() {
+		if !f.rule.counts(p) {
+			continue
+		}
+		set, _ := f.rule.attachable(p, f.objects, false)
+		for h := range set {
+			there[h] = true
+		}
+	}
+	fresh, count := map[string]int{}, map[string]int{}
+	for h := range f.wanted {
+		if !there[h] {
+			fresh[h.driver]++
+		}
+	}
+	f.addAttached(n.Node.Name, there)
+	for h := range there {
+		count[h.driver]++
+	}
+	for driver, limit := range limits {
+		if fresh[driver] > 0 && count[driver]+fresh[driver] > limit {
+			return rule.Unschedulable
+		}
+	}
+	return rule.Success
+}
+
+// limits returns the limits of a node for the drivers of the wanted volumes.
+func (f limitFilter) limits(node string) map[string]int {
+	csi := csiNodeOf(f.objects, node)
+	if csi == nil {
+		return nil
+	}
+	limits := map[string]int{}
+	for _, d := range csi.Spec.Drivers {
+		if d.Allocatable != nil && d.Allocatable.Count != nil && f.wants(d.Name) {
+			limits[d.Name] = int(*d.Allocatable.Count)
+		}
+	}
+	return limits
+}
+
+func (f limitFilter) wants(driver string) bool {
+	for h := range f.wanted {
+		if h.driver == driver {
+			return true
+		}
+	}
+	return false
+}
+
+// addAttached adds all volumes that are attached to a node, whichever pod uses them.
+func (f limitFilter) addAttached(node string, there map[handle]bool) {
+	for o := range f.objects.ObjectsOf(events.KindVolumeAttachment, node) {
+		a, ok := o.API.(*storagev1.VolumeAttachment)
+		if !ok || a.Spec.Attacher == "" || a.Spec.Source.PersistentVolumeName == nil {
+			continue
+		}
+		volume, ok := findVolume(f.objects, *a.Spec.Source.PersistentVolumeName)
+		if ok && volume.Spec.CSI != nil {
+			there[handle{a.Spec.Attacher, volume.Spec.CSI.VolumeHandle}] = true
+		}
+	}
+}
+
+// Events implements Plugin.
+func (Limits) Events() []rule.Event {
+	return []rule.Event{
+		{Kind: events.KindCSINode, Actions: rule.Add | rule.Update},
+		{Kind: events.KindPod, Actions: rule.Delete},
+		{Kind: events.KindVolumeClaim, Actions: rule.Add},
+		{Kind: events.KindVolumeAttachment, Actions: rule.Delete},
+	}
+}
+
+// Hint implements Plugin.
+func (p Limits) Hint(pod *state.Pod, c rule.Change) bool {
+	switch c.Kind {
+	case events.KindPod:
+		return rule.HeldPlace(c.OldPod) && p.counts(c.OldPod)
+	case events.KindVolumeClaim:
+		return usesClaim(pod, c.NewObject.Namespace, c.NewObject.Name)
+	case events.KindVolumeAttachment:
+		return p.detaches(pod, c.OldObject)
+	default:
+		return c.OldObject == nil || limitRose(c.OldObject, c.NewObject)
+	}
+}
+
+// detaches reports whether a volume that is no longer attached may have counted against the pod. For a pod with a
+// claim it is always true.
+func (p Limits) detaches(pod *state.Pod, gone *state.Object) bool {
+	attachment, ok := gone.API.(*storagev1.VolumeAttachment)
+	if !ok {
+		return true
+	}
+	for i := range pod.Template.Spec.Volumes {
+		v := &pod.Template.Spec.Volumes[i]
+		if v.PersistentVolumeClaim != nil {
+			return true
+		}
+		if !p.inTree.IsInlineMigratable(v) {
+			continue
+		}
+		csi, err := p.inTree.TranslateInTreeInlineVolumeToCSI(noLogger, v, pod.Namespace)
+		if err != nil || csi == nil || csi.Spec.CSI != nil && csi.Spec.CSI.Driver == attachment.Spec.Attacher {
+			return true
+		}
+	}
+	return false
+}
+
+// limitRose reports whether a node can have more volumes of some driver than before.
+func limitRose(before, after *state.Object) bool {
+	old, known := before.API.(*storagev1.CSINode)
+	now, knows := after.API.(*storagev1.CSINode)
+	if !known || !knows {
+		return true
+	}
+	was := map[string]int32{}
+	for _, d := range old.Spec.Drivers {
+		was[d.Name] = limitOf(d)
+	}
+	for _, d := range now.Spec.Drivers {
+		if limitOf(d) > was[d.Name] {
+			return true
+		}
+	}
+	return false
+}
+
+// limitOf returns 0 where there is no limit, as upstream's hint does.
+func limitOf(d storagev1.CSINodeDriver) int32 {
+	if d.Allocatable == nil || d.Allocatable.Count == nil {
+		return 0
+	}
+	return *d.Allocatable.Count
+}

@@ -1,0 +1,75 @@
+package placement
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Wakes reports whether a change could make a pod fit that the named rules rejected (Diagnosis.Plugins). Any change
+// wakes a pod that no rule rejected, or that was rejected by a plugin that is not a rule of this profile and has no
+// Hints. Source: scheduling_queue.go isPodWorthRequeuing.
+func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c rule.Change) bool {
+	if c.Actions == 0 {
+		return false
+	}
+	if len(rejectedBy) == 0 {
+		return true
+	}
+	for _, name := range rejectedBy {
+		r, ok := p.byName[name]
+		switch {
+		case !ok && p.helps(name, pod, c):
+			return true
+		case ok && slices.ContainsFunc(r.plugin.Events(), c.Is) && r.plugin.Hint(pod, c):
+			return true
+		}
+	}
+	return false
+}
+
+// Interest returns what a rule's hints depend on for a pod. A plugin that is not a rule of the profile is
+// interested in everything (see Wakes), and equally for all pods unless there are Hints.
+func (p *Profile) Interest(plugin string, pod *state.Pod) rule.Interest {
+	i := rule.Interest{Pods: rule.Everything, Nodes: rule.Everything, Claims: rule.Everything}
+	r, ok := p.byName[plugin]
+	if !ok {
+		if _, told := p.told(plugin); told {
+			i.Class = pod.UID // it is unknown which parts of a pod the plugin reads
+		}
+		return i
+	}
+	if c, ok := r.plugin.(rule.Classifier); ok {
+		return c.Interest(pod)
+	}
+	i.Class = rule.WholePod(pod)
+	return i
+}
+
+// Listens reports whether a rule listens to changes of this kind. A plugin that is not a rule of the profile and
+// has no Hints listens to all.
+func (p *Profile) Listens(plugin string, c rule.Change) bool {
+	r, ok := p.byName[plugin]
+	if !ok {
+		return p.customListens(plugin, c)
+	}
+	return slices.ContainsFunc(r.plugin.Events(), c.Is)
+}
+
+// Heeds reports whether any rule, custom plugin or extender of the profile listens to changes of this kind.
+func (p *Profile) Heeds(c rule.Change) bool {
+	if c.Actions == 0 {
+		return false
+	}
+	return p.outsideListens(c) || slices.ContainsFunc(p.rules, func(r enabledPlugin) bool {
+		return slices.ContainsFunc(r.plugin.Events(), c.Is)
+	})
+}
+
+// Preempts reports whether the profile preempts at all.
+func (p *Profile) Preempts() bool { return p.preemption.Enabled }
+
+// ExceedsBudgets reports whether the profile treats disruption budgets as best effort: its decisions may take more
+// from a budget than is left.
+func (p *Profile) ExceedsBudgets() bool { return p.preemption.PDB == PDBBestEffort }
