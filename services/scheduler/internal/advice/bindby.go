@@ -5,9 +5,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// A pod that plugins are asked to bind is bound by them when its reservation is Committed: no process takes that
-// without a fence, and binders fence it only when the plugins have failed, or have had their time. Until they have answered
-// nothing is recorded. Binders see the outcome at the pod; what the shard records makes them act sooner:
+// A pod that plugins are asked to bind is bound by them when its reservation is Committed: no process takes
+// that without a fence, and binders fence it only when the plugins have failed, or have had their time. Until they
+// have answered nothing is recorded. Binders see the outcome at the pod; what the shard records makes them act sooner:
 //
 //	a plugin has bound it ──► placed, by that plugin: binders wait for the facts to show it
 //	all leave it          ──► placed: binders bind

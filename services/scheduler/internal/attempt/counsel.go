@@ -106,8 +106,8 @@ type Deal struct {
 	Revision int64
 }
 
-// Delegate reports whether a reservation that gives the pod's claims something is left to plugins to bind: not if
-// binders have to do something about the claims first.
+// Delegate reports whether a reservation that gives the pod's claims something is left to plugins to bind: not
+// if binders have to do something about the claims first.
 func (d *Deal) Delegate(v claims.Supply) bool {
 	d.Delegated = d.Asked && v.NoWork()
 	return d.Delegated

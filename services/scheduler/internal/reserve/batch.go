@@ -76,8 +76,8 @@ func (b *batch) full(a *attempt.Attempt) bool {
 	return b.place.Ops()+len(b.drafts)+b.firsts+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
-// holdsBack reports whether an attempt cannot be in this transaction because one of the two is right only if all that
-// is placed in it stays, and the other only holds a place.
+// holdsBack reports whether an attempt cannot be in this transaction because one of the two is right only if all
+// that is placed in it stays, and the other only holds a place.
 func (b *batch) holdsBack(a *attempt.Attempt) bool {
 	held := func(a *attempt.Attempt) bool { return a.Deal != nil && a.Deal.Later }
 	return slices.ContainsFunc(b.attempts, func(x *attempt.Attempt) bool {

@@ -157,8 +157,8 @@ func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeIn
 	return nodes
 }
 
-// RestsOnHolds reports whether a pod that fits on a node of the input, with some pods gone, would not if those were
-// gone, too, whose places are held.
+// RestsOnHolds reports whether a pod that fits on a node of the input, with some pods gone, would not if those
+// were gone, too, whose places are held.
 func (x *Searcher) RestsOnHolds(
 	in placement.Input, profile *placement.Profile, concern *guard.Concern, node *state.NodeInfo, gone map[string]bool,
 ) bool {
