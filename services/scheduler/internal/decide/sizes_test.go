@@ -61,7 +61,7 @@ func TestHugePodFailsAlone(t *testing.T) {
 		says string
 	}{
 		"host ports":        {func(*world) func(*corev1.Pod) { return withPorts(1, 9000) }, "9000 host ports"},
-		"claims to volumes": {func(w *world) func(*corev1.Pod) { return w.withClaims(250) }, "250 claims to volumes"},
+		"claims to volumes": {func(w *world) func(*corev1.Pod) { return w.withClaims(250) }, "250 volume claims"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 1)
