@@ -115,7 +115,7 @@ func (b *Budgets) markOverdue(now time.Time) {
 		return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.uid, b.uid))
 	})
 	for _, l := range list {
-		l.leaving.overdue = true
+		l.overdue = true
 		b.requested--
 		l.space.overdue = append(l.space.overdue, l.uid)
 		b.turn(l.space)

@@ -67,6 +67,8 @@ type Consults struct {
 	shownFor uint64
 }
 
+// NewConsults returns the questions of a shard; none is under way. gates holds the scheduler names whose plugins decide
+// whether a pod may be tried.
 func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[string]bool) *Consults {
 	return &Consults{
 		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,

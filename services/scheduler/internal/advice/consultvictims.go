@@ -31,8 +31,8 @@ func (cs *Consults) Full() bool {
 	return cs.attempts.Count(attempt.Consulting)+len(cs.vetted) >= step.MaxConsults
 }
 
-// IsConsulted: others have a say in where a pod goes, or in who goes for it. It takes no place of another then: about
-// that nobody can ask them.
+// IsConsulted reports whether plugins or extenders decide about the pod's node or its victims. Such a pod takes no
+// place of another pod: there is no question that asks about that.
 func IsConsulted(p *placement.Profile, pod *state.Pod) bool {
 	return p.Extended(pod) || p.AdvisedOnVictims(pod)
 }

@@ -65,6 +65,8 @@ type Plugins struct {
 	bindable map[string]*attempt.Deal
 }
 
+// NewPlugins returns what the plugins of a shard do about chosen nodes; nothing is under way. acts and postFilters
+// hold the scheduler names whose plugins act, and are asked about pods that fit nowhere.
 func NewPlugins(life *lifecycle.Attempts, p Plans, acts, postFilters map[string]bool) *Plugins {
 	return &Plugins{
 		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
@@ -98,6 +100,7 @@ func (pl *Plugins) inCycle() bool {
 	return false
 }
 
+// Idle reports whether plugins have nothing to do for this shard.
 func (pl *Plugins) Idle() bool {
 	return len(pl.preparing)+len(pl.binding)+len(pl.undoing) == 0
 }

@@ -42,6 +42,7 @@ type Attempt struct {
 	Deal *Deal
 }
 
+// Pick is the choice of a node for an attempt, and what it depends on.
 type Pick struct {
 	NodeUID, NodeName string
 	// Basis is the version of the node's document that the decision counted: the only one it may
@@ -88,7 +89,7 @@ type Pin struct {
 	Keeper            ledger.Entry
 }
 
-// wait is what a deferred attempt waits for; there is no point in looking at it before.
+// Wait is what a deferred attempt waits for; it is not decided before.
 type Wait struct {
 	// Revision of the ledger's watch.
 	Revision int64
@@ -159,6 +160,7 @@ func Seed(podUID string, attempt int32) uint64 {
 	return d.Sum64()
 }
 
+// Ledger returns the needs as a transaction states them.
 func (n Needs) Ledger() ledger.Needs {
 	out := ledger.Needs{Guards: slices.Clone(n.Guards), CountsBatch: n.CountsBatch}
 	for _, p := range n.Pins {
@@ -167,6 +169,7 @@ func (n Needs) Ledger() ledger.Needs {
 	return out
 }
 
+// Report returns what metrics and spans get to know of an attempt that ends with an outcome.
 func (a *Attempt) Report(o step.Outcome) step.Attempt {
 	return step.Attempt{
 		Pod: a.Offer.Pod, Received: a.Received, Decided: a.Pick.Decided,
@@ -183,6 +186,7 @@ func (a *Attempt) Lost(r step.Reason) step.Attempt {
 	return report
 }
 
+// Token returns the token of the offer, which becomes that of the reservation.
 func (a *Attempt) Token() ledger.Token {
 	token, _ := ledger.ParseToken(a.Offer.Token) // it was parsed when the flight was built
 	return token

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// counsel is what an attempt has to do with custom plugins and extenders.
+// Counsel is the state of an attempt towards custom plugins and extenders: their answers and the open question.
 type Counsel struct {
 	// Opinions is nil until there is an answer, guidance also if that has none.
 	Opinions map[string]placement.Opinion

@@ -82,6 +82,7 @@ type Queues struct {
 	fault error
 }
 
+// NewQueues returns empty queues.
 func NewQueues() *Queues {
 	a := &Queues{ByPod: map[string]*Attempt{}}
 	for _, p := range []Phase{Consulting, Reserving, Filtering} {
@@ -283,6 +284,7 @@ func (q *Queues) OnNodes() iter.Seq[*Attempt] {
 	}
 }
 
+// StagedPods returns the UIDs of the pods that count on their nodes without a reservation.
 func (q *Queues) StagedPods() []string {
 	var uids []string
 	for a := range q.OnNodes() {

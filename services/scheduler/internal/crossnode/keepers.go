@@ -93,10 +93,12 @@ type Matcher struct {
 	known map[*state.Kind]bool
 }
 
+// MatcherOf returns a matcher of affinity terms.
 func (x *Rules) MatcherOf(terms []state.AffinityTerm) *Matcher {
 	return &Matcher{shard: x.shard, terms: terms, known: map[*state.Kind]bool{}}
 }
 
+// Matches reports whether all terms select the pod.
 func (m *Matcher) Matches(p *state.Pod) bool {
 	if p.Kind == nil {
 		return false

@@ -29,6 +29,7 @@ type Rules struct {
 	hosts map[string]int
 }
 
+// NewRules returns the rules of a shard that has not read the registry of terms yet.
 func NewRules(s *shard.State, life *lifecycle.Attempts, slot *txn.Slot) *Rules {
 	return &Rules{
 		shard: s, attempts: life.Attempts, life: life, slot: slot, index: guard.NewIndex(), hosts: map[string]int{},

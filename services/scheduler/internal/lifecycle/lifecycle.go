@@ -72,6 +72,7 @@ func (l *Attempts) Fail(a *attempt.Attempt, message string) {
 	l.Drop(a)
 }
 
+// Standpoint returns the positions that a decision made now depends on.
 func (l *Attempts) Standpoint() attempt.Standpoint {
 	return attempt.Standpoint{
 		Facts: l.Shard.Store.Position(), Ledger: l.Shard.Ledger.Revision(), Withdrawn: l.Withdrawn,

@@ -35,6 +35,7 @@ type Preemption struct {
 	budgets    *budgetBook
 }
 
+// New returns the preemption of a shard that holds no place.
 func New(d Deps) *Preemption {
 	s := d.Life.Shard
 	h := newHolds(s)
@@ -111,7 +112,7 @@ func (p *Preemption) FollowFacts(changes state.Changes) { p.holds.followFacts(ch
 // Reset makes everything due, after the facts were rebuilt.
 func (p *Preemption) Reset() { p.holds.reset() }
 
-// held returns how many places are held for pods of this shard's.
+// Held returns how many places are held for pods of this shard.
 func (p *Preemption) Held() int { return len(p.holds.held) }
 
 // Quiet reports whether no attempt should be staged: a promotion counts pods elsewhere.

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
+// Decision returns the record of a decision about an attempt, without what its kind adds.
 func (r *Recorder) Decision(kind events.DecisionKind, a *attempt.Attempt) events.Decision {
 	return events.Decision{
 		Kind: kind, Pod: a.Offer.Pod, SchedulerName: a.Pod.SchedulerName, Actor: r.Shard.ID,
@@ -57,9 +58,10 @@ func (r *Recorder) PlacedBy(a *attempt.Attempt, revision int64, plugin string) {
 	r.Effects.Report(a.Report(step.Scheduled))
 }
 
+// Failed records an attempt that ended with an error.
 func (r *Recorder) Failed(a *attempt.Attempt, message string) { r.FailedOn(a, message, "", "") }
 
-// FailedOn is failed for a pod whose place on a node is taken back.
+// FailedOn is Failed for a pod whose place on a node is taken back.
 func (r *Recorder) FailedOn(a *attempt.Attempt, message, nodeUID, node string) {
 	d := r.Decision(events.DecisionFailed, a)
 	d.FactSequence, d.LedgerRevision = r.Shard.Store.Position().Sequence, r.Shard.Ledger.Revision()
@@ -69,6 +71,7 @@ func (r *Recorder) FailedOn(a *attempt.Attempt, message, nodeUID, node string) {
 	r.Effects.Report(a.Report(step.Failed))
 }
 
+// Unplaceable records an attempt that fits nowhere.
 func (r *Recorder) Unplaceable(a *attempt.Attempt, d events.Decision) {
 	d.Token = a.Offer.Token
 	d.Attempt = a.Offer.Attempt

@@ -174,6 +174,7 @@ func (r *Recorder) LearningOwn(revision int64) {
 	}
 }
 
+// Learning records the keys that the view of the ledger is about to learn from a lost transaction, ahead of its watch.
 func (r *Recorder) Learning(current []ledger.KV) {
 	if r.Shard.NoEvidence {
 		return // nothing would read it, nor shorten it

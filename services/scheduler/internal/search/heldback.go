@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
-// held is what keeps a pod from nodes that would take it.
+// Withheld explains why a pod may not use nodes on which it would fit.
 type Withheld struct {
 	Message string
 	nodes   int

@@ -99,6 +99,7 @@ type Refusal struct {
 	Reasons []string
 }
 
+// Failed reports whether the plugins refused or failed.
 func (p *Performed) Failed() bool { return p.Refusal != nil || p.Err != nil }
 
 // MaxConsults is how many attempts of a shard wait for extenders at once: some, as most of the
