@@ -32,7 +32,7 @@ type Tail struct {
 	Subject string
 }
 
-// AnySequence, as Append's expectation, switches the fence off (for many writers).
+// AnySequence switches the fence of Append off, for streams with many writers.
 var AnySequence = Tail{Sequence: ^uint64(0)}
 
 // MaxBatch is the maximum number of messages in one Append: JetStream's limit for an atomic batch (ADR-50).

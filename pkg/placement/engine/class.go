@@ -129,7 +129,7 @@ func (c *class) grow(e *Engine) {
 		c.base = columns.GrowBy(c.base, lack, infeasible)
 		c.group = columns.GrowBy(c.group, lack, noGroup)
 	}
-	if lack := len(e.columns.Traits.Ids) - len(c.traits); lack > 0 {
+	if lack := len(e.columns.Traits.IDs) - len(c.traits); lack > 0 {
 		c.traits = columns.GrowBy(c.traits, lack, traitRow{})
 	}
 }

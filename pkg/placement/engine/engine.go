@@ -344,9 +344,9 @@ func (e *Engine) compact() {
 	most := func(numbers, things int) bool { return numbers > fewThere && numbers > sparse*things }
 	axes := 0
 	for _, a := range e.columns.Axes {
-		axes = max(axes, len(a.Ids))
+		axes = max(axes, len(a.IDs))
 	}
-	if most(len(e.columns.Kinds.List), e.columns.Kinds.Live) || most(len(e.columns.Traits.Ids), e.columns.Nodes()) ||
+	if most(len(e.columns.Kinds.List), e.columns.Kinds.Live) || most(len(e.columns.Traits.IDs), e.columns.Nodes()) ||
 		most(axes, e.columns.Nodes()) || len(e.columns.Axes) > maxAxes {
 		e.restart()
 	}

@@ -30,16 +30,20 @@ type Objects interface {
 // NoObjects is used when no Objects is given.
 type NoObjects struct{}
 
+// ObjectByName implements Objects.
 func (NoObjects) ObjectByName(events.Kind, string, string) (*state.Object, bool) { return nil, false }
 
+// Objects implements Objects.
 func (NoObjects) Objects(events.Kind) iter.Seq[*state.Object] {
 	return func(func(*state.Object) bool) {}
 }
 
+// ObjectsIn implements Objects.
 func (NoObjects) ObjectsIn(events.Kind, string) iter.Seq[*state.Object] {
 	return func(func(*state.Object) bool) {}
 }
 
+// ObjectsOf implements Objects.
 func (NoObjects) ObjectsOf(events.Kind, string) iter.Seq[*state.Object] {
 	return func(func(*state.Object) bool) {}
 }

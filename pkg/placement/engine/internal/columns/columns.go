@@ -29,7 +29,7 @@ func New() Columns {
 	return Columns{
 		Slots:     map[*state.NodeInfo]int32{},
 		Resources: newResourceColumns(),
-		Traits:    traitColumn{Ids: map[string]int32{}},
+		Traits:    traitColumn{IDs: map[string]int32{}},
 		Kinds:     kindColumn{ids: map[*state.Kind]int32{}},
 		Images:    imageTable{byName: map[string]*Image{}},
 		Axes:      map[string]*axis{},
@@ -118,7 +118,7 @@ func (c *Columns) Axis(key string) *axis {
 	if a, ok := c.Axes[key]; ok {
 		return a
 	}
-	a := &axis{key: key, Ids: map[string]int32{}, Of: make([]int32, len(c.Infos))}
+	a := &axis{key: key, IDs: map[string]int32{}, Of: make([]int32, len(c.Infos))}
 	for slot, n := range c.Infos {
 		a.Of[slot] = Nowhere
 		if n != nil {

@@ -110,7 +110,7 @@ func (r *Resources) widen(name string) {
 // spec.unschedulable, their taints and their declared features.
 type traitColumn struct {
 	Of  []int32
-	Ids map[string]int32
+	IDs map[string]int32
 	key []byte
 }
 
@@ -131,10 +131,10 @@ func (t *traitColumn) set(slot int, n *corev1.Node) {
 	for _, feature := range n.Status.DeclaredFeatures {
 		t.key = rule.AppendPart(t.key, feature)
 	}
-	id, ok := t.Ids[string(t.key)]
+	id, ok := t.IDs[string(t.key)]
 	if !ok {
-		id = int32(len(t.Ids))
-		t.Ids[string(t.key)] = id
+		id = int32(len(t.IDs))
+		t.IDs[string(t.key)] = id
 	}
 	t.Of[slot] = id
 }
@@ -146,7 +146,7 @@ const Nowhere int32 = -1
 type axis struct {
 	key string
 	Of  []int32
-	Ids map[string]int32
+	IDs map[string]int32
 	// members counts the nodes of each domain; crowded is the number of domains with more than one node.
 	members []int32
 	crowded int
@@ -180,10 +180,10 @@ func (a *axis) count(domain, by int32) {
 
 // Domain returns the number of a value of the key.
 func (a *axis) Domain(value string) int32 {
-	id, ok := a.Ids[value]
+	id, ok := a.IDs[value]
 	if !ok {
-		id = int32(len(a.Ids))
-		a.Ids[value] = id
+		id = int32(len(a.IDs))
+		a.IDs[value] = id
 		a.members = append(a.members, 0)
 	}
 	return id
