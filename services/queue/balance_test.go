@@ -8,7 +8,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
@@ -31,13 +31,13 @@ func TestAnIdleShardIsWanted(t *testing.T) {
 			t.Fatal(err)
 		}
 		clock.Step(200 * time.Millisecond)
-		kvs, _, err := w.ledger.List(t.Context(), ledger.PrefixWant)
+		kvs, _, err := w.ledger.List(t.Context(), roster.PrefixWant)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, kv := range kvs {
-			owner, err := ledger.DecodeOwner(kv.Value)
-			p, ok := ledger.ParseWant(kv.Key)
+			owner, err := roster.DecodeOwner(kv.Value)
+			p, ok := roster.ParseWant(kv.Key)
 			if err != nil || !ok || owner.Member != "s2" {
 				t.Fatalf("%s: %+v, %v", kv.Key, owner, err)
 			}

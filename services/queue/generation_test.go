@@ -17,8 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
-
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
@@ -39,7 +40,7 @@ func (w *world) startHasty(id string) (q *queue.Queue, stop func() error) {
 	return w.startFor(queue.Config{ID: id, Profiles: profiles()}, deps)
 }
 
-func (w *world) picture() *ledger.View {
+func (w *world) picture() *replica.View {
 	w.t.Helper()
 	kvs, revision, err := w.ledger.List(context.Background(), "")
 	if err != nil {
@@ -49,8 +50,8 @@ func (w *world) picture() *ledger.View {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	v := ledger.NewView()
-	batch := ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
+	v := replica.NewView()
+	batch := replica.Batch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
 	if _, err := v.Fold(batch); err != nil {
 		w.t.Fatal(err)
 	}
@@ -64,13 +65,13 @@ func (w *world) promise(hw uint64) { w.reserve(hw, 1) }
 func (w *world) reserve(hw, podRV uint64) {
 	w.t.Helper()
 	doc := ledger.NodeDoc{NodeUID: "n-uid", NodeName: "n", HW: map[string]uint64{ledger.KindPod: hw}}
-	doc, err := ledger.Place(doc, ledger.Entry{
+	doc, err := txns.Place(doc, ledger.Entry{
 		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: podRV, Token: 1,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	txn, err := ledger.Replace(doc)
+	txn, err := txns.Replace(doc)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func (w *world) reserve(hw, podRV uint64) {
 }
 
 // generation waits until the generation with a number is open.
-func (w *world) generation(number uint64) *ledger.View {
+func (w *world) generation(number uint64) *replica.View {
 	w.t.Helper()
 	w.eventually("the generation is open", func() bool {
 		g := w.picture().Generation()
@@ -172,11 +173,11 @@ func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
 	go func() { ended <- q.Run(t.Context()) }()
 	w.generation(1)
 	w.ledger.Restore(mem.Backup{}, false)
-	var anew *ledger.AnewError
+	var anew *ledger.StoreReplacedError
 	select {
 	case err := <-ended:
 		if !errors.As(err, &anew) {
-			t.Fatalf("Run: %v, want *ledger.AnewError", err)
+			t.Fatalf("Run: %v, want *ledger.StoreReplacedError", err)
 		}
 	case <-time.After(patience):
 		t.Fatalf("the replica runs on after %s", patience)

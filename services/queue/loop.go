@@ -8,11 +8,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
@@ -28,7 +27,7 @@ const gaugeInterval = 250 * time.Millisecond
 // feeds are the inputs of the deciding goroutine.
 type feeds struct {
 	facts     chan feed.Step
-	ledger    chan ledger.ViewBatch
+	ledger    chan replica.Batch
 	decisions chan intake.DecisionBatch
 	requests  <-chan events.WorkRequest
 }

@@ -21,11 +21,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-
 	"github.com/berth-scheduler/berth/services/queue"
 	"github.com/berth-scheduler/berth/services/queue/internal/apitest"
 )
@@ -128,7 +129,7 @@ func (w *world) takePartitions() {
 		w.t.Fatal(err)
 	}
 	for p := range int32(ledger.Partitions) {
-		txn, err := ledger.TakePartition(p, ledger.Owner{Member: "s1"}, session.Lease())
+		txn, err := roster.TakePartition(p, roster.Owner{Member: "s1"}, session.Lease())
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -398,14 +399,14 @@ func TestALostTailIsRepaired(t *testing.T) {
 
 func TestAForeignLedgerIsRefused(t *testing.T) {
 	w := newWorld(t)
-	if _, err := ledger.ClaimCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
+	if _, err := identity.BindCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
 		t.Fatal(err)
 	}
 	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mismatch *ledger.ClusterMismatchError
+	var mismatch *identity.ClusterMismatchError
 	if err := q.Run(t.Context()); !errors.As(err, &mismatch) {
 		t.Fatalf("Run: %v", err)
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
@@ -51,7 +51,7 @@ var (
 func (q *Queue) compete(ctx context.Context, member *membership.Member, clusterUID string) error {
 	for ctx.Err() == nil {
 		err := q.candidacy(ctx, member, clusterUID)
-		var foreign *ledger.ClusterMismatchError
+		var foreign *identity.ClusterMismatchError
 		if errors.As(err, &foreign) {
 			return err
 		}
@@ -181,8 +181,8 @@ func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64)
 func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err error) {
 	var refused error
 	before, err = insist(ctx, q, "claim the ledger", func() (bool, error) {
-		had, err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
-		var foreign *ledger.ClusterMismatchError
+		had, err := identity.BindCluster(ctx, q.deps.Ledger, clusterUID)
+		var foreign *identity.ClusterMismatchError
 		if errors.As(err, &foreign) {
 			refused, err = err, nil
 		}

@@ -21,7 +21,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -206,12 +208,12 @@ func (s *site) offer(shards []string, pods ...events.PodRef) {
 }
 
 func (s *site) send(o events.Offer) {
-	kvs, _, err := s.store.List(context.Background(), ledger.KeyOwn(o.Partition))
+	kvs, _, err := s.store.List(context.Background(), roster.KeyOwn(o.Partition))
 	if err != nil || len(kvs) != 1 {
 		s.t.Errorf("owner of partition %d: %v, %v", o.Partition, kvs, err)
 		return
 	}
-	owner, err := ledger.DecodeOwner(kvs[0].Value)
+	owner, err := roster.DecodeOwner(kvs[0].Value)
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -232,19 +234,19 @@ func (s *site) settled(shards []string) {
 	right := func() bool {
 		for member, partitions := range want {
 			for _, p := range partitions {
-				if held[ledger.KeyOwn(p)] != member {
+				if held[roster.KeyOwn(p)] != member {
 					return false
 				}
 			}
 		}
 		return true
 	}
-	watch := s.store.Watch(ctx, ledger.PrefixOwn, 1)
+	watch := s.store.Watch(ctx, roster.PrefixOwn, 1)
 	for batch := range watch.Batches() {
 		for _, e := range batch.Events {
-			owner, err := ledger.DecodeOwner(e.Value)
+			owner, err := roster.DecodeOwner(e.Value)
 			if e.Deleted || err != nil {
-				owner = ledger.Owner{}
+				owner = roster.Owner{}
 			}
 			held[e.Key] = owner.Member
 		}
@@ -320,7 +322,7 @@ func (s *site) mustReserve(d events.Decision) {
 	if err != nil || len(kvs) != 1 {
 		s.t.Fatalf("document of %s: %d, %v", d.NodeName, len(kvs), err)
 	}
-	doc, err := ledger.DecodeNodeDoc(kvs[0])
+	doc, err := codec.DecodeNodeDoc(kvs[0])
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -343,7 +345,7 @@ func TestAStoppedShardLeaves(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatalf("stop: %v", err)
 	}
-	for _, prefix := range []string{ledger.PrefixOwn, ledger.PrefixMember} {
+	for _, prefix := range []string{roster.PrefixOwn, roster.PrefixMember} {
 		kvs, _, err := s.store.List(t.Context(), prefix)
 		if err != nil || len(kvs) != 0 {
 			t.Errorf("%d keys under %s after the stop, %v: want none", len(kvs), prefix, err)

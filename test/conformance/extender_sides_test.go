@@ -31,6 +31,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -277,7 +279,7 @@ func (d *shardDriver) start(c *extendedCase) error {
 		return err
 	}
 	partition := ledger.PartitionOf(string(c.pod.UID))
-	txn, err := ledger.TakePartition(partition, ledger.Owner{Member: "s"}, session.Lease())
+	txn, err := roster.TakePartition(partition, roster.Owner{Member: "s"}, session.Lease())
 	if err != nil {
 		return err
 	}
@@ -298,7 +300,7 @@ func (d *shardDriver) start(c *extendedCase) error {
 		return err
 	}
 	return d.step(shardcore.Input{
-		Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}, {Events: owned}},
+		Ledger: []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}, {Events: owned}},
 		Facts:  steps,
 		Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
 			Pod:       events.PodRef{UID: string(c.pod.UID), Namespace: c.pod.Namespace, Name: c.pod.Name},

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 const (
@@ -40,7 +41,7 @@ type stage struct {
 	log    *memlog.Log
 	oracle *oracle
 	rng    *rand.Rand
-	view   *ledger.View
+	view   *replica.View
 
 	writer
 	pods map[string]*corev1.Pod
@@ -64,7 +65,7 @@ type writer struct {
 
 func newStage(t *testing.T, log *memlog.Log, o *oracle, rng *rand.Rand) *stage {
 	s := &stage{
-		t: t, log: log, oracle: o, rng: rng, view: ledger.NewView(), pods: map[string]*corev1.Pod{},
+		t: t, log: log, oracle: o, rng: rng, view: replica.NewView(), pods: map[string]*corev1.Pod{},
 		offered: map[string]time.Time{}, promised: map[string]int{}, bound: map[string]bool{},
 	}
 	o.bound = func(uid string) bool { return s.bound[uid] }
@@ -192,7 +193,7 @@ func (s *stage) flush() {
 }
 
 // run plays until every pod is bound, or ctx ends.
-func (s *stage) run(ctx context.Context, batches <-chan ledger.ViewBatch) {
+func (s *stage) run(ctx context.Context, batches <-chan replica.Batch) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	for len(s.bound) < len(s.pods) {
@@ -209,7 +210,7 @@ func (s *stage) run(ctx context.Context, batches <-chan ledger.ViewBatch) {
 	s.took = time.Since(s.began)
 }
 
-func (s *stage) ledger(b ledger.ViewBatch) {
+func (s *stage) ledger(b replica.Batch) {
 	s.t.Helper()
 	if b.Reset && len(b.KVs) > 0 && s.view.Revision() > 0 {
 		s.t.Fatal("the watch of the ledger broke off: revisions were missed")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 // forgedEviction: a descheduler that asks for whatever it likes gets no pod whose disruption budget
@@ -83,7 +84,7 @@ func (s *system) forgedReservation(t *testing.T) {
 	s.no(err)
 	node, err := s.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	s.no(err)
-	value, err := ledger.EncodeNodeDoc(ledger.NodeDoc{
+	value, err := codec.EncodeNodeDoc(ledger.NodeDoc{
 		NodeUID: string(node.UID), NodeName: name,
 		Entries: []ledger.Entry{{
 			PodUID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,

@@ -19,6 +19,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/pause"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/test/kit"
 )
 
@@ -150,26 +154,26 @@ func (s *system) foreignKeys(t *testing.T) {
 	}{
 		{ledger.KeyNode("nobody"), []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.KeyIncarnation("nobody"), []string{"queue", "scheduler", "binder", "descheduler"}},
-		{ledger.KeyOwn(0), []string{"scheduler"}},
-		{ledger.KeyWant(0), []string{"queue"}},
-		{ledger.KeyCluster, []string{"queue"}},
-		{ledger.KeyGeneration, []string{"queue", "scheduler", "binder", "descheduler"}},
+		{roster.KeyOwn(0), []string{"scheduler"}},
+		{roster.KeyWant(0), []string{"queue"}},
+		{identity.KeyCluster, []string{"queue"}},
+		{identity.KeyGeneration, []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.KeyFloor, []string{"queue", "binder"}},
-		{ledger.KeyPause, nil},
-		{ledger.KeyTermRegistry, []string{"queue", "scheduler"}},
-		{ledger.PrefixTerm + "nothing", []string{"queue", "scheduler"}},
-		{ledger.PrefixGuard + "nothing/nowhere/c", []string{"queue", "scheduler"}},
+		{pause.Key, nil},
+		{registry.KeyTermRegistry, []string{"queue", "scheduler"}},
+		{registry.PrefixTerm + "nothing", []string{"queue", "scheduler"}},
+		{registry.PrefixGuard + "nothing/nowhere/c", []string{"queue", "scheduler"}},
 		{ledger.PrefixBudget + "nobody", []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.PrefixVolume + "nobody", []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.PrefixPool + "nobody/nowhere", []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.PrefixPlan + "nothing", []string{"queue", "scheduler", "binder", "descheduler"}},
-		{ledger.KeyMember("queue", "nobody"), []string{"queue"}},
-		{ledger.KeyMember("scheduler", "nobody"), []string{"scheduler"}},
-		{ledger.KeyMember("binder", "nobody"), []string{"binder"}},
-		{ledger.KeyMember("descheduler", "nobody"), []string{"descheduler"}},
-		{ledger.PrefixElection + "queue/1", []string{"queue"}},
-		{ledger.PrefixElection + "descheduler/1", []string{"descheduler"}},
-		{ledger.PrefixElection + "nobody/1", nil},
+		{roster.KeyMember("queue", "nobody"), []string{"queue"}},
+		{roster.KeyMember("scheduler", "nobody"), []string{"scheduler"}},
+		{roster.KeyMember("binder", "nobody"), []string{"binder"}},
+		{roster.KeyMember("descheduler", "nobody"), []string{"descheduler"}},
+		{roster.PrefixElection + "queue/1", []string{"queue"}},
+		{roster.PrefixElection + "descheduler/1", []string{"descheduler"}},
+		{roster.PrefixElection + "nobody/1", nil},
 		{"nobody", nil},
 	} {
 		for _, as := range readers {
@@ -177,7 +181,7 @@ func (s *system) foreignKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(as, err)
 			}
-			if _, _, err := store.List(t.Context(), ledger.PrefixMember); err != nil {
+			if _, _, err := store.List(t.Context(), roster.PrefixMember); err != nil {
 				t.Errorf("the %s cannot read: %v", as, err)
 			}
 			// A revision that no key ever has: nothing is written, even by who might.

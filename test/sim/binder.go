@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
@@ -365,7 +366,7 @@ func docOf(kvs []ledger.KV, nodeUID string) (*ledger.NodeDoc, error) {
 		if kv.Key != ledger.KeyNode(nodeUID) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(kv)
+		d, err := codec.DecodeNodeDoc(kv)
 		return &d, err
 	}
 	return nil, nil

@@ -9,6 +9,10 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
@@ -26,7 +30,7 @@ type Mutant struct {
 	// sent changes a transaction on its way, given who has sent it.
 	sent func(w *world, c committed) ledger.Txn
 	// ledger changes what a watch of the ledger delivers.
-	ledger func(s *streams, b ledger.ViewBatch) ledger.ViewBatch
+	ledger func(s *streams, b replica.Batch) replica.Batch
 	// facts changes what is read of the facts.
 	facts func(s *streams, records []events.Record) []events.Record
 	// append changes what an append of facts expects, epoch the number of a new epoch.
@@ -116,7 +120,7 @@ func ledgerMutants() []Mutant {
 		{
 			Name: "epoch-compare", Missing: "placements do not compare the epoch of the partition",
 			txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
-				return without(t, what == "T1", func(key string) bool { return strings.HasPrefix(key, ledger.PrefixOwn) })
+				return without(t, what == "T1", func(key string) bool { return strings.HasPrefix(key, roster.PrefixOwn) })
 			},
 		},
 		{
@@ -172,9 +176,9 @@ func fenceMutants() []Mutant {
 }
 
 func guardMutants() []Mutant {
-	part := func(p ledger.Part) func(string) bool {
+	part := func(p registry.Part) func(string) bool {
 		return func(key string) bool {
-			_, _, part, ok := ledger.ParseGuard(key)
+			_, _, part, ok := registry.ParseGuard(key)
 			return ok && part == p
 		}
 	}
@@ -186,9 +190,9 @@ func guardMutants() []Mutant {
 	}
 	return []Mutant{
 		take("registry-compare", "placements do not compare the registry of terms",
-			func(key string) bool { return key == ledger.KeyTermRegistry }),
-		take("guard-c", "carriers' guards are not compared", part(ledger.Carriers)),
-		take("guard-m", "matchers' guards are not compared", part(ledger.Matchers)),
+			func(key string) bool { return key == registry.KeyTermRegistry }),
+		take("guard-c", "carriers' guards are not compared", part(registry.Carriers)),
+		take("guard-m", "matchers' guards are not compared", part(registry.Matchers)),
 	}
 }
 
@@ -249,7 +253,7 @@ func believed(d events.Decision) []bindercore.Input {
 	if err != nil || d.Kind != events.DecisionPlaced {
 		return nil
 	}
-	value, err := ledger.EncodeNodeDoc(ledger.NodeDoc{
+	value, err := codec.EncodeNodeDoc(ledger.NodeDoc{
 		NodeUID: d.NodeUID, NodeName: d.NodeName,
 		Entries: []ledger.Entry{{
 			PodUID: d.Pod.UID, Namespace: d.Pod.Namespace, Name: d.Pod.Name, Role: ledger.RoleReservation,
@@ -260,7 +264,7 @@ func believed(d events.Decision) []bindercore.Input {
 		return nil
 	}
 	kv := ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.LedgerRevision}
-	return []bindercore.Input{bindercore.LedgerMoved{Batch: ledger.ViewBatch{Events: ledger.EventBatch{
+	return []bindercore.Input{bindercore.LedgerMoved{Batch: replica.Batch{Events: ledger.EventBatch{
 		Revision: d.LedgerRevision, Events: []ledger.Event{{KV: kv}},
 	}}}}
 }
@@ -282,12 +286,12 @@ func docs(w *world, t ledger.Txn, change func(now, put ledger.NodeDoc) ledger.No
 		if !isDoc(p.Key) {
 			continue
 		}
-		put, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
+		put, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
 		if err != nil {
 			continue
 		}
 		now, _ := w.oracle.truth.Doc(put.NodeUID)
-		if value, err := ledger.EncodeNodeDoc(change(now, put)); err == nil {
+		if value, err := codec.EncodeNodeDoc(change(now, put)); err == nil {
 			t.Puts[i].Value = value
 		}
 	}
@@ -308,7 +312,7 @@ func rebased(w *world, t ledger.Txn) ledger.Txn {
 		out.Entries = slices.Clone(now.Entries)
 		out.HW = maps.Clone(now.HW)
 		for kind, rv := range put.HW {
-			out = ledger.Cover(out, kind, rv)
+			out = out.Cover(kind, rv)
 		}
 		for _, e := range put.Entries {
 			_, exists := w.api.pod(e.PodUID)

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
 const (
@@ -98,7 +99,7 @@ func (w *world) checkFailed(d events.Decision) {
 // nothing from others.
 func (o *oracle) checkTerms(changes []ledger.Event) {
 	for _, ev := range changes {
-		if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixTerm) || ev.Key == ledger.KeyTermRegistry {
+		if ev.Deleted || !strings.HasPrefix(ev.Key, registry.PrefixTerm) || ev.Key == registry.KeyTermRegistry {
 			continue
 		}
 		var t ledgerpb.Term
@@ -208,11 +209,11 @@ func (s *shard) registerFirst(podUID string) {
 	if !ok || !immense(p) || len(repelled(p)) == 0 {
 		return
 	}
-	var all []ledger.RegisteredTerm
+	var all []registry.RegisteredTerm
 	for _, r := range repelled(p)[:8] {
-		all = append(all, ledger.RegisteredTerm{Term: termOf(r), Namespace: namespace})
+		all = append(all, registry.RegisteredTerm{Term: termOf(r), Namespace: namespace})
 	}
-	t, err := ledger.RegisterTerms(s.w.oracle.truth.Registry(), s.w.oracle.truth, all...)
+	t, err := registry.RegisterTerms(s.w.oracle.truth.Registry(), s.w.oracle.truth, all...)
 	if err != nil {
 		return
 	}
@@ -220,9 +221,9 @@ func (s *shard) registerFirst(podUID string) {
 }
 
 // termOf is a rule as the ledger has it.
-func termOf(r corev1.PodAffinityTerm) ledger.Term {
-	return ledger.Term{Kind: ledger.TermApart, TopologyKey: r.TopologyKey, Parts: []ledger.TermPart{{
-		Namespaces: []string{namespace}, Selector: []ledger.Requirement{{
+func termOf(r corev1.PodAffinityTerm) registry.Term {
+	return registry.Term{Kind: registry.TermApart, TopologyKey: r.TopologyKey, Parts: []registry.TermPart{{
+		Namespaces: []string{namespace}, Selector: []registry.Requirement{{
 			Key: "app", Operator: string(metav1.LabelSelectorOpIn), Values: []string{r.LabelSelector.MatchLabels["app"]},
 		}},
 	}}}

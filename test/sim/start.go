@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
@@ -140,7 +141,7 @@ func (o *oracle) checkStart(c *committed) {
 		if !isDoc(put.Key) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
+		d, err := codec.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
 		rv, closed := o.closed[c.member][d.NodeUID]
 		if n, exists := o.w.api.node(d.NodeUID); err != nil || !closed || !exists || nodeVersion(n) != rv {
 			continue

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
@@ -18,7 +19,7 @@ type streams struct {
 	// revision is the ledger's, up to which everything has been read; 0: list first.
 	revision int64
 	// listing is a list of the ledger that was read and not yet delivered; listed: one was.
-	listing *ledger.ViewBatch
+	listing *replica.Batch
 	listed  bool
 	// decisions is the sequence to read next of the decisions, 0: not open.
 	decisions uint64
@@ -28,10 +29,10 @@ type streams struct {
 
 // readLedger is what the ledger's watch delivers next; false for nothing. A list is delivered some time after it was
 // read: answers to transactions may come in between.
-func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
+func (s *streams) readLedger() (replica.Batch, bool, error) {
 	w := s.p.w
 	if w.down(s.p, toEtcd) || s.p.stalled() || w.now < s.p.deaf || w.chance(s.p.lagLedger) {
-		return ledger.ViewBatch{}, false, nil
+		return replica.Batch{}, false, nil
 	}
 	if s.listing != nil {
 		b := s.mutated(*s.listing)
@@ -42,11 +43,11 @@ func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 		return b, true, nil
 	}
 	if s.revision == 0 {
-		return ledger.ViewBatch{}, false, s.list()
+		return replica.Batch{}, false, s.list()
 	}
 	last := w.store.Revision()
 	if last <= s.revision {
-		return ledger.ViewBatch{}, false, nil
+		return replica.Batch{}, false, nil
 	}
 	if w.faults.on {
 		last = s.revision + 1 + w.rng.Int64N(last-s.revision)
@@ -54,13 +55,13 @@ func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 	events, err := w.store.Changes(s.revision+1, last)
 	if errors.Is(err, ledger.ErrCompacted) {
 		w.hit("ledger watch compacted")
-		return ledger.ViewBatch{}, false, s.list()
+		return replica.Batch{}, false, s.list()
 	}
 	if err != nil || events.Revision == 0 {
-		return ledger.ViewBatch{}, false, err
+		return replica.Batch{}, false, err
 	}
 	s.revision = events.Revision
-	return s.mutated(ledger.ViewBatch{Events: events}), true, nil
+	return s.mutated(replica.Batch{Events: events}), true, nil
 }
 
 // list reads the whole ledger. The watch goes on behind it.
@@ -72,11 +73,11 @@ func (s *streams) list() error {
 	}
 	id, _ := w.store.ID(w.ctx) // in memory
 	s.revision = revision
-	s.listing = &ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
+	s.listing = &replica.Batch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
 	return nil
 }
 
-func (s *streams) mutated(b ledger.ViewBatch) ledger.ViewBatch {
+func (s *streams) mutated(b replica.Batch) replica.Batch {
 	if s.p.w.mutant.ledger == nil {
 		return b
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/depend"
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -26,7 +26,7 @@ type watches struct {
 func (o *options) watches(services []service, in inputs, st *stores, logger *slog.Logger) (watches, error) {
 	w := watches{dependencies: []*depend.Watch{
 		watch("ledger (etcd)", "etcd", logger, func(ctx context.Context) error {
-			_, _, err := st.ledger.List(ctx, ledger.KeyCluster)
+			_, _, err := st.ledger.List(ctx, identity.KeyCluster)
 			return err
 		}),
 		watch("log (NATS)", "nats", logger, func(ctx context.Context) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
@@ -117,7 +118,7 @@ func (w *world) cursor(t *testing.T) *history.Cursor {
 }
 
 // fold returns the content that a reader of batches has.
-func fold(known map[string]string, batches []ledger.ViewBatch) map[string]string {
+func fold(known map[string]string, batches []replica.Batch) map[string]string {
 	for _, b := range batches {
 		if b.Reset {
 			known = map[string]string{}

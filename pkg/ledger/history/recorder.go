@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
@@ -85,7 +86,7 @@ func (r *Recorder) record(ctx context.Context) error {
 	if err := run.resume(ctx); err != nil {
 		return err
 	}
-	_, revision, err := r.Ledger.List(ctx, ledger.KeyCluster)
+	_, revision, err := r.Ledger.List(ctx, identity.KeyCluster)
 	if err != nil {
 		return err
 	}

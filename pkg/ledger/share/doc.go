@@ -3,5 +3,5 @@
 //
 // Start reading at Store.Watch. A watch that cannot be served in that way, because it begins before what is kept, is
 // passed on. A watch that is slow holds up no other one: it breaks with ErrBehind, and its owner watches again from
-// where it broke, as after any other break (ledger.Follow).
+// where it broke, as after any other break (replica.Follow).
 package share

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -207,23 +208,23 @@ const keptFates = 4096
 // replayedFates is the same bound after KeepFates.
 const replayedFates = 1 << 18
 
-// VictimFate implements ledger.ClaimFacts: it returns what the API view shows of a claimed pod. A pod that has
+// VictimFate implements txns.ClaimFacts: it returns what the API view shows of a claimed pod. A pod that has
 // ended counts as gone.
-func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
+func (v *View) VictimFate(podUID string, podRV uint64) (txns.Fate, uint64) {
 	p, known := v.snapshot.Pod(podUID)
 	switch {
 	case known && p.Terminal:
-		return ledger.Left, p.ResourceVersion
+		return txns.Left, p.ResourceVersion
 	case known && p.Deleting:
-		return ledger.Leaving, p.ResourceVersion
+		return txns.Leaving, p.ResourceVersion
 	case known || v.PodProgress() == 0 || v.PodProgress() < podRV:
-		return ledger.Staying, 0
+		return txns.Staying, 0
 	}
 	if rv, missed := v.fates.left[podUID]; missed {
-		return ledger.Left, rv
+		return txns.Left, rv
 	}
 	v.miss(podUID, v.PodProgress())
-	return ledger.Left, v.PodProgress()
+	return txns.Left, v.PodProgress()
 }
 
 // fates records, by resourceVersion, when claimed pods were first missed; with every, it records this for all pods.
@@ -247,7 +248,7 @@ func (v *View) miss(podUID string, rv uint64) {
 	v.fates.left[podUID] = rv
 }
 
-// BudgetProgress implements ledger.ClaimFacts: the applied progress of disruption budgets, 0 while undefined.
+// BudgetProgress implements txns.ClaimFacts: the applied progress of disruption budgets, 0 while undefined.
 func (v *View) BudgetProgress() uint64 {
 	rv, ok := v.store.Position().Progress(events.KindDisruptionBudget)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -24,7 +24,7 @@ type At struct {
 // is known of it.
 type Picture struct {
 	Facts  *state.Store
-	Ledger *ledger.View
+	Ledger *replica.View
 	// Time is when the last fact was stored, by the log's clock; zero if that is not known.
 	Time time.Time
 }
@@ -114,8 +114,8 @@ func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
 		return err
 	}
 	defer cursor.Close()
-	view := ledger.NewView()
-	_, err = cursor.End(ctx, func(b ledger.ViewBatch) error {
+	view := replica.NewView()
+	_, err = cursor.End(ctx, func(b replica.Batch) error {
 		_, err := view.Fold(b)
 		return err
 	})

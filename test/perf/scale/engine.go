@@ -7,6 +7,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -52,12 +54,12 @@ func newEngine(w *world, id int, start beginning) (*engine, error) {
 		Laps: &e.searches,
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == self },
 	})
-	reset := ledger.ViewBatch{Reset: true, KVs: start.ledger, Events: ledger.EventBatch{Revision: start.at}}
+	reset := replica.Batch{Reset: true, KVs: start.ledger, Events: ledger.EventBatch{Revision: start.at}}
 	steps, err := e.folder.FoldAll(follow.Batch{Reset: true, Barrier: e.base}, follow.Batch{Facts: start.facts})
 	if err != nil {
 		return nil, fmt.Errorf("start of %s: %w", self, err)
 	}
-	_, err = e.core.Step(shardcore.Input{Ledger: []ledger.ViewBatch{reset}, Facts: steps}, epoch)
+	_, err = e.core.Step(shardcore.Input{Ledger: []replica.Batch{reset}, Facts: steps}, epoch)
 	if err != nil {
 		return nil, fmt.Errorf("start of %s: %w", self, err)
 	}
@@ -80,7 +82,7 @@ func (e *engine) step(in input, now time.Duration) (output, error) {
 		}
 	}
 	for _, r := range in.ledgers[0] {
-		core.Ledger = append(core.Ledger, ledger.ViewBatch{Events: r.events})
+		core.Ledger = append(core.Ledger, replica.Batch{Events: r.events})
 	}
 	if len(in.offers) > 0 {
 		core.Offers = []events.OfferBatch{e.offers(in.offers)}
@@ -190,7 +192,7 @@ func (e *engine) commit(c shardcore.Commit) (decided, error) {
 		if !ok {
 			continue
 		}
-		doc, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
+		doc, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
 		if err != nil {
 			return d, err
 		}

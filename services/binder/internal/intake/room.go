@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
@@ -88,8 +89,8 @@ func (r *Reader) Facts(ctx context.Context) error {
 // Ledger follows the ledger until ctx ends: documents first, then the partitions that this binder holds.
 func (r *Reader) Ledger(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	batches := make(chan ledger.ViewBatch, batchBuffer)
-	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
+	batches := make(chan replica.Batch, batchBuffer)
+	g.Go(func() error { return replica.Follow(ctx, r.deps.Ledger, batches) })
 	g.Go(func() error {
 		partitions := NewLedger(r.id)
 		for {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -54,7 +54,7 @@ func TestBudgetsOfAPod(t *testing.T) {
 		pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "p", Labels: map[string]string{"app": "web"},
 		}})
-		if got := (cluster{store.Snapshot()}).BudgetsOf(pod, ledger.NewView()); len(got) != tc.want {
+		if got := (cluster{store.Snapshot()}).BudgetsOf(pod, replica.NewView()); len(got) != tc.want {
 			t.Fatalf("with %s/%s: %d budgets, want %d", tc.namespace, tc.name, len(got), tc.want)
 		}
 	}

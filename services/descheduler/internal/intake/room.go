@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
@@ -56,7 +57,7 @@ type Room struct {
 		// averages is nil while none are needed.
 		averages *decide.Averages
 		// ledger is nil until the ledger was first listed.
-		ledger *ledger.View
+		ledger *replica.View
 		// decisions is the last sequence of that stream that was applied.
 		decisions uint64
 		// mine holds the profiles behind this process's requests that have no outcome yet.
@@ -78,7 +79,7 @@ type View struct {
 	// Averages holds the averages of usage; nil if none are needed.
 	Averages *decide.Averages
 	// Ledger is a view of the ledger for the caller's own use; nil if the ledger is not followed.
-	Ledger *ledger.View
+	Ledger *replica.View
 }
 
 // New returns an empty room. Nothing runs yet.
@@ -155,8 +156,8 @@ func (r *Room) Promises(ctx context.Context) error {
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	batches := make(chan ledger.ViewBatch, batchBuffer)
-	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
+	batches := make(chan replica.Batch, batchBuffer)
+	g.Go(func() error { return replica.Follow(ctx, r.deps.Ledger, batches) })
 	g.Go(func() error {
 		for {
 			select {
@@ -172,11 +173,11 @@ func (r *Room) Promises(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (r *Room) fold(b ledger.ViewBatch) error {
+func (r *Room) fold(b replica.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.ledger == nil {
-		r.mu.ledger = ledger.NewView()
+		r.mu.ledger = replica.NewView()
 	}
 	if _, err := r.mu.ledger.Fold(b); err != nil {
 		return err

@@ -26,7 +26,7 @@ import (
 // ActReserve is Reserve and Permit, and belongs to the cycle of the question that led to the choice: no other
 // question goes out before it is answered. Mostly nothing is left to do then, and the reservation is one like any
 // other. If Permit has the pod wait, or there is something to do before the bind, its place is Held in the ledger
-// meanwhile, under a plan of its own (ledger.PreparedPlan): it counts for all shards, no binder binds it, and a more
+// meanwhile, under a plan of its own (txns.PreparedPlan): it counts for all shards, no binder binds it, and a more
 // important pod may take it (T4). ActPrepare is what is left, and what it comes to has the place promoted or given
 // up.
 //

@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -69,10 +71,10 @@ type Pick struct {
 
 // Needs is what a pick needs besides the node's document.
 type Needs struct {
-	Guards []ledger.GuardUse
+	Guards []registry.GuardUse
 	Pins   []Pin
 	// CountsBatch and withdrawn: the pick is right only if no staged pod has been taken back
-	// since (see ledger.Needs).
+	// since (see txns.Needs).
 	CountsBatch bool
 	Withdrawn   uint64
 	// Registry is the revision of the registry that the pick was decided by.
@@ -80,7 +82,7 @@ type Needs struct {
 	// Carried is how many terms of its own need guards; missing are those that have to be registered
 	// before. There is no pick with some missing.
 	Carried int
-	Missing []ledger.Term
+	Missing []registry.Term
 }
 
 // Pin is a bound pod that a pick relies on.
@@ -94,7 +96,7 @@ type Wait struct {
 	// Revision of the ledger's watch.
 	Revision int64
 	// Terms that must be usable.
-	Terms []ledger.TermID
+	Terms []registry.TermID
 	// Asks and losses count what it has waited for so far.
 	Asks, Losses int
 }
@@ -139,11 +141,11 @@ type KeptPlace struct {
 func (p *Pick) Enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	switch {
 	case p.Kept.Token == 0:
-		return ledger.Place(d, e)
+		return txns.Place(d, e)
 	case p.Kept.Ousted:
-		return ledger.Oust(d, p.Kept.Token, e)
+		return txns.Oust(d, p.Kept.Token, e)
 	default:
-		return ledger.TakeOver(d, p.Kept.Replacement, p.Kept.Token, e)
+		return txns.TakeOver(d, p.Kept.Replacement, p.Kept.Token, e)
 	}
 }
 
@@ -161,8 +163,8 @@ func Seed(podUID string, attempt int32) uint64 {
 }
 
 // Ledger returns the needs as a transaction states them.
-func (n Needs) Ledger() ledger.Needs {
-	out := ledger.Needs{Guards: slices.Clone(n.Guards), CountsBatch: n.CountsBatch}
+func (n Needs) Ledger() txns.Needs {
+	out := txns.Needs{Guards: slices.Clone(n.Guards), CountsBatch: n.CountsBatch}
 	for _, p := range n.Pins {
 		out.Pins = append(out.Pins, p.NodeUID)
 	}
@@ -211,7 +213,7 @@ func (a *Attempt) Entry(shard string) (ledger.Entry, error) {
 	switch {
 	case a.Deal == nil:
 	case a.Deal.Later:
-		e.State, e.Plan = ledger.Held, ledger.PreparedPlan(token)
+		e.State, e.Plan = ledger.Held, txns.PreparedPlan(token)
 	default:
 		e.Delegated = a.Deal.Delegate(a.Pick.Volumes)
 	}
@@ -226,9 +228,9 @@ func (a *Attempt) Entry(shard string) (ledger.Entry, error) {
 
 // Affordable reports an error unless a transaction could hold what a pod needs.
 func (n Needs) Affordable(v claims.Supply) error {
-	if n.Carried > ledger.MaxPodTerms {
+	if n.Carried > registry.MaxPodTerms {
 		return fmt.Errorf("the pod has %d rules about pods on other nodes that the ledger has to guard, "+
-			"at most %d are accepted", n.Carried, ledger.MaxPodTerms)
+			"at most %d are accepted", n.Carried, registry.MaxPodTerms)
 	}
 	compares, puts := 0, 0
 	for _, g := range n.Guards {

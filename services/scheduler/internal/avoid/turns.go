@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // Where everybody wants the same few nodes, as a profile that packs does, optimism fails: of several shards one wins
@@ -109,7 +110,7 @@ func (t *Turns) end(nodeUID string, now time.Time) {
 }
 
 // FollowWatch ends the turns of shards that have placed where they wanted to.
-func (t *Turns) FollowWatch(changes ledger.ViewChanges, now time.Time) {
+func (t *Turns) FollowWatch(changes replica.Changes, now time.Time) {
 	if len(t.running) == 0 {
 		return
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/placement/volumes"
@@ -112,7 +114,7 @@ func (v Supply) keys() []string {
 	}
 	list := make([]string, 0, 2*len(v.exclusive))
 	for _, claim := range v.exclusive {
-		list = append(list, ledger.KeyClaim(claim.Namespace, claim.Name), ledger.KeyVolume(string(claim.UID)))
+		list = append(list, ledger.KeyVolumeClaim(claim.Namespace, claim.Name), ledger.KeyVolume(string(claim.UID)))
 	}
 	return list
 }
@@ -148,21 +150,21 @@ func (b *Book) Free(v Supply) bool {
 // been taken back. It need not be that their entries have left the nodes' documents already: the
 // high-water keeps whoever has not applied those facts from the claim.
 func (b *Book) Exclusive(key string) ledger.ExclusiveDoc {
-	x, _ := ledger.FinishHolders(b.Ledger.Exclusive(key), handedOver{b.Ledger, b})
+	x, _ := txns.FinishHolders(b.Ledger.Exclusive(key), handedOver{b.Ledger, b})
 	return x
 }
 
 // handedOver is the ledger as it will be when all that the facts show has been handed over.
 type handedOver struct {
-	*ledger.View
+	*replica.View
 	book *Book
 }
 
-// Doc implements ledger.Reservations.
+// Doc implements txns.Reservations.
 func (h handedOver) Doc(nodeUID string) (ledger.NodeDoc, bool) {
 	d, ok := h.View.Doc(nodeUID)
 	if ok {
-		d, _ = ledger.Finish(d, h.book.View)
+		d, _ = txns.Finish(d, h.book.View)
 	}
 	return d, ok
 }

@@ -12,7 +12,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -50,9 +50,9 @@ func (w *world) unread(s *shard) []feed.Step {
 	return s.fold(follow.Batch{Facts: facts})
 }
 
-func (w *world) told(s *shard) (list []ledger.ViewBatch) {
+func (w *world) told(s *shard) (list []replica.Batch) {
 	for ; s.ledger < len(w.history); s.ledger++ {
-		list = append(list, ledger.ViewBatch{Events: w.history[s.ledger]})
+		list = append(list, replica.Batch{Events: w.history[s.ledger]})
 	}
 	return list
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -221,7 +221,7 @@ func (c *Core) applyFacts(step feed.Step) {
 	c.rules.MoveHosts(changes.Nodes)
 }
 
-func (c *Core) applyLedger(b ledger.ViewBatch) error {
+func (c *Core) applyLedger(b replica.Batch) error {
 	changes, err := c.shard.Ledger.Fold(b)
 	if err != nil {
 		return fmt.Errorf("scheduler: ledger watch: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
@@ -74,7 +75,7 @@ func newPlacer(tb testing.TB, without bool) *placer {
 		p.st.addNode(fmt.Sprintf("n%d", n), room)
 	}
 	p.settle(step.Input{
-		Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
+		Ledger: []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
 		Facts:  p.st.s.fold(follow.Batch{Reset: true}),
 	})
 	return p
@@ -114,7 +115,7 @@ func (p *placer) settle(in step.Input) {
 			in.Results = []step.Result{{ID: c.ID, Txn: p.st.commit(c.Txn)}}
 		}
 		for ; p.st.s.ledger < len(p.st.history); p.st.s.ledger++ {
-			in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: p.st.history[p.st.s.ledger]})
+			in.Ledger = append(in.Ledger, replica.Batch{Events: p.st.history[p.st.s.ledger]})
 		}
 		if len(in.Ledger)+len(in.Results) == 0 && !out.More {
 			return

@@ -10,6 +10,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -89,7 +91,7 @@ func (w *world) placeBy(s *shard, told bool) (sent int) {
 	watch := func() {
 		var in step.Input
 		for ; told && s.ledger < len(w.history); s.ledger++ {
-			in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: w.history[s.ledger]})
+			in.Ledger = append(in.Ledger, replica.Batch{Events: w.history[s.ledger]})
 		}
 		w.step(s, in)
 	}
@@ -148,7 +150,7 @@ func TestPromisesOfTheNodeBeforeCount(t *testing.T) {
 	w.publish(p0)
 	for _, d := range docs {
 		if _, ok := d.Find("pod-p0"); ok {
-			handed, changed := ledger.Finish(d, truth{w})
+			handed, changed := txns.Finish(d, truth{w})
 			if !changed {
 				t.Fatal("nothing was handed over")
 			}

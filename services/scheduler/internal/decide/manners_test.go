@@ -12,6 +12,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -53,7 +56,7 @@ func (st *story) tellFacts() {
 func (st *story) tellLedger() {
 	var in step.Input
 	for ; st.s.ledger < len(st.history); st.s.ledger++ {
-		in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: st.history[st.s.ledger]})
+		in.Ledger = append(in.Ledger, replica.Batch{Events: st.history[st.s.ledger]})
 	}
 	st.step(st.s, in)
 }
@@ -92,7 +95,7 @@ func (st *story) target() string {
 		if !strings.HasPrefix(p.Key, ledger.PrefixNode) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: 1})
+		d, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: 1})
 		if err != nil {
 			st.t.Fatal(err)
 		}
@@ -122,7 +125,7 @@ func (st *story) touch(node string, change func(d ledger.NodeDoc) ledger.NodeDoc
 			doc = d
 		}
 	}
-	txn, err := ledger.Replace(change(doc))
+	txn, err := txns.Replace(change(doc))
 	if err != nil {
 		st.t.Fatal(err)
 	}
@@ -131,7 +134,7 @@ func (st *story) touch(node string, change func(d ledger.NodeDoc) ledger.NodeDoc
 	}
 }
 
-func raised(d ledger.NodeDoc) ledger.NodeDoc { return ledger.Cover(d, "other", d.HW["other"]+1) }
+func raised(d ledger.NodeDoc) ledger.NodeDoc { return d.Cover("other", d.HW["other"]+1) }
 
 // lose makes the transaction in flight lose its node.
 func (st *story) lose() {
@@ -350,7 +353,7 @@ func TestAnothersTurn(t *testing.T) {
 	}
 	// It ends when the other has placed there.
 	st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
-		next, err := ledger.Place(d, ledger.Entry{
+		next, err := txns.Place(d, ledger.Entry{
 			PodUID: "other", Name: "other", Namespace: "d", Role: ledger.RoleReservation, State: ledger.Committed,
 			Token: 77, PodRV: 1, Shard: "scheduler-1",
 		})

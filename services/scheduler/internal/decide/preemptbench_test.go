@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -48,7 +49,7 @@ func BenchmarkPreemptors(b *testing.B) {
 				st.s.fact = len(st.facts)
 			}
 			for ; st.s.ledger < len(st.history); st.s.ledger++ {
-				in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: st.history[st.s.ledger]})
+				in.Ledger = append(in.Ledger, replica.Batch{Events: st.history[st.s.ledger]})
 			}
 			if len(in.Facts)+len(in.Ledger) == 0 && !out.More {
 				return

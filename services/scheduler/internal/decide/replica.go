@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -72,7 +73,7 @@ func (r *Replica) Facts(b follow.Batch) error {
 func (r *Replica) Unreadable() error { return r.facts.Snapshot().Unreadable() }
 
 // Ledger applies what the ledger's watch told.
-func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b) }
+func (r *Replica) Ledger(b replica.Batch) error { return r.core.applyLedger(b) }
 
 // Learn applies what the shard knew ahead of its watch (events.Basis.Learned): kvs are the keys that l names.
 func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -140,7 +141,7 @@ func newPast(t *testing.T, w *world, s *shard) *past {
 		Shard: s.id, Profiles: map[string]*placement.Profile{corev1.DefaultSchedulerName: profile},
 		Home: func(_ []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.id },
 	})}
-	if err := p.replica.Ledger(ledger.ViewBatch{Reset: true, Events: ledger.EventBatch{Revision: 1}}); err != nil {
+	if err := p.replica.Ledger(replica.Batch{Reset: true, Events: ledger.EventBatch{Revision: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.replica.Facts(follow.Batch{Reset: true}); err != nil {
@@ -153,7 +154,7 @@ func newPast(t *testing.T, w *world, s *shard) *past {
 func (p *past) to(t *testing.T, d events.Decision) {
 	t.Helper()
 	for ; p.ledger < len(p.history) && p.history[p.ledger].Revision <= d.Evidence.LedgerRevision; p.ledger++ {
-		if err := p.replica.Ledger(ledger.ViewBatch{Events: p.history[p.ledger]}); err != nil {
+		if err := p.replica.Ledger(replica.Batch{Events: p.history[p.ledger]}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,7 +15,10 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -133,7 +136,7 @@ func newWorldWith(
 		set(&config)
 		s.core, s.facts = decide.New(config), feed.NewFolder()
 		w.step(s, step.Input{
-			Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
+			Ledger: []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
 			Facts:  s.fold(follow.Batch{Reset: true}),
 		})
 		w.shards = append(w.shards, s)
@@ -143,7 +146,7 @@ func newWorldWith(
 		t.Fatal(err)
 	}
 	for p := range int32(ledger.Partitions) {
-		txn, err := ledger.TakePartition(p, ledger.Owner{Member: w.ownerOf(p).id}, session.Lease())
+		txn, err := roster.TakePartition(p, roster.Owner{Member: w.ownerOf(p).id}, session.Lease())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,14 +162,14 @@ func acts(cfg placement.ProfileConfig) bool {
 
 // ownerOf is the shard that the ledger names; before it names one, the first owner to be.
 func (w *world) ownerOf(partition int32) *shard {
-	kvs, _, err := w.store.List(context.Background(), ledger.KeyOwn(partition))
+	kvs, _, err := w.store.List(context.Background(), roster.KeyOwn(partition))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if len(kvs) == 0 {
 		return w.shards[int(partition)%len(w.shards)]
 	}
-	owner, err := ledger.DecodeOwner(kvs[0].Value)
+	owner, err := roster.DecodeOwner(kvs[0].Value)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -342,7 +345,7 @@ func (w *world) docs() []ledger.NodeDoc {
 	}
 	docs := make([]ledger.NodeDoc, 0, len(kvs))
 	for _, kv := range kvs {
-		d, err := ledger.DecodeNodeDoc(kv)
+		d, err := codec.DecodeNodeDoc(kv)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -417,7 +420,7 @@ func (w *world) deliver() {
 	case 4, 5, 6, 7:
 		if n := len(w.history) - s.ledger; n > 0 {
 			for range 1 + w.rng.IntN(n) {
-				in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: w.history[s.ledger]})
+				in.Ledger = append(in.Ledger, replica.Batch{Events: w.history[s.ledger]})
 				s.ledger++
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -37,7 +38,7 @@ type Room struct {
 	bus    events.Bus
 
 	factsC  chan feed.Step
-	ledgerC chan ledger.ViewBatch
+	ledgerC chan replica.Batch
 	offersC chan events.OfferBatch
 	turnsC  chan events.Turn
 	// listed closes when the ledger has been listed once: only then may facts be read,
@@ -50,7 +51,7 @@ func New(shard string, store ledger.Store, facts *feed.Feed, bus events.Bus, log
 	return &Room{
 		shard: shard, logger: logger, store: store, facts: facts, bus: bus,
 		factsC:  make(chan feed.Step, factsBuffer),
-		ledgerC: make(chan ledger.ViewBatch, ledgerBuffer),
+		ledgerC: make(chan replica.Batch, ledgerBuffer),
 		offersC: make(chan events.OfferBatch, offersBuffer),
 		turnsC:  make(chan events.Turn, turnsBuffer),
 		listed:  make(chan struct{}),
@@ -59,7 +60,7 @@ func New(shard string, store ledger.Store, facts *feed.Feed, bus events.Bus, log
 
 // Ledger follows the ledger until ctx ends.
 func (r *Room) Ledger(ctx context.Context) error {
-	if err := ledger.Follow(ctx, r.store, r.ledgerC); err != nil && ctx.Err() == nil {
+	if err := replica.Follow(ctx, r.store, r.ledgerC); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("scheduler: follow the ledger: %w", err)
 	}
 	return nil
@@ -207,7 +208,7 @@ func (r *Room) take(ctx context.Context, in *step.Input, answers Answers, wake W
 	return true
 }
 
-func (r *Room) ledgerSeen(in *step.Input, b ledger.ViewBatch) {
+func (r *Room) ledgerSeen(in *step.Input, b replica.Batch) {
 	in.Ledger = append(in.Ledger, b)
 	select {
 	case <-r.listed:

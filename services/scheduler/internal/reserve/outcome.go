@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -28,7 +28,7 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 // attempts that lost their node, a guard or a pin and are decided again, and the rest,
 // which goes again as soon as it can. If it was the registry that moved, that is when the
 // watch shows what is registered now.
-func (p *placing) Undone(lost ledger.Lost) {
+func (p *placing) Undone(lost txns.Outcome) {
 	r := p.by
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
@@ -81,7 +81,7 @@ type loser struct {
 
 // lostVolume is the revision of the document of a claim or a pool that an attempt has lost to, or of the
 // floor; 0 if it has lost none.
-func lostVolume(a *attempt.Attempt, lost ledger.Lost) (revision int64) {
+func lostVolume(a *attempt.Attempt, lost txns.Outcome) (revision int64) {
 	for _, x := range lost.Exclusives {
 		if slices.ContainsFunc(a.Pick.Volumes.Holdings(), func(h claims.Holding) bool { return h.Key == x.Key }) {
 			revision = max(revision, x.Revision, lost.NamesAt)
@@ -94,7 +94,7 @@ func lostVolume(a *attempt.Attempt, lost ledger.Lost) (revision int64) {
 // has moved there, else back to be decided as soon as the watch shows what they lost to.
 // Who has lost turnAfter races for nodes asks to be alone at the last one, and who has lost
 // attempt.MaxLosses goes back to the queue.
-func (r *Reserver) retry(losers []loser, lost ledger.Lost) {
+func (r *Reserver) retry(losers []loser, lost txns.Outcome) {
 	for _, l := range slices.Backward(losers) {
 		a := l.Attempt
 		r.Effects.Report(a.Lost(l.reason))
@@ -127,7 +127,7 @@ func (r *Reserver) retry(losers []loser, lost ledger.Lost) {
 
 // lostTo is the revision of the node's document that an attempt has lost to, 0 if it has not
 // lost that.
-func lostTo(a *attempt.Attempt, lost ledger.Lost) int64 {
+func lostTo(a *attempt.Attempt, lost txns.Outcome) int64 {
 	for _, d := range lost.Docs {
 		switch {
 		case d.NodeUID != a.Pick.NodeUID:

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
@@ -32,7 +32,7 @@ import (
 // The two pictures are upstream's, and not all that can come of several holds: one in the domain of the pod may stay
 // when one that evened it out is given up. The promotion of the one that stays looks again then.
 //
-// A place that is held for plugins (ledger.IsPrepared) counts in both: upstream takes a pod that waits at Permit for
+// A place that is held for plugins (txns.IsPrepared) counts in both: upstream takes a pod that waits at Permit for
 // assumed, and the last pods of a group that waits there would find no place otherwise.
 
 // onHold are the UIDs of pods that hard spread of a pod counts and whose places are only held; nil for none.
@@ -52,7 +52,7 @@ func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *g
 		doc, _ := x.Shard.Ledger.Doc(nodeUID)
 		for i := range doc.Entries {
 			e := &doc.Entries[i]
-			if e.Namespace != pod.Namespace || !shard.IsHold(e) || ledger.IsPrepared(e.Plan) || !x.counts(matchers, e.PodUID) {
+			if e.Namespace != pod.Namespace || !shard.IsHold(e) || txns.IsPrepared(e.Plan) || !x.counts(matchers, e.PodUID) {
 				continue
 			}
 			if held == nil {

@@ -8,6 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -39,7 +41,7 @@ type State struct {
 	Draining bool
 
 	Store  *feed.Latest
-	Ledger *ledger.View
+	Ledger *replica.View
 	// View counts what is on each node by the facts, by the ledger, and by what the shard has staged. Engine answers
 	// where a pod may go; it follows View through Gate.
 	View   *view.View
@@ -55,7 +57,7 @@ type State struct {
 
 // New returns a State without facts: no node is usable until the first facts have reached their barrier.
 func New(id string, profiles map[string]*placement.Profile) *State {
-	s := &State{ID: id, Profiles: profiles, Store: feed.NewLatest(), Ledger: ledger.NewView()}
+	s := &State{ID: id, Profiles: profiles, Store: feed.NewLatest(), Ledger: replica.NewView()}
 	s.Engine = engine.New(engine.Config{})
 	s.Gate = avoid.NewGate(s.Engine)
 	s.View = view.New(s.Store, s.Ledger, s.Gate)
@@ -97,9 +99,9 @@ func (s *State) LoseEpochs(partitions []int32, epochs map[int32]int64) {
 }
 
 // Mandate is what entitles this shard to decide about a pod of a partition.
-func (s *State) Mandate(partition int32) (ledger.Mandate, bool) {
+func (s *State) Mandate(partition int32) (txns.Authority, bool) {
 	epoch, ok := s.Holds(partition)
-	return ledger.Mandate{
+	return txns.Authority{
 		Epochs: map[int32]int64{partition: epoch}, TermRegistryRevision: s.Ledger.TermRegistryRevision(),
 	}, ok
 }
@@ -148,7 +150,7 @@ func (s *State) OpenDoc(nodeUID, nodeName string) ledger.NodeDoc {
 	if n, ok := s.View.Node(nodeUID); ok {
 		rv = n.Node.ResourceVersion
 	}
-	doc, _ := ledger.Finish(s.Ledger.Open(nodeUID, nodeName, rv), s.View)
+	doc, _ := txns.Finish(s.Ledger.Open(nodeUID, nodeName, rv), s.View)
 	return doc
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
@@ -12,7 +13,7 @@ import (
 // Input is everything that may have happened since the last step; any field may be zero.
 type Input struct {
 	Facts   []feed.Step
-	Ledger  []ledger.ViewBatch
+	Ledger  []replica.Batch
 	Offers  []events.OfferBatch
 	Results []Result
 	// Turns is what shards have said to each other.
