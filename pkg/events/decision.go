@@ -1,6 +1,10 @@
 package events
 
-import "time"
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+)
 
 // DecisionKind names what a Decision reports. The set is closed within one version.
 type DecisionKind string
@@ -144,7 +148,7 @@ type Decision struct {
 	TraceParent string
 	// Evidence is the input of a shard's decision and the alternatives it weighed (placed, nominated, unplaceable,
 	// failed, lost); nil if no shard examined nodes. For human readers, and for replays: no service decides by it.
-	Evidence *Evidence
+	Evidence *evidence.Evidence
 }
 
 // SequencedDecision is a Decision with its position in the log.

@@ -26,6 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -81,7 +82,7 @@ func (s *apiServer) fact(kind events.Kind, obj state.APIObject) {
 }
 
 func (s *apiServer) append(f events.Fact) {
-	_, err := s.log.Append(s.t.Context(), events.Facts, events.AnySequence, []events.Message{events.EncodeFact(f)})
+	_, err := s.log.Append(s.t.Context(), eventlog.Facts, eventlog.AnySequence, []eventlog.Message{events.EncodeFact(f)})
 	if err != nil {
 		s.t.Error(err)
 	}

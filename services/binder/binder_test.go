@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
@@ -142,7 +143,8 @@ func (s *site) doc(node string) ledger.NodeDoc {
 
 func (s *site) decide(d events.Decision) {
 	s.t.Helper()
-	_, err := s.log.Append(s.t.Context(), events.Decisions, events.AnySequence, []events.Message{events.EncodeDecision(d)})
+	_, err := s.log.Append(s.t.Context(), eventlog.Decisions, eventlog.AnySequence,
+		[]eventlog.Message{events.EncodeDecision(d)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -152,11 +154,11 @@ func (s *site) decide(d events.Decision) {
 func (s *site) told(kind events.DecisionKind) map[string]events.Decision {
 	s.t.Helper()
 	out := map[string]events.Decision{}
-	last, err := s.log.Last(s.t.Context(), events.Decisions)
+	last, err := s.log.Last(s.t.Context(), eventlog.Decisions)
 	if err != nil || last == 0 {
 		return out
 	}
-	reader, err := s.log.Read(s.t.Context(), events.Decisions, 1)
+	reader, err := s.log.Read(s.t.Context(), eventlog.Decisions, 1)
 	if err != nil {
 		s.t.Fatal(err)
 	}

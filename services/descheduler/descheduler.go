@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -251,7 +252,7 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 func (d *Descheduler) work(ctx context.Context) error {
 	d.reload()
 	p := d.policy.Load()
-	last, err := d.deps.Log.Last(ctx, events.Decisions)
+	last, err := d.deps.Log.Last(ctx, eventlog.Decisions)
 	if err != nil {
 		return fmt.Errorf("descheduler: last decision: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/services/queue"
 )
@@ -26,8 +26,8 @@ func TestAnIdleShardIsWanted(t *testing.T) {
 	wanted := map[int32]bool{}
 	w.eventually("partitions are wanted with the idle shard", func() bool {
 		w.ask(1)
-		other := events.EncodeWorkRequest(events.WorkRequest{Shard: "s2", Window: 4})
-		if err := w.log.Publish(events.SubjectWork, other); err != nil {
+		other := work.EncodeWorkRequest(work.WorkRequest{Shard: "s2", Window: 4})
+		if err := w.log.Publish(work.SubjectWork, other); err != nil {
 			t.Fatal(err)
 		}
 		clock.Step(200 * time.Millisecond)

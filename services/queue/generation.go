@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
@@ -71,7 +72,7 @@ type checked struct {
 // generations makes sure that the ledger's generation is one that members can rely upon.
 type generations struct {
 	ledger  ledger.Store
-	log     events.Log
+	log     eventlog.Log
 	cluster *intake.Cluster
 	clock   clock.Clock
 	logger  *slog.Logger
@@ -131,7 +132,7 @@ func (g *generations) evidence(
 	if seen.Generation, floor, seen.Revision, err = g.read(ctx); err != nil {
 		return seen, floor, err
 	}
-	last, err := g.log.Last(ctx, events.Facts)
+	last, err := g.log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		return seen, floor, fmt.Errorf("queue: last fact: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
@@ -111,7 +112,7 @@ func TestLostLedgerBeginsAnew(t *testing.T) {
 	_, stop := w.start("queue-a")
 	w.generation(1)
 	w.eventually("facts are told", func() bool {
-		last, err := w.log.Last(t.Context(), events.Facts)
+		last, err := w.log.Last(t.Context(), eventlog.Facts)
 		return err == nil && last > 0
 	})
 	if err := stop(); err != nil {
@@ -138,7 +139,7 @@ func TestRestoredLedgerBeginsAnew(t *testing.T) {
 			backup := w.ledger.Backup()
 			w.eventually("the ledger's history is recorded beyond the backup", func() bool {
 				w.take(t)
-				last, err := w.log.Last(t.Context(), events.Ledger)
+				last, err := w.log.Last(t.Context(), eventlog.Ledger)
 				return err == nil && last > 1
 			})
 			if err := stop(); err != nil {
@@ -303,9 +304,9 @@ func wentBackWithoutFacts(t *testing.T, promise func(w *world, late uint64)) {
 
 // Kubernetes is restored while no queue leads, and the next leader cannot use all facts of the log.
 func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
-	for name, last := range map[string]func(epoch uint64) events.Message{
-		"a fact cannot be read": func(uint64) events.Message { return statetest.PoisonFacts(1)[0].Message },
-		"an epoch has not ended": func(epoch uint64) events.Message {
+	for name, last := range map[string]func(epoch uint64) eventlog.Message{
+		"a fact cannot be read": func(uint64) eventlog.Message { return statetest.PoisonFacts(1)[0].Message },
+		"an epoch has not ended": func(epoch uint64) eventlog.Message {
 			return events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: epoch + 1, Progress: epoch})
 		},
 	} {
@@ -314,7 +315,7 @@ func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
-			w.put(events.Facts, last(w.epoch()))
+			w.put(eventlog.Facts, last(w.epoch()))
 			w.api.GoBack(late - 40)
 			w.startHasty("queue-b")
 			w.generation(2)

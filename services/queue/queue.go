@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
@@ -135,7 +136,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, begin, q.logger, in.decisions) })
 		return l.run(ctx)
 	})
-	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, events.SubjectAskQueue, q.answer) })
+	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, work.SubjectAskQueue, q.answer) })
 	// The membership outlives the leadership, which depends on the membership's session.
 	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return member.Run(stay) })

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
@@ -29,7 +30,7 @@ const (
 	// Election is the name under which replicas elect their leader.
 	Election = "queue"
 	// factWindow is how many facts may wait to be written to the log: four batches.
-	factWindow = 4 * events.MaxBatch
+	factWindow = 4 * eventlog.MaxBatch
 	// retryPause is the wait before another candidacy, round or claim after an error.
 	retryPause = time.Second
 	// farewell bounds each step that a leader still takes after it was asked to stop (the last snapshot, resigning),
@@ -151,7 +152,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 // if ctx ended first.
 func (q *Queue) lead(ctx context.Context, term int64) bool {
 	decided, err := insist(ctx, q, "read the end of the decision log", func() (uint64, error) {
-		return q.deps.Log.Last(ctx, events.Decisions)
+		return q.deps.Log.Last(ctx, eventlog.Decisions)
 	})
 	return err == nil && q.send(ctx, decide.Lead{Term: term, Decided: decided})
 }

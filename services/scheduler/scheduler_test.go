@@ -19,7 +19,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
@@ -44,21 +46,21 @@ type site struct {
 	seq   uint64
 	epoch uint64
 	// requests are the shards' heartbeats.
-	requests chan events.WorkRequest
+	requests chan work.WorkRequest
 	mu       struct {
 		sync.Mutex
-		offered map[string]events.Offer // by token
+		offered map[string]work.Offer // by token
 	}
 }
 
 func newSite(t *testing.T) *site {
 	s := &site{
-		t: t, log: memlog.New(memlog.Options{}), store: mem.New(), requests: make(chan events.WorkRequest, 1024),
+		t: t, log: memlog.New(memlog.Options{}), store: mem.New(), requests: make(chan work.WorkRequest, 1024),
 	}
-	s.mu.offered = map[string]events.Offer{}
+	s.mu.offered = map[string]work.Offer{}
 	t.Cleanup(s.log.Close)
-	stop, err := s.log.Subscribe(events.SubjectWork, func(data []byte) {
-		r, err := events.DecodeWorkRequest(data)
+	stop, err := s.log.Subscribe(work.SubjectWork, func(data []byte) {
+		r, err := work.DecodeWorkRequest(data)
 		if err != nil {
 			t.Errorf("work request: %v", err)
 			return
@@ -119,10 +121,10 @@ func (s *site) fact(f events.Fact) {
 }
 
 // put appends a record to the facts.
-func (s *site) put(m events.Message) {
+func (s *site) put(m eventlog.Message) {
 	s.t.Helper()
-	message := []events.Message{m}
-	last, err := s.log.Append(s.t.Context(), events.Facts, events.Tail{Sequence: s.seq}, message)
+	message := []eventlog.Message{m}
+	last, err := s.log.Append(s.t.Context(), eventlog.Facts, eventlog.Tail{Sequence: s.seq}, message)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -179,14 +181,14 @@ func (s *site) ready(shards ...string) {
 	}
 }
 
-func (s *site) request() events.WorkRequest {
+func (s *site) request() work.WorkRequest {
 	s.t.Helper()
 	select {
 	case r := <-s.requests:
 		return r
 	case <-time.After(patience):
 		s.t.Fatalf("no shard asked for work in %s", patience)
-		return events.WorkRequest{}
+		return work.WorkRequest{}
 	}
 }
 
@@ -195,7 +197,7 @@ func (s *site) offer(shards []string, pods ...events.PodRef) {
 	s.t.Helper()
 	s.settled(shards)
 	for _, pod := range pods {
-		o := events.Offer{
+		o := work.Offer{
 			Pod: pod, Partition: ledger.PartitionOf(pod.UID),
 			Attempt: 1, FactSequence: s.seq, LeaseMillis: 10_000,
 		}
@@ -207,7 +209,7 @@ func (s *site) offer(shards []string, pods ...events.PodRef) {
 	}
 }
 
-func (s *site) send(o events.Offer) {
+func (s *site) send(o work.Offer) {
 	kvs, _, err := s.store.List(context.Background(), roster.KeyOwn(o.Partition))
 	if err != nil || len(kvs) != 1 {
 		s.t.Errorf("owner of partition %d: %v, %v", o.Partition, kvs, err)
@@ -218,8 +220,8 @@ func (s *site) send(o events.Offer) {
 		s.t.Error(err)
 		return
 	}
-	batch := events.OfferBatch{Queue: "queue", Term: 1, Offers: []events.Offer{o}}
-	if err := s.log.Publish(events.SubjectOffers+owner.Member, events.EncodeOffers(batch)); err != nil {
+	batch := work.OfferBatch{Queue: "queue", Term: 1, Offers: []work.Offer{o}}
+	if err := s.log.Publish(work.SubjectOffers+owner.Member, work.EncodeOffers(batch)); err != nil {
 		s.t.Error(err)
 	}
 }
@@ -262,7 +264,7 @@ func (s *site) decisions(n int) []events.Decision {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	r, err := s.log.Read(ctx, events.Decisions, 1)
+	r, err := s.log.Read(ctx, eventlog.Decisions, 1)
 	if err != nil {
 		s.t.Fatal(err)
 	}

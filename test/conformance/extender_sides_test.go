@@ -28,6 +28,7 @@ import (
 	runtimeregistry "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
@@ -302,7 +303,7 @@ func (d *shardDriver) start(c *extendedCase) error {
 	return d.step(shardcore.Input{
 		Ledger: []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}, {Events: owned}},
 		Facts:  steps,
-		Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
+		Offers: []work.OfferBatch{{Term: 1, Offers: []work.Offer{{
 			Pod:       events.PodRef{UID: string(c.pod.UID), Namespace: c.pod.Namespace, Name: c.pod.Name},
 			Partition: partition, Token: ledger.Token(7).String(), Attempt: 1, FactSequence: uint64(len(facts)),
 		}}}},

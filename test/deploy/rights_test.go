@@ -51,7 +51,7 @@ const storesOf = "deploy/k8s/components/stores/stores.yaml"
 func TestEverySubjectIsGiven(t *testing.T) {
 	rights := read(t, storesOf)
 	hears := strings.Join(found(t, `(?s)subscribe: \[(.*?)\]`, rights, 5), " ")
-	for _, subject := range found(t, `Subject[A-Za-z]+ *= "([a-z.]+)"`, read(t, "pkg/events/work.go"), 5) {
+	for _, subject := range found(t, `Subject[A-Za-z]+ *= "([a-z.]+)"`, read(t, "pkg/events/work/work.go"), 5) {
 		if strings.HasSuffix(subject, ".") {
 			subject += "*"
 		}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
@@ -106,8 +107,8 @@ func TestStoresRefuseWhoHasNoRight(t *testing.T) {
 	})
 }
 
-func decision(kind events.DecisionKind, pod events.PodRef) []events.Message {
-	return []events.Message{events.EncodeDecision(events.Decision{
+func decision(kind events.DecisionKind, pod events.PodRef) []eventlog.Message {
+	return []eventlog.Message{events.EncodeDecision(events.Decision{
 		Kind: kind, Pod: pod, Actor: "nobody", SchedulerName: scheduler, Token: "0123456789abcdef", NodeName: "demo-0001",
 	})}
 }
@@ -115,20 +116,20 @@ func decision(kind events.DecisionKind, pod events.PodRef) []events.Message {
 // foreignWords: what one service may say, no other may.
 func (s *system) foreignWords(t *testing.T) {
 	nobody := events.PodRef{UID: "nobody", Namespace: "none", Name: "none"}
-	fact := []events.Message{events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "nobody"})}
+	fact := []eventlog.Message{events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "nobody"})}
 	for _, c := range []struct {
 		what   string
-		stream events.Stream
-		msgs   []events.Message
+		stream eventlog.Stream
+		msgs   []eventlog.Message
 		by     string
 	}{
-		{"a fact", events.Facts, fact, "queue"},
-		{"a placement", events.Decisions, decision(events.DecisionPlaced, nobody), "scheduler"},
-		{"a bind", events.Decisions, decision(events.DecisionBound, nobody), "binder"},
-		{"a request for an eviction", events.Decisions, decision(events.DecisionEvict, nobody), "descheduler"},
+		{"a fact", eventlog.Facts, fact, "queue"},
+		{"a placement", eventlog.Decisions, decision(events.DecisionPlaced, nobody), "scheduler"},
+		{"a bind", eventlog.Decisions, decision(events.DecisionBound, nobody), "binder"},
+		{"a request for an eviction", eventlog.Decisions, decision(events.DecisionEvict, nobody), "descheduler"},
 	} {
 		for _, as := range readers {
-			if c.stream == events.Facts && as == c.by {
+			if c.stream == eventlog.Facts && as == c.by {
 				continue // the queue that runs has said some already
 			}
 			log, err := s.openLog(as)
@@ -136,7 +137,7 @@ func (s *system) foreignWords(t *testing.T) {
 				t.Fatal(as, err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), refusedWithin)
-			_, err = log.Append(ctx, c.stream, events.AnySequence, c.msgs)
+			_, err = log.Append(ctx, c.stream, eventlog.AnySequence, c.msgs)
 			cancel()
 			if (err == nil) != (as == c.by) {
 				t.Errorf("%s by the %s: %v", c.what, as, err)
@@ -217,7 +218,7 @@ func (s *system) forgedPlacement(t *testing.T) {
 	log, err := s.openLog("scheduler")
 	s.no(err)
 	lie := decision(events.DecisionPlaced, events.PodRef{UID: string(pod.UID), Namespace: ns, Name: pod.Name})
-	if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, lie); err != nil {
+	if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, lie); err != nil {
 		t.Fatal(err)
 	}
 	s.start("scheduler", "scheduler-0")

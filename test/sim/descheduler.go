@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
@@ -176,7 +176,7 @@ func (d *descheduler) knows() bool {
 			return false
 		}
 	}
-	last, err := d.w.log.Last(d.w.ctx, events.Decisions)
+	last, err := d.w.log.Last(d.w.ctx, eventlog.Decisions)
 	return err == nil && d.decisions > last && d.promised.Revision() >= d.term && d.promised.Revision() > 0
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
@@ -176,7 +177,7 @@ func (q *queueReplica) sound(unused uint64) (factsAfter uint64, sound bool, err 
 // seen gathers what the generation is judged by; known is false as long as not all of it is.
 func (q *queueReplica) seen() (seen queuecore.LedgerSeen, known bool, err error) {
 	w := q.w
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil {
 		return seen, false, err
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
@@ -32,9 +33,9 @@ type Mutant struct {
 	// ledger changes what a watch of the ledger delivers.
 	ledger func(s *streams, b replica.Batch) replica.Batch
 	// facts changes what is read of the facts.
-	facts func(s *streams, records []events.Record) []events.Record
+	facts func(s *streams, records []eventlog.Record) []eventlog.Record
 	// append changes what an append of facts expects, epoch the number of a new epoch.
-	append func(last events.Tail) events.Tail
+	append func(last eventlog.Tail) eventlog.Tail
 	epoch  func(before uint64) uint64
 	// hint is what a binder makes of a decision, fence what the pod's change does, readDoc what
 	// a read of a document brings.
@@ -219,7 +220,7 @@ func logMutants() []Mutant {
 		{
 			Name: "log-fence", expected: expected{rare: true},
 			Missing: "facts are appended by whoever thinks that it leads",
-			append:  func(events.Tail) events.Tail { return events.AnySequence },
+			append:  func(eventlog.Tail) eventlog.Tail { return eventlog.AnySequence },
 		},
 		{
 			Name: "epoch-reuse", expected: expected{rare: true, family: ordinary},
@@ -394,7 +395,7 @@ func (s *streams) goOn(last uint64) (follow.Batch, bool, error) {
 	if last < next {
 		return follow.Batch{}, false, nil
 	}
-	records, err := s.p.w.records(events.Facts, next)
+	records, err := s.p.w.records(eventlog.Facts, next)
 	if err != nil {
 		s.history.Forget()
 		return follow.Batch{}, false, nil
@@ -411,16 +412,16 @@ func (s *streams) goOn(last uint64) (follow.Batch, bool, error) {
 }
 
 // compacted leaves only the progress of facts that a later one replaces.
-func compacted(s *streams, records []events.Record) []events.Record {
+func compacted(s *streams, records []eventlog.Record) []eventlog.Record {
 	if s.p.role == "queue" {
 		return records // it writes the log, and compares it with the cluster
 	}
-	all, err := s.p.w.records(events.Facts, records[0].Sequence)
+	all, err := s.p.w.records(eventlog.Facts, records[0].Sequence)
 	if err != nil {
 		return records
 	}
-	object := func(r events.Record) string {
-		return r.Header.Get(events.HeaderKind) + "/" + r.Header.Get(events.HeaderUID)
+	object := func(r eventlog.Record) string {
+		return r.Header.Get(eventlog.HeaderKind) + "/" + r.Header.Get(eventlog.HeaderUID)
 	}
 	latest := map[string]uint64{}
 	for _, r := range all {
@@ -440,7 +441,7 @@ func compacted(s *streams, records []events.Record) []events.Record {
 
 // countedTwice tells shards of a bound pod under another name and UID, so that what the
 // ledger holds for it goes on counting too.
-func countedTwice(s *streams, records []events.Record) []events.Record {
+func countedTwice(s *streams, records []eventlog.Record) []eventlog.Record {
 	if s.p.role != "scheduler" {
 		return records
 	}
@@ -465,7 +466,7 @@ func countedTwice(s *streams, records []events.Record) []events.Record {
 }
 
 // objectProgress makes every fact claim what its object's own resourceVersion says.
-func objectProgress(_ *streams, records []events.Record) []events.Record {
+func objectProgress(_ *streams, records []eventlog.Record) []eventlog.Record {
 	out := slices.Clone(records)
 	for i, r := range out {
 		f, err := events.DecodeFact(r)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
@@ -137,7 +138,7 @@ func (s *shard) learn(b ledger.EventBatch) error {
 	return s.step(shardcore.Input{Ledger: []replica.Batch{{Events: b}}})
 }
 
-func (s *shard) request(r events.WorkRequest) {
+func (s *shard) request(r work.WorkRequest) {
 	w := s.w
 	for _, q := range w.queues {
 		w.publish(message{to: q.member(), deliver: func() error {
@@ -150,7 +151,7 @@ func (s *shard) request(r events.WorkRequest) {
 }
 
 // offered takes in offers, possibly late.
-func (s *shard) offered(b events.OfferBatch) error {
+func (s *shard) offered(b work.OfferBatch) error {
 	for _, o := range b.Offers {
 		if _, known := s.offers[o.Pod.UID]; !known {
 			s.offers[o.Pod.UID] = s.nodesKnown()
@@ -159,7 +160,7 @@ func (s *shard) offered(b events.OfferBatch) error {
 			s.registerFirst(o.Pod.UID)
 		}
 	}
-	return s.step(shardcore.Input{Offers: []events.OfferBatch{b}})
+	return s.step(shardcore.Input{Offers: []work.OfferBatch{b}})
 }
 
 // nodesKnown is up to which resourceVersion its facts show all nodes.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
@@ -137,7 +138,7 @@ func (c *cluster) swell(w *world, podUID string) {
 		return
 	}
 	c.swollen++
-	long := strings.Repeat("x", events.MaxMessage)
+	long := strings.Repeat("x", eventlog.MaxMessage)
 	if nodes := w.api.nodes(); len(nodes) > 0 && w.chance(60) {
 		n := nodes[w.rng.IntN(len(nodes))].DeepCopy()
 		n.Labels[swollen] = long
@@ -172,16 +173,16 @@ func (c *cluster) shrink(w *world) {
 }
 
 // checkTold is S20: nothing is published as gone that is there, however large it is.
-func (w *world) checkTold(msgs []events.Message) {
+func (w *world) checkTold(msgs []eventlog.Message) {
 	if w.cluster.family != sized {
 		return
 	}
 	for _, m := range msgs {
-		if m.Header.Get(events.HeaderOp) != events.OpDelete.String() {
+		if m.Header.Get(eventlog.HeaderOp) != events.OpDelete.String() {
 			continue
 		}
-		uid, there := m.Header.Get(events.HeaderUID), false
-		switch events.Kind(m.Header.Get(events.HeaderKind)) {
+		uid, there := m.Header.Get(eventlog.HeaderUID), false
+		switch events.Kind(m.Header.Get(eventlog.HeaderKind)) {
 		case events.KindPod:
 			_, there = w.api.pod(uid)
 		case events.KindNode:
@@ -189,7 +190,7 @@ func (w *world) checkTold(msgs []events.Message) {
 		}
 		if there {
 			w.note("S20", "%s %s is told of as gone, and is there",
-				m.Header.Get(events.HeaderKind), m.Header.Get(events.HeaderName))
+				m.Header.Get(eventlog.HeaderKind), m.Header.Get(eventlog.HeaderName))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -38,7 +39,7 @@ func (c *cluster) restart(w *world, p *corev1.Pod) {
 			c.addPod(w)
 		}
 	case c.done == 1:
-		c.before, _ = w.log.Last(w.ctx, events.Facts) // the log in memory answers
+		c.before, _ = w.log.Last(w.ctx, eventlog.Facts) // the log in memory answers
 		c.closeEmpty(w)
 	case c.done == 2:
 		for _, s := range w.shards {
@@ -112,7 +113,7 @@ func (w *world) logged(b follow.Batch) *state.Snapshot {
 	if b.Behind >= b.Barrier {
 		return store.Snapshot()
 	}
-	records, err := w.records(events.Facts, b.Behind+1)
+	records, err := w.records(eventlog.Facts, b.Behind+1)
 	if err != nil {
 		return nil
 	}

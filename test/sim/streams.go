@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
@@ -98,7 +99,7 @@ func (s *streams) readFacts() (follow.Batch, bool, error) {
 		b, err := s.bootstrap()
 		return b, err == nil, err
 	}
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil {
 		return follow.Batch{}, false, err
 	}
@@ -123,7 +124,7 @@ func (s *streams) readFacts() (follow.Batch, bool, error) {
 // take reads on from a sequence that is there, some way.
 func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	w := s.p.w
-	records, err := w.records(events.Facts, from)
+	records, err := w.records(eventlog.Facts, from)
 	if err == nil && w.faults.on {
 		records = records[:s.p.hesitates(from, len(records))]
 	}
@@ -134,7 +135,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 		}
 		facts, err = s.history.Take(records)
 	}
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	switch {
 	case errors.As(err, &gap):
 		w.hit("gap in the facts")
@@ -153,11 +154,11 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 // bootstrap begins from the newest snapshot.
 func (s *streams) bootstrap() (follow.Batch, error) {
 	w := s.p.w
-	sequence, data, _, err := w.log.Latest(w.ctx, events.Facts)
+	sequence, data, _, err := w.log.Latest(w.ctx, eventlog.Facts)
 	if err != nil {
 		return follow.Batch{}, err
 	}
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil {
 		return follow.Batch{}, err
 	}
@@ -174,7 +175,7 @@ func (s *streams) bootstrap() (follow.Batch, error) {
 }
 
 // records are those of a stream from a sequence on, which must be there.
-func (w *world) records(stream events.Stream, from uint64) ([]events.Record, error) {
+func (w *world) records(stream eventlog.Stream, from uint64) ([]eventlog.Record, error) {
 	reader, err := w.log.Read(w.ctx, stream, from)
 	if err != nil {
 		return nil, err
@@ -191,7 +192,7 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 	if w.down(s.p, toLog) || s.p.stalled() {
 		return nil, false, nil
 	}
-	last, err := w.log.Last(w.ctx, events.Decisions)
+	last, err := w.log.Last(w.ctx, eventlog.Decisions)
 	if err != nil {
 		return nil, false, err
 	}
@@ -201,7 +202,7 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 	if s.decisions > last {
 		return nil, true, nil
 	}
-	records, err := w.records(events.Decisions, s.decisions)
+	records, err := w.records(eventlog.Decisions, s.decisions)
 	if err != nil {
 		return nil, false, err
 	}
@@ -240,11 +241,11 @@ func (o *outbox) flush(p *proc) error {
 	if w.fault(5, "append lost before it was stored") {
 		return nil
 	}
-	msgs := make([]events.Message, n)
+	msgs := make([]eventlog.Message, n)
 	for i, d := range o.waiting[:n] {
 		msgs[i] = events.EncodeDecision(d)
 	}
-	if _, err := w.log.Append(w.ctx, events.Decisions, events.AnySequence, msgs); err != nil {
+	if _, err := w.log.Append(w.ctx, eventlog.Decisions, eventlog.AnySequence, msgs); err != nil {
 		return err
 	}
 	if w.fault(5, "append stored, not acknowledged") {
@@ -281,9 +282,9 @@ func (l *factLog) dies() bool {
 // writerDies is how many of a thousand appends of facts are not made, because the writer dies.
 const writerDies = 2
 
-// Append implements events.Log.
+// Append implements eventlog.Log.
 func (l *factLog) Append(
-	ctx context.Context, stream events.Stream, last events.Tail, msgs []events.Message,
+	ctx context.Context, stream eventlog.Stream, last eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
 	w := l.p.w
 	if w.mutant.append != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/depend"
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -30,7 +30,7 @@ func (o *options) watches(services []service, in inputs, st *stores, logger *slo
 			return err
 		}),
 		watch("log (NATS)", "nats", logger, func(ctx context.Context) error {
-			_, err := st.log.Last(ctx, events.Facts)
+			_, err := st.log.Last(ctx, eventlog.Facts)
 			return err
 		}),
 	}}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // Records yields the records of the stream, oldest first, and io.EOF after the last one.
 type Records interface {
-	Next(ctx context.Context) (events.Record, error)
+	Next(ctx context.Context) (eventlog.Record, error)
 }
 
 // GapError reports that the history lacks the ledger's changes between two revisions: after From, and before To.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
 // Difference is one thing that a record says otherwise than the decision made again.
@@ -27,7 +28,7 @@ func compare(was, is events.Decision) []Difference {
 		return []Difference{{"outcome", string(was.Kind), fmt.Sprintf("%s: %s", is.Kind, is.Message)}}
 	}
 	differ("configuration", fmt.Sprintf("%016x", e.Config), fmt.Sprintf("%016x", f.Config))
-	if e.Basis.Way == events.WayHeld {
+	if e.Basis.Way == evidence.WayHeld {
 		differ("node", was.NodeName, is.NodeName)
 		return out // the rest is about the look at nodes before
 	}

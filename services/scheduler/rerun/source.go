@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
@@ -16,14 +17,14 @@ import (
 type Source interface {
 	// Open reads a stream from a sequence on, or from the oldest record that is kept if that is
 	// younger.
-	Open(ctx context.Context, s events.Stream, from uint64) (Records, error)
+	Open(ctx context.Context, s eventlog.Stream, from uint64) (Records, error)
 	// Snapshot is the newest snapshot of the facts; ok is false if there is none.
 	Snapshot(ctx context.Context) (sequence uint64, data []byte, ok bool, err error)
 }
 
 // Records yields records in order, and io.EOF behind the last.
 type Records interface {
-	Next(ctx context.Context) (events.Record, error)
+	Next(ctx context.Context) (eventlog.Record, error)
 	Close()
 }
 
@@ -31,7 +32,7 @@ type Records interface {
 type factCursor struct {
 	records Records
 	// ahead has been read and not been handed out; at is the last that has.
-	ahead *events.Record
+	ahead *eventlog.Record
 	at    uint64
 	// start is what announces the beginning, until it has been handed out.
 	start *follow.Batch
@@ -56,7 +57,7 @@ func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, erro
 	if !ok || sequence > first {
 		sequence, data = 0, nil
 	}
-	records, err := src.Open(ctx, events.Facts, sequence+1)
+	records, err := src.Open(ctx, eventlog.Facts, sequence+1)
 	if err != nil {
 		return nil, fmt.Errorf("facts: %w", err)
 	}
@@ -69,7 +70,7 @@ func resetAt(sequence uint64, data []byte) *follow.Batch {
 	return &follow.Batch{Reset: true, Snapshot: data, Behind: sequence, Barrier: sequence}
 }
 
-func (c *factCursor) peek(ctx context.Context) (*events.Record, error) {
+func (c *factCursor) peek(ctx context.Context) (*eventlog.Record, error) {
 	if c.ahead == nil {
 		r, err := c.records.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -162,7 +163,7 @@ func (c *factCursor) reaches(ctx context.Context) error {
 }
 
 // read is the fact of a record; events.OpUnreadable for one that cannot be read, or follows from nothing.
-func (c *factCursor) read(r events.Record) events.SequencedFact {
+func (c *factCursor) read(r eventlog.Record) events.SequencedFact {
 	fact, err := events.DecodeFact(r)
 	if err == nil && !fact.Anew() && c.epochKnown && !state.Follows(c.epoch, fact.Fact) {
 		err = fmt.Errorf("epoch %d does not follow on %d", fact.Epoch, c.epoch)

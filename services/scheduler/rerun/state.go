@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -104,7 +104,7 @@ func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64)
 }
 
 func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
-	records, err := src.Open(ctx, events.Ledger, 1)
+	records, err := src.Open(ctx, eventlog.Ledger, 1)
 	if err != nil {
 		return fmt.Errorf("ledger history: %w", err)
 	}
@@ -135,7 +135,7 @@ type until struct {
 	time time.Time
 }
 
-func (u until) Next(ctx context.Context) (events.Record, error) {
+func (u until) Next(ctx context.Context) (eventlog.Record, error) {
 	r, err := u.Records.Next(ctx)
 	if err == nil && !u.time.IsZero() && r.Time.After(u.time) {
 		return r, io.EOF

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
@@ -85,7 +86,7 @@ func (e *engine) step(in input, now time.Duration) (output, error) {
 		core.Ledger = append(core.Ledger, replica.Batch{Events: r.events})
 	}
 	if len(in.offers) > 0 {
-		core.Offers = []events.OfferBatch{e.offers(in.offers)}
+		core.Offers = []work.OfferBatch{e.offers(in.offers)}
 	}
 	for _, a := range in.answers {
 		core.Results = append(core.Results, shardcore.Result{ID: a.id, Txn: a.result})
@@ -130,12 +131,12 @@ func (w *world) encoded(f fact) (events.Fact, error) {
 	return made, err
 }
 
-func (e *engine) offers(list []offer) events.OfferBatch {
-	b := events.OfferBatch{Queue: "queue", Term: 1}
+func (e *engine) offers(list []offer) work.OfferBatch {
+	b := work.OfferBatch{Queue: "queue", Term: 1}
 	for _, o := range list {
 		e.inHand[o.pod] = o
 		uid := podUID(e.world.Seed, int(o.pod))
-		b.Offers = append(b.Offers, events.Offer{
+		b.Offers = append(b.Offers, work.Offer{
 			Pod:       events.PodRef{UID: uid, Namespace: namespace, Name: uid},
 			Partition: ledger.PartitionOf(uid), Token: tokenOf(o).String(), Attempt: o.attempt,
 			FactSequence: e.base + uint64(o.facts), LeaseMillis: int32(time.Minute.Milliseconds()),

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
@@ -21,8 +21,8 @@ import (
 func TestStoresSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	write := func(ctx context.Context, log *jetstream.Log, store *etcd.Store) {
-		msg := events.Message{Subject: "decisions.u.placed", Data: []byte("x")}
-		if _, err := log.Append(ctx, events.Decisions, events.Tail{}, []events.Message{msg}); err != nil {
+		msg := eventlog.Message{Subject: "decisions.u.placed", Data: []byte("x")}
+		if _, err := log.Append(ctx, eventlog.Decisions, eventlog.Tail{}, []eventlog.Message{msg}); err != nil {
 			t.Fatalf("append: %v", err)
 		}
 		res, err := store.Commit(ctx, ledger.Txn{Puts: []ledger.Put{{Key: identity.KeyCluster, Value: []byte("c")}}})
@@ -32,7 +32,7 @@ func TestStoresSurviveARestart(t *testing.T) {
 	}
 	withStores(t, dir, write)
 	withStores(t, dir, func(ctx context.Context, log *jetstream.Log, store *etcd.Store) {
-		if last, err := log.Last(ctx, events.Decisions); err != nil || last != 1 {
+		if last, err := log.Last(ctx, eventlog.Decisions); err != nil || last != 1 {
 			t.Errorf("last sequence %d, %v: want 1", last, err)
 		}
 		kvs, _, err := store.List(ctx, identity.KeyCluster)

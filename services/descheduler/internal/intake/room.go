@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -26,7 +27,7 @@ const batchBuffer = 1
 
 // Deps holds the external systems of a Room.
 type Deps struct {
-	Log events.Log
+	Log eventlog.Log
 	// Facts is the feed of the process.
 	Facts *feed.Feed
 	// Ledger may be nil: then no View has one.
@@ -86,8 +87,8 @@ type View struct {
 func New(deps Deps) *Room {
 	r := &Room{
 		deps: deps, steps: make(chan feed.Step, batchBuffer),
-		alarm:      feed.NewAlarm(aside.New("descheduler", events.Facts, deps.Logger, deps.Clock.Now).Write),
-		unreadable: aside.New("descheduler", events.Decisions, deps.Logger, deps.Clock.Now),
+		alarm:      feed.NewAlarm(aside.New("descheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write),
+		unreadable: aside.New("descheduler", eventlog.Decisions, deps.Logger, deps.Clock.Now),
 	}
 	r.mu.facts = state.New().Snapshot()
 	r.mu.history = plan.NewHistory()

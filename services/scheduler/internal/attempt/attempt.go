@@ -7,7 +7,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
@@ -19,7 +20,7 @@ import (
 // Attempt is one offer being worked on.
 type Attempt struct {
 	Phase    Phase
-	Offer    events.Offer
+	Offer    work.Offer
 	Received time.Time
 	Pod      *state.Pod
 	Losses   int
@@ -65,7 +66,7 @@ type Pick struct {
 	// KeptPlace is what it takes of a place that was kept.
 	Kept KeptPlace
 	// Evidence is for the record of the attempt.
-	Evidence *events.Evidence
+	Evidence *evidence.Evidence
 	Volumes  claims.Supply
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
@@ -40,7 +40,7 @@ type Turns struct {
 	waiting map[string][]string
 	// granted are the nodes at which this shard has been given turns, out are messages to send.
 	granted []string
-	out     []events.Turn
+	out     []work.Turn
 }
 
 type turn struct {
@@ -55,7 +55,7 @@ func NewTurns(t *Table, shard string, home func(nodeUID string) bool) *Turns {
 
 // Ask asks for a turn at a node.
 func (t *Turns) Ask(nodeUID string, now time.Time) {
-	ask := events.Turn{NodeUID: nodeUID, Shard: t.shard}
+	ask := work.Turn{NodeUID: nodeUID, Shard: t.shard}
 	if t.home(nodeUID) {
 		t.Hear(ask, now)
 		return
@@ -64,7 +64,7 @@ func (t *Turns) Ask(nodeUID string, now time.Time) {
 }
 
 // Hear takes in what a shard says, this one included.
-func (t *Turns) Hear(said events.Turn, now time.Time) {
+func (t *Turns) Hear(said work.Turn, now time.Time) {
 	switch {
 	case said.Granted:
 		t.begin(said, now)
@@ -82,7 +82,7 @@ func (t *Turns) next(nodeUID string, now time.Time) {
 	if _, running := t.running[nodeUID]; running || len(queue) == 0 {
 		return
 	}
-	given := events.Turn{NodeUID: nodeUID, Shard: queue[0], Granted: true}
+	given := work.Turn{NodeUID: nodeUID, Shard: queue[0], Granted: true}
 	if queue = queue[1:]; len(queue) == 0 {
 		delete(t.waiting, nodeUID)
 	} else {
@@ -92,7 +92,7 @@ func (t *Turns) next(nodeUID string, now time.Time) {
 	t.begin(given, now)
 }
 
-func (t *Turns) begin(given events.Turn, now time.Time) {
+func (t *Turns) begin(given work.Turn, now time.Time) {
 	t.running[given.NodeUID] = turn{shard: given.Shard, until: now.Add(turnLength)}
 	if given.Shard != t.shard {
 		t.table.Begin(given.NodeUID, Turn)
@@ -149,7 +149,7 @@ func (t *Turns) Granted() []string {
 }
 
 // Messages are those to send since the last call.
-func (t *Turns) Messages() []events.Turn {
+func (t *Turns) Messages() []work.Turn {
 	out := t.out
 	t.out = nil
 	return out

@@ -17,7 +17,7 @@ type Config struct {
 	// that shards rarely meet on a node. Pods with node preferences always see all nodes.
 	// All pods prefer a home node among nodes of the same total.
 	HomeFirst bool
-	// NoEvidence leaves events.Evidence out of the decisions, to measure what it costs.
+	// NoEvidence leaves evidence.Evidence out of the decisions, to measure what it costs.
 	NoEvidence bool
 	// Gates are the scheduler names of profiles with custom plugins that may hold pods back before they are tried.
 	Gates map[string]bool

@@ -12,6 +12,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
@@ -102,8 +104,8 @@ func TestExtendersHaveASay(t *testing.T) {
 	if diff := cmp.Diff([]string{"a b c"}, asked); diff != "" {
 		t.Fatalf("questions (-want +got):\n%s", diff)
 	}
-	if d.Evidence.Basis.Way != events.WayAdvised {
-		t.Fatalf("way %d, want %d", d.Evidence.Basis.Way, events.WayAdvised)
+	if d.Evidence.Basis.Way != evidence.WayAdvised {
+		t.Fatalf("way %d, want %d", d.Evidence.Basis.Way, evidence.WayAdvised)
 	}
 }
 
@@ -161,7 +163,7 @@ func TestExtenderIsNotAskedInVain(t *testing.T) {
 	w.addPod("q")
 	w.offer()
 	w.settle()
-	if d := w.only(); d.Kind != events.DecisionPlaced || d.Evidence.Basis.Way != events.WayRanked {
+	if d := w.only(); d.Kind != events.DecisionPlaced || d.Evidence.Basis.Way != evidence.WayRanked {
 		t.Fatal(d)
 	}
 }
@@ -244,7 +246,7 @@ func TestDrainWhileAnExtenderThinks(t *testing.T) {
 	w.offer()
 	w.step(s, step.Input{Facts: w.unread(s), Ledger: w.told(s)})
 	offered := s.offers[0].Token
-	w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
+	w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}}})
 	if len(s.consults) != 1 {
 		t.Fatalf("%d questions, want one", len(s.consults))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
@@ -244,7 +245,7 @@ func (c *Core) applyLedger(b replica.Batch) error {
 }
 
 // accept takes offers in, unless they are stale, already in hand, or not wanted.
-func (c *Core) accept(b events.OfferBatch) {
+func (c *Core) accept(b work.OfferBatch) {
 	if b.Term < c.term {
 		return
 	}
@@ -286,9 +287,9 @@ func (c *Core) drain() {
 
 // request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
 // does not keep others from being tried.
-func (c *Core) request() *events.WorkRequest {
+func (c *Core) request() *work.WorkRequest {
 	window := c.window + c.attempts.Count(attempt.Seeking)
-	r := &events.WorkRequest{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
+	r := &work.WorkRequest{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
 	if c.shard.Draining || !c.Ready() {
 		r.Window = 0
 	}
@@ -296,7 +297,7 @@ func (c *Core) request() *events.WorkRequest {
 		r.Renew = append(r.Renew, a.Offer.Token)
 	}
 	slices.Sort(r.Renew)
-	most := min(len(c.activated), events.MaxActivate)
+	most := min(len(c.activated), work.MaxActivate)
 	r.Activate, c.activated = c.activated[:most:most], c.activated[most:]
 	return r
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -90,7 +92,7 @@ func (p *placer) place(n int) time.Duration {
 	p.settle(step.Input{Facts: p.st.s.fold(follow.Batch{Facts: p.st.facts})})
 	begin := processorTime()
 	for batch := range slices.Chunk(offers, offersAtOnce) {
-		p.settle(step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})
+		p.settle(step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: batch}}})
 	}
 	spent := processorTime() - begin
 	if p.records != n {
@@ -127,7 +129,7 @@ func (p *placer) settle(in step.Input) {
 func writtenAndRead(tb testing.TB, d events.Decision) int {
 	m := events.EncodeDecision(d)
 	for range 2 {
-		if _, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 1}); err != nil {
+		if _, err := events.DecodeOutcome(eventlog.Record{Message: m, Sequence: 1}); err != nil {
 			tb.Fatal(err)
 		}
 	}

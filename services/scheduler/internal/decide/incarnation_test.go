@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
@@ -105,7 +106,7 @@ func (w *world) placeBy(s *shard, told bool) (sent int) {
 	for i := range s.offers {
 		s.offers[i].FactSequence = uint64(s.fact)
 	}
-	in := step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}}
+	in := step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}}}
 	s.offers = nil
 	w.step(s, in)
 	for range 20 {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
@@ -411,7 +412,7 @@ func TestTwoShardsWantOnePlace(t *testing.T) {
 	for _, s := range w.shards { // both decide before either has an answer
 		w.step(s, step.Input{
 			Facts:  s.fold(follow.Batch{Facts: w.facts[s.fact:]}),
-			Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}},
+			Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}},
 		})
 		s.fact, s.offers = len(w.facts), nil
 		if s.commit == nil {

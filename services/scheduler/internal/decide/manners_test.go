@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
@@ -78,7 +79,7 @@ func (st *story) pod(name string, options ...func(*corev1.Pod)) string {
 func (st *story) offerAgain(uid string) {
 	st.tokens++
 	st.offered[uid]++
-	st.step(st.s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
+	st.step(st.s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: []work.Offer{{
 		Pod: events.PodRef{UID: uid, Namespace: "d", Name: st.pods[uid].Name}, Partition: ledger.PartitionOf(uid),
 		Token: ledger.Token(st.tokens).String(), Attempt: st.offered[uid], FactSequence: uint64(len(st.facts)),
 	}}}}})
@@ -288,8 +289,8 @@ func TestThirdLossAsksForATurn(t *testing.T) {
 				st.lose()
 			}
 			st.tellLedger()
-			want := events.Turn{NodeUID: "node-n0", Shard: st.s.id, Granted: mine}
-			if diff := cmp.Diff([]events.Turn{want}, st.s.said); diff != "" {
+			want := work.Turn{NodeUID: "node-n0", Shard: st.s.id, Granted: mine}
+			if diff := cmp.Diff([]work.Turn{want}, st.s.said); diff != "" {
 				t.Fatalf("said (-want +got):\n%s", diff)
 			}
 			if mine == (st.target() == "") {
@@ -297,7 +298,7 @@ func TestThirdLossAsksForATurn(t *testing.T) {
 			}
 			if !mine {
 				want.Granted = true
-				st.step(st.s, step.Input{Turns: []events.Turn{want}})
+				st.step(st.s, step.Input{Turns: []work.Turn{want}})
 			}
 			if st.target() != "n0" {
 				t.Error("does not use its turn")
@@ -339,8 +340,8 @@ func TestWaitForATurnEnds(t *testing.T) {
 // During another's turn a node is not used, unless there is no other way but to wait.
 func TestAnothersTurn(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
-	turn := events.Turn{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}
-	st.step(st.s, step.Input{Turns: []events.Turn{turn}})
+	turn := work.Turn{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}
+	st.step(st.s, step.Input{Turns: []work.Turn{turn}})
 	if alone := st.s.core.LeftAlone()["turn"]; alone != 1 {
 		t.Fatalf("%d nodes left alone, want 1", alone)
 	}
@@ -370,7 +371,7 @@ func TestAnothersTurn(t *testing.T) {
 
 func TestTurnEndsWithTime(t *testing.T) {
 	st := newStory(t, 2, 1, 10)
-	st.step(st.s, step.Input{Turns: []events.Turn{{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}}})
+	st.step(st.s, step.Input{Turns: []work.Turn{{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}}})
 	st.pod("p")
 	if st.target() != "" || len(st.s.decisions) != 0 {
 		t.Fatalf("goes for %q, decided %v: want it to wait", st.target(), st.s.decisions)
@@ -391,7 +392,7 @@ func TestTurnsAreGivenInOrder(t *testing.T) {
 	st.s = st.shards[home]
 	st.tell()
 	for _, name := range []string{"scheduler-8", "scheduler-9", "scheduler-8"} {
-		st.step(st.s, step.Input{Turns: []events.Turn{{NodeUID: "node-n0", Shard: name}}})
+		st.step(st.s, step.Input{Turns: []work.Turn{{NodeUID: "node-n0", Shard: name}}})
 	}
 	st.wait(400 * time.Millisecond)
 	st.wait(400 * time.Millisecond)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -26,7 +27,7 @@ func inFlight(t *testing.T, pods ...string) (*world, *shard) {
 	s := w.shards[0]
 	offers := s.offers
 	s.offers = nil
-	w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
+	w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: offers}}})
 	if s.commit == nil {
 		t.Fatal("nothing was sent")
 	}

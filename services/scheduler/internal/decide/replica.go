@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
@@ -20,7 +22,7 @@ import (
 
 // Replica makes decisions of a shard again, from the records that it left: a Core that is fed
 // the facts and the ledger, up to where a record says, and made to look like the shard's in
-// whatever else the record says (events.Basis). Where the pod goes it is not told, but finds
+// whatever else the record says (evidence.Basis). Where the pod goes it is not told, but finds
 // out by the code that found it the first time.
 //
 // Records are to be made again in the order of their moments. For one goroutine.
@@ -75,8 +77,8 @@ func (r *Replica) Unreadable() error { return r.facts.Snapshot().Unreadable() }
 // Ledger applies what the ledger's watch told.
 func (r *Replica) Ledger(b replica.Batch) error { return r.core.applyLedger(b) }
 
-// Learn applies what the shard knew ahead of its watch (events.Basis.Learned): kvs are the keys that l names.
-func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {
+// Learn applies what the shard knew ahead of its watch (evidence.Basis.Learned): kvs are the keys that l names.
+func (r *Replica) Learn(l evidence.Learned, kvs []ledger.KV) error {
 	learn := r.core.shard.Ledger.Learn
 	if l.Key == "" {
 		learn = r.core.shard.Ledger.LearnPut
@@ -125,7 +127,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 		return events.Decision{}, err
 	}
 	b := d.Evidence.Basis
-	if b.Way == events.WayAdvised {
+	if b.Way == evidence.WayAdvised {
 		return events.Decision{}, &NotRemadeError{"extenders had a say in it, and the log does not have what they said"}
 	}
 	if err := r.stage(d.Evidence.Staged); err != nil {
@@ -137,7 +139,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	c.search.Start = [2]int{int(b.Start), int(b.HomeStart)}
 	c.shard.HomeFirst = !b.Whole
 	a := &attempt.Attempt{
-		Offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
+		Offer: work.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
 	}
 	c.attempts.Begin(a)
 	if a.Turn, err = r.turn(b.Preferred); err != nil {
@@ -148,9 +150,9 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	}
 	defer r.clear(a)
 	switch b.Way {
-	case events.WayHeld:
+	case evidence.WayHeld:
 		return r.seek(a, profile, d)
-	case events.WayOusted:
+	case evidence.WayOusted:
 		err = r.oust(a, profile)
 	default:
 		t := trial{attempt: a, profile: profile}
@@ -167,7 +169,7 @@ func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.
 	c := r.core
 	c.preempt.SetSpared(d.Evidence.Basis.Spared)
 	again := c.record.Decision(events.DecisionNominated, a)
-	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
+	again.Evidence = &evidence.Evidence{Config: profile.Hash(), Basis: evidence.Basis{Way: evidence.WayHeld}}
 	node, err := c.preempt.RemakeSearch(a, profile, d.Seed)
 	if err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
@@ -183,7 +185,7 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 	case d.Evidence == nil:
 		return nil, nil, &NotRemadeError{"the record does not say what it was computed from"}
 	case d.Evidence.Basis.Unlisted:
-		return nil, nil, &NotRemadeError{fmt.Sprintf("more than %d nodes were left alone", events.MaxLeftAlone)}
+		return nil, nil, &NotRemadeError{fmt.Sprintf("more than %d nodes were left alone", evidence.MaxLeftAlone)}
 	case c.shard.Store.Position().Epoch != d.Evidence.Basis.FactEpoch:
 		return nil, nil, &NotRemadeError{fmt.Sprintf("fact %d was of epoch %d, which the log has lost; it has %d there",
 			d.FactSequence, d.Evidence.Basis.FactEpoch, c.shard.Store.Position().Epoch)}
@@ -279,7 +281,7 @@ func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
 }
 
 // outcome is what became of an attempt, as a record says it.
-func (r *Replica) outcome(a *attempt.Attempt, b events.Basis, out step.Output) (events.Decision, error) {
+func (r *Replica) outcome(a *attempt.Attempt, b evidence.Basis, out step.Output) (events.Decision, error) {
 	switch {
 	case a.Phase == attempt.Staged:
 		return r.chosen(a, b)
@@ -293,7 +295,7 @@ func (r *Replica) outcome(a *attempt.Attempt, b events.Basis, out step.Output) (
 	return events.Decision{}, &NotRemadeError{"the attempt came to nothing"}
 }
 
-func (r *Replica) chosen(a *attempt.Attempt, b events.Basis) (events.Decision, error) {
+func (r *Replica) chosen(a *attempt.Attempt, b evidence.Basis) (events.Decision, error) {
 	node := a.Pick.NodeName
 	if n := int(b.Alternative); n > 0 {
 		if n > len(a.Others) || a.Others[n-1].Node == nil {
@@ -319,7 +321,7 @@ func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
 		return
 	}
 	m := made{pod: pod, node: node}
-	if e := remade.Evidence; e != nil && (e.Basis.Way == events.WayKept || e.Basis.Way == events.WayOusted) {
+	if e := remade.Evidence; e != nil && (e.Basis.Way == evidence.WayKept || e.Basis.Way == evidence.WayOusted) {
 		m.instead = r.keptBy(pod, node)
 	}
 	r.remember(order, m)

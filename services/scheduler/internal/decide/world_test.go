@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
@@ -72,10 +73,10 @@ type shard struct {
 	commit         *step.Commit
 	decisions      []events.Decision
 	conflicts, won int
-	offers         []events.Offer
+	offers         []work.Offer
 	more           bool
 	// turns is what others have said, not heard yet; said is all that it has said itself.
-	turns, said []events.Turn
+	turns, said []work.Turn
 	lost        []events.Decision
 	notices     []avoid.Notice
 	asked
@@ -319,7 +320,7 @@ func (w *world) offer() {
 		w.offered[uid]++
 		p := ledger.PartitionOf(uid)
 		s := w.ownerOf(p)
-		s.offers = append(s.offers, events.Offer{
+		s.offers = append(s.offers, work.Offer{
 			Pod:       events.PodRef{UID: uid, Namespace: w.pods[uid].Namespace, Name: w.pods[uid].Name},
 			Partition: p, Token: ledger.Token(w.tokens).String(), Attempt: w.offered[uid],
 			FactSequence: uint64(len(w.facts)),
@@ -426,7 +427,7 @@ func (w *world) deliver() {
 		}
 	case 8, 9, 10, 11:
 		if len(s.offers) > 0 {
-			in.Offers = []events.OfferBatch{{Term: 1, Offers: s.offers}}
+			in.Offers = []work.OfferBatch{{Term: 1, Offers: s.offers}}
 			s.offers = nil
 		}
 	case 12, 13, 14, 15:

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -35,25 +37,25 @@ type Room struct {
 	logger *slog.Logger
 	store  ledger.Store
 	facts  *feed.Feed
-	bus    events.Bus
+	bus    eventlog.Bus
 
 	factsC  chan feed.Step
 	ledgerC chan replica.Batch
-	offersC chan events.OfferBatch
-	turnsC  chan events.Turn
+	offersC chan work.OfferBatch
+	turnsC  chan work.Turn
 	// listed closes when the ledger has been listed once: only then may facts be read,
 	// so that every hand-over is seen (ledger first, then the log's end).
 	listed chan struct{}
 }
 
 // New returns an intake; Ledger, Facts and Offers must be run.
-func New(shard string, store ledger.Store, facts *feed.Feed, bus events.Bus, logger *slog.Logger) *Room {
+func New(shard string, store ledger.Store, facts *feed.Feed, bus eventlog.Bus, logger *slog.Logger) *Room {
 	return &Room{
 		shard: shard, logger: logger, store: store, facts: facts, bus: bus,
 		factsC:  make(chan feed.Step, factsBuffer),
 		ledgerC: make(chan replica.Batch, ledgerBuffer),
-		offersC: make(chan events.OfferBatch, offersBuffer),
-		turnsC:  make(chan events.Turn, turnsBuffer),
+		offersC: make(chan work.OfferBatch, offersBuffer),
+		turnsC:  make(chan work.Turn, turnsBuffer),
 		listed:  make(chan struct{}),
 	}
 }
@@ -81,8 +83,8 @@ func (r *Room) Facts(ctx context.Context) error {
 
 // Offers takes offers off the bus until ctx ends.
 func (r *Room) Offers(ctx context.Context) error {
-	stop, err := r.bus.Subscribe(events.SubjectOffers+r.shard, func(data []byte) {
-		batch, err := events.DecodeOffers(data)
+	stop, err := r.bus.Subscribe(work.SubjectOffers+r.shard, func(data []byte) {
+		batch, err := work.DecodeOffers(data)
 		if err != nil {
 			r.logger.Warn("offer dropped: cannot be decoded", telemetry.KeyError, err)
 			return
@@ -103,8 +105,8 @@ func (r *Room) Offers(ctx context.Context) error {
 
 // Turns takes what other shards say about turns off the bus until ctx ends.
 func (r *Room) Turns(ctx context.Context) error {
-	stop, err := r.bus.Subscribe(events.SubjectTurns, func(data []byte) {
-		t, err := events.DecodeTurn(data)
+	stop, err := r.bus.Subscribe(work.SubjectTurns, func(data []byte) {
+		t, err := work.DecodeTurn(data)
 		if err != nil {
 			r.logger.Warn("turn message dropped: cannot be decoded", telemetry.KeyError, err)
 			return

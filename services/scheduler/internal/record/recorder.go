@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -18,7 +18,7 @@ import (
 type Look struct {
 	placement.Result
 	Home      bool
-	Basis     events.Basis
+	Basis     evidence.Basis
 	Unsettled bool
 	OnHold    bool
 }
@@ -30,20 +30,20 @@ type Recorder struct {
 	Effects  *step.Effects
 	// Start returns where the next search of a profile that samples begins: among all nodes, and among the home ones.
 	Start func() (all, home int)
-	// chosen counts decisions that chose a node, for events.Evidence.Order, and moments the looks
-	// at nodes, for events.Basis.Moment.
+	// chosen counts decisions that chose a node, for evidence.Evidence.Order, and moments the looks
+	// at nodes, for evidence.Basis.Moment.
 	chosen, moments uint64
 	// ahead is what the view of the ledger has learned ahead of its watch.
-	ahead []events.Learned
+	ahead []evidence.Learned
 }
 
 // Evidence is the record of an evaluation. The result belongs to the engine; what is kept of
 // it is copied here.
-func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look, behind int) *events.Evidence {
+func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look, behind int) *evidence.Evidence {
 	if r.Shard.NoEvidence {
 		return nil
 	}
-	e := &events.Evidence{
+	e := &evidence.Evidence{
 		Config: p.Hash(), Class: found.Class, LedgerRevision: r.Shard.Ledger.Revision(), Staged: r.stagedOrders(),
 		Home: found.Home, Behind: int32(behind),
 		Cause: a.Offer.Cause, Waited: a.Offer.Waited, Considered: r.Shard.Since(a.Received),
@@ -60,9 +60,9 @@ func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look
 		}
 	}
 	e.ScoredBy = found.Weighed.Plugins
-	e.Candidates = make([]events.Candidate, min(len(found.Feasible), events.EvidenceCandidates))
+	e.Candidates = make([]evidence.Candidate, min(len(found.Feasible), evidence.MaxCandidates))
 	for i := range e.Candidates {
-		e.Candidates[i] = events.Candidate{Node: found.Feasible[i].Node.Node.Name, Total: found.Feasible[i].Total}
+		e.Candidates[i] = evidence.Candidate{Node: found.Feasible[i].Node.Node.Name, Total: found.Feasible[i].Total}
 		if i < len(found.Weighed.Points) {
 			e.Candidates[i].Points = slices.Clone(found.Weighed.Points[i])
 		}
@@ -71,7 +71,7 @@ func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look
 }
 
 // Chose numbers a decision that chose a node.
-func (r *Recorder) Chose(e *events.Evidence) *events.Evidence {
+func (r *Recorder) Chose(e *evidence.Evidence) *evidence.Evidence {
 	if e != nil {
 		r.chosen++
 		e.Order = r.chosen
@@ -80,7 +80,7 @@ func (r *Recorder) Chose(e *events.Evidence) *events.Evidence {
 }
 
 // ChoseOther numbers the choice of the next-best node by the same evaluation.
-func (r *Recorder) ChoseOther(e *events.Evidence, alternative int) *events.Evidence {
+func (r *Recorder) ChoseOther(e *evidence.Evidence, alternative int) *evidence.Evidence {
 	if e == nil {
 		return nil
 	}
@@ -91,18 +91,18 @@ func (r *Recorder) ChoseOther(e *events.Evidence, alternative int) *events.Evide
 
 // Sought numbers the choice of a node by a search for victims, which has just been made, after the
 // evaluation that found none.
-func (r *Recorder) Sought(a *attempt.Attempt, e *events.Evidence, spared []string) *events.Evidence {
+func (r *Recorder) Sought(a *attempt.Attempt, e *evidence.Evidence, spared []string) *evidence.Evidence {
 	if e == nil {
 		return nil
 	}
 	other := *e
 	other.LedgerRevision, other.Staged = r.Shard.Ledger.Revision(), r.stagedOrders()
 	other.Basis = r.Basis(r.Shard.Profiles[a.Pod.SchedulerName], nil)
-	if other.Basis.Way = events.WayHeld; a.Counsel.Opinions != nil || a.Counsel.Victims.Answered {
-		other.Basis.Way = events.WayAdvised
+	if other.Basis.Way = evidence.WayHeld; a.Counsel.Opinions != nil || a.Counsel.Victims.Answered {
+		other.Basis.Way = evidence.WayAdvised
 	}
 	other.Basis.Spared = spared
-	if most := events.MaxLeftAlone; len(other.Basis.Spared) > most {
+	if most := evidence.MaxLeftAlone; len(other.Basis.Spared) > most {
 		other.Basis.Spared, other.Basis.Unlisted = other.Basis.Spared[:most], true
 	}
 	return r.Chose(&other)
@@ -125,7 +125,7 @@ func (r *Recorder) stagedOrders() []uint64 {
 }
 
 // Answered is the evidence of an attempt whose transaction has been answered.
-func (r *Recorder) Answered(a *attempt.Attempt) *events.Evidence {
+func (r *Recorder) Answered(a *attempt.Attempt) *evidence.Evidence {
 	if a.Pick.Evidence == nil {
 		return nil
 	}
@@ -137,19 +137,19 @@ func (r *Recorder) Answered(a *attempt.Attempt) *events.Evidence {
 
 // Basis is what the decision that is made now depends on beside facts, ledger and pod; of avoided
 // nodes the UIDs. It counts as a moment.
-func (r *Recorder) Basis(profile *placement.Profile, avoided []string) events.Basis {
+func (r *Recorder) Basis(profile *placement.Profile, avoided []string) evidence.Basis {
 	r.moments++
 	if r.Shard.NoEvidence {
-		return events.Basis{}
+		return evidence.Basis{}
 	}
-	b := events.Basis{
+	b := evidence.Basis{
 		Moment: r.moments, FactEpoch: r.Shard.Store.Position().Epoch, Learned: r.learnedAhead(),
 		Avoided: r.Shard.NamesOf(avoided), Whole: !r.Shard.HomeFirst,
 	}
 	if avoided := r.Shard.Gate.Avoided(); len(avoided) > 0 {
 		names := r.Shard.NamesOf(slices.Collect(maps.Keys(avoided)))
-		b.Unlisted = len(names) > events.MaxLeftAlone
-		b.LeftAlone = names[:min(len(names), events.MaxLeftAlone)]
+		b.Unlisted = len(names) > evidence.MaxLeftAlone
+		b.LeftAlone = names[:min(len(names), evidence.MaxLeftAlone)]
 	}
 	if usable, _ := r.Shard.Engine.Candidates(); profile.SampleSize(usable) < usable {
 		all, home := r.Start()
@@ -159,7 +159,7 @@ func (r *Recorder) Basis(profile *placement.Profile, avoided []string) events.Ba
 }
 
 // Prefer notes that the choice prefers a node.
-func (r *Recorder) Prefer(e *events.Evidence, nodeUID string) {
+func (r *Recorder) Prefer(e *evidence.Evidence, nodeUID string) {
 	if n, ok := r.Shard.View.Node(nodeUID); ok && e != nil {
 		e.Basis.Preferred = n.Node.Name
 	}
@@ -170,7 +170,7 @@ func (r *Recorder) Prefer(e *events.Evidence, nodeUID string) {
 // no choice of a node depends on it.)
 func (r *Recorder) LearningOwn(revision int64) {
 	if !r.Shard.NoEvidence && revision > r.Shard.Ledger.Revision() {
-		r.ahead = append(r.ahead, events.Learned{Revision: revision})
+		r.ahead = append(r.ahead, evidence.Learned{Revision: revision})
 	}
 }
 
@@ -180,7 +180,7 @@ func (r *Recorder) Learning(current []ledger.KV) {
 		return // nothing would read it, nor shorten it
 	}
 	for _, kv := range current {
-		l := events.Learned{Revision: kv.ModRevision, Key: kv.Key}
+		l := evidence.Learned{Revision: kv.ModRevision, Key: kv.Key}
 		if kv.ModRevision > r.Shard.Ledger.Revision() && !slices.Contains(r.ahead, l) {
 			r.ahead = append(r.ahead, l)
 		}
@@ -188,8 +188,8 @@ func (r *Recorder) Learning(current []ledger.KV) {
 }
 
 // learnedAhead is what the watch has not shown yet, in the order of learning.
-func (r *Recorder) learnedAhead() []events.Learned {
+func (r *Recorder) learnedAhead() []evidence.Learned {
 	told := r.Shard.Ledger.Revision()
-	r.ahead = slices.DeleteFunc(r.ahead, func(l events.Learned) bool { return l.Revision <= told })
+	r.ahead = slices.DeleteFunc(r.ahead, func(l evidence.Learned) bool { return l.Revision <= told })
 	return slices.Clone(r.ahead)
 }

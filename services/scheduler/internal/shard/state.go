@@ -30,7 +30,7 @@ type State struct {
 	Home func(members []string, nodeUID string) bool
 	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster.
 	HomeFirst bool
-	// NoEvidence leaves events.Evidence out of the decisions.
+	// NoEvidence leaves evidence.Evidence out of the decisions.
 	NoEvidence bool
 	// Laps, if not nil, observes the progress of evaluations.
 	Laps engine.Laps

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -14,10 +16,10 @@ import (
 type Input struct {
 	Facts   []feed.Step
 	Ledger  []replica.Batch
-	Offers  []events.OfferBatch
+	Offers  []work.OfferBatch
 	Results []Result
 	// Turns is what shards have said to each other.
-	Turns []events.Turn
+	Turns []work.Turn
 	// Advice is what extenders have answered.
 	Advice []Advice
 	// Performed is what plugins have done.
@@ -53,14 +55,14 @@ type Output struct {
 	// Lost records the races that attempts have lost and go on after, in order: for the log,
 	// before Decisions. No component acts on it.
 	Lost    []events.Decision
-	Request *events.WorkRequest
+	Request *work.WorkRequest
 	// Consults are questions to extenders. One that is lost keeps its attempt waiting for ever.
 	Consults []Consult
 	// Performs is what plugins are to do about chosen nodes, in order. One that is lost has its pod wait for ever, or
 	// until its place is taken back.
 	Performs []Perform
 	// Turns goes to all other shards. Hints.
-	Turns []events.Turn
+	Turns []work.Turn
 	// Notices are for people, and for metrics.
 	Notices []avoid.Notice
 	// Plans is what has become of preemption, for people and metrics.
@@ -151,5 +153,5 @@ type Attempt struct {
 	// Replaces is the UID of the pod whose kept place it took over; empty for none.
 	Replaces string
 	// Evidence is that of the decision; nil for none. Shared, not to be changed.
-	Evidence *events.Evidence
+	Evidence *evidence.Evidence
 }

@@ -1,6 +1,10 @@
-package events
+package work
 
-import "time"
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
 
 // Subjects of the Bus. All messages are hints: an offer that is lost is offered again when its lease expires; a
 // request that is lost is repeated with the next heartbeat.
@@ -39,7 +43,7 @@ const MaxActivate = 1024
 
 // Offer is a lease on one attempt at one pod. It grants nothing; only the ledger does.
 type Offer struct {
-	Pod PodRef
+	Pod events.PodRef
 	// Partition the pod belongs to; the shard must hold it.
 	Partition int32
 	Token     string

@@ -1,4 +1,4 @@
-package events_test
+package eventlog_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 // TestHeaderIsAMap compares a Header with a map, whatever is set in which order.
@@ -14,7 +15,7 @@ func TestHeaderIsAMap(t *testing.T) {
 	key := rapid.SampledFrom([]string{"", "a", "b", "kind", "name", "uid", "z"})
 	rapid.Check(t, func(t *rapid.T) {
 		model := rapid.MapOf(key, rapid.String()).Draw(t, "begin")
-		h := events.NewHeader(model)
+		h := eventlog.NewHeader(model)
 		for range rapid.IntRange(0, 12).Draw(t, "steps") {
 			k, v := key.Draw(t, "key"), rapid.String().Draw(t, "value")
 			h.Set(k, v)
@@ -28,7 +29,7 @@ func TestHeaderIsAMap(t *testing.T) {
 		if got, ok := h.Lookup("none"); ok || got != "" {
 			t.Fatalf("a key that was not set has %q", got)
 		}
-		same := events.NewHeader(model)
+		same := eventlog.NewHeader(model)
 		if len(h) != len(model) || !h.Equal(same) || !same.Equal(h) {
 			t.Fatalf("%v, want each key of %v once", h, model)
 		}
@@ -42,7 +43,7 @@ func TestHeaderIsAMap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var again events.Header
+		var again eventlog.Header
 		if err := json.Unmarshal(data, &again); err != nil || !again.Equal(h) {
 			t.Fatalf("%s was read as %v, %v, want %v", data, again, err, h)
 		}

@@ -1,4 +1,4 @@
-package events
+package eventlog
 
 import (
 	"encoding/json"
@@ -82,3 +82,29 @@ func (h *Header) UnmarshalJSON(data []byte) error {
 	}
 	return nil
 }
+
+// Keys of Header. All lower case: NATS compares header keys byte by byte, and the trace
+// propagators of other languages look for lower case.
+const (
+	// HeaderSchema is the SchemaVersion of the message. Always present.
+	HeaderSchema = "schema"
+	// HeaderKind is a Kind in facts and a DecisionKind in decisions.
+	HeaderKind = "kind"
+	// HeaderOp is the name of an Op (facts).
+	HeaderOp = "op"
+	// HeaderUID, HeaderNamespace and HeaderName identify the object or the pod.
+	HeaderUID       = "uid"
+	HeaderNamespace = "namespace"
+	HeaderName      = "name"
+	// HeaderResourceVersion, HeaderProgress and HeaderEpoch are decimal numbers (facts).
+	HeaderResourceVersion = "resourceversion"
+	HeaderProgress        = "progress"
+	HeaderEpoch           = "epoch"
+	// HeaderCause is the source of a fact.
+	HeaderCause = "cause"
+	// HeaderPosition is the sequence at which the writer of a fact had it stored (see Place). Facts of earlier
+	// versions have none.
+	HeaderPosition = "position"
+	// HeaderTraceParent is a W3C traceparent.
+	HeaderTraceParent = "traceparent"
+)

@@ -1,4 +1,4 @@
-package events
+package eventlog
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -215,4 +217,123 @@ type ErrGap struct {
 
 func (e *ErrGap) Error() string {
 	return fmt.Sprintf("events: stream %s: sequence %d is no longer kept, the oldest is %d", e.Stream, e.Want, e.Have)
+}
+
+// Streams returns all streams, in a fixed order.
+func Streams() []Stream { return []Stream{Facts, Decisions, Ledger} }
+
+// Prefix returns the first token of all subjects of s, or "" when s is no stream.
+func (s Stream) Prefix() string {
+	switch s {
+	case Facts:
+		return SubjectFacts
+	case Decisions:
+		return SubjectDecisions
+	case Ledger:
+		return subjectLedger
+	}
+	return ""
+}
+
+// Check returns an error when s is not one of Streams.
+func (s Stream) Check() error {
+	if s.Prefix() == "" {
+		return fmt.Errorf("events: stream %q is not known, there are %v", string(s), Streams())
+	}
+	return nil
+}
+
+// Prefixes of subjects, by stream.
+const (
+	SubjectFacts     = "facts"
+	SubjectDecisions = "decisions"
+	subjectLedger    = "ledger"
+)
+
+// Subjects of the ledger's history.
+const (
+	SubjectLedgerChanges = subjectLedger + ".changes"
+	SubjectLedgerPicture = subjectLedger + ".picture"
+)
+
+const hexDigits = "0123456789ABCDEF"
+
+// EscapeHeader writes every byte that a header line cannot carry unchanged as %XX: control characters, blanks
+// (trimmed in transit), the percent sign and non-ASCII bytes. Names that Kubernetes allows remain unchanged.
+func EscapeHeader(s string) string {
+	plain := true
+	for i := 0; i < len(s) && plain; i++ {
+		plain = headerSafe(s[i])
+	}
+	if plain {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; headerSafe(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('%')
+			b.WriteByte(hexDigits[c>>4])
+			b.WriteByte(hexDigits[c&15])
+		}
+	}
+	return b.String()
+}
+
+func headerSafe(c byte) bool {
+	return c > ' ' && c < 0x7f && c != '%'
+}
+
+// UnescapeHeader reverses escapeHeader; ok is false for a broken escape.
+func UnescapeHeader(s string) (plain string, ok bool) {
+	if strings.IndexByte(s, '%') < 0 {
+		return s, true
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", false
+		}
+		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		b.WriteByte(byte(c))
+		i += 2
+	}
+	return b.String(), true
+}
+
+// Query selects the records of a stream that History finds.
+type Query struct {
+	// Filter is matched against their subjects: "*" stands for one token, a final ">" for one or more.
+	Filter string
+	// UID is that of the object that they are about; empty for any.
+	UID string
+}
+
+// Finds reports whether the query selects a record.
+func (q Query) Finds(r Record) bool {
+	return Matches(q.Filter, r.Subject) && (q.UID == "" || r.Header.Get(HeaderUID) == EscapeHeader(q.UID))
+}
+
+// Matches reports whether a subject matches a filter.
+func Matches(filter, subject string) bool {
+	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
+	for i, token := range want {
+		switch {
+		case i == len(have):
+			return false
+		case token == ">":
+			return true
+		case token != "*" && token != have[i]:
+			return false
+		}
+	}
+	return len(want) == len(have)
 }

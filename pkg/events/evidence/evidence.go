@@ -1,4 +1,4 @@
-package events
+package evidence
 
 import "time"
 
@@ -113,4 +113,4 @@ type Candidate struct {
 }
 
 // EvidenceCandidates is how many candidates a shard keeps of one decision.
-const EvidenceCandidates = 3
+const MaxCandidates = 3

@@ -1,23 +1,26 @@
-package events
+package work
 
 import (
 	"strconv"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 )
 
 // EncodeWorkRequest returns the bytes of w for SubjectWork.
 func EncodeWorkRequest(w WorkRequest) []byte {
-	return marshal(&eventspb.WorkRequest{
-		Schema: SchemaVersion,
-		Shard:  valid(w.Shard),
+	return events.Marshal(&eventspb.WorkRequest{
+		Schema: events.SchemaVersion,
+		Shard:  events.Valid(w.Shard),
 		Window: w.Window,
-		Renew:  validAll(w.Renew),
-		Return: validAll(w.Return),
+		Renew:  events.ValidAll(w.Renew),
+		Return: events.ValidAll(w.Return),
 
-		Activate: validAll(w.Activate),
+		Activate: events.ValidAll(w.Activate),
 	})
 }
 
@@ -28,7 +31,7 @@ func DecodeWorkRequest(data []byte) (WorkRequest, error) {
 		return WorkRequest{}, err
 	}
 	if m.GetShard() == "" {
-		return WorkRequest{}, &DecodeError{Subject: "WorkRequest", Field: "shard", Want: "a member id"}
+		return WorkRequest{}, &events.DecodeError{Subject: "WorkRequest", Field: "shard", Want: "a member id"}
 	}
 	return WorkRequest{
 		Shard: m.GetShard(), Window: m.GetWindow(), Renew: m.GetRenew(), Return: m.GetReturn(),
@@ -38,23 +41,23 @@ func DecodeWorkRequest(data []byte) (WorkRequest, error) {
 
 // EncodeOffers returns the bytes of b for SubjectOffers + shard.
 func EncodeOffers(b OfferBatch) []byte {
-	m := &eventspb.OfferBatch{Schema: SchemaVersion, Queue: valid(b.Queue), Term: b.Term}
+	m := &eventspb.OfferBatch{Schema: events.SchemaVersion, Queue: events.Valid(b.Queue), Term: b.Term}
 	for _, o := range b.Offers {
 		m.Offers = append(m.Offers, &eventspb.Offer{
 			Pod: &eventspb.PodRef{
-				Uid: valid(o.Pod.UID), Namespace: valid(o.Pod.Namespace), Name: valid(o.Pod.Name),
+				Uid: events.Valid(o.Pod.UID), Namespace: events.Valid(o.Pod.Namespace), Name: events.Valid(o.Pod.Name),
 			},
 			Partition:    o.Partition,
-			Token:        valid(o.Token),
+			Token:        events.Valid(o.Token),
 			Attempt:      o.Attempt,
 			FactSequence: o.FactSequence,
 			LeaseMillis:  o.LeaseMillis,
-			TraceParent:  valid(o.TraceParent),
-			Cause:        valid(o.Cause),
+			TraceParent:  events.Valid(o.TraceParent),
+			Cause:        events.Valid(o.Cause),
 			WaitedMicros: o.Waited.Microseconds(),
 		})
 	}
-	return marshal(m)
+	return events.Marshal(m)
 }
 
 // DecodeOffers decodes what EncodeOffers wrote. The error is a *DecodeError.
@@ -67,7 +70,7 @@ func DecodeOffers(data []byte) (OfferBatch, error) {
 	for _, o := range m.GetOffers() {
 		pod := o.GetPod()
 		b.Offers = append(b.Offers, Offer{
-			Pod:          PodRef{UID: pod.GetUid(), Namespace: pod.GetNamespace(), Name: pod.GetName()},
+			Pod:          events.PodRef{UID: pod.GetUid(), Namespace: pod.GetNamespace(), Name: pod.GetName()},
 			Partition:    o.GetPartition(),
 			Token:        o.GetToken(),
 			Attempt:      o.GetAttempt(),
@@ -83,8 +86,8 @@ func DecodeOffers(data []byte) (OfferBatch, error) {
 
 // EncodeTurn returns the bytes of t for SubjectTurns.
 func EncodeTurn(t Turn) []byte {
-	return marshal(&eventspb.Turn{
-		Schema: SchemaVersion, Node: valid(t.NodeUID), Shard: valid(t.Shard), Granted: t.Granted,
+	return events.Marshal(&eventspb.Turn{
+		Schema: events.SchemaVersion, Node: events.Valid(t.NodeUID), Shard: events.Valid(t.Shard), Granted: t.Granted,
 	})
 }
 
@@ -96,7 +99,7 @@ func DecodeTurn(data []byte) (Turn, error) {
 	}
 	for field, value := range map[string]string{"node": m.GetNode(), "shard": m.GetShard()} {
 		if value == "" {
-			return Turn{}, &DecodeError{Subject: "Turn", Field: field, Want: "an id"}
+			return Turn{}, &events.DecodeError{Subject: "Turn", Field: field, Want: "an id"}
 		}
 	}
 	return Turn{NodeUID: m.GetNode(), Shard: m.GetShard(), Granted: m.GetGranted()}, nil
@@ -105,14 +108,15 @@ func DecodeTurn(data []byte) (Turn, error) {
 // decodeBus decodes a bus message, which contains its schema version; schema reads that from m after decoding.
 func decodeBus(name string, data []byte, m proto.Message, schema func() uint32) error {
 	if err := proto.Unmarshal(data, m); err != nil {
-		return &DecodeError{
+		return &events.DecodeError{
 			Subject: name, Field: "payload", Value: strconv.Itoa(len(data)) + " bytes",
 			Want: "a " + name + " message: " + err.Error(),
 		}
 	}
-	if version := schema(); !schemaReadable(uint64(version)) {
-		return &DecodeError{
-			Subject: name, Field: HeaderSchema, Value: strconv.FormatUint(uint64(version), 10), Want: schemaWanted,
+	if version := schema(); !events.SchemaReadable(uint64(version)) {
+		return &events.DecodeError{
+			Subject: name, Field: eventlog.HeaderSchema, Value: strconv.FormatUint(uint64(version), 10),
+			Want: events.SchemaWanted,
 		}
 	}
 	return nil
