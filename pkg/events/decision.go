@@ -79,7 +79,7 @@ const QuotaGate = "berth.dev/quota"
 const UngateFor = 30 * time.Second
 
 // TooLargeGate is the scheduling gate that the facts give a pod which is too large for the log. In the API server
-// no such pod has it. Apart from the gate, the facts keep of the pod what counts on a node, see state.Reduce.
+// no such pod has it. Apart from the gate, the facts keep of the pod what counts on a node, see reduce.Reduce.
 const TooLargeGate = "berth.dev/too-large"
 
 // PodRef identifies one incarnation of a pod.

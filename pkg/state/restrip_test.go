@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // canary is a value that no stripped object contains.
@@ -39,7 +40,7 @@ func TestStripFact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state.Strip(pod)
+	strip.Strip(pod)
 	want := written(t, pod)
 	if !bytes.Equal(want, got) || bytes.Contains(got, []byte(canary)) {
 		t.Errorf("stripped: %q, want %q", got, want)

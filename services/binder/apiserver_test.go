@@ -29,6 +29,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // apiServer keeps pods like the API server, behind a fake client. It enforces what the real one does on binding,
@@ -64,7 +65,7 @@ func (s *apiServer) change(p *corev1.Pod) *corev1.Pod {
 	p.ResourceVersion = strconv.FormatUint(s.mu.rv, 10)
 	s.mu.pods[p.Name] = p
 	told := p.DeepCopy()
-	state.Strip(told)
+	strip.Strip(told)
 	s.fact(events.KindPod, told)
 	return p.DeepCopy()
 }

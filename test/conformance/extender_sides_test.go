@@ -38,6 +38,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
@@ -343,7 +344,7 @@ func (d *shardDriver) decide() (events.Decision, error) {
 func (d *shardDriver) bind(c *extendedCase, node string) error {
 	pod := c.pod.DeepCopy()
 	pod.Spec.NodeName, pod.ResourceVersion = node, "1000000" // later than all there are
-	state.StripLess(pod)
+	strip.StripLess(pod)
 	raw, err := pod.Marshal()
 	if err != nil {
 		return err
@@ -390,7 +391,7 @@ func (d *shardDriver) tied(
 func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 	var facts []events.SequencedFact
 	tell := func(k events.Kind, obj state.APIObject) error {
-		state.StripLess(obj)
+		strip.StripLess(obj)
 		raw, err := obj.Marshal()
 		sequence := uint64(len(facts) + 1)
 		facts = append(facts, events.SequencedFact{Sequence: sequence, Fact: events.Fact{

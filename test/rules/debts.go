@@ -11,9 +11,7 @@ var (
 		"pkg/ledger/replica.View":          77,
 		"pkg/ledger/view.View":             61,
 	}
-	lineDebt = debt{
-		"pkg/state": 4900,
-	}
+	lineDebt   = debt{}
 	exportDebt = debt{}
 )
 

@@ -59,7 +59,7 @@ var pureRooms = []pureRoom{
 	},
 	{
 		name: "pkg/state",
-		has:  func(f *GoFile) bool { return f.Dir == "pkg/state" },
+		has:  func(f *GoFile) bool { return slices.Contains(statePackages, f.Dir) },
 		// One goroutine applies, any may take a snapshot or ask for the position.
 		may: []string{"sync", "sync/atomic"},
 	},
@@ -70,6 +70,9 @@ var pureRooms = []pureRoom{
 		},
 	},
 }
+
+// statePackages are the packages of the state that only compute.
+var statePackages = []string{"pkg/state", "pkg/state/reduce", "pkg/state/resources", "pkg/state/strip"}
 
 // protocolPackages are the packages of the ledger that only compute.
 var protocolPackages = []string{

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
 
@@ -274,7 +275,7 @@ func (a *apiServer) read(uid string) bindercore.Answered {
 		return bindercore.Answered{Result: bindercore.Gone}
 	}
 	p = p.DeepCopy()
-	state.MarkFull(p)
+	strip.MarkFull(p)
 	return bindercore.Answered{Result: bindercore.Done, Pod: state.NewPod(p)}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // Question is one of the two tests that a placement must pass on a node with holds or claims. On a node without
@@ -101,7 +102,7 @@ type answer struct {
 // sides are the amounts that a plan holds on the node, and those of its victims there.
 type sides struct{ held, going amounts }
 
-type amounts struct{ requested, nonZero state.Resources }
+type amounts struct{ requested, nonZero resources.Resources }
 
 func (s *amounts) add(p *state.Pod) {
 	s.requested, s.nonZero = s.requested.Add(p.Requests), s.nonZero.Add(p.NonZero)
@@ -151,12 +152,12 @@ func (a *answer) larger() {
 }
 
 // smaller returns the smaller amount of each resource.
-func smaller(a, b state.Resources) state.Resources {
+func smaller(a, b resources.Resources) resources.Resources {
 	both := a.Map()
 	for name, amount := range both {
 		both[name] = min(amount, b.Get(name))
 	}
-	return state.ResourcesFromMap(both)
+	return resources.ResourcesFromMap(both)
 }
 
 // Displaceable returns the holds on a node that a pod of this priority could displace (T4): those of strictly lower

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // Facts is the API view: a *state.Store that keeps changing, or Frozen.
@@ -423,7 +424,7 @@ func podOfEntry(e ledger.Entry) *state.Pod {
 	p := &state.Pod{
 		UID: e.PodUID, Namespace: e.Namespace, Name: e.Name,
 		ResourceVersion: e.PodRV, Priority: e.Priority, SchedulerName: e.SchedulerName,
-		Requests: state.ResourcesFromMap(e.Requests),
+		Requests: resources.ResourcesFromMap(e.Requests),
 	}
 	p.NonZero = p.Requests
 	p.NonZero.MilliCPU, p.NonZero.Memory = e.NonZeroCPU, e.NonZeroMemory

@@ -140,8 +140,8 @@ func objects(c rule.Change) (before, after any) {
 	return before, after
 }
 
-// resources are the kinds that plugins may register for, by upstream's names.
-var resources = map[framework.EventResource]events.Kind{
+// kindsOfResources are the kinds that plugins may register for, by upstream's names.
+var kindsOfResources = map[framework.EventResource]events.Kind{
 	framework.Pod:                   events.KindPod,
 	framework.Node:                  events.KindNode,
 	framework.PersistentVolume:      events.KindPersistentVolume,
@@ -176,7 +176,7 @@ var actions = map[framework.ActionType]rule.Action{
 // eventOf is an event in the words of package placement; false for what nobody tells the queue of: all resources
 // at once, and those of others.
 func eventOf(e framework.ClusterEvent) (rule.Event, bool) {
-	kind, known := resources[e.Resource]
+	kind, known := kindsOfResources[e.Resource]
 	event := rule.Event{Kind: kind}
 	for theirs, ours := range actions {
 		if e.ActionType&theirs != 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 const (
@@ -114,7 +115,7 @@ func (f *fleet) stand(b *beginning) error {
 // factOf makes the fact of an object as the queue's intake does.
 func factOf(k events.Kind, obj state.APIObject, version uint64) (events.Fact, error) {
 	obj.SetResourceVersion(fmt.Sprint(version))
-	state.Strip(obj)
+	strip.Strip(obj)
 	data, err := obj.Marshal()
 	if err != nil {
 		return events.Fact{}, fmt.Errorf("%s %s: %w", k, obj.GetName(), err)

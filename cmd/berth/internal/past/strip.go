@@ -13,7 +13,7 @@ import (
 )
 
 // stripped removes from a record what a bundle must not hold. The queue strips facts too, but keeps whole pods and
-// nodes when extenders or custom plugins are configured (state.StripLess). A fact that cannot be decoded loses its
+// nodes when extenders or custom plugins are configured (strip.StripLess). A fact that cannot be decoded loses its
 // object, because stripped cannot remove fields from it.
 func (e *export) stripped(s eventlog.Stream, r eventlog.Record) eventlog.Record {
 	if s != eventlog.Facts || len(r.Data) == 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
@@ -92,7 +93,7 @@ func keep(t *testing.T, log *memlog.Log, facts []events.SequencedFact) {
 func TestBundleHoldsNoEnvironment(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)
-	keep(t, log, told(state.StripLess).Facts)
+	keep(t, log, told(strip.StripLess).Facts)
 	live := past.Live{Log: log}
 	_, snapshot, _, err := live.Snapshot(t.Context())
 	if err != nil || !bytes.Contains(snapshot, []byte(canary)) {

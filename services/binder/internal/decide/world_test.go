@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -47,7 +48,7 @@ type budgetStatus struct {
 
 func (v *apiVersion) Pod(uid string) (*state.Pod, bool)   { p, ok := v.pods[uid]; return p, ok }
 func (v *apiVersion) Node(uid string) (*state.Node, bool) { n, ok := v.nodes[uid]; return n, ok }
-func (v *apiVersion) Requested(node string) (sum state.Resources) {
+func (v *apiVersion) Requested(node string) (sum resources.Resources) {
 	for _, p := range v.pods {
 		if p.NodeName == node && p.Occupies() {
 			sum = sum.Add(p.Requests)

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // Input is one event. The set is closed: the types of this file.
@@ -19,7 +20,7 @@ type Cluster interface {
 	Node(uid string) (*state.Node, bool)
 	NodeByName(name string) (*state.Node, bool)
 	// Requested sums up the requests of the pods that are on a node and have not ended.
-	Requested(nodeName string) state.Resources
+	Requested(nodeName string) resources.Resources
 	// BudgetsOf returns the disruption budgets that the eviction API checks for a pod. promises shows what has been
 	// claimed from each, by the budget's UID.
 	BudgetsOf(pod *state.Pod, promises *replica.View) []txns.BudgetRoom

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -120,8 +121,8 @@ func (e *existence) pool(key string) bool {
 type cluster struct{ *state.Snapshot }
 
 // Requested implements decide.Cluster.
-func (c cluster) Requested(nodeName string) state.Resources {
-	var sum state.Resources
+func (c cluster) Requested(nodeName string) resources.Resources {
+	var sum resources.Resources
 	for p := range c.PodsOnNode(nodeName) {
 		if p.Occupies() {
 			sum = sum.Add(p.Requests)

@@ -99,7 +99,7 @@ func NewWriter(log eventlog.Log, logger *slog.Logger, c clock.Clock, base Base, 
 
 // Run appends the opening of the epoch and then facts as they arrive, many waiting ones in one batch and few one by
 // one, without waiting for more, until ctx ends, when it returns nil. Otherwise it returns a *DivergedError, or the
-// *eventlog.ErrRefused of a fact that the log does not accept, which the intake never produces (see state.Reduce). A
+// *eventlog.ErrRefused of a fact that the log does not accept, which the intake never produces (see reduce.Reduce). A
 // fact received from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
 	err := w.Open(ctx, cause)

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/reduce"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -279,7 +280,7 @@ func (s *kindStore) upsert(o object, version, progress uint64, cause string) err
 // reduce shrinks an object that is too large for the log to what readers need to stay safe. It reports false if the
 // result is too large as well.
 func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
-	kept = state.Reduce(o, size, eventlog.MaxObject)
+	kept = reduce.Reduce(o, size, eventlog.MaxObject)
 	if kept {
 		var err error
 		data, err = o.Marshal()

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // room is the capacity of a test's channel of facts; more than any test makes.
@@ -31,7 +32,7 @@ func newStore(
 	out := make(chan events.Fact, room)
 	return &kindStore{
 		kind: events.KindPod, cause: CauseList, out: out, known: base, fail: fail, done: done,
-		onListed: func() error { return nil }, strip: state.Strip,
+		onListed: func() error { return nil }, strip: strip.Strip,
 	}, out
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement/placementbench"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 const (
@@ -81,7 +82,7 @@ func (l *factLog) record(sequence uint64) (eventlog.Record, error) {
 // recordOf makes the fact of one object as the queue's intake does.
 func recordOf(k events.Kind, obj state.APIObject, sequence uint64) (eventlog.Record, error) {
 	obj.SetResourceVersion(fmt.Sprint(sequence))
-	state.Strip(obj)
+	strip.Strip(obj)
 	data, err := obj.Marshal()
 	if err != nil {
 		return eventlog.Record{}, fmt.Errorf("%s %s: %w", k, obj.GetName(), err)

@@ -1,4 +1,4 @@
-package state
+package resources
 
 import (
 	"fmt"
@@ -91,14 +91,14 @@ func (r Resources) Map() map[string]int64 {
 // Add returns r + o.
 func (r Resources) Add(o Resources) Resources {
 	r.Extended = maps.Clone(r.Extended)
-	r.accumulate(o)
+	r.Accumulate(o)
 	return r
 }
 
 // Sub returns r - o. Amounts may become negative.
 func (r Resources) Sub(o Resources) Resources {
 	r.Extended = maps.Clone(r.Extended)
-	r.deduct(o)
+	r.Deduct(o)
 	return r
 }
 
@@ -138,8 +138,8 @@ func (r Resources) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// accumulate adds o to r in place; r must own its Extended map.
-func (r *Resources) accumulate(o Resources) {
+// Accumulate adds o to r in place; r must own its Extended map.
+func (r *Resources) Accumulate(o Resources) {
 	r.MilliCPU = addSaturating(r.MilliCPU, o.MilliCPU)
 	r.Memory = addSaturating(r.Memory, o.Memory)
 	r.EphemeralStorage = addSaturating(r.EphemeralStorage, o.EphemeralStorage)
@@ -149,8 +149,8 @@ func (r *Resources) accumulate(o Resources) {
 	}
 }
 
-// deduct subtracts o from r in place; r must own its Extended map.
-func (r *Resources) deduct(o Resources) {
+// Deduct subtracts o from r in place; r must own its Extended map.
+func (r *Resources) Deduct(o Resources) {
 	r.MilliCPU = subSaturating(r.MilliCPU, o.MilliCPU)
 	r.Memory = subSaturating(r.Memory, o.Memory)
 	r.EphemeralStorage = subSaturating(r.EphemeralStorage, o.EphemeralStorage)

@@ -1,4 +1,4 @@
-package state
+package reduce
 
 import (
 	"cmp"
@@ -14,14 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
-
-// TooLargeAnnotation is on an object that Reduce has reduced: its value has the original size and the limit.
-const TooLargeAnnotation = "berth.dev/too-large"
-
-// ClosedAnnotation is on a node that Reduce has cordoned, because data that decides which pods may run there has
-// been cut.
-const ClosedAnnotation = "berth.dev/closed"
 
 // usualText is the maximum number of bytes of a text that Reduce keeps without checking for room. Texts that
 // decisions use are short.
@@ -44,7 +39,7 @@ const ownPrefix = "berth.dev/"
 //
 // Labels that affect decisions are cut last, and LabelsCut marks that. Reduce reports whether the object fits now.
 // An object that is still too large must be left out: pods that name it wait for it.
-func Reduce(obj APIObject, size, limit int) bool {
+func Reduce(obj state.APIObject, size, limit int) bool {
 	note := fmt.Sprintf("%d bytes; the log takes %d", size, limit)
 	switch o := obj.(type) {
 	case *corev1.Pod:
@@ -65,24 +60,9 @@ func Reduce(obj APIObject, size, limit int) bool {
 	return fits(obj, limit)
 }
 
-// Reduced reports whether an object comes from Reduce. For a pod its gate shows that: the API server refuses gates
-// on bound pods, so the owner of a pod that counts for other pods cannot set it.
-func Reduced(obj metav1.Object) bool {
-	if pod, is := obj.(*corev1.Pod); is {
-		return slices.ContainsFunc(pod.Spec.SchedulingGates, isGate(events.TooLargeGate))
-	}
-	_, noted := obj.GetAnnotations()[TooLargeAnnotation]
-	return noted
-}
-
-// TooLarge reports whether the facts contain a reduced pod, see Reduce.
-func (p *Pod) TooLarge() bool {
-	return p.Gated && slices.ContainsFunc(p.Template.Spec.SchedulingGates, isGate(events.TooLargeGate))
-}
-
 // fits reports whether an object has at most limit bytes. It marshals the object, which is affordable because
 // reduction is rare.
-func fits(obj APIObject, limit int) bool { return len(marshalled(obj)) <= limit }
+func fits(obj state.APIObject, limit int) bool { return len(state.Marshalled(obj)) <= limit }
 
 // metaOf returns the identity of an object.
 func metaOf(obj metav1.Object, note string) metav1.ObjectMeta {
@@ -91,7 +71,7 @@ func metaOf(obj metav1.Object, note string) metav1.ObjectMeta {
 		ResourceVersion: obj.GetResourceVersion(), Generation: obj.GetGeneration(),
 		CreationTimestamp: obj.GetCreationTimestamp(), DeletionTimestamp: obj.GetDeletionTimestamp(),
 		DeletionGracePeriodSeconds: obj.GetDeletionGracePeriodSeconds(),
-		Annotations:                map[string]string{TooLargeAnnotation: note},
+		Annotations:                map[string]string{strip.TooLargeAnnotation: note},
 	}
 }
 
@@ -110,7 +90,7 @@ func reducePod(pod *corev1.Pod, note string, limit int) *corev1.Pod {
 		SchedulingGates:               []corev1.PodSchedulingGate{{Name: events.TooLargeGate}},
 		Containers:                    []corev1.Container{{Name: "all"}},
 	}
-	if slices.ContainsFunc(pod.Spec.SchedulingGates, isGate(events.QuotaGate)) {
+	if slices.ContainsFunc(pod.Spec.SchedulingGates, strip.IsGate(events.QuotaGate)) {
 		out.Spec.SchedulingGates = append(out.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: events.QuotaGate})
 	}
 	out.Status = corev1.PodStatus{
@@ -130,7 +110,7 @@ type part[T any] func(to, from T)
 
 // withParts returns the object with those parts of another object for which it has room, the first ones first.
 func withParts[T interface {
-	APIObject
+	state.APIObject
 	DeepCopy() T
 }](out, from T, limit int, parts []part[T]) T {
 	for _, copyPart := range parts {
@@ -145,8 +125,12 @@ func withParts[T interface {
 // partsThatCount are the parts of a pod that count on its node or restrict other pods, the most important first. A
 // part that may have no room comes after a smaller substitute for it.
 var partsThatCount = []part[*corev1.Pod]{
-	func(to, from *corev1.Pod) { to.Spec.Containers[0].Resources.Requests = native(podRequests(from, nil)) },
-	func(to, from *corev1.Pod) { to.Spec.Containers[0].Resources.Requests = taken(podRequests(from, nil)) },
+	func(to, from *corev1.Pod) {
+		to.Spec.Containers[0].Resources.Requests = native(state.PodRequests(from, nil))
+	},
+	func(to, from *corev1.Pod) {
+		to.Spec.Containers[0].Resources.Requests = taken(state.PodRequests(from, nil))
+	},
 	func(to, from *corev1.Pod) { to.Spec.Containers[0].Ports = portsOf(from) },
 	func(to, from *corev1.Pod) { to.Spec.Volumes = claimsOf(from) },
 	func(to, from *corev1.Pod) {
@@ -171,10 +155,6 @@ func cutTo(text string, most int) string {
 		return strings.ToValidUTF8(text[:most], "")
 	}
 	return text
-}
-
-func isGate(name string) func(corev1.PodSchedulingGate) bool {
-	return func(g corev1.PodSchedulingGate) bool { return g.Name == name }
 }
 
 // native returns the resources that Kubernetes itself defines.
@@ -242,7 +222,7 @@ func loosest(a *corev1.Affinity) *corev1.Affinity {
 // portsOf returns the ports that a pod occupies on its node.
 func portsOf(pod *corev1.Pod) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
-	for _, p := range hostPorts(pod) {
+	for _, p := range state.HostPorts(pod) {
 		out = append(out, corev1.ContainerPort{HostPort: p.Port, HostIP: p.IP, Protocol: corev1.Protocol(p.Protocol)})
 	}
 	return out
@@ -266,17 +246,17 @@ func shortened(conditions []corev1.PodCondition, most int) []corev1.PodCondition
 
 // keptLabels returns as many labels as an object has room for, in place of its present ones. Labels that name
 // domains come first, then the shortest.
-func keptLabels(obj APIObject, all map[string]string, limit int) map[string]string {
+func keptLabels(obj state.APIObject, all map[string]string, limit int) map[string]string {
 	const perLabel = 16 // more than the encoding adds to a label
-	obj.SetLabels(map[string]string{LabelsCut: ""})
-	room := limit - len(marshalled(obj)) - perLabel
+	obj.SetLabels(map[string]string{strip.LabelsCut: ""})
+	room := limit - len(state.Marshalled(obj)) - perLabel
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(len(a)+len(all[a]), len(b)+len(all[b])), cmp.Compare(a, b))
 	})
 	kept := map[string]string{}
 	for _, name := range names {
 		if room -= len(name) + len(all[name]) + perLabel; room < 0 {
-			kept[LabelsCut] = ""
+			kept[strip.LabelsCut] = ""
 			break
 		}
 		kept[name] = all[name]
@@ -296,7 +276,7 @@ func rank(label string) int {
 
 // keepAnnotations copies short annotations, and Berth's own ones.
 func keepAnnotations(to, from metav1.Object) {
-	note := to.GetAnnotations()[TooLargeAnnotation]
+	note := to.GetAnnotations()[strip.TooLargeAnnotation]
 	kept := maps.Clone(from.GetAnnotations())
 	maps.DeleteFunc(kept, func(name, value string) bool {
 		return len(value) > usualText && !strings.HasPrefix(name, ownPrefix)
@@ -304,7 +284,7 @@ func keepAnnotations(to, from metav1.Object) {
 	if kept == nil {
 		kept = map[string]string{}
 	}
-	delete(kept, ClosedAnnotation)
-	kept[TooLargeAnnotation] = note
+	delete(kept, strip.ClosedAnnotation)
+	kept[strip.TooLargeAnnotation] = note
 	to.SetAnnotations(kept)
 }

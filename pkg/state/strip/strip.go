@@ -1,4 +1,4 @@
-package state
+package strip
 
 import (
 	"maps"
@@ -124,10 +124,11 @@ func stripPodStatus(s *corev1.PodStatus) {
 	// Of ephemeral containers only the statuses are kept: how they ended decides about evictions. Few pods have
 	// any.
 	stripContainerStatuses(s.EphemeralContainerStatuses)
-	stripAddresses(s)
+	StripAddresses(s)
 }
 
-func stripAddresses(s *corev1.PodStatus) {
+// StripAddresses removes the addresses of a pod.
+func StripAddresses(s *corev1.PodStatus) {
 	s.HostIP, s.HostIPs = "", nil
 	s.PodIP, s.PodIPs = "", nil
 }

@@ -1,4 +1,4 @@
-package state
+package reduce
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
@@ -8,6 +8,9 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // reduceNode removes from a node what no decision reads. If that is not enough, the node is closed, and keeps what
@@ -18,7 +21,7 @@ func reduceNode(n *corev1.Node, note string, limit int) {
 		return
 	}
 	out := &corev1.Node{ObjectMeta: metaOf(all, note)}
-	out.Annotations[ClosedAnnotation] = ""
+	out.Annotations[strip.ClosedAnnotation] = ""
 	out.Spec.Unschedulable = true
 	out.Status.Phase, out.Status.Allocatable = all.Status.Phase, native(all.Status.Allocatable)
 	out.Status.NodeInfo.KubeletVersion = cut(all.Status.NodeInfo.KubeletVersion)
@@ -47,7 +50,7 @@ var partsOfNodes = []part[*corev1.Node]{
 	func(to, from *corev1.Node) { to.Spec.ProviderID = from.Spec.ProviderID },
 	func(to, from *corev1.Node) {
 		keepAnnotations(to, from)
-		to.Annotations[ClosedAnnotation] = ""
+		to.Annotations[strip.ClosedAnnotation] = ""
 	},
 }
 
@@ -79,8 +82,8 @@ func reduceDeviceClaim(c *resourcev1.ResourceClaim, note string) {
 }
 
 // reduceOther removes what no decision reads.
-func reduceOther(obj APIObject, note string) {
-	kept := metav1.ObjectMeta{Annotations: map[string]string{TooLargeAnnotation: note}}
+func reduceOther(obj state.APIObject, note string) {
+	kept := metav1.ObjectMeta{Annotations: map[string]string{strip.TooLargeAnnotation: note}}
 	keepAnnotations(&kept, obj)
 	obj.SetAnnotations(kept.Annotations)
 	obj.SetOwnerReferences(controller(obj))
