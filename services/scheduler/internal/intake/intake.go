@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// factsBuffer and ledgerBuffer bound the batches that wait; a full buffer holds the
-	// reader back, which is how a slow shard slows its own reading and nothing else.
+	// factsBuffer and ledgerBuffer bound the steps and batches that wait; a full buffer holds the reader back. Behind
+	// it, the feed of the facts merges the steps that wait for this shard.
 	factsBuffer  = 16
 	ledgerBuffer = 64
 	// offersBuffer bounds waiting offers; more are dropped and offered again when their
