@@ -2,6 +2,6 @@
 // and serves watches of the whole ledger from one watch that it keeps while at least one of them runs.
 //
 // Start reading at Store.Watch. A watch that begins before what is kept starts another watch of the store, from which
-// those that begin later are served. A watch that is slow holds up no other one: it breaks with ErrBehind, and its owner watches again from
-// where it broke, as after any other break (ledger.Follow).
+// those that begin later are served. A watch that is slow holds up no other one: it breaks with ErrBehind, and its
+// owner watches again from where it broke, as after any other break (ledger.Follow).
 package share

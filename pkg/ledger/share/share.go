@@ -19,8 +19,8 @@ const (
 	watchBuffer = 1024
 )
 
-// ErrBehind is why a watch breaks whose owner takes too long, and errRestarted why one breaks whose revisions the ledger
-// still has, when another one asked for revisions that have been compacted.
+// ErrBehind is why a watch breaks whose owner takes too long. errRestarted is why one breaks whose revisions the
+// ledger still has, when another watch has requested revisions that were compacted.
 var (
 	ErrBehind    = errors.New("ledger: the watch is behind by too many changes; watch again")
 	errRestarted = errors.New("ledger: the shared watch was restarted; watch again")

@@ -180,7 +180,7 @@ func TestEarlierWatch(t *testing.T) {
 	})
 }
 
-// TestCompactedForOne: when one watch asks for revisions that have been compacted, others that do not need not list again.
+// TestCompactedForOne: when one watch asks for revisions that have been compacted, others need not list again.
 func TestCompactedForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mem.New()
