@@ -45,17 +45,17 @@ type holds struct {
 type hold struct {
 	podUID, nodeUID, plan string
 	token                 ledger.Token
-	// since is when this shard first saw it, moved when something last happened to its plan.
+	// since is when this shard first saw it, moved when its plan last changed.
 	since, moved time.Time
-	// refused is when an eviction of the plan's was last taken back for having failed.
+	// refused is when an eviction of the plan was last taken back because it failed.
 	refused time.Time
-	// attempt and traceParent are those of the offer, if it was this shard that took it.
+	// attempt and traceParent are those of the offer, if this shard got the offer.
 	attempt     int32
 	traceParent string
 	// rest are the victims that a plan with a record must still claim.
 	rest     []ledger.NodeEntry
 	yielding yielding
-	// deal is what plugins have to do with it, nil for nothing.
+	// deal is the deal of its plugins, nil for none.
 	deal *attempt.Deal
 	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last look.
 	begun bool

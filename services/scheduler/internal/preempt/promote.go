@@ -41,8 +41,8 @@ const (
 	unmarkedPatience = refusedPatience + 45*time.Second
 	// defaultGrace is the grace period of pods that name none.
 	defaultGrace = 30 * time.Second
-	// secondLookAfter is how long a place is held before it is asked whether the pod has come
-	// to fit elsewhere without it, and secondLooks for how many holds a heartbeat asks that.
+	// secondLookAfter is how long a place is held before the reconciler checks whether the pod now fits elsewhere
+	// without it; secondLooks is for how many holds each heartbeat allows that check.
 	secondLookAfter = 2 * time.Second
 	secondLooks     = 64
 )

@@ -17,8 +17,8 @@ import (
 
 // yielding lists the reservations that must be given back for a plan.
 type yielding struct {
-	// reserved are the UIDs of their pods, if this shard made the plan: they may be bound after all. alone: nobody
-	// else was to go.
+	// reserved are the UIDs of their pods, if this shard made the plan: these pods may be bound after all. alone: the
+	// plan has no other victims.
 	reserved []string
 	alone    bool
 	// awaited: the pod does not fit before reservations on other nodes are given back.
