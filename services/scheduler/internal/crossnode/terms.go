@@ -216,7 +216,7 @@ func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Conce
 	}
 	n, ready := x.Rules.Demands(concern, node, followed)
 	if len(n.Missing) > 0 {
-		_ = x.enlist(pod.Namespace, n.Missing) // if there is no room for them, this is repeated until the place is given up
+		_ = x.enlist(pod.Namespace, n.Missing) // without room: again, until the place is given up
 		return nil, false
 	}
 	return n.Guards, ready && !followed.Waits

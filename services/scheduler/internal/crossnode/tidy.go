@@ -30,7 +30,7 @@ func (x *Terms) Tidy() {
 		return
 	}
 	t, err := x.tidying()
-	if err == nil && len(t.Compares) > 0 { // terms that do not fit or encode stay: a registry that is too full reports that itself
+	if err == nil && len(t.Compares) > 0 { // terms that do not fit or encode stay: a full registry reports that
 		x.changeTerms(t, false)
 	}
 }
