@@ -15,8 +15,8 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// handle is what the plugins of a profile can ask for. Methods without a meaning here return an error if they can,
-// and a zero value otherwise; docs/extending.md lists both.
+// handle is the framework.Handle of the plugins of a profile. Methods without a meaning here return an error if they
+// can, and a zero value otherwise; docs/extending.md lists both.
 type handle struct {
 	runtime  *Runtime
 	profile  string

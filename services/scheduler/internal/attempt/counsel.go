@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Counsel is what custom plugins and extenders have answered about an attempt, and the open question to them.
+// Counsel holds the answers of custom plugins and extenders about an attempt, and the open question to them.
 type Counsel struct {
 	// Opinions is nil until an answer has arrived. Guidance is nil until then, and also if the answer has none.
 	Opinions map[string]placement.Opinion

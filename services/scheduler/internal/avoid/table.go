@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Cluster is what a Table looks up in the view.
+// Cluster is the part of the view that a Table reads.
 type Cluster interface {
 	Node(uid string) (*state.NodeInfo, bool)
 	Nodes() []*state.NodeInfo

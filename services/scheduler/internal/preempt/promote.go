@@ -380,7 +380,7 @@ func (rc *reconciler) besideOthers(s standing, in placement.Input, f *footing) l
 	return lookOpen
 }
 
-// footing is what a promotion depends on, and what it gives the pod.
+// footing is the state that a promotion depends on, and the volumes and devices that it gives the pod.
 type footing struct {
 	profile    *placement.Profile
 	node       *state.NodeInfo

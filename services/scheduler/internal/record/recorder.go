@@ -34,7 +34,7 @@ type Recorder struct {
 	// chosen counts decisions that chose a node, for events.Evidence.Order; moments counts evaluations of nodes, for
 	// events.Basis.Moment.
 	chosen, moments uint64
-	// ahead is what the view of the ledger has learned ahead of its watch.
+	// ahead lists the changes that the view of the ledger has learned ahead of its watch.
 	ahead []events.Learned
 }
 

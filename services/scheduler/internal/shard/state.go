@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
-// State is what a shard knows. Only the decision core changes it.
+// State is a shard's knowledge. Only the decision core changes it.
 type State struct {
 	// ID is this member's id, as in own/<partition>.
 	ID string

@@ -69,8 +69,8 @@ type Slot struct {
 	flight *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
-	// written is what the last successful transaction did to documents and guards, by key: decisions made while it
-	// was in flight have counted its pods already, as staged.
+	// written holds the changes of documents and guards by the last successful transaction, by key: decisions made while
+	// it was in flight have counted its pods already, as staged.
 	written map[string]revisions
 	// hold is the revision that the ledger's watch must have reached before the next transaction: a transaction that
 	// compares an older registry would fail.
