@@ -104,7 +104,7 @@ type Feed struct {
 	snaps events.Snapshots
 	mu    struct {
 		sync.Mutex
-		// reading is nil while nobody follows.
+		// reading is nil while there is no follower.
 		reading *reading
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// oneShard is a shard that has read everything, in a cluster of n nodes in two zones.
+// oneShard returns a world with a shard that has read everything, in a cluster of n nodes in two zones.
 func oneShard(t *testing.T, nodes int) *world {
 	w := newWorld(t, 1, 1)
 	w.addNamespace("d")
@@ -22,7 +22,7 @@ func oneShard(t *testing.T, nodes int) *world {
 	return w
 }
 
-// transactions runs the shard until nothing moves, and returns what it has committed.
+// transactions runs the shard until nothing changes, and returns what it has committed.
 func (w *world) transactions() []ledger.Txn {
 	var all []ledger.Txn
 	w.ablate = func(txn ledger.Txn) ledger.Txn {
@@ -94,8 +94,8 @@ func TestTermIsRegisteredBeforeItsCarrierIsPlaced(t *testing.T) {
 	}
 }
 
-// A pod with more rules than it may carry, or than one transaction holds together with those of others, is refused
-// aloud, alone, and leaves no term behind.
+// A pod with more rules than it may carry, or than fit in one transaction together with those of others, is refused
+// with an error, alone, and leaves no term behind.
 func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
 	for name, c := range map[string]struct {
 		own, others int
@@ -129,7 +129,7 @@ func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
 	}
 }
 
-// As many rules as a pod may carry are placed, with terms of others beside them as far as there is room.
+// A pod with the maximum number of rules is placed, together with terms of other pods if there is room.
 func TestPodWithAsManyRulesAsItMayCarry(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(1, aboutApp("many"))
@@ -167,7 +167,7 @@ func TestBatchEndsWhereTheTransactionIsFull(t *testing.T) {
 	}
 }
 
-// registerMany fills the registry, as other shards would; with what of each term beyond its number.
+// registerMany fills the registry, as other shards would; with sets the fields of each term other than its number.
 func (w *world) registerMany(n int, with ...func(t *ledger.RegisteredTerm)) {
 	v := w.picture()
 	r := v.Registry()
@@ -207,7 +207,7 @@ func of(namespace string) func(*ledger.RegisteredTerm) {
 	return func(t *ledger.RegisteredTerm) { t.Namespace = namespace }
 }
 
-// picture is the ledger as it is.
+// picture returns a view of the current ledger.
 func (w *world) picture() *ledger.View {
 	v := ledger.NewView()
 	kvs, revision, err := w.store.List(w.t.Context(), "")
@@ -220,8 +220,8 @@ func (w *world) picture() *ledger.View {
 	return v
 }
 
-// Beyond MaxTerms no term is registered and its carriers are told so, until the least
-// recently used terms have been dropped. Who was told so has left nothing behind.
+// Beyond MaxTerms no term is registered and its carriers get an error, until the least recently used terms have been
+// dropped. A refused pod leaves nothing behind.
 func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(ledger.MaxTerms)
@@ -248,7 +248,7 @@ func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 	}
 }
 
-// newTerms counts those that were not there before.
+// newTerms counts the terms that were not there before.
 func newTerms(before, after []string) (n int) {
 	for _, key := range after {
 		if !slices.Contains(before, key) {
@@ -258,7 +258,7 @@ func newTerms(before, after []string) (n int) {
 	return n
 }
 
-// Two nodes of one hostname are one domain, which no document stands for.
+// Two nodes with one hostname form one domain, which is no single document.
 func TestSharedHostnameIsGuarded(t *testing.T) {
 	w := oneShard(t, 1)
 	twin := w.nodeObjects["n0"].DeepCopy()
