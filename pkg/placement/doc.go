@@ -7,7 +7,7 @@
 //
 // The packages below it, from the bottom up:
 //
-//   - rule is what all rules are made of: Plugin, Filter, Scorer, the changes that they listen to.
+//   - rule holds the types that all rules are built from: Plugin, Filter, Scorer, the changes that they listen to.
 //   - internal/nodes, internal/fit, internal/spread, internal/podaffinity, volumes and devices are the rules, and
 //     names are their names.
 //   - placement itself is the rules of a profile together: Profile, Evaluate and its Result, Diagnosis, Explain.

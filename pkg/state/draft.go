@@ -49,7 +49,7 @@ func (d *draft[T]) namesake(v *T) (*T, error) {
 	return holder, nil
 }
 
-// replace records one change. before is what byID currently returns; either may be nil.
+// replace records one change. before is the current result of byID; either may be nil.
 func (d *draft[T]) replace(before, after *T) {
 	if before != nil {
 		id, name := d.keys(before)
@@ -63,7 +63,7 @@ func (d *draft[T]) replace(before, after *T) {
 	}
 }
 
-// row returns the row of an id; was is what the table holds if the row is new.
+// row returns the row of an id; was is the table's value if the row is new.
 func (d *draft[T]) row(id string, was *T) *row[T] {
 	r, ok := d.ids[id]
 	if !ok {

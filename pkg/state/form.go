@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
-// form is what pods of one template in the same condition have in common: everything except names, times, node and
+// form is the common part of pods of one template in the same condition: everything except names, times, node and
 // annotations. All values that are derived from a pod are derived once per form. It is immutable, and unique for
 // its content in this process.
 type form struct {
@@ -68,8 +68,8 @@ func (p *podParts) newForm(template []byte) (*form, error) {
 	return f, nil
 }
 
-// demand is what pods take from a node. Pods with equal containers and an equal status share it, even if their
-// templates differ. It is immutable.
+// demand is the set of resources and ports that a pod uses on a node. Pods with equal containers and an equal
+// status share it, even if their templates differ. It is immutable.
 type demand struct {
 	requests, nonZero resources.Resources
 	ports             []HostPort

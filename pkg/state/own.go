@@ -93,7 +93,7 @@ func appendStamp(b []byte, s stamp, from int64) []byte {
 	return binary.AppendUvarint(b, uint64(diff<<1)^uint64(diff>>63)+1)
 }
 
-// ownParts is what appendOwn wrote. The annotations are still encoded, in rest.
+// ownParts holds the parts that appendOwn wrote. The annotations are still encoded, in rest.
 type ownParts struct {
 	resourceVersion  string
 	generation       int64

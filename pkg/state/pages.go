@@ -12,7 +12,7 @@ import (
 // memdb is the upper one. A page is a row of the table. It holds the pods with keys after the previous page's key,
 // up to its own key. So the page of a key is the first row at or after the key; memdb finds it without the
 // allocation per step that a backward search costs. Pages are replaced, never changed. They are split when they are
-// full and deleted when they are empty, but not merged: in the worst case there is a row per pod, which is what
+// full and deleted when they are empty, but not merged: in the worst case there is a row per pod, which
 // pages are meant to avoid.
 type podIndex struct {
 	table string

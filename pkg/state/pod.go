@@ -39,20 +39,20 @@ type Pod struct {
 	// deletionTimestamp is set.
 	Gated, Terminal, Deleting bool
 	SchedulerName             string
-	// Requests is what the pod takes from a node: max(spec, allocated, actual) under in-place resize, including
-	// overhead, sidecars, and one pod.
+	// Requests are the resources that the pod uses on a node: max(spec, allocated, actual) under in-place resize,
+	// including overhead, sidecars, and one pod.
 	Requests resources.Resources
-	// NonZero is what the pod counts as for scoring: only cpu and memory, with defaults for containers without
+	// NonZero are the requests that count for scoring: only cpu and memory, with defaults for containers without
 	// requests.
 	NonZero resources.Resources
 	// Ports are the host ports of regular and restartable init containers.
 	Ports []HostPort
 	// Terms are the inter-pod affinity terms, nil when there are none. They are those of Kind, if the pod has one.
 	Terms *PodTerms
-	// Kind is what other pods' placement rules see of the pod, shared by all pods of which they see the same; nil
+	// Kind is the part of the pod that other pods' placement rules see, shared by all pods with an equal part; nil
 	// for a pod that is not Described.
 	Kind *Kind
-	// Template is what the pod has in common with the pods of its template: namespace, generateName, labels,
+	// Template is the part that the pod has in common with the pods of its template: namespace, generateName, labels,
 	// owners, finalizers and the spec without nodeName. Everything else in it is empty; Object has it. The same
 	// pointer means the same content; the reverse holds for pods of this process whose facts are encoded as
 	// Kubernetes encodes protobuf. It is nil only for a pod that is known by its reservation alone, and for a claim

@@ -61,7 +61,7 @@ const (
 // errOvertaken means that another process has changed the generation concurrently.
 var errOvertaken = errors.New("queue: the ledger generation changed concurrently")
 
-// checked is what the leader knows once the ledger is consistent with Kubernetes and the log of facts.
+// checked is the leader's knowledge once the ledger is consistent with Kubernetes and the log of facts.
 type checked struct {
 	// factsAfter is the FactsAfter of the ledger's generation.
 	factsAfter uint64

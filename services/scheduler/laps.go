@@ -9,10 +9,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// statusError is upstream's word for what ended neither in Success nor in a no.
+// statusError is upstream's status for a result that is neither success nor a rejection.
 const statusError = "Error"
 
-// laps times the parts of evaluations. For the deciding goroutine.
+// laps measures the time of the parts of evaluations. For the deciding goroutine.
 type laps struct {
 	clock   clock.PassiveClock
 	profile string

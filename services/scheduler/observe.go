@@ -22,8 +22,8 @@ import (
 // tracerName is the instrumentation scope of the shard's spans.
 const tracerName = "github.com/berth-scheduler/berth/services/scheduler"
 
-// observe counts and traces the attempts that ended in a step that began at begin. The
-// time of the step is shared equally among them.
+// observe counts and traces the attempts that ended in a step that began at begin. It divides the time of the step
+// equally among them.
 func (s *Scheduler) observe(ctx context.Context, out step.Output, begin time.Time) {
 	for _, n := range out.Notices {
 		s.tell(n)
@@ -60,8 +60,8 @@ func (s *Scheduler) observe(ctx context.Context, out step.Output, begin time.Tim
 	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
 }
 
-// reserved observes the extension points of an attempt that lie in the ledger: its reservation,
-// or the wait until a place that is held is free.
+// reserved observes the extension points of an attempt that happen in the ledger: its reservation, or the wait until
+// a held place is free.
 func reserved(a step.Attempt, end time.Time) {
 	if a.Decided.IsZero() {
 		return
@@ -77,7 +77,7 @@ func reserved(a step.Attempt, end time.Time) {
 	telemetry.ExtensionPoint("Reserve", status, a.Profile, end.Sub(a.Decided))
 }
 
-// log leaves one line for an attempt that has ended, at debug.
+// log writes one line about an attempt that has ended, at debug level.
 func (s *Scheduler) log(ctx context.Context, a step.Attempt, end time.Time) {
 	if !s.deps.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -88,7 +88,7 @@ func (s *Scheduler) log(ctx context.Context, a step.Attempt, end time.Time) {
 		telemetry.KeyTook, end.Sub(a.Received))
 }
 
-// tell logs and counts what people should hear of a node.
+// tell logs and counts a notice about a node.
 func (s *Scheduler) tell(n avoid.Notice) {
 	telemetry.NodeNotice(string(n.What))
 	log := s.deps.Logger.Info
@@ -98,7 +98,7 @@ func (s *Scheduler) tell(n avoid.Notice) {
 	log("node "+string(n.What), "node", n.Node, "detail", n.Detail)
 }
 
-// tellPlan logs and counts what has become of a plan.
+// tellPlan logs and counts a change of a plan.
 func (s *Scheduler) tellPlan(p step.PlanReport) {
 	if p.What == step.PlanAsked {
 		telemetry.PreemptionAttempt()
@@ -119,7 +119,7 @@ func (s *Scheduler) tellPlan(p step.PlanReport) {
 		"victims", p.Victims, "held", p.Held, "detail", p.Detail)
 }
 
-// observeSizes reports what the shard holds, and its place in the facts.
+// observeSizes reports how much the shard holds, and its position in the facts.
 func (s *Scheduler) observeSizes() {
 	nodes, pods, reserved := s.core.Sizes()
 	telemetry.CacheSize("nodes", nodes)
@@ -147,16 +147,16 @@ func (s *Scheduler) watchLag(ctx context.Context) error {
 		}
 		last, err := s.deps.Log.Last(ctx, eventlog.Facts)
 		if err != nil {
-			continue // the log is away, which its readers report
+			continue // the log is not available, which its readers report
 		}
 		applied := min(s.applied.Load(), last)
 		telemetry.FactLag(s.cfg.ID, last-applied)
 	}
 }
 
-// traceAttempt writes the spans of one attempt: queued for the time before it was offered,
-// attempt, and below that filter and score with what they found, and reserve for the time from
-// the pick to the ledger's answer. The end of a held place is a span of its own.
+// traceAttempt writes the spans of one attempt: queued for the time before it was offered; attempt; and below that
+// filter and score with their results, and reserve for the time from the pick to the ledger's answer. The end of a
+// held place is a span of its own.
 func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a step.Attempt, end time.Time) {
 	if !telemetry.TracesPod(a.Pod.UID) {
 		return
@@ -194,8 +194,8 @@ func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a ste
 	}
 }
 
-// traceReplaced leaves, on the path of a pod that was moved, that another one has the place which
-// was kept for its replacement.
+// traceReplaced records, on the path of a pod that was moved, that another pod has taken the place which was kept
+// for its replacement.
 func traceReplaced(ctx context.Context, tracer trace.Tracer, a step.Attempt, end time.Time) {
 	if a.Replaces == "" || a.Outcome != step.Scheduled || !telemetry.TracesPod(a.Replaces) {
 		return
@@ -208,8 +208,8 @@ func traceReplaced(ctx context.Context, tracer trace.Tracer, a step.Attempt, end
 	span.End(trace.WithTimestamp(end))
 }
 
-// traceQueued writes the span of the time that a pod waited to be offered. A race that was lost
-// is not the first thing that came after it.
+// traceQueued writes the span of the time that a pod waited to be offered. A lost race writes none, so that an offer
+// has at most one.
 func traceQueued(ctx context.Context, tracer trace.Tracer, a step.Attempt) {
 	if a.Evidence == nil || a.Outcome == step.Conflict {
 		return
@@ -221,7 +221,7 @@ func traceQueued(ctx context.Context, tracer trace.Tracer, a step.Attempt) {
 	queued.End(trace.WithTimestamp(a.Received))
 }
 
-// traceEvidence writes what an attempt weighed.
+// traceEvidence writes the spans for the evidence of an attempt.
 func traceEvidence(ctx context.Context, tracer trace.Tracer, a step.Attempt, end time.Time) {
 	decided := a.Decided
 	if decided.IsZero() {

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// BenchmarkTracing is what the spans of an attempt cost where nothing is traced, where its pod is
-// not among those that are, and where it is (and nobody receives them).
+// BenchmarkTracing measures the cost of an attempt's spans if nothing is traced, if its pod is not among the traced
+// ones, and if it is (and no collector receives them).
 func BenchmarkTracing(b *testing.B) {
 	for _, of := range []struct{ name, endpoint, ratio string }{
 		{"off", "", ""}, {"none", "http://127.0.0.1:1", "0"}, {"tenth", "http://127.0.0.1:1", "0.1"},
@@ -37,12 +37,12 @@ func BenchmarkTracing(b *testing.B) {
 				s.traceAttempt(b.Context(), tracer, attemptAt(i), end)
 			}
 			b.StopTimer()
-			_ = tel.Shutdown(b.Context()) // nobody receives them
+			_ = tel.Shutdown(b.Context()) // no collector receives them
 		})
 	}
 }
 
-// attemptAt is an attempt at one of many pods.
+// attemptAt returns an attempt at one of many pods.
 func attemptAt(i int) step.Attempt {
 	return step.Attempt{
 		Pod:      events.PodRef{UID: fmt.Sprintf("0f5d0f6e-5b5c-4a0e-9c0e-%012x", i)},

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// anew begins an epoch in which everything is told anew, with one node.
+// anew begins an epoch in which all facts are published again, with one node.
 func (s *site) anew(node string) {
 	s.t.Helper()
 	s.epoch++
@@ -17,8 +17,8 @@ func (s *site) anew(node string) {
 	s.node(node)
 }
 
-// A fact that cannot be read ends no shard, neither one that runs nor one that starts with it in the log. The
-// shard decides nothing until the facts have been told anew, and then goes on.
+// A fact that cannot be read ends no shard, neither a running one nor one that starts with it in the log. The shard
+// decides nothing until the facts begin anew, and then continues.
 func TestFactsThatCannotBeRead(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		for name, running := range map[string]bool{"running": true, "on restart": false} {

@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// DefaultWindow is how many offers a shard holds: enough to keep two batches busy,
-	// few enough that a pod of high priority never waits behind many.
+	// DefaultWindow is how many offers a shard holds: enough to keep two batches busy, and few enough that a pod of
+	// high priority never waits behind many others.
 	DefaultWindow = 96
 	// maxWindow bounds Config.Window.
 	maxWindow = 4096
@@ -43,25 +43,24 @@ const (
 	drainTimeout = 15 * time.Second
 )
 
-// Config of a shard.
+// Config configures a shard.
 type Config struct {
 	// ID is the member id, unique for every start of every shard ("scheduler-0-k3x9").
 	ID string
-	// Profiles to schedule by; at least one, scheduler names unique.
+	// Profiles are the profiles to schedule by; at least one, with unique scheduler names.
 	Profiles []placement.ProfileConfig
 	// Window is how many offers the shard holds at once; 0 means DefaultWindow.
 	Window int
-	// WholeCluster makes every pod look at all nodes at once, without a preference for the shard's
-	// home nodes.
+	// WholeCluster makes every pod consider all nodes at once, without a preference for the shard's home nodes.
 	WholeCluster bool
-	// NoEvidence leaves evidence.Evidence out of the decisions.
+	// NoEvidence omits evidence.Evidence from the decisions.
 	NoEvidence bool
 }
 
-// Deps are the outside worlds of a shard.
+// Deps are the outside dependencies of a shard.
 type Deps struct {
 	Log eventlog.Log
-	// Facts is the feed of the process, which its services share.
+	// Facts is the feed that the services of the process share.
 	Facts  *feed.Feed
 	Bus    eventlog.Bus
 	Ledger ledger.Store
@@ -83,9 +82,9 @@ type Scheduler struct {
 	ready  atomic.Bool
 	// asked carries questions to the deciding goroutine.
 	asked chan func()
-	// lost counts the races lost, by what they were about: of the deciding goroutine.
+	// lost counts lost races by reason. Only the deciding goroutine uses it.
 	lost map[string]int
-	// applied is the sequence of the facts applied, as of the last heartbeat.
+	// applied is the sequence of the last applied fact, as of the last heartbeat.
 	applied atomic.Uint64
 }
 
@@ -140,7 +139,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	return s, nil
 }
 
-// pluginsOf are the plugins of the profiles that have some, by scheduler name.
+// pluginsOf returns the plugins of the profiles that have some, by scheduler name.
 func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[string]*plugins.Set, error) {
 	sets := map[string]*plugins.Set{}
 	for _, pc := range profiles {
@@ -159,7 +158,7 @@ func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[s
 	return sets, nil
 }
 
-// withPlugins are the scheduler names whose plugins do something.
+// withPlugins returns for which scheduler names do is true of the plugins.
 func withPlugins(sets map[string]*plugins.Set, do func(*plugins.Set) bool) map[string]bool {
 	names := map[string]bool{}
 	for name, set := range sets {
@@ -168,7 +167,7 @@ func withPlugins(sets map[string]*plugins.Set, do func(*plugins.Set) bool) map[s
 	return names
 }
 
-// advisers are the same plugins, as who is asked.
+// advisers returns the same plugins as commit.Advisers.
 func advisers(sets map[string]*plugins.Set) map[string]commit.Adviser {
 	all := map[string]commit.Adviser{}
 	for name, set := range sets {
@@ -177,12 +176,12 @@ func advisers(sets map[string]*plugins.Set) map[string]commit.Adviser {
 	return all
 }
 
-// extendersOf makes the clients of the extenders that profiles have, by scheduler name.
+// extendersOf creates the clients of the profiles' extenders, by scheduler name.
 func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[string]*extender.Set, error) {
 	sets := map[string]*extender.Set{}
 	for _, pc := range profiles {
 		if len(pc.Extenders) == 0 || pc.Custom != nil {
-			continue // with plugins, those ask them
+			continue // the plugins ask these extenders
 		}
 		set, err := extender.NewSet(pc.Extenders, logger)
 		if err != nil {
@@ -201,10 +200,10 @@ func (s *Scheduler) Ready() error {
 	return nil
 }
 
-// Run works until ctx ends, then drains: it gives back what it has not reserved, waits for
-// the transaction in flight, and leaves its partitions.
+// Run works until ctx ends, then drains: it gives back the offers that it has not reserved, waits for the
+// transaction in flight, and leaves its partitions.
 func (s *Scheduler) Run(ctx context.Context) error {
-	// The rooms outlive ctx by the drain.
+	// The goroutines below outlive ctx by the drain.
 	rooms, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, rooms := errgroup.WithContext(rooms)
@@ -234,8 +233,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// answer asks the core on the deciding goroutine. It is false when the shard has nothing to say,
-// or ends first.
+// answer asks the core on the deciding goroutine. It returns false if the shard has no answer, or ctx ends first.
 func (s *Scheduler) answer(ctx context.Context, q explain.Question) (a explain.ShardAnswer, ok bool) {
 	answered := make(chan struct{})
 	ask := func() {

@@ -226,7 +226,7 @@ func (s *site) send(o work.Offer) {
 	}
 }
 
-// settled waits until the shards hold all partitions between them, each what it should.
+// settled waits until the shards hold all partitions, each the ones that it should.
 func (s *site) settled(shards []string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -259,7 +259,7 @@ func (s *site) settled(shards []string) {
 	s.t.Fatalf("the partitions did not settle on %v in %s", shards, patience)
 }
 
-// decisions waits until the log holds n of them.
+// decisions waits until the log holds n decisions.
 func (s *site) decisions(n int) []events.Decision {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -280,7 +280,7 @@ func (s *site) decisions(n int) []events.Decision {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			if d.Kind != events.DecisionLost { // a race is no answer
+			if d.Kind != events.DecisionLost { // a lost race is no answer
 				found = append(found, d.Decision)
 			}
 		}
@@ -317,7 +317,7 @@ func TestTwoShardsPlaceWhatTheyAreOffered(t *testing.T) {
 	}
 }
 
-// mustReserve checks that the ledger holds what a decision says.
+// mustReserve checks that the ledger has the reservation of a decision.
 func (s *site) mustReserve(d events.Decision) {
 	s.t.Helper()
 	kvs, _, err := s.store.List(s.t.Context(), ledger.KeyNode(d.NodeUID))
@@ -334,8 +334,7 @@ func (s *site) mustReserve(d events.Decision) {
 	}
 }
 
-// A stopping shard gives back what it has not placed, and leaves nothing in the ledger but
-// its reservations.
+// A stopping shard gives back what it has not placed, and leaves only its reservations in the ledger.
 func TestAStoppedShardLeaves(t *testing.T) {
 	s := newSite(t)
 	s.node("n0")

@@ -211,7 +211,7 @@ func TestConfigExceptions(t *testing.T) {
 		longBackoff: {{`podMaxBackoffSeconds: 9223372037`, "", "podMaxBackoffSeconds: 9223372037: want"}},
 		unprepared: {{
 			`profiles: [{plugins: {preFilter: {disabled: [{name: NodePorts}]}}}]`, "",
-			`preFilter: "NodePorts": enabled at filter and not here`,
+			`preFilter: "NodePorts": enabled at filter but not here`,
 		}},
 		unusedArgs: {{
 			`profiles: [{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}, ` +

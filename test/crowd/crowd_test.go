@@ -126,6 +126,7 @@ func play(t *testing.T, c size, limit time.Duration, wrap func(ledger.Store) led
 	s := newStage(t, log, o, rand.New(rand.NewPCG(*seed, 0)))
 	s.build(c)
 	group, running := errgroup.WithContext(ctx)
+	facts := feed.New(log, log) // the shards share it, as those of one process do
 	for i := range shards {
 		shard, err := scheduler.New(
 			scheduler.Config{
@@ -133,7 +134,7 @@ func play(t *testing.T, c size, limit time.Duration, wrap func(ledger.Store) led
 				Profiles: []placement.ProfileConfig{placement.DefaultProfile(corev1.DefaultSchedulerName)},
 			},
 			scheduler.Deps{
-				Log: log, Facts: feed.New(log, log), Bus: log, Ledger: wrap(open(t, endpoint)),
+				Log: log, Facts: facts, Bus: log, Ledger: wrap(open(t, endpoint)),
 				Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 			})
 		if err != nil {

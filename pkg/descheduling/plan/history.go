@@ -104,7 +104,7 @@ type History struct {
 	owners map[ownerID]past
 	// ofOwner holds the pods with asks, by owner.
 	ofOwner map[ownerID]map[string]bool
-	// told holds the pods that have been reported to have come back.
+	// told holds the UIDs of the pods whose return has been reported.
 	told map[string]bool
 	// unkept is recorded only by this process: refusals by the ledger are in no log.
 	unkept map[string]unkept

@@ -10,15 +10,21 @@ import (
 )
 
 const (
-	// keptBatches is how many of the newest batches are kept for watches that begin: enough for the time between a list
-	// and the watch that follows it, and for one that broke as it was behind.
+	// keptBatches and keptEvents are how many of the newest batches are kept for watches that begin, and how many events
+	// they may have: enough for the time between a list and the watch that follows it while the ledger changes a few
+	// hundred times a second.
 	keptBatches = 256
+	keptEvents  = 64 * ledger.MaxTxnOps
 	// watchBuffer is how many batches may wait for one watch. It is more than keptBatches, which a watch begins with.
 	watchBuffer = 1024
 )
 
-// ErrBehind is why a watch breaks whose owner takes too long.
-var ErrBehind = errors.New("ledger: the watch is behind by too many changes; watch again")
+// ErrBehind is why a watch breaks whose owner takes too long. errRestarted is why one breaks whose revisions the
+// ledger still has, when another watch has requested revisions that were compacted.
+var (
+	ErrBehind    = errors.New("ledger: the watch is behind by too many changes; watch again")
+	errRestarted = errors.New("ledger: the shared watch was restarted; watch again")
+)
 
 // Backend is what a Store passes calls on to.
 type Backend interface {
@@ -51,12 +57,11 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Wat
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	src := s.mu.source
-	if src == nil {
+	if src == nil || from < src.first {
+		// One that begins before what is kept has a source of its own, which later watches are served from. The source
+		// before goes on until its last watch ends.
 		src = s.start(context.WithoutCancel(ctx), from)
 		s.mu.source = src
-	}
-	if from < src.first {
-		return s.Backend.Watch(ctx, prefix, from)
 	}
 	w := &watch{from: from, batches: make(chan ledger.EventBatch, watchBuffer)}
 	for _, b := range src.kept {
@@ -70,21 +75,26 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Wat
 // source is the one watch that others are served from.
 type source struct {
 	stop func()
+	// begun is where the watch of the store begins.
+	begun int64
 	// first is the first revision of which every event is in kept or still to come.
-	first   int64
-	kept    []ledger.EventBatch
+	first int64
+	kept  []ledger.EventBatch
+	// events counts those in kept.
+	events  int
 	watches map[*watch]struct{}
 }
 
 // start begins a source where the broken one ended, or at from if that is not possible.
 func (s *Store) start(ctx context.Context, from int64) *source {
 	ctx, stop := context.WithCancel(ctx)
-	src := &source{stop: stop, first: from, watches: map[*watch]struct{}{}}
+	src := &source{stop: stop, begun: from, first: from, watches: map[*watch]struct{}{}}
 	if last := s.mu.broken; last != nil && last.first <= from && from <= last.next() {
 		src.first, src.kept = last.first, last.kept
-		from = last.next()
+		src.events = last.events
+		src.begun = last.next()
 	}
-	go s.run(src, s.Backend.Watch(ctx, "", from)) //nolint:goroutine // it ends with the last watch that it serves
+	go s.run(src, s.Backend.Watch(ctx, "", src.begun)) //nolint:goroutine // it ends with the last watch that it serves
 	return src
 }
 
@@ -99,7 +109,11 @@ func (s *Store) run(src *source, from ledger.Watch) {
 	defer s.mu.Unlock()
 	src.stop()
 	for w := range src.watches {
-		src.end(w, from.Err())
+		err := from.Err()
+		if errors.Is(err, ledger.ErrCompacted) && w.from > src.begun {
+			err = errRestarted
+		}
+		src.end(w, err)
 	}
 	if s.mu.source == src {
 		s.mu.source, s.mu.broken = nil, src
@@ -121,9 +135,11 @@ func (src *source) next() int64 {
 // publish keeps a batch and hands it to each watch. Those that have no room for it end.
 func (src *source) publish(b ledger.EventBatch) {
 	src.kept = append(src.kept, b)
-	if extra := len(src.kept) - keptBatches; extra > 0 {
-		src.first = src.kept[extra-1].Revision + 1
-		src.kept = slices.Delete(src.kept, 0, extra)
+	src.events += len(b.Events)
+	for len(src.kept) > keptBatches || src.events > keptEvents && len(src.kept) > 1 {
+		src.first = src.kept[0].Revision + 1
+		src.events -= len(src.kept[0].Events)
+		src.kept = slices.Delete(src.kept, 0, 1)
 	}
 	for w := range src.watches {
 		if !w.add(b) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,13 +49,14 @@ func TestProtocol(t *testing.T) { ledgertest.RunProtocol(t, open) }
 // counted counts the watches that reach the store.
 type counted struct {
 	*mem.Store
-	running, begun int
+	running atomic.Int32
+	begun   int
 }
 
 func (c *counted) Watch(ctx context.Context, prefix string, from int64) ledger.Watch {
 	c.begun++
-	c.running++
-	context.AfterFunc(ctx, func() { c.running-- })
+	c.running.Add(1)
+	context.AfterFunc(ctx, func() { c.running.Add(-1) })
 	return c.Store.Watch(ctx, prefix, from)
 }
 
@@ -112,8 +114,8 @@ func TestOneWatchServesAll(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if c.running != 0 {
-			t.Errorf("%d watches of the store run on", c.running)
+		if n := c.running.Load(); n != 0 {
+			t.Errorf("%d watches of the store run on", n)
 		}
 		if got := keys(one); !slices.Equal(got, []string{"end: <nil>"}) {
 			t.Errorf("a watch whose context has ended: %v", got)
@@ -149,6 +151,58 @@ func TestBrokenSourceIsResumed(t *testing.T) {
 		}
 		if c.begun != 2 {
 			t.Errorf("the store has had %d watches, want 2", c.begun)
+		}
+	})
+}
+
+// TestEarlierWatch: a watch that begins before what is kept is served, and later ones with it.
+func TestEarlierWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Store: mem.New()}
+		s := share.New(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := put(t, s, "a")
+		put(t, s, "b")
+		put(t, s, "c")
+		late := s.Watch(ctx, "", first+2)
+		early := s.Watch(ctx, "", first)
+		between := s.Watch(ctx, "", first+1)
+		synctest.Wait()
+		for w, want := range map[ledger.Watch]string{late: "c", early: "a b c", between: "b c"} {
+			if got := strings.Join(keys(w), " "); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		if c.begun != 2 {
+			t.Errorf("the store has had %d watches, want 2", c.begun)
+		}
+	})
+}
+
+// TestCompactedForOne: when one watch asks for revisions that have been compacted, others need not list again.
+func TestCompactedForOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mem.New()
+		s := share.New(m)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		put(t, s, "a")
+		last := put(t, s, "b")
+		if err := m.Compact(last); err != nil {
+			t.Fatal(err)
+		}
+		old, recent := s.Watch(ctx, "", 1), s.Watch(ctx, "", last)
+		synctest.Wait()
+		keys(old)
+		keys(recent)
+		if !errors.Is(old.Err(), ledger.ErrCompacted) || recent.Err() == nil || errors.Is(recent.Err(), ledger.ErrCompacted) {
+			t.Fatalf("the old watch ends with %v, the recent one with %v", old.Err(), recent.Err())
+		}
+		again := s.Watch(ctx, "", last)
+		synctest.Wait()
+		if got := strings.Join(keys(again), " "); got != "b" {
+			t.Errorf("after that: %q, want %q", got, "b")
 		}
 	})
 }

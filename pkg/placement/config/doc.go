@@ -19,7 +19,7 @@
 // Where Berth differs from kube-scheduler:
 //
 //   - percentageOfNodesToScore 0 or absent, in a profile too, means all nodes, not an adaptive share: evaluating
-//     every node is what makes decisions reproducible.
+//     every node makes decisions reproducible.
 //   - DefaultPreemptionArgs limit the nodes that preemption tries only where the file sets them; otherwise all
 //     nodes are tried, as for placement.
 //   - An entry "Berth" in pluginConfig holds Berth's own settings (see berthArgs).

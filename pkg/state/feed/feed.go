@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	// MaxPending is how many steps may wait for one reader. A step has the facts of one read of the log, so that this is
-	// some seconds of the fastest log that has been measured; each holds on to what its snapshot alone has.
-	MaxPending = 1024
+	// maxPending is how many steps may wait for one reader, and maxMerged how many changes one of them may have: steps
+	// that wait become one, so that a reader which is behind catches up in large steps, as a reader of the log does. A
+	// reader that is behind by more than a million changes starts again from the newest snapshot.
+	maxPending = 1024
+	maxMerged  = 1024
 	// batchBuffer is how many batches may wait to be folded.
 	batchBuffer = 16
 	// retryInitial and retryCap bound the wait between attempts while the end of the log cannot be read; retryFactor is
@@ -103,7 +105,7 @@ type Feed struct {
 	snaps eventlog.Snapshots
 	mu    struct {
 		sync.Mutex
-		// reading is nil while nobody follows.
+		// reading is nil while there is no follower.
 		reading *reading
 	}
 }
@@ -132,10 +134,17 @@ func (f *Feed) Follow(ctx context.Context, out chan<- Step) error {
 	}
 }
 
-// deliver sends one step, a Reset with a new barrier; false if ctx ended first.
+// deliver sends one step, a Reset with a new barrier; false if ctx ended first. It holds back what the log has lost: a
+// snapshot ahead of the log's end is of another history, and the follower is about to start again.
 func (f *Feed) deliver(ctx context.Context, r *reader, step Step, out chan<- Step) bool {
-	if step.Reset && !f.readEnd(ctx, r) {
-		return false
+	if step.Reset {
+		if !f.readEnd(ctx, r) {
+			return false
+		}
+		r.lost = r.barrier < step.Snapshot.Position().Sequence
+	}
+	if r.lost {
+		return true
 	}
 	select {
 	case <-ctx.Done():
@@ -251,7 +260,7 @@ func (r *reading) publish(step Step) {
 }
 
 func (r *reading) subscribe() *reader {
-	reader := &reader{added: make(chan struct{}, 1)}
+	reader := &reader{added: make(chan struct{}, 1), maxPending: maxPending, maxMerged: maxMerged}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.readers[reader] = struct{}{}
@@ -279,8 +288,11 @@ func (s Step) behind(barrier uint64) Step {
 
 // reader is one Follow in progress.
 type reader struct {
-	// barrier belongs to the goroutine of Follow.
+	maxPending, maxMerged int
+	// barrier and lost belong to the goroutine of Follow. lost means that the log has lost what the last Reset was made
+	// of.
 	barrier uint64
+	lost    bool
 	// added has a value while steps wait.
 	added chan struct{}
 	mu    struct {
@@ -289,29 +301,51 @@ type reader struct {
 	}
 }
 
-// add appends a step to those that wait. A Reset replaces them; if too many wait, newest does, which is a Reset to the
+// add makes a step wait. A Reset replaces the steps that wait; if too many wait, newest does, which is a Reset to the
 // same snapshot.
 func (r *reader) add(step, newest Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.mu.pending) >= MaxPending {
-		step = newest
+	last := len(r.mu.pending) - 1
+	switch {
+	case step.Reset:
+		r.mu.pending = []Step{step}
+	case last >= 0 && r.mu.pending[last].size() < r.maxMerged:
+		r.mu.pending[last] = r.mu.pending[last].then(step)
+	case last+1 < r.maxPending:
+		r.mu.pending = append(r.mu.pending, step)
+	default:
+		newest.Unreadable = nil // it was reported with the Reset that it belongs to
+		r.mu.pending = []Step{newest}
 	}
-	if step.Reset {
-		r.mu.pending = r.mu.pending[:0:0]
-	}
-	r.mu.pending = append(r.mu.pending, step)
 	select {
 	case r.added <- struct{}{}:
 	default:
 	}
 }
 
+// size returns how many changes a step has.
+func (s Step) size() int { return len(s.Changes.Pods) + len(s.Changes.Nodes) + len(s.Changes.Others) }
+
+// then returns one step for two. A Reset stays one, to the later snapshot.
+func (s Step) then(next Step) Step {
+	if !s.Reset {
+		// The slices are shared with other readers: they are copied.
+		next.Changes.Pods = slices.Concat(s.Changes.Pods, next.Changes.Pods)
+		next.Changes.Nodes = slices.Concat(s.Changes.Nodes, next.Changes.Nodes)
+		next.Changes.Others = slices.Concat(s.Changes.Others, next.Changes.Others)
+		return next
+	}
+	s.Snapshot, s.Seen = next.Snapshot, next.Seen
+	s.Changes.Position = next.Changes.Position
+	return s
+}
+
 // take returns the steps that wait.
 func (r *reader) take() []Step {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	steps := slices.Clip(r.mu.pending)
+	steps := r.mu.pending
 	r.mu.pending = nil
 	return steps
 }

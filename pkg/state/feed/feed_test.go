@@ -136,6 +136,12 @@ func (r *reader) last() feed.Step {
 	return r.mu.last
 }
 
+func (r *reader) steps() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.steps
+}
+
 func (r *reader) pods() map[string]*state.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,7 +257,7 @@ func TestLateReaderHasItsOwnBarrier(t *testing.T) {
 	})
 }
 
-// TestSlowReader: a reader that is held up holds up nobody, and then starts again from the newest snapshot.
+// TestSlowReader: a reader that is held up holds up no other, and then catches up in large steps.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := begin(t)
@@ -260,7 +266,8 @@ func TestSlowReader(t *testing.T) {
 		p.pods("first")
 		time.Sleep(settle)
 		slow.gate <- struct{}{}
-		for i := range 2*feed.MaxPending + 10 {
+		const pods = 3000
+		for i := range pods {
 			p.pods(fmt.Sprint("p", i))
 			synctest.Wait()
 		}
@@ -270,8 +277,8 @@ func TestSlowReader(t *testing.T) {
 		}
 		<-slow.gate
 		time.Sleep(settle)
-		if resets := p.sees(slow); resets < 2 || resets > 3 {
-			t.Errorf("slow reader: %d resets, want one more for each time that too much waited", resets)
+		if resets, steps := p.sees(slow), slow.steps(); resets != 1 || steps > 10 {
+			t.Errorf("slow reader: %d resets and %d steps, want 1, and a few for %d pods", resets, steps, pods)
 		}
 		p.pods("last")
 		time.Sleep(settle)
@@ -303,6 +310,32 @@ func TestLostTail(t *testing.T) {
 		if got := a.last().Barrier; got > a.last().Snapshot.Position().Sequence {
 			t.Errorf("the barrier %d is one of the log before its loss", got)
 		}
+	})
+}
+
+// TestLateReaderOfALostHistory: a reader that comes between a loss and its discovery gets nothing of what is lost.
+func TestLateReaderOfALostHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t)
+		defer p.end()
+		early := p.read()
+		p.pods("x", "lost", "too")
+		time.Sleep(settle)
+		p.sees(early)
+		p.log.LoseTail(eventlog.Facts, 1)
+		late := p.read()
+		synctest.Wait()
+		if n := late.steps(); n != 0 {
+			t.Fatalf("the late reader has got %d steps of what is lost", n)
+		}
+		p.h.Facts = p.h.Facts[:1]
+		p.h.BeginEpoch()
+		p.h.Upsert(events.KindPod, pod("x"))
+		p.h.EndEpoch()
+		p.write(p.h.Facts[1:])
+		time.Sleep(settle)
+		p.sees(early)
+		p.sees(late)
 	})
 }
 

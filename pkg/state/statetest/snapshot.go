@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Fataler is what testing.TB and rapid.T have in common.
+// Fataler is the part of testing.TB that rapid.T has as well.
 type Fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -13,18 +13,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// PodsToActivateKey is where plugins leave pods in a cycle's state that are to be tried once the cycle has succeeded,
-// or the pod is bound. Source: PodsToActivateKey in pkg/scheduler/framework/interface.go.
+// PodsToActivateKey is the key in a cycle's state under which plugins leave pods to be tried once the cycle has
+// succeeded, or the pod is bound. Source: PodsToActivateKey in pkg/scheduler/framework/interface.go.
 const PodsToActivateKey framework.StateKey = "kubernetes.io/pods-to-activate"
 
-// PodsToActivate makes and reads what stands there. Its type is not in k8s.io/kube-scheduler/framework, but in
-// k8s.io/kubernetes, which only programs that need it should have to be built with.
+// PodsToActivate creates and reads the value under PodsToActivateKey. Its type is not in
+// k8s.io/kube-scheduler/framework, but in k8s.io/kubernetes, which only programs that need it should depend on.
 type PodsToActivate struct {
 	create func() framework.StateData
 }
 
-// NewPodsToActivate wants upstream's framework.NewPodsToActivate. The error says what is missing in what the function
-// returns.
+// NewPodsToActivate takes upstream's framework.NewPodsToActivate. The error explains what the result of the function
+// lacks.
 func NewPodsToActivate(create func() framework.StateData) (*PodsToActivate, error) {
 	p := &PodsToActivate{create: create}
 	if _, _, ok := p.read(create()); !ok {
@@ -34,7 +34,7 @@ func NewPodsToActivate(create func() framework.StateData) (*PodsToActivate, erro
 	return p, nil
 }
 
-// read is the lock of what a cycle has there, and its map, to be read and set with the lock held.
+// read returns the lock and the map of the value in a cycle. The map must be read and set with the lock held.
 func (p *PodsToActivate) read(data framework.StateData) (sync.Locker, reflect.Value, bool) {
 	lock, locks := data.(sync.Locker)
 	v := reflect.ValueOf(data)
@@ -45,8 +45,8 @@ func (p *PodsToActivate) read(data framework.StateData) (sync.Locker, reflect.Va
 	return lock, field, field.IsValid() && field.CanSet() && field.Type() == reflect.TypeFor[map[string]*corev1.Pod]()
 }
 
-// activateFrom activates what plugins have left in a cycle, and clears it. Source: prepareForBindingCycle and
-// bindingCycle in pkg/scheduler/schedule_one.go, which do not lock.
+// activateFrom activates the pods that plugins have left in a cycle, and clears them. Source: prepareForBindingCycle
+// and bindingCycle in pkg/scheduler/schedule_one.go, which do not lock.
 func (r *Runtime) activateFrom(c *cycle) {
 	if r.toActivate == nil {
 		return
@@ -66,13 +66,14 @@ func (r *Runtime) activateFrom(c *cycle) {
 	r.activations.add(pods)
 }
 
-// maxActivations bounds the pods that wait for a shard to take them: a process without shards has nobody who does.
+// maxActivations bounds the pods that wait for a shard to receive them: in a process without shards none does.
 const maxActivations = 1 << 16
 
-// activations are the pods that plugins want tried, on their way to a shard of the process. Safe for concurrent use.
+// activations are the pods that plugins want tried, to be received by a shard of the process. Safe for concurrent
+// use.
 type activations struct {
 	logger *slog.Logger
-	// some has something in it when pods is not empty; out is where shards take them.
+	// some holds a value when pods is not empty; shards receive from out.
 	some chan struct{}
 	out  chan []events.PodRef
 	mu   struct {
@@ -87,7 +88,7 @@ func newActivations(logger *slog.Logger) *activations {
 	return a
 }
 
-// add never waits: plugins call it under locks of their own.
+// add never blocks: plugins call it under locks of their own.
 func (a *activations) add(pods map[string]*corev1.Pod) {
 	if len(pods) == 0 {
 		return
@@ -107,7 +108,7 @@ func (a *activations) add(pods map[string]*corev1.Pod) {
 	}
 }
 
-// take empties it.
+// take removes and returns all pods.
 func (a *activations) take() []events.PodRef {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +120,7 @@ func (a *activations) take() []events.PodRef {
 	return list
 }
 
-// run passes pods on until ctx ends.
+// run delivers pods until ctx ends.
 func (a *activations) run(ctx context.Context) error {
 	for {
 		select {
@@ -135,5 +136,5 @@ func (a *activations) run(ctx context.Context) error {
 	}
 }
 
-// Activated delivers the pods that plugins want tried, in no order, each to one of those who receive.
+// Activated delivers the pods that plugins want tried, in no order, each to one receiver.
 func (r *Runtime) Activated() <-chan []events.PodRef { return r.activations.out }

@@ -23,7 +23,7 @@ type upstreams struct {
 
 func (u *upstreams) Clone() framework.StateData { return u }
 
-// notUpstreams has another map.
+// notUpstreams has a map of another type.
 type notUpstreams struct {
 	sync.Mutex
 	Map map[string]string
@@ -35,7 +35,7 @@ func named(name string) map[string]*corev1.Pod {
 	return map[string]*corev1.Pod{"": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "other"}}}
 }
 
-// next are the names that plugins want activated by now.
+// next returns the names of the pods that plugins want activated at this point.
 func (c *company) next() string {
 	var names []string
 	for _, ref := range <-c.made.Activated() {
@@ -44,8 +44,8 @@ func (c *company) next() string {
 	return strings.Join(names, ", ")
 }
 
-// What plugins activate goes to a shard, by the handle at once, by the cycle when that has succeeded and again when the
-// pod is bound.
+// Pods that plugins activate are delivered to a shard: at once by the handle; by the cycle when it has succeeded,
+// and again when the pod is bound.
 func TestActivate(t *testing.T) {
 	c := newCompany(t)
 	defer c.stop()

@@ -18,9 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Consult asks the plugins, and between their filters and their scores the extenders, about a pod. Source:
+// Consult asks the plugins about a pod, and, between their filters and their scores, the extenders. Source:
 // findNodesThatFitPod and prioritizeNodes in pkg/scheduler/schedule_one.go, and the Run functions of
-// pkg/scheduler/framework/runtime, whose messages these are.
+// pkg/scheduler/framework/runtime, from which the messages are taken.
 func (s *Set) Consult(ctx context.Context, q step.Consult) step.Advice {
 	advice := step.Advice{ID: q.ID}
 	if advice.Err = s.runtime.clients.sync(ctx); advice.Err != nil {
@@ -56,7 +56,7 @@ func (s *Set) Consult(ctx context.Context, q step.Consult) step.Advice {
 	return advice
 }
 
-// consultation is one question under way.
+// consultation is one question in progress.
 type consultation struct {
 	*Set
 	question step.Consult
@@ -64,7 +64,7 @@ type consultation struct {
 	cycle    *cycle
 	seen     *cluster
 	guidance placement.Guidance
-	// left are the nodes that all have let pass so far, in the order of their names.
+	// left are the nodes that no plugin or extender has rejected so far, sorted by name.
 	left     []framework.NodeInfo
 	opinions map[string]placement.Opinion
 }
@@ -94,11 +94,11 @@ func (c *consultation) run(ctx context.Context) error {
 	return c.scores(ctx)
 }
 
-// Gates tells whether plugins may hold pods back.
+// Gates reports whether plugins may hold pods back.
 func (s *Set) Gates() bool { return len(s.preEnqueue) > 0 }
 
-// gates is the no of the first plugin that does not want the pod tried, nil for none. Upstream takes a failure for a no
-// as well (runPreEnqueuePlugins in pkg/scheduler/backend/queue/scheduling_queue.go).
+// gates returns the refusal of the first plugin that does not want the pod tried, nil for none. Like upstream, it
+// treats a failure as a refusal (runPreEnqueuePlugins in pkg/scheduler/backend/queue/scheduling_queue.go).
 func (c *consultation) gates(ctx context.Context) *step.Refusal {
 	for _, plugin := range c.preEnqueue {
 		begin := time.Now()
@@ -111,18 +111,18 @@ func (c *consultation) gates(ctx context.Context) *step.Refusal {
 	return nil
 }
 
-// timedShare: of so many questions, one is timed. Source: upstream's pluginMetricsSamplePercent
+// timedShare: one of so many questions is timed. Source: upstream's pluginMetricsSamplePercent
 // (pkg/scheduler/schedule_one.go) of 10.
 const timedShare = 10
 
-// lap counts one call of a plugin, if this question is timed. Points are upstream's labels.
+// lap records one call of a plugin, if this question is timed. Points are upstream's labels.
 func (c *consultation) lap(point, plugin string, status *framework.Status, begin time.Time) {
 	if c.question.ID%timedShare == 0 {
 		telemetry.PluginExecution(plugin, point, status.Code().String(), time.Since(begin))
 	}
 }
 
-// preFilters returns the only nodes that are worth looking at, nil for all.
+// preFilters returns the only nodes that need to be considered, nil for all.
 func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error) {
 	skipped := sets.New[string]()
 	defer func() { c.cycle.SetSkipFilterPlugins(skipped) }()
@@ -137,7 +137,7 @@ func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error)
 			continue
 		case framework.Success:
 		case framework.Unschedulable:
-			// Others are asked all the same: what they leave in the cycle is for preemption.
+			// The others are asked all the same: preemption needs what they leave in the cycle.
 			c.guidance.Plugin = plugin.Name()
 			c.guidance.Rejection = status.Message()
 			c.guidance.Resolvable = true
@@ -166,7 +166,7 @@ func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error)
 	return only.NodeNames, nil
 }
 
-// filters asks about all nodes that are left, several at once, and each node's plugins in their order until one
+// filters asks about all remaining nodes, several at once, and for each node the plugins in their order until one
 // rejects it.
 func (c *consultation) filters(ctx context.Context) error {
 	if len(c.filter) == 0 {
@@ -209,7 +209,7 @@ func (c *consultation) filters(ctx context.Context) error {
 	return nil
 }
 
-// askExtenders asks the profile's extenders about the nodes that are left.
+// askExtenders asks the profile's extenders about the remaining nodes.
 func (c *consultation) askExtenders(ctx context.Context) error {
 	if c.extenders == nil || len(c.left) == 0 {
 		return nil
@@ -229,7 +229,7 @@ func (c *consultation) askExtenders(ctx context.Context) error {
 	return nil
 }
 
-// scores adds the points of the plugins, weights included.
+// scores adds the plugins' weighted scores to the opinions.
 func (c *consultation) scores(ctx context.Context) error {
 	skipped := sets.New[string]()
 	for _, plugin := range c.preScore {

@@ -11,22 +11,22 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// binds tells whether plugins are to be asked to bind a pod: not if an extender does, which comes first. Source: bind
-// in pkg/scheduler/schedule_one.go.
+// binds reports whether plugins must be asked to bind a pod: not if an extender binds it, which has precedence.
+// Source: bind in pkg/scheduler/schedule_one.go.
 func (s *Set) binds(d *deal) bool {
 	return len(s.bind) > 0 && (s.extenders == nil || !s.extenders.BindsPod(state.NewPod(d.pod)))
 }
 
-// bindFor is the end of a binding cycle: plugins are asked in their order until one does not skip the pod. It takes no
-// longer than binders leave the pod to them, if plugins heed their context.
+// bindFor is the end of a binding cycle: it asks plugins in their order until one does not skip the pod. If plugins
+// heed their context, it takes no longer than binders leave the pod to them.
 func (s *Set) bindFor(ctx context.Context, key dealKey, answer *step.Performed) {
 	s.during(ctx, key, txns.DelegatedFor, answer, func(until context.Context, d *deal) {
 		answer.By, answer.Err = s.bindBy(until, d)
 	})
 }
 
-// bindBy returns who has bound the pod, nobody if it is left to the binders. Source: RunBindPlugins in
-// pkg/scheduler/framework/runtime/framework.go, whose messages these are.
+// bindBy returns the plugin that has bound the pod, empty if the bind is left to the binders. Source: RunBindPlugins
+// in pkg/scheduler/framework/runtime/framework.go, from which the messages are taken.
 func (s *Set) bindBy(ctx context.Context, d *deal) (plugin string, err error) {
 	for _, p := range s.bind {
 		begin := time.Now()

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
-// Plugins at bind are asked in their order until one does not skip the pod; those after DefaultBinder never are.
+// Bind plugins are asked in their order until one does not skip the pod; those after DefaultBinder are never asked.
 func TestBind(t *testing.T) {
 	skip, broken := framework.NewStatus(framework.Skip), framework.AsStatus(errors.New("broken"))
 	refused := framework.NewStatus(framework.Unschedulable, "no", "never")
@@ -65,7 +65,7 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// A set whose plugins at bind come after DefaultBinder leaves the bind to the binders.
+// A set whose Bind plugins come after DefaultBinder leaves the bind to the binders.
 func TestBindAfterDefaultBinder(t *testing.T) {
 	c := newCompany(t)
 	defer c.stop()
@@ -74,7 +74,7 @@ func TestBindAfterDefaultBinder(t *testing.T) {
 	}
 }
 
-// A plugin at bind has its time, and no more once the place has been taken back.
+// A Bind plugin has limited time, and its context ends when the place has been taken back.
 func TestBindEnds(t *testing.T) {
 	for _, takenBack := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// clients are made when a plugin asks for one.
+// clients are created when a plugin first asks for one.
 type clients struct {
 	deps Deps
-	// started is closed when what plugins asked for while they were made has been started.
+	// started is closed when the clients that plugins asked for during their creation have been started.
 	started chan struct{}
 	mu      struct {
 		sync.Mutex
@@ -30,13 +30,13 @@ type clients struct {
 	}
 }
 
-// nowhere is the host of the client that a plugin gets where there is none to be had, so that it does not
-// stumble over nothing before New says what is wrong.
+// nowhere is the host of the client that a plugin gets if the process has no cluster, so that the plugin does not
+// fail on a nil client before New returns the error.
 const nowhere = "https://no-cluster.invalid"
 
 var errNoCluster = errors.New("requests a client, but this process has none: want --kubeconfig or a service account")
 
-// rest is nil if there is none to be had.
+// rest returns nil if the process has no configuration for a client.
 func (c *clients) rest() *restclient.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *clients) clientLocked() kubernetes.Interface {
 	return client
 }
 
-// factory is the one factory of informers for all plugins.
+// factory returns the informer factory that all plugins share.
 func (c *clients) factory() informers.SharedInformerFactory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *clients) factory() informers.SharedInformerFactory {
 	return c.mu.informers
 }
 
-// recorder writes events in the name of a profile.
+// recorder returns a recorder that writes events in the name of a profile.
 func (c *clients) recorder(profile string) events.EventRecorderLogger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *clients) recorder(profile string) events.EventRecorderLogger {
 	return c.mu.events.NewRecorder(scheme.Scheme, profile)
 }
 
-// run starts what has been asked for, until ctx ends. Informers that plugins ask for later are started within
+// run starts what plugins have asked for, until ctx ends. Informers that plugins ask for later are started within
 // lateInformers.
 func (c *clients) run(ctx context.Context) error {
 	tick := time.NewTicker(lateInformers)
@@ -145,10 +145,10 @@ func (c *clients) run(ctx context.Context) error {
 	}
 }
 
-// lateInformers is how often it is looked whether plugins have asked for more informers.
+// lateInformers is how often run checks whether plugins have asked for more informers.
 const lateInformers = time.Second
 
-// sync waits until what plugins watch is there; the error says that ctx ended first.
+// sync waits until the plugins' informers have synced; an error means that ctx ended first.
 func (c *clients) sync(ctx context.Context) error {
 	select {
 	case <-c.started:

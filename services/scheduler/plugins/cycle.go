@@ -7,20 +7,20 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// cycle is what plugins keep about one attempt at a pod. Read, Write, Delete and Clone are safe for concurrent
-// use, the lists of what is skipped are not: they change between extension points only.
+// cycle is the state that plugins keep for one attempt at a pod. Read, Write, Delete and Clone are safe for
+// concurrent use. The lists of skipped plugins are not: they change only between extension points.
 type cycle struct {
 	skipped
 	data sync.Map // framework.StateKey to framework.StateData
 }
 
-// skipped are the plugins that have nothing to do in a cycle, by extension point, and those that may act at
-// the same time before a bind.
+// skipped are the plugins that have nothing to do in a cycle, by extension point, and those that may run in parallel
+// before a bind.
 type skipped struct {
 	filter, score, preBind, parallel sets.Set[string]
 }
 
-// newCycle is empty but for the pods to activate, if there is something to keep them in.
+// newCycle returns a cycle that is empty except for the pods to activate, if the runtime supports these.
 func (r *Runtime) newCycle() *cycle {
 	c := &cycle{}
 	if r.toActivate != nil {
@@ -47,7 +47,7 @@ func (c *cycle) GetPodGroupSchedulingCycle() framework.PodGroupCycleState { retu
 // SetPodGroupSchedulingCycle implements framework.CycleState: pods are placed one by one.
 func (c *cycle) SetPodGroupSchedulingCycle(framework.PodGroupCycleState) {}
 
-// Read returns framework.ErrNotFound for a key that nobody has written.
+// Read returns framework.ErrNotFound for a key that no plugin has written.
 func (c *cycle) Read(key framework.StateKey) (framework.StateData, error) {
 	if v, ok := c.data.Load(key); ok {
 		return v.(framework.StateData), nil
@@ -59,7 +59,7 @@ func (c *cycle) Write(key framework.StateKey, value framework.StateData) { c.dat
 
 func (c *cycle) Delete(key framework.StateKey) { c.data.Delete(key) }
 
-// Clone copies the data by their own Clone, and shares the rest.
+// Clone copies the data with their own Clone methods, and shares the rest.
 func (c *cycle) Clone() framework.CycleState {
 	if c == nil {
 		return nil

@@ -15,15 +15,15 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// handle is what the plugins of a profile can ask for. What has no meaning here answers with an error where
-// it can, and with nothing where it cannot; docs/extending.md lists both.
+// handle is the framework.Handle of the plugins of a profile. Methods without a meaning here return an error if they
+// can, and a zero value otherwise; docs/extending.md lists both.
 type handle struct {
 	runtime  *Runtime
 	profile  string
 	parallel parallelizer
 }
 
-// failed is why something that a plugin asked for could not be made.
+// failed returns why something that a plugin asked for could not be created.
 func (h *handle) failed() error {
 	c := h.runtime.clients
 	c.mu.Lock()
@@ -31,22 +31,22 @@ func (h *handle) failed() error {
 	return c.mu.err
 }
 
-// SnapshotSharedLister is the cluster as the cycle under way, or else the last one, was shown it.
+// SnapshotSharedLister returns the cluster as it was shown to the cycle in progress, or else to the last one.
 func (h *handle) SnapshotSharedLister() framework.SharedLister { return h.runtime.seen.Load() }
 
-// ClientSet makes a client when it is first called.
+// ClientSet creates a client on the first call.
 func (h *handle) ClientSet() clientset.Interface { return h.runtime.clients.client() }
 
-// KubeConfig is how the API server is reached.
+// KubeConfig returns the configuration for connections to the API server.
 func (h *handle) KubeConfig() *restclient.Config { return h.runtime.clients.rest() }
 
-// EventRecorder writes events in the name of the profile.
+// EventRecorder returns a recorder that writes events in the name of the profile.
 func (h *handle) EventRecorder() events.EventRecorderLogger {
 	return h.runtime.clients.recorder(h.profile)
 }
 
-// SharedInformerFactory is one for all plugins of the process. Informers asked for while plugins are made have
-// synced before the first pod is tried.
+// SharedInformerFactory returns the factory that all plugins of the process share. Informers requested while plugins
+// are created have synced before the first pod is tried.
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
 	return h.runtime.clients.factory()
 }
@@ -55,7 +55,7 @@ func (h *handle) ProfileName() string { return h.profile }
 
 func (h *handle) Parallelizer() framework.Parallelizer { return h.parallel }
 
-// parallelizer is how many pieces are worked on at once.
+// parallelizer is how many pieces are processed at once.
 type parallelizer int
 
 // Until returns when all pieces are done, or ctx has ended.
@@ -101,26 +101,26 @@ func (h *handle) RunPreFilterExtensionRemovePod(
 	return framework.AsStatus(errNotHere)
 }
 
-// Pods are nominated by the ledger, where a place that is held counts as a pod on its node.
+// The ledger nominates pods: there a held place counts as a pod on its node.
 
 func (h *handle) AddNominatedPod(klog.Logger, framework.PodInfo, *framework.NominatingInfo) {}
 func (h *handle) DeleteNominatedPodIfExists(*corev1.Pod)                                    {}
 func (h *handle) UpdateNominatedPod(klog.Logger, *corev1.Pod, framework.PodInfo)            {}
 func (h *handle) NominatedPodsForNode(string) []framework.PodInfo                           { return nil }
 
-// Activate has the queue told by one of the process's shards, soon.
+// Activate makes one of the process's shards report the pods to the queue, soon.
 func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	h.runtime.activations.add(pods)
 }
 
-// IterateOverWaitingPods visits the pods of the process that wait at Permit, whatever their profile.
+// IterateOverWaitingPods visits the pods of the process that wait at Permit, of all profiles.
 func (h *handle) IterateOverWaitingPods(visit func(framework.WaitingPod)) {
 	for _, p := range h.runtime.waiting.all() {
 		visit(p)
 	}
 }
 
-// GetWaitingPod is nil for a pod that does not wait at Permit in this process.
+// GetWaitingPod returns nil for a pod that does not wait at Permit in this process.
 func (h *handle) GetWaitingPod(uid types.UID) framework.WaitingPod {
 	if p := h.runtime.waiting.get(uid); p != nil {
 		return p
@@ -128,7 +128,7 @@ func (h *handle) GetWaitingPod(uid types.UID) framework.WaitingPod {
 	return nil
 }
 
-// RejectWaitingPod is false for a pod that does not wait at Permit in this process.
+// RejectWaitingPod returns false for a pod that does not wait at Permit in this process.
 func (h *handle) RejectWaitingPod(uid types.UID) bool {
 	p := h.runtime.waiting.get(uid)
 	return p != nil && p.Reject("", "removed")
@@ -138,7 +138,7 @@ func (h *handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) 
 	h.runtime.inPreBind.add(uid, cancel)
 }
 
-// GetPodInPreBind is nil for a pod that is not at PreBind in this process.
+// GetPodInPreBind returns nil for a pod that is not at PreBind in this process.
 func (h *handle) GetPodInPreBind(uid types.UID) framework.PodInPreBind {
 	if p := h.runtime.inPreBind.get(uid); p != nil {
 		return p

@@ -18,22 +18,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// hints are what the plugins of a profile have registered, by plugin. It implements placement.Hints.
+// hints are the events that the plugins of a profile have registered, by plugin. It implements placement.Hints.
 type hints struct {
 	logger *slog.Logger
 	klog   klog.Logger
 	of     map[string][]hint
 }
 
-// hint is one event that a plugin has registered. A nil ask says yes to every change of that sort.
+// hint is one event that a plugin has registered. With a nil ask every such change requeues the pod.
 type hint struct {
 	event rule.Event
 	ask   framework.QueueingHintFn
 }
 
-// Hints are what plugins have registered for (upstream's EnqueueExtensions), by the scheduler name of their
-// profile. A plugin without EventsToRegister, or that registers for everything or for something that is not told of
-// here, listens to everything. The error names the profile and the plugin.
+// Hints returns the events that plugins have registered for (upstream's EnqueueExtensions), by the scheduler name of
+// their profile. A plugin listens to everything if it has no EventsToRegister, or if it registers for everything or
+// for something that is not reported here. The error names the profile and the plugin.
 func (r *Runtime) Hints(ctx context.Context) (map[string]placement.Hints, error) {
 	all := map[string]placement.Hints{}
 	for _, name := range slices.Sorted(maps.Keys(r.sets)) {
@@ -58,7 +58,7 @@ func (h *hints) register(ctx context.Context, name string, p framework.Plugin) e
 	if err != nil {
 		return err
 	}
-	list := []hint{} // not nil: it has said that it listens to nothing
+	list := []hint{} // not nil: the plugin has registered for nothing
 	for _, e := range registered {
 		event, known := eventOf(e.Event)
 		if !known {
@@ -84,7 +84,7 @@ func (h *hints) Events(plugin string) (list []rule.Event, told bool) {
 	return list, told
 }
 
-// Helps implements placement.Hints. A hint that fails says yes. Source: isPodWorthRequeuing in
+// Helps implements placement.Hints. A hint that fails counts as a yes. Source: isPodWorthRequeuing in
 // pkg/scheduler/backend/queue/scheduling_queue.go.
 func (h *hints) Helps(plugin string, pod *state.Pod, c rule.Change) bool {
 	before, after := objects(c)
@@ -105,7 +105,7 @@ func (h *hints) Helps(plugin string, pod *state.Pod, c rule.Change) bool {
 	})
 }
 
-// ask is one call. A panic is an error: the caller is the leading queue.
+// ask makes one call. A panic becomes an error: the caller is the leading queue.
 func (h *hints) ask(
 	f framework.QueueingHintFn, pod *corev1.Pod, before, after any,
 ) (said framework.QueueingHint, err error) {
@@ -117,7 +117,7 @@ func (h *hints) ask(
 	return f(h.klog, pod, before, after)
 }
 
-// objects are what upstream shows a hint: API objects, untyped nil for none.
+// objects returns the objects that upstream passes to a hint: API objects, untyped nil for none.
 func objects(c rule.Change) (before, after any) {
 	if c.OldPod != nil {
 		before = c.OldPod.Object()
@@ -156,7 +156,7 @@ var kindsOfResources = map[framework.EventResource]events.Kind{
 	framework.DeviceClass:           events.KindDeviceClass,
 }
 
-// actions are upstream's that are about one thing.
+// actions are those upstream actions that concern a single thing.
 var actions = map[framework.ActionType]rule.Action{
 	framework.Add:                                rule.Add,
 	framework.Delete:                             rule.Delete,
@@ -173,8 +173,8 @@ var actions = map[framework.ActionType]rule.Action{
 	framework.UpdatePodGeneratedResourceClaim:    rule.UpdatePodGeneratedClaim,
 }
 
-// eventOf is an event in the words of package placement; false for what nobody tells the queue of: all resources
-// at once, and those of others.
+// eventOf translates an event to package placement; false for events that are not reported to the queue: those of
+// all resources at once, and of unsupported resources.
 func eventOf(e framework.ClusterEvent) (rule.Event, bool) {
 	kind, known := kindsOfResources[e.Resource]
 	event := rule.Event{Kind: kind}
@@ -184,7 +184,7 @@ func eventOf(e framework.ClusterEvent) (rule.Event, bool) {
 		}
 	}
 	if e.ActionType&framework.Update == framework.Update {
-		event.Actions |= rule.UpdateOther // any update, also one of a kind that has no name
+		event.Actions |= rule.UpdateOther // any update, including kinds of updates that have no name
 	}
 	return event, known
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// cluster is all nodes at the beginning of a cycle, in the order of their names. Immutable; it implements
+// cluster is all nodes at the beginning of a cycle, sorted by name. It is immutable, and implements
 // framework.SharedLister and its listers.
 type cluster struct {
 	nodes  []framework.NodeInfo
 	byName map[string]*pictured
 }
 
-// pictured is a node of the state with what was made of it for plugins.
+// pictured is a node of the state with its form for plugins.
 type pictured struct {
 	of   *state.NodeInfo
 	info *nodeInfo
 }
 
-// newCluster makes what plugins see of nodes; what was made of the same copies before is used again.
+// newCluster returns the plugins' view of nodes; it reuses what was built earlier from the same copies.
 func newCluster(nodes []*state.NodeInfo, before *cluster) *cluster {
 	c := &cluster{nodes: make([]framework.NodeInfo, len(nodes)), byName: make(map[string]*pictured, len(nodes))}
 	for i, n := range nodes {
@@ -63,7 +63,7 @@ func (c *cluster) nodesWith(match func(framework.NodeInfo) bool) (list []framewo
 	return list
 }
 
-// Get names a node that is not there in its error.
+// Get returns an error that names the node if there is no such node.
 func (c *cluster) Get(name string) (framework.NodeInfo, error) {
 	if p := c.picture(name); p != nil {
 		return p.info, nil
@@ -71,7 +71,7 @@ func (c *cluster) Get(name string) (framework.NodeInfo, error) {
 	return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
 }
 
-// IsPVCUsedByPods tells whether a pod on any node uses a claim, given as namespace/name.
+// IsPVCUsedByPods reports whether a pod on any node uses a claim, given as namespace/name.
 func (c *cluster) IsPVCUsedByPods(key string) bool {
 	for _, n := range c.nodes {
 		if n.GetPVCRefCounts()[key] > 0 {
@@ -81,7 +81,7 @@ func (c *cluster) IsPVCUsedByPods(key string) bool {
 	return false
 }
 
-// podGroups knows none: pods are placed one by one.
+// podGroups has no groups: pods are placed one by one.
 type podGroups struct{}
 
 func (podGroups) Get(namespace, name string) (framework.PodGroupState, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
-// nodeInfo is a node as plugins see it. Those in a cluster are shared and must not be changed; Snapshot gives a
-// plugin one of its own.
+// nodeInfo is a node as plugins see it. Those in a cluster are shared and must not be changed; Snapshot returns a
+// copy that belongs to the plugin.
 type nodeInfo struct {
 	node               *corev1.Node
 	pods               []framework.PodInfo
@@ -25,14 +25,14 @@ type nodeInfo struct {
 	generation         int64
 }
 
-// newNodeInfo takes over what a copy of the state has.
+// newNodeInfo returns the plugins' form of a copied node.
 func newNodeInfo(from *state.NodeInfo) *nodeInfo {
 	n := &nodeInfo{
 		node: from.Node.Object, requested: amountsOf(from.Requested), nonZero: amountsOf(from.NonZeroRequested),
 		allocatable: amountsOf(from.Node.Allocatable), generation: int64(from.Generation),
 		pods: make([]framework.PodInfo, 0, from.PodCount()),
 	}
-	n.requested.pods, n.nonZero.pods = 0, 0 // upstream counts pods by the list of them
+	n.requested.pods, n.nonZero.pods = 0, 0 // upstream counts pods by their list
 	for pod := range from.Pods() {
 		n.pods = append(n.pods, newPodInfo(pod, from.Node.Name))
 	}
@@ -74,7 +74,7 @@ func (n *nodeInfo) podsThat(match func(framework.PodInfo) bool) (list []framewor
 	return list
 }
 
-// GetUsedPorts are the host ports of regular containers and of sidecars.
+// GetUsedPorts returns the host ports of regular containers and of sidecars.
 func (n *nodeInfo) GetUsedPorts() framework.HostPortInfo {
 	used := framework.HostPortInfo{}
 	for _, p := range n.pods {
@@ -102,7 +102,7 @@ func (n *nodeInfo) GetRequested() framework.Resource        { return n.requested
 func (n *nodeInfo) GetNonZeroRequested() framework.Resource { return n.nonZero }
 func (n *nodeInfo) GetAllocatable() framework.Resource      { return n.allocatable }
 
-// GetImageStates has the sizes of the images on the node, and not on how many nodes they are.
+// GetImageStates returns the sizes of the images on the node, without the number of nodes that have them.
 func (n *nodeInfo) GetImageStates() map[string]*framework.ImageStateSummary { return n.images }
 
 // GetPVCRefCounts counts the pods of the node that use a claim.
@@ -121,7 +121,7 @@ func (n *nodeInfo) GetPVCRefCounts() map[string]int {
 
 func (n *nodeInfo) GetGeneration() int64 { return n.generation }
 
-// GetNodeDeclaredFeatures is always empty: a plugin finds the names in the status of the node.
+// GetNodeDeclaredFeatures is always empty: plugins find the names in the node's status.
 func (n *nodeInfo) GetNodeDeclaredFeatures() ndf.FeatureSet { return ndf.FeatureSet{} }
 
 // GetNodeAllocatableDRAClaimState is always empty: its feature gate is alpha.
@@ -129,7 +129,7 @@ func (n *nodeInfo) GetNodeAllocatableDRAClaimState() map[types.NamespacedName]*f
 	return nil
 }
 
-// Snapshot is a copy that is the caller's.
+// Snapshot returns a copy that belongs to the caller.
 func (n *nodeInfo) Snapshot() framework.NodeInfo {
 	c := *n
 	c.pods = slices.Clone(n.pods)
@@ -148,13 +148,13 @@ func (n *nodeInfo) String() string {
 		n.requested.cpu, n.requested.memory)
 }
 
-// AddPodInfo counts a pod.
+// AddPodInfo adds a pod and its resources.
 func (n *nodeInfo) AddPodInfo(p framework.PodInfo) {
 	n.pods = append(n.pods, p)
 	n.count(1, p)
 }
 
-// RemovePod takes a pod off, found by its UID. The error names one that is not there.
+// RemovePod removes the pod with that UID. The error names a pod that is not there.
 func (n *nodeInfo) RemovePod(_ klog.Logger, pod *corev1.Pod) error {
 	i := slices.IndexFunc(n.pods, func(p framework.PodInfo) bool { return p.GetPod().UID == pod.UID })
 	if i < 0 {
@@ -175,7 +175,7 @@ func (n *nodeInfo) count(sign int64, p framework.PodInfo) {
 	n.nonZero.add(sign, &amounts{cpu: r.Non0CPU, memory: r.Non0Mem})
 }
 
-// SetNode replaces the node and what it has to give.
+// SetNode replaces the node and its allocatable resources.
 func (n *nodeInfo) SetNode(node *corev1.Node) {
 	n.node, n.allocatable = node, amountsOf(resources.NewResources(node.Status.Allocatable))
 }

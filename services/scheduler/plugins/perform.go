@@ -16,37 +16,38 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// What plugins do once a node has been chosen. Source: prepareForBindingCycle and bindingCycle in
-// pkg/scheduler/schedule_one.go, and the Run functions of pkg/scheduler/framework/runtime, whose messages these are.
+// The acts of plugins once a node has been chosen. Source: prepareForBindingCycle and bindingCycle in
+// pkg/scheduler/schedule_one.go, and the Run functions of pkg/scheduler/framework/runtime, from which the messages
+// are taken.
 //
-// A cycle is remembered from its question on, and belongs to the shard that asked. Whoever removes it from the open
-// ones runs Unreserve, or PostBind, so that each is run once: ActUndo, unless ActPrepare is under way, which then
-// ends early and runs it itself.
+// A cycle is remembered from its question on, and belongs to the shard that asked. The act that removes it from the
+// open cycles runs Unreserve, or PostBind, so that each runs once. For Unreserve that is ActUndo, unless ActPrepare
+// is in progress, which then ends early and runs Unreserve itself.
 
-// errTakenBack is why a plugin's context ends before it is done.
+// errTakenBack is the cause with which a plugin's context ends before its work is done.
 var errTakenBack = errors.New("the reservation of the pod was cancelled")
 
-// deal is a cycle, from the question on to what became of it.
+// deal is a cycle, from its question to its end.
 type deal struct {
 	id    uint64
 	cycle *cycle
 	seen  *cluster
-	// pod is as plugins see it, with the node; nil before ActReserve.
+	// pod is the pod as plugins see it, with the node; nil before ActReserve.
 	pod  *corev1.Pod
 	node string
-	// waits is for what Permit makes it wait, nil for nothing.
+	// waits is the wait that Permit has asked for, nil for none.
 	waits *waitingPod
-	// preparing ends ActPrepare, nil when that is not under way. Guarded by deals.
+	// preparing ends ActPrepare; nil when that is not in progress. Guarded by deals.
 	preparing context.CancelCauseFunc
 }
 
-// dealKey is a question of a shard.
+// dealKey identifies a question of a shard.
 type dealKey struct {
 	shard string
 	id    uint64
 }
 
-// deals are the cycles of a process that are not over.
+// deals are the cycles of a process that have not ended.
 type deals struct {
 	mu struct {
 		sync.Mutex
@@ -69,7 +70,7 @@ func (ds *deals) remember(shard string, d *deal) {
 	ds.mu.latest[shard] = d
 }
 
-// last is the last cycle of a shard, if that is the one.
+// last returns the last cycle of a shard, if it has this key.
 func (ds *deals) last(k dealKey) (*deal, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -80,7 +81,7 @@ func (ds *deals) last(k dealKey) (*deal, error) {
 	return d, nil
 }
 
-// begin opens the last cycle of a shard, if that is the one.
+// begin opens the last cycle of a shard, if it has this key.
 func (ds *deals) begin(k dealKey) (*deal, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -93,7 +94,7 @@ func (ds *deals) begin(k dealKey) (*deal, error) {
 	return d, nil
 }
 
-// prepare marks a cycle as being at ActPrepare; false if it is over.
+// prepare marks a cycle as being at ActPrepare; false if it has ended.
 func (ds *deals) prepare(k dealKey, cancel context.CancelCauseFunc) (*deal, bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -104,7 +105,7 @@ func (ds *deals) prepare(k dealKey, cancel context.CancelCauseFunc) (*deal, bool
 	return d, ok
 }
 
-// prepared ends ActPrepare; false if the cycle was taken back meanwhile.
+// prepared ends ActPrepare; false if the cycle was taken back in the meantime.
 func (ds *deals) prepared(k dealKey, d *deal) bool {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -112,8 +113,8 @@ func (ds *deals) prepared(k dealKey, d *deal) bool {
 	return ds.mu.open[k] == d
 }
 
-// end takes a cycle out of the open ones, and says whether the caller has to see to its end: nobody else has, and
-// nothing is under way in it that will.
+// end removes a cycle from the open ones, and reports whether the caller must finish it: no other caller has removed
+// it, and no act in progress will finish it.
 func (ds *deals) end(k dealKey) (*deal, bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -129,13 +130,14 @@ func (ds *deals) end(k dealKey) (*deal, bool) {
 	return d, true
 }
 
-// Acts tells whether plugins act once a node has been chosen, or may have said in the cycle which pods to activate
+// Acts reports whether plugins act once a node has been chosen, or may have left pods in the cycle to be activated
 // then.
 func (s *Set) Acts() bool {
 	return s.runtime.toActivate != nil || len(s.reserve)+len(s.permit)+len(s.preBind)+len(s.bind)+len(s.postBind) > 0
 }
 
-// Perform has the plugins act, and returns when they have. Acts of one cycle are asked for in their order.
+// Perform makes the plugins act, and returns when they have finished. The acts of one cycle are requested in their
+// order.
 func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 	answer := step.Performed{ID: p.ID, Act: p.Act}
 	key := dealKey{p.Shard, p.ID}
@@ -169,7 +171,7 @@ func (s *Set) Perform(ctx context.Context, p step.Perform) step.Performed {
 	return answer
 }
 
-// no is a status that is no success, as an answer; prefix says who was asked.
+// no puts a status other than success into an answer; prefix names the plugin that was asked.
 func no(answer *step.Performed, status *framework.Status, plugin, prefix string) {
 	if status.IsRejected() {
 		answer.Refusal = &step.Refusal{Plugin: plugin, Reasons: status.Reasons()}
@@ -203,7 +205,7 @@ func (s *Set) reserveFor(ctx context.Context, key dealKey, p step.Perform, answe
 	}
 }
 
-// reserveIn asks Reserve and Permit, and what there is to do before the bind.
+// reserveIn runs Reserve and Permit, and asks what must be done before the bind.
 func (s *Set) reserveIn(ctx context.Context, d *deal, answer *step.Performed) {
 	for _, plugin := range s.reserve {
 		begin := time.Now()
@@ -231,11 +233,11 @@ func (s *Set) reserveIn(ctx context.Context, d *deal, answer *step.Performed) {
 	answer.Binds = s.binds(d)
 }
 
-// maxPermit is the longest that Permit may have a pod wait. Source: maxTimeout in
+// maxPermit is the longest time for which Permit may make a pod wait. Source: maxTimeout in
 // pkg/scheduler/framework/runtime/framework.go.
 const maxPermit = 15 * time.Minute
 
-// permits asks all Permit plugins until one says no; waits are those that have the pod wait.
+// permits runs all Permit plugins until one rejects; waits are the plugins that make the pod wait.
 func (s *Set) permits(ctx context.Context, d *deal, answer *step.Performed) (waits map[string]time.Duration) {
 	waits = map[string]time.Duration{}
 	for _, plugin := range s.permit {
@@ -254,7 +256,7 @@ func (s *Set) permits(ctx context.Context, d *deal, answer *step.Performed) (wai
 	return waits
 }
 
-// preFlights asks what there is to do before the bind.
+// preFlights asks what must be done before the bind.
 func (s *Set) preFlights(ctx context.Context, d *deal) (work bool, err error) {
 	skip, parallel := sets.New[string](), sets.New[string]()
 	for _, plugin := range s.preBind {
@@ -281,8 +283,8 @@ func (s *Set) preFlights(ctx context.Context, d *deal) (work bool, err error) {
 	return work, nil
 }
 
-// prepareFor is a binding cycle up to the bind. It takes no longer than a place is held for it, if plugins heed their
-// context.
+// prepareFor is a binding cycle up to the bind. If plugins heed their context, it takes no longer than a place is
+// held for it.
 func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *step.Performed) {
 	s.during(ctx, key, txns.PreparedFor, answer, func(until context.Context, d *deal) {
 		s.permitted(until, d, answer)
@@ -292,8 +294,8 @@ func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *step.Performe
 	})
 }
 
-// during runs a part of a binding cycle in at most limit, while the deal stands. A deal taken back meanwhile, or one
-// that the part ends by a refusal or an error, is unreserved.
+// during runs a part of a binding cycle for at most limit, while the deal is open. A deal that was taken back in the
+// meantime, or that the part ends by a refusal or an error, is unreserved.
 func (s *Set) during(ctx context.Context, key dealKey, limit time.Duration, answer *step.Performed,
 	part func(context.Context, *deal)) {
 	until, stop := context.WithTimeout(ctx, limit)
@@ -319,7 +321,7 @@ func (s *Set) during(ctx context.Context, key dealKey, limit time.Duration, answ
 	}
 }
 
-// permitted waits until all plugins let the pod go on, or one does not.
+// permitted waits until all plugins have allowed the pod, or one has rejected it.
 func (s *Set) permitted(ctx context.Context, d *deal, answer *step.Performed) {
 	if d.waits == nil {
 		return
@@ -337,7 +339,7 @@ func (s *Set) permitted(ctx context.Context, d *deal, answer *step.Performed) {
 	}
 }
 
-// preBinds runs what has to be done before the bind; plugins that may do so next to each other do.
+// preBinds runs the work before the bind; plugins that allow it run in parallel.
 func (s *Set) preBinds(ctx context.Context, d *deal) error {
 	skip, parallel := d.cycle.GetSkipPreBindPlugins(), d.cycle.GetParallelPreBindPlugins()
 	if len(skip) == len(s.preBind) {
@@ -375,7 +377,7 @@ func (s *Set) preBinds(ctx context.Context, d *deal) error {
 	return nil
 }
 
-// preBindGroup runs plugins next to each other; the error is that of the first that failed.
+// preBindGroup runs plugins in parallel, and returns the error of the first that failed.
 func (s *Set) preBindGroup(ctx context.Context, d *deal, group []framework.PreBindPlugin) error {
 	if len(group) == 1 {
 		return d.preBind(ctx, group[0])
@@ -410,8 +412,8 @@ func (d *deal) preBind(ctx context.Context, plugin framework.PreBindPlugin) erro
 	return fmt.Errorf("running PreBind plugin %q: %w", plugin.Name(), err)
 }
 
-// unreserve has the plugins take back what they have reserved, the last first. It is not to be stopped by what ended
-// the rest.
+// unreserve makes the plugins take back what they have reserved, in reverse order. The cancellation that ended the
+// other acts does not stop it.
 func (s *Set) unreserve(ctx context.Context, d *deal) {
 	if d.waits != nil {
 		s.runtime.waiting.remove(d.waits)

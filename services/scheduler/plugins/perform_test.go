@@ -25,13 +25,13 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
-// doer is a plugin that acts at all points after the choice of a node, and notes it.
+// doer is a plugin that acts at all points after the choice of a node, and records it.
 type doer struct {
 	name string
 	*stage
 }
 
-// stage is what doers share: what they say, by "Point name", and what they were asked.
+// stage is shared by doers: their answers, by "Point name", and the calls that they got.
 type stage struct {
 	handle framework.Handle
 	says   map[string]*framework.Status
@@ -39,7 +39,7 @@ type stage struct {
 	// before, if not nil, is called at PreBind, during at the points that it names.
 	before func(context.Context)
 	during map[string]func(framework.CycleState)
-	// nominates is what PostFilter answers beside its status, by plugin.
+	// nominates is the result of PostFilter in addition to its status, by plugin.
 	nominates map[string]*framework.PostFilterResult
 	mu        struct {
 		sync.Mutex
@@ -132,8 +132,8 @@ func (d *doer) Bind(ctx context.Context, s framework.CycleState, p *corev1.Pod, 
 	return d.note("Bind", s, p, node)
 }
 
-// company is a set with the doers A and B, in a process whose informers are there. So many of them are asked to bind,
-// before DefaultBinder if that is there.
+// company is a set with the doers A and B, in a process whose informers have synced. That many of them are asked to
+// bind, before DefaultBinder if it is enabled.
 type company struct {
 	*stage
 	binds    int
@@ -191,7 +191,7 @@ func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
 
 var cargo = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
 
-// do performs an act of the cycle under way; ActReserve begins one.
+// do performs an act of the current cycle; ActReserve begins one.
 func (c *company) do(act shardcore.Act) shardcore.Performed {
 	if act == shardcore.ActReserve {
 		c.cycle++
@@ -215,7 +215,8 @@ func (c *company) want(lines string) {
 
 const reserves, permits, flights = "Reserve A, Reserve B, ", "Permit A, Permit B, ", "PreFlight A, PreFlight B"
 
-// Plugins act in upstream's order, with the state of the cycle, and take back in reverse what they have reserved.
+// Plugins act in upstream's order, with the state of the cycle, and take back in reverse order what they have
+// reserved.
 func TestOrderOfActs(t *testing.T) {
 	no, skip := framework.NewStatus(framework.Unschedulable, "no"), framework.NewStatus(framework.Skip)
 	broken := framework.AsStatus(errors.New("broken"))
@@ -271,8 +272,8 @@ func TestOrderOfActs(t *testing.T) {
 	}
 }
 
-// A pod that Permit has wait goes on when all plugins have let it, and is turned down when one does, or has waited
-// long enough.
+// A pod that Permit makes wait continues when all plugins have allowed it, and is rejected when one rejects it, or
+// when it has waited long enough.
 func TestPermitWaits(t *testing.T) {
 	waits := map[string]*framework.Status{
 		"Permit A": framework.NewStatus(framework.Wait), "Permit B": framework.NewStatus(framework.Wait),
@@ -345,7 +346,8 @@ func TestPermitWaits(t *testing.T) {
 	}
 }
 
-// What is taken back while plugins are at it ends their context, and is undone when they have returned, once.
+// A reservation that is taken back while plugins act ends their context, and is undone once, when they have
+// returned.
 func TestTakenBackMeanwhile(t *testing.T) {
 	for _, at := range []string{"Permit", "PreBind"} {
 		t.Run(at, func(t *testing.T) {
@@ -399,7 +401,7 @@ func TestCancelledAtPreBind(t *testing.T) {
 	}
 }
 
-// An act of a cycle that is gone does nothing.
+// An act of a cycle that has ended does nothing.
 func TestCycleThatIsGone(t *testing.T) {
 	c := newCompany(t)
 	defer c.stop()
@@ -414,7 +416,7 @@ func TestCycleThatIsGone(t *testing.T) {
 	c.want(reserves + permits + flights + ", " + reserves + permits + flights)
 }
 
-// A plugin that holds a pod back is asked before all others, and alone where the rules let the pod nowhere.
+// A plugin that holds a pod back is asked before all others, and alone where the rules pass no node.
 func TestPreEnqueue(t *testing.T) {
 	for _, test := range []struct {
 		says     *framework.Status

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// probe is a plugin that does what a test says.
+// probe is a plugin that behaves as a test requests.
 type probe struct {
 	filter func(framework.NodeInfo) *framework.Status
 }
@@ -39,7 +39,7 @@ func (p *probe) Filter(
 	return p.filter(n)
 }
 
-// sorter, binder are what Berth has no use for.
+// sorter is a QueueSort plugin, which Berth refuses; binder is a Bind plugin.
 type sorter struct{ probe }
 
 func (s *sorter) Less(_, _ framework.QueuedPodInfo) bool { return false }
@@ -93,7 +93,7 @@ func TestPluginsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A plugin that acts at more points than the file enables it at is asked at those alone.
+// A plugin that implements more points than the configuration enables is called only at the enabled ones.
 func TestPointsThatAreNotEnabled(t *testing.T) {
 	_, err := plugins.New(t.Context(), plugins.Config{
 		Profiles:  profileWith(placement.AtFilter),
@@ -104,7 +104,7 @@ func TestPointsThatAreNotEnabled(t *testing.T) {
 	}
 }
 
-// Cycles do not overlap, whoever asks; and what a cycle is shown is what the handle shows meanwhile.
+// Cycles do not overlap, whichever shard asks; and the handle shows the cluster that the current cycle was shown.
 func TestOneCycleAtATime(t *testing.T) {
 	var inside, overlaps, unseen atomic.Int32
 	make := func(h framework.Handle) framework.Plugin {
@@ -115,7 +115,7 @@ func TestOneCycleAtATime(t *testing.T) {
 			if seen, err := h.SnapshotSharedLister().NodeInfos().Get(n.Node().Name); err != nil || seen != n {
 				unseen.Add(1)
 			}
-			for range 1000 { // so that another cycle would get in between
+			for range 1000 { // so that another cycle would interleave
 				goruntime.Gosched()
 			}
 			inside.Add(-1)

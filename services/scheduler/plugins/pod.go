@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// podInfo is a pod as plugins see it. Immutable; the object is put together when it is first asked for.
+// podInfo is a pod as plugins see it. It is immutable; the object is built on first use.
 type podInfo struct {
 	pod  *state.Pod
 	node string // where it counts
@@ -17,15 +17,14 @@ type podInfo struct {
 	term func() terms
 }
 
-// terms are the inter-pod affinity terms of a pod. Terms that cannot be read are none, as the API server
+// terms are the inter-pod affinity terms of a pod. Terms that cannot be parsed count as none, as the API server
 // refuses them.
 type terms struct {
 	affinity, antiAffinity                   []framework.AffinityTerm
 	preferredAffinity, preferredAntiAffinity []framework.WeightedAffinityTerm
 }
 
-// newPodInfo is a pod that counts on a node, bound or not: upstream writes the node into pods that it
-// assumes.
+// newPodInfo returns a pod that counts on a node, bound or not: upstream sets the node in pods that it assumes.
 func newPodInfo(pod *state.Pod, node string) *podInfo {
 	p := &podInfo{pod: pod, node: node}
 	p.api = sync.OnceValue(func() *corev1.Pod {
@@ -55,7 +54,7 @@ func termsOf(pod *corev1.Pod) (t terms) {
 	return t
 }
 
-// GetPod is shared: plugins must not change it.
+// GetPod returns the shared object: plugins must not change it.
 func (p *podInfo) GetPod() *corev1.Pod { return p.api() }
 
 func (p *podInfo) GetRequiredAffinityTerms() []framework.AffinityTerm { return p.term().affinity }
@@ -72,7 +71,7 @@ func (p *podInfo) GetPreferredAntiAffinityTerms() []framework.WeightedAffinityTe
 	return p.term().preferredAntiAffinity
 }
 
-// CalculateResource is what the pod takes from a node.
+// CalculateResource returns the resources that the pod uses on a node.
 func (p *podInfo) CalculateResource() framework.PodResource {
 	return framework.PodResource{
 		Resource: amountsOf(p.pod.Requests), Non0CPU: p.pod.NonZero.MilliCPU, Non0Mem: p.pod.NonZero.Memory,

@@ -11,11 +11,11 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// PostFilters tells whether plugins are asked about pods that fit nowhere.
+// PostFilters reports whether plugins are asked about pods that fit nowhere.
 func (s *Set) PostFilters() bool { return len(s.postFilter) > 0 }
 
-// postFilterFor asks plugins about a pod that fits nowhere. DefaultPreemption is not among them, and counts as one that
-// has found nothing. Source: RunPostFilterPlugins in pkg/scheduler/framework/runtime/framework.go.
+// postFilterFor asks plugins about a pod that fits nowhere. DefaultPreemption is not among them, and counts as
+// having found nothing. Source: RunPostFilterPlugins in pkg/scheduler/framework/runtime/framework.go.
 func (s *Set) postFilterFor(ctx context.Context, p step.Perform, answer *step.Performed) {
 	d, err := s.runtime.deals.last(dealKey{p.Shard, p.ID})
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Set) postFilterFor(ctx context.Context, p step.Perform, answer *step.Pe
 	answer.Message = strings.Join(reasons, ", ")
 }
 
-// nominated is the node that a plugin nominates a pod to, empty for none.
+// nominated returns the node that a plugin nominates a pod to, empty for none.
 func nominated(r *framework.PostFilterResult) string {
 	if r == nil || r.Mode() != framework.ModeOverride {
 		return ""
@@ -59,7 +59,7 @@ func nominated(r *framework.PostFilterResult) string {
 	return r.NominatedNodeName
 }
 
-// statuses are why the nodes will not do, by name. It implements framework.NodeToStatusReader.
+// statuses are the rejections of the nodes, by name. It implements framework.NodeToStatusReader.
 type statuses map[string]*framework.Status
 
 func statusesOf(verdicts []step.Verdict) statuses {
@@ -74,11 +74,11 @@ func statusesOf(verdicts []step.Verdict) statuses {
 	return s
 }
 
-// absent is what there is to say of a node that is not in the cluster. Source: NewDefaultNodeToStatus in
+// absent is the status of a node that is not in the cluster. Source: NewDefaultNodeToStatus in
 // pkg/scheduler/framework/types.go.
 var absent = framework.NewStatus(framework.UnschedulableAndUnresolvable)
 
-// Get is shared: plugins must not change it.
+// Get returns a shared status: plugins must not change it.
 func (s statuses) Get(node string) *framework.Status {
 	if status, ok := s[node]; ok {
 		return status
@@ -86,7 +86,7 @@ func (s statuses) Get(node string) *framework.Status {
 	return absent
 }
 
-// NodesForStatusCode are the nodes of a lister with a code, in its order.
+// NodesForStatusCode returns the nodes of a lister with a code, in its order.
 func (s statuses) NodesForStatusCode(
 	nodes framework.NodeInfoLister, code framework.Code,
 ) ([]framework.NodeInfo, error) {

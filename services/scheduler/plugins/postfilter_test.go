@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
-// PostFilter notes what it is told of the nodes n and gone, and nominates as the stage says.
+// PostFilter records the statuses of the nodes n and gone, and nominates as the stage requests.
 func (d *doer) PostFilter(
 	_ context.Context, s framework.CycleState, p *corev1.Pod, verdicts framework.NodeToStatusReader,
 ) (*framework.PostFilterResult, *framework.Status) {
@@ -27,7 +27,7 @@ func (d *doer) PostFilter(
 	return d.nominates[d.name], status
 }
 
-// fitsNowhere has the plugins asked about a pod that A has turned down on the only node.
+// fitsNowhere makes the plugins act on a pod that A has rejected on the only node.
 func (c *company) fitsNowhere() shardcore.Performed {
 	c.cycle++
 	node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
@@ -43,7 +43,8 @@ func (c *company) fitsNowhere() shardcore.Performed {
 	})
 }
 
-// Plugins are asked in their order until one has helped, cannot be, or fails; what they see and say is upstream's.
+// Plugins are asked in their order until one has helped, rules out help, or fails; their input and output are
+// upstream's.
 func TestPostFilter(t *testing.T) {
 	no, never := framework.NewStatus(framework.Unschedulable, "no"),
 		framework.NewStatus(framework.UnschedulableAndUnresolvable, "never")
@@ -88,7 +89,7 @@ func TestPostFilter(t *testing.T) {
 	}
 }
 
-// A cycle that is gone says nothing.
+// PostFilter in a cycle that has ended returns nothing.
 func TestPostFilterOfAnotherCycle(t *testing.T) {
 	c := newCompany(t)
 	defer c.stop()

@@ -8,15 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
-// amounts are resources as plugins see them: CPU in thousandths, the rest in units, bytes for memory and
-// storage.
+// amounts are resources as plugins see them: CPU in millicores, memory and storage in bytes, all others in units.
 type amounts struct {
 	cpu, memory, storage int64
 	pods                 int
 	scalars              map[corev1.ResourceName]int64
 }
 
-// amountsOf are the amounts of a state. pods counts for what a node has; what pods ask for does not name them.
+// amountsOf converts resources of the state. pods is set only for what a node has; requests of pods do not include
+// it.
 func amountsOf(r resources.Resources) *amounts {
 	a := &amounts{cpu: r.MilliCPU, memory: r.Memory, storage: r.EphemeralStorage, pods: int(r.Pods)}
 	for name, v := range r.Extended {
@@ -56,7 +56,7 @@ func (a *amounts) SetMaxResource(list corev1.ResourceList) {
 	}
 }
 
-// add changes the amounts by others, sign times.
+// add adds b to the amounts, multiplied by sign.
 func (a *amounts) add(sign int64, b *amounts) {
 	a.cpu += sign * b.cpu
 	a.memory += sign * b.memory

@@ -20,27 +20,27 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Factory makes a plugin, as upstream's frameworkruntime.PluginFactory.
+// Factory creates a plugin, like upstream's frameworkruntime.PluginFactory.
 type Factory = func(ctx context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error)
 
-// Config is what to make.
+// Config describes the plugins to create.
 type Config struct {
-	// Profiles as configured; those without custom plugins are left alone.
+	// Profiles are the profiles as configured; profiles without custom plugins are ignored.
 	Profiles []placement.ProfileConfig
 	// Factories of all plugins that are compiled in, by name.
 	Factories map[string]Factory
-	// Parallelism is how many nodes plugins are asked about at once; 0 means 16, as upstream.
+	// Parallelism is for how many nodes plugins are asked at once; 0 means 16, as upstream.
 	Parallelism int
-	// PodsToActivate is what a cycle begins with under the key PodsToActivateKey; nil for nothing.
+	// PodsToActivate creates the initial value of each cycle under PodsToActivateKey; nil for none.
 	PodsToActivate *PodsToActivate
 }
 
-// Deps are the worlds that plugins may reach.
+// Deps are the dependencies of plugins on the outside.
 type Deps struct {
-	// RestConfig is called when the first plugin asks for a client, and never if none does. Its error
-	// fails New.
+	// RestConfig is called when the first plugin asks for a client, and never if none does. Its error makes New
+	// fail.
 	RestConfig func() (*restclient.Config, error)
-	// Client, if not nil, is used instead of one made of RestConfig.
+	// Client, if not nil, is used instead of a client built from RestConfig.
 	Client kubernetes.Interface
 	Logger *slog.Logger
 }
@@ -52,17 +52,17 @@ const defaultParallelism = 16
 type Runtime struct {
 	sets    map[string]*Set
 	clients *clients
-	// turn is held by the cycle under way.
+	// turn is held by the cycle in progress.
 	turn chan struct{}
-	// seen is what the last cycle was shown; written by the holder of turn.
+	// seen is the cluster that the last cycle was shown; only the holder of turn writes it.
 	seen atomic.Pointer[cluster]
-	// deals are the cycles that led to a choice, waiting and inPreBind the pods that are on their way to a bind.
+	// deals are the cycles that have not ended; waiting and inPreBind are the pods on their way to a bind.
 	deals     *deals
 	waiting   *waitingPods
 	inPreBind *preBinds
 
 	activations *activations
-	toActivate  *PodsToActivate // nil for nothing
+	toActivate  *PodsToActivate // nil for none
 }
 
 // Set is the custom plugins of one profile, with its extenders. Safe for concurrent use.
@@ -74,7 +74,7 @@ type Set struct {
 	// made are the plugins, by name.
 	made map[string]framework.Plugin
 	points
-	// noBinder: binders are not to bind what plugins leave.
+	// noBinder: binders must not bind pods that plugins skip.
 	noBinder bool
 }
 
@@ -98,8 +98,8 @@ type scorer struct {
 	weight int64
 }
 
-// New makes the plugins of all profiles; ctx is what they get. Nothing runs yet. The error names the profile
-// and the plugin.
+// New creates the plugins of all profiles, and passes them ctx. Nothing runs yet. The error names the profile and
+// the plugin.
 func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 	r := &Runtime{
 		sets: map[string]*Set{}, turn: make(chan struct{}, 1),
@@ -155,7 +155,7 @@ func (r *Runtime) newSet(
 	return s, nil
 }
 
-// enabled are the names of the plugins that a profile enables anywhere, sorted.
+// enabled returns the names of the plugins that a profile enables anywhere, sorted.
 func enabled(c *placement.Custom) []string {
 	names := map[string]struct{}{}
 	for _, list := range c.Points {
@@ -166,8 +166,8 @@ func enabled(c *placement.Custom) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// order sorts the plugins into the points. One that is enabled at a point at which it does not act is no mistake: the
-// file may have named it for all of them (multiPoint).
+// order sorts the plugins into the points. It is no mistake to enable a plugin at a point that it does not
+// implement: the configuration may have named it for all points (multiPoint).
 func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) {
 	s.preEnqueue = at[framework.PreEnqueuePlugin](c.Points[placement.AtPreEnqueue], made)
 	s.preFilter = at[framework.PreFilterPlugin](c.Points[placement.AtPreFilter], made)
@@ -191,7 +191,7 @@ func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) {
 	s.postBind = at[framework.PostBindPlugin](c.Points[placement.AtPostBind], made)
 }
 
-// at are the plugins enabled at a point that act there.
+// at returns the plugins that are enabled at a point and implement it.
 func at[T framework.Plugin](list []placement.CustomPlugin, made map[string]framework.Plugin) (plugins []T) {
 	for _, p := range list {
 		if plugin, ok := made[p.Name].(T); ok {
@@ -201,16 +201,17 @@ func at[T framework.Plugin](list []placement.CustomPlugin, made map[string]frame
 	return plugins
 }
 
-// Of is the set of a profile; false if that has no custom plugins.
+// Of returns the set of a profile; false if the profile has no custom plugins.
 func (r *Runtime) Of(schedulerName string) (*Set, bool) {
 	s, ok := r.sets[schedulerName]
 	return s, ok
 }
 
-// Ready implements what a process asks of whatever it runs: plugins are asked when they are needed.
+// Ready implements what a process asks of each of its parts: plugins are always ready, as they are asked only when
+// needed.
 func (r *Runtime) Ready() error { return nil }
 
-// Run keeps what plugins watch up to date, and passes on which pods they want tried, until ctx ends.
+// Run keeps the plugins' informers up to date, and delivers the pods that they want tried, until ctx ends.
 func (r *Runtime) Run(ctx context.Context) error {
 	defer func() {
 		for _, s := range r.sets {

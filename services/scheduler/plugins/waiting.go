@@ -14,8 +14,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// waitingPods are the pods of a process that wait because Permit plugins have said so, for all profiles. Safe for
-// concurrent use.
+// waitingPods are the pods of a process, of all profiles, that Permit plugins make wait. Safe for concurrent use.
 type waitingPods struct {
 	mu struct {
 		sync.Mutex
@@ -29,7 +28,7 @@ func newWaitingPods() *waitingPods {
 	return w
 }
 
-// add has a pod wait for plugins, for each no longer than it has said.
+// add makes a pod wait for plugins, for each at most for its timeout.
 func (w *waitingPods) add(pod *corev1.Pod, patience map[string]time.Duration) *waitingPod {
 	p := &waitingPod{pod: pod, told: make(chan *framework.Status, 1)}
 	p.mu.Lock()
@@ -46,7 +45,7 @@ func (w *waitingPods) add(pod *corev1.Pod, patience map[string]time.Duration) *w
 	return p
 }
 
-// remove ends the wait of a pod, whatever came of it.
+// remove ends the wait of a pod, whatever its result.
 func (w *waitingPods) remove(p *waitingPod) {
 	p.tell(framework.NewStatus(framework.Error, "no longer waiting"))
 	w.mu.Lock()
@@ -56,14 +55,14 @@ func (w *waitingPods) remove(p *waitingPod) {
 	}
 }
 
-// get is nil for a pod that does not wait.
+// get returns nil for a pod that does not wait.
 func (w *waitingPods) get(uid types.UID) *waitingPod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.byUID[uid]
 }
 
-// all are the pods that wait, in no order.
+// all returns the waiting pods, in no order.
 func (w *waitingPods) all() []*waitingPod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,11 +72,11 @@ func (w *waitingPods) all() []*waitingPod {
 // waitingPod implements framework.WaitingPod.
 type waitingPod struct {
 	pod *corev1.Pod
-	// told carries the one answer.
+	// told delivers the one answer.
 	told chan *framework.Status
 	mu   struct {
 		sync.Mutex
-		// pending are the plugins that have not let it go on, with the ends of their patience.
+		// pending are the plugins that have not allowed the pod yet, with their timeouts.
 		pending map[string]*time.Timer
 		over    bool
 	}
@@ -85,14 +84,14 @@ type waitingPod struct {
 
 func (p *waitingPod) GetPod() *corev1.Pod { return p.pod }
 
-// GetPendingPlugins are in the order of their names.
+// GetPendingPlugins returns the names of the pending plugins, sorted.
 func (p *waitingPod) GetPendingPlugins() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.mu.pending))
 }
 
-// Allow lets the pod go on when no other plugin has it wait.
+// Allow ends the wait if no other plugin is pending.
 func (p *waitingPod) Allow(plugin string) {
 	p.mu.Lock()
 	if timer, pending := p.mu.pending[plugin]; pending {
@@ -106,17 +105,17 @@ func (p *waitingPod) Allow(plugin string) {
 	}
 }
 
-// Reject is false if the wait is over already.
+// Reject returns false if the wait has ended already.
 func (p *waitingPod) Reject(plugin, message string) bool {
 	return p.tell(framework.NewStatus(framework.Unschedulable, message).WithPlugin(plugin))
 }
 
-// Preempt ends the wait as a failure, after which the pod is tried again.
+// Preempt ends the wait as a failure, after which the pod is retried.
 func (p *waitingPod) Preempt(plugin, message string) bool {
 	return p.tell(framework.NewStatus(framework.Error, message).WithPlugin(plugin))
 }
 
-// tell ends the wait; false if it is over already.
+// tell ends the wait; false if it has ended already.
 func (p *waitingPod) tell(status *framework.Status) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +164,7 @@ func (b *preBinds) get(uid types.UID) *preBind {
 	return b.mu.byUID[uid]
 }
 
-// preBind implements framework.PodInPreBind: of CancelPod and MarkPrebound, the first that is called counts.
+// preBind implements framework.PodInPreBind: the first call of CancelPod or MarkPrebound wins.
 type preBind struct {
 	cancel context.CancelCauseFunc
 	mu     struct {
@@ -174,7 +173,7 @@ type preBind struct {
 	}
 }
 
-// CancelPod ends the context of what is done before the bind; false if that is over.
+// CancelPod ends the context of the work before the bind; false if that has ended.
 func (p *preBind) CancelPod(reason string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +187,7 @@ func (p *preBind) CancelPod(reason string) bool {
 	return true
 }
 
-// MarkPrebound is false if it was cancelled.
+// MarkPrebound returns false if it was cancelled.
 func (p *preBind) MarkPrebound() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
-// Difference is one thing that a record says otherwise than the decision made again.
+// Difference is one value in which a record differs from the remade decision.
 type Difference struct {
 	What, Recorded, Remade string
 }
 
-// compare lists what differs.
+// compare lists the differences.
 func compare(was, is events.Decision) []Difference {
 	var out []Difference
 	differ := func(what string, a, b any) {
@@ -30,7 +30,7 @@ func compare(was, is events.Decision) []Difference {
 	differ("configuration", fmt.Sprintf("%016x", e.Config), fmt.Sprintf("%016x", f.Config))
 	if e.Basis.Way == evidence.WayHeld {
 		differ("node", was.NodeName, is.NodeName)
-		return out // the rest is about the look at nodes before
+		return out // the rest is about the evaluation of nodes before
 	}
 	if chosen(was) {
 		differ("node", was.NodeName, is.NodeName)
@@ -58,11 +58,11 @@ func compare(was, is events.Decision) []Difference {
 	return out
 }
 
-// begins says whether a recorded message begins with text, as far as the record has kept it.
+// begins reports whether a recorded message begins with text, as far as the record has kept it.
 func begins(recorded, text string) bool {
 	kept, cut := events.Kept(recorded)
 	return strings.HasPrefix(kept, text) || cut && strings.HasPrefix(text, kept)
 }
 
-// chosen says whether a record is about a node.
+// chosen reports whether a record is about a chosen node.
 func chosen(d events.Decision) bool { return d.NodeName != "" && d.Evidence.Order > 0 }

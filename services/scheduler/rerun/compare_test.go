@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
-// A record that was cut when it was written is no other decision than the one made again, and one that differs in what
-// was kept is.
+// A record that was cut when it was written counts as the same as the remade decision, unless it differs in the part
+// that was kept.
 func TestCompareWithARecordThatWasCut(t *testing.T) {
 	made := events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Evidence: &evidence.Evidence{},

@@ -1,14 +1,14 @@
-// Package rerun makes the decisions of scheduler shards again, from the log alone: the facts, the
-// history of the ledger, and the records that each decision left. It is what `berth replay` runs.
+// Package rerun makes the decisions of scheduler shards again, from the log alone: the facts, the history of the
+// ledger, and the record that each decision left. `berth replay` runs it.
 //
-// A record says where a shard stood (which facts, which revision of the ledger, what it had staged
-// and learned ahead) and what came of it. Shard brings a core of internal/decide to where the
-// record stood and has it decide; the result is compared with the record. The core never sees
-// what came of a decision (Erase); in a strict run it does not even see where the pods went that
-// the decision counted before the ledger showed them: it uses the nodes that it found itself.
+// A record contains the state of the shard (its facts, its revision of the ledger, what it had staged and learned
+// ahead) and the result. Shard brings a core of internal/decide to the state of the record and makes it decide; the
+// result is compared with the record. The core never sees the recorded result of a decision (Erase). In a strict run
+// it does not even use the recorded nodes of pods that the decision counted before the ledger showed them, but the
+// nodes that it chose itself.
 //
-// What is missing is said, not guessed: facts or revisions that the log does not hold, records of
-// choices that were counted, configurations that differ.
+// Missing data is reported, not guessed: facts or revisions that the log does not hold, records of choices that were
+// counted, configurations that differ.
 //
-// Start reading at Run, then Shard.Remake. Nothing here is written anywhere. For one goroutine.
+// Start reading at Run, then Shard.Remake. The package writes nothing. It is for one goroutine.
 package rerun

@@ -15,40 +15,40 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Job says what to make again.
+// Job describes which decisions to make again.
 type Job struct {
 	Source Source
-	// Profiles are the configuration to decide by.
+	// Profiles are the configuration of the remade decisions.
 	Profiles []placement.ProfileConfig
-	// Version of this Berth, to explain differences by.
+	// Version is the version of this Berth, to explain differences.
 	Version string
-	// Wanted says which records to make again; nil is all of them.
+	// Wanted selects the records to make again; nil selects all of them.
 	Wanted func(r eventlog.Record, d *events.Decision) bool
-	// Strict: the nodes of choices that a decision counted are those that were found again, too; what
-	// could not be found makes what counted it impossible to be made again.
+	// Strict: the choices that a decision counted are used with the remade nodes too; if such a choice could not be
+	// remade, the decision that counted it cannot be remade either.
 	Strict bool
-	// LeftOut hears of every record that cannot be read; it may be nil.
+	// LeftOut is called for every record that cannot be read; it may be nil.
 	LeftOut func(r eventlog.Record, err error)
-	// Each hears of every record that was wanted, in the order of its shard.
+	// Each is called for every wanted record, in the order of its shard.
 	Each func(Verdict) error
 }
 
-// Verdict is what came of one record.
+// Verdict is the result for one record.
 type Verdict struct {
 	Recorded events.Decision
-	// Remade is the decision made again; nil if it could not be, and Missing says why.
+	// Remade is the decision made again; nil if that was not possible, and Missing explains why.
 	Remade  *events.Decision
 	Missing string
-	// Differences is empty when both are the same. Explained says what accounts for them, if
-	// something is known that does: another configuration, another version.
+	// Differences is empty if both are the same. Explained gives the reason for them if it is known: another
+	// configuration or another version.
 	Differences []Difference
 	Explained   string
 }
 
-// Same says whether the decision was made again and came out as recorded.
+// Same reports whether the decision was made again with the recorded result.
 func (v *Verdict) Same() bool { return v.Remade != nil && len(v.Differences) == 0 }
 
-// item is a record to be made again, or a choice to be taken for granted.
+// item is a record to be made again, or a choice to be accepted as recorded.
 type item struct {
 	moment, order uint64
 	fact          uint64
@@ -56,8 +56,8 @@ type item struct {
 	wanted        bool
 }
 
-// Run makes decisions again, one shard after the other. It holds the records in memory, and the
-// state of one shard.
+// Run makes decisions again, one shard after the other. It holds in memory the records of all shards and the state
+// of one.
 func Run(ctx context.Context, job Job) error {
 	profiles := map[string]*placement.Profile{}
 	for _, cfg := range job.Profiles {
@@ -114,7 +114,7 @@ func gather(ctx context.Context, job Job) (map[string][]item, error) {
 
 // shard makes the wanted decisions of one shard again.
 func (job Job) shard(ctx context.Context, id string, profiles map[string]*placement.Profile, items []item) error {
-	// A record may stand twice, when the answer of the log was lost.
+	// A record may be in the log twice, if the log's answer was lost.
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.moment, b.moment), cmp.Compare(a.order, b.order))
 	})
@@ -171,7 +171,7 @@ func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision)
 	return nil
 }
 
-// explain says what accounts for differences.
+// explain returns the reason for differences.
 func (job Job) explain(shard *Shard, d events.Decision, v Verdict) string {
 	if len(v.Differences) == 0 {
 		return ""
@@ -186,7 +186,7 @@ func (job Job) explain(shard *Shard, d events.Decision, v Verdict) string {
 	return ""
 }
 
-// note takes a choice for granted. What it was made on does not matter, only that the pod is known.
+// note accepts a choice as recorded. The state that it was decided on does not matter; only the pod must be known.
 func (s *Shard) note(ctx context.Context, d events.Decision) error {
 	if d.Evidence.Order == 0 || d.NodeName == "" {
 		return nil
@@ -201,7 +201,7 @@ func (s *Shard) note(ctx context.Context, d events.Decision) error {
 	return nil
 }
 
-// Count is how many records a source has that could be made again.
+// Count returns how many records of a source could be made again.
 func Count(ctx context.Context, src Source) (int, error) {
 	n := 0
 	shards, err := gather(ctx, Job{Source: src})

@@ -14,18 +14,17 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
-// Shard is one shard, brought to life again from the log. Its decisions have to be asked for in the
-// order of their moments.
+// Shard is one shard, rebuilt from the log. Its decisions must be requested in the order of their moments.
 type Shard struct {
 	replica *decide.Replica
 	facts   *factCursor
 	ledger  *history.Cursor
 	changes Records
-	// failed is what made the state unusable; nothing after it can be made again.
+	// failed is the error that made the state unusable; later decisions cannot be made again.
 	failed error
 }
 
-// newShard opens the log for a shard whose first decision stands at a fact.
+// newShard opens the log for a shard whose first decision was made at fact first.
 func newShard(
 	ctx context.Context, id string, profiles map[string]*placement.Profile, src Source, first uint64,
 ) (*Shard, error) {
@@ -57,7 +56,7 @@ func (s *Shard) close() {
 	s.facts.records.Close()
 }
 
-// advance brings the state to where a record stood.
+// advance brings the state to the position of a record.
 func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 	if s.failed != nil {
 		return s.failed
@@ -76,7 +75,7 @@ func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 	facts, err := s.facts.to(ctx, d.FactSequence)
 	switch {
 	case err != nil && s.facts.at == before:
-		return err // a later one may be there
+		return err // a later fact may be there
 	case err != nil:
 		return s.fail(err)
 	}
@@ -86,7 +85,7 @@ func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 		}
 	}
 	if err := s.replica.Unreadable(); err != nil {
-		return &NotThereError{err.Error()} // until facts are told anew
+		return &NotThereError{err.Error()} // until the facts begin anew
 	}
 	for _, l := range d.Evidence.Basis.Learned {
 		kvs, err := s.ledger.Put(ctx, l.Revision, l.Key)
@@ -105,7 +104,7 @@ func (s *Shard) fail(err error) error {
 	return err
 }
 
-// remake decides again what a record says; of the record it sees what Erase leaves.
+// remake makes the decision of a record again; it sees only the part of the record that Erase leaves.
 func (s *Shard) remake(ctx context.Context, d events.Decision) (events.Decision, error) {
 	erased := Erase(d)
 	if err := s.advance(ctx, &erased); err != nil {
@@ -114,11 +113,10 @@ func (s *Shard) remake(ctx context.Context, d events.Decision) (events.Decision,
 	return s.replica.Remake(erased)
 }
 
-// version is the version of the shard, as it told in the ledger; empty is not known.
+// version returns the version that the shard registered in the ledger; empty if it is not known.
 func (s *Shard) version(id string) string { return s.replica.Members(membership.RoleScheduler)[id] }
 
-// Erase is a record without what came of the decision: what is left says about whom it was, and
-// where the shard stood.
+// Erase returns a record without the result of the decision: only the pod and the state of the shard are left.
 func Erase(d events.Decision) events.Decision {
 	left := events.Decision{
 		Kind: d.Kind, Pod: d.Pod, SchedulerName: d.SchedulerName, Actor: d.Actor, Attempt: d.Attempt, Token: d.Token,
@@ -132,7 +130,7 @@ func Erase(d events.Decision) events.Decision {
 	return left
 }
 
-// isMissing says whether an error is about what the log does not have, and not about reading it.
+// isMissing reports whether an error is about data that the log does not have, and not about reading it.
 func isMissing(err error) bool {
 	var gap *history.GapError
 	var there *NotThereError

@@ -12,17 +12,16 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
-// Source is a log that is read from its oldest record to where it ended when it was opened: a live
-// one, or a bundle.
+// Source is a log that is read from its oldest record to its end as of the time it was opened: a live log, or a
+// bundle.
 type Source interface {
-	// Open reads a stream from a sequence on, or from the oldest record that is kept if that is
-	// younger.
+	// Open reads a stream from a sequence on, or from the oldest kept record if that is younger.
 	Open(ctx context.Context, s eventlog.Stream, from uint64) (Records, error)
-	// Snapshot is the newest snapshot of the facts; ok is false if there is none.
+	// Snapshot returns the newest snapshot of the facts; ok is false if there is none.
 	Snapshot(ctx context.Context) (sequence uint64, data []byte, ok bool, err error)
 }
 
-// Records yields records in order, and io.EOF behind the last.
+// Records yields records in order, and io.EOF after the last.
 type Records interface {
 	Next(ctx context.Context) (eventlog.Record, error)
 	Close()
@@ -31,20 +30,19 @@ type Records interface {
 // factCursor reads the facts forward.
 type factCursor struct {
 	records Records
-	// ahead has been read and not been handed out; at is the last that has.
+	// ahead is a record that has been read and not been returned; at is the sequence of the last one returned.
 	ahead *eventlog.Record
 	at    uint64
-	// start is what announces the beginning, until it has been handed out.
+	// start is the reset that announces the beginning, until it has been returned.
 	start *follow.Batch
-	// later is where reading can begin if the log does not reach back any more; nil for nowhere.
+	// later is where reading can begin if the log no longer reaches back far enough; nil for nowhere.
 	later *follow.Batch
-	// epoch of the last fact read, when epochKnown.
+	// epoch is the epoch of the last fact read, if epochKnown.
 	epoch      uint64
 	epochKnown bool
 }
 
-// openFacts begins at the newest snapshot, if nothing before it is asked for, else at the oldest
-// record.
+// openFacts begins at the newest snapshot if no earlier fact is requested, otherwise at the oldest record.
 func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, error) {
 	sequence, data, ok, err := src.Snapshot(ctx)
 	if err != nil {
@@ -64,8 +62,8 @@ func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, erro
 	return &factCursor{records: records, at: sequence, start: resetAt(sequence, data), later: later}, nil
 }
 
-// resetAt begins with a snapshot, or with nothing. What the shard could use is usable: it does
-// not wait for the end of the log.
+// resetAt returns a reset to a snapshot, or to an empty state. Its barrier is the snapshot, so that nodes are usable
+// at once and not only at the end of the log.
 func resetAt(sequence uint64, data []byte) *follow.Batch {
 	return &follow.Batch{Reset: true, Snapshot: data, Behind: sequence, Barrier: sequence}
 }
@@ -84,8 +82,8 @@ func (c *factCursor) peek(ctx context.Context) (*eventlog.Record, error) {
 	return c.ahead, nil
 }
 
-// jump goes to the newest snapshot if the log's first facts are gone and it stands at most at a
-// sequence. What is before it cannot be told then.
+// jump moves to the newest snapshot if the log's first facts are gone and the snapshot is not beyond the sequence
+// most. The states before the snapshot are not available then.
 func (c *factCursor) jump(ctx context.Context, most uint64) error {
 	if c.start == nil || c.later == nil || c.later.Behind > most {
 		return nil
@@ -109,7 +107,7 @@ func (c *factCursor) jump(ctx context.Context, most uint64) error {
 	return nil
 }
 
-// to is what brings a store to a sequence, exactly.
+// to returns the batches that bring a store to exactly this sequence.
 func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, error) {
 	if sequence < c.at {
 		return nil, &NotThereError{fmt.Sprintf("the state is already at fact %d, past %d", c.at, sequence)}
@@ -150,7 +148,7 @@ func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, e
 	return out, nil
 }
 
-// reaches says whether the next fact is there; nothing has been read then that is lost.
+// reaches returns an error if the next fact is missing from the log. It loses no fact that it reads.
 func (c *factCursor) reaches(ctx context.Context) error {
 	r, err := c.peek(ctx)
 	if err != nil || r.Sequence == c.at+1 {
@@ -162,7 +160,7 @@ func (c *factCursor) reaches(ctx context.Context) error {
 	return &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
 }
 
-// read is the fact of a record; events.OpUnreadable for one that cannot be read, or follows from nothing.
+// read returns the fact of a record; events.OpUnreadable for a fact that cannot be read or does not follow.
 func (c *factCursor) read(r eventlog.Record) events.SequencedFact {
 	fact, err := events.DecodeFact(r)
 	if err == nil && !fact.Anew() && c.epochKnown && !state.Follows(c.epoch, fact.Fact) {
@@ -175,7 +173,7 @@ func (c *factCursor) read(r eventlog.Record) events.SequencedFact {
 	return fact
 }
 
-// NotThereError says what the log does not hold.
+// NotThereError explains what the log does not hold.
 type NotThereError struct{ What string }
 
 func (e *NotThereError) Error() string { return e.What }

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// kept is a log of facts of which the first are gone, with a snapshot.
+// kept is a log of facts whose first facts are gone, with a snapshot.
 type kept struct {
 	facts    []eventlog.Record
 	snapshot []byte
@@ -48,8 +48,8 @@ func (k *kept) Snapshot(context.Context) (uint64, []byte, bool, error) {
 	return k.at, k.snapshot, k.snapshot != nil, nil
 }
 
-// facts is a log of n nodes, one fact each behind the begin of the epoch, with a snapshot at a
-// sequence (0 for none), of which the facts before first are gone. Record n is stored at n seconds.
+// facts returns a log of n nodes, one fact each after the begin of the epoch, with a snapshot at a sequence (0 for
+// none), whose facts before first are gone. Record n is stored at n seconds.
 func facts(t *testing.T, n int, at, first uint64) *kept {
 	t.Helper()
 	k := &kept{at: at}
@@ -93,8 +93,8 @@ func nodes(p Picture) (n int) {
 	return n
 }
 
-// The state comes back at any moment that the log reaches back to: from its beginning, or from the
-// snapshot when the beginning is gone. What is before is refused.
+// The state can be rebuilt at any moment that the log covers: from its beginning, or from the snapshot if the
+// beginning is gone. Earlier moments are refused.
 func TestRebuild(t *testing.T) {
 	whole, cut := facts(t, 10, 8, 1), facts(t, 10, 8, 6)
 	for name, c := range map[string]struct {
@@ -126,7 +126,7 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// A decision that the log does not reach back to leaves the later ones as they are.
+// A decision that the log does not cover does not affect later ones.
 func TestCursorGoesOnBehindAHole(t *testing.T) {
 	cut := facts(t, 10, 8, 6)
 	c, err := openFacts(t.Context(), cut, 3)

@@ -13,15 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// At is a moment in the log: the fact of that Sequence, or else what was stored by that Time; the
-// end of the log if both are zero.
+// At is a moment in the log: the fact with that Sequence, or else everything stored by that Time; the end of the log
+// if both are zero.
 type At struct {
 	Sequence uint64
 	Time     time.Time
 }
 
-// Picture is the state at a moment: the facts, and the ledger as it was then. Nil Ledger: nothing
-// is known of it.
+// Picture is the state at a moment: the facts, and the ledger at that time. A nil Ledger means that nothing is known
+// of it.
 type Picture struct {
 	Facts  *state.Store
 	Ledger *replica.View
@@ -36,7 +36,7 @@ func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
 		return picture, err
 	}
 	if err := picture.Facts.Snapshot().Unreadable(); err != nil {
-		return picture, &NotThereError{err.Error()} // and the facts were not told anew by then
+		return picture, &NotThereError{err.Error()} // and the facts did not begin anew before the moment
 	}
 	if at.Sequence > 0 {
 		at.Time = picture.Time
@@ -47,7 +47,7 @@ func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
 func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 	first := at.Sequence
 	if at.Sequence == 0 && at.Time.IsZero() {
-		first = ^uint64(0) // the newest snapshot serves
+		first = ^uint64(0) // the newest snapshot is sufficient
 	}
 	facts, err := openFacts(ctx, src, first)
 	if err != nil {
@@ -129,7 +129,7 @@ func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
 	return err
 }
 
-// until are the records that had been stored by a time; all if it is zero.
+// until yields the records that had been stored by a time; all if it is zero.
 type until struct {
 	Records
 	time time.Time

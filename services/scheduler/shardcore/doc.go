@@ -1,5 +1,4 @@
-// Package shardcore is the decision core of a scheduler shard for those who drive it by hand
-// instead of running the service: the simulation of the whole system (test/sim). It adds
-// nothing to internal/decide, where to start reading; the aliases are the promise that what
-// is simulated is what runs.
+// Package shardcore exports the decision core of a scheduler shard to programs that step it by hand instead of running
+// the service: the simulation of the whole system (test/sim). It adds nothing to internal/decide, where to start
+// reading; because the names are aliases, the simulation runs the same code as the service.
 package shardcore

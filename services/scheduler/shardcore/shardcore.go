@@ -6,7 +6,7 @@ import (
 )
 
 type (
-	// Core is the shard's core; the rest is what goes into it and what comes out.
+	// Core is the shard's core; the other types are its input and output.
 	Core = decide.Core
 	// Config is decide.Config.
 	Config = decide.Config

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
-// refusal is what a fence remembers about its write while the API server refuses it (because of a missing permission,
+// refusal is a fence's record of its write while the API server refuses it (because of a missing permission,
 // an admission webhook or policy, or a pod that would be too large) or fails to carry it out (for instance because it
 // cannot reach a webhook). It ends with a different answer, or with the pod: the entry of a pod that is deleted or
 // bound leaves by hand-over, without the write.

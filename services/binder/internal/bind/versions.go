@@ -10,7 +10,7 @@ import (
 // changes more often than that between decision and bind is fenced instead of refreshed.
 const keptVersions = 8
 
-// version is what a version of a pod requested. It is kept instead of the pod, because many pods wait for long.
+// version holds the requests of one version of a pod. It is kept instead of the pod, because many pods wait for long.
 type version struct{ resourceVersion, wish uint64 }
 
 // versions holds the versions of unbound pods that newer facts have replaced, oldest first, by UID.

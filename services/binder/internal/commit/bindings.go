@@ -110,7 +110,7 @@ func (b *bindings) postBinding(ctx context.Context, e effect.Bind) effect.Answer
 }
 
 // noSuchPod reports whether the API server itself says that no pod has this name, as opposed to a missing namespace,
-// or a proxy without the resource. The API server looks into etcd before it says so: where many pods are gone before
+// or a proxy without the resource. The API server reads etcd before it answers that: where many pods are gone before
 // their bind, reading each of them would take as long again.
 func noSuchPod(err error, name string) bool {
 	var status apierrors.APIStatus

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
-// document is what the binder knows about one node's document.
+// document is the binder's knowledge of one node's document.
 type document struct {
 	nodeUID string
 	// revision is that of the newest version seen. ahead is that version as long as the ledger view does not have it:

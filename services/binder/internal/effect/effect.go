@@ -57,7 +57,7 @@ type Bind struct {
 	Devices *DeviceWork
 }
 
-// DeviceWork is what must be written to the device claims of a pod before it is bound.
+// DeviceWork lists the writes to the device claims of a pod that must precede its bind.
 type DeviceWork struct {
 	Picks []ledger.DevicePick
 	// Known holds claims, by name, that need not be read first, because the facts show the version that the decision
@@ -69,7 +69,7 @@ type DeviceWork struct {
 	Classes []*resourcev1.DeviceClass
 }
 
-// VolumeWork is what must be done about the claims of a pod before it is bound.
+// VolumeWork lists the writes for the volume claims of a pod that must precede its bind.
 type VolumeWork struct {
 	Picks []ledger.VolumePick
 	// NodeLabels are the labels of the node, which newly created volumes must suit.

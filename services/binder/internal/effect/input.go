@@ -14,7 +14,7 @@ import (
 // Input is one event. The set is closed: the types of this file.
 type Input interface{ input() }
 
-// Cluster is what the core reads from an immutable snapshot of the facts.
+// Cluster is the core's access to an immutable snapshot of the facts.
 type Cluster interface {
 	Pod(uid string) (*state.Pod, bool)
 	Node(uid string) (*state.Node, bool)

@@ -69,7 +69,7 @@ type removal struct {
 	attempts
 }
 
-// attempts is what this binder knows about the evictions of one victim.
+// attempts is this binder's record of the evictions of one victim.
 type attempts struct {
 	// cleared means that since the last eviction the pod was read and, if one is required, a dry run succeeded.
 	cleared bool

@@ -57,7 +57,7 @@ type Move struct {
 	Pods int
 }
 
-// Load is what the shards do, in one check.
+// Load is the load of the shards, as seen in one check.
 type Load struct {
 	Shards []Shard
 	// Owners names the holder of each partition, "" for none.
@@ -76,19 +76,19 @@ type Shard struct {
 	Partitions []int32
 	// Pinned is a partition that must not move; -1 for none.
 	Pinned int32
-	// Record is what the balancer remembers of the shard from one check to the next.
+	// Record is the balancer's memory of the shard from one check to the next.
 	Record *Record
 }
 
-// Record is what the balancer remembers of a shard. The zero value is the record of a new shard.
+// Record is the balancer's memory of a shard. The zero value is the record of a new shard.
 type Record struct {
 	// idleSince and busySince are zero while the shard is not idle or busy. gave and got are when a partition was last
 	// moved away from the shard and to it.
 	idleSince, busySince, gave, got time.Time
 }
 
-// Balancer is what the queue knows of the requested owners of partitions, and what it has done about the load. It is
-// for one goroutine.
+// Balancer tracks the requested owners of partitions, and the changes that the queue has made because of the load. It
+// is for one goroutine.
 type Balancer struct {
 	began time.Time
 	// wanted is the owner that the ledger requests for each partition. changed is when that last changed, or was first

@@ -26,13 +26,13 @@ func Stands(ctx context.Context, log eventlog.Log, p state.Position) error {
 	return nil
 }
 
-// Base is what a round builds on: the record behind which it begins, and the epoch of that record.
+// Base is the starting point of a round: the record behind which it begins, and the epoch of that record.
 type Base struct {
 	// Tail is the log's end, and Epoch the epoch of the fact there (0 for none).
 	Tail  eventlog.Tail
 	Epoch uint64
 	// Anew means that the content of the log is disregarded. The round publishes everything, and begins with an epoch
-	// that says so.
+	// that marks this.
 	Anew bool
 }
 

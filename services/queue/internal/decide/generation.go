@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
-// LedgerSeen is what the leading queue knows of the ledger before it begins a round.
+// LedgerSeen is the leading queue's knowledge of the ledger before it begins a round.
 type LedgerSeen struct {
 	Generation identity.Generation
 	// Store is the identity of the store, and Revision its current revision.
@@ -24,7 +24,7 @@ type LedgerSeen struct {
 	WentBack string
 }
 
-// GenerationVerdict is what must happen to the ledger's generation.
+// GenerationVerdict is the decision about the ledger's generation.
 type GenerationVerdict uint8
 
 const (

@@ -25,7 +25,7 @@ type FactsReset struct {
 	Position waiting.Position
 }
 
-// FactsApplied is what one batch of facts changed.
+// FactsApplied holds the changes made by one batch of facts.
 type FactsApplied struct {
 	Changes  state.Changes
 	Objects  rule.Objects
@@ -54,7 +54,7 @@ type Hold struct {
 // with a priority higher than Above.
 type Freed struct{ Above int32 }
 
-// LedgerMoved is what a batch of the ledger watch changed.
+// LedgerMoved holds the changes made by a batch of the ledger watch.
 type LedgerMoved struct {
 	// Reset means that Holds lists every live reservation.
 	Reset bool

@@ -26,7 +26,7 @@ type leases struct {
 	seed, issued uint64
 }
 
-// shard is what the queue knows of one shard, from its requests and the partitions it holds.
+// shard is the queue's knowledge of one shard, from its requests and the partitions it holds.
 type shard struct {
 	id     string
 	window int
@@ -37,7 +37,7 @@ type shard struct {
 	// alone is the pod that is offered to the shard with no other beside it; see suspectAfter.
 	alone      *waiting.Entry
 	partitions []int32
-	// balance is what the balancer remembers of the shard.
+	// balance is the balancer's record of the shard.
 	balance balance.Record
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
-// known is what the log holds of one object: enough to compare it, and to delete it.
+// known is the log's knowledge of one object: enough to compare it, and to delete it.
 type known struct {
 	version         uint64
 	namespace, name string

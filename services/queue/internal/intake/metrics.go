@@ -46,8 +46,8 @@ type sampler struct {
 	Metrics
 	client metricsclient.MetricsV1beta1Interface
 	out    chan<- events.Fact
-	// said is what the log holds of each kind once everything handed over is stored, by UID. content is the part of
-	// it that this sampler has published itself.
+	// said is the content of the log for each kind once everything handed over is stored, by UID. content is the part
+	// of it that this sampler has published itself.
 	said    map[events.Kind]map[string]known
 	content map[string][]byte
 	// trouble is the last message that was logged, so that it is not logged again.

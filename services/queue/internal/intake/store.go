@@ -44,7 +44,7 @@ type kindStore struct {
 	logger klog.Logger
 	// tooLarge are the UIDs of objects that were logged as too large for the log in this round.
 	tooLarge map[string]bool
-	// known is what the log holds once everything handed over is stored.
+	// known is the content of the log once everything handed over is stored.
 	known map[string]known
 	// progress is the progress that the log then claims for this kind.
 	progress uint64

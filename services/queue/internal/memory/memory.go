@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/quota"
 )
 
-// Memory is what a replica knew of the attempts when it stopped.
+// Memory is a replica's knowledge of the attempts when it stopped.
 type Memory struct {
 	Head
 	// Live holds the UIDs of pods with a reservation.
@@ -34,7 +34,7 @@ type Head struct {
 	Ledger       int64
 }
 
-// Pod is what is known of the attempts at one pod.
+// Pod is the state of the attempts at one pod.
 type Pod struct {
 	UID string
 	// Attempts is the number of the last attempt, and Answered that of the last attempt whose answer is known.

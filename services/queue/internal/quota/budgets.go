@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// quantum is what a namespace may let go with each turn, in milli-CPU; a pod costs at least leastCost.
+	// quantum is how much a namespace may release in each turn, in milli-CPU; a pod costs at least leastCost.
 	quantum   = 1000
 	leastCost = 100
 	// AtOnce is how many removals may be outstanding at the same time.
@@ -56,8 +56,7 @@ type Budgets struct {
 // space is one namespace.
 type space struct {
 	name string
-	// used is what the namespace's pods count for, and leaving what those count for whose gate is about to be
-	// removed.
+	// used is the usage of the namespace's pods, and leaving that of the pods whose gate is about to be removed.
 	used, leaving Amounts
 	budget        Amounts
 	// problem describes what is wrong with the annotation. No pod is let go until it is fixed.

@@ -199,11 +199,10 @@ func (b *Budgets) LogReadAgain(now time.Time) {
 	}
 }
 
-// DecidedAt is what a replica must remember of a pod that was let go: the position of the facts by which that was
-// decided.
+// DecidedAt is the position of the facts by which a pod was released. A replica must remember it for each such pod.
 type DecidedAt struct{ Sequence, Epoch uint64 }
 
-// Leaving visits the pods that were let go by decisions that are in the log, by UID.
+// Leaving visits the pods that were released by decisions that are in the log, by UID.
 func (b *Budgets) Leaving() iter.Seq2[string, DecidedAt] {
 	return func(yield func(string, DecidedAt) bool) {
 		for _, some := range []map[string]*leaving{b.leaving, b.hidden} {

@@ -6,5 +6,5 @@
 // happened while a pod was being tried).
 //
 // The pools pass on what others must know through three ports that the caller implements: Report, Gates and Leases.
-// World is what the core knows of the facts and of the ledger; the pools only read it.
+// World is the core's view of the facts and of the ledger; the pools only read it.
 package waiting

@@ -115,11 +115,12 @@ type Await struct {
 	Version uint64
 }
 
-// Hold is what the ledger shows, and what must be seen before the absence of an entry counts.
+// Hold is the state of a pod's entry in the ledger, and the conditions before the absence of an entry counts.
 type Hold struct {
 	Live bool
 	// Revision is the ledger revision of a reservation that a message reported and the watch has not reached; the pod
-	// waits for it until until. Progress is what the facts must reach after the entry vanished at revision gone.
+	// waits for it until Until. Progress is the position that the facts must reach after the entry vanished at
+	// revision Gone.
 	Revision, Gone int64
 	Until          Moment
 	Progress       uint64

@@ -42,7 +42,7 @@ func (r rejectors) count(e *Entry, plugins []string, change int) {
 	}
 }
 
-// Settings are what the pools must know of the configuration.
+// Settings are the part of the configuration that the pools use.
 type Settings struct {
 	// Profiles are the profiles whose pods are queued, by scheduler name.
 	Profiles map[string]*placement.Profile

@@ -5,17 +5,18 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// A pod that plugins are asked to bind is bound by them when its reservation is Committed: no process takes
-// that without a fence, and binders fence it only when the plugins have failed, or have had their time. Until they
-// have answered nothing is recorded. Binders see the outcome at the pod; what the shard records makes them act sooner:
+// A pod that plugins are asked to bind is bound by them once its reservation is Committed: no process takes the
+// reservation back without a fence, and binders fence it only if the plugins have failed or their time has run out.
+// Nothing is recorded before the plugins have answered. Binders see the outcome in the pod; the shard's record makes
+// them act sooner:
 //
 //	a plugin has bound it ──► placed, by that plugin: binders wait for the facts to show it
 //	all leave it          ──► placed: binders bind
 //	one has failed        ──► failed, on that node: binders take the place back
 //
-// A shard that dies meanwhile says nothing, and binders take the place back when the time is over.
+// If the shard dies before it records an answer, binders take the place back when the time has run out.
 
-// LetBind has plugins bind the pod of a deal.
+// LetBind makes plugins bind the pod of a deal.
 func (pl *Plugins) LetBind(d *attempt.Deal, revision int64) {
 	d.Revision = revision
 	pl.bindable[d.Attempt.Offer.Pod.UID] = d
@@ -23,8 +24,8 @@ func (pl *Plugins) LetBind(d *attempt.Deal, revision int64) {
 	pl.perform(d, step.ActBind)
 }
 
-// bindEnded applies what plugins have done about a bind. A place that has been taken back meanwhile is recorded by
-// the part that took it back.
+// bindEnded applies the plugins' answer about a bind. If the place has been taken back in the meantime, the part
+// that took it back records that.
 func (pl *Plugins) bindEnded(p step.Performed) {
 	d, known := pl.binding[p.ID]
 	delete(pl.binding, p.ID)

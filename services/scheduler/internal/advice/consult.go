@@ -15,38 +15,38 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// A pod that custom plugins or extenders have a say in (Profile.Extended) is decided in two looks. The first finds
-// the nodes that the rules let pass, and asks about them: a Consult goes out, and the attempt waits for its Advice
-// while others go on. Plugins that have a say before nodes are looked at (Profile.Guided) are asked even if there
-// are none, and those that may hold the pod back (Config.Gates), or have something to do if it fits nowhere
-// (Config.PostFilters), in any case. The second is made on what is true
-// then, with the opinions: rules are asked again, the others are not. A node that has come to pass meanwhile is
-// none to choose, as no extender has been asked about it; if no other is left, there is another question.
+// A pod that custom plugins or extenders take part in (Profile.Extended) is decided in two looks. The first look
+// finds the nodes that the rules pass, and asks about them: a Consult is sent, and the attempt waits for its Advice
+// while others are decided. Plugins that guide the choice of nodes (Profile.Guided) are asked even if no node
+// passes. Plugins that may hold the pod back (Config.Gates), or act if it fits nowhere (Config.PostFilters), are
+// asked in any case. The second look uses the state at that time, with the opinions: the rules are evaluated again,
+// plugins and extenders are not. A node that passes only now cannot be chosen, as no extender has been asked about
+// it; if no other node is left, another question is sent.
 //
-// An opinion is as old as its question. An attempt that loses its node, or has to be decided again
-// for another reason, asks again; one that fits nowhere has its verdict as of the question, so that
-// everything later wakes the pod.
+// An opinion is valid as of its question. An attempt that loses its node, or must be decided again for another
+// reason, asks again. An attempt that fits nowhere has its verdict as of the question, so that every later event
+// wakes the pod.
 //
-// Custom plugins look at what stands on nodes, and upstream asks them about one pod after the other. So there
-// is one question to them at a time, its answer is used before the next goes out, and a node that they let
-// pass, and on which something has changed since it was shown, counts as one that nobody has been asked
-// about. What they have turned down stays so: asked again whenever a node changes, a pod that fits nowhere in a
-// large cluster would never come to its end.
+// Custom plugins look at the pods on nodes, and upstream asks them about one pod after the other. So only one
+// question to them is open at a time, and its answer is used before the next is sent. A node that they pass, but
+// that has changed since it was shown to them, counts as one that was not asked about. A node that they have
+// rejected stays rejected: if they were asked again whenever a node changes, a pod that fits nowhere in a large
+// cluster would never get its verdict.
 
 const (
-	// maxQuestions is how often one attempt may ask. It asks more than once where it has been
-	// nominated to a node that an extender turns down, where a race was lost, and where the nodes
-	// that pass are others by the time of the answer.
+	// maxQuestions is how many questions one attempt may ask. It asks more than one if it was nominated to a node
+	// that an extender rejects, if it lost a race, or if the set of nodes that pass has changed by the time of the
+	// answer.
 	maxQuestions = 8
 )
 
-// notAsked is the reason that a node is not chosen without an opinion of it.
+// notAsked is the reason for not choosing a node without an opinion on it.
 const notAsked = "node(s) that plugins and extenders have not been asked about"
 
-// notAskedOnly is the list of it, shared.
+// notAskedOnly is the list with only that reason, shared.
 var notAskedOnly = []string{notAsked}
 
-// Consults is what extenders and plugins are asked.
+// Consults sends the questions to extenders and plugins.
 type Consults struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -58,17 +58,17 @@ type Consults struct {
 	performing *Plugins
 	plans      Plans
 
-	// vetted are the plans of held places that extenders are asked about.
+	// vetted maps a question about a held place to its plan.
 	vetted map[uint64]string
-	// questions counts them, for their IDs.
+	// questions counts the questions, for their IDs.
 	questions uint64
-	// shown are the copies of nodes that custom plugins were last shown, by name, for the question of that ID.
+	// shown are the copies of nodes that custom plugins were last shown, by name, with question shownFor.
 	shown    map[string]*state.NodeInfo
 	shownFor uint64
 }
 
-// NewConsults returns the questions of a shard; none is under way. gates holds the scheduler names whose plugins decide
-// whether a pod may be tried.
+// NewConsults returns the Consults of a shard without open questions. gates holds the scheduler names whose plugins
+// decide whether a pod may be tried.
 func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[string]bool) *Consults {
 	return &Consults{
 		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
@@ -76,12 +76,12 @@ func NewConsults(life *lifecycle.Attempts, by *Plugins, p Plans, gates map[strin
 	}
 }
 
-// Extend adds to a query what others have said, or asks for all nodes that they have to be
-// asked about.
+// Extend adds the answers of plugins and extenders to a query, or, without answers, removes its limit, as they must
+// be asked about all nodes.
 func (cs *Consults) Extend(q engine.Query, a *attempt.Attempt) engine.Query {
 	q.Everywhere = a.Counsel.Everywhere
 	if a.Counsel.Shown != nil && a.Counsel.ShownFor != cs.shownFor {
-		a.Counsel.Forget() // another attempt has been shown nodes since, and may stand on one of them
+		a.Counsel.Forget() // another attempt has been shown nodes since, and its pod may be on one of them
 	}
 	if a.Counsel.Opinions == nil {
 		q.Limit = -1
@@ -96,8 +96,8 @@ func (cs *Consults) Extend(q engine.Query, a *attempt.Attempt) engine.Query {
 	return q
 }
 
-// AskAboutNodes makes an attempt wait for what extenders and plugins say of the nodes that a look has found; false if
-// they have been asked, or need not be.
+// AskAboutNodes makes an attempt wait for the opinions of extenders and plugins on the nodes that a look has found;
+// false if they have been asked, or need not be.
 func (cs *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r record.Look) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
@@ -133,7 +133,7 @@ func (cs *Consults) AskAboutNodes(a *attempt.Attempt, p *placement.Profile, r re
 	return true
 }
 
-// showing reports whether custom plugins are being asked, or act on what they have answered.
+// showing reports whether custom plugins are being asked, or act on their answer.
 func (cs *Consults) showing() bool {
 	if cs.attempts.Count(attempt.Reserving, attempt.Filtering) > 0 || cs.performing.inCycle() {
 		return true
@@ -146,8 +146,8 @@ func (cs *Consults) showing() bool {
 	return false
 }
 
-// show is all nodes as they are now, for those who look at them meanwhile. What has not changed since is not
-// copied again.
+// show returns copies of all nodes as they are now, for plugins that read them concurrently. A node that has not
+// changed since the last call is not copied again.
 func (cs *Consults) show() []*state.NodeInfo {
 	nodes := cs.shard.View.Nodes()
 	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
@@ -162,8 +162,8 @@ func (cs *Consults) show() []*state.NodeInfo {
 	return list
 }
 
-// Reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
-// asked about; and one that has asked about the nominated node alone, as upstream does.
+// Reconsult makes an attempt ask again if it fits nowhere, but some nodes were not asked about, or if it has asked
+// about the nominated node only. The latter is upstream's behavior.
 func (cs *Consults) Reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 	if a.Counsel.Opinions == nil || !a.Counsel.Alone && d.Reasons()[notAsked] == 0 {
 		return false
@@ -173,8 +173,8 @@ func (cs *Consults) Reconsult(a *attempt.Attempt, d placement.Diagnosis) bool {
 	return true
 }
 
-// Advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
-// may have been given back since.
+// Advised applies an answer. The attempt that asked is put before all other deferred ones, which may have to ask as
+// well. It may have been given back since.
 func (cs *Consults) Advised(advice step.Advice) {
 	a, waits := cs.attempts.Answered(attempt.Consulting, advice.ID)
 	if !waits {
@@ -191,7 +191,7 @@ func (cs *Consults) Advised(advice step.Advice) {
 		cs.holdBack(a, advice.HeldBack)
 		return
 	case advice.Err != nil && a.Counsel.Alone:
-		a.Counsel.Everywhere = true // as upstream, for which the nominated node is only a first try
+		a.Counsel.Everywhere = true // as upstream, which tries the nominated node first and then all nodes
 	case advice.Err != nil:
 		cs.life.Fail(a, advice.Err.Error())
 		return
@@ -200,7 +200,7 @@ func (cs *Consults) Advised(advice step.Advice) {
 	cs.attempts.Prepend(attempt.Deferred, a)
 }
 
-// holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
+// holdBack ends the attempt at a pod that a plugin does not want tried yet. The decision is as of the question.
 func (cs *Consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
 	d, from := cs.record.Decision(events.DecisionHeldBack, a), a.Counsel.From
 	d.FactSequence = from.Facts.Sequence
@@ -211,7 +211,7 @@ func (cs *Consults) holdBack(a *attempt.Attempt, by *step.Refusal) {
 	cs.life.Drop(a)
 }
 
-// Dismiss gives back the attempts that wait for extenders.
+// Dismiss gives back the attempts that wait for extenders or plugins.
 func (cs *Consults) Dismiss() {
 	for _, a := range cs.attempts.TakeAll(attempt.Consulting) {
 		cs.life.GiveBack(a)

@@ -10,34 +10,34 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Where extenders have a say in where a pod may go, nobody is evicted for it whom they have not been asked about.
-// The search for victims comes in two looks, as that for nodes: the first finds candidates, a Consult about them
-// goes out, and with what is left of them the attempt stands in line again. The second look is kept to these, and
-// asks the rules once more. A node that has changed meanwhile is one that no extender has been asked about; if no other
-// will do, there is another question.
+// Where extenders take part in choosing a pod's node, no pod is evicted for it that they have not been asked about.
+// The search for victims takes two looks, like that for nodes: the first finds candidates, a Consult about them is
+// sent, and the attempt is lined up again with those that the extenders have left. The second look considers only
+// these, and evaluates the rules again. A node that has changed in between counts as one that no extender has been
+// asked about; if no other node fits, another question is sent.
 //
 // Custom plugins do not take part: no pod is evicted for pods of their profiles.
 //
-// When the victims have gone, and before the place becomes the pod's own, extenders with a filter are asked about
-// its node: only now they can say whether the pod may go there. Upstream asks them then because it begins a new
-// cycle.
+// Once the victims have gone, and before the place is promoted, extenders with a filter are asked about its node:
+// only then can they decide whether the pod may be placed there. Upstream asks them at that point because it begins
+// a new cycle.
 
-// victimsAgain is how long after extenders have failed to answer about victims the pod is tried again, if nothing
-// wakes it before.
+// victimsAgain is when the pod is tried again after extenders have failed to answer about victims, if nothing wakes
+// it before.
 const victimsAgain = 10 * time.Second
 
-// Full reports whether there are as many questions out as there may be.
+// Full reports whether as many questions are open as allowed.
 func (cs *Consults) Full() bool {
 	return cs.attempts.Count(attempt.Consulting)+len(cs.vetted) >= step.MaxConsults
 }
 
-// IsConsulted reports whether plugins or extenders decide about the pod's node or its victims. Such a pod takes no
-// place of another pod: there is no question that asks about that.
+// IsConsulted reports whether plugins or extenders decide about the pod's node or its victims. Such a pod never
+// takes over the place of another pod: there is no question that asks about that.
 func IsConsulted(p *placement.Profile, pod *state.Pod) bool {
 	return p.Extended(pod) || p.AdvisedOnVictims(pod)
 }
 
-// AskAboutVictims has an attempt wait for what extenders say of candidates.
+// AskAboutVictims makes an attempt wait for the extenders' answer about candidates.
 func (cs *Consults) AskAboutVictims(r attempt.Rejection, list []preempt.Candidate) {
 	a := r.Attempt
 	a.Counsel.Victims = attempt.VictimCounsel{}
@@ -59,8 +59,8 @@ func (cs *Consults) AskAboutVictims(r attempt.Rejection, list []preempt.Candidat
 	cs.effects.Consult(q)
 }
 
-// advisedOnVictims takes in what extenders have left of candidates, and has who asked stand in line again. When
-// they have failed, the pod has the verdict that it had, so that an autoscaler sees it.
+// advisedOnVictims applies the extenders' answer about candidates, and lines the attempt up again. If they have
+// failed, the pod gets the verdict that it had, so that an autoscaler sees it.
 func (cs *Consults) advisedOnVictims(a *attempt.Attempt, advice step.Advice) {
 	r := *a.Verdict
 	a.Counsel.Victims = attempt.VictimCounsel{}
@@ -86,7 +86,7 @@ func (cs *Consults) AskAboutPlace(plan string, pod *state.Pod, node *state.Node)
 	return id
 }
 
-// takeVetted returns the plan that a question was about; false if it was about none.
+// takeVetted removes a question about a held place and returns its plan; false if the ID is none of such a question.
 func (cs *Consults) takeVetted(id uint64) (plan string, known bool) {
 	plan, known = cs.vetted[id]
 	delete(cs.vetted, id)

@@ -17,47 +17,48 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Custom plugins that act once a node has been chosen (Config.Acts) are asked to in two parts, as upstream has a
+// Custom plugins that act once a node has been chosen (Config.Acts) are called in two parts, as upstream has a
 // scheduling cycle and a binding cycle.
 //
 //	chosen, staged ──ActReserve──► nothing left to do ──► T1: Committed ──(ActBind)──► bound ──ActBound──►
 //	                      └──► something left ──► T1: Held ──ActPrepare──► T3: Committed ──┘
 //
 // ActReserve is Reserve and Permit, and belongs to the cycle of the question that led to the choice: no other
-// question goes out before it is answered. Mostly nothing is left to do then, and the reservation is one like any
-// other. If Permit has the pod wait, or there is something to do before the bind, its place is Held in the ledger
-// meanwhile, under a plan of its own (txns.PreparedPlan): it counts for all shards, no binder binds it, and a more
-// important pod may take it (T4). ActPrepare is what is left, and what it comes to has the place promoted or given
+// question is sent before it is answered. Usually nothing is left to do then, and the reservation is like any other.
+// If Permit makes the pod wait, or work is left before the bind, its place is Held in the ledger for that time,
+// under a plan of its own (txns.PreparedPlan): it counts for all shards, no binder binds it, and a more important
+// pod may take it (T4). ActPrepare does the remaining work; depending on its result the place is promoted or given
 // up.
 //
-// Plugins that bind do so when the reservation is Committed, and marked so that binders leave the bind to them
+// Plugins that bind do so when the reservation is Committed and marked so that binders leave the bind to them
 // (ledger.Entry.Delegated, bindby.go).
 //
-// Whatever ends it otherwise, a lost race, a place that was taken, a pod that is gone, a bind that failed, the
-// plugins are asked to take it back (ActUndo), once; those that have refused or failed have done so themselves. A
-// shard that does not know of a deal gives its place up: the process that had the plugins' state is gone.
+// If it ends in any other way (a lost race, a place that was taken, a pod that is gone, a bind that failed), the
+// plugins are asked to undo it (ActUndo), once. Plugins that have refused or failed have done so themselves. A shard
+// that does not know the deal of a held place gives the place up: the process that had the plugins' state is gone.
 
 const (
-	// maxPreparing is how many pods of a shard may be at ActPrepare: whole groups wait for their last pod at Permit.
-	// More are not tried meanwhile.
+	// maxPreparing is how many pods of a shard may be at ActPrepare, as whole groups wait at Permit for their last
+	// pod. Further pods are not tried until there are fewer.
 	maxPreparing = 1024
 )
 
-// Plugins is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
+// Plugins is the work of plugins on chosen nodes. The maps are keyed by IDs of questions, except bindable.
 type Plugins struct {
 	shard    *shard.State
 	attempts *attempt.Queues
 	record   *record.Recorder
 	effects  *step.Effects
 	life     *lifecycle.Attempts
-	// actsFor and postFiltersFor are the scheduler names of profiles with plugins that do so.
+	// actsFor and postFiltersFor are the scheduler names of profiles with plugins that act, or have PostFilter.
 	actsFor, postFiltersFor map[string]bool
 	plans                   Plans
 	// Missed notes the places kept for the pod of an attempt that it did not take.
 	Missed func(*attempt.Attempt)
 
-	// preparing are holds at ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
-	// whether it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases of their own.)
+	// preparing are holds at ActPrepare, binding reservations at ActBind. undoing are the deals with an ActUndo in
+	// progress; the value is true if it belongs to a cycle. (Attempts at ActReserve and ActPostFilter are in phases
+	// of their own.)
 	preparing map[uint64]*attempt.Deal
 	binding   map[uint64]*attempt.Deal
 	undoing   map[uint64]bool
@@ -65,8 +66,8 @@ type Plugins struct {
 	bindable map[string]*attempt.Deal
 }
 
-// NewPlugins returns what the plugins of a shard do about chosen nodes; nothing is under way. acts and postFilters
-// hold the scheduler names whose plugins act, and are asked about pods that fit nowhere.
+// NewPlugins returns the Plugins of a shard without any work in progress. acts and postFilters hold the scheduler
+// names whose plugins act, and are asked about pods that fit nowhere.
 func NewPlugins(life *lifecycle.Attempts, p Plans, acts, postFilters map[string]bool) *Plugins {
 	return &Plugins{
 		shard: life.Shard, attempts: life.Attempts, record: life.Record, effects: life.Record.Effects, life: life,
@@ -76,11 +77,11 @@ func NewPlugins(life *lifecycle.Attempts, p Plans, acts, postFilters map[string]
 	}
 }
 
-// Plans is preemption, as far as plugins and extenders have to do with it.
+// Plans is the part of preemption that plugins and extenders use.
 type Plans interface {
 	// HoldPlace holds the place of a deal while plugins prepare the bind.
 	HoldPlace(d *attempt.Deal)
-	// Prepared applies that plugins have prepared the bind of a deal, or have not.
+	// Prepared applies that plugins have prepared the bind of a deal, or have failed to.
 	Prepared(d *attempt.Deal)
 	// Vetted applies what extenders have answered about the place of a plan.
 	Vetted(plan string, advice step.Advice)
@@ -90,7 +91,7 @@ type Plans interface {
 	Reject(r attempt.Rejection)
 }
 
-// inCycle reports whether plugins take something back that belongs to a cycle.
+// inCycle reports whether plugins are undoing something that belongs to a cycle.
 func (pl *Plugins) inCycle() bool {
 	for _, cycle := range pl.undoing {
 		if cycle {
@@ -100,7 +101,7 @@ func (pl *Plugins) inCycle() bool {
 	return false
 }
 
-// Idle reports whether plugins have nothing to do for this shard.
+// Idle reports whether plugins have no work in progress for this shard.
 func (pl *Plugins) Idle() bool {
 	return len(pl.preparing)+len(pl.binding)+len(pl.undoing) == 0
 }
@@ -108,7 +109,7 @@ func (pl *Plugins) Idle() bool {
 // acts reports whether plugins act on a pod once a node has been chosen.
 func (pl *Plugins) acts(pod *state.Pod) bool { return pl.actsFor[pod.SchedulerName] }
 
-// Proceed sends an attempt on that has been staged: to the plugins first, if they act.
+// Proceed continues with an attempt that has been staged: plugins come first, if they act.
 func (pl *Plugins) Proceed(a *attempt.Attempt) {
 	if !pl.acts(a.Pod) {
 		pl.attempts.Append(attempt.Staged, a)
@@ -128,7 +129,7 @@ func (pl *Plugins) perform(d *attempt.Deal, act step.Act) {
 	})
 }
 
-// Undo has plugins take back what they have reserved, unless they have nothing more to do with it.
+// Undo makes plugins take back what they have reserved, unless the deal is over.
 func (pl *Plugins) Undo(d *attempt.Deal, inCycle bool) {
 	if d == nil || d.Over {
 		return
@@ -138,10 +139,10 @@ func (pl *Plugins) Undo(d *attempt.Deal, inCycle bool) {
 	pl.perform(d, step.ActUndo)
 }
 
-// UndoInCycle makes plugins take back what they have reserved in the cycle that is under way.
+// UndoInCycle makes plugins take back what they have reserved in the cycle in progress.
 func (pl *Plugins) UndoInCycle(d *attempt.Deal) { pl.Undo(d, true) }
 
-// Performed applies an answer. The attempt that it is for may have ended.
+// Performed applies an answer. Its attempt may have ended.
 func (pl *Plugins) Performed(p step.Performed) {
 	switch p.Act {
 	case step.ActReserve:
@@ -166,7 +167,7 @@ func (pl *Plugins) Performed(p step.Performed) {
 	}
 }
 
-// reserved goes on with an attempt for which plugins have reserved, or not.
+// reserved continues with an attempt after plugins have reserved, or failed to.
 func (pl *Plugins) reserved(a *attempt.Attempt, p step.Performed) {
 	switch {
 	case p.Refusal != nil:
@@ -183,8 +184,8 @@ func (pl *Plugins) reserved(a *attempt.Attempt, p step.Performed) {
 	}
 }
 
-// refusal is the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
-// pkg/scheduler/framework/types.go, of one node). It is as old as the question.
+// refusal returns the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
+// pkg/scheduler/framework/types.go, for one node). The verdict is as of the question.
 func (pl *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision {
 	d := pl.record.Decision(events.DecisionUnplaceable, a)
 	from := a.Counsel.From.Facts
@@ -209,8 +210,8 @@ func (pl *Plugins) refusal(a *attempt.Attempt, r *step.Refusal) events.Decision 
 	return d
 }
 
-// Settle goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something
-// left to do first.
+// Settle continues with the deal of an attempt whose reservation has been committed at revision; false if plugins
+// have work left before the bind.
 func (pl *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
 	d := a.Deal
 	a.Deal = nil
@@ -227,9 +228,9 @@ func (pl *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
 		pl.LetBind(d, revision)
 		return false
 	}
-	// What has counted the pod as one that will be there has to be decided again.
+	// Decisions that have counted the pod as certain to be there must be made again.
 	pl.life.Withdraw()
-	pl.record.Answered(a) // it is recorded when it has come to something
+	pl.record.Answered(a) // it is recorded when the preparation has ended
 	pl.life.Drop(a)
 	if pl.shard.Draining {
 		pl.Undo(d, false)
@@ -241,8 +242,8 @@ func (pl *Plugins) Settle(a *attempt.Attempt, revision int64) (bindable bool) {
 	return false
 }
 
-// ReportFailed ends the attempt of a place that has been given up because plugins would not have it; false if that was
-// not why.
+// ReportFailed ends the attempt of a place that was given up because plugins refused it or failed; false if that was
+// not the reason.
 func (pl *Plugins) ReportFailed(d *attempt.Deal, revision int64) bool {
 	if d == nil || d.Outcome == nil || !d.Outcome.Failed() {
 		return false
@@ -258,7 +259,7 @@ func (pl *Plugins) ReportFailed(d *attempt.Deal, revision int64) bool {
 	return true
 }
 
-// Leave goes on with a deal whose hold is one no more.
+// Leave continues with a deal whose hold no longer exists.
 func (pl *Plugins) Leave(podUID string, d *attempt.Deal) {
 	if d == nil {
 		return
@@ -270,7 +271,7 @@ func (pl *Plugins) Leave(podUID string, d *attempt.Deal) {
 	pl.Undo(d, false)
 }
 
-// Watch notes that a reservation can be bound for which plugins have acted.
+// Watch notes that a reservation on which plugins have acted can be bound.
 func (pl *Plugins) Watch(podUID string, d *attempt.Deal) { pl.bindable[podUID] = d }
 
 // FollowFacts applies changes of pods.
@@ -287,7 +288,7 @@ func (pl *Plugins) FollowFacts(pods []state.PodChange) {
 	}
 }
 
-// FollowLedger applies that the ledger's entries of some pods have changed.
+// FollowLedger applies changes of the ledger's entries of some pods.
 func (pl *Plugins) FollowLedger(podUIDs []string) {
 	if len(pl.bindable) == 0 {
 		return
@@ -297,7 +298,7 @@ func (pl *Plugins) FollowLedger(podUIDs []string) {
 	}
 }
 
-// seeBound makes plugins act on pods that are bound, or will not be by the reservation that they know.
+// seeBound makes plugins act on a pod that is bound, or will not be bound by the reservation that they know.
 func (pl *Plugins) seeBound(podUID string) {
 	d, ok := pl.bindable[podUID]
 	if !ok {
@@ -313,7 +314,7 @@ func (pl *Plugins) seeBound(podUID string) {
 	_, binding := pl.binding[d.ID]
 	switch {
 	case binding && known && pod.NodeName != "":
-		return // looked at when the plugin has returned
+		return // handled when the plugin has returned
 	case known && pod.NodeName == d.Node:
 		delete(pl.bindable, podUID)
 		d.Over = true
@@ -326,7 +327,7 @@ func (pl *Plugins) seeBound(podUID string) {
 	pl.Undo(d, false)
 }
 
-// SeeAll looks at all reservations that plugins know of.
+// SeeAll checks all reservations that plugins know.
 func (pl *Plugins) SeeAll() {
 	if len(pl.bindable) == 0 {
 		return

@@ -7,12 +7,12 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Plugins that have something to do about pods that fit nowhere (Config.PostFilters) are asked when a look has found
-// so, as the end of its cycle: no other question goes out before they have answered. What they say is added to the
-// verdict, which then takes its way as any other. A node that they nominate the pod to is written to the pod with its
-// condition; the next look tries it first, and nothing is kept there.
+// PostFilter plugins (Config.PostFilters) are asked about a pod that fits nowhere as soon as the decision has found
+// that, as the end of its cycle: no other question is sent before they have answered. Their message is added to the
+// verdict, which is then handled like any other. If they nominate a node, it is written to the pod with its
+// condition; the next decision tries that node first, but no place is kept there.
 
-// PostFilter has plugins asked about an attempt that fits nowhere; false if there are none to ask.
+// PostFilter makes plugins act on an attempt that fits nowhere; false if no plugin has to be asked.
 func (pl *Plugins) PostFilter(r attempt.Rejection, p *placement.Profile) bool {
 	a := r.Attempt
 	if !pl.postFiltersFor[a.Pod.SchedulerName] || a.Counsel.Opinions == nil || r.Decision.NodesTotal == 0 {
@@ -27,7 +27,7 @@ func (pl *Plugins) PostFilter(r attempt.Rejection, p *placement.Profile) bool {
 	return true
 }
 
-// verdicts say why each node will not do. They come from scratch: nothing keeps them by node.
+// verdicts explain why each node is rejected. They are computed from scratch: no state keeps them by node.
 func (pl *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Verdict {
 	in := placement.Input{
 		Pod: a.Pod, Nodes: pl.shard.View.Nodes(), Opinions: a.Counsel.Opinions, Guidance: a.Counsel.Guidance,
@@ -35,7 +35,7 @@ func (pl *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Ver
 	}
 	v, err := pl.shard.Claims.Of(a.Pod, p)
 	if err != nil {
-		return nil // it was found to fit nowhere, so there is none
+		return nil // the pod was found to fit nowhere, so there is no error
 	}
 	in.Objects = v.Lookups(pl.shard.View.Snapshot())
 	reports := p.Evaluate(in).Nodes
@@ -48,7 +48,7 @@ func (pl *Plugins) verdicts(a *attempt.Attempt, p *placement.Profile) []step.Ver
 	return verdicts
 }
 
-// postFiltered goes on with an attempt that plugins have been asked about.
+// postFiltered continues with an attempt after the answer of PostFilter plugins.
 func (pl *Plugins) postFiltered(p step.Performed) {
 	a, waits := pl.attempts.Answered(attempt.Filtering, p.ID)
 	if !waits {

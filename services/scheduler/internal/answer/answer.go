@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
-// Shard is what answers are read from.
+// Shard is the state that answers are read from.
 type Shard struct {
 	View   *view.View
 	Ledger *replica.View
@@ -23,7 +23,7 @@ type Shard struct {
 	Profiles map[string]*placement.Profile
 }
 
-// Pod returns what the shard knows of a pod. One that waits costs a look at all nodes with all rules.
+// Pod returns what the shard knows of a pod. For a waiting pod it evaluates all nodes with all rules.
 func (s *Shard) Pod(pod *state.Pod) *explain.PodView {
 	v := &explain.PodView{Nodes: len(s.View.Nodes()), Behind: s.View.Settle()}
 	if d, e, ok := s.Ledger.Entry(pod.UID); ok {
@@ -60,7 +60,7 @@ func (s *Shard) victimsFor(plan string) (list []explain.Promise) {
 	return list
 }
 
-// question is about all nodes; those that the shard leaves alone are excluded.
+// question covers all nodes; those that the shard leaves alone are excluded.
 func (s *Shard) question(pod *state.Pod) placement.Input {
 	in := placement.Input{
 		Pod: pod, Nodes: slices.Clone(s.View.Nodes()), Objects: s.View.Snapshot(), Excluded: map[string]string{},

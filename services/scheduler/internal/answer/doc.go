@@ -1,3 +1,3 @@
-// Package answer reads from a shard's state what `berth explain` and `berth status` ask about a pod or a node. It
-// changes nothing; a Shard is for the goroutine that owns the state.
+// Package answer reads the answers to `berth explain` and `berth status` about a pod or a node from a shard's state.
+// It changes nothing; a Shard is for the goroutine that owns the state.
 package answer

@@ -17,71 +17,71 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Attempt is one offer being worked on.
+// Attempt is the shard's work on one offer: one try to place one pod.
 type Attempt struct {
 	Phase    Phase
 	Offer    work.Offer
 	Received time.Time
 	Pod      *state.Pod
 	Losses   int
-	// Doubtful: the answer to its transaction was lost once.
+	// Doubtful: the answer to one of its transactions was lost, so that the transaction may have been committed.
 	Doubtful bool
 	Wait     Wait
 	Turn     OwnTurn
-	// Sought is when it was first asked to look for victims for it, in a count of such events.
+	// Sought is the sequence number that it got when it was first lined up for preemption; 0 if it never was.
 	Sought uint64
-	// Others are the next-best nodes after pick, best first.
+	// Others are the next-best nodes after Pick, best first.
 	Others [MaxAlternatives]Alternative
 	// Pick is set while the attempt is staged or in flight.
 	Pick Pick
-	// Recorded is the order of the last choice of a node that a record was made of.
+	// Recorded is the order number of its last choice of a node for which a record was made.
 	Recorded uint64
-	// Missed are the plans of places that are kept for the pod and where it did not fit.
+	// Missed are the plans of the places that are kept for the pod and in which it did not fit.
 	Missed  []string
 	Counsel Counsel
-	// Verdict is what it ends with if nothing else is found for it; nil unless it fits nowhere.
+	// Verdict is the result that it ends with if no other way to place the pod is found; nil unless it fits nowhere.
 	Verdict *Rejection
-	// Deal is what plugins have to do with the choice of a node, nil for nothing.
+	// Deal is the state of the plugins that act on the choice of a node; nil for none.
 	Deal *Deal
 }
 
-// Pick is the choice of a node for an attempt, and what it depends on.
+// Pick is the choice of a node for an attempt, with everything that the choice depends on.
 type Pick struct {
 	NodeUID, NodeName string
-	// Basis is the version of the node's document that the decision counted: the only one it may
-	// be committed on.
+	// Basis is the version of the node's document that the decision counted. The choice may be committed only on
+	// this version.
 	Basis ledger.Version
-	// Epoch is that of the pod's partition when the decision was made: the only one it may be
-	// committed in.
+	// Epoch is the epoch of the pod's partition when the decision was made. The choice may be committed only in this
+	// epoch.
 	Epoch           int64
 	Decided         time.Time
 	Feasible, Total int
 	Seed            uint64
 	FactSequence    uint64
-	// NodeRV is the resourceVersion of the node as the decision saw it.
+	// NodeRV is the resourceVersion of the node that the decision saw.
 	NodeRV uint64
-	// Returned is how many places were returnedPlaces then.
+	// Returned is the count of returned places (lifecycle.Attempts) at the time of the decision.
 	Returned uint64
 	Needs    Needs
-	// KeptPlace is what it takes of a place that was kept.
+	// Kept is the placeholder that the pod takes over, if any.
 	Kept KeptPlace
 	// Evidence is for the record of the attempt.
 	Evidence *evidence.Evidence
 	Volumes  claims.Supply
 }
 
-// Needs is what a pick needs besides the node's document.
+// Needs lists what a pick depends on in addition to the node's document.
 type Needs struct {
 	Guards []registry.GuardUse
 	Pins   []Pin
-	// CountsBatch and withdrawn: the pick is right only if no staged pod has been taken back
-	// since (see txns.Needs).
+	// CountsBatch and Withdrawn: the pick is valid only if no staged pod has been withdrawn since (see
+	// txns.Needs).
 	CountsBatch bool
 	Withdrawn   uint64
-	// Registry is the revision of the registry that the pick was decided by.
+	// Registry is the revision of the term registry that the decision used.
 	Registry int64
-	// Carried is how many terms of its own need guards; missing are those that have to be registered
-	// before. There is no pick with some missing.
+	// Carried is the number of the pod's own terms that need guards. Missing are the terms that must be registered
+	// first; an attempt with missing terms gets no pick.
 	Carried int
 	Missing []registry.Term
 }
@@ -92,13 +92,13 @@ type Pin struct {
 	Keeper            ledger.Entry
 }
 
-// Wait is what a deferred attempt waits for; it is not decided before.
+// Wait holds the conditions of a deferred attempt. It is not decided before they are met.
 type Wait struct {
-	// Revision of the ledger's watch.
+	// Revision is the revision that the ledger's watch must have reached.
 	Revision int64
-	// Terms that must be usable.
+	// Terms must be usable.
 	Terms []registry.TermID
-	// Asks and losses count what it has waited for so far.
+	// Asks and Losses count the waits so far.
 	Asks, Losses int
 }
 
@@ -114,31 +114,30 @@ func (t OwnTurn) Pending(now time.Time) bool {
 	return t.NodeUID != "" && !t.Granted && now.Before(t.Until)
 }
 
-// MaxAlternatives is how many of the next-best nodes an attempt remembers: one for each race
-// that it may lose before it asks for a turn, and some that others have moved meanwhile.
+// MaxAlternatives is how many next-best nodes an attempt remembers: one for each race that it may lose before it
+// asks for a turn, and some spare ones, because other attempts change the documents of some of them.
 const MaxAlternatives = 4
 
-// Alternative is a node that would have been the choice if the better ones had not been
-// there, as the decision saw it.
+// Alternative is a next-best node, as the decision saw it: it would have been chosen without the better ones.
 type Alternative struct {
 	Node       *state.NodeInfo
 	Generation uint64
 	Basis      ledger.Version
 }
 
-// KeptPlace is what a pick takes of a placeholder's.
+// KeptPlace is the placeholder that a pick takes over.
 type KeptPlace struct {
-	// Token of the placeholder, 0 for none; ousted: it was not for this pod.
+	// Token is the token of the placeholder, 0 for none. Ousted: the place was not kept for this pod.
 	Token  ledger.Token
 	Ousted bool
-	// Replacement is what the pod is to the placeholder that it takes over.
+	// Replacement is the relation of the pod to the placeholder that it takes over.
 	Replacement ledger.Replacement
-	// Moved is the UID of the pod that the place was kept for the replacement of.
+	// Moved is the UID of the pod for whose replacement the place was kept.
 	Moved string
 }
 
-// Enter puts the reservation of a pick into its node's document, in the place of the placeholder
-// if it takes one; an error if that is gone, or the document has no room.
+// Enter writes the reservation of a pick into its node's document, replacing the placeholder if the pick takes one
+// over. It returns an error if the placeholder is gone or the document has no room.
 func (p *Pick) Enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	switch {
 	case p.Kept.Token == 0:
@@ -150,12 +149,12 @@ func (p *Pick) Enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	}
 }
 
-// On is the pod of an attempt on a node.
+// On returns the attempt's pod on a node as the target of a search for its claims.
 func (a *Attempt) On(node *state.Node) claims.Target {
 	return claims.Target{Pod: a.Pod, Node: node, Seed: Seed(a.Pod.UID, a.Offer.Attempt)}
 }
 
-// Seed is what breaks ties in one attempt at one pod: the same for the same attempt, so
+// Seed returns the seed that breaks ties in one attempt at one pod. The same attempt always gets the same seed, so
 // that a decision can be rerun.
 func Seed(podUID string, attempt int32) uint64 {
 	d := xxhash.NewWithSeed(uint64(attempt))
@@ -163,7 +162,7 @@ func Seed(podUID string, attempt int32) uint64 {
 	return d.Sum64()
 }
 
-// Ledger returns the needs as a transaction states them.
+// Ledger returns the needs in the form of a transaction.
 func (n Needs) Ledger() txns.Needs {
 	out := txns.Needs{Guards: slices.Clone(n.Guards), CountsBatch: n.CountsBatch}
 	for _, p := range n.Pins {
@@ -172,7 +171,7 @@ func (n Needs) Ledger() txns.Needs {
 	return out
 }
 
-// Report returns what metrics and spans get to know of an attempt that ends with an outcome.
+// Report returns the report for metrics and spans on an attempt that ends with an outcome.
 func (a *Attempt) Report(o step.Outcome) step.Attempt {
 	return step.Attempt{
 		Pod: a.Offer.Pod, Received: a.Received, Decided: a.Pick.Decided,
@@ -182,7 +181,7 @@ func (a *Attempt) Report(o step.Outcome) step.Attempt {
 	}
 }
 
-// Lost reports a race that an attempt has lost.
+// Lost returns the report on a race that an attempt has lost.
 func (a *Attempt) Lost(r step.Reason) step.Attempt {
 	report := a.Report(step.Conflict)
 	report.Reason = r
@@ -195,7 +194,7 @@ func (a *Attempt) Token() ledger.Token {
 	return token
 }
 
-// Entry is the reservation that an attempt of a shard asks for.
+// Entry returns the reservation that an attempt of a shard requests.
 func (a *Attempt) Entry(shard string) (ledger.Entry, error) {
 	token, err := ledger.ParseToken(a.Offer.Token)
 	if err != nil {
@@ -227,7 +226,7 @@ func (a *Attempt) Entry(shard string) (ledger.Entry, error) {
 	return e, nil
 }
 
-// Affordable reports an error unless a transaction could hold what a pod needs.
+// Affordable returns an error if no transaction could hold what a pod needs.
 func (n Needs) Affordable(v claims.Supply) error {
 	if n.Carried > registry.MaxPodTerms {
 		return fmt.Errorf("the pod has %d rules about pods on other nodes that the ledger has to guard, "+
@@ -253,13 +252,13 @@ func (n Needs) Affordable(v claims.Supply) error {
 }
 
 const (
-	// reserveOps is what a transaction that reserves a pod needs of ledger.MaxTxnOps besides guards,
-	// pods that it follows, volumes and pools: the node's document and its incarnation, the epoch, the
-	// registry, the floor, and the record of a plan.
+	// reserveOps is the number of operations of ledger.MaxTxnOps that a transaction needs to reserve a pod, apart
+	// from guards, pods that it follows, volumes and device pools: the node's document and its incarnation, the
+	// epoch, the registry, the floor, and the record of a plan.
 	reserveOps = 6
 )
 
-// MaxLosses is how many races for a node one attempt may lose before it is given back to the
-// queue, which offers it again at once and in its old place: at the head, since it was there
-// when it was offered. It has done nothing wrong that it should have to wait for.
+// MaxLosses is how many races for a node one attempt may lose before it is given back to the queue. The queue offers
+// the pod again at once, in its old place at the head of the queue: losing races is not the pod's fault, so it gets
+// no backoff.
 const MaxLosses = 8

@@ -12,25 +12,25 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Counsel is the state of an attempt towards custom plugins and extenders: their answers and the open question.
+// Counsel holds the answers of custom plugins and extenders about an attempt, and the open question to them.
 type Counsel struct {
-	// Opinions is nil until there is an answer, guidance also if that has none.
+	// Opinions is nil until an answer has arrived. Guidance is nil until then, and also if the answer has none.
 	Opinions map[string]placement.Opinion
 	Guidance *placement.Guidance
-	// Shown are the nodes as custom plugins were shown them, by name, for the question of that ID; nil where
-	// there are none.
+	// Shown are the nodes as they were shown to custom plugins with question ShownFor, by name; nil if the profile
+	// has no custom plugins.
 	Shown    map[string]*state.NodeInfo
 	ShownFor uint64
-	// From is what the question was asked on.
+	// From are the positions at which the question was asked.
 	From Standpoint
-	// Questions is how often it has asked; everywhere: not about the nominated node alone, as it has
-	// now if alone is set.
+	// Questions is how often the attempt has asked. Everywhere: it asks about all nodes, and not only about the
+	// nominated one. Alone: the current question is about the nominated node only.
 	Questions         int
 	Everywhere, Alone bool
 	Victims           VictimCounsel
 }
 
-// Forget has an attempt ask anew.
+// Forget drops all answers, so that the attempt asks again.
 func (c *Counsel) Forget() {
 	c.Opinions = nil
 	c.Guidance = nil
@@ -38,8 +38,8 @@ func (c *Counsel) Forget() {
 	c.Victims = VictimCounsel{}
 }
 
-// Outdated reports whether custom plugins were shown a node otherwise than it is, or do not know all that stands
-// there.
+// Outdated reports whether a node has changed since it was shown to custom plugins, was not shown to them, or has
+// pods that no fact describes.
 func (c *Counsel) Outdated(n *state.NodeInfo) bool {
 	if c.Shown == nil {
 		return false
@@ -48,38 +48,39 @@ func (c *Counsel) Outdated(n *state.NodeInfo) bool {
 	return !ok || shown.Generation != n.Generation || n.UndescribedPods() > 0
 }
 
-// VictimCounsel is what an attempt has to do with extenders that are asked who may go for it.
+// VictimCounsel is the answer of the extenders that are asked about victims.
 type VictimCounsel struct {
-	// Answered: left is what they have left of the candidates.
+	// Answered: the extenders have answered. Left are the candidates that they accept.
 	Answered bool
 	Left     []preempt.Candidate
 }
 
-// Standpoint is what a look rests on: what comes later may lead to another end.
+// Standpoint is the set of positions that a decision depends on. Changes after them may lead to another result.
 type Standpoint struct {
 	Facts     state.Position
 	Ledger    int64
 	Withdrawn uint64
 }
 
-// Rejection is an attempt that fits nowhere, next to pods that are staged and may yet be
-// taken back. If one is, it leaves room that no fact and no change of the ledger ever
-// shows: a pod that was parked on its account would wait for nothing. So the verdict waits for
-// what it has counted, which takes a transaction or two; other attempts go on meanwhile.
+// Rejection is the verdict on an attempt that fits nowhere. The verdict has counted pods that are staged and may
+// still be withdrawn. Withdrawing a pod frees room without a fact or a change of the ledger, so that no event would
+// ever wake a pod that was parked because of it. The verdict therefore waits until the pods that it has counted are
+// settled, which takes one or two transactions. Other attempts continue in the meantime.
 type Rejection struct {
 	Attempt  *Attempt
 	Decision events.Decision
-	// Counted are the pods that were staged, withdrawn how many had been taken back before.
+	// Counted are the pods that were staged. Withdrawn is how many had been withdrawn before.
 	Counted   []string
 	Withdrawn uint64
-	// Unsettled: there are promises of devices that may be taken back without an event.
+	// Unsettled: devices are promised to other pods, and such a promise may end without an event.
 	Unsettled bool
-	// OnHold: next to the pods whose places are held it would fit.
+	// OnHold: the pod would fit if the pods whose places are held were already there.
 	OnHold bool
 }
 
-// Awaits says that the pod waits also for what concerns a plugin. DefaultPreemption: for pods that may not go now,
-// for budgets with more room, and for the end of plans (see rule.ObjectChange and the queue's LedgerMoved).
+// Awaits adds a plugin to those whose events wake the pod. DefaultPreemption stands for pods that must not be
+// victims now, for disruption budgets with more room, and for the end of plans (see rule.ObjectChange and the
+// queue's LedgerMoved).
 func (r *Rejection) Awaits(plugin string) {
 	if slices.Contains(r.Decision.Plugins, plugin) {
 		return
@@ -88,26 +89,26 @@ func (r *Rejection) Awaits(plugin string) {
 	slices.Sort(r.Decision.Plugins)
 }
 
-// Deal is what plugins have agreed to about a pod and its node.
+// Deal is the agreement of plugins to place a pod on a node.
 type Deal struct {
 	ID      uint64
 	Attempt *Attempt
-	// NodeUID and node are the place, token that of its reservation.
+	// NodeUID and Node are the node. Token is the token of the reservation.
 	NodeUID, Node string
 	Token         ledger.Token
-	// Later: there is something left to do. outcome is what came of that; nil until then.
+	// Later: plugins have work left before the bind. Outcome is its result; nil until then.
 	Later   bool
 	Outcome *step.Performed
-	// Over: plugins have nothing more to do with it.
+	// Over: plugins have nothing more to do for it.
 	Over bool
-	// Asked: plugins must be asked to bind. delegated: the reservation leaves the bind to them.
+	// Asked: plugins must be asked to bind. Delegated: the reservation leaves the bind to them.
 	Asked, Delegated bool
-	// Revision is where the reservation became Committed.
+	// Revision is the ledger revision at which the reservation became Committed.
 	Revision int64
 }
 
-// Delegate reports whether a reservation that gives the pod's claims something is left to plugins to bind: not
-// if binders have to do something about the claims first.
+// Delegate decides whether the bind is left to plugins, notes that in the deal, and returns it: not if binders must
+// first do work for the pod's claims.
 func (d *Deal) Delegate(v claims.Supply) bool {
 	d.Delegated = d.Asked && v.NoWork()
 	return d.Delegated

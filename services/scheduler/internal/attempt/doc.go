@@ -1,6 +1,6 @@
-// Package attempt defines one attempt at a pod: its offer, the choice of a node and what that rests on, what extenders
-// and plugins have answered, and the verdict that it ends with if it fits nowhere. An attempt is in one Phase; Queues
-// holds all attempts of a shard, and alone moves them from phase to phase.
+// Package attempt defines one attempt at a pod: its offer, the choice of a node and what that choice depends on, the
+// answers of extenders and plugins, and the verdict that it ends with if it fits nowhere. An attempt is in exactly
+// one Phase. Queues holds all attempts of a shard, and is the only type that moves them between phases.
 //
 // Start reading at Queues.
 package attempt

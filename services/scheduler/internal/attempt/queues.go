@@ -10,31 +10,31 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
-// Phase is where an attempt stands between its offer and its end.
+// Phase is the state of an attempt between its offer and its end.
 type Phase uint8
 
 const (
-	// deciding: the current step works on it. No attempt is left in this phase between steps.
+	// deciding: the current step works on it. No attempt is in this phase between steps.
 	deciding Phase = iota
-	// Pending: waits for its turn to be decided.
+	// Pending: waits to be decided.
 	Pending
-	// Deferred: is decided again once something has moved.
+	// Deferred: waits until something has changed, and is then decided again.
 	Deferred
 	// Consulting: extenders or plugins are asked about nodes, or about victims (Consult).
 	Consulting
-	// Reserving: has a node and counts there; plugins reserve (ActReserve).
+	// Reserving: has a node and counts there; plugins are asked to reserve (ActReserve).
 	Reserving
 	// Staged: has a node and counts there; waits for a transaction.
 	Staged
 	// InFlight: its transaction has been sent and has no answer yet.
 	InFlight
-	// Rejected: fits nowhere; the verdict waits for the pods that it has counted.
+	// Rejected: fits nowhere; the verdict waits until the pods that it counted are settled.
 	Rejected
-	// Filtering: fits nowhere; plugins are asked about that (ActPostFilter).
+	// Filtering: fits nowhere; PostFilter plugins are asked (ActPostFilter).
 	Filtering
-	// Seeking: fits nowhere for certain; waits to be asked about preemption.
+	// Seeking: certainly fits nowhere; waits for its turn to be considered for preemption.
 	Seeking
-	// ended: has its outcome, or was given back.
+	// ended: has its outcome, or was given back to the queue.
 	ended
 )
 
@@ -45,8 +45,8 @@ var phaseNames = [...]string{
 
 func (p Phase) String() string { return phaseNames[p] }
 
-// transitions are the legal ones. A step takes an attempt up, decides, and puts it where it waits next; what waits
-// may also end there, but not a transaction without its answer.
+// transitions are the legal ones. A step takes an attempt up, decides it, and puts it where it waits next. A waiting
+// attempt may also end, but not one in a transaction that has no answer yet.
 var transitions = [ended + 1][]Phase{
 	deciding: {
 		Pending, Deferred, Consulting, Reserving, Staged, InFlight, Rejected, Filtering, Seeking, ended,
@@ -63,20 +63,20 @@ var transitions = [ended + 1][]Phase{
 	ended:      {},
 }
 
-// Queues holds all attempts of a shard, each in one phase, and the order of those that wait in one. Nothing else
-// moves an attempt.
+// Queues holds all attempts of a shard, each in one phase, and the order of the attempts within a phase. No other
+// type moves an attempt.
 type Queues struct {
-	// ByPod finds each by the UID of its pod.
+	// ByPod maps the UID of a pod to its attempt.
 	ByPod map[string]*Attempt
-	// waiting are those that are pending, deferred, or staged, in their order.
+	// waiting are the pending, deferred and staged attempts, each list in its order.
 	waiting [Staged + 1][]*Attempt
-	// flying are those of the transaction in flight.
+	// flying are the attempts of the transaction in flight.
 	flying []*Attempt
-	// Asked are those that are consulting, reserving or filtering, by the ID of the question.
+	// Asked are the attempts that are consulting, reserving or filtering, by the ID of the question.
 	Asked [Filtering + 1]map[uint64]*Attempt
-	// turnedDown are those that are rejected, in their order; seekers those that are seeking, the most important first.
+	// turnedDown are the rejected attempts in their order; seekers the seeking ones, highest priority first.
 	turnedDown, seekers []*Attempt
-	// undecided is how many the current step works on.
+	// undecided is how many attempts the current step works on.
 	undecided int
 	// fault is the first illegal transition, nil for none.
 	fault error
@@ -91,7 +91,7 @@ func NewQueues() *Queues {
 	return a
 }
 
-// move changes the phase of an attempt, and nothing else.
+// move changes the phase of an attempt, and no list.
 func (q *Queues) move(a *Attempt, to Phase) {
 	if !slices.Contains(transitions[a.Phase], to) && q.fault == nil {
 		q.fault = fmt.Errorf("scheduler: the attempt at pod %s goes from %s to %s", a.Offer.Pod.UID, a.Phase, to)
@@ -103,7 +103,7 @@ func (q *Queues) move(a *Attempt, to Phase) {
 	case deciding:
 		q.undecided++
 	case Pending, Deferred:
-		a.Verdict = nil // it is decided anew
+		a.Verdict = nil // it is decided from scratch
 	}
 	a.Phase = to
 }
@@ -114,7 +114,7 @@ func (q *Queues) moveAll(list []*Attempt, to Phase) {
 	}
 }
 
-// Err is the first illegal transition, or says that a step has left attempts undecided; nil for neither.
+// Err returns the first illegal transition, or an error if a step has left attempts undecided; nil for neither.
 func (q *Queues) Err() error {
 	if q.fault == nil && q.undecided != 0 {
 		q.fault = fmt.Errorf("scheduler: %d attempts are in no queue", q.undecided)
@@ -122,31 +122,31 @@ func (q *Queues) Err() error {
 	return q.fault
 }
 
-// Begin takes a new attempt in, which is decided by the current step.
+// Begin adds a new attempt, in phase deciding.
 func (q *Queues) Begin(a *Attempt) {
 	q.ByPod[a.Offer.Pod.UID] = a
 	q.undecided++
 }
 
-// End forgets an attempt that has been taken up.
+// End removes an attempt that has been taken up.
 func (q *Queues) End(a *Attempt) {
 	q.move(a, ended)
 	delete(q.ByPod, a.Offer.Pod.UID)
 }
 
-// Append has attempts wait after all others that are pending, deferred, or staged.
+// Append puts attempts behind all others in phase to, which is Pending, Deferred or Staged.
 func (q *Queues) Append(to Phase, list ...*Attempt) {
 	q.moveAll(list, to)
 	q.waiting[to] = append(q.waiting[to], list...)
 }
 
-// Prepend has attempts wait before all others that are pending, deferred, or staged.
+// Prepend puts attempts before all others in phase to, which is Pending, Deferred or Staged.
 func (q *Queues) Prepend(to Phase, list ...*Attempt) {
 	q.moveAll(list, to)
 	q.waiting[to] = slices.Concat(list, q.waiting[to])
 }
 
-// Count is how many attempts are in some phases.
+// Count returns the number of attempts in the given phases.
 func (q *Queues) Count(phases ...Phase) (n int) {
 	for _, p := range phases {
 		switch p {
@@ -166,10 +166,10 @@ func (q *Queues) Count(phases ...Phase) (n int) {
 	return n
 }
 
-// In are those that are pending, deferred, or staged, in their order; not to be changed.
+// In returns the attempts that are pending, deferred or staged, in their order. The caller must not change the list.
 func (q *Queues) In(p Phase) []*Attempt { return q.waiting[p] }
 
-// Next takes up the first that is pending.
+// Next takes up the first pending attempt.
 func (q *Queues) Next() *Attempt {
 	a := q.waiting[Pending][0]
 	q.waiting[Pending] = q.waiting[Pending][1:]
@@ -184,7 +184,7 @@ func (q *Queues) Resume() {
 	q.Prepend(Pending, list...)
 }
 
-// TakeAll takes up all that are in a phase, in their order, or that of the questions.
+// TakeAll takes up all attempts of a phase, in their order, or in the order of the question IDs.
 func (q *Queues) TakeAll(from Phase) (list []*Attempt) {
 	switch from {
 	case InFlight:
@@ -206,13 +206,13 @@ func (q *Queues) TakeAll(from Phase) (list []*Attempt) {
 	return list
 }
 
-// Send has attempts wait for the answer to the transaction in flight.
+// Send makes attempts wait for the answer to the transaction in flight.
 func (q *Queues) Send(list []*Attempt) {
 	q.moveAll(list, InFlight)
 	q.flying = list
 }
 
-// Ask has an attempt wait for the answer to a question; to is consulting, reserving, or filtering.
+// Ask makes an attempt wait for the answer to a question; to is Consulting, Reserving or Filtering.
 func (q *Queues) Ask(a *Attempt, to Phase, id uint64) {
 	q.move(a, to)
 	q.Asked[to][id] = a
@@ -229,13 +229,13 @@ func (q *Queues) Answered(from Phase, id uint64) (*Attempt, bool) {
 	return a, true
 }
 
-// Reject has the verdict of an attempt wait.
+// Reject makes an attempt with its verdict wait for the pods that it has counted.
 func (q *Queues) Reject(a *Attempt) {
 	q.move(a, Rejected)
 	q.turnedDown = append(q.turnedDown, a)
 }
 
-// Seek has an attempt wait for its turn to be asked about preemption: by priority, then by when it first was.
+// Seek lines an attempt up for preemption: by priority, then in the order in which the attempts were first lined up.
 func (q *Queues) Seek(a *Attempt) {
 	q.move(a, Seeking)
 	at, _ := slices.BinarySearchFunc(q.seekers, a, func(x, y *Attempt) int {
@@ -244,7 +244,7 @@ func (q *Queues) Seek(a *Attempt) {
 	q.seekers = slices.Insert(q.seekers, at, a)
 }
 
-// TakeSeekers takes up the seekers from i to j.
+// TakeSeekers takes up the seekers with index i up to, but not including, j.
 func (q *Queues) TakeSeekers(i, j int) []*Attempt {
 	list := slices.Clone(q.seekers[i:j])
 	q.seekers = slices.Delete(q.seekers, i, j)
@@ -252,7 +252,7 @@ func (q *Queues) TakeSeekers(i, j int) []*Attempt {
 	return list
 }
 
-// Supplies are what the claims of those get that count on their nodes without a reservation yet.
+// Supplies returns what the claims get of the pods that count on their nodes without a reservation yet.
 func (q *Queues) Supplies() iter.Seq[claims.Staged] {
 	return func(yield func(claims.Staged) bool) {
 		for a := range q.OnNodes() {
@@ -263,7 +263,7 @@ func (q *Queues) Supplies() iter.Seq[claims.Staged] {
 	}
 }
 
-// OnNodes are those that count on their nodes without a reservation yet: staged, in flight, reserving.
+// OnNodes returns the attempts that count on their nodes without a reservation yet: staged, in flight, reserving.
 func (q *Queues) OnNodes() iter.Seq[*Attempt] {
 	return func(yield func(*Attempt) bool) {
 		for _, list := range [][]*Attempt{q.waiting[Staged], q.flying} {

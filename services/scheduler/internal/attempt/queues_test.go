@@ -63,7 +63,7 @@ type queueModel struct {
 	question uint64
 }
 
-// put has an attempt that is taken up wait somewhere, or ends it.
+// put makes an attempt that is taken up wait in a queue, or ends it.
 func (m *queueModel) put(t *rapid.T, a *Attempt) {
 	m.question++
 	to := rapid.SampledFrom(transitions[deciding]).Draw(t, "to")
@@ -98,7 +98,7 @@ func (m *queueModel) put(t *rapid.T, a *Attempt) {
 	m.list[to] = slices.Insert(m.list[to], at, a)
 }
 
-// take takes up all that are in a phase.
+// take takes up all attempts of a phase.
 func (m *queueModel) take(t *rapid.T, from Phase) {
 	list, want := m.q.TakeAll(from), m.list[from]
 	if from == Seeking {
@@ -134,7 +134,7 @@ func (m *queueModel) check(t *rapid.T) {
 	}
 }
 
-// Whatever is done with attempts, each is where its phase says, once, and queues keep their order.
+// Whatever is done with attempts, each is exactly once in the queue of its phase, and queues keep their order.
 func TestAttemptsAreWhereTheirPhaseSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &queueModel{q: NewQueues(), list: map[Phase][]*Attempt{}}

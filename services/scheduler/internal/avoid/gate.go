@@ -8,24 +8,24 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Reason that all pods avoid a node.
+// Reason is a reason for all pods to avoid a node.
 type Reason uint8
 
 // The reasons, the gravest first.
 const (
-	// Quarantine: what this shard and the ledger or the binders think of the node keeps differing.
+	// Quarantine: this shard's view of the node keeps differing from that of the ledger or the binders.
 	Quarantine Reason = iota
-	// Doubt: its kubelet counts less room than we do.
+	// Doubt: its kubelet counts fewer free resources than we do.
 	Doubt
 	// Turn: another shard has asked to be alone there for a moment.
 	Turn
 	reasons
 )
 
-// Label is the value of a metric's label.
+// Label returns the value of a metric's label.
 func (r Reason) Label() string { return [reasons]string{"quarantine", "doubt", "turn"}[r] }
 
-// Message is what a pod's condition says of such nodes, in upstream's grammar.
+// Message returns the text about such nodes in a pod's condition, in upstream's grammar.
 func (r Reason) Message() string {
 	return [reasons]string{
 		"node(s) were in quarantine, because reservations on them keep failing",
@@ -34,15 +34,15 @@ func (r Reason) Message() string {
 	}[r]
 }
 
-// OwnerMessage is the same of nodes that the pods of one owner avoid.
+// OwnerMessage is that text for nodes that the pods of one owner avoid.
 const OwnerMessage = "node(s) had just rejected a pod of the same owner"
 
-// Because are the reasons for one node.
+// Because is the set of reasons for one node.
 type Because uint8
 
 func (b Because) has(r Reason) bool { return b&(1<<r) != 0 }
 
-// Gravest is the first of the reasons; b must have one.
+// Gravest returns the gravest of the reasons; b must have one.
 func (b Because) Gravest() Reason {
 	for r := range reasons {
 		if b.has(r) {
@@ -52,7 +52,7 @@ func (b Because) Gravest() Reason {
 	return reasons - 1
 }
 
-// String is the labels of the reasons, sorted, with commas; empty for none.
+// String returns the labels of the reasons, sorted, with commas; empty for none.
 func (b Because) String() string {
 	var list []string
 	for r := range reasons {
@@ -64,11 +64,11 @@ func (b Because) String() string {
 	return strings.Join(list, ", ")
 }
 
-// Gate stands between the view, which says whether a node may be used, and the engine, which is told whether it is to
-// be. It implements view.Follower.
+// Gate sits between the view, which reports whether a node may be used, and the engine, which is then set to use the
+// node only if it is not avoided either. It implements view.Follower.
 type Gate struct {
 	*engine.Engine
-	// late are the nodes that may not be used yet as the view has it.
+	// late are the nodes that the view does not allow to be used yet.
 	late map[*state.NodeInfo]struct{}
 	// avoided are the nodes that all pods avoid, by UID.
 	avoided map[string]Because
@@ -111,5 +111,5 @@ func (g *Gate) Late(n *state.NodeInfo) bool {
 	return late
 }
 
-// Avoided are the nodes that all pods avoid, by UID; not to be changed.
+// Avoided returns the nodes that all pods avoid, by UID. The caller must not change the map.
 func (g *Gate) Avoided() map[string]Because { return g.avoided }

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// pause is a time of avoiding something. Begun anew soon after, it lasts longer.
+// pause is a period of avoiding something. If it begins again soon after, it lasts longer.
 type pause struct {
 	// until is its end, last its latest beginning.
 	until, last time.Time
@@ -12,10 +12,11 @@ type pause struct {
 	times int
 }
 
-// backoff is how long a pause lasts the first time, and at most; after forgets without one the next is a first again.
+// backoff is the length of the first pause, the maximum length, and how long after a pause the next counts as a
+// first again.
 type backoff struct{ first, most, forgets time.Duration }
 
-// maxDoublings keeps the shift from overflowing; every backoff is at its most long before.
+// maxDoublings keeps the shift from overflowing; every backoff reaches its maximum before.
 const maxDoublings = 16
 
 // begin starts a pause, twice as long as the last one if that was not long ago.

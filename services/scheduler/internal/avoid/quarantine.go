@@ -12,8 +12,8 @@ import (
 
 const (
 	// maxConflicts is how many disagreements about one node within conflictWindow, without a pod bound there in
-	// between, put it into quarantine. A node that many shards fight over is bound to all the time, so contention alone
-	// does not come so far.
+	// between, put it into quarantine. Pods are bound all the time to a node that many shards compete for, so
+	// contention alone does not reach the limit.
 	maxConflicts   = 12
 	conflictWindow = 2 * time.Minute
 )
@@ -29,13 +29,13 @@ func (r *row) idle(now time.Time) bool {
 	return len(r.conflicts) == 0 || now.Sub(r.conflicts[len(r.conflicts)-1].at) > conflictWindow
 }
 
-// Conflict notes one disagreement about a node: what this shard believed of it and the ledger did not let stand, or
-// what any shard reserved and a binder took back. Those that the owner of a pod could have made (namespace) count once
-// for each namespace: it takes many tenants to put a node into quarantine by them.
+// Conflict notes one disagreement about a node: the ledger refused what this shard assumed about it, or a binder
+// took back what any shard had reserved. Disagreements that the owner of a pod could have caused (namespace is set)
+// count once for each namespace: it takes many tenants to put a node into quarantine that way.
 func (t *Table) Conflict(nodeUID, nodeName, namespace string, now time.Time) {
 	n := t.row(nodeUID, nodeName, Quarantine)
 	if n.active {
-		return // what was under way when it began
+		return // this was in progress when the quarantine began
 	}
 	for len(n.conflicts) > 0 && now.Sub(n.conflicts[0].at) > conflictWindow {
 		n.conflicts = n.conflicts[1:]
@@ -68,8 +68,8 @@ func (t *Table) bound(nodeUID string) {
 	}
 }
 
-// FollowWatch looks in changes of the ledger for reservations that binders have fenced and released although their pod
-// is still there to be bound, whichever shard's they were.
+// FollowWatch looks in changes of the ledger for reservations of any shard that binders have fenced and released
+// although their pod still exists and could be bound.
 func (t *Table) FollowWatch(changes replica.Changes, now time.Time) {
 	for _, d := range changes.Docs {
 		for i := range d.Before.Entries {
@@ -87,7 +87,7 @@ func (t *Table) FollowWatch(changes replica.Changes, now time.Time) {
 	}
 }
 
-// blame holds a fence against its node if it says something about it.
+// blame counts a fence against its node, if its cause concerns the node.
 func (t *Table) blame(d ledger.NodeDoc, e *ledger.Entry, now time.Time) {
 	switch e.Cause {
 	case ledger.FenceByPod, ledger.FenceByWant:
@@ -98,8 +98,8 @@ func (t *Table) blame(d ledger.NodeDoc, e *ledger.Entry, now time.Time) {
 	}
 }
 
-// FollowFacts takes in what facts say about nodes: that they were bound to, that their kubelet rejected a pod, that
-// there is more room or that they have changed.
+// FollowFacts applies facts about nodes: a pod was bound, a kubelet rejected a pod, resources became free, or the
+// node changed.
 func (t *Table) FollowFacts(changes state.Changes, now time.Time) {
 	if len(t.nodes[Quarantine])+len(t.nodes[Doubt]) > 0 {
 		t.followMoves(changes)

@@ -11,15 +11,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// The kubelet has the last word: it counts pods that are still stopping, aligns processors and devices, and looks at
-// its own labels and disk. Its no is final for the pod, and the pod's owner makes another, which would be sent to the
-// same node at once.
+// The kubelet decides finally: it counts pods that are still stopping, aligns processors and devices, and checks its
+// own labels and disk. Its rejection is final for the pod. The pod's owner creates another pod, which would be
+// placed on the same node at once.
 
 // maxEnded is how many reservations are remembered after their end: kubelets reject within seconds of the bind.
 const maxEnded = 8192
 
-// ended are the latest reservations that the ledger does not have any more: the facts stand for them, or they were
-// taken back. A ring and not a map: every pod that is placed gets here, and hardly one is looked up.
+// ended are the latest reservations that are no longer in the ledger, because the facts have taken their place or
+// they were taken back. It is a ring and not a map: every pod that is placed gets here, and hardly any is looked up.
 type ended struct {
 	ring []reservation
 	next int
@@ -35,7 +35,8 @@ func (h *ended) add(r reservation) {
 	h.next = (h.next + 1) % maxEnded
 }
 
-// FollowDocs finds reservations that documents do not have any more. What stays in a document keeps its order.
+// FollowDocs finds reservations that have left their documents. The remaining entries of a document keep their
+// order.
 func (t *Table) FollowDocs(docs []replica.DocChange) {
 	for i := range docs {
 		before, after := docs[i].Before.Entries, docs[i].After.Entries
@@ -63,9 +64,9 @@ func (t *Table) reservedOn(podUID, nodeUID string) bool {
 	return slices.Contains(t.records.ring, reservation{podUID, nodeUID})
 }
 
-// rejected takes in that a kubelet has turned a pod away. Pods that somebody else has put on their node do not count:
-// nobody here thought that they fit. The pod's annotation with the attempt is no evidence, as anybody may write it: the
-// ledger is. (What this shard has missed of it, by a restart, it does not learn from.)
+// rejected applies a kubelet's rejection of a pod. Pods that another scheduler has placed do not count: no shard
+// decided that they fit. The pod's annotation with the attempt is no evidence, as any client may write it: the
+// ledger is. (What this shard has missed of the ledger because of a restart does not count.)
 func (t *Table) rejected(pod *state.Pod, reason string, now time.Time) {
 	n, ok := t.cluster.Snapshot().NodeByName(pod.NodeName)
 	if !ok || !t.reservedOn(pod.UID, n.UID) {
@@ -77,8 +78,8 @@ func (t *Table) rejected(pod *state.Pod, reason string, now time.Time) {
 	}
 }
 
-// doubt has all pods avoid a node: what is free there is not what we think, until the node or its pods move, or for a
-// while.
+// doubt makes all pods avoid a node whose free resources are not what we count, until the node or its pods change,
+// or for a while.
 func (t *Table) doubt(n *state.Node, reason string, now time.Time) {
 	d := t.row(n.UID, n.Name, Doubt)
 	if _, _, full := t.full(Doubt); full && !d.active {
@@ -91,7 +92,7 @@ func (t *Table) doubt(n *state.Node, reason string, now time.Time) {
 		reason, d.until.Sub(now)))
 }
 
-// keepOwnerFrom has the pods of one owner avoid a node for a while.
+// keepOwnerFrom makes the pods of one owner avoid a node for a while.
 func (t *Table) keepOwnerFrom(pod *state.Pod, n *state.Node, reason string, now time.Time) {
 	owner := Workload(pod)
 	nodes := t.owners[owner]
@@ -121,7 +122,7 @@ func latest(nodes map[string]*pause) time.Time {
 	return last
 }
 
-// forgetOldest drops the oldest of more than limit.
+// forgetOldest deletes the oldest elements until at most limit are left.
 func forgetOldest[V any](m map[string]V, limit int, at func(V) time.Time) {
 	for len(m) > limit {
 		oldest := ""
@@ -134,7 +135,7 @@ func forgetOldest[V any](m map[string]V, limit int, at func(V) time.Time) {
 	}
 }
 
-// SetOwners has the pods of one workload avoid exactly these nodes until then, and nobody else any.
+// SetOwners makes the pods of one workload avoid exactly these nodes until then, and all other pods none.
 func (t *Table) SetOwners(workload string, nodeUIDs []string, until time.Time) {
 	t.owners = map[string]map[string]*pause{}
 	if len(nodeUIDs) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Cluster is what a Table looks up.
+// Cluster is the part of the view that a Table reads.
 type Cluster interface {
 	Node(uid string) (*state.NodeInfo, bool)
 	Nodes() []*state.NodeInfo
@@ -20,10 +20,10 @@ type Cluster interface {
 	Snapshot() *state.Snapshot
 }
 
-// Reservations are the documents in which the ledger has a reservation of a pod, by UID.
+// Reservations returns the documents in which the ledger has a reservation of a pod, by UID.
 type Reservations func(podUID string) iter.Seq2[ledger.NodeDoc, ledger.Entry]
 
-// Table is what is avoided, why, and until when.
+// Table records which nodes are avoided, why, and until when.
 type Table struct {
 	gate    *Gate
 	cluster Cluster
@@ -38,7 +38,7 @@ type Table struct {
 	eased bool
 }
 
-// row is one node that is or was avoided for one reason.
+// row is the state of one node that is or was avoided for one reason.
 type row struct {
 	pause
 	// active: it is avoided.
@@ -48,14 +48,15 @@ type row struct {
 	conflicts []conflict
 }
 
-// rules of a reason: how long, and for which share of the nodes at most: one in so many, of at least so many nodes.
+// rules are the limits of a reason: its backoff, and the share of nodes: at most one in share, in clusters of at
+// least from nodes.
 var rules = [Turn]struct {
 	backoff
 	share, from int
 }{
 	Quarantine: {backoff{first: time.Minute, most: 10 * time.Minute, forgets: 30 * time.Minute}, 20, 4},
-	// A kubelet counts a pod until its containers are gone (30 s of grace by default), and needs some seconds to say
-	// in its status what has changed.
+	// A kubelet counts a pod until its containers are gone (30 s of grace by default), and needs some seconds to
+	// report a change in its status.
 	Doubt: {backoff{first: 10 * time.Second, most: 5 * time.Minute, forgets: 15 * time.Minute}, 10, 2},
 }
 
@@ -63,13 +64,13 @@ var rules = [Turn]struct {
 var ownerBackoff = backoff{first: 30 * time.Second, most: 10 * time.Minute, forgets: 30 * time.Minute}
 
 const (
-	// maxOwners bounds the workloads that avoid nodes, and maxPerOwner the nodes that each does: past that, the ones
-	// that were rejected the longest ago are forgotten.
+	// maxOwners bounds the workloads that avoid nodes, and maxPerOwner the nodes of each; beyond that, those whose
+	// rejection is the oldest are forgotten.
 	maxOwners   = 1024
 	maxPerOwner = 16
 )
 
-// Notice is something about a node that people should hear of.
+// Notice is an event about a node that people should know of.
 type Notice struct {
 	Node string
 	What NoticeKind
@@ -77,18 +78,18 @@ type Notice struct {
 	Detail string
 }
 
-// NoticeKind says what a Notice is about.
+// NoticeKind is the kind of a Notice.
 type NoticeKind string
 
 // The kinds of notices.
 const (
 	Quarantined     NoticeKind = "quarantined"
 	QuarantineEnded NoticeKind = "quarantine-ended"
-	// Spared: it should be in quarantine, but so many are that it is not.
+	// Spared: it should be in quarantine, but is not, because too many nodes are.
 	Spared NoticeKind = "spared"
 	// Doubted: its kubelet found less room than the facts show.
 	Doubted NoticeKind = "doubted"
-	// Avoided: its kubelet rejected a pod, and the pods of the same owner go elsewhere.
+	// Avoided: its kubelet rejected a pod, and the pods of the same owner avoid it.
 	Avoided NoticeKind = "avoided"
 )
 
@@ -101,13 +102,13 @@ func NewTable(g *Gate, c Cluster, placed Reservations) *Table {
 	return t
 }
 
-// Begin has all pods avoid a node; End ends that. Both may be repeated.
+// Begin makes all pods avoid a node for a reason; End ends that. Both may be repeated.
 func (t *Table) Begin(nodeUID string, r Reason) {
 	t.gate.avoided[nodeUID] |= 1 << r
 	t.apply(nodeUID)
 }
 
-// End ends what Begin has begun.
+// End ends what Begin has started.
 func (t *Table) End(nodeUID string, r Reason) {
 	if because := t.gate.avoided[nodeUID] &^ (1 << r); because == 0 {
 		delete(t.gate.avoided, nodeUID)
@@ -118,7 +119,7 @@ func (t *Table) End(nodeUID string, r Reason) {
 	t.eased = true
 }
 
-// SetAvoided has all pods avoid exactly these nodes.
+// SetAvoided makes all pods avoid exactly these nodes.
 func (t *Table) SetAvoided(nodeUIDs []string) {
 	for uid := range t.gate.avoided {
 		delete(t.gate.avoided, uid)
@@ -135,7 +136,7 @@ func (t *Table) apply(nodeUID string) {
 	}
 }
 
-// Counts are how many nodes all pods avoid, by the label of every reason there is.
+// Counts returns how many nodes all pods avoid, by the label of the reason. Every reason is in the map.
 func (t *Table) Counts() map[string]int {
 	counts := make(map[string]int, reasons)
 	for r := range reasons {
@@ -149,14 +150,14 @@ func (t *Table) Counts() map[string]int {
 	return counts
 }
 
-// Eased reports whether a node has come not to be avoided since the last call.
+// Eased reports whether a node has ceased to be avoided since the last call.
 func (t *Table) Eased() bool {
 	eased := t.eased
 	t.eased = false
 	return eased
 }
 
-// Notices are those since the last call.
+// Notices returns the notices since the last call.
 func (t *Table) Notices() []Notice {
 	notices := t.notices
 	t.notices = nil
@@ -167,8 +168,8 @@ func (t *Table) notice(node string, what NoticeKind, detail string) {
 	t.notices = append(t.notices, Notice{Node: node, What: what, Detail: detail})
 }
 
-// full reports whether a reason has its share of the nodes already, or the cluster is too small for any; active is
-// how many it has.
+// full reports whether a reason has reached its share of the nodes, or the cluster is too small for any; active is
+// how many nodes it has.
 func (t *Table) full(r Reason) (active, nodes int, full bool) {
 	for _, row := range t.nodes[r] {
 		if row.active {
@@ -179,7 +180,7 @@ func (t *Table) full(r Reason) (active, nodes int, full bool) {
 	return active, nodes, nodes < rules[r].from || active >= max(1, nodes/rules[r].share)
 }
 
-// AvoidedBy are the UIDs of the nodes that a pod must not go to now for the sake of its owner, sorted.
+// AvoidedBy returns the UIDs of the nodes that a pod must not be placed on now because of its owner, sorted.
 func (t *Table) AvoidedBy(pod *state.Pod, now time.Time) []string {
 	if len(t.owners) == 0 {
 		return nil
@@ -194,9 +195,9 @@ func (t *Table) AvoidedBy(pod *state.Pod, now time.Time) []string {
 	return uids
 }
 
-// Workload names what makes the next pod when one has failed: its controller or, for a pod without one, whoever makes
-// another of its name. Controllers are in the namespaces of their pods: the UID alone is whatever the pod's maker
-// writes.
+// Workload returns a key for the origin of the next pod when one has failed: the pod's controller or, without one,
+// the namespace and name of the pod. The key of a controller includes the namespace of its pods, because any client
+// that creates pods chooses the UID in the owner reference.
 func Workload(pod *state.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod.Template); owner != nil {
 		return pod.Namespace + "/" + string(owner.UID)
@@ -204,7 +205,7 @@ func Workload(pod *state.Pod) string {
 	return pod.Key()
 }
 
-// Expire ends what has lasted long enough, and forgets. It is for every heartbeat.
+// Expire ends what has lasted long enough, and forgets old entries. It is called at every heartbeat.
 func (t *Table) Expire(now time.Time) {
 	for r, nodes := range t.nodes {
 		for _, uid := range slices.Sorted(maps.Keys(nodes)) {
@@ -226,7 +227,7 @@ func (t *Table) Expire(now time.Time) {
 	}
 }
 
-// end ends what a row is about, if it is.
+// end ends the avoidance of a node for a reason, if it is active.
 func (t *Table) end(nodeUID string, r Reason) {
 	row, known := t.nodes[r][nodeUID]
 	if !known || !row.active {
@@ -239,7 +240,7 @@ func (t *Table) end(nodeUID string, r Reason) {
 	}
 }
 
-// row is that of a node, new if there is none.
+// row returns the row of a node, a new one if there is none.
 func (t *Table) row(nodeUID, name string, r Reason) *row {
 	known := t.nodes[r][nodeUID]
 	if known == nil {

@@ -10,35 +10,37 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
-// Where everybody wants the same few nodes, as a profile that packs does, optimism fails: of several shards one wins
-// each round, and nothing says that it is not always the same. So a shard that has lost several races asks the home
-// shard of the node that it lost to for a turn. The home shard gives one turn at a time, in the order of asking; all
-// others avoid the node until the one whose turn it is has placed there, or for turnLength.
+// Where all shards want the same few nodes, as under a profile that packs, optimistic concurrency works badly: one
+// of several shards wins each round, and possibly the same one every time. So a shard that has lost several races
+// asks the home shard of the node that it lost for a turn. The home shard grants one turn at a time, in the order of
+// the requests. All other shards avoid the node until the shard with the turn has placed a pod there, or for
+// turnLength.
 //
-// The pod stays with its own shard, whose epoch its transaction compares: handed over to the home shard, a pod would
-// have two that may decide about it, and nothing in the ledger to tell which one does. And a turn is a courtesy: what
-// keeps nodes from being overcommitted is the ledger, with turns or without.
+// The pod stays with its own shard, whose epoch its transaction compares. If it were handed over to the home shard,
+// two shards could decide about it, and nothing in the ledger would settle which of them does. Turns are only
+// advisory: the ledger keeps nodes from being overcommitted, with turns or without.
 
 const (
-	// turnLength is how long a turn lasts at most: some round trips to the ledger.
+	// turnLength is the maximum length of a turn: some round trips to the ledger.
 	turnLength = 300 * time.Millisecond
-	// TurnPatience is how long to wait for a turn before going on without: as long as a few others before it take.
+	// TurnPatience is how long to wait for a turn before continuing without one: as long as a few turns before it
+	// take.
 	TurnPatience = 4 * turnLength
-	// turnQueue is how many shards may wait for one node; more are not answered.
+	// turnQueue is how many shards may wait for one node; further requests are not answered.
 	turnQueue = 16
 )
 
-// Turns is what a shard knows of turns.
+// Turns is a shard's knowledge of turns.
 type Turns struct {
 	table *Table
 	shard string
-	// home reports whether this shard gives the turns at a node.
+	// home reports whether this shard grants the turns at a node.
 	home func(nodeUID string) bool
-	// running are the turns that have been heard of, by node UID.
+	// running are the known running turns, by node UID.
 	running map[string]turn
-	// waiting are the shards that want one, first come first; only at the node's home shard.
+	// waiting are the shards that want a turn, in the order of their requests; only at the node's home shard.
 	waiting map[string][]string
-	// granted are the nodes at which this shard has been given turns, out are messages to send.
+	// granted are the nodes at which this shard has been granted turns; out are the messages to send.
 	granted []string
 	out     []work.Turn
 }
@@ -63,7 +65,7 @@ func (t *Turns) Ask(nodeUID string, now time.Time) {
 	t.out = append(t.out, ask)
 }
 
-// Hear takes in what a shard says, this one included.
+// Hear applies a message of a shard, this one included.
 func (t *Turns) Hear(said work.Turn, now time.Time) {
 	switch {
 	case said.Granted:
@@ -76,7 +78,7 @@ func (t *Turns) Hear(said work.Turn, now time.Time) {
 	}
 }
 
-// next gives the next turn at a node, at its home shard, if nobody's is running.
+// next grants the next turn at a node of which this shard is the home shard, if no turn is running there.
 func (t *Turns) next(nodeUID string, now time.Time) {
 	queue := t.waiting[nodeUID]
 	if _, running := t.running[nodeUID]; running || len(queue) == 0 {
@@ -102,14 +104,14 @@ func (t *Turns) begin(given work.Turn, now time.Time) {
 	t.granted = append(t.granted, given.NodeUID)
 }
 
-// end ends a turn, and gives the next.
+// end ends a turn, and grants the next.
 func (t *Turns) end(nodeUID string, now time.Time) {
 	delete(t.running, nodeUID)
 	t.table.End(nodeUID, Turn)
 	t.next(nodeUID, now)
 }
 
-// FollowWatch ends the turns of shards that have placed where they wanted to.
+// FollowWatch ends the turns of shards that have placed a pod at the node of their turn.
 func (t *Turns) FollowWatch(changes replica.Changes, now time.Time) {
 	if len(t.running) == 0 {
 		return
@@ -129,7 +131,7 @@ func (t *Turns) FollowWatch(changes replica.Changes, now time.Time) {
 	}
 }
 
-// Expire ends turns that have lasted too long. It is for every step.
+// Expire ends turns that have lasted too long. It is called in every step.
 func (t *Turns) Expire(now time.Time) {
 	for _, uid := range slices.Sorted(maps.Keys(t.running)) {
 		if !now.Before(t.running[uid].until) {
@@ -138,17 +140,17 @@ func (t *Turns) Expire(now time.Time) {
 	}
 }
 
-// Running reports whether any turn is.
+// Running reports whether any turn is running.
 func (t *Turns) Running() bool { return len(t.running) > 0 }
 
-// Granted are the nodes at which this shard has been given turns since the last call.
+// Granted returns the nodes at which this shard has been granted turns since the last call.
 func (t *Turns) Granted() []string {
 	granted := t.granted
 	t.granted = nil
 	return granted
 }
 
-// Messages are those to send since the last call.
+// Messages returns the messages to send since the last call.
 func (t *Turns) Messages() []work.Turn {
 	out := t.out
 	t.out = nil

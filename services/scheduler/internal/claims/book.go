@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Book knows what is promised to claims: by facts, by the ledger, and by what a shard has staged.
+// Book knows what is promised to claims: by the facts, by the ledger, and by the pods that a shard has staged.
 type Book struct {
 	View   *view.View
 	Ledger *replica.View
@@ -23,8 +23,8 @@ type Book struct {
 	devices deviceBook
 }
 
-// Staged is a pod that counts on a node, with what its claims get there. The Supply stays the caller's, and is the same
-// pointer as long as the pod is staged.
+// Staged is a pod that counts on a node, with what its claims get there. The caller keeps the Supply, and passes the
+// same pointer as long as the pod is staged.
 type Staged struct {
 	Pod    *state.Pod
 	Node   string
@@ -34,12 +34,12 @@ type Staged struct {
 // Reset forgets what is known of devices.
 func (b *Book) Reset() { b.devices.close() }
 
-// FollowFacts takes in what became of objects.
+// FollowFacts applies changes of objects.
 func (b *Book) FollowFacts(changes []state.ObjectChange) {
 	b.devices.followFacts(changes, b.View.Snapshot())
 }
 
-// FollowLedger takes in what became of documents.
+// FollowLedger applies changes of documents.
 func (b *Book) FollowLedger(changes replica.Changes) {
 	b.devices.followLedger(changes, b.View.Snapshot())
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// deviceBook keeps what facts, reservations and staged pods say about devices up to date, by their
-// changes: to read all of them for each decision costs what the cluster has of claims. It is empty until
-// the first pod names claims.
+// deviceBook tracks what facts, reservations and staged pods say about devices, by applying their changes: reading
+// all of them for each decision would cost time in proportion to the claims of the cluster. It is empty until the
+// first pod names claims.
 type deviceBook struct {
 	open  bool
 	index devices.Index
-	// promises are those of reservations, staged those of staged pods.
+	// promises are those of reservations; staged are those of staged pods.
 	promises map[promiseKey]devicePromise
 	staged   map[*Supply][]devicePromise
-	// unseen are the claims, by UID, which have been promised devices and of which the facts do not show
-	// any. Before, the promise may be taken back; after the end of the claim its devices are free once the
-	// reservation has gone: no event tells of either.
+	// unseen are the claims, by UID, that have been promised devices and for which the facts show none. While the
+	// facts do not show the devices yet, the promise may be taken back; after the claim has ended, its devices are
+	// free once the reservation is gone. No event reports either.
 	unseen map[string]struct{}
 	// broken are promises that cannot be read.
 	broken map[promiseKey]error
@@ -40,8 +40,8 @@ type promiseKey struct {
 	claim string
 }
 
-// devicePromise is what a pod is promised with its place: to use a claim, which gets the allocation unless
-// that is nil.
+// devicePromise is what a pod is promised together with its place: it may use a claim, which gets the allocation
+// unless that is nil.
 type devicePromise struct {
 	claim, pod string // by UID
 	allocation *resourcev1.AllocationResult
@@ -51,7 +51,7 @@ type devicePromise struct {
 // close forgets everything.
 func (b *deviceBook) close() { *b = deviceBook{} }
 
-// read begins anew from facts and ledger, if nothing is known.
+// read starts from the current facts and ledger, if the book is not open.
 func (b *deviceBook) read(facts *state.Snapshot, view *replica.View) {
 	if b.open {
 		return
@@ -66,7 +66,7 @@ func (b *deviceBook) read(facts *state.Snapshot, view *replica.View) {
 	}
 }
 
-// followFacts takes in what became of objects.
+// followFacts applies changes of objects.
 func (b *deviceBook) followFacts(changes []state.ObjectChange, facts *state.Snapshot) {
 	if !b.open {
 		return
@@ -79,7 +79,7 @@ func (b *deviceBook) followFacts(changes []state.ObjectChange, facts *state.Snap
 	}
 }
 
-// followLedger takes in what became of documents.
+// followLedger applies changes of documents.
 func (b *deviceBook) followLedger(changes replica.Changes, facts *state.Snapshot) {
 	if changes.Reset {
 		b.close()
@@ -94,7 +94,7 @@ func (b *deviceBook) followLedger(changes replica.Changes, facts *state.Snapshot
 
 func (b *deviceBook) followDoc(d replica.DocChange, facts *state.Snapshot) {
 	now, before := promisesIn(d.After), promisesIn(d.Before)
-	// First what comes, so that nothing is free in between.
+	// New promises come first, so that nothing is free in between.
 	for key, entry := range now {
 		was, known := b.promises[key]
 		if known && bytes.Equal(was.pick.Allocation, entry.pick.Allocation) {
@@ -109,7 +109,7 @@ func (b *deviceBook) followDoc(d replica.DocChange, facts *state.Snapshot) {
 			b.promises[key] = p
 			b.promise(p, facts)
 		}
-		if known { // a place that was held has become the pod's, with other devices
+		if known { // a hold has been promoted, with other devices
 			b.withdraw(was, facts)
 		}
 	}
@@ -131,7 +131,7 @@ type pickOfPod struct {
 	pick   *ledger.DevicePick
 }
 
-// promisesIn are the promises about claims that a document makes, nil for none, as in most.
+// promisesIn returns the promises about claims in a document, nil for none, as in most.
 func promisesIn(d ledger.NodeDoc) (list map[promiseKey]pickOfPod) {
 	for i := range d.Entries {
 		e := &d.Entries[i]
@@ -146,7 +146,7 @@ func promisesIn(d ledger.NodeDoc) (list map[promiseKey]pickOfPod) {
 	return list
 }
 
-// claimOf is the UID of a claim, or what stands for it until it has been made.
+// claimOf returns the UID of a claim, or a stand-in for it until the claim has been created.
 func claimOf(podUID string, pick *ledger.DevicePick) string {
 	if pick.Unmade() {
 		return "made for " + podUID
@@ -166,7 +166,7 @@ func readPromise(podUID string, pick *ledger.DevicePick) (devicePromise, error) 
 	return p, nil
 }
 
-// stage makes exactly these count, beside the reservations.
+// stage makes exactly these staged pods count, in addition to the reservations.
 func (b *deviceBook) stage(list []Staged, facts *state.Snapshot) error {
 	old := b.staged
 	b.staged = make(map[*Supply][]devicePromise, len(list))
@@ -207,7 +207,7 @@ func (b *deviceBook) withdraw(p devicePromise, facts *state.Snapshot) {
 	b.note(p.claim, facts)
 }
 
-// note looks whether a claim is unseen.
+// note updates whether a claim is unseen.
 func (b *deviceBook) note(claim string, facts *state.Snapshot) {
 	delete(b.unseen, claim)
 	if !b.index.Allocating(claim) {
@@ -221,7 +221,7 @@ func (b *deviceBook) note(claim string, facts *state.Snapshot) {
 	b.unseen[claim] = struct{}{}
 }
 
-// problem is why decisions about devices cannot be made, if they cannot.
+// problem returns why no decision about devices can be made; nil if decisions can be made.
 func (b *deviceBook) problem() error {
 	if len(b.broken) == 0 {
 		return nil

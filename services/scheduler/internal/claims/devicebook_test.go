@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// bookWorld is what a book is told of: claims, documents and staged pods.
+// bookWorld is the input of a book: claims, documents and staged pods.
 type bookWorld struct {
 	store    *state.Store
 	sequence uint64
@@ -86,7 +86,7 @@ func (w *bookWorld) claim(t *rapid.T) []state.ObjectChange {
 	return changes.Others
 }
 
-// doc writes a document anew, with some of its entries as they were, or deletes it.
+// doc writes a new version of a document, with some of its entries unchanged, or deletes it.
 func (w *bookWorld) doc(t *rapid.T) replica.DocChange {
 	uid := fmt.Sprintf("n%d", rapid.IntRange(0, 1).Draw(t, "node"))
 	before := w.docs[uid]
@@ -94,7 +94,7 @@ func (w *bookWorld) doc(t *rapid.T) replica.DocChange {
 	for _, e := range before.Entries {
 		if rapid.Bool().Draw(t, "stays") {
 			if picks := drawPicks(t); len(picks) > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
-				e.Devices = picks // a place that was held becomes the pod's
+				e.Devices = picks // a hold becomes a reservation
 			}
 			after.Entries = append(after.Entries, e)
 		}
@@ -123,11 +123,11 @@ func (w *bookWorld) stage(t *rapid.T) {
 		w.staged = append(w.staged, s)
 	}
 	s.Supply.Devices = slices.DeleteFunc(drawPicks(t), func(p ledger.DevicePick) bool {
-		return string(p.Allocation) == "no allocation" // what a shard staged can be read
+		return string(p.Allocation) == "no allocation" // a shard's own staged picks can always be read
 	})
 }
 
-// anew is a book that has just read everything.
+// anew returns a book that has just read everything.
 func (w *bookWorld) anew(t *rapid.T, facts *state.Snapshot) *deviceBook {
 	b := &deviceBook{}
 	b.read(facts, replica.NewView())
@@ -140,7 +140,8 @@ func (w *bookWorld) anew(t *rapid.T, facts *state.Snapshot) *deviceBook {
 	return b
 }
 
-// TestDeviceBookFollows: a book that was told of every change says what one says that reads everything anew.
+// TestDeviceBookFollows checks that a book that applied every change agrees with one that reads everything from
+// scratch.
 func TestDeviceBookFollows(t *testing.T) {
 	broken := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -14,35 +14,35 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Holding is something exclusive that the pod's reservation holds.
+// Holding is something exclusive that a pod's reservation holds.
 type Holding struct {
-	// Key is that of its document, items what is held of it; none for all.
+	// Key is the key of its document; items are the held items, none for all.
 	Key   string
 	items []string
-	// basis is the version of the document which the decision counted.
+	// basis is the version of the document that the decision counted.
 	basis ledger.Version
 }
 
 // lookups gives the embedded interface a name that its method Objects does not have.
 type lookups = rule.Objects
 
-// promisedDevices are the facts with what reservations and staged attempts have been promised of
-// devices, which binders write into the cluster before the facts show it. Who does not know of a
-// promise that another shard has just made loses the node's document, or that of a pool. It
-// implements rule.Objects and devices.Memory.
+// promisedDevices are the facts plus the promises of devices to reservations and staged attempts, which binders
+// write into the cluster before the facts show them. A shard that does not know of a promise that another shard has
+// just made loses the race for the node's document, or for that of a pool. It implements rule.Objects and
+// devices.Memory.
 type promisedDevices struct {
 	lookups
 	book     *deviceBook
 	position state.Position
 }
 
-// Position is that of the facts.
+// Position returns the position of the facts.
 func (p *promisedDevices) Position() state.Position { return p.position }
 
 // Devices implements devices.Memory.
 func (p *promisedDevices) Devices() *devices.Index { return &p.book.index }
 
-// promisedDevices adds promises to what a decision looks up.
+// promisedDevices adds promises to the objects that a decision looks up.
 func (b *Book) promisedDevices(to rule.Objects, facts *state.Snapshot) (*promisedDevices, error) {
 	b.devices.read(facts, b.Ledger)
 	if err := b.devices.problem(); err != nil {
@@ -54,13 +54,13 @@ func (b *Book) promisedDevices(to rule.Objects, facts *state.Snapshot) (*promise
 	return &promisedDevices{to, &b.devices, facts.Position()}, nil
 }
 
-// MaybeLater reports whether the pod would perhaps fit if it were known what becomes of a promise. No event tells of
-// one that is taken back.
+// MaybeLater reports whether the pod might fit once the fate of a promise is known. No event reports that a promise
+// is taken back.
 func (v Supply) MaybeLater() bool { return v.promised != nil && len(v.promised.book.unseen) > 0 }
 
-// Pick says what has to be done about the pod's claims to volumes and devices on a node; false if that cannot be told
-// yet, an error if the node will not do after all. Some pods are taken for gone, with the devices that they alone
-// have.
+// Pick determines what must be done about the pod's claims to volumes and devices on a node; false if that is not
+// known yet, an error if the node does not fit after all. The pods in gone count as gone, with the devices that only
+// they have.
 func (b *Book) Pick(v Supply, p *placement.Profile, t Target, gone ...*state.Pod) (Supply, bool, error) {
 	v, ok := v.pickVolumes(p, t.Pod, t.Node)
 	if !ok {
@@ -69,7 +69,7 @@ func (b *Book) Pick(v Supply, p *placement.Profile, t Target, gone ...*state.Pod
 	return b.pickDevices(v, p, t, gone)
 }
 
-// Target is a pod that gets what its claims need on a node. The names of shares come from the seed.
+// Target is a pod whose claims get what they need on a node. The names of shares come from the seed.
 type Target struct {
 	Pod  *state.Pod
 	Node *state.Node
@@ -104,7 +104,7 @@ func (b *Book) pickDevices(v Supply, p *placement.Profile, t Target, gone []*sta
 	return v, true, nil
 }
 
-// promiseOf is a pick as a reservation has it: with the opaque parameters of its configuration, or with
+// promiseOf returns a pick in the form of a reservation: with the opaque parameters of its configuration, or with
 // their hashes, by which the binder finds them in the claim and its classes.
 func promiseOf(pick devices.Pick, inline bool) (p ledger.DevicePick, err error) {
 	p = ledger.DevicePick{Claim: pick.Claim, ClaimUID: pick.UID, ClaimRV: pick.Version}
@@ -129,26 +129,26 @@ func promiseOf(pick devices.Pick, inline bool) (p ledger.DevicePick, err error) 
 	return p, nil
 }
 
-// caughtUp tells whether the facts show what became of those who held something exclusive.
+// caughtUp reports whether the facts show what became of the former holders of something exclusive.
 func (b *Book) caughtUp(x ledger.ExclusiveDoc) bool {
 	return b.View.PodProgress() >= x.HW[ledger.KindPod] &&
 		(x.HW[ledger.KindClaim] == 0 || b.View.ClaimProgress() >= x.HW[ledger.KindClaim])
 }
 
-// sees tells whether a pool's document is the one that the decision counted, or that plus this
-// shard's own last flight. (Of a claim nothing is counted.)
+// sees reports whether a pool's document is the version that the decision counted, or that version plus this shard's
+// own last transaction. (Nothing is counted of a claim.)
 func (b *Book) sees(x ledger.ExclusiveDoc, h Holding) bool {
 	return len(h.items) == 0 || x.Version() == h.basis ||
 		b.Wrote(h.Key, h.basis.Revision, x.Revision)
 }
 
-// ErrMoved says that what something exclusive was decided on has moved, or that the facts do not show yet
-// who has had it.
+// ErrMoved reports that something exclusive has changed since the decision, or that the facts do not show yet what
+// became of its former holder.
 var ErrMoved = errors.New("a claim or a pool of devices has moved since the decision")
 
-// Take makes a reservation the holder of something, on top of the documents that are changed already;
-// an error if one has a holder or its document no room, the facts do not show yet
-// who has had it, or the pool has moved since the decision (ErrMoved).
+// Take makes a reservation the holder of the given holdings, on top of the documents that are already changed. It
+// returns an error if a document has a holder or no room, if the facts do not show yet what became of its former
+// holder, or if the pool has changed since the decision (ErrMoved).
 func (b *Book) Take(
 	holdings []Holding, holder ledger.Holder, changed map[string]ledger.ExclusiveDoc,
 ) (held map[string]ledger.ExclusiveDoc, err error) {

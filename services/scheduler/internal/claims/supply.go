@@ -17,32 +17,32 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Supply is what a pod has to do with volumes and devices beyond the rules about nodes. Most pods have none of it: the
+// Supply is what a pod needs in volumes and devices beyond the rules about nodes. For most pods that is nothing: the
 // zero Supply.
 type Supply struct {
-	// Volumes and Devices are what the binder has to do before the bind, once a node has been chosen.
+	// Volumes and Devices are the binder's work before the bind, once a node has been chosen.
 	Volumes []ledger.VolumePick
 	Devices []ledger.DevicePick
 
-	// objects are those of the cluster, with the volumes, devices and claims that are promised as
-	// they will be; nil for a pod to which that makes no difference.
+	// objects are those of the cluster, with volumes, devices and claims as they will be once promises are kept; nil
+	// for a pod to which that makes no difference.
 	objects rule.Objects
 	// exclusive are the claims that only one pod in the cluster may use.
 	exclusive []*corev1.PersistentVolumeClaim
-	// basis are the versions of those claims' documents that the decision has looked at: the only ones it may
-	// be committed on.
+	// basis are the versions of those claims' documents that the decision has read. It may be committed only on
+	// these versions.
 	basis []ledger.Version
-	// promised is nil for a pod that names no claims to devices.
+	// promised is nil for a pod that names no device claims.
 	promised *promisedDevices
-	// pools are what the pod holds of pools of devices that several nodes reach.
+	// pools are what the pod holds of device pools that several nodes reach.
 	pools []Holding
 }
 
-// Any reports whether it has. Such a pod takes no place that was kept or is held for another: whether its claims find
-// there what they need has not been asked.
+// Any reports whether the pod needs any. Such a pod never takes over a place that is kept or held for another pod:
+// there is no check whether its claims find what they need there.
 func (v Supply) Any() bool { return v.objects != nil || len(v.exclusive) > 0 }
 
-// Of finds out what a pod has to do with volumes.
+// Of determines what a pod needs in volumes and devices.
 func (b *Book) Of(pod *state.Pod, profile *placement.Profile) (v Supply, err error) {
 	facts := b.View.Snapshot()
 	if len(pod.Template.Spec.Volumes) > 0 {
@@ -67,7 +67,8 @@ func (b *Book) Of(pod *state.Pod, profile *placement.Profile) (v Supply, err err
 // Promised reports whether promises make a difference to what the pod's claims find.
 func (v Supply) Promised() bool { return v.objects != nil }
 
-// Settled reports whether the facts show what became of those who had the pod's claims, and the devices of a node.
+// Settled reports whether the facts show what became of the former users of the pod's claims, and of a node's
+// devices.
 func (b *Book) Settled(v Supply, d ledger.NodeDoc) bool {
 	return (v.promised == nil || b.View.ClaimProgress() >= d.HighWater(ledger.KindClaim)) &&
 		(len(v.exclusive) == 0 || !b.View.HasPodsOnUnknownNodes())
@@ -76,7 +77,7 @@ func (b *Book) Settled(v Supply, d ledger.NodeDoc) bool {
 // HasExclusive reports whether the pod has claims that only one pod in the cluster may use.
 func (v Supply) HasExclusive() bool { return len(v.exclusive) > 0 }
 
-// Lookups are the objects of the cluster for the pod, facts unless there are promises about its claims.
+// Lookups returns the objects of the cluster for the pod: the facts, unless there are promises about its claims.
 func (v Supply) Lookups(facts *state.Snapshot) rule.Objects {
 	if v.objects == nil {
 		return facts
@@ -84,7 +85,7 @@ func (v Supply) Lookups(facts *state.Snapshot) rule.Objects {
 	return v.objects
 }
 
-// SetAside leaves what a pod itself has been promised of devices out of account, until done.
+// SetAside leaves out of account what the pod itself has been promised of devices, until done is called.
 func (v Supply) SetAside(pod *state.Pod) (done func()) {
 	p := v.promised
 	if p == nil {
@@ -94,7 +95,7 @@ func (v Supply) SetAside(pod *state.Pod) (done func()) {
 	return func() { p.Devices().Return(pod, p) }
 }
 
-// Holdings are what the pod's reservation holds that is exclusive.
+// Holdings returns the exclusive things that the pod's reservation holds.
 func (v Supply) Holdings() []Holding {
 	if len(v.exclusive) == 0 {
 		return v.pools
@@ -106,8 +107,8 @@ func (v Supply) Holdings() []Holding {
 	return append(list, v.pools...)
 }
 
-// keys are those of the documents of the claims that only one pod may use: by name, which is what pods go by, and by
-// UID, which is all that shards of earlier versions know.
+// keys returns the keys of the documents of the claims that only one pod may use: by name, which is what pods refer
+// to, and by UID, the only key that shards of earlier versions know.
 func (v Supply) keys() []string {
 	if len(v.exclusive) == 0 {
 		return nil
@@ -119,10 +120,10 @@ func (v Supply) keys() []string {
 	return list
 }
 
-// Moved reports whether the documents of exclusive claims have changed since the decision looked at them.
+// Moved reports whether the documents of exclusive claims have changed since the decision read them.
 func (b *Book) Moved(v Supply) bool { return !slices.Equal(v.basis, b.versionsOf(v.keys())) }
 
-// versionsOf are the versions of claims' documents as they are known.
+// versionsOf returns the versions of claims' documents in the ledger's view.
 func (b *Book) versionsOf(keys []string) []ledger.Version {
 	var versions []ledger.Version
 	for _, key := range keys {
@@ -131,9 +132,8 @@ func (b *Book) versionsOf(keys []string) []ledger.Version {
 	return versions
 }
 
-// Free tells whether nobody is promised the claims that only one pod may use, as far as the
-// facts do not show who uses them, and whether the facts show all who do. If not, the ledger or the facts
-// will move.
+// Free reports whether the claims that only one pod may use are promised to no pod whose use the facts do not show
+// yet, and whether the facts show all users. If not, the ledger or the facts will change.
 func (b *Book) Free(v Supply) bool {
 	if len(v.exclusive) > 0 && b.View.HasPodsOnUnknownNodes() {
 		return false
@@ -146,15 +146,15 @@ func (b *Book) Free(v Supply) bool {
 	return true
 }
 
-// Exclusive is the document of a claim or a pool, without the holders that the facts show or that have
-// been taken back. It need not be that their entries have left the nodes' documents already: the
-// high-water keeps whoever has not applied those facts from the claim.
+// Exclusive returns the document of a claim or a pool, without the holders that the facts show or that have been
+// taken back. Their entries may still be in the nodes' documents: the high-water mark keeps any shard that has not
+// applied those facts from taking the claim.
 func (b *Book) Exclusive(key string) ledger.ExclusiveDoc {
 	x, _ := txns.FinishHolders(b.Ledger.Exclusive(key), handedOver{b.Ledger, b})
 	return x
 }
 
-// handedOver is the ledger as it will be when all that the facts show has been handed over.
+// handedOver is the ledger as it will be once everything that the facts show has been handed over.
 type handedOver struct {
 	*replica.View
 	book *Book
@@ -169,8 +169,8 @@ func (h handedOver) Doc(nodeUID string) (ledger.NodeDoc, bool) {
 	return d, ok
 }
 
-// pickVolumes says what has to be done about the pod's claims on a node; false if the node will
-// not do after all.
+// pickVolumes determines what must be done about the pod's volume claims on a node; false if the node does not fit
+// after all.
 func (v Supply) pickVolumes(profile *placement.Profile, pod *state.Pod, node *state.Node) (Supply, bool) {
 	if len(pod.Template.Spec.Volumes) == 0 {
 		return v, true
@@ -199,11 +199,10 @@ func (v Supply) NoWork() bool {
 	return !slices.ContainsFunc(v.Volumes, work) && len(v.Devices) == 0
 }
 
-// promisedVolumes are the facts with what reservations and staged attempts have been promised:
-// a volume that one of them gets is nobody else's, and a claim for which a volume is to be made
-// belongs to its node. Binders write that into the cluster, and the facts come after it.
-// (Who does not know of a promise that another shard has just made loses it at the API server,
-// and decides again.)
+// promisedVolumes are the facts plus the promises of volumes to reservations and staged attempts: a volume promised
+// to a claim is available to no other, and a claim whose volume is still to be provisioned is tied to its node.
+// Binders write that into the cluster, and the facts show it later. (A shard that does not know of a promise that
+// another shard has just made loses the race at the API server, and decides again.)
 func (b *Book) promisedVolumes(facts *state.Snapshot) rule.Objects {
 	p := promisedVolumes{Snapshot: facts, claimOf: map[string]promisedClaim{}, nodeOf: map[string]promisedNode{}}
 	for d := range b.Ledger.Docs() {
@@ -222,13 +221,14 @@ func (b *Book) promisedVolumes(facts *state.Snapshot) rule.Objects {
 type promisedVolumes struct {
 	*state.Snapshot
 	claimOf map[string]promisedClaim // by volume
-	nodeOf  map[string]promisedNode  // by claim for which a volume is to be made
+	nodeOf  map[string]promisedNode  // by claim for which a volume is to be provisioned
 }
 
-// promisedClaim is a claim that gets a volume; without a UID, of a member that does not say which, any of the name.
+// promisedClaim is a claim that gets a volume; without a UID, from a member that does not record it, any claim of
+// the name.
 type promisedClaim struct{ namespace, name, uid string }
 
-// promisedNode is a node for which a volume is to be made, for the claim of a UID.
+// promisedNode is a node for which a volume is to be provisioned, for the claim with that UID.
 type promisedNode struct{ name, claimUID string }
 
 func (p promisedVolumes) promise(namespace, node string, picks []ledger.VolumePick) {
@@ -279,7 +279,7 @@ func (p promisedVolumes) ObjectsOf(k events.Kind, key string) iter.Seq[*state.Ob
 	}
 }
 
-// bound is a volume with the claim that it is promised to.
+// bound returns a volume with the claim that it is promised to.
 func (p promisedVolumes) bound(o *state.Object) *state.Object {
 	claim, promised := p.claimOf[o.Name]
 	volume, ok := o.API.(*corev1.PersistentVolume)

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// txnTimeout is for a store that does not give up by itself; etcd's does earlier.
+	// txnTimeout is for a store without a timeout of its own; etcd's is shorter.
 	txnTimeout = 10 * time.Second
-	// appendTimeout bounds one append to the log; what is not acknowledged goes again.
+	// appendTimeout bounds one append to the log; an append that is not acknowledged is repeated.
 	appendTimeout = 10 * time.Second
-	// decisionsBuffer is how many steps' decisions may wait for the log before the shard
-	// stops deciding.
+	// decisionsBuffer is for how many steps decisions may wait for the log before the shard stops deciding.
 	decisionsBuffer = 64
-	// performsBuffer is how many acts of plugins may wait to be begun, or their answers to be taken in.
+	// performsBuffer is how many acts of plugins may wait to be started, and how many of their answers to be
+	// received.
 	performsBuffer = 64
 )
 
@@ -37,7 +37,7 @@ func retry() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 7, Cap: 3 * time.Second}
 }
 
-// Room is the commit room of one shard.
+// Room carries out the effects of one shard.
 type Room struct {
 	Deps
 	commits   chan step.Commit
@@ -50,25 +50,25 @@ type Room struct {
 	performed chan step.Performed
 }
 
-// Deps are the worlds that the room writes to and asks.
+// Deps are the outside systems that a Room writes to and asks.
 type Deps struct {
 	Store  ledger.Store
 	Log    eventlog.Log
 	Bus    eventlog.Bus
 	Logger *slog.Logger
-	// Extenders by scheduler name; profiles without any may be missing.
+	// Extenders are the extenders of the profiles, by scheduler name; profiles without any may be missing.
 	Extenders map[string]*extender.Set
-	// Plugins of the profiles that have some, by scheduler name. They ask the profile's extenders, too.
+	// Plugins are those of the profiles that have some, by scheduler name. They also ask the profile's extenders.
 	Plugins map[string]Adviser
 }
 
-// Adviser answers a question, and acts on what was decided; ctx ends its patience. Safe for concurrent use.
+// Adviser answers a question, and acts on a decision, until ctx ends. Safe for concurrent use.
 type Adviser interface {
 	Consult(ctx context.Context, q step.Consult) step.Advice
 	Perform(ctx context.Context, p step.Perform) step.Performed
 }
 
-// New returns a room; Transact, Publish, Consult and Perform must be running for anything to happen.
+// New returns a room. It does nothing unless Transact, Publish, Consult and Perform are running.
 func New(deps Deps) *Room {
 	return &Room{
 		Deps:      deps,
@@ -86,8 +86,7 @@ func New(deps Deps) *Room {
 // Results delivers the answer to each Commit.
 func (r *Room) Results() <-chan step.Result { return r.results }
 
-// Do starts the effects of one step. It blocks only when the log is decisionsBuffer steps
-// behind.
+// Do starts the effects of one step. Decisions block it only when the log is decisionsBuffer steps behind.
 func (r *Room) Do(ctx context.Context, out step.Output) error {
 	if out.Commit != nil {
 		select {
@@ -130,7 +129,7 @@ func (r *Room) Do(ctx context.Context, out step.Output) error {
 	return nil
 }
 
-// Transact carries out commits until ctx ends.
+// Transact commits transactions until ctx ends.
 func (r *Room) Transact(ctx context.Context) error {
 	for {
 		select {
@@ -198,7 +197,7 @@ func pause(ctx context.Context, n int) bool {
 	}
 }
 
-// Publish appends decisions in order until ctx ends and what is queued is written.
+// Publish appends decisions in order until ctx ends. Flush writes what is queued.
 func (r *Room) Publish(ctx context.Context) error {
 	for {
 		select {
@@ -219,7 +218,7 @@ func (r *Room) Publish(ctx context.Context) error {
 	}
 }
 
-// gather takes what else is queued, up to one batch.
+// gather adds what else is queued, up to about one batch, and encodes it.
 func (r *Room) gather(batch []events.Decision) []eventlog.Message {
 	msgs := make([]eventlog.Message, 0, len(batch))
 	size := 0
@@ -240,7 +239,7 @@ func (r *Room) gather(batch []events.Decision) []eventlog.Message {
 	}
 }
 
-// appendAll writes messages, in as many batches as they are: one step may decide about more pods than one takes.
+// appendAll writes messages in as many batches as needed: one step may decide about more pods than fit in one.
 func (r *Room) appendAll(ctx context.Context, msgs []eventlog.Message) error {
 	for some := range eventlog.Batches(msgs) {
 		if err := r.append(ctx, some); err != nil {
@@ -250,8 +249,8 @@ func (r *Room) appendAll(ctx context.Context, msgs []eventlog.Message) error {
 	return nil
 }
 
-// append writes until it is acknowledged or ctx ends. An append whose answer was lost may
-// thus stand twice. What the log does not take is left out.
+// append writes messages until they are acknowledged or ctx ends. Messages whose acknowledgement was lost may thus
+// be in the log twice. Messages that the log refuses are left out.
 func (r *Room) append(ctx context.Context, msgs []eventlog.Message) error {
 	for n := 0; ; n++ {
 		if n > 0 && !pause(ctx, n) {

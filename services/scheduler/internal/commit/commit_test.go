@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// A transaction that the store refuses for its size is answered as such, and the room goes on.
+// If the store refuses a transaction for its size, that is its answer, and the room continues.
 func TestRefusedForItsSize(t *testing.T) {
 	store := mem.New()
 	store.RefuseAbove(100)
@@ -46,7 +46,7 @@ func TestRefusedForItsSize(t *testing.T) {
 	}
 }
 
-// A decision that the log does not take is left out, and those beside it and behind it are written.
+// A decision that the log refuses is left out, and those around it are written.
 func TestARefusedDecisionIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
@@ -77,7 +77,7 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 	})
 }
 
-// A pod that names thousands of resources is told why it fits nowhere, and holds nobody up.
+// A pod that names thousands of resources gets the reason why it fits nowhere, and delays no other pod.
 func TestALargeDecisionIsShortened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
@@ -103,7 +103,7 @@ func TestALargeDecisionIsShortened(t *testing.T) {
 	})
 }
 
-// The decisions of one step are all written, also if they are more than one append takes.
+// The decisions of one step are all written, even if there are more than fit in one append.
 func TestManyDecisionsOfOneStepAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})

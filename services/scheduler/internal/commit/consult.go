@@ -13,7 +13,7 @@ import (
 // Advice delivers the answer to each Consult.
 func (r *Room) Advice() <-chan step.Advice { return r.advice }
 
-// Consult asks plugins and extenders until ctx ends, as many questions at once as the core has.
+// Consult asks plugins and extenders until ctx ends, with as many questions at once as the core sends.
 func (r *Room) Consult(ctx context.Context) error {
 	if len(r.Extenders)+len(r.Plugins) == 0 {
 		<-ctx.Done()
@@ -27,7 +27,7 @@ func (r *Room) Consult(ctx context.Context) error {
 				case <-ctx.Done():
 					return nil
 				case q := <-r.consults:
-					// There is room: no more are asked than fit.
+					// This does not block: there are no more questions than fit.
 					r.advice <- r.ask(ctx, q)
 				}
 			}

@@ -26,7 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// consulting is a room that asks one extender for profile "s" until end, which checks that it ended well.
+// consulting returns a room that asks one extender for profile "s" until end, which checks that it ended without an
+// error.
 func consulting(t *testing.T, e configv1.Extender) (ctx context.Context, room *commit.Room, end func()) {
 	t.Helper()
 	set, err := extender.NewSet([]configv1.Extender{e}, slog.New(slog.DiscardHandler))
@@ -45,8 +46,8 @@ func consulting(t *testing.T, e configv1.Extender) (ctx context.Context, room *c
 	}
 }
 
-// As many questions as a core has at once are asked at once, and each is answered; the end of the context
-// ends those that are not.
+// As many questions as a core has open are asked concurrently, and each is answered; the end of the context ends the
+// rest.
 func TestConsult(t *testing.T) {
 	arrived, release := make(chan struct{}, step.MaxConsults), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +99,7 @@ func TestConsult(t *testing.T) {
 	end()
 }
 
-// A question with candidates is about victims, and its answer has those that are left.
+// A question with candidates is about victims, and its answer has the remaining candidates.
 func TestConsultAboutVictims(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/preempt" {

@@ -1,7 +1,7 @@
-// Package commit carries out what the decision core asks for: reservation transactions
-// (one at a time), decisions on the log (in order), requests for work (hints).
+// Package commit carries out the effects that the decision core requests: reservation transactions (one at a time),
+// decisions on the log (in order), requests for work (hints).
 //
-// A transaction whose answer is lost is sent again unchanged until an answer comes: both
-// copies compare the same revisions, so at most one applies. Decisions appended twice are
-// harmless: whoever reads them acts on the ledger and the facts.
+// A transaction whose answer is lost is sent again unchanged until an answer arrives: all copies compare the same
+// revisions, so at most one is applied. Decisions appended twice are harmless: their readers act on the ledger and
+// the facts.
 package commit

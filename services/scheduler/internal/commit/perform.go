@@ -12,9 +12,9 @@ import (
 // Performed delivers the answer to each Perform.
 func (r *Room) Performed() <-chan step.Performed { return r.performed }
 
-// Perform has plugins act until ctx ends: what belongs to a cycle, or ends one, in the order in which the core
-// wants it, and what comes after a cycle next to that. How much of it there is the core bounds; it is always taken
-// in, so that the core is never kept from hearing what became of it.
+// Perform makes plugins act until ctx ends. Acts that belong to a cycle, or end one, run in the core's order; acts
+// after a cycle run concurrently. The core bounds the number of acts. They are always received without waiting, so
+// that the core can always receive their results.
 func (r *Room) Perform(ctx context.Context) error {
 	if len(r.Plugins) == 0 {
 		<-ctx.Done()

@@ -11,17 +11,17 @@ import (
 
 // Following is how a pod's required affinity is satisfied on a node.
 type Following struct {
-	// Pins are the bound pods it relies on.
+	// Pins are the bound pods that the placement relies on.
 	Pins []attempt.Pin
-	// First: there is nothing to follow, and the rules allowed that.
+	// First: there is no pod to follow, and the rules allowed that.
 	First bool
-	// Waits: what it would follow is only reserved. A reservation may be taken back, a bound
-	// pod may at most be deleted, and so may any pod; so the attempt waits for the bind.
+	// Waits: the pod that it would follow is only reserved, so the attempt waits for the bind. A reservation may be
+	// taken back; a bound pod can at most be deleted, which can happen to any pod.
 	Waits bool
 }
 
-// Keepers finds the pods that satisfy the required affinity of a pod on a node that passed
-// the rules: one that is bound in each term's domain, on the node itself if possible.
+// Keepers finds the pods that satisfy the required affinity of a pod on a node that passed the rules: a bound pod in
+// each term's domain, on the node itself if possible.
 func (x *Rules) Keepers(pod *state.Pod, node *state.NodeInfo) Following {
 	terms := pod.Terms.RequiredAffinity
 	m := x.MatcherOf(terms)
@@ -48,8 +48,8 @@ func (x *Rules) Keepers(pod *state.Pod, node *state.NodeInfo) Following {
 	return found
 }
 
-// keeperIn looks for a keeper in a domain. Where it begins depends on the pod, so that not
-// all pods rely on one and meet in its document.
+// keeperIn looks for a keeper in a domain. The starting node depends on the pod, so that pods do not all rely on the
+// same keeper and conflict over its document.
 func (x *Rules) keeperIn(m *Matcher, podUID, key, domain string) (found attempt.Pin, ok, reserved bool) {
 	nodes := x.shard.View.Nodes()
 	start := int(xxhash.Sum64String(podUID) % uint64(len(nodes)))
@@ -65,8 +65,8 @@ func (x *Rules) keeperIn(m *Matcher, podUID, key, domain string) (found attempt.
 	return attempt.Pin{}, false, reserved
 }
 
-// keeperOn looks for a keeper on one node; reserved is set if there is one that is not bound,
-// or that a plan has claimed as a victim.
+// keeperOn looks for a keeper on one node; reserved is set if there is one that is not bound, or that a plan has
+// claimed as a victim.
 func (x *Rules) keeperOn(m *Matcher, n *state.NodeInfo, reserved *bool) (attempt.Pin, bool) {
 	for p := range n.Pods() {
 		if !m.Matches(p) {
@@ -86,7 +86,7 @@ func (x *Rules) keeperOn(m *Matcher, n *state.NodeInfo, reserved *bool) (attempt
 	return attempt.Pin{}, false
 }
 
-// Matcher finds the pods that all of some terms select. It asks kinds, once each.
+// Matcher finds the pods that all of some terms select. It evaluates each kind of pod once.
 type Matcher struct {
 	shard *shard.State
 	terms []state.AffinityTerm

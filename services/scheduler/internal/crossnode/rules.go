@@ -16,16 +16,16 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// Rules finds out what hard rules about pods on other nodes demand of a placement: which guards it compares, which
-// bound pods it relies on, and which terms have to be registered before.
+// Rules determines what hard rules about pods on other nodes require of a placement: the guards that it compares,
+// the bound pods that it relies on, and the terms that must be registered first.
 type Rules struct {
 	shard    *shard.State
 	attempts *attempt.Queues
 	life     *lifecycle.Attempts
 	slot     *txn.Slot
-	// index is that of the registered terms.
+	// index is the index of the registered terms.
 	index *guard.Index
-	// hosts counts nodes by hostname: a rule over hostnames needs guards where two share one.
+	// hosts counts nodes by hostname: a rule over hostnames needs guards where two nodes share one.
 	hosts map[string]int
 }
 
@@ -65,7 +65,7 @@ func (x *Rules) MoveHosts(changes []state.NodeChange) {
 	}
 }
 
-// Apply keeps the index of registered terms.
+// Apply updates the index of registered terms.
 func (x *Rules) Apply(changes replica.Changes) error {
 	ids := changes.Terms
 	if changes.Reset {
@@ -88,7 +88,7 @@ func (x *Rules) Apply(changes replica.Changes) error {
 	return nil
 }
 
-// ConcernOf gathers what concerns a pod beyond its node.
+// ConcernOf returns the rules and terms that concern a pod beyond its node.
 func (x *Rules) ConcernOf(pod *state.Pod, profile *placement.Profile) (guard.Concern, error) {
 	list, err := profile.CrossRules(pod, x.shard.View.Snapshot())
 	if err != nil {
@@ -97,8 +97,8 @@ func (x *Rules) ConcernOf(pod *state.Pod, profile *placement.Profile) (guard.Con
 	return x.index.Of(pod, list, x.shard.Namespace(pod.Namespace)), nil
 }
 
-// Choose takes the best node in whose domains every pod is counted, and says what the
-// placement needs there. Without a node the attempt has to wait.
+// Choose picks the best node for which all pods in its domains are counted, and returns the needs of the placement
+// there. If it returns no node, the attempt has to wait.
 func (x *Rules) Choose(
 	a *attempt.Attempt, concern *guard.Concern, ranked []placement.Scored,
 ) (*state.NodeInfo, attempt.Needs) {
@@ -106,7 +106,7 @@ func (x *Rules) Choose(
 		return ranked[0].Node, attempt.Needs{Registry: x.shard.Ledger.TermRegistryRevision()}
 	}
 	if concern.CountsBatch() && (x.attempts.Count(attempt.Reserving) > 0 || x.slot.SeeksPlace()) {
-		return nil, attempt.Needs{} // a pod that counts already may be refused by plugins, or come to be only held
+		return nil, attempt.Needs{} // plugins may refuse a pod that counts already, or its place may become a mere hold
 	}
 	blocked := x.uncounted(concern.Keys())
 	i := slices.IndexFunc(ranked, func(s placement.Scored) bool { return !blocked.has(s.Node) })
@@ -129,7 +129,7 @@ func (x *Rules) Choose(
 	return node, n
 }
 
-// needsAt is what a pod needs on a node; false if a guard cannot be compared yet.
+// needsAt returns the needs of a pod on a node; false if a guard cannot be compared yet.
 func (x *Rules) needsAt(concern *guard.Concern, node *state.NodeInfo, found Following) (attempt.Needs, bool) {
 	d := concern.At(guard.Choice{
 		Labels: node.Node.Object.Labels, SharedHost: x.hosts[hostOf(node.Node)] > 1, First: found.First,
@@ -154,9 +154,9 @@ func (x *Rules) needsAt(concern *guard.Concern, node *state.NodeInfo, found Foll
 	return n, true
 }
 
-// blocked are domains in which pods may stand that are not counted.
+// blocked are domains in which there may be pods that are not counted.
 type blocked struct {
-	// any: there are some, somewhere; all: there may be some anywhere.
+	// any: there is at least one such pod; all: they may be in any domain.
 	any, all bool
 	domains  map[string]map[string]bool
 }
@@ -191,8 +191,8 @@ func (b blocked) has(n *state.NodeInfo) bool {
 	return false
 }
 
-// Demands returns what the pod needs on a node; false if that is not known yet. Of what it follows,
-// first says that there is nothing that its required affinity could rely on, and the rules have allowed that.
+// Demands returns the needs of the pod on a node; false if they are not known yet. found.First: no pod exists that
+// its required affinity could rely on, and the rules have allowed that.
 func (x *Rules) Demands(concern *guard.Concern, node *state.NodeInfo, found Following) (attempt.Needs, bool) {
 	if concern.None() {
 		return attempt.Needs{}, true

@@ -20,34 +20,34 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// A pod's terms are registered before it is placed (T11). What it needs of the registry and of the
-// transaction that places it is known before: a pod that cannot be placed fails alone, and leaves no
-// term behind.
+// A pod's terms are registered before it is placed (T11). What it needs of the registry and of the transaction that
+// places it is checked before that: a pod that cannot be placed fails alone, and leaves no term behind.
 
-// Terms has the terms of pods' rules registered in the ledger before the pods are placed (T11), and takes those that
-// are not used any more out again.
+// Terms registers the terms of pods' rules in the ledger before the pods are placed (T11), and removes terms that
+// are no longer used.
 type Terms struct {
 	Shard *shard.State
 	Life  *lifecycle.Attempts
 	Slot  *txn.Slot
 	Rules *Rules
-	// asked are terms that attempts wait for, to be registered by the next transactions, until the
-	// ledger's watch shows them registered. registerAt is when the next transaction may go.
+	// asked are the terms that attempts wait for, until the ledger's watch shows them registered; the next
+	// transactions register them. registerAt is the earliest time of the next such transaction.
 	asked      map[registry.TermID]registry.RegisteredTerm
 	registerAt time.Time
 	beats      beats
 }
 
-// maxAsks is how often one attempt may ask for the registration of its terms.
+// maxAsks is how often one attempt may request the registration of its terms.
 const maxAsks = 16
 
-// registerEvery is the least time between two registrations of one shard. Each makes all shards decide again what
-// they have staged: if every pod brings a term, the registry moves four times a second and not with every pod. One
-// registration takes all the terms of one pod at least, so that a pod that comes alone never waits for two.
+// registerEvery is the minimum time between two registrations of one shard. After each, all shards must decide again
+// what they have staged: if every pod brings a term, the registry changes four times a second and not with every
+// pod. One registration holds at least all the terms of one pod, so that a pod that arrives alone never waits for
+// two.
 const registerEvery = 250 * time.Millisecond
 
-// Registered reports whether all terms are registered that a pod needs. If not, it has that done, and
-// the attempt waits, or ends as failed because it cannot be placed like this.
+// Registered reports whether all terms that a pod needs are registered. If not, it requests that, and the attempt
+// waits, or fails because it cannot be placed like this.
 func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply) bool {
 	if len(n.Missing) == 0 && n.Carried <= registry.MaxPodTerms {
 		return true
@@ -67,7 +67,7 @@ func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply)
 	return false
 }
 
-// storable reports whether a node's document could hold the pod's reservation if it held no other.
+// storable returns an error unless an empty node's document could hold the pod's reservation.
 func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {
 	with := *a
 	with.Pick.Volumes = v
@@ -79,7 +79,7 @@ func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {
 	return err
 }
 
-// ask has terms registered for an attempt that waits for them.
+// ask requests the registration of terms for an attempt, which waits for them.
 func (x *Terms) ask(a *attempt.Attempt, missing []registry.Term) error {
 	if a.Wait.Asks++; a.Wait.Asks > maxAsks {
 		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxAsks)
@@ -94,8 +94,8 @@ func (x *Terms) ask(a *attempt.Attempt, missing []registry.Term) error {
 	return nil
 }
 
-// enlist has terms registered for a pod of a namespace: all of them, or none if one is not accepted or
-// there is no room for all.
+// enlist requests the registration of terms for a pod of a namespace: of all of them, or of none if one is not
+// accepted or there is not enough room.
 func (x *Terms) enlist(namespace string, missing []registry.Term) error {
 	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(),
 		Own: x.Shard.Ledger.TermsOf(namespace)}
@@ -138,21 +138,21 @@ func (x *Terms) enlist(namespace string, missing []registry.Term) error {
 	return nil
 }
 
-// Register sends terms that have been asked for; true if there is a flight now.
+// Register sends terms that were requested; true if a transaction has been sent.
 func (x *Terms) Register() bool {
 	if len(x.asked) == 0 || x.Shard.Now.Before(x.registerAt) {
 		return false
 	}
 	t, err := registry.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
-	if err != nil { // others have taken the room meanwhile: the attempts ask again
+	if err != nil { // others have used the room in the meantime: the attempts ask again
 		x.unask(err)
 		return false
 	}
 	return x.changeTerms(t, true)
 }
 
-// unask forgets the terms that there is no room for any more: those of a namespace that has its share,
-// or all.
+// unask forgets the terms for which there is no room any more: those of a namespace that has used up its share, or
+// all.
 func (x *Terms) unask(err error) {
 	var share *registry.TermShareError
 	of := ""
@@ -165,8 +165,8 @@ func (x *Terms) unask(err error) {
 	x.Life.Stir()
 }
 
-// nextTerms are as many of the asked ones as one transaction registers. Namespaces take turns, so
-// that one that asks for many does not keep others waiting.
+// nextTerms returns as many of the requested terms as one transaction registers. Namespaces take turns, so that one
+// with many terms does not delay the others.
 func (x *Terms) nextTerms() []registry.RegisteredTerm {
 	asked := map[string][]registry.RegisteredTerm{}
 	longest := 0
@@ -187,11 +187,11 @@ func (x *Terms) nextTerms() []registry.RegisteredTerm {
 	return terms[:registry.TermsInTxn(terms)]
 }
 
-// changeTerms sends a transaction about the registry: T11. Carried out or not, the next one has to wait until the
-// watch shows what the registry is now.
+// changeTerms sends a transaction about the registry: T11. Whether it was committed or not, the next one must wait
+// until the watch shows the current registry.
 func (x *Terms) changeTerms(t ledger.Txn, registers bool) bool {
 	x.Slot.Send(txn.Request{Kind: "T11", Txn: t, Answered: func(r ledger.TxnResult, sent int) {
-		if registers && (r.Succeeded || sent > 1) { // an earlier copy may have been carried out
+		if registers && (r.Succeeded || sent > 1) { // an earlier copy may have been committed
 			x.registerAt = x.Shard.Now.Add(registerEvery)
 		}
 		x.landTerms(r)
@@ -199,7 +199,7 @@ func (x *Terms) changeTerms(t ledger.Txn, registers bool) bool {
 	return true
 }
 
-// landTerms applies the answer to such a transaction.
+// landTerms applies the answer to a T11.
 func (x *Terms) landTerms(r ledger.TxnResult) {
 	if r.Succeeded {
 		x.Slot.Hold(r.Revision)
@@ -212,7 +212,7 @@ func (x *Terms) landTerms(r ledger.TxnResult) {
 	}
 }
 
-// Rests is what a placement on a node rests on beyond it; false if that is not known yet.
+// Rests returns the guards that a placement on a node depends on; false if they are not known yet.
 func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]registry.GuardUse, bool) {
 	var followed Following
 	if concern.Together() {
@@ -220,15 +220,15 @@ func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Conce
 	}
 	n, ready := x.Rules.Demands(concern, node, followed)
 	if len(n.Missing) > 0 {
-		_ = x.enlist(pod.Namespace, n.Missing) // without room for them: again, until the place is given up
+		_ = x.enlist(pod.Namespace, n.Missing) // without room: again, until the place is given up
 		return nil, false
 	}
 	return n.Guards, ready && !followed.Waits
 }
 
-// MustWait reports whether an attempt need not be looked at yet. Nothing is decided with
-// facts older than the registry demands, nor right behind a lost compare: the pod would go to a worse node
-// than the one that another shard has just used as well.
+// MustWait reports whether an attempt must not be decided yet. No attempt is decided on facts older than the
+// registry requires, nor right after a lost compare: the pod would be placed on a worse node than the one that
+// another shard has just used.
 func (x *Terms) MustWait(a *attempt.Attempt) bool {
 	if x.Shard.Ledger.AheadOfWatch() || x.Shard.View.PodProgress() < x.Shard.Ledger.Registry().PodRV ||
 		x.Shard.Ledger.Revision() < a.Wait.Revision || a.Turn.Pending(x.Shard.Now) {
@@ -240,13 +240,13 @@ func (x *Terms) MustWait(a *attempt.Attempt) bool {
 	})
 }
 
-// expected reports whether a term is on its way into the registry.
+// expected reports whether a term will be in the registry soon.
 func (x *Terms) expected(id registry.TermID) bool {
 	_, asked := x.asked[id]
 	return asked || x.Slot.Waits()
 }
 
-// Follow applies that the ledger's watch shows terms registered.
+// Follow applies terms that the ledger's watch shows registered.
 func (x *Terms) Follow(changes replica.Changes) {
 	if changes.Reset {
 		for id, known := range x.Shard.Ledger.Terms() {

@@ -10,35 +10,34 @@ import (
 )
 
 const (
-	// retireAbove is how many terms may be registered before the least recently used retire.
-	// Retired too early, a term costs its next carrier a registration; never retired, terms
-	// fill the registry: each rollout of a workload that counts its pods by template brings one.
-	// So do those of a namespace that has three quarters of what it may have.
+	// retireAbove is how many terms may be registered before the least recently used ones retire. A term that
+	// retires too early costs its next carrier a registration; if none retired, terms would fill the registry, since
+	// each rollout of a workload that counts its pods by template adds one. Terms of a namespace that has used three
+	// quarters of its share retire as well.
 	retireAbove = registry.MaxTerms * 3 / 4
-	// restsFor is how long a term must have gone unused: one that is registered for a pod must not retire
-	// while the pod waits for the rest of its terms.
+	// restsFor is how long a term must have been unused: a term registered for a pod must not retire while the pod
+	// waits for the rest of its terms.
 	restsFor = 30 * time.Second
-	// maxRetiring bounds the terms that retire and cannot be dropped yet.
+	// maxRetiring bounds the terms that are retiring and cannot be dropped yet.
 	maxRetiring = 256
 )
 
-// Tidy takes unused terms out of the registry, one transaction at a time: first they
-// retire, and when every pod that carries them is bound or gone they are dropped with their
-// guards. Each goes by itself: one that cannot be dropped keeps no other. Every shard does this
-// on its heartbeat; of several at once one succeeds.
+// Tidy removes unused terms from the registry, one transaction at a time: first they retire, and when every pod that
+// carries them is bound or gone, they are dropped with their guards. Each is handled separately: a term that cannot
+// be dropped does not keep another. Every shard does this on its heartbeat; of several at once one succeeds.
 func (x *Terms) Tidy() {
 	x.beats.note(x.Shard.Now, x.Shard.Ledger.Revision())
 	if x.Slot.Busy() || x.Shard.Draining || !x.Shard.Usable() || x.Slot.Waits() {
 		return
 	}
 	t, err := x.tidying()
-	if err == nil && len(t.Compares) > 0 { // what does not fit or encode stays: a registry too full says so
+	if err == nil && len(t.Compares) > 0 { // terms that do not fit or encode stay: a full registry reports that
 		x.changeTerms(t, false)
 	}
 }
 
-// beats are the revisions that the ledger's watch had reached at heartbeats: the last one that is restsFor ago, and
-// those since.
+// beats are the revisions that the ledger's watch had reached at heartbeats: the latest one at least restsFor ago,
+// and those since.
 type beats []beat
 
 type beat struct {
@@ -53,7 +52,7 @@ func (b *beats) note(now time.Time, revision int64) {
 	}
 }
 
-// rested is the revision up to which a term must have been used last to have gone unused for restsFor.
+// rested returns the revision at or before which a term must have been used last to count as unused for restsFor.
 func (b beats) rested(now time.Time) int64 {
 	if len(b) == 0 || now.Sub(b[0].at) < restsFor {
 		return 0
@@ -61,7 +60,7 @@ func (b beats) rested(now time.Time) int64 {
 	return b[0].revision
 }
 
-// tidying is the next transaction that takes something out of the registry, empty for none.
+// tidying returns the next transaction that removes something from the registry, empty for none.
 func (x *Terms) tidying() (ledger.Txn, error) {
 	reg := x.Shard.Ledger.Registry()
 	if unguarded := x.Shard.Ledger.Unguarded(); len(unguarded) > 0 {
@@ -78,7 +77,7 @@ func (x *Terms) tidying() (ledger.Txn, error) {
 			return x.dropTerms(reg, idle)
 		}
 	}
-	// What could not be dropped would only retire for its carriers to register it again.
+	// A term that cannot be dropped would only retire for its carriers to register it again.
 	surplus = slices.DeleteFunc(surplus, func(id registry.TermID) bool { return used[id] })
 	var terms []registry.RegisteredTerm
 	for _, id := range surplus[:min(len(surplus), max(0, maxRetiring-len(retiring)))] {
@@ -102,7 +101,7 @@ func (x *Terms) retiring() []registry.TermID {
 	return ids
 }
 
-// guardsOf lists guards of some terms, at most limit.
+// guardsOf lists guards of the given terms, at most limit.
 func (x *Terms) guardsOf(ids []registry.TermID, limit int) []string {
 	var keys []string
 	for _, id := range ids {
@@ -111,8 +110,8 @@ func (x *Terms) guardsOf(ids []registry.TermID, limit int) []string {
 	return keys[:min(len(keys), limit)]
 }
 
-// dropTerms drops as many retiring terms as one transaction holds with their guards; guards
-// first, if those of one term do not fit.
+// dropTerms drops as many retiring terms with their guards as fit in one transaction. If those of one term do not
+// fit, it drops guards first.
 func (x *Terms) dropTerms(r registry.Registry, retiring []registry.TermID) (ledger.Txn, error) {
 	var ids []registry.TermID
 	var guards []string
@@ -129,10 +128,10 @@ func (x *Terms) dropTerms(r registry.Registry, retiring []registry.TermID) (ledg
 	return registry.DropTerms(r, x.Shard.View.PodProgress(), ids, guards)
 }
 
-// inUse are the terms that concern a pod which is reserved and not bound, by all this shard has
-// applied: registry.DropTerms demands that there is none. (Carriers are enough; but of
-// those that spread by default, what they carried depends on objects that may have changed,
-// and a carrier that its term does not select is an odd one.) known is false if there may be others.
+// inUse returns the terms that concern a pod which is reserved and not bound, according to everything this shard has
+// applied: registry.DropTerms requires that there is none. (Carriers would be enough; but what pods that spread by
+// default carried depends on objects that may have changed, and a carrier that its own term does not select is
+// unusual.) known is false if there may be others.
 func (x *Terms) inUse() (used map[registry.TermID]bool, known bool) {
 	if nodes, elsewhere := x.Shard.View.Uncounted(); len(nodes) > 0 || elsewhere {
 		return nil, false
@@ -158,8 +157,8 @@ func (x *Terms) inUse() (used map[registry.TermID]bool, known bool) {
 	return used, true
 }
 
-// surplus are the terms that there are too many of, those that have gone unused the longest first, by
-// the ledger's revisions: of all, or of a namespace that has nearly as many as remain free.
+// surplus returns the terms that exceed the limits, those unused the longest first, by the ledger's revisions: of
+// all namespaces, or of a namespace that has nearly as many terms as remain free.
 func (x *Terms) surplus() []registry.TermID {
 	full := x.Shard.Ledger.TermCount() > retireAbove
 	much := (registry.MaxTerms - x.Shard.Ledger.TermCount()) * 3 / 4

@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/answer"
 )
 
-// Answer says to people what the shard knows of a pod, by UID or as namespace/name, or of a
-// node. ok is false for a pod whose partition another shard holds. It is no step: nothing
-// changes. A pod that waits costs a look at all nodes with all rules.
+// Answer returns what the shard knows of a pod, given by UID or as namespace/name, of a node, or of the shard as a
+// whole, for people. ok is false for a pod that it does not know or whose partition another shard holds. Answer is
+// not a step and changes no state. For a waiting pod it evaluates all nodes with all rules.
 func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 	a = explain.ShardAnswer{
 		Member: c.shard.ID, FactSequence: c.shard.Store.Position().Sequence, LedgerRevision: c.shard.Ledger.Revision(),
@@ -38,7 +38,7 @@ func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 	return a, true
 }
 
-// status is what people want to know of the shard as a whole.
+// status returns the state of the shard as a whole, for people.
 func (c *Core) status() *explain.ShardStatus {
 	s := &explain.ShardStatus{Held: c.Holds(), LeftAlone: map[string]int{}}
 	s.Nodes, s.Pods, s.Reserved = c.Sizes()

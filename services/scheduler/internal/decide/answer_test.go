@@ -43,8 +43,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswer is what a question costs a shard while it decides nothing: 5,000 nodes with
-// 30 pods each, and a pod that fits on none.
+// BenchmarkAnswer measures the cost of a question to an idle shard: 5,000 nodes with 30 pods each, and a pod that
+// fits on none.
 func BenchmarkAnswer(b *testing.B) {
 	const nodes, each = 5000, 30
 	st := &story{world: newWorld(b, 1, 1)}

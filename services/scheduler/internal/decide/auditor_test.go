@@ -15,12 +15,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
-// auditor checks every placement, in the order of the ledger, against everything placed
-// before it: whatever the shards believed, the rules must hold. What was deleted, and the
-// decision had not read of, may still be counted where that helps (test/model/guards).
+// auditor checks every placement, in the order of the ledger, against everything placed before it: whatever the
+// shards' views were, the rules must hold. A deleted pod whose deletion the decision had not read may still be
+// counted where that helps (test/model/guards).
 type auditor struct {
 	live map[string]*standing
-	// open are commits whose decisions have not been told yet, by token of each placement.
+	// open are commits whose decisions have not been reported yet, by the token of each placement.
 	open   map[string]*audited
 	checks map[string]int
 	// nodeFact are the sequences of the facts about nodes, by name.
@@ -38,9 +38,9 @@ type standing struct {
 	gone, bound uint64
 }
 
-// audited is a commit: what stood when it came, and what it has placed so far, in the order
-// in which that is told. (What was bound and handed over before a lost answer was repeated is
-// never told: untold is what may have come before anything else of the commit.)
+// audited is a commit: the pods that existed at the time, and what it has placed so far, in the order of the
+// reports. (A placement that was bound and handed over before a lost answer was repeated is never reported: untold
+// are placements that may have come before any other of the commit.)
 type audited struct {
 	before []standing
 	untold map[string]standing
@@ -64,7 +64,7 @@ func (a *auditor) boundAt(uid string, sequence uint64) {
 	}
 }
 
-// committed takes in a transaction of the ledger.
+// committed records a transaction of the ledger.
 func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 	commit := &audited{untold: map[string]standing{}}
 	for _, s := range a.live {
@@ -82,7 +82,7 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 			w.t.Fatal(err)
 		}
 		for _, e := range d.Entries {
-			// A stale offer may reserve once more for a pod that is bound: that comes to nothing.
+			// A stale offer may reserve once more for a pod that is bound: that has no effect.
 			if old := a.live[e.PodUID]; e.Role != ledger.RoleReservation || e.State == ledger.Held ||
 				old != nil && (old.token == e.Token || old.gone != math.MaxUint64) {
 				continue
@@ -101,7 +101,7 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 	}
 }
 
-// decided checks what a step has reported as placed, in the order it was decided in.
+// decided checks the placements that a step has reported, in the order in which they were decided.
 func (a *auditor) decided(w *world, decisions []events.Decision) {
 	for _, d := range decisions {
 		commit, ok := a.open[d.Token]
@@ -130,7 +130,7 @@ func (a *auditor) check(w *world, s *standing, commit *audited, facts uint64) {
 	}
 }
 
-// checkApart is about both directions.
+// checkApart checks anti-affinity in both directions.
 func (a *auditor) checkApart(w *world, s *standing, others []standing) {
 	a.checks["apart"] += len(repelled(s.pod))
 	for _, o := range others {
@@ -157,8 +157,8 @@ func repelled(p *corev1.Pod) []corev1.PodAffinityTerm {
 	return p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// checkSpread: nodes come and never go here, so the domains of the decision are no more
-// than those of now; one that it did not know is not held against it.
+// checkSpread checks hard spread. Nodes are only added here, so the decision had no more domains than exist now; a
+// domain that it did not know does not count against it.
 func (a *auditor) checkSpread(
 	w *world, s *standing, c corev1.TopologySpreadConstraint, commit *audited, facts uint64,
 ) {
@@ -175,7 +175,7 @@ func (a *auditor) checkSpread(
 	}
 	here := 1
 	for _, o := range commit.before {
-		// Of a pod that changed before it was placed, nobody knows here what it was.
+		// The labels of a pod that changed before it was placed are not known here.
 		if o.gone != math.MaxUint64 && !selects(c.LabelSelector, o.pod) {
 			continue
 		}

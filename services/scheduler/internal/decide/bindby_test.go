@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// bind is a plugin's, or, if that leaves it, a binder's; a binder takes the place back if it fails. A plugin binds only
-// what is its own to bind.
+// bind plays a plugin, or, if that skips the pod, a binder; a binder takes the place back if the plugin fails. A
+// plugin binds only reservations that are delegated to it.
 func (x *actor) bind(p step.Perform, a step.Performed) step.Performed {
 	x.t.Helper()
 	doc, e, held := x.hold(p.Pod.UID)
@@ -35,7 +35,7 @@ func (x *actor) bind(p step.Perform, a step.Performed) step.Performed {
 	return a
 }
 
-// fence takes a reservation back as a binder does.
+// fence takes a reservation back like a binder.
 func (x *actor) fence(d ledger.NodeDoc, e ledger.Entry) {
 	x.t.Helper()
 	replace := func(next ledger.NodeDoc, err error) {
@@ -56,8 +56,8 @@ func (x *actor) fence(d ledger.NodeDoc, e ledger.Entry) {
 	}
 }
 
-// A pod that plugins bind is told of when they have answered, by whom it was bound; its place is left to them by the
-// ledger from the moment on at which it is Committed. PostBind follows, or nothing if they have failed.
+// A pod that plugins bind is reported when they have answered, with the plugin that bound it. The ledger leaves the
+// place to them from the moment it is Committed. PostBind follows, or nothing if they have failed.
 func TestPluginsBind(t *testing.T) {
 	failed := errors.New("running Bind plugin \"Actor\": broken")
 	for _, test := range []struct {
@@ -99,7 +99,7 @@ func TestPluginsBind(t *testing.T) {
 	}
 }
 
-// askedToBind has the only shard asked to have pod p bound by plugin Actor, which has not answered.
+// askedToBind makes the only shard ask plugin Actor to bind pod p, which has not answered yet.
 func (x *actor) askedToBind() (*shard, step.Perform) {
 	x.t.Helper()
 	x.answer = func(step.Perform) step.Performed { return step.Performed{Binds: true, By: "Actor"} }
@@ -116,7 +116,7 @@ func (x *actor) askedToBind() (*shard, step.Perform) {
 	return s, p
 }
 
-// A pod that the facts show bound before its plugin has returned is told to be bound afterwards.
+// A pod that the facts show as bound before its plugin has returned is reported as bound afterwards.
 func TestPluginReturnsLate(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
 	s, p := x.askedToBind()
@@ -133,7 +133,7 @@ func TestPluginReturnsLate(t *testing.T) {
 	}
 }
 
-// A place that is taken back while its plugin binds ends the bind, and whatever the plugin says after that is not told.
+// If a place is taken back while its plugin binds, the bind ends, and the plugin's later answer is not reported.
 func TestPlaceIsTakenBackDuringTheBind(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
 	s, p := x.askedToBind()

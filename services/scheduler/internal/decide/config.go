@@ -5,19 +5,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 )
 
-// Config of a Core.
+// Config configures a Core.
 type Config struct {
-	// Shard is this member's id, as it stands in own/<partition>.
+	// Shard is this member's id, as in own/<partition>.
 	Shard string
 	// Profiles by scheduler name.
 	Profiles map[string]*placement.Profile
 	// Window is how many offers the shard holds at once.
 	Window int
-	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster, so
-	// that shards rarely meet on a node. Pods with node preferences always see all nodes.
-	// All pods prefer a home node among nodes of the same total.
+	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster, so that shards rarely compete
+	// for a node. Pods with node preferences always see all nodes. All pods prefer a home node among nodes with the
+	// same total.
 	HomeFirst bool
-	// NoEvidence leaves evidence.Evidence out of the decisions, to measure what it costs.
+	// NoEvidence omits evidence.Evidence from the decisions, to measure its cost.
 	NoEvidence bool
 	// Gates are the scheduler names of profiles with custom plugins that may hold pods back before they are tried.
 	Gates map[string]bool
@@ -25,8 +25,8 @@ type Config struct {
 	Acts map[string]bool
 	// PostFilters are the scheduler names of profiles with custom plugins that are asked about pods that fit nowhere.
 	PostFilters map[string]bool
-	// Laps, if not nil, is told how far evaluations are; see engine.Laps.
+	// Laps, if not nil, receives the timing of evaluations; see engine.Laps.
 	Laps engine.Laps
-	// Home says whether a node is this shard's home for the given live shards (sorted).
+	// Home reports whether a node is a home node of this shard, given the live shards (sorted).
 	Home func(members []string, nodeUID string) bool
 }

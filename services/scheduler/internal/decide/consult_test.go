@@ -25,7 +25,7 @@ import (
 // extendedSeeds is how many interleavings the random test tries.
 const extendedSeeds = 60
 
-// newExtendedWorld is a world with an extender that answers with advise.
+// newExtendedWorld returns a world with an extender that answers with advise.
 func newExtendedWorld(t *testing.T, seed uint64, shards int, advise func(step.Consult) step.Advice) *world {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.Extenders = []configv1.Extender{{URLPrefix: "http://extender", FilterVerb: "f", PrioritizeVerb: "p", Weight: 1}}
@@ -45,7 +45,7 @@ func opinions(of func(node string) placement.Opinion) func(step.Consult) step.Ad
 	}
 }
 
-// unread hands over all facts, and told all of the ledger, that a shard has not seen.
+// unread returns all facts that a shard has not seen; told returns all batches of the ledger that it has not seen.
 func (w *world) unread(s *shard) []feed.Step {
 	facts := w.facts[s.fact:]
 	s.fact = len(w.facts)
@@ -68,7 +68,7 @@ func nodesOf(q step.Consult) string {
 	return strings.Join(names, " ")
 }
 
-// only is the one decision that a world with one shard has made, about a pod.
+// only returns the one decision about a pod that a world with one shard has made.
 func (w *world) only() events.Decision {
 	w.t.Helper()
 	if got := w.shards[0].decisions; len(got) == 1 {
@@ -78,7 +78,7 @@ func (w *world) only() events.Decision {
 	return events.Decision{}
 }
 
-// An extender's points outweigh the rules, and what it turns down is left alone.
+// An extender's points outweigh the rules, and nodes that it rejects are not used.
 func TestExtendersHaveASay(t *testing.T) {
 	var asked []string
 	answer := opinions(func(node string) placement.Opinion {
@@ -143,8 +143,7 @@ func TestExtenderFails(t *testing.T) {
 	}
 }
 
-// A pod that nobody could place is not asked about, and neither is one of which an extender manages
-// nothing.
+// An extender is not asked about a pod that fits nowhere, nor about one without a resource that it manages.
 func TestExtenderIsNotAskedInVain(t *testing.T) {
 	w := newExtendedWorld(t, 1, 1, nil)
 	w.addNode("full", 0)
@@ -168,7 +167,7 @@ func TestExtenderIsNotAskedInVain(t *testing.T) {
 	}
 }
 
-// The node that a pod has been nominated to is asked about alone, and the others if it is turned down.
+// The node that a pod has been nominated to is asked about alone, and the others if it is rejected.
 func TestExtenderAndNominatedNode(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		var asked []string
@@ -192,7 +191,7 @@ func TestExtenderAndNominatedNode(t *testing.T) {
 	}
 }
 
-// A question about the nominated node that fails is no verdict: the others are asked about.
+// A failed question about the nominated node is no verdict: the other nodes are asked about.
 func TestExtenderFailsAboutNominatedNode(t *testing.T) {
 	answer := opinions(func(string) placement.Opinion { return placement.Opinion{} })
 	w := newExtendedWorld(t, 1, 1, func(q step.Consult) step.Advice {
@@ -211,8 +210,8 @@ func TestExtenderFailsAboutNominatedNode(t *testing.T) {
 	}
 }
 
-// What happens while an extender thinks is part of the decision: a node that has filled up is not
-// taken, and neither is one that nobody was asked about.
+// Changes while an extender is being asked are part of the decision: a node that has filled up is not chosen, nor
+// one that the extender was not asked about.
 func TestClusterMovesWhileAnExtenderThinks(t *testing.T) {
 	moved := false
 	var w *world
@@ -237,7 +236,7 @@ func TestClusterMovesWhileAnExtenderThinks(t *testing.T) {
 	}
 }
 
-// A shard that stops gives back whoever waits, and does not care for the answer.
+// A shard that stops gives back the pods that wait, and ignores the answer.
 func TestDrainWhileAnExtenderThinks(t *testing.T) {
 	w := newExtendedWorld(t, 1, 1, opinions(func(string) placement.Opinion { return placement.Opinion{} }))
 	w.addNode("a", 10)
@@ -260,8 +259,8 @@ func TestDrainWhileAnExtenderThinks(t *testing.T) {
 	}
 }
 
-// Whatever the interleaving of several shards, extenders and binders: no pod where an extender does not
-// want it, none twice, no node too full, and in the end every pod for which there is room has a place.
+// Whatever the interleaving of several shards, extenders and binders: no pod is placed where an extender rejects it,
+// none twice, no node is overcommitted, and in the end every pod for which there is room has a place.
 func TestExtendersUnderConcurrency(t *testing.T) {
 	for seed := range uint64(extendedSeeds) {
 		refuses := func(node string) bool { return strings.HasSuffix(node, "0") }
@@ -294,7 +293,7 @@ func TestExtendersUnderConcurrency(t *testing.T) {
 	}
 }
 
-// fill makes nodes with so much room each, and pods.
+// fill adds nodes with that much room each, and pods.
 func (w *world) fill(nodes int, room int64, pods int) {
 	for i := range nodes {
 		w.addNode(fmt.Sprintf("n%d", i), room)
@@ -304,7 +303,7 @@ func (w *world) fill(nodes int, room int64, pods int) {
 	}
 }
 
-// placeAll offers pods and binds those that are placed, in as many rounds as small worlds take.
+// placeAll offers pods and binds those that are placed, in as many rounds as small worlds need.
 func (w *world) placeAll() {
 	for range 12 {
 		w.offer()

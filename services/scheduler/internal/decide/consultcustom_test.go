@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// newCustomWorld is a world with a custom plugin at all points of a decision that answers with advise.
+// newCustomWorld returns a world with a custom plugin at all points of a decision that answers with advise.
 func newCustomWorld(t *testing.T, seed uint64, shards int, advise func(step.Consult) step.Advice) *world {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
@@ -25,7 +25,7 @@ func newCustomWorld(t *testing.T, seed uint64, shards int, advise func(step.Cons
 	return w
 }
 
-// What a plugin says of the pod as a whole comes before what rules and plugins say of nodes.
+// A plugin's answer about the pod as a whole has precedence over the results of rules and plugins for nodes.
 func TestPluginsGuide(t *testing.T) {
 	for _, test := range []struct {
 		guidance placement.Guidance
@@ -64,7 +64,7 @@ func TestPluginsGuide(t *testing.T) {
 	}
 }
 
-// Plugins that have a say before nodes are looked at are asked about a pod that the rules let nowhere.
+// Plugins that guide the choice of nodes are also asked about a pod for which the rules pass no node.
 func TestPluginsGuideWhereNothingFits(t *testing.T) {
 	asked := 0
 	w := newCustomWorld(t, 1, 1, func(q step.Consult) step.Advice {
@@ -81,8 +81,8 @@ func TestPluginsGuideWhereNothingFits(t *testing.T) {
 	}
 }
 
-// Whatever the interleaving of several shards and binders: of a plugin that lets two pods onto each node, as it is
-// shown it, no node gets three; and in the end every pod for which there is room has a place.
+// Whatever the interleaving of several shards and binders: if a plugin allows two pods on each node that it is
+// shown, no node gets three; and in the end every pod for which there is room has a place.
 func TestPluginsCountUnderConcurrency(t *testing.T) {
 	const most = 2
 	for seed := range uint64(extendedSeeds) {
@@ -107,7 +107,7 @@ func TestPluginsCountUnderConcurrency(t *testing.T) {
 	}
 }
 
-// An answer is used before the next question goes out, however many pods there are to ask about.
+// An answer is used before the next question is sent, however many pods must be asked about.
 func TestPluginsAreAskedOncePerPod(t *testing.T) {
 	const pods = 40
 	for seed := range uint64(extendedSeeds) {
@@ -118,7 +118,7 @@ func TestPluginsAreAskedOncePerPod(t *testing.T) {
 			return answer(q)
 		})
 		w.fill(3, pods, pods)
-		// Without answers that get lost: those have pods asked about again.
+		// Without lost answers: after those, pods are asked about again.
 		s := w.shards[0]
 		w.offer()
 		w.step(s, step.Input{Facts: w.unread(s), Ledger: w.told(s)})
@@ -147,8 +147,8 @@ func TestPluginsAreAskedOncePerPod(t *testing.T) {
 	}
 }
 
-// A pod that a plugin lets nowhere comes to its end at once however much the cluster changes, as of the question: what
-// has changed meanwhile wakes it.
+// A pod for which a plugin passes no node gets its verdict at once, however much the cluster changes, as of the
+// question: changes after the question wake it.
 func TestPluginsVerdictIsAsOfTheQuestion(t *testing.T) {
 	var w *world
 	var asked []int
@@ -174,7 +174,8 @@ func TestPluginsVerdictIsAsOfTheQuestion(t *testing.T) {
 	}
 }
 
-// What a plugin counts beyond a node holds among the pods of one shard, however its transactions and the facts come in.
+// A limit that a plugin counts beyond a node holds among the pods of one shard, in whatever order its transactions
+// and the facts arrive.
 func TestPluginsCountBeyondANode(t *testing.T) {
 	const most = 3
 	for seed := range uint64(extendedSeeds) {
@@ -207,7 +208,7 @@ func TestPluginsCountBeyondANode(t *testing.T) {
 	}
 }
 
-// countingPlugin lets so many pods onto each node.
+// countingPlugin allows at most that many pods on each node.
 func countingPlugin(most int) func(step.Consult) step.Advice {
 	return func(q step.Consult) step.Advice {
 		a := step.Advice{ID: q.ID, Guidance: &placement.Guidance{}, Opinions: map[string]placement.Opinion{}}

@@ -22,12 +22,12 @@ import (
 )
 
 // counselled is a story whose pods have an extender that filters and is asked about victims. It has nodes n0, n1, …
-// with room for one pod, on each of which one of priority 0 stands, v0, v1, …
+// with room for one pod, and on each of them a pod of priority 0: v0, v1, …
 type counselled struct {
 	*story
-	// about are the questions, in short, in their order.
+	// about are the questions, abbreviated, in their order.
 	about []string
-	// spare says which of the candidates extenders leave, all if it is nil; opinion what they think of a node.
+	// spare returns the candidates that extenders leave, all if it is nil; opinion returns their opinion of a node.
 	spare   func([]preempt.Candidate) ([]preempt.Candidate, error)
 	opinion func(node string) (placement.Opinion, error)
 }
@@ -63,7 +63,7 @@ func (st *counselled) advised(q step.Consult) step.Advice {
 	return a
 }
 
-// candidatesOf are candidates in short: node-victims.
+// candidatesOf abbreviates candidates: node-victims.
 func candidatesOf(list []preempt.Candidate) string {
 	var out []string
 	for _, c := range list {
@@ -76,7 +76,7 @@ func candidatesOf(list []preempt.Candidate) string {
 	return strings.Join(out, " ")
 }
 
-// answerConsults answers the questions that are out.
+// answerConsults answers the open questions.
 func (st *counselled) answerConsults() {
 	asked := st.s.consults
 	st.s.consults = nil
@@ -85,7 +85,7 @@ func (st *counselled) answerConsults() {
 	}
 }
 
-// rest delivers and answers everything until nothing moves.
+// rest delivers and answers everything until nothing changes.
 func (st *counselled) rest() {
 	st.t.Helper()
 	for range 100 {
@@ -98,7 +98,7 @@ func (st *counselled) rest() {
 	st.t.Fatal("there is no end of questions")
 }
 
-// heldOn is the node on which a place is held for a pod; empty for none.
+// heldOn returns the node on which a place is held for a pod; empty for none.
 func (st *counselled) heldOn(uid string) string {
 	doc, e, ok := st.hold(uid)
 	if !ok || e.State != ledger.Held {
@@ -115,8 +115,8 @@ func (st *counselled) last() events.Decision {
 	return st.s.decisions[len(st.s.decisions)-1]
 }
 
-// Extenders are asked about everybody who could go; of what they leave the cheapest is taken, and when the victims
-// have gone their filter is asked once more.
+// Extenders are asked about every possible victim. The cheapest of the remaining candidates is taken, and when the
+// victims are gone the extenders' filter is asked once more.
 func TestExtendersChooseVictims(t *testing.T) {
 	st := newCounselled(t, 3)
 	st.spare = func(list []preempt.Candidate) ([]preempt.Candidate, error) { return list[1:], nil }
@@ -143,11 +143,11 @@ func TestExtendersChooseVictims(t *testing.T) {
 	}
 }
 
-// What extenders say of victims is not believed blindly: those whom they have go have to be enough, less important,
-// and nobody else's.
+// The victims that extenders choose are checked: they must be sufficient, less important, and not claimed by another
+// plan.
 func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 	for name, c := range map[string]struct {
-		pods  []int32 // priorities of those on n0, which has room for two
+		pods  []int32 // priorities of the pods on n0, which has room for two
 		needs int     // how many places the pod takes
 		names []string
 		does  bool
@@ -194,7 +194,7 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 	}
 }
 
-// places has a pod take so many.
+// places makes a pod need that many places.
 func places(n int) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		cpu := resource.NewMilliQuantity(int64(100*n), resource.DecimalSI)
@@ -221,7 +221,7 @@ func TestDoubtedCandidatesComeLast(t *testing.T) {
 	}
 }
 
-// When extenders leave nobody, the pod waits with upstream's words for whatever changes.
+// When extenders leave no candidate, the pod waits with upstream's message for any change.
 func TestExtendersSpareAll(t *testing.T) {
 	st := newCounselled(t, 2)
 	st.spare = func([]preempt.Candidate) ([]preempt.Candidate, error) { return nil, nil }
@@ -234,7 +234,7 @@ func TestExtendersSpareAll(t *testing.T) {
 	}
 }
 
-// An extender that does not answer about victims leaves the pod unschedulable, for autoscalers to see, and it is tried
+// If an extender does not answer about victims, the pod is unschedulable, for autoscalers to see, and is tried
 // again.
 func TestExtenderFailsAboutVictims(t *testing.T) {
 	st := newCounselled(t, 1)
@@ -251,11 +251,11 @@ func TestExtenderFailsAboutVictims(t *testing.T) {
 	}
 }
 
-// A node on which something happens while extenders think is one that nobody has been asked about.
+// A node that changes while extenders are being asked counts as one that was not asked about.
 func TestVictimsMoveWhileAnExtenderThinks(t *testing.T) {
 	for nodes, want := range map[int][]string{
-		1: {"n0-v0", "n0-v0"},                // there is no other: it is asked about again
-		2: {"n0-v0 n1-v1"},                   // the other is taken
+		1: {"n0-v0", "n0-v0"},                // there is no other node: it is asked about again
+		2: {"n0-v0 n1-v1"},                   // the other node is taken
 		3: {"n0-v0 n1-v1 n2-v2", "n1-v1 n2"}, // see below
 	} {
 		st := newCounselled(t, nodes)
@@ -264,7 +264,7 @@ func TestVictimsMoveWhileAnExtenderThinks(t *testing.T) {
 			if !moved {
 				moved = true
 				st.publish(st.pods["pod-v0"])
-				if nodes == 3 { // the others' victims leave by themselves: the pod fits
+				if nodes == 3 { // the other victims leave by themselves: the pod fits
 					st.deletePod("pod-v2")
 				}
 				st.tellFacts()
@@ -288,7 +288,7 @@ func TestVictimsMoveWhileAnExtenderThinks(t *testing.T) {
 	}
 }
 
-// Nobody goes on a node that an extender finds hopeless, nor where only it is in the way.
+// No pod is evicted on a node that an extender finds hopeless, nor where only the extender is in the way.
 func TestNobodyGoesWhereAnExtenderSaysNo(t *testing.T) {
 	for _, hopeless := range []bool{false, true} {
 		st := newCounselled(t, 1)
@@ -309,8 +309,8 @@ func TestNobodyGoesWhereAnExtenderSaysNo(t *testing.T) {
 	}
 }
 
-// A filter that does not want the pod where others have gone for it, has the place given up, and it counts as
-// preemption that came to nothing. One that fails is asked again with every heartbeat, until patience ends.
+// If a filter refuses the pod after its victims were evicted, the place is given up, and that counts as failed
+// preemption. If it fails, it is asked again with every heartbeat, until patience ends.
 func TestFilterRefusesTheHeldPlace(t *testing.T) {
 	gone := func(t *testing.T, opinion func(string) (placement.Opinion, error)) *counselled {
 		st := newCounselled(t, 1)
@@ -368,8 +368,8 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 	})
 }
 
-// The victim of a plan was only reserved and is bound after all, while extenders think about the place of another plan
-// whose victim has gone. What is free is the other's.
+// The victim of a plan was only reserved and is bound after all, while extenders are asked about the place of
+// another plan whose victim has gone. The free room belongs to the other plan.
 func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
 	st := newCounselled(t, 0)
 	st.addNode("n0", 3)
@@ -426,7 +426,7 @@ func TestHeldPlaceIsKeptWhereExtendersHaveASay(t *testing.T) {
 	}
 }
 
-// A shard that stops gives back whoever waits for extenders, and does not care for the answer.
+// A shard that stops gives back the pods that wait for extenders, and ignores the answer.
 func TestDrainWhileAnExtenderThinksAboutVictims(t *testing.T) {
 	st := newCounselled(t, 1)
 	st.pod("p", important(100))
@@ -443,7 +443,7 @@ func TestDrainWhileAnExtenderThinksAboutVictims(t *testing.T) {
 	}
 }
 
-// Pods that no extender manages anything of have others go without a question.
+// For pods without a resource that an extender manages, victims are chosen without a question.
 func TestUninterestedExtendersAreNotAskedAboutVictims(t *testing.T) {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.Extenders = []configv1.Extender{{
@@ -461,8 +461,8 @@ func TestUninterestedExtendersAreNotAskedAboutVictims(t *testing.T) {
 	}
 }
 
-// Histories of TestShardsPreempt with an extender that thinks, errs, and leaves some of the candidates out: the
-// promises hold, and nobody goes where it has not let anybody go.
+// Histories of TestShardsPreempt with an extender that is slow, fails, and omits some of the candidates: the
+// promises hold, and no pod is evicted where the extender has not allowed it.
 func TestShardsPreemptWithExtenders(t *testing.T) {
 	total := map[string]int{}
 	for seed := *preemptFirst; seed < *preemptFirst+*preemptSeeds && !t.Failed(); seed++ {

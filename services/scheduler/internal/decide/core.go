@@ -26,7 +26,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// Core is the decision state of one shard: it orders the steps that the parts do. For one goroutine.
+// Core is the decision state of one shard: it runs the steps of its parts in order. It is for one goroutine.
 type Core struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -45,18 +45,17 @@ type Core struct {
 	preempt    *preempt.Preemption
 	turns      *avoid.Turns
 
-	// window is how many offers the shard holds at once, term that of the queue's leader which sent the last ones.
+	// window is how many offers the shard holds at once; term the term of the queue leader that sent the last ones.
 	window int
 	term   int64
 	owned  ownership
-	// activated are the UIDs of pods that plugins want tried, which the queue does not know yet.
+	// activated are the UIDs of pods that plugins want tried and that have not been reported to the queue yet.
 	activated []string
-	// alternate: the last transaction was a change of a plan, and placements that wait go first.
+	// alternate: the last transaction was a change of a plan, so placements that wait go first.
 	alternate bool
 }
 
-// New returns a core that knows nothing yet: no node is usable until the first facts
-// have reached their barrier.
+// New returns a core without any state: no node is usable until the first facts have reached their barrier.
 func New(cfg Config) *Core {
 	c := &Core{
 		shard: shard.New(cfg.Shard, cfg.Profiles), attempts: attempt.NewQueues(), effects: &step.Effects{},
@@ -94,10 +93,9 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// Step folds in what happened, decides what can be decided, and returns the effects.
-// An error means an input that cannot be (a fact or document that does not decode).
-// now is noted for the reports on attempts, and ends what lasts only for a while; it must
-// not go backwards.
+// Step applies its input, decides what can be decided, and returns the effects. An error means an invalid input: a
+// fact or document that does not decode. now is recorded in the reports on attempts and ends what lasts only for a
+// while; it must not go backwards.
 func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	c.shard.Now = now
 	moved := len(in.Facts)+len(in.Ledger)+len(in.Results)+len(in.Advice)+len(in.Performed) > 0
@@ -156,7 +154,7 @@ func (c *Core) more() bool {
 		!c.slot.Busy() && !c.shard.Draining && c.preempt.Pending()
 }
 
-// pass takes in what other shards said, and ends what has lasted long enough.
+// pass applies the messages of other shards, and ends what has lasted long enough.
 func (c *Core) pass(in step.Input) {
 	for _, t := range in.Turns {
 		c.turns.Hear(t, c.shard.Now)
@@ -169,12 +167,12 @@ func (c *Core) pass(in step.Input) {
 	}
 }
 
-// Ready reports whether the shard can place pods: its facts have reached their barrier, so
-// that nodes can be used, and it holds partitions.
+// Ready reports whether the shard can place pods: its facts have reached their barrier, so that nodes are usable,
+// and it holds partitions.
 func (c *Core) Ready() bool { return c.shard.Usable() && c.owned.partitions > 0 }
 
-// Ownership is who holds which partitions and who is alive; ok is false when that has not
-// changed since it was last asked for.
+// Ownership returns which shard holds which partitions, and which shards are alive. ok is false if that has not
+// changed since the last call.
 func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 	if !c.owned.takeMoved() {
 		return membership.Picture{}, false
@@ -182,22 +180,21 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 	return membership.PictureOf(c.shard.Ledger, membership.RoleScheduler), true
 }
 
-// Holds is how many places are held for pods of this shard's.
+// Holds returns how many places are held for pods of this shard.
 func (c *Core) Holds() int { return c.preempt.Held() }
 
-// Sizes are how many nodes exist, how many pods count on them, and how many of those are
-// not bound yet.
+// Sizes returns how many nodes exist, how many pods count on them, and how many of those pods are not bound yet.
 func (c *Core) Sizes() (nodes, pods, reserved int) { return c.shard.View.Sizes() }
 
-// LeftAlone counts the nodes that are left alone, by every reason there is: "quarantine" (what
-// is reserved there does not stand), "doubt" (its kubelet has rejected a pod for want of room)
-// and "turn" (another shard places there).
+// LeftAlone counts the nodes that are left alone, by reason: "quarantine" (reservations there do not survive),
+// "doubt" (its kubelet has rejected a pod for lack of resources) and "turn" (another shard has its turn there).
+// Every reason is in the map.
 func (c *Core) LeftAlone() map[string]int { return c.shard.Avoid.Counts() }
 
-// Asked visits how often rules have been asked since the last call; see engine.Engine.Asked.
+// Asked visits how often each rule was evaluated since the last call; see engine.Engine.Asked.
 func (c *Core) Asked(visit func(a engine.Asked, calls uint64)) { c.shard.Engine.Asked(visit) }
 
-// Position is what the core has applied of the facts.
+// Position returns how far the core has applied the facts.
 func (c *Core) Position() state.Position { return c.shard.Store.Position() }
 
 func (c *Core) applyFacts(step feed.Step) {
@@ -244,7 +241,7 @@ func (c *Core) applyLedger(b replica.Batch) error {
 	return nil
 }
 
-// accept takes offers in, unless they are stale, already in hand, or not wanted.
+// accept adds offers, except stale ones, pods with an attempt in progress, and offers that the shard does not want.
 func (c *Core) accept(b work.OfferBatch) {
 	if b.Term < c.term {
 		return
@@ -269,7 +266,7 @@ func (c *Core) accept(b work.OfferBatch) {
 	}
 }
 
-// drain gives back everything that is not in a transaction.
+// drain gives back every attempt that is not in a transaction.
 func (c *Core) drain() {
 	c.shard.Draining = true
 	for _, p := range []attempt.Phase{
@@ -285,8 +282,8 @@ func (c *Core) drain() {
 	c.terms.Forget()
 }
 
-// request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
-// does not keep others from being tried.
+// request asks for work, renews the leases of the offers in progress and gives back the rest. Attempts that wait for
+// a plan do not use up the window.
 func (c *Core) request() *work.WorkRequest {
 	window := c.window + c.attempts.Count(attempt.Seeking)
 	r := &work.WorkRequest{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
@@ -302,8 +299,8 @@ func (c *Core) request() *work.WorkRequest {
 	return r
 }
 
-// activate has the queue told of pods that plugins want tried. One that the facts do not show waits for nothing, as it
-// has never been turned down.
+// activate requests that the queue tries pods that plugins want tried. A pod that the facts do not show is skipped:
+// it has never been rejected, so it waits for nothing.
 func (c *Core) activate(pods []events.PodRef) {
 	for _, ref := range pods {
 		pod, known := c.shard.View.Snapshot().PodByName(ref.Namespace, ref.Name)

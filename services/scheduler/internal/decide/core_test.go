@@ -17,9 +17,9 @@ var (
 	overcommitFirst = flag.Uint64("overcommit-first", 0, "seed of the first of them")
 )
 
-// Three shards whose views of the API and of the ledger lag as they like, with answers
-// lost and pods deleted under them, never put more on a node than it holds; and once
-// everything has been delivered, every pod that fits is bound.
+// Three shards with arbitrary lag in their views of the API and of the ledger, with lost answers and pods deleted
+// under them, never place more on a node than it holds; and once everything has been delivered, every pod that fits
+// is bound.
 func TestShardsNeverOvercommit(t *testing.T) {
 	conflicts, placed := 0, 0
 	for seed := *overcommitFirst; seed < *overcommitFirst+*overcommitSeeds; seed++ {
@@ -62,7 +62,7 @@ func TestShardsNeverOvercommit(t *testing.T) {
 	t.Logf("%d seeds: %d placed, %d conflicts", *overcommitSeeds, placed, conflicts)
 }
 
-// finish turns the faults off and demands progress.
+// finish turns the faults off and requires progress.
 func (w *world) finish() {
 	w.t.Helper()
 	for range 12 {
@@ -86,8 +86,7 @@ func (w *world) finish() {
 	w.audit()
 }
 
-// A pod that fits nowhere gets a verdict in upstream's words, once per attempt, and leaves
-// nothing staged behind.
+// A pod that fits nowhere gets a verdict with upstream's message, once per attempt, and leaves nothing staged.
 func TestUnplaceablePodIsToldWhy(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.addNode("n0", 0)
@@ -108,8 +107,8 @@ func TestUnplaceablePodIsToldWhy(t *testing.T) {
 	}
 }
 
-// The queue says which partition a pod belongs to: its reservation is made under the epoch of
-// that one, and says so.
+// The queue determines the partition of a pod: its reservation is made under the epoch of that partition, and
+// records it.
 func TestAReservationIsOfThePartitionOffered(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.addNode("n0", 10)
@@ -126,8 +125,8 @@ func TestAReservationIsOfThePartitionOffered(t *testing.T) {
 	}
 }
 
-// A draining shard gives back what it has not sent and takes nothing more; the transaction
-// in flight still counts.
+// A draining shard gives back what it has not sent and accepts no more offers; the transaction in flight still
+// counts.
 func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.addNode("n0", 100)
@@ -161,7 +160,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	}
 }
 
-// answerAll carries out the transaction in flight and returns what it placed.
+// answerAll commits the transaction in flight and returns what it placed.
 func (w *world) answerAll(s *shard) []events.Decision {
 	before := len(s.decisions)
 	c := s.commit

@@ -27,7 +27,7 @@ var (
 	crossFirst = flag.Uint64("cross-first", 0, "seed of the first of them")
 )
 
-// ablationSeeds is how many histories may pass before a missing guard is found.
+// ablationSeeds is after how many histories a missing guard must have been detected.
 const ablationSeeds = uint64(1000)
 
 const zoneKey, hostKey = corev1.LabelTopologyZone, corev1.LabelHostname
@@ -70,7 +70,7 @@ func togetherWith(key string, apps ...string) func(*corev1.Pod) {
 	}
 }
 
-// kinds of pods that get into each other's way.
+// kinds are kinds of pods that interfere with each other.
 var kinds = map[string][]func(*corev1.Pod){
 	"spread":    {ofApp("spread"), spreadOver(zoneKey, "spread")},
 	"overlap":   {ofApp("overlap"), spreadOver(zoneKey, "overlap", "spread")},
@@ -85,7 +85,7 @@ var kinds = map[string][]func(*corev1.Pod){
 	"plain":     nil,
 }
 
-// crowds are kinds that are worth meeting.
+// crowds are combinations of kinds that are worth testing.
 var crowds = [][]string{
 	{"spread", "uncounted"}, {"spread", "overlap"}, {"spread", "overlap", "uncounted"}, {"hosts", "plain"},
 	{"repel", "victim"}, {"apart", "repel", "victim"}, {"club", "plain"}, {"follow", "cache"}, {"follow", "cache", "club"},
@@ -104,7 +104,7 @@ func (w *world) addNamespace(name string) {
 	w.fact(events.Fact{Kind: events.KindNamespace, Op: events.OpUpsert, UID: string(ns.UID), Name: name, Object: raw})
 }
 
-// relabel changes what a pending pod is, while no reservation says what it was.
+// relabel changes the labels of a pending pod that has no reservation.
 func (w *world) relabel() {
 	reserved := w.reservations()
 	for _, uid := range sortedPods(w.pods) {
@@ -118,8 +118,7 @@ func (w *world) relabel() {
 	}
 }
 
-// retire does what a shard does whose registry is too full: a term retires, and whoever
-// finds it settled drops it.
+// retire does what a shard with a full registry does: a term retires, and is dropped once a shard finds it settled.
 func (w *world) retire() {
 	v := w.picture()
 	terms := maps.Collect(v.Terms())
@@ -134,7 +133,7 @@ func (w *world) retire() {
 	w.commit(txn)
 }
 
-// handOver does what a binder's sweep does with one document, by facts that are up to date.
+// handOver does what a binder's sweep does with one document, on facts that are up to date.
 func (w *world) handOver() {
 	docs := w.docs()
 	if len(docs) == 0 {
@@ -151,8 +150,8 @@ func (w *world) handOver() {
 	w.commit(txn)
 }
 
-// fenceChanged gives back the reservations of pods that changed after they were decided on,
-// as a binder does whose bind is refused.
+// fenceChanged gives back the reservations of pods that changed after they were decided on, like a binder whose bind
+// is refused.
 func (w *world) fenceChanged() {
 	for _, d := range w.docs() {
 		for _, e := range d.Entries {
@@ -203,7 +202,7 @@ func (t truth) PodProgress() uint64 {
 	return 0
 }
 
-// crossWorld is a history of three shards in a cluster of three zones.
+// crossWorld returns a world of three shards in a cluster of three zones.
 func crossWorld(t *testing.T, seed uint64, ablate func(ledger.Txn) ledger.Txn) *world {
 	w := newWorld(t, seed, 3)
 	w.ablate = ablate
@@ -256,10 +255,9 @@ func crossWorld(t *testing.T, seed uint64, ablate func(ledger.Txn) ledger.Txn) *
 	return w
 }
 
-// Three shards whose views lag as they like place pods that must be spread, kept apart or
-// brought together over zones and hosts. Every placement keeps every rule among all that
-// were placed before it, in the order of the ledger; and when the faults end, every pod is
-// placed that has a place.
+// Three shards with arbitrary lag place pods that must be spread, kept apart or brought together over zones and
+// hosts. Every placement keeps every rule among all pods that were placed before it, in the order of the ledger; and
+// when the faults end, every pod that fits has a place.
 func TestShardsKeepRulesAboutOtherNodes(t *testing.T) {
 	checks := map[string]int{}
 	conflicts := 0
@@ -285,7 +283,7 @@ func TestShardsKeepRulesAboutOtherNodes(t *testing.T) {
 	t.Logf("%d histories: checked %v, %d conflicts", *crossSeeds, checks, conflicts)
 }
 
-// comeToRest turns the faults off: what can be placed must be, the rest must have a verdict.
+// comeToRest turns the faults off: every pod that fits must be placed, and the rest must have a verdict.
 func (w *world) comeToRest() {
 	w.t.Helper()
 	for range 12 {
@@ -312,7 +310,7 @@ func (w *world) comeToRest() {
 	}
 }
 
-// A checker that finds nothing when a guard is missing would find nothing at all.
+// If the checker did not detect a missing guard, it would detect nothing.
 func TestEachGuardIsNeeded(t *testing.T) {
 	without := func(compare, put func(key string) bool) func(ledger.Txn) ledger.Txn {
 		return func(txn ledger.Txn) ledger.Txn {
@@ -351,7 +349,7 @@ func TestEachGuardIsNeeded(t *testing.T) {
 	}
 }
 
-// withoutHighWater writes documents that demand nothing of their readers.
+// withoutHighWater writes documents without high-water marks for their readers.
 func withoutHighWater(t *testing.T) func(ledger.Txn) ledger.Txn {
 	return func(txn ledger.Txn) ledger.Txn {
 		txn.Puts = slices.Clone(txn.Puts)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
-// oneShard is a shard that has read everything, in a cluster of n nodes in two zones.
+// oneShard returns a world with a shard that has read everything, in a cluster of n nodes in two zones.
 func oneShard(t *testing.T, nodes int) *world {
 	w := newWorld(t, 1, 1)
 	w.addNamespace("d")
@@ -24,7 +24,7 @@ func oneShard(t *testing.T, nodes int) *world {
 	return w
 }
 
-// transactions runs the shard until nothing moves, and returns what it has committed.
+// transactions runs the shard until nothing changes, and returns what it has committed.
 func (w *world) transactions() []ledger.Txn {
 	var all []ledger.Txn
 	w.ablate = func(txn ledger.Txn) ledger.Txn {
@@ -96,8 +96,8 @@ func TestTermIsRegisteredBeforeItsCarrierIsPlaced(t *testing.T) {
 	}
 }
 
-// A pod with more rules than it may carry, or than one transaction holds together with those of others, is refused
-// aloud, alone, and leaves no term behind.
+// A pod with more rules than it may carry, or than fit in one transaction together with those of others, is refused
+// with an error, alone, and leaves no term behind.
 func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
 	for name, c := range map[string]struct {
 		own, others int
@@ -131,7 +131,7 @@ func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
 	}
 }
 
-// As many rules as a pod may carry are placed, with terms of others beside them as far as there is room.
+// A pod with the maximum number of rules is placed, together with terms of other pods if there is room.
 func TestPodWithAsManyRulesAsItMayCarry(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(1, aboutApp("many"))
@@ -169,7 +169,7 @@ func TestBatchEndsWhereTheTransactionIsFull(t *testing.T) {
 	}
 }
 
-// registerMany fills the registry, as other shards would; with what of each term beyond its number.
+// registerMany fills the registry, as other shards would; with sets the fields of each term other than its number.
 func (w *world) registerMany(n int, with ...func(t *registry.RegisteredTerm)) {
 	v := w.picture()
 	r := v.Registry()
@@ -209,7 +209,7 @@ func of(namespace string) func(*registry.RegisteredTerm) {
 	return func(t *registry.RegisteredTerm) { t.Namespace = namespace }
 }
 
-// picture is the ledger as it is.
+// picture returns a view of the current ledger.
 func (w *world) picture() *replica.View {
 	v := replica.NewView()
 	kvs, revision, err := w.store.List(w.t.Context(), "")
@@ -222,8 +222,8 @@ func (w *world) picture() *replica.View {
 	return v
 }
 
-// Beyond MaxTerms no term is registered and its carriers are told so, until the least
-// recently used terms have been dropped. Who was told so has left nothing behind.
+// Beyond MaxTerms no term is registered and its carriers get an error, until the least recently used terms have been
+// dropped. A refused pod leaves nothing behind.
 func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(registry.MaxTerms)
@@ -250,7 +250,7 @@ func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 	}
 }
 
-// newTerms counts those that were not there before.
+// newTerms counts the terms that were not there before.
 func newTerms(before, after []string) (n int) {
 	for _, key := range after {
 		if !slices.Contains(before, key) {
@@ -260,7 +260,7 @@ func newTerms(before, after []string) (n int) {
 	return n
 }
 
-// Two nodes of one hostname are one domain, which no document stands for.
+// Two nodes with one hostname form one domain, which is no single document.
 func TestSharedHostnameIsGuarded(t *testing.T) {
 	w := oneShard(t, 1)
 	twin := w.nodeObjects["n0"].DeepCopy()

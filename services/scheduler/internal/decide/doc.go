@@ -1,7 +1,6 @@
-// Package decide is the shard's decision core: a state machine that is fed facts, ledger
-// changes, offers and transaction results, and answers with effects as data. It has no
-// clock, no goroutine, no I/O and no randomness, so that a recorded sequence of inputs
-// replays to the same effects.
+// Package decide is the shard's decision core: a state machine whose inputs are facts, ledger changes, offers and
+// transaction results, and whose outputs are effects as data. It has no clock, no goroutine, no I/O and no
+// randomness, so that a recorded sequence of inputs replays to the same effects.
 //
 // Core orders the steps; each part of the state belongs to a type in a package of its own:
 //
@@ -19,19 +18,18 @@
 //	preempt     places that are made by evictions, taken over, or kept
 //	reserve     reservations
 //
-// An attempt is in one phase at a time, which is what it waits for. A step takes attempts up,
-// decides each (place.go), and puts it where it waits next:
+// An attempt is in one phase at a time; the phase names what it waits for. A step takes attempts up, decides each
+// (place.go), and puts it where it waits next:
 //
 //	pending ──► deciding ──► staged ──► inFlight (transaction sent) ──► ended: placed
 //	   ▲           └──► deferred (facts or high-water not there yet)   │
 //	   └───────────────── lost the race, with fresh documents ─────────┘
 //
-// Attempts that plugins and extenders have a say in are consulting before they are staged, and
-// reserving after. An attempt that fits nowhere is rejected, and then seeking (package preempt), before
-// its verdict is recorded.
+// An attempt that plugins or extenders take part in is consulting before it is staged, and reserving afterwards. An
+// attempt that fits nowhere is rejected, and then seeking (package preempt), before its verdict is recorded.
 //
-// At most one transaction is in flight per shard; while it is, the next batch is decided
-// on top of it, because what is staged counts in the view.
+// At most one transaction is in flight per shard. Meanwhile the next batch is decided on top of it, because staged
+// pods count in the view.
 //
 // Start reading at Core.Step.
 package decide

@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// A token stands for one reservation: where the answer to a transaction was lost and what it may have done has
-// gone since, the pod goes back to the queue, which gives it another. A plan is named after the token of its
-// first hold, and lives on when somebody displaces that.
+// A token identifies one reservation. Where the answer to a transaction was lost and its effects may have been
+// removed since, the pod is given back to the queue, which assigns a new token. A plan is named after the token of
+// its first hold, and continues when another pod displaces that.
 func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
 	for name, stands := range map[string]bool{"a nomination": true, "a placement": false} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// A nomination whose answer was lost may have been carried out, so it has not failed if the store refuses it for its
+// A nomination whose answer was lost may have been committed, so it has not failed if the store refuses it for its
 // size afterwards.
 func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
 	st := newStory(t, 1, 1, 1)
@@ -69,7 +69,7 @@ func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
 	}
 }
 
-// reservedUnanswered carries out what the shard sends, without an answer, and returns the transaction and the pod's
+// reservedUnanswered commits the transaction that the shard sends, without an answer, and returns it with the pod's
 // reservation.
 func (st *story) reservedUnanswered(pod string) (step.Commit, ledger.Entry) {
 	st.t.Helper()

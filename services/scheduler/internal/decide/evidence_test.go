@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
-// TestEvidence: what a decision and a lost race leave behind.
+// TestEvidence checks the records of a decision and of a lost race.
 func TestEvidence(t *testing.T) {
 	st := newStory(t, 2, 4, 10)
 	st.pod("p")
@@ -63,7 +63,7 @@ func checkCandidates(t *testing.T, d events.Decision, node string) {
 	}
 }
 
-// TestEvidenceOfRejection: which rule turned down how many nodes.
+// TestEvidenceOfRejection checks how many nodes each rule has rejected.
 func TestEvidenceOfRejection(t *testing.T) {
 	st := newStory(t, 2, 3, 1)
 	st.pod("huge", func(p *corev1.Pod) {

@@ -24,11 +24,10 @@ import (
 // podsInTurn are placed before the other variant takes its turn: some tenths of a second.
 const podsInTurn = 2000
 
-// BenchmarkEvidence is what the record of an attempt costs: a shard's core places pods on an
-// in-memory ledger, and each decision is written as the log has it and read twice, as queue and
-// binder do. Cores with records and without take turns, the one or the other first, so that
-// whatever else the machine does slows both; cost-% is the median over the turns. In processor
-// time of the whole process, collection of garbage included.
+// BenchmarkEvidence measures the cost of the record of an attempt: a shard's core places pods on an in-memory
+// ledger, and each decision is written in the log's encoding and read twice, as queue and binder do. Cores with and
+// without records take turns, in alternating order, so that other load on the machine slows both; cost-% is the
+// median over the turns. It is the processor time of the whole process, including garbage collection.
 func BenchmarkEvidence(b *testing.B) {
 	var ratios, took []float64
 	size := map[bool]int{}
@@ -53,7 +52,7 @@ func BenchmarkEvidence(b *testing.B) {
 	b.ReportMetric(float64(size[true]), "bytes-without/record")
 }
 
-// placer is a core with all that it needs.
+// placer is a core with its surroundings.
 type placer struct {
 	tb             testing.TB
 	st             *story
@@ -86,7 +85,7 @@ func newPlacer(tb testing.TB, without bool) *placer {
 // offersAtOnce is how many pods the core is offered at a time.
 const offersAtOnce = 96
 
-// place has n pods placed, once, and returns the processor time that took.
+// place makes the core place n pods, once, and returns the processor time that it took.
 func (p *placer) place(n int) time.Duration {
 	offers := p.st.preemptors(n)
 	p.settle(step.Input{Facts: p.st.s.fold(follow.Batch{Facts: p.st.facts})})
@@ -101,7 +100,7 @@ func (p *placer) place(n int) time.Duration {
 	return spent
 }
 
-// settle has the core digest an input, and what follows from it.
+// settle makes the core process an input, and everything that follows from it.
 func (p *placer) settle(in step.Input) {
 	for {
 		p.st.now = p.st.now.Add(time.Millisecond)
@@ -125,7 +124,7 @@ func (p *placer) settle(in step.Input) {
 	}
 }
 
-// writtenAndRead is the size of a record.
+// writtenAndRead returns the size of a record.
 func writtenAndRead(tb testing.TB, d events.Decision) int {
 	m := events.EncodeDecision(d)
 	for range 2 {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// large is a story in which a pod can only stand where all of many pods on other nodes have
-// gone, each of which has a disruption budget: more documents than one transaction takes.
+// large returns a story in which a pod fits only where many pods on other nodes are all gone, each of which has a
+// disruption budget: more documents than fit in one transaction.
 func large(t *testing.T) (st *story, p string, victims []string) {
 	t.Helper()
 	st = newStory(t, 2, 0, 0)
@@ -66,7 +66,7 @@ func TestLargePlan(t *testing.T) {
 	}
 }
 
-// A large plan is given up in several transactions, too.
+// A large plan is also given up in several transactions.
 func TestLargePlanIsGivenUp(t *testing.T) {
 	st, p, _ := large(t)
 	st.told()
@@ -77,7 +77,7 @@ func TestLargePlanIsGivenUp(t *testing.T) {
 	}
 }
 
-// One that was begun by a shard which has lost the partition since is given up by the heir.
+// A large plan that was begun by a shard which has lost the partition since is given up by the next owner.
 func TestLargePlanOfAnotherShardIsGivenUp(t *testing.T) {
 	st, p, _ := large(t)
 	for range 100 {
@@ -104,7 +104,7 @@ func TestLargePlanOfAnotherShardIsGivenUp(t *testing.T) {
 	}
 }
 
-// So is one whose victims stand on one node, with more budgets than one transaction takes.
+// The same holds for a plan whose victims are on one node, with more budgets than fit in one transaction.
 func TestLargePlanOnOneNodeIsGivenUp(t *testing.T) {
 	st := newStory(t, 1, 0, 0)
 	st.addNamespace("d")

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
-// begins opens a generation of the ledger that facts after an epoch go with, and shows it to the shard.
+// begins opens a generation of the ledger that requires facts after an epoch, and shows it to the shard.
 func (st *story) begins(factsAfter uint64) {
 	st.t.Helper()
 	id, err := st.store.ID(st.t.Context())
@@ -30,8 +30,8 @@ func (st *story) begins(factsAfter uint64) {
 	st.tellLedger()
 }
 
-// Kubernetes was restored from a backup, and the facts that the shard has are those of before. Their resourceVersions
-// are beyond any high-water, and still nothing is decided on them.
+// Kubernetes was restored from a backup, and the shard still has the facts from before. Their resourceVersions are
+// beyond every high-water mark, and still nothing is decided on them.
 func TestNothingIsDecidedOnFactsOfBeforeARestore(t *testing.T) {
 	st := newStory(t, 1, 1, 1)
 	before := len(st.facts)
@@ -41,7 +41,7 @@ func TestNothingIsDecidedOnFactsOfBeforeARestore(t *testing.T) {
 		t.Fatalf("decided on facts of before: %+v, ready: %t", st.s.commit, st.s.core.Ready())
 	}
 	told := st.facts[before:]
-	st.fact(events.Fact{Op: events.OpEpochBegin}) // everything is told again, in epoch 4
+	st.fact(events.Fact{Op: events.OpEpochBegin}) // all facts are published again, in epoch 4
 	st.publishNode(st.nodeObjects["n0"])
 	for _, f := range told {
 		st.fact(f.Fact)

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
-// Pods that say where they may go, but not where they would rather go, are placed at home where there is a
-// choice: shards that looked at all nodes would all want the same.
+// Pods that restrict their nodes, but have no preference among them, are placed on home nodes where there is a
+// choice: shards that considered all nodes would all choose the same ones.
 func TestWhoIsPlacedAtHome(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -50,8 +50,8 @@ func TestWhoIsPlacedAtHome(t *testing.T) {
 	}
 }
 
-// Where a shard looks at all nodes, because few are its home or the pod has preferences, it goes to a home node if
-// that is as good as any: shards that broke ties alike would meet. A better node comes first wherever it is.
+// Where a shard considers all nodes, because it has few home nodes or the pod has preferences, it picks a home node
+// if that is as good as any: shards that broke ties alike would conflict. A better node comes first wherever it is.
 func TestEquallyGoodNodesAreTakenAtHome(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
@@ -85,7 +85,7 @@ func TestEquallyGoodNodesAreTakenAtHome(t *testing.T) {
 	}
 }
 
-// placeAndCheck has shards place new pods, and checks each decision.
+// placeAndCheck makes shards place new pods, and checks each decision.
 func (w *world) placeAndCheck(pods int, edit func(*corev1.Pod), check func(*shard, events.Decision)) {
 	w.t.Helper()
 	for i := range pods {
@@ -110,14 +110,14 @@ func (w *world) placeAndCheck(pods int, edit func(*corev1.Pod), check func(*shar
 	}
 }
 
-// newHomeWorld has two shards that try home nodes first.
+// newHomeWorld returns a world with two shards that try home nodes first.
 func newHomeWorld(t *testing.T, seed uint64) *world {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	cfg.Preemption.MaxBlockers = placement.MaxBlockersLimit
 	return newWorldWith(t, seed, 2, cfg, func(c *decide.Config) { c.HomeFirst = true })
 }
 
-// homesWorld plays pods with all sorts of wishes on nodes that fill up, so that homes come to be too small.
+// homesWorld plays pods with different demands on nodes that fill up, so that the home nodes become too few.
 func homesWorld(t *testing.T, seed uint64) *world {
 	w := newHomeWorld(t, seed)
 	for i := range 160 {

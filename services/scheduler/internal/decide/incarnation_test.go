@@ -17,8 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// registerAgain deletes a node and registers another one under its name, as a kubelet does that
-// starts anew: the pods that are bound to the name stay.
+// registerAgain deletes a node and registers another one under its name, like a kubelet that starts again: the pods
+// that are bound to the name stay.
 func (w *world) registerAgain(name string) {
 	w.rv++
 	n := w.nodeObjects[name].DeepCopy()
@@ -38,8 +38,8 @@ func (w *world) tellFactsTo(s *shard, upTo int) {
 	}
 }
 
-// Two shards know different nodes of one name. Whatever each has read of the ledger, they do not
-// both place a pod in the one room that the name has.
+// Two shards know different nodes of one name. Whatever each of them has read of the ledger, they do not both place
+// a pod in the single room that the name has.
 //
 //  1. Node n0 is deleted and registers again. The first shard has not read that, the second has.
 //  2. Each places a pod on n0, in either order, and with or without news of the ledger in between.
@@ -85,9 +85,9 @@ func TestNodeThatRegistersAgain(t *testing.T) {
 	}
 }
 
-// placeBy offers a shard its pods and carries out what it sends; told: the ledger's watch reaches it
-// first, and after each transaction. It returns how many transactions the shard sends. The offers are from
-// when the queue had read as far as the shard has: a shard waits until it has read what the queue had.
+// placeBy offers a shard its pods and commits what it sends; told: the ledger's watch reaches it first, and after
+// each transaction. It returns how many transactions the shard sends. The offers have the position of the shard's
+// facts: a shard waits until it has read what the queue had read.
 func (w *world) placeBy(s *shard, told bool) (sent int) {
 	watch := func() {
 		var in step.Input
@@ -123,8 +123,8 @@ func (w *world) placeBy(s *shard, told bool) (sent int) {
 	return sent
 }
 
-// What was promised on the node before counts on the name, and a bind of it that the facts do not
-// show yet keeps the name from being used, also after its entry has left.
+// Reservations on the previous node of a name count on the name. A bind there that the facts do not show yet keeps
+// the name from being used, also after its entry has left the document.
 func TestPromisesOfTheNodeBeforeCount(t *testing.T) {
 	w := newWorld(t, 1, 2)
 	w.addNode("n0", 2)
@@ -145,7 +145,7 @@ func TestPromisesOfTheNodeBeforeCount(t *testing.T) {
 	if len(docs) != 2 {
 		t.Fatalf("%d documents, want one of each node", len(docs))
 	}
-	// The pod of the node before is bound and handed over; both shards have read of the hand-over, not of the bind.
+	// The pod of the previous node is bound and handed over; both shards have read the hand-over, but not the bind.
 	p0 := w.pods["pod-p0"]
 	p0.Spec.NodeName = "n0"
 	w.publish(p0)
@@ -158,7 +158,7 @@ func TestPromisesOfTheNodeBeforeCount(t *testing.T) {
 			w.replace(handed, nil)
 		}
 	}
-	for uid := range w.pods { // the other reserved pod goes, so that the room is full by the bound one and one more
+	for uid := range w.pods { // the other reserved pod is deleted, so that the bound pod and one more fill the room
 		if at := w.reservedAt(uid); slices.Equal(at, []string{"n0"}) {
 			w.deletePod(uid)
 		}
@@ -170,7 +170,7 @@ func TestPromisesOfTheNodeBeforeCount(t *testing.T) {
 	w.auditDocuments()
 }
 
-// Histories in which nodes register again at any time, with views that lag as they like.
+// Histories in which nodes register again at any time, with arbitrary lag.
 func TestShardsNeverOvercommitNodesThatRegisterAgain(t *testing.T) {
 	again, placed := 0, 0
 	for seed := *incarnationFirst; seed < *incarnationFirst+*incarnationSeeds; seed++ {
@@ -214,7 +214,7 @@ var (
 	incarnationFirst = flag.Uint64("incarnation-first", 0, "seed of the first of them")
 )
 
-// churnPod deletes a bound pod and makes another, so that there is always something to place.
+// churnPod deletes a bound pod and creates another, so that there is always a pod to place.
 func (w *world) churnPod() {
 	for _, uid := range sortedPods(w.pods) {
 		if w.pods[uid].Spec.NodeName != "" {

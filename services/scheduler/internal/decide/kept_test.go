@@ -29,7 +29,7 @@ var (
 	keptFirst = flag.Uint64("kept-first", 0, "seed of the first of them")
 )
 
-// upToDate are facts as of now.
+// upToDate is a world as a source of facts that are up to date.
 type upToDate struct{ *world }
 
 func (u upToDate) PodFact(uid string) (boundRV uint64, bound, known bool) {
@@ -56,8 +56,7 @@ func (u upToDate) VictimFate(uid string, _ uint64) (txns.Fate, uint64) {
 	return txns.Staying, 0
 }
 
-// keep is T12: a place on a node is kept for the replacement of a running pod; false if it
-// cannot be.
+// keep is T12: it keeps a place on a node for the replacement of a running pod; false if that is not possible.
 func (w *world) keep(victim, node string) (plan string, ok bool) {
 	w.t.Helper()
 	p := w.pods[victim]
@@ -107,7 +106,7 @@ func (w *world) leave(uid string) {
 	w.publish(w.pods[uid])
 }
 
-// kept are the nodes on which places are kept.
+// kept returns the nodes on which places are kept.
 func (w *world) kept() (nodes []string) {
 	for _, d := range w.docs() {
 		for _, e := range d.Entries {
@@ -119,7 +118,7 @@ func (w *world) kept() (nodes []string) {
 	return nodes
 }
 
-// keptFor are the pods for whose replacements places are kept, sorted.
+// keptFor returns the UIDs of the pods for whose replacements places are kept, sorted.
 func (w *world) keptFor() (uids []string) {
 	for _, d := range w.docs() {
 		for _, e := range d.Entries {
@@ -132,7 +131,7 @@ func (w *world) keptFor() (uids []string) {
 	return uids
 }
 
-// reservedOn is the node that a pod has a reservation on.
+// reservedOn returns the node on which a pod has a reservation.
 func (w *world) reservedOn(uid string) string {
 	d, _, _ := w.hold(uid)
 	return d.NodeName
@@ -144,8 +143,8 @@ func asking(cpu string) func(*corev1.Pod) {
 	}
 }
 
-// Whoever is not the replacement does not get the room that is kept for it; the replacement does,
-// and nothing is left of the placeholder.
+// Other pods do not get the room that is kept for a replacement; the replacement does, and nothing is left of the
+// placeholder.
 func TestReplacementTakesThePlaceOver(t *testing.T) {
 	st := newStory(t, 1, 2, 1)
 	v := st.running("v", "n0", ownedBy("web"))
@@ -183,8 +182,8 @@ func TestPlaceIsKeptWithinTheNamespace(t *testing.T) {
 	}
 }
 
-// A replacement takes the place of a pod that leaves, not of one that is still to be evicted: that
-// one would not be any more.
+// A replacement takes the place of a pod that is leaving, not of a pod that is still to be evicted: for that pod it
+// would be an additional one.
 func TestReplacementTakesThePlaceOfOneThatLeaves(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		st := newStory(t, 1, 3, 3)
@@ -215,8 +214,8 @@ func TestReplacementTakesThePlaceOfOneThatLeaves(t *testing.T) {
 	}
 }
 
-// A place that is kept is no pod that rules about other pods speak of: replacements with such rules
-// take theirs over beside the place of another.
+// Rules about other pods do not count a kept place: replacements with such rules take over their places next to that
+// of another pod.
 func TestReplacementWithRulesTakesThePlaceOver(t *testing.T) {
 	web := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	for name, rule := range map[string]func(*corev1.PodSpec){
@@ -270,7 +269,7 @@ func besideAKeptPlace(t *testing.T) *story {
 	return st
 }
 
-// staged has the shard decide until a transaction is in flight.
+// staged lets the shard decide until a transaction is in flight.
 func (st *story) staged() {
 	st.t.Helper()
 	for range 5 {
@@ -280,8 +279,8 @@ func (st *story) staged() {
 	}
 }
 
-// A pod that was to oust a kept place loses its epoch. Another was decided meanwhile, for the rest of the room: it is
-// decided again, with the place in it.
+// A pod that was about to oust a kept place loses its epoch. In the meantime another pod was decided for the rest of
+// the room: it is decided again, with the place counted.
 func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
 	st := besideAKeptPlace(t)
 	high := st.pod("high", important(6), asking("100m"), onNode("n1"))
@@ -304,8 +303,8 @@ func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
 	}
 }
 
-// A pod is staged in a kept place that it ousts, and another has a plan for that node: the place is ousted first, so
-// that the plan has not counted on room that stays kept.
+// A pod is staged in a kept place that it ousts, and another pod has a plan for that node: the place is ousted
+// first, so that the plan does not count on room that remains kept.
 func TestPlanWaitsForAPlaceThatIsOusted(t *testing.T) {
 	st := besideAKeptPlace(t)
 	st.pod("first", onNode("n3"))
@@ -328,7 +327,7 @@ func TestPlanWaitsForAPlaceThatIsOusted(t *testing.T) {
 	}
 }
 
-// Two replacements of one owner, decided in one batch, take two places on one node over.
+// Two replacements of one owner, decided in one batch, take over two places on one node.
 func TestTwoReplacementsInOneBatch(t *testing.T) {
 	st := newStory(t, 1, 3, 2)
 	for _, name := range []string{"v", "w"} {
@@ -343,8 +342,8 @@ func TestTwoReplacementsInOneBatch(t *testing.T) {
 	}
 }
 
-// A replacement that does not fit in the place that is kept for it goes elsewhere, and the place
-// is released; one that comes while the pod still runs is no replacement, and the place stays.
+// A replacement that does not fit in the place kept for it is placed elsewhere, and the place is released. A pod
+// that arrives while the original still runs is no replacement, and the place remains.
 func TestPlaceWhereTheReplacementDoesNotFit(t *testing.T) {
 	for _, leaves := range []bool{true, false} {
 		st := newStory(t, 1, 3, 2)
@@ -369,8 +368,8 @@ func TestPlaceWhereTheReplacementDoesNotFit(t *testing.T) {
 	}
 }
 
-// A more important pod that fits nowhere else gets the room that is kept for a less important
-// one, without anybody having to go; one that is as important does not.
+// A more important pod that fits nowhere else gets the room that is kept for a less important pod, without any
+// eviction; a pod of equal priority does not.
 func TestMoreImportantPodOustsAPlaceholder(t *testing.T) {
 	st := newStory(t, 1, 2, 1)
 	v := st.running("v", "n0", ownedBy("web"), important(5))
@@ -391,8 +390,7 @@ func TestMoreImportantPodOustsAPlaceholder(t *testing.T) {
 	}
 }
 
-// Two shards, each with a pod that could take the one place: one gets it, and the other one
-// decides again.
+// Two shards each have a pod that could take the one place: one pod gets it, and the other shard decides again.
 func TestTwoShardsWantOnePlace(t *testing.T) {
 	w := newWorld(t, 1, 2)
 	w.addNode("n0", 1)
@@ -432,14 +430,14 @@ func TestTwoShardsWantOnePlace(t *testing.T) {
 	}
 }
 
-// mover plays the descheduler in an arena, and the controllers of what it moves.
+// mover plays the descheduler in an arena, and the controllers of the pods that it moves.
 type mover struct {
 	*arena
-	// made are the places kept, taken those taken over.
+	// made counts the places that were kept, taken those that were taken over.
 	made, taken int
 }
 
-// turn moves a random pod, lets one that is moved leave, or replaces one that has left.
+// turn moves a random pod, lets a moved pod leave, or replaces one that has left.
 func (m *mover) turn() {
 	uids := sortedPods(m.pods)
 	if len(uids) == 0 {
@@ -479,7 +477,7 @@ func (m *mover) turn() {
 	}
 }
 
-// owner is the placeholder of a plan.
+// owner returns the placeholder of a plan.
 func (m *mover) owner(plan string) (ledger.NodeDoc, ledger.Entry, bool) {
 	for _, d := range m.docs() {
 		if e, ok := d.Owner(plan); ok && e.Role == ledger.RoleMove {
@@ -489,7 +487,7 @@ func (m *mover) owner(plan string) (ledger.NodeDoc, ledger.Entry, bool) {
 	return ledger.NodeDoc{}, ledger.Entry{}, false
 }
 
-// roomOn says whether one more pod has room on a node, by all that is known anywhere.
+// roomOn reports whether a node has room for one more pod, according to all facts and documents.
 func (m *mover) roomOn(node string) bool {
 	n := int64(0)
 	counted := map[string]bool{}
@@ -509,7 +507,7 @@ func (m *mover) roomOn(node string) bool {
 	return n < m.nodes[node]
 }
 
-// settleMoves drops what is left of moves, as the binders do.
+// settleMoves removes the remains of moves, as the binders do.
 func (m *mover) settleMoves() {
 	for _, d := range m.docs() {
 		for _, e := range d.Entries {
@@ -526,9 +524,8 @@ func (m *mover) settleMoves() {
 	}
 }
 
-// Shards whose pods want each other's room, while pods are moved under them: no node is ever
-// overcommitted, every step of every document is legal, places are taken over, and in the end
-// every pod that has room somewhere has it.
+// Shards have pods that want each other's room, while pods are moved: no node is ever overcommitted, every step of
+// every document is legal, places are taken over, and in the end every pod that fits somewhere has a place.
 func TestShardsTakeOver(t *testing.T) {
 	var made, taken int
 	for seed := *keptFirst; seed < *keptFirst+*keptSeeds && !t.Failed(); seed++ {

@@ -23,14 +23,14 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// story is one shard under test, which is told things one by one; the other shards of its
-// world are only names.
+// story is one shard under test, to which events are delivered one by one; the other shards of its world exist only
+// by name.
 type story struct {
 	*world
 	s *shard
 }
 
-// newStory has nodes n0, n1, … with room for some pods each, all of it known to the shard.
+// newStory returns a story with nodes n0, n1, … with room for some pods each, all of which the shard knows.
 func newStory(t *testing.T, shards, nodes int, room int64) *story {
 	st := &story{world: newWorld(t, 1, shards)}
 	st.s = st.shards[0]
@@ -41,7 +41,7 @@ func newStory(t *testing.T, shards, nodes int, room int64) *story {
 	return st
 }
 
-// tell delivers everything there is to know.
+// tell delivers all events to the shard.
 func (st *story) tell() {
 	st.tellFacts()
 	st.tellLedger()
@@ -85,7 +85,7 @@ func (st *story) offerAgain(uid string) {
 	}}}}})
 }
 
-// target is the node that the transaction in flight puts a pod on; empty without one.
+// target returns the node on which the transaction in flight places a pod; empty if there is none.
 func (st *story) target() string {
 	st.t.Helper()
 	if st.s.commit == nil {
@@ -105,7 +105,7 @@ func (st *story) target() string {
 	return name
 }
 
-// answer carries the transaction in flight out.
+// answer commits the transaction in flight and delivers its answer.
 func (st *story) answer() {
 	st.t.Helper()
 	if st.s.commit == nil {
@@ -144,7 +144,7 @@ func (st *story) lose() {
 	st.answer()
 }
 
-// wait lets time pass, and the shard's heart beat.
+// wait lets time pass, with a heartbeat.
 func (st *story) wait(d time.Duration) {
 	st.now = st.now.Add(d)
 	st.step(st.s, step.Input{Beat: true})
@@ -158,7 +158,7 @@ func (st *story) noticed() (kinds []avoid.NoticeKind) {
 	return kinds
 }
 
-// bind shows the pod bound, and its reservation handed over.
+// bind shows the pod as bound, and its reservation as handed over.
 func (st *story) bind(uid, node string) {
 	p := st.pods[uid]
 	p.Spec.NodeName = node
@@ -184,8 +184,8 @@ func TestLostRaceCostsALookup(t *testing.T) {
 	}
 }
 
-// Who loses the race for a node's first document may not use the node until the watch has shown it. The pods
-// that come next wait for that moment: they do not go to a worse node.
+// After a lost race for a node's first document, the shard may not use the node until the watch has shown the
+// document. The following pods wait for that: they are not placed on a worse node.
 func TestPodsBehindALostFirstDocumentGoToTheirBestNode(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
 	st.pod("first", preferring(corev1.LabelHostname, "n0"))
@@ -206,7 +206,7 @@ func TestPodsBehindALostFirstDocumentGoToTheirBestNode(t *testing.T) {
 	}
 }
 
-// A document that has stood is used at once by those who come next.
+// A document that existed before can be used at once by the following pods.
 func TestPodsBehindALostRaceGoOn(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
 	st.touch("n0", raised)
@@ -231,7 +231,7 @@ func TestNextBestMustNotHaveMoved(t *testing.T) {
 	}
 	st.tellLedger()
 	st.answer()
-	// Decided anew on what the watch has told, the lost node is as good as before.
+	// Decided again on what the watch has delivered, the lost node is as good as before.
 	if got := st.target(); got != lost {
 		t.Errorf("goes for %q, want another decision for %s", got, lost)
 	}
@@ -254,7 +254,7 @@ func TestRepeatedLoserGoesBackToTheHeadOfTheQueue(t *testing.T) {
 	st := newStory(t, 1, 1, 10)
 	st.pod("p")
 	for i := range attempt.MaxLosses {
-		st.wait(2 * time.Second) // whatever turn it waits for is over
+		st.wait(2 * time.Second) // any turn that it waits for has ended
 		st.tellLedger()
 		if st.target() == "" {
 			t.Fatalf("gave up after %d losses", i)
@@ -271,9 +271,9 @@ func TestRepeatedLoserGoesBackToTheHeadOfTheQueue(t *testing.T) {
 	}
 }
 
-// A shard that has lost three times is let alone at the node for a moment.
+// After three lost races the other shards leave a node to the shard for a moment.
 func TestThirdLossAsksForATurn(t *testing.T) {
-	// Of two shards, one is at home at a node and the other is not.
+	// Of two shards, the node is a home node of one.
 	for _, mine := range []bool{true, false} {
 		t.Run(fmt.Sprintf("home=%v", mine), func(t *testing.T) {
 			st := newStory(t, 2, 1, 10)
@@ -307,7 +307,7 @@ func TestThirdLossAsksForATurn(t *testing.T) {
 	}
 }
 
-// home says whether a shard gives the turns at a node.
+// home reports whether a shard grants the turns at a node.
 func (w *world) home(s *shard, nodeUID string) bool {
 	var members []string
 	for _, s := range w.shards {
@@ -337,7 +337,7 @@ func TestWaitForATurnEnds(t *testing.T) {
 	}
 }
 
-// During another's turn a node is not used, unless there is no other way but to wait.
+// A node is not used during another shard's turn, unless the only alternative is to wait.
 func TestAnothersTurn(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
 	turn := work.Turn{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}
@@ -352,7 +352,7 @@ func TestAnothersTurn(t *testing.T) {
 		}
 		st.answer()
 	}
-	// It ends when the other has placed there.
+	// The turn ends when the other shard has placed a pod there.
 	st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
 		next, err := txns.Place(d, ledger.Entry{
 			PodUID: "other", Name: "other", Namespace: "d", Role: ledger.RoleReservation, State: ledger.Committed,
@@ -385,7 +385,7 @@ func TestTurnEndsWithTime(t *testing.T) {
 	}
 }
 
-// One after the other, in the order of asking.
+// Turns are granted one after the other, in the order of the requests.
 func TestTurnsAreGivenInOrder(t *testing.T) {
 	st := newStory(t, 3, 1, 10)
 	home := slices.IndexFunc(st.shards, func(s *shard) bool { return st.home(s, "node-n0") })

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 )
 
-// evenedOut is a story in which a pod runs in zone a, on n0, and a place in zone b, on n1, is held for first, or is
-// about to be. A second pod with the rule comes: with first it would fit in zone a.
+// evenedOut returns a story in which a pod runs in zone a, on n0, and a place in zone b, on n1, is held for first,
+// or is about to be. A second pod with the rule arrives: if first counts, it fits in zone a.
 func evenedOut(t *testing.T) (st *story, first, second string) {
 	t.Helper()
 	st = newStory(t, 1, 0, 1)
@@ -35,7 +35,7 @@ func (st *story) heldAt(uid, node string) {
 	}
 }
 
-// evict has the victims of a pod's plan go.
+// evict terminates the victims of a pod's plan.
 func (st *story) evict(uid string) {
 	st.t.Helper()
 	for _, victim := range st.mark(uid) {
@@ -45,8 +45,8 @@ func (st *story) evict(uid string) {
 	st.told()
 }
 
-// A pod that is staged for a place which is only held for it may not get it. Who counted it under a rule is decided
-// again, and turned down with upstream's message.
+// A pod that is staged for a place which is only held for it may not get it. A pod whose rule counted it is decided
+// again, and rejected with upstream's message.
 func TestWhoCountsAPodThatIsNominated(t *testing.T) {
 	st, first, second := evenedOut(t)
 	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
@@ -65,7 +65,7 @@ func TestWhoCountsAPodThatIsNominated(t *testing.T) {
 	remake(t, st.world, st.s)
 }
 
-// Once the pod whose place was held is bound it counts for all rules.
+// Once a pod whose place was held is bound, it counts for all rules.
 func TestWhoWaitsForAPodThatIsNominated(t *testing.T) {
 	st, first, second := evenedOut(t)
 	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
@@ -86,7 +86,7 @@ func TestWhoWaitsForAPodThatIsNominated(t *testing.T) {
 	remake(t, st.world, st.s)
 }
 
-// A place that is held is given up when its pod goes. Who waited for it stays out.
+// A held place is given up when its pod is deleted. A pod that waited for it is still rejected.
 func TestWhoWaitsForAPodThatIsNominatedInVain(t *testing.T) {
 	st, first, second := evenedOut(t)
 	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
@@ -100,7 +100,7 @@ func TestWhoWaitsForAPodThatIsNominatedInVain(t *testing.T) {
 	}
 }
 
-// A preemption plan is not made for a pod that fits only because of a place that is held for another pod.
+// No preemption plan is made for a pod that fits only because of a place that is held for another pod.
 func TestNoPlanRestsOnAPlaceThatIsHeld(t *testing.T) {
 	st := newStory(t, 1, 0, 1)
 	st.addNodeIn("n0", "a", 2)
@@ -123,7 +123,7 @@ func TestNoPlanRestsOnAPlaceThatIsHeld(t *testing.T) {
 	st.heldAt(second, "n0")
 }
 
-// The pod by which a place was found is gone when the place is free, and only a held one evens that out.
+// A pod counted when a place was found is gone when the place is free, and only a held pod makes up for it.
 //
 //  1. A pod runs in each zone, and a place is held for first in zone a.
 //  2. That of zone b goes. A place is held for second there.
@@ -159,7 +159,7 @@ func TestPromotionRestsOnNoHold(t *testing.T) {
 	}
 }
 
-// Places that are held for pods that no rule of the pod counts make no difference.
+// Places held for pods that no rule of the pod counts make no difference.
 func TestHoldsThatNoSpreadCounts(t *testing.T) {
 	st := newStory(t, 1, 0, 1)
 	st.addNodeIn("n0", "a", 10)

@@ -5,16 +5,16 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
-// ownership is what the shard owns of the partitions.
+// ownership tracks the partitions that the shard holds.
 type ownership struct {
-	// partitions is how many this shard holds; announced, that the queue was asked for work when it held the first.
+	// partitions is how many this shard holds; announced: it has asked the queue for work since it held the first.
 	partitions int
 	announced  bool
 	// moved: partitions or members have changed since the last takeMoved.
 	moved bool
 }
 
-// apply applies that partitions or members have changed.
+// apply applies a change of partitions or members.
 func (o *ownership) apply(changes replica.Changes, s *shard.State) {
 	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
 		o.moved = true
@@ -22,7 +22,7 @@ func (o *ownership) apply(changes replica.Changes, s *shard.State) {
 	}
 }
 
-// announce notes that a request for work goes out; ready, that the shard can place pods.
+// announce notes that a request for work is sent; ready reports whether the shard can place pods.
 func (o *ownership) announce(ready bool) { o.announced = o.announced || ready }
 
 // takeMoved reports whether partitions or members have changed since the last call.

@@ -20,13 +20,13 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// actor is a plugin that acts on chosen nodes, and checks that it is asked to as upstream would.
+// actor is a plugin that acts on chosen nodes, and checks that it is called as upstream would call it.
 type actor struct {
 	*world
-	// answer is what becomes of an act; it may say no.
+	// answer is the result of an act; it may be a refusal.
 	answer func(step.Perform) step.Performed
-	// reserved is what each cycle of a shard has reserved and not given back: the pod's UID and node. passed are those
-	// that it lets be bound.
+	// reserved is what each cycle of a shard has reserved and not given back: the pod's UID and node. passed are
+	// those that the plugin allows to be bound.
 	reserved map[string]string
 	passed   map[string]bool
 	// did counts the acts, and what had ended in an undo or a bind.
@@ -63,7 +63,7 @@ func cycleOf(p step.Perform) string { return fmt.Sprint(p.Shard, "/", p.ID) }
 
 func placeOf(p step.Perform) string { return p.Pod.UID + "@" + p.Node }
 
-// act does what is asked, unless it was not to be.
+// act performs an act, after checking that it is allowed.
 func (x *actor) act(p step.Perform) step.Performed {
 	x.t.Helper()
 	x.did[p.Act]++
@@ -110,8 +110,8 @@ func (x *actor) act(p step.Perform) step.Performed {
 	return a
 }
 
-// auditPassed checks that nothing can be bound that plugins have not passed. A pod that was deleted cannot be bound:
-// its reservation stands until a document is handed over.
+// auditPassed checks that no reservation can be bound that plugins have not passed. A deleted pod cannot be bound:
+// its reservation remains until the document is handed over.
 func (x *actor) auditPassed() {
 	x.t.Helper()
 	for _, d := range x.docs() {
@@ -124,9 +124,9 @@ func (x *actor) auditPassed() {
 	}
 }
 
-// Whatever the interleaving of shards, binders, deletions and plugins that refuse, fail, and have pods wait:
-// nothing is bound that plugins have not passed, nodes are not overcommitted, and everything that was reserved has
-// been given back in the end, or is bound, once.
+// Whatever the interleaving of shards, binders, deletions and plugins that refuse, fail, and make pods wait: no pod
+// is bound that plugins have not passed, no node is overcommitted, and everything that was reserved is given back in
+// the end, or bound, once.
 func TestPluginsThatActUnderConcurrency(t *testing.T) {
 	total := map[step.Act]int{}
 	for seed := range uint64(extendedSeeds) {
@@ -179,7 +179,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 	}
 }
 
-// muddle has so many things happen, in any order.
+// muddle lets that many random things happen.
 func (x *actor) muddle(steps int) {
 	for range steps {
 		x.deliver()
@@ -190,15 +190,15 @@ func (x *actor) muddle(steps int) {
 	}
 }
 
-// beat has all shards look at what time alone tells.
+// beat lets all shards handle the passing of time.
 func (w *world) beat() {
 	for _, s := range w.shards {
 		w.step(s, step.Input{Beat: true})
 	}
 }
 
-// A pod that plugins have nothing left to do for has a reservation at once, and one that they have is held until they
-// have done it; neither is told of before it can be bound.
+// A pod for which plugins have no work left gets a reservation at once; otherwise its place is held until they have
+// finished. Neither is reported before it can be bound.
 func TestPluginsAct(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		x := newActingWorld(t, 1, 1)
@@ -239,7 +239,8 @@ func TestPluginsAct(t *testing.T) {
 	}
 }
 
-// What a plugin says no to ends the attempt in its words, before and after the place is held, and leaves no hold.
+// A plugin's refusal ends the attempt with the plugin's message, before and after the place is held, and leaves no
+// hold.
 func TestPluginsSayNo(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, broken := range []bool{false, true} {
@@ -258,7 +259,7 @@ func TestPluginsSayNo(t *testing.T) {
 			}
 			x.addNode("a", 10)
 			x.addPod("p")
-			x.settle() // an offer that comes before the partition is given back
+			x.settle() // an offer that arrives before the partition is given back
 			x.offer()
 			x.settle()
 			d := x.only()
@@ -279,7 +280,7 @@ func TestPluginsSayNo(t *testing.T) {
 	}
 }
 
-// A place that is held for plugins and whose shard is gone is given up by whoever has the partition next; the
+// A place that is held for plugins and whose shard is gone is given up by the next shard with the partition. The
 // plugins of a shard that only lost the partition take back what they have reserved.
 func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 	x := newActingWorld(t, 2, 2)
@@ -304,7 +305,7 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 		return x.act(p)
 	}
 	x.takeOver("pod-p", heir)
-	owner.performs, x.did = nil, map[step.Act]int{} // it is at ActPrepare, for long
+	owner.performs, x.did = nil, map[step.Act]int{} // it is at ActPrepare for a long time
 	x.settle()
 	if left := x.reservations(); len(left) > 0 {
 		t.Errorf("%v, want the place given up", left)
@@ -326,7 +327,7 @@ func (x *actor) preparing() *shard {
 	return s
 }
 
-// A place that plugins do not come to an end with is given up.
+// A place whose plugins never finish is given up.
 func TestPluginsThatNeverEnd(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
 	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
@@ -348,7 +349,7 @@ func TestPluginsThatNeverEnd(t *testing.T) {
 	}
 }
 
-// A shard that ends has its plugins take back what they have reserved, and waits for that.
+// A shard that stops makes its plugins take back what they have reserved, and waits for that.
 func TestPluginsOfAShardThatEnds(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
 	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
@@ -367,7 +368,8 @@ func TestPluginsOfAShardThatEnds(t *testing.T) {
 	}
 }
 
-// A more important pod may take a place that is held for plugins, and they take back what they have reserved.
+// A more important pod may take over a place that is held for plugins, and the plugins take back what they have
+// reserved.
 func TestPreparedPlaceIsTaken(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
 	x.answer = func(p step.Perform) step.Performed { return step.Performed{Later: true} }
@@ -402,7 +404,7 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	}
 }
 
-// progress answers txns.PodFacts.
+// progress implements txns.PodFacts.
 type progress uint64
 
 func (p progress) PodProgress() uint64                 { return uint64(p) }
@@ -417,7 +419,7 @@ func (w *world) epochs(pod string) map[int32]int64 {
 	return map[int32]int64{partition: kvs[0].CreateRevision}
 }
 
-// A pod that a plugin holds back is not tried, whether it would fit or not, and nothing is said of nodes.
+// A pod that a plugin holds back is not tried, whether it would fit or not, and nodes are not mentioned.
 func TestPluginsHoldBack(t *testing.T) {
 	for _, room := range []int64{10, 0} {
 		for _, hold := range []bool{true, false} {
@@ -453,7 +455,7 @@ func TestPluginsHoldBack(t *testing.T) {
 	}
 }
 
-// evenly makes a pod one of those that are spread evenly over zones.
+// evenly makes a pod one of the pods that are spread evenly over zones.
 func evenly(p *corev1.Pod) {
 	p.Labels = map[string]string{"app": "web"}
 	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
@@ -462,7 +464,8 @@ func evenly(p *corev1.Pod) {
 	}}
 }
 
-// A pod whose plugins have not answered yet may be taken back. Who counted it under a rule is not placed before it.
+// A pod whose plugins have not answered yet may be withdrawn. A pod whose rules count it is not placed before that
+// is settled.
 //
 //  1. The shard chooses n1, in zone b, for first, and asks plugins to reserve.
 //  2. It decides second, of a profile without plugins, for n0, in zone a. One pod runs there; first evens that out.
@@ -508,7 +511,7 @@ func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
 	}
 }
 
-// drive answers transactions and questions until something is so.
+// drive answers transactions and questions until so returns true.
 func (st *story) drive(so func() bool) {
 	st.t.Helper()
 	for range 50 {

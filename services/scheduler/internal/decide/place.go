@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// decisionsPerStep bounds a step, so that facts and results are never far behind.
+	// decisionsPerStep bounds a step, so that facts and results are applied without much delay.
 	decisionsPerStep = 24
 )
 
@@ -28,7 +28,7 @@ func (c *Core) decide() {
 	}
 }
 
-// try takes one attempt as far as it goes now.
+// try decides one attempt as far as possible now.
 func (c *Core) try(a *attempt.Attempt) {
 	t := trial{attempt: a}
 	o := c.admit(&t)
@@ -38,16 +38,17 @@ func (c *Core) try(a *attempt.Attempt) {
 	c.finish(&t, o)
 }
 
-// trial is what is known of an attempt while it is decided.
+// trial is the state of one attempt while it is decided.
 type trial struct {
 	attempt *attempt.Attempt
 	profile *placement.Profile
 	volumes claims.Supply
 	concern guard.Concern
-	// avoided are the UIDs of nodes that the pod avoids for its owner, behind is how many nodes cannot be used yet.
+	// avoided are the UIDs of nodes that the pod avoids because of its owner; behind is how many nodes cannot be
+	// used yet.
 	avoided []string
 	behind  int
-	// found is what the search has found, evidence its record.
+	// found is the result of the search, evidence its record.
 	found    record.Look
 	evidence *evidence.Evidence
 	// node is the choice, with what it needs.
@@ -55,7 +56,7 @@ type trial struct {
 	needs attempt.Needs
 }
 
-// outcome is what a trial comes to. why is for failed.
+// outcome is the result of a trial. why is set for failed.
 type outcome struct {
 	is  ending
 	why string
@@ -68,7 +69,7 @@ const (
 	open ending = iota
 	// placed: has a node and counts there.
 	placed
-	// deferred: is decided again once something has moved.
+	// deferred: is decided again once something has changed.
 	deferred
 	// failed: ends; the queue backs the pod off.
 	failed
@@ -82,7 +83,7 @@ const (
 
 func failure(err error) outcome { return outcome{failed, err.Error()} }
 
-// finish puts an attempt where its outcome leads.
+// finish puts an attempt where its outcome sends it.
 func (c *Core) finish(t *trial, o outcome) {
 	a := t.attempt
 	switch o.is {
@@ -100,8 +101,8 @@ func (c *Core) finish(t *trial, o outcome) {
 	}
 }
 
-// admit reports whether an attempt may be decided now: the shard owns the pod's partition, and its facts show a pod
-// that waits.
+// admit reports whether an attempt may be decided now: the shard owns the pod's partition, and its facts show a
+// waiting pod.
 func (c *Core) admit(t *trial) outcome {
 	a := t.attempt
 	if _, ok := c.shard.Holds(a.Offer.Partition); !ok {
@@ -124,31 +125,31 @@ func (c *Core) admit(t *trial) outcome {
 	return outcome{}
 }
 
-// place decides where a pod goes, in steps. The first that comes to an outcome ends it.
+// place decides where to place a pod, step by step. The first step with an outcome ends it.
 func (c *Core) place(t *trial) outcome {
-	o := c.demands(t) // 1. what the pod's claims and its rules about other nodes demand
+	o := c.demands(t) // 1. what the pod's claims and its rules about other nodes require
 	if o.is == open {
 		o = c.takeKept(t) // 2. a place that is kept for it
 	}
 	if o.is == open {
-		o = c.find(t) // 3. the nodes that it may go to
+		o = c.find(t) // 3. the nodes that it may be placed on
 	}
 	if o.is == open {
-		o = c.ask(t) // 4. what extenders and plugins say of them
+		o = c.ask(t) // 4. the opinions of extenders and plugins about them
 	}
 	if o.is == open {
-		o = c.choose(t) // 5. the best node on which its rules can be kept
+		o = c.choose(t) // 5. the best node on which its rules can be guaranteed
 	}
 	if o.is == open {
-		o = c.supply(t) // 6. what its claims get there, and the registration of its terms
+		o = c.supply(t) // 6. volumes and devices for its claims there, and the registration of its terms
 	}
 	if o.is == open {
-		o = c.stage(t) // 7. counted there until its transaction has been answered
+		o = c.stage(t) // 7. counted on that node until its transaction has been answered
 	}
 	return o
 }
 
-// demands finds out what a pod needs beyond its node.
+// demands determines what a pod needs beyond its node.
 func (c *Core) demands(t *trial) outcome {
 	var err error
 	if t.volumes, err = c.shard.Claims.Of(t.attempt.Pod, t.profile); err != nil {
@@ -177,7 +178,7 @@ func (c *Core) takeKept(t *trial) outcome {
 	return outcome{}
 }
 
-// find looks for the nodes that a pod may go to. It waits for nodes that are behind if there are no others.
+// find looks for the nodes that a pod may be placed on. If only nodes that are behind are left, it waits for them.
 func (c *Core) find(t *trial) outcome {
 	t.found = c.search.Find(t.attempt, t.profile, t.volumes, &t.concern, t.avoided)
 	if t.found.Err != nil {
@@ -202,9 +203,9 @@ func (c *Core) ask(t *trial) outcome {
 	return outcome{}
 }
 
-// nowhere is the outcome of an attempt that found no node. It waits if it will find one that is
-// only avoided for now: then that is no verdict that an event could change, but an error,
-// which the queue repeats after a while.
+// nowhere returns the outcome of an attempt that found no node. If the pod would fit on a node that it only avoids
+// for now, that is no verdict that an event could change: the attempt waits briefly, or fails with an error, and the
+// queue retries it after a while.
 func (c *Core) nowhere(t *trial) outcome {
 	t.found.Unsettled = t.volumes.MaybeLater()
 	seed := attempt.Seed(t.attempt.Pod.UID, t.attempt.Offer.Attempt)
@@ -218,7 +219,7 @@ func (c *Core) nowhere(t *trial) outcome {
 	return outcome{is: rejected}
 }
 
-// choose takes the best node in whose domains every pod is counted.
+// choose picks the best node for which all pods in its topology domains are counted.
 func (c *Core) choose(t *trial) outcome {
 	a := t.attempt
 	t.evidence = c.record.Evidence(a, t.profile, t.found, t.behind)
@@ -232,7 +233,7 @@ func (c *Core) choose(t *trial) outcome {
 	return outcome{}
 }
 
-// supply picks what the claims of a pod get on its node, and has its terms registered.
+// supply picks the volumes and devices for a pod's claims on its node, and gets its terms registered.
 func (c *Core) supply(t *trial) outcome {
 	v, ok, err := c.shard.Claims.Pick(t.volumes, t.profile, t.attempt.On(t.node.Node))
 	switch {

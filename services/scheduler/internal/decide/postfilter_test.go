@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// newFilteringWorld is a world with a plugin that is asked about pods that fit nowhere, and that turns down the nodes
-// that it is asked about.
+// newFilteringWorld returns a world with a plugin that is asked about pods that fit nowhere, and that rejects the
+// nodes that it is asked about.
 func newFilteringWorld(t *testing.T, seed uint64, guidance *placement.Guidance) *world {
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	at := []placement.CustomPlugin{{Name: "Helper", Weight: 1}}
@@ -38,8 +38,8 @@ func newFilteringWorld(t *testing.T, seed uint64, guidance *placement.Guidance) 
 	return w
 }
 
-// Plugins are asked about a pod that fits nowhere, with the verdicts on all nodes, also where the rules let it
-// nowhere and no other plugin is asked; the verdict has what they say.
+// Plugins are asked about a pod that fits nowhere, with the verdicts on all nodes, also if the rules pass no node
+// and no other plugin is asked; the verdict contains their message.
 func TestPostFilter(t *testing.T) {
 	rejected := &placement.Guidance{Plugin: "Helper", Rejection: "not today", Resolvable: true}
 	for _, test := range []struct {
@@ -86,7 +86,7 @@ func TestPostFilter(t *testing.T) {
 	}
 }
 
-// No other question goes out before plugins have answered about a pod that fits nowhere, and a shard that drains gives
+// No other question is sent before plugins have answered about a pod that fits nowhere, and a draining shard gives
 // such a pod back.
 func TestPostFilterBelongsToItsCycle(t *testing.T) {
 	w := newFilteringWorld(t, 1, nil)

@@ -25,7 +25,7 @@ func important(priority int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Priority = &priority }
 }
 
-// running adds a pod that stands on a node already.
+// running adds a pod that already runs on a node.
 func (w *world) running(name, node string, options ...func(*corev1.Pod)) string {
 	w.addPod(name, append(options, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
@@ -34,7 +34,7 @@ func (w *world) running(name, node string, options ...func(*corev1.Pod)) string 
 	return "pod-" + name
 }
 
-// hold is the reservation of a pod, and the document it stands in.
+// hold returns the reservation of a pod, and the document that contains it.
 func (w *world) hold(uid string) (ledger.NodeDoc, ledger.Entry, bool) {
 	for _, d := range w.docs() {
 		if e, ok := d.Find(uid); ok {
@@ -44,7 +44,7 @@ func (w *world) hold(uid string) (ledger.NodeDoc, ledger.Entry, bool) {
 	return ledger.NodeDoc{}, ledger.Entry{}, false
 }
 
-// claims are the claimed victims by UID.
+// claims returns the claimed victims by UID.
 func (w *world) claims() map[string]ledger.Entry {
 	out := map[string]ledger.Entry{}
 	for _, d := range w.docs() {
@@ -99,7 +99,7 @@ func (w *world) change(c txns.Change) {
 	}
 }
 
-// told delivers everything and answers what is in flight until nothing moves.
+// told delivers everything and answers transactions in flight until nothing changes.
 func (st *story) told() {
 	st.t.Helper()
 	for range 100 {
@@ -123,7 +123,7 @@ func (st *story) kinds() []events.DecisionKind {
 	return out
 }
 
-// A pod that fits nowhere gets a place held, its victim is claimed, and when that is gone it is
+// A pod that fits nowhere gets a held place, and its victim is claimed; when the victim is gone, the pod is
 // promoted.
 func TestPodIsNominatedAndPromoted(t *testing.T) {
 	st := newStory(t, 2, 2, 1)
@@ -164,8 +164,8 @@ func TestPodIsNominatedAndPromoted(t *testing.T) {
 	}
 }
 
-// The race between finding out where to make room and holding the place there: somebody else
-// gets to the node first. Nothing has been claimed then, and the pod is decided again.
+// Between the search for victims and T2, another shard changes the node. Nothing has been claimed then, and the pod
+// is decided again.
 func TestNominationLosesItsNode(t *testing.T) {
 	st := newStory(t, 2, 2, 1)
 	st.running("a", "n0", important(5))
@@ -190,7 +190,7 @@ func TestNominationLosesItsNode(t *testing.T) {
 	}
 }
 
-// held is a story in which a place on n0 is held for p of priority 10, whose victim is v.
+// held returns a story in which a place on n0 is held for p of priority 10, whose victim is v.
 func held(t *testing.T, nodes int, options ...func(*corev1.Pod)) (st *story, p, v string) {
 	t.Helper()
 	st = newStory(t, 2, nodes, 1)
@@ -208,8 +208,8 @@ func held(t *testing.T, nodes int, options ...func(*corev1.Pod)) (st *story, p, 
 	return st, p, v
 }
 
-// A more important pod that comes while the victim is stopping takes the place over with all
-// that goes for it. The other one is told, and nobody goes a second time.
+// A more important pod that arrives while the victim is stopping takes over the place with all its victims. This is
+// reported for the other pod, and no pod is evicted a second time.
 func TestGracefulIntruder(t *testing.T) {
 	st, p, v := held(t, 2)
 	st.mark(p)
@@ -248,7 +248,7 @@ func TestGracefulIntruder(t *testing.T) {
 	}
 }
 
-// A pod that takes the place of another must not take more than is held and cleared there.
+// A pod that takes over the place of another pod must not take more than is held and freed there.
 func TestIntruderThatDoesNotFitLeavesTheHold(t *testing.T) {
 	st, p, _ := held(t, 2)
 	big := st.pod("big", important(100), func(pod *corev1.Pod) {
@@ -261,8 +261,8 @@ func TestIntruderThatDoesNotFitLeavesTheHold(t *testing.T) {
 	}
 }
 
-// Another node gets the name of the one where a place is held, by what another shard knows: nobody is placed in
-// the room of the node that is gone, although this shard's facts show it still.
+// Another node gets the name of the node where a place is held, as only another shard knows: no pod is placed in the
+// room of the node that is gone, although this shard's facts still show it.
 func TestNodeRegistersAgainWhileAPlaceIsHeld(t *testing.T) {
 	st, p, v := held(t, 1)
 	st.mark(p)
@@ -310,7 +310,7 @@ func TestPreemptorIsDeletedWhileItsPlaceIsHeld(t *testing.T) {
 	}
 }
 
-// Whoever takes the partition over goes on with what is held in it.
+// The next owner of the partition continues with the places held in it.
 func TestPartitionIsTakenOverWhileAPlaceIsHeld(t *testing.T) {
 	st, p, v := held(t, 1)
 	st.mark(p)
@@ -352,7 +352,7 @@ func (w *world) takeOver(pod string, heir *shard) {
 	w.commit(take)
 }
 
-// A victim that never goes does not keep the place for ever.
+// A victim that never terminates does not keep the place for ever.
 func TestVictimThatStays(t *testing.T) {
 	st, p, v := held(t, 1, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](60) })
 	st.mark(p)
@@ -375,7 +375,7 @@ func TestVictimThatStays(t *testing.T) {
 	}
 }
 
-// While nobody is being evicted, a pod that comes to fit elsewhere lets its victims live.
+// While no eviction is in progress, a pod that now fits elsewhere releases its victims.
 func TestPreemptorFitsElsewhereMeanwhile(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		t.Run(fmt.Sprintf("evicting=%v", marked), func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestPodThatMayNotPreempt(t *testing.T) {
 	}
 }
 
-// refuse takes the marks of a pod's plan back, as a binder does whose evictions have failed.
+// refuse takes back the marks of a pod's plan, like a binder whose evictions have failed.
 func (st *story) refuse(v string) {
 	st.t.Helper()
 	for _, d := range st.docs() {
@@ -439,8 +439,8 @@ func (st *story) refuse(v string) {
 	st.t.Fatalf("%s is not being evicted", v)
 }
 
-// Victims that nobody can evict are let go, and left alone for a while; a pod for which plan
-// after plan comes to nothing gets no more.
+// Victims that cannot be evicted are released, and spared for a while; a pod whose plans fail one after the other
+// gets no more plans.
 func TestPlansThatComeToNothing(t *testing.T) {
 	const victims = 5
 	st := newStory(t, 1, victims, 1)
@@ -486,7 +486,7 @@ func TestPlansThatComeToNothing(t *testing.T) {
 	}
 }
 
-// A reservation that is not bound yet is asked back from its binder; no pod dies for that.
+// A reservation that is not bound yet is asked back from its binder; no pod is evicted for that.
 func TestReservationIsAskedBack(t *testing.T) {
 	st := newStory(t, 1, 1, 1)
 	low := st.pod("low")
@@ -521,8 +521,7 @@ func TestReservationIsAskedBack(t *testing.T) {
 	}
 }
 
-// An answer that is lost is asked for again with the same transaction, and what it has done is
-// found in the documents.
+// After a lost answer the same transaction is sent again, and its effects are found in the documents.
 func TestNominationWhoseAnswerIsLost(t *testing.T) {
 	st := newStory(t, 1, 1, 1)
 	v := st.running("v", "n0")

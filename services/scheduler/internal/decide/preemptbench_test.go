@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// BenchmarkPreemptors has pods arrive at a shard in a cluster that less important ones fill: each
-// is nominated, its victim goes, and it is promoted. What is reported is the core's time alone.
+// BenchmarkPreemptors lets pods arrive at a shard in a cluster that is full of less important pods: each is
+// nominated, its victim is evicted, and it is promoted. The benchmark reports only the core's time.
 func BenchmarkPreemptors(b *testing.B) {
 	const nodes, room = 2000, 4
 	st := &story{world: newWorld(b, 1, 1)}
@@ -79,7 +79,7 @@ func BenchmarkPreemptors(b *testing.B) {
 	b.ReportMetric(float64(spent.Microseconds())/float64(n), "µs/preemptor")
 }
 
-// preemptors adds pods that are more important, and returns their offers.
+// preemptors adds more important pods, and returns their offers.
 func (st *story) preemptors(n int) (offers []work.Offer) {
 	for i := range n {
 		name := fmt.Sprintf("p%d", i)

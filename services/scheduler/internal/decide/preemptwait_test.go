@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// rejectors are the rules that the last decision of the shard names.
+// rejectors returns the plugins that the last decision of the shard names.
 func (st *story) rejectors() []string {
 	st.t.Helper()
 	d := st.s.decisions[len(st.s.decisions)-1]
@@ -23,8 +23,8 @@ func (st *story) rejectors() []string {
 	return d.Plugins
 }
 
-// Whoever only a budget keeps from having others go says that he waits for it, and gets a
-// place held when it has room.
+// A pod for which only a budget prevents evictions waits for the budget, and gets a held place when the budget has
+// room.
 func TestPodWaitsForABudget(t *testing.T) {
 	st := newStory(t, 1, 1, 1)
 	a := arenaIn(st.world)
@@ -47,7 +47,7 @@ func TestPodWaitsForABudget(t *testing.T) {
 	}
 }
 
-// Nobody waits for preemption on account of pods that are more important.
+// No pod waits for preemption because of pods that are more important.
 func TestPodDoesNotWaitForTheMoreImportant(t *testing.T) {
 	st := newStory(t, 1, 1, 1)
 	st.running("v", "n0", important(500))
@@ -59,8 +59,7 @@ func TestPodDoesNotWaitForTheMoreImportant(t *testing.T) {
 	}
 }
 
-// A pod of the same priority, whose victim another one has claimed, waits for the end of that
-// plan.
+// If another pod of the same priority has claimed its victim, a pod waits for the end of that plan.
 func TestPodWaitsForAPlan(t *testing.T) {
 	st, _, _ := held(t, 1)
 	st.pod("q", important(10))
@@ -70,8 +69,7 @@ func TestPodWaitsForAPlan(t *testing.T) {
 	}
 }
 
-// A plan whose evictions nobody begins is given up after a minute, not after three, and its
-// victim is left alone.
+// A plan whose evictions are not begun is given up after one minute, not after three, and its victim is spared.
 func TestPlanWhoseEvictionsAreNotBegun(t *testing.T) {
 	st, p, v := held(t, 1)
 	st.wait(50 * time.Second)
@@ -118,8 +116,8 @@ func TestPlanWhoseVictimsLeaveIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Of the plans that binders have not begun there are only so many: who comes later waits, keeps
-// nobody who fits from being placed, and is placed when it fits.
+// The number of plans that binders have not begun is limited: a further pod waits, does not keep pods that fit from
+// being placed, and is placed when it fits.
 func TestPlansWaitForBinders(t *testing.T) {
 	const most, extra = 64, 3
 	st := newStory(t, 1, most+extra, 1)
@@ -169,7 +167,7 @@ func TestPlansWaitForBinders(t *testing.T) {
 	}
 }
 
-// Plans that nobody begins do not speak against their pod, however often that happens.
+// Plans whose evictions are not begun do not count against their pod, however often that happens.
 func TestPlansThatAreNotBegunAreNoFailures(t *testing.T) {
 	const victims = 5
 	st := newStory(t, 1, victims, 1)

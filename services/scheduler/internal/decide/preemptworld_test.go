@@ -30,24 +30,23 @@ var (
 	preemptFirst = flag.Uint64("preempt-first", 0, "seed of the first of them")
 )
 
-// arena is a world in which pods have priorities, and somebody does what binders, kubelets and
-// the disruption controller do.
+// arena is a world in which pods have priorities, and that plays binders, kubelets and the disruption controller.
 type arena struct {
 	*world
 	budgets map[string]*policyv1.PodDisruptionBudget
-	// evicted says for which plan each victim went; fulfilled are the plans that had their pod
-	// placed, spoiled those whose pod was deleted.
+	// evicted maps each victim to the plan that it was evicted for; fulfilled are the plans whose pod was placed,
+	// spoiled those whose pod was deleted.
 	evicted            map[string]string
 	fulfilled, spoiled map[string]bool
 	docsBefore         map[string]ledger.NodeDoc
 	seenHistory        int
 	displaced          int
-	// remakes: budgets are deleted and made again; remade counts them.
+	// remakes: budgets are deleted and created again; remade counts that.
 	remakes bool
 	remade  int
-	// quiet is the number of turns until the next may be.
+	// quiet is the number of turns until the next one is allowed.
 	quiet int
-	// refused counts evictions that the API server refused on account of a remade budget.
+	// refused counts evictions that the API server refused because of a budget that was created again.
 	refused int
 }
 
@@ -79,7 +78,7 @@ func (a *arena) addBudget(app string, atLeast int) {
 	a.count(b)
 }
 
-// count is what the disruption controller does.
+// count does the work of the disruption controller.
 func (a *arena) count(b *policyv1.PodDisruptionBudget) {
 	healthy := a.healthy(b.Name)
 	b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = healthy, max(0, healthy-b.Status.DesiredHealthy)
@@ -112,7 +111,7 @@ func (a *arena) breaks(format string, args ...any) {
 	a.broken = append(a.broken, fmt.Sprintf(format, args...))
 }
 
-// binder does one thing of what binders and kubelets do.
+// binder does one step of the work of binders and kubelets.
 func (a *arena) binder() {
 	switch a.rng.IntN(6) {
 	case 0:
@@ -136,8 +135,8 @@ func (a *arena) binder() {
 	}
 }
 
-// evict sends one eviction that is due. The API server has the last word on budgets, but what
-// is claimed of them must be there.
+// evict sends one eviction that is due. The API server finally decides on budgets, but the claims on them must
+// exist.
 func (a *arena) evict() {
 	claims := a.claims()
 	for _, uid := range slices.Sorted(maps.Keys(claims)) {
@@ -168,8 +167,8 @@ func (a *arena) evict() {
 	}
 }
 
-// refuse has the API server refuse an eviction on account of a budget that it was not claimed from, since the budget
-// was made later. The binder gives up the eviction's plan.
+// refuse makes the API server refuse an eviction because of a budget that it has no claim on, since the budget was
+// created later. The binder gives up the eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
 	d, _, _ := a.picture().Victim(uid)
 	failed, err := txns.FailEviction(d, uid, claim.Plan)
@@ -204,7 +203,7 @@ func (a *arena) stop() {
 	}
 }
 
-// fence gives back a reservation that somebody wants.
+// fence gives back a reservation that a plan wants.
 func (a *arena) fence() {
 	for _, d := range a.docs() {
 		for _, e := range d.Entries {
@@ -227,7 +226,7 @@ func (a *arena) fence() {
 	}
 }
 
-// watch checks every change of the ledger by itself, and notes how plans end.
+// watch checks each change of the ledger, and records how plans end.
 func (a *arena) watch() {
 	for ; a.seenHistory < len(a.history); a.seenHistory++ {
 		for _, ev := range a.history[a.seenHistory].Events {
@@ -259,7 +258,7 @@ func (a *arena) watchDoc(kv ledger.KV) {
 	}
 	for _, e := range after.Entries {
 		if _, there := a.pods[e.PodUID]; e.Plan != "" && e.Role == ledger.RoleReservation && !there {
-			a.spoiled[e.Plan] = true // its shard has not heard yet that the pod was deleted
+			a.spoiled[e.Plan] = true // its shard does not know yet that the pod was deleted
 		}
 	}
 	for _, old := range before.Entries {
@@ -300,9 +299,9 @@ func (a *arena) run(turns int) {
 	}
 }
 
-// Shards whose pods want each other's places, with budgets, late facts and lost answers: no
-// victim is claimed twice or evicted twice, no budget is exceeded, nobody goes for a pod that
-// does not get its place, and in the end nothing is held.
+// Shards have pods that want each other's places, with budgets, late facts and lost answers: no victim is claimed or
+// evicted twice, no budget is exceeded, no pod is evicted for a pod that does not get its place, and in the end
+// nothing is held.
 func TestShardsPreempt(t *testing.T) {
 	total := map[string]int{}
 	for seed := *preemptFirst; seed < *preemptFirst+*preemptSeeds && !t.Failed(); seed++ {
@@ -368,7 +367,7 @@ func (a *arena) play() {
 	a.finish()
 }
 
-// finish lets everything come to rest, and looks at what is left.
+// finish lets everything settle, and checks what is left.
 func (a *arena) finish() {
 	for range 60 {
 		a.offer()
@@ -409,7 +408,7 @@ func (a *arena) finish() {
 	}
 }
 
-// What a T2 compares is what keeps the promises: without a part of it, some history breaks one.
+// The compares of a T2 ensure the promises: without any one of them, some history breaks a promise.
 func TestPreemptionNeedsItsCompares(t *testing.T) {
 	for name, prefix := range map[string]string{
 		"budgets": ledger.PrefixBudget, "nodes": ledger.PrefixNode, "budgets made again": ledger.PrefixBudget + "ns/",
@@ -430,7 +429,7 @@ func TestPreemptionNeedsItsCompares(t *testing.T) {
 	}
 }
 
-// claimsWithout is a T2 without its compares of keys with a prefix; other transactions stay.
+// claimsWithout removes from a T2 its compares of keys with a prefix; other transactions stay as they are.
 func claimsWithout(t *testing.T, txn ledger.Txn, prefix string) ledger.Txn {
 	nominates := false
 	for _, p := range txn.Puts {
@@ -459,7 +458,7 @@ var (
 	remadeFirst = flag.Uint64("remade-first", 0, "seed of the first of them")
 )
 
-// remake deletes a budget and makes it again under its name.
+// remake deletes a budget and creates it again under its name.
 func (a *arena) remake() {
 	apps := slices.Sorted(maps.Keys(a.budgets))
 	app := apps[a.rng.IntN(len(apps))]
@@ -475,7 +474,7 @@ func (a *arena) remake() {
 	a.count(b)
 }
 
-// Budgets that are deleted and made again while their pods are claimed and leave: none is exceeded.
+// Budgets are deleted and created again while their pods are claimed and leave: none is exceeded.
 func TestShardsPreemptAsBudgetsAreMadeAgain(t *testing.T) {
 	evicted, refused := 0, 0
 	for seed := *remadeFirst; seed < *remadeFirst+*remadeSeeds && !t.Failed(); seed++ {

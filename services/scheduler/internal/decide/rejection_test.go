@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// inFlight is a world of one shard with a node that has room for one pod, and a transaction
-// under way for the first of some pods that have been offered.
+// inFlight returns a world of one shard with a node that has room for one pod, and a transaction in flight for the
+// first of the offered pods.
 func inFlight(t *testing.T, pods ...string) (*world, *shard) {
 	t.Helper()
 	w := newWorld(t, 1, 1)
@@ -34,13 +34,13 @@ func inFlight(t *testing.T, pods ...string) (*world, *shard) {
 	return w, s
 }
 
-// touchDoc changes the node's document, so that what is in flight loses.
+// touchDoc changes the node's document, so that the transaction in flight loses.
 func (w *world) touchDoc() {
 	w.replace(ledger.NodeDoc{NodeUID: "node-n0", NodeName: "n0"}, nil)
 }
 
-// What no fact and no change of the ledger tells of wakes nobody: a verdict that counts a
-// staged pod waits until that pod is placed, or is taken back.
+// A withdrawn pod causes no fact and no change of the ledger, so nothing would wake a pod for it: a verdict that
+// counts a staged pod waits until that pod is placed or withdrawn.
 func TestRejectionWaitsForWhatItHasCounted(t *testing.T) {
 	w, s := inFlight(t, "p0", "p1")
 	if len(s.decisions) > 0 {
@@ -68,8 +68,8 @@ func TestRejectionIsToldWhenWhatItHasCountedStands(t *testing.T) {
 	}
 }
 
-// A shard that drains decides nothing more, so it must not keep what has lost a race until
-// then: its partitions would wait for the end of its patience.
+// A draining shard decides nothing more, so it must not keep an attempt that has lost a race until it stops: its
+// partitions would wait for the end of its patience.
 func TestDrainingShardGivesBackWhatLost(t *testing.T) {
 	w, s := inFlight(t, "p0")
 	w.touchDoc()
@@ -84,8 +84,8 @@ func TestDrainingShardGivesBackWhatLost(t *testing.T) {
 	}
 }
 
-// What a lost compare tells of a partition's owner, the watch brings no news of any more:
-// the keeper must hear of it at once, or never.
+// If a lost compare shows the new owner of a partition, the watch brings no further change: the keeper must observe
+// the owner at once, or it never will.
 func TestOwnerToldByALostCompareIsNews(t *testing.T) {
 	w, s := inFlight(t, "p0")
 	s.core.Ownership()

@@ -20,40 +20,39 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Replica makes decisions of a shard again, from the records that it left: a Core that is fed
-// the facts and the ledger, up to where a record says, and made to look like the shard's in
-// whatever else the record says (evidence.Basis). Where the pod goes it is not told, but finds
-// out by the code that found it the first time.
+// Replica makes the decisions of a shard again from its records. It is a Core that applies the facts and the ledger
+// up to the position of a record, and is given the rest of the shard's state that the record has (evidence.Basis). It
+// is not given the node that was chosen: the code that chose it the first time must choose it again.
 //
-// Records are to be made again in the order of their moments. For one goroutine.
+// Decisions must be remade in the order of their records. It is for one goroutine.
 type Replica struct {
 	core  *Core
 	facts *feed.Folder
-	// made are the choices made again, by their order; staged those that count at present.
+	// made are the remade choices by their order number; staged the orders that count at present.
 	made   map[uint64]made
 	staged map[uint64]bool
 	oldest uint64
 }
 
-// made is a choice: who, where, and instead of which placeholder.
+// made is a choice: the pod, its node, and the placeholder that it replaces.
 type made struct {
 	pod     *state.Pod
 	node    string
 	instead ledger.Token
 }
 
-// rememberOrders is how many choices a Replica remembers: many times as many as a shard stages.
+// rememberOrders is how many choices a Replica remembers: many times the number that a shard stages.
 const rememberOrders = 8192
 
-// everAfter ends what lasts for a while in a shard and as long as it is told to in a Replica.
+// everAfter is the duration for state that expires in a shard, but lasts in a Replica until it is set again.
 const everAfter = time.Duration(1 << 62)
 
-// NotRemadeError says why a decision cannot be made again.
+// NotRemadeError explains why a decision cannot be made again.
 type NotRemadeError struct{ Reason string }
 
 func (e *NotRemadeError) Error() string { return "cannot be made again: " + e.Reason }
 
-// NewReplica returns one that knows nothing yet. Of cfg it uses Shard, Profiles and Home.
+// NewReplica returns a Replica without any state. It uses Shard, Profiles and Home of cfg.
 func NewReplica(cfg Config) *Replica {
 	cfg.NoEvidence = false
 	r := &Replica{core: New(cfg), facts: feed.NewFolder(), made: map[uint64]made{}, staged: map[uint64]bool{}}
@@ -61,7 +60,7 @@ func NewReplica(cfg Config) *Replica {
 	return r
 }
 
-// Facts applies facts. An error means that they do not follow from those before.
+// Facts applies facts. An error means that they do not follow the facts applied before.
 func (r *Replica) Facts(b follow.Batch) error {
 	step, err := r.facts.Fold(b)
 	if err != nil {
@@ -74,7 +73,7 @@ func (r *Replica) Facts(b follow.Batch) error {
 // Unreadable explains why a fact could not be read, nil if all could.
 func (r *Replica) Unreadable() error { return r.facts.Snapshot().Unreadable() }
 
-// Ledger applies what the ledger's watch told.
+// Ledger applies a batch of the ledger's watch.
 func (r *Replica) Ledger(b replica.Batch) error { return r.core.applyLedger(b) }
 
 // Learn applies what the shard knew ahead of its watch (evidence.Basis.Learned): kvs are the keys that l names.
@@ -91,7 +90,7 @@ func (r *Replica) Learn(l evidence.Learned, kvs []ledger.KV) error {
 	return nil
 }
 
-// Members are the versions of the live members of a role, by id, as the ledger has them.
+// Members returns the versions of the live members of a role in the ledger, by id.
 func (r *Replica) Members(role string) map[string]string {
 	versions := map[string]string{}
 	for _, m := range r.core.shard.Ledger.Members(role) {
@@ -100,7 +99,7 @@ func (r *Replica) Members(role string) map[string]string {
 	return versions
 }
 
-// Note takes a choice for granted that is not made again: later ones may have counted it.
+// Note accepts a recorded choice that is not remade: later decisions may have counted it.
 func (r *Replica) Note(d events.Decision) {
 	if pod, ok := r.core.shard.View.Pod(d.Pod.UID); ok && d.NodeName != "" {
 		r.remember(d.Evidence.Order, made{pod: pod, node: d.NodeName})
@@ -117,9 +116,9 @@ func (r *Replica) remember(order uint64, m made) {
 	}
 }
 
-// Remake decides what d decided, on what has been applied. Of d it reads the pod, the attempt and
-// what its evidence says about the state, and nothing about what came of it. *NotRemadeError
-// (errors.As) if the record or the state do not have what is needed.
+// Remake decides again what d decided, on the state applied so far. It reads the pod, the attempt and the state in
+// the evidence of d, but not the result. It returns a *NotRemadeError (errors.As) if the record or the state lacks
+// what is needed.
 func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	c := r.core
 	pod, profile, err := r.subject(d)
@@ -164,7 +163,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	return r.outcome(a, b, c.effects.Take())
 }
 
-// seek is the search for pods that could be evicted.
+// seek searches again for pods that could be evicted.
 func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
 	c := r.core
 	c.preempt.SetSpared(d.Evidence.Basis.Spared)
@@ -178,7 +177,7 @@ func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.
 	return again, nil
 }
 
-// subject is what the decision was about.
+// subject returns the pod of the decision and its profile.
 func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, error) {
 	c := r.core
 	switch {
@@ -201,7 +200,7 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 	return pod, profile, nil
 }
 
-// stage has exactly the choices of these orders count.
+// stage makes exactly the choices with these orders count.
 func (r *Replica) stage(orders []uint64) error {
 	for order := range r.staged {
 		if !slices.Contains(orders, order) {
@@ -226,7 +225,7 @@ func (r *Replica) stage(orders []uint64) error {
 	return nil
 }
 
-// leaveAlone has exactly these nodes left alone.
+// leaveAlone makes exactly these nodes the ones that are left alone.
 func (r *Replica) leaveAlone(names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
@@ -254,7 +253,7 @@ func (r *Replica) uidOf(name string) (string, error) {
 	return n.UID, nil
 }
 
-// turn is that at a node, none if name is empty.
+// turn returns a granted turn at a node, none if name is empty.
 func (r *Replica) turn(name string) (attempt.OwnTurn, error) {
 	if name == "" {
 		return attempt.OwnTurn{}, nil
@@ -263,7 +262,7 @@ func (r *Replica) turn(name string) (attempt.OwnTurn, error) {
 	return attempt.OwnTurn{NodeUID: uid, Granted: true}, err
 }
 
-// avoid has the pods of a workload avoid exactly these nodes.
+// avoid makes the pods of a workload avoid exactly these nodes.
 func (r *Replica) avoid(pod *state.Pod, names []string) error {
 	uids, err := r.uidsOf(names)
 	if err == nil {
@@ -272,7 +271,7 @@ func (r *Replica) avoid(pod *state.Pod, names []string) error {
 	return err
 }
 
-// oust is the search for a place that is kept for a less important pod.
+// oust searches again for a place that is kept for a less important pod.
 func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
 	if err := r.core.preempt.RemakeOusting(a, profile); err != nil {
 		return &NotRemadeError{err.Error()}
@@ -280,7 +279,7 @@ func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
 	return nil
 }
 
-// outcome is what became of an attempt, as a record says it.
+// outcome returns the result of an attempt in the form of a record.
 func (r *Replica) outcome(a *attempt.Attempt, b evidence.Basis, out step.Output) (events.Decision, error) {
 	switch {
 	case a.Phase == attempt.Staged:
@@ -313,8 +312,8 @@ func (r *Replica) chosen(a *attempt.Attempt, b evidence.Basis) (events.Decision,
 	return d, nil
 }
 
-// Keep remembers what Remake has answered as the choice of an order, and where the answer is not
-// to be relied on, because it differs, the node that the record has.
+// Keep remembers the decision that Remake returned as the choice with this order number, on the given node: the node
+// of the record, if the remade decision differs and must not be relied on.
 func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
 	pod, ok := r.core.shard.View.Pod(remade.Pod.UID)
 	if !ok || node == "" {
@@ -327,7 +326,7 @@ func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
 	r.remember(order, m)
 }
 
-// keptBy is the placeholder on a node that a pod has been found a place of.
+// keptBy returns the token of the placeholder on a node whose place a pod was given.
 func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 	for _, k := range r.core.shard.View.KeptFor(pod) {
 		if k.Node.Node.Name == node {
@@ -347,7 +346,7 @@ func (r *Replica) keptBy(pod *state.Pod, node string) ledger.Token {
 	return least.Entry.Token
 }
 
-// clear leaves nothing of an attempt.
+// clear removes all traces of an attempt.
 func (r *Replica) clear(a *attempt.Attempt) {
 	c := r.core
 	c.shard.View.Unstage(a.Offer.Pod.UID)

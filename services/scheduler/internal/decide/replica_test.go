@@ -27,7 +27,7 @@ var (
 	replicaFirst = flag.Uint64("replica-first", 0, "seed of the first of them")
 )
 
-// tally is what came of the records of some shards.
+// tally counts the results of the records of some shards.
 type tally struct{ same, lost, abandoned, alternatives, kept, learned, held int }
 
 func (a tally) plus(b tally) tally {
@@ -37,9 +37,9 @@ func (a tally) plus(b tally) tally {
 	}
 }
 
-// Whatever shards have been through, with views that lag as they like, lost answers, pods and nodes
-// that come and go, places that are held, kept and ousted: each decision is made again from the facts
-// and the ledger as its record says, without the node, and comes out the same.
+// Whatever the history of the shards (arbitrary lag, lost answers, pods and nodes that appear and disappear, places
+// that are held, kept and ousted): each decision is made again from the facts and the ledger according to its
+// record, without the node, and has the same result.
 func TestDecisionsAreMadeAgain(t *testing.T) {
 	stories := map[string]func(*testing.T, uint64) *world{
 		"rules": func(t *testing.T, seed uint64) *world {
@@ -77,8 +77,8 @@ func TestDecisionsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// With extenders or plugins of the users' shards decide on whole pods, and a bundle has them stripped (berth export).
-// No rule looks at what is missing: each decision comes out the same on the one and on the other.
+// With extenders or custom plugins, shards decide on whole pods, and a bundle has stripped ones (berth export). No
+// rule reads the missing parts: each decision has the same result on both.
 func TestDecisionsAreMadeAgainFromWholePods(t *testing.T) {
 	const some = 5
 	for seed := *replicaFirst; seed < *replicaFirst+min(*replicaSeeds, some); seed++ {
@@ -95,7 +95,7 @@ func TestDecisionsAreMadeAgainFromWholePods(t *testing.T) {
 	}
 }
 
-// dressed is a fact of a pod with what Strip takes out of one; the containers of each pod differ in it.
+// dressed returns the fact of a pod with the parts that Strip removes; the containers of each pod differ in them.
 func dressed(t *testing.T, f events.SequencedFact) events.SequencedFact {
 	t.Helper()
 	if f.Kind != events.KindPod || f.Op != events.OpUpsert {
@@ -151,7 +151,7 @@ func newPast(t *testing.T, w *world, s *shard) *past {
 	return p
 }
 
-// to goes to where a record stood.
+// to advances to the position of a record.
 func (p *past) to(t *testing.T, d events.Decision) {
 	t.Helper()
 	for ; p.ledger < len(p.history) && p.history[p.ledger].Revision <= d.Evidence.LedgerRevision; p.ledger++ {
@@ -172,7 +172,7 @@ func (p *past) to(t *testing.T, d events.Decision) {
 	}
 }
 
-// put is what a revision ahead has put.
+// put returns the keys written by a revision ahead of the watch.
 func (p *past) put(l evidence.Learned) (kvs []ledger.KV) {
 	for _, batch := range p.history[p.ledger:] {
 		for _, ev := range batch.Events {
@@ -184,7 +184,7 @@ func (p *past) put(l evidence.Learned) (kvs []ledger.KV) {
 	return kvs
 }
 
-// records are those of a shard, in the order of their moments.
+// records returns the records of a shard, in the order of their moments.
 func records(s *shard) []events.Decision {
 	all := slices.DeleteFunc(slices.Concat(s.lost, s.decisions), func(d events.Decision) bool { return d.Evidence == nil })
 	slices.SortStableFunc(all, func(a, b events.Decision) int {
@@ -194,7 +194,7 @@ func records(s *shard) []events.Decision {
 	return all
 }
 
-// blind is a record without what came of it.
+// blind returns a record without the result.
 func blind(d events.Decision) events.Decision {
 	e := d.Evidence
 	return events.Decision{
@@ -249,8 +249,8 @@ func (n *tally) count(d events.Decision) {
 	}
 }
 
-// What a record says is needed: without a part of it, some decisions come out otherwise, or cannot
-// be made again.
+// Every part of a record's basis is needed: without a part, some decisions have another result, or cannot be made
+// again.
 func TestEachPartOfTheBasisIsNeeded(t *testing.T) {
 	parts := map[string]func(*evidence.Evidence){
 		"staged":      func(e *evidence.Evidence) { e.Staged = nil },

@@ -26,7 +26,7 @@ func withPorts(first, n int) func(*corev1.Pod) {
 	}
 }
 
-// failures are what pods were told whose attempts failed, by name.
+// failures returns the messages of failed attempts, by pod name.
 func (w *world) failures() map[string]string {
 	told := map[string]string{}
 	for _, s := range w.shards {
@@ -39,7 +39,7 @@ func (w *world) failures() map[string]string {
 	return told
 }
 
-// together hands all pods to the only shard at once, and has them decided.
+// together offers all pods to the only shard at once, and makes it decide them.
 func (w *world) together() {
 	w.settle()
 	w.offer()
@@ -53,8 +53,7 @@ func (w *world) innocents(n int) {
 	}
 }
 
-// In one flight with pods that need little, one whose reservation no document has room for fails alone,
-// and is told why.
+// In one transaction with small pods, a pod whose reservation no document has room for fails alone, with a message.
 func TestHugePodFailsAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		huge func(w *world) func(*corev1.Pod)
@@ -84,7 +83,7 @@ func TestHugePodFailsAlone(t *testing.T) {
 	}
 }
 
-// withClaims gives a pod claims whose volumes are to be made where it goes, with the longest names.
+// withClaims gives a pod claims whose volumes are provisioned on its node, with the longest names.
 func (w *world) withClaims(n int) func(*corev1.Pod) {
 	mode := storagev1.VolumeBindingWaitForFirstConsumer
 	w.addObject(events.KindStorageClass, &storagev1.StorageClass{
@@ -101,7 +100,7 @@ func (w *world) withClaims(n int) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Volumes = volumes }
 }
 
-// Large documents go in as many transactions as they need, none of them beyond the limit.
+// Large documents are sent in as many transactions as they need, none of them beyond the limit.
 func TestBatchesEndWhereTheTransactionIsFull(t *testing.T) {
 	const pods = 24
 	w := newWorld(t, 1, 1)
@@ -123,8 +122,8 @@ func TestBatchesEndWhereTheTransactionIsFull(t *testing.T) {
 	}
 }
 
-// A store that takes less than etcd does by default is no reason to end, nor to send the same for ever: what
-// it takes is placed, and who needs more is told.
+// A store with a lower limit than etcd's default must not stop the shard, nor make it send the same transaction for
+// ever: pods that fit the limit are placed, and larger ones get an error.
 func TestStoreThatTakesLittle(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.takes = 8 << 10
@@ -152,8 +151,8 @@ func TestStoreThatTakesLittle(t *testing.T) {
 	}
 }
 
-// A node whose document has no room for a pod is no reason to turn round and round: the pod waits until
-// there is room, and is told in the end.
+// A node whose document has no room for a pod must not make the shard loop: the pod waits until there is room, and
+// fails with a message in the end.
 func TestDocumentWithoutRoomForOneMore(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.addNode("n0", 10)
@@ -186,8 +185,8 @@ func TestDocumentWithoutRoomForOneMore(t *testing.T) {
 	}
 }
 
-// The answer that a transaction is too large takes no pod along whose own would not be: with the
-// answers to others lost, too.
+// A refusal of a transaction for its size fails no pod whose own transaction would be small enough, even if answers
+// to other transactions are lost.
 func TestRefusalsAndLostAnswers(t *testing.T) {
 	for seed := range uint64(40) {
 		w := newWorld(t, seed, 2)
@@ -206,8 +205,8 @@ func TestRefusalsAndLostAnswers(t *testing.T) {
 	}
 }
 
-// A pod whose claim has the largest configuration there may be goes where it has devices: the reservation has
-// hashes instead. A small configuration it has in it.
+// A pod whose claim has the largest configuration allowed is placed on a node with devices: its reservation has
+// hashes instead of the configuration. A small configuration is part of the reservation.
 func TestLargeConfigurationOfDevices(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.addNode("n0", 10)
@@ -238,7 +237,7 @@ func TestLargeConfigurationOfDevices(t *testing.T) {
 	}
 }
 
-// configuredClaim is a claim to one device, with as many configurations as there may be, of one size.
+// configuredClaim adds a claim to one device, with the maximum number of configurations, all of one size.
 func (w *world) configuredClaim(name string, size int) {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}}
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{

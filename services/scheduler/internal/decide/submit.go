@@ -5,8 +5,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
-// submit sends the staged batch if nothing is in flight. Nodes and terms that attempts wait for go
-// first, each time in a transaction of their own; then deeds and batches in turns.
+// submit sends the staged batch if no transaction is in flight. Nodes and terms that attempts wait for come first,
+// each in a transaction of its own; then changes of plans and batches alternate.
 func (c *Core) submit() {
 	if c.slot.Busy() || c.slot.Waits() || c.admitter.Admit() || c.terms.Register() {
 		return
@@ -22,7 +22,7 @@ func (c *Core) submit() {
 	}
 }
 
-// ledgerMoved passes on what has changed in the ledger's picture.
+// ledgerMoved passes changes of the ledger's view on to the parts.
 func (c *Core) ledgerMoved(changes replica.Changes) {
 	c.shard.View.ApplyLedger(changes)
 	c.shard.Claims.FollowLedger(changes)

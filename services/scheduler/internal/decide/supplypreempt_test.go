@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// addDevices publishes devices of a node, of a class that has all.
+// addDevices publishes devices of a node, of a class that selects all devices.
 func (w *world) addDevices(node string, devices int) {
 	w.addObject(events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
 	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
@@ -27,7 +27,7 @@ func (w *world) addDevices(node string, devices int) {
 	w.addObject(events.KindResourceSlice, s)
 }
 
-// deviceClaim writes a claim to one device, which has that of a node unless there are no users.
+// deviceClaim writes a claim to one device; it has the given device unless there are no users.
 func (w *world) deviceClaim(name, node, device string, users ...string) {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}}
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
@@ -53,7 +53,7 @@ func usingDevices(claim string) func(*corev1.Pod) {
 	}
 }
 
-// device is the one that a reservation promises.
+// device returns the device that a reservation promises.
 func (st *story) device(e ledger.Entry) string {
 	st.t.Helper()
 	if len(e.Devices) != 1 {
@@ -66,7 +66,7 @@ func (st *story) device(e ledger.Entry) string {
 	return a.Devices.Results[0].Pool + "/" + a.Devices.Results[0].Device
 }
 
-// deviceStory has two devices on n0, in claims of v and of other, which is more important.
+// deviceStory has two devices on n0, in claims of v and of another, more important pod.
 func deviceStory(t *testing.T, users ...string) (st *story, v string) {
 	st = newStory(t, 2, 2, 10)
 	st.addDevices("n0", 2)
@@ -78,15 +78,15 @@ func deviceStory(t *testing.T, users ...string) (st *story, v string) {
 	return st, v
 }
 
-// wants is a pod with a claim of its own to a device.
+// wants adds a pod with its own claim to a device.
 func (st *story) wants(name string, priority int32) string {
 	st.deviceClaim("c"+name, "", "")
 	st.tellFacts()
 	return st.pod(name, important(priority), usingDevices("c"+name))
 }
 
-// A pod that finds no device has the least important pod go that has one alone. The device is promised to it
-// from then on, and its own when Kubernetes has taken it back from the other's claim.
+// For a pod that finds no device, the least important pod that uses a device alone is evicted. The device is
+// promised to the pod from then on, and becomes its own when Kubernetes has taken it back from the victim's claim.
 func TestDevicesOfAVictim(t *testing.T) {
 	st, v := deviceStory(t)
 	p := st.wants("p", 10)
@@ -105,7 +105,7 @@ func TestDevicesOfAVictim(t *testing.T) {
 		t.Fatalf("%s as long as the claim of the victim has the device", hold.State)
 	}
 	q := st.wants("q", 0)
-	st.deviceClaim("cv", "", "") // what the controller for claims does
+	st.deviceClaim("cv", "", "") // the work of the controller for claims
 	st.told()
 	st.offerAgain(q)
 	st.told()
@@ -119,8 +119,8 @@ func TestDevicesOfAVictim(t *testing.T) {
 	}
 }
 
-// What the pod gets is picked anew when the victim has gone: the device that was promised to it may be
-// somebody else's by then.
+// The pod's devices are picked again when the victim has gone: the device that was promised to it may belong to
+// another pod then.
 func TestDevicesOfAVictimArePickedAnew(t *testing.T) {
 	st, v := deviceStory(t)
 	p := st.wants("p", 10)
@@ -141,7 +141,7 @@ func TestDevicesOfAVictimArePickedAnew(t *testing.T) {
 	}
 }
 
-// A pod that is decided while a promotion is on its way has not counted what that picks anew.
+// A pod that is decided while a promotion is in flight has not counted the devices that the promotion picks again.
 //
 //  1. A place on n0 is held for p, which is promised the device of its victim, n0/1.
 //  2. All who had devices have gone. The promotion picks n0/0, which comes first, and has no answer yet.
@@ -179,7 +179,7 @@ func TestPickedWhileAPromotionPicksAnew(t *testing.T) {
 	}
 }
 
-// Devices that Kubernetes does not take back are not waited for for ever.
+// A plan does not wait for ever for devices that Kubernetes does not take back.
 func TestDevicesOfAVictimThatStayTaken(t *testing.T) {
 	st, v := deviceStory(t)
 	p := st.wants("p", 10)
@@ -194,7 +194,7 @@ func TestDevicesOfAVictimThatStayTaken(t *testing.T) {
 	}
 }
 
-// A claim that a more important pod uses as well gives nothing back, whoever goes.
+// Evicting one user of a claim that a more important pod uses as well frees no devices.
 func TestSharedDevicesFreeNothing(t *testing.T) {
 	st, v := deviceStory(t, "pod-important")
 	st.running("important", "n0", important(100), usingDevices("cv"))
@@ -206,7 +206,7 @@ func TestSharedDevicesFreeNothing(t *testing.T) {
 	}
 }
 
-// So it is with one that another pod is about to use, as only the ledger knows.
+// The same holds for a claim that another pod is about to use, as only the ledger shows.
 func TestDevicesThatAreJoinedFreeNothing(t *testing.T) {
 	st, v := deviceStory(t)
 	joins := st.pod("joins", important(100), usingDevices("cv"))
@@ -221,7 +221,7 @@ func TestDevicesThatAreJoinedFreeNothing(t *testing.T) {
 	}
 }
 
-// A claim that is for one pod is taken from a less important one, and nobody else gets it in between.
+// A single-pod claim is taken from a less important pod, and no other pod gets it in between.
 func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
 	st := newStory(t, 2, 3, 10)
 	st.addVolume("pv", "c", "")
@@ -253,7 +253,7 @@ func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
 	}
 }
 
-// claimForOne is the document of the only claim, by its name.
+// claimForOne returns the document of the only claim, by its name.
 func (st *story) claimForOne() ledger.ExclusiveDoc {
 	st.t.Helper()
 	kvs, _, err := st.store.List(st.t.Context(), ledger.KeyVolumeClaim("d", ""))
@@ -267,7 +267,7 @@ func (st *story) claimForOne() ledger.ExclusiveDoc {
 	return x
 }
 
-// rewrite writes the document of a claim, as a member of a later version does.
+// rewrite writes the document of a claim, like a member of a later version.
 func (st *story) rewrite(x ledger.ExclusiveDoc) {
 	st.t.Helper()
 	value, err := codec.EncodeExclusive(x)
@@ -279,7 +279,7 @@ func (st *story) rewrite(x ledger.ExclusiveDoc) {
 	}
 }
 
-// A user of the claim that is as important stays.
+// A user of the claim with equal priority stays.
 func TestClaimForOneOfAnEqual(t *testing.T) {
 	st := newStory(t, 2, 3, 10)
 	st.addVolume("pv", "c", "")

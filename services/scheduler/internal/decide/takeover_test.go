@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// movePartition gives a partition to another shard, as membership does: released, then taken under a
-// new epoch.
+// movePartition gives a partition to another shard, as membership does: it is released, and then taken under a new
+// epoch.
 func (w *world) movePartition(partition int32, to *shard) {
 	w.t.Helper()
 	kvs, _, err := w.store.List(context.Background(), roster.KeyOwn(partition))
@@ -45,8 +45,8 @@ func (w *world) takePartition(partition int32, by *shard) {
 	w.commit(take)
 }
 
-// reserve commits a reservation of a pod as the present owner of its partition would: on the newest
-// documents, under the present epoch.
+// reserve commits a reservation of a pod as the current owner of its partition would: on the newest documents, under
+// the current epoch.
 func (w *world) reserve(uid, node string) {
 	w.t.Helper()
 	partition := ledger.PartitionOf(uid)
@@ -85,7 +85,7 @@ func (w *world) reserve(uid, node string) {
 	}
 }
 
-// reservedAt lists the nodes whose documents reserve for a pod, each document read by itself.
+// reservedAt lists the nodes whose documents have a reservation of a pod, from each document separately.
 func (w *world) reservedAt(uid string) (nodes []string) {
 	for _, d := range w.docs() {
 		for _, e := range d.Entries {
@@ -103,7 +103,7 @@ func onNode(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: name} }
 }
 
-// A pick that waits behind a transaction in flight belongs to the epoch in which it was decided.
+// A pick that waits behind a transaction in flight is valid only in the epoch in which it was decided.
 //
 //  1. The shard stages p1 for n0, behind a transaction of p0 that has no answer yet.
 //  2. The partition of p1 goes to another shard, which reserves p1 on n1.
@@ -132,8 +132,8 @@ func TestStagedPickEndsWithItsEpoch(t *testing.T) {
 	}
 }
 
-// The same round trip while nothing is reserved: the pick is given back all the same, because what
-// was decided in between may have left the documents already.
+// The same round trip without a reservation: the pick is given back all the same, because the reservations made in
+// between may have left the documents already.
 func TestPickOfAnEarlierEpochIsGivenBack(t *testing.T) {
 	st := newStory(t, 2, 2, 1)
 	st.pod("first", onNode("n1"))
@@ -171,8 +171,8 @@ func TestReservedPodIsNotReservedAgain(t *testing.T) {
 	}
 }
 
-// A lost compare brings back own/ keys ahead of the watch. They make no owner: the documents that
-// belong to that epoch have not been read yet.
+// A lost compare returns own/ keys ahead of the watch. They do not establish ownership: the documents that belong to
+// that epoch have not been read yet.
 //
 //  1. The partition of p1 goes to another shard, which reserves p1 on n1, and comes back. The shard
 //     has read none of it, and sends p1 to n0 under the old epoch: lost, and own/ names the shard.
@@ -198,8 +198,8 @@ func TestOwnershipIsLearnedFromTheWatchAlone(t *testing.T) {
 	}
 }
 
-// A partition that a transaction was lost over is not this shard's any more, although its watch
-// still says so: nothing more is sent under that epoch.
+// A partition whose epoch lost a transaction no longer belongs to this shard, although its watch still shows it:
+// nothing more is sent under that epoch.
 func TestLostEpochIsNotTriedAgain(t *testing.T) {
 	st := newStory(t, 2, 2, 1)
 	p1 := st.pod("second", onNode("n0"))
@@ -255,7 +255,7 @@ var (
 	takeOverFirst = flag.Uint64("takeover-first", 0, "seed of the first of them")
 )
 
-// offerOne offers one pod that waits, so that picks come one behind the other.
+// offerOne offers one waiting pod, so that picks arrive one after the other.
 func (w *world) offerOne() {
 	w.offer()
 	for _, s := range w.shards {
@@ -266,8 +266,8 @@ func (w *world) offerOne() {
 	}
 }
 
-// moveSomePartition hands the partition of some pod over, and half of the time back at once after a
-// reservation of the pod has been made meanwhile.
+// moveSomePartition hands over the partition of some pod, and half of the time hands it back at once, after a
+// reservation of the pod has been made in between.
 func (w *world) moveSomePartition() {
 	uids := sortedPods(w.pods)
 	uid := uids[w.rng.IntN(len(uids))]
@@ -284,8 +284,8 @@ func (w *world) moveSomePartition() {
 	w.movePartition(partition, from)
 }
 
-// promisedOn counts, by node name, the pods that are bound there and those that may yet be: every
-// reservation of every document by itself.
+// promisedOn counts, by node name, the pods that are bound there and those that may still be bound: every
+// reservation of every document separately.
 func (w *world) promisedOn() map[string]int64 {
 	used := map[string]int64{}
 	for _, p := range w.pods {
@@ -304,7 +304,7 @@ func (w *world) promisedOn() map[string]int64 {
 	return used
 }
 
-// auditDocuments is I1 and I2 on the documents as they are stored.
+// auditDocuments checks I1 and I2 on the stored documents.
 func (w *world) auditDocuments() {
 	w.t.Helper()
 	for node, n := range w.promisedOn() {

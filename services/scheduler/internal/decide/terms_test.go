@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// terms are the keys of the registered terms.
+// terms returns the keys of the registered terms.
 func (w *world) terms() []string {
 	kvs, _, err := w.store.List(w.t.Context(), registry.PrefixTerm)
 	if err != nil {
@@ -32,7 +32,7 @@ func (w *world) terms() []string {
 	return keys
 }
 
-// lastOf is the last decision about a pod.
+// lastOf returns the last decision about a pod.
 func (w *world) lastOf(name string) events.Decision {
 	w.t.Helper()
 	for _, s := range w.shards {
@@ -46,7 +46,7 @@ func (w *world) lastOf(name string) events.Decision {
 	return events.Decision{}
 }
 
-// A pod that no transaction can hold leaves no term behind, and the next pod finds the registry as it was.
+// A pod that no transaction can hold leaves no term behind, and the next pod finds the registry unchanged.
 func TestPodThatNoTransactionHoldsLeavesNoTerm(t *testing.T) {
 	w := oneShard(t, 4)
 	w.addPod("monster", manyTerms(registry.MaxTerms, 0))
@@ -71,8 +71,8 @@ func TestPodThatNoTransactionHoldsLeavesNoTerm(t *testing.T) {
 
 func inNamespace(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Namespace = name } }
 
-// A namespace whose pods all have rules of their own gets half of the registry. Then its pods are refused, and those of
-// others are placed as ever.
+// A namespace whose pods all have different rules gets half of the registry. Then its pods are refused, while pods
+// of other namespaces are still placed.
 func TestNamespaceCannotTakeTheRegistry(t *testing.T) {
 	w := oneShard(t, 4)
 	w.addNamespace("greedy")
@@ -109,8 +109,7 @@ func TestNamespaceCannotTakeTheRegistry(t *testing.T) {
 	}
 }
 
-// What a namespace has registered and does not use any more goes when it has nearly all that it may have, although the
-// registry is half empty.
+// Unused terms of a namespace are dropped when it has nearly used up its share, although the registry is half empty.
 func TestNamespaceGetsRoomByItsUnusedTerms(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(100, of("other"))
@@ -141,7 +140,7 @@ func (w *world) beats(n int) {
 	}
 }
 
-// rest lets so much time pass that terms have gone unused for long.
+// rest lets enough time pass for terms to count as unused.
 func (w *world) rest() {
 	w.beats(1)
 	w.now = w.now.Add(31 * time.Second)
@@ -243,7 +242,7 @@ func leavesNoTerm(t *testing.T, ports int) {
 	}
 }
 
-// A term that a reserved pod keeps does not keep others.
+// A term that a reserved pod still needs does not keep other terms from being dropped.
 func TestTermsAreDroppedOneByOne(t *testing.T) {
 	w := oneShard(t, 4)
 	w.addPod("carrier", kinds["apart"]...)
@@ -292,7 +291,7 @@ func (w *world) term(v *replica.View, key string) registry.RegisteredTerm {
 	return t
 }
 
-// A pod that others would have to go for, and that no transaction holds, leaves no term behind, and nobody goes.
+// A preemptor that no transaction can hold leaves no term behind, and no pod is evicted.
 func TestPreemptorThatNoTransactionHoldsLeavesNoTerm(t *testing.T) {
 	w := oneShard(t, 1)
 	w.nodes["n0"] = 1

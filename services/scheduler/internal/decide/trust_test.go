@@ -18,8 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
 
-// takeBack reserves a node for a pod in another shard's name, and takes the reservation back
-// as a binder of an older version does, which does not say why.
+// takeBack reserves a node for a pod in another shard's name, and takes the reservation back like a binder of an
+// older version, which does not record the cause.
 func (st *story) takeBack(node, uid string, token ledger.Token) {
 	st.t.Helper()
 	st.takeBackFor(node, uid, token, 0)
@@ -44,7 +44,7 @@ func (st *story) takeBackFor(node, uid string, token ledger.Token, cause ledger.
 	st.tellLedger()
 }
 
-// distrust has the binders take back twelve reservations on a node.
+// distrust makes the binders take back twelve reservations on a node.
 func (st *story) distrust(node string) {
 	st.t.Helper()
 	for i := range 12 {
@@ -55,7 +55,7 @@ func (st *story) distrust(node string) {
 	}
 }
 
-// places puts a pod where the shard wants to, and returns the node; or empty and what it says.
+// places lets the shard place a pod, and returns the node, or an empty name and the message.
 func (st *story) places(name string, options ...func(*corev1.Pod)) (node, message string) {
 	st.t.Helper()
 	before := len(st.s.decisions)
@@ -76,7 +76,7 @@ func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Quarantined}, st.noticed()); diff != "" {
 		t.Fatalf("notices (-want +got):\n%s", diff)
 	}
-	for i := range 6 { // what the others have room for
+	for i := range 6 { // as many as the other nodes have room for
 		if node, _ := st.places(fmt.Sprintf("p%d-", i)); node == "n0" || node == "" {
 			t.Fatalf("pod %d goes to %q", i, node)
 		}
@@ -102,7 +102,7 @@ func TestNodeWhereReservationsKeepFailingIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The next one is twice as long.
+// The next quarantine is twice as long.
 func TestQuarantineGetsLonger(t *testing.T) {
 	st := newStory(t, 1, 4, 2)
 	st.distrust("n0")
@@ -121,7 +121,7 @@ func TestQuarantineGetsLonger(t *testing.T) {
 	}
 }
 
-// Whoever binds a pod there proves that it can be done.
+// A bind on the node, by any process, proves that it works.
 func TestQuarantineEndsWithABind(t *testing.T) {
 	st := newStory(t, 1, 4, 2)
 	st.distrust("n0")
@@ -132,7 +132,7 @@ func TestQuarantineEndsWithABind(t *testing.T) {
 	}
 }
 
-// Binds in between, or much time, and it is no series.
+// With binds in between, or after a long time, failures are no series.
 func TestOddFailuresAreForgiven(t *testing.T) {
 	for name, between := range map[string]func(st *story){
 		"bind": func(st *story) { st.bind("pod-n0-victim-0", "n0"); st.tellFacts() },
@@ -156,8 +156,8 @@ func TestOddFailuresAreForgiven(t *testing.T) {
 	}
 }
 
-// The owner of a pod makes as many fences as he likes: those that are about the pod say nothing about the node, and of
-// those that he might have made one counts for each namespace.
+// The owner of a pod can cause any number of fences. Fences because of the pod do not count against the node, and
+// those that the owner could have caused count once for each namespace.
 func TestFencesCountByWhatTheyAreAbout(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -192,7 +192,7 @@ func TestFencesCountByWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// Lost races are disagreements too.
+// Lost races also count as disagreements.
 func TestRacesLostForEverAreDisagreements(t *testing.T) {
 	st := newStory(t, 1, 4, 2)
 	for i := 0; len(st.s.notices) == 0 && i < 100; i++ {
@@ -215,7 +215,7 @@ func onlyOn(node string) func(p *corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node} }
 }
 
-// When all nodes seem bad it is not the nodes.
+// When all nodes seem bad, the cause is not the nodes.
 func TestQuarantineIsBounded(t *testing.T) {
 	st := newStory(t, 1, 5, 2)
 	for n := range 5 {
@@ -240,7 +240,7 @@ func ownedBy(uid string) func(p *corev1.Pod) {
 	}
 }
 
-// reject binds a pod to the node it was given, and lets the kubelet turn it away.
+// reject binds a pod to its node, and lets the kubelet reject it.
 func (st *story) reject(uid, node, reason string) {
 	st.bind(uid, node)
 	p := st.pods[uid]
@@ -249,7 +249,7 @@ func (st *story) reject(uid, node, reason string) {
 	st.tell()
 }
 
-// The pod that replaces a rejected one goes elsewhere; others may still go there.
+// The pod that replaces a rejected one avoids the node; others may still be placed there.
 func TestReplacementAvoidsTheNode(t *testing.T) {
 	st := newStory(t, 1, 2, 3)
 	node, _ := st.places("p", ownedBy("web"))
@@ -257,7 +257,7 @@ func TestReplacementAvoidsTheNode(t *testing.T) {
 	if diff := cmp.Diff([]avoid.NoticeKind{avoid.Avoided}, st.noticed()); diff != "" {
 		t.Errorf("notices (-want +got):\n%s", diff)
 	}
-	for i := range 3 { // what the other node has room for
+	for i := range 3 { // as many as the other node has room for
 		if got, _ := st.places(fmt.Sprintf("r%d-", i), ownedBy("web")); got == node || got == "" {
 			t.Fatalf("replacement %d goes to %q, its predecessor was rejected by %s", i, got, node)
 		}
@@ -282,7 +282,7 @@ func TestReplacementAvoidsTheNode(t *testing.T) {
 	}
 }
 
-// What a kubelet has no room for, nobody tries there until something moves.
+// After a kubelet has rejected a pod for lack of room, no pod is placed on the node until something changes.
 func TestNodeWithLessRoomThanItSeemsIsLeftAlone(t *testing.T) {
 	moves := map[string]func(st *story, node string){
 		"time": func(st *story, _ string) { st.wait(11 * time.Second) },
@@ -324,7 +324,8 @@ func TestNodeWithLessRoomThanItSeemsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A pod that its user has put on a full node says nothing about what shards believed, whatever he writes into it.
+// A pod that its user has placed on a full node shows nothing about the shards' view, whatever annotations the user
+// writes.
 func TestOnlyOwnPlacementsTeach(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"without an attempt":      nil,
@@ -348,7 +349,7 @@ func TestOnlyOwnPlacementsTeach(t *testing.T) {
 	}
 }
 
-// A rejection teaches after the node's document has dropped the reservation as well, whoever has written that.
+// A rejection counts also after the reservation has left the node's document, whichever member has written that.
 func TestRejectionAfterTheHandOverTeaches(t *testing.T) {
 	for name, handOver := range map[string]func(st *story){
 		"by the shard": func(st *story) { st.places("next", onNode("n0")) },
@@ -380,7 +381,7 @@ func TestRejectionAfterTheHandOverTeaches(t *testing.T) {
 	}
 }
 
-// A pod that names the owner of another namespace's pods has its own namespace's pods avoid the node, and no others.
+// A pod that names the owner of pods in another namespace makes only the pods of its own namespace avoid the node.
 func TestOwnersAreOfNamespaces(t *testing.T) {
 	st := newStory(t, 1, 1, 3)
 	st.places("p", ownedBy("web"), inNamespace("another"))
@@ -393,7 +394,7 @@ func TestOwnersAreOfNamespaces(t *testing.T) {
 	}
 }
 
-// If all kubelets say no, nodes stay in use: it is better to try than to stop.
+// If all kubelets reject pods, nodes stay in use: it is better to try than to stop.
 func TestDoubtIsBounded(t *testing.T) {
 	st := newStory(t, 1, 4, 3)
 	for i := range 4 {

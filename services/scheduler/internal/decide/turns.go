@@ -16,7 +16,7 @@ func (c *Core) askTurn(a *attempt.Attempt) {
 	c.turns.Ask(a.Turn.NodeUID, c.shard.Now)
 }
 
-// passTurns ends turns that have lasted too long, hands out those that were given, and ends waits that have lasted too
+// passTurns ends turns that have lasted too long, hands out the granted turns, and ends waits that have lasted too
 // long.
 func (c *Core) passTurns() {
 	c.turns.Expire(c.shard.Now)
@@ -36,7 +36,7 @@ func (c *Core) passTurns() {
 	}
 }
 
-// soon reports whether time alone will change something in less than a heartbeat.
+// soon reports whether time alone will change something before the next heartbeat.
 func (c *Core) soon() bool {
 	pending := func(a *attempt.Attempt) bool { return a.Turn.Pending(c.shard.Now) }
 	return c.turns.Running() || !c.slot.Busy() && c.terms.Waiting() ||

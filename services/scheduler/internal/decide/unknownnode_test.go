@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// late publishes what happened at an earlier resourceVersion.
+// late publishes events of an earlier resourceVersion.
 func (w *world) late(rv uint64, publish func()) {
 	now := w.rv
 	w.rv = rv
@@ -30,9 +30,9 @@ func repels(label, value string) func(*corev1.Pod) {
 	}
 }
 
-// A node was deleted and registered again, and a pod was bound to it. A shard has read of the bind, and then
-// of the deletion: to it the pod has no node. Who wants that pod's claim, which is for one pod, or repels it
-// waits until the shard has read that the node is there.
+// A node was deleted and registered again, and a pod was bound to it. A shard has read the bind, and then the
+// deletion, so that it sees the pod without a node. A pod that wants that pod's single-pod claim, or repels it,
+// waits until the shard has read that the node exists.
 func TestPodOnANodeThatSeemsGoneCounts(t *testing.T) {
 	for name, wants := range map[string]func(*corev1.Pod){"claim": usingClaim("one"), "rules": repels("app", "web")} {
 		t.Run(name, func(t *testing.T) {

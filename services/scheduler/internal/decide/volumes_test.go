@@ -19,8 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// volumeSeeds is how many interleavings the tests of claims for one pod try, oneClaims how many
-// such claims there are.
+// volumeSeeds is how many interleavings the tests of single-pod claims try; oneClaims is how many such claims there
+// are.
 const (
 	volumeSeeds = 80
 	oneClaims   = 3
@@ -43,7 +43,7 @@ func (w *world) publishObject(k events.Kind, o state.APIObject) {
 	})
 }
 
-// addClaim adds a claim; one with a volume if that is not empty.
+// addClaim adds a claim, bound to the volume unless that is empty.
 func (w *world) addClaim(name, class, volume string, mode corev1.PersistentVolumeAccessMode) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}}
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
@@ -55,7 +55,7 @@ func (w *world) addClaim(name, class, volume string, mode corev1.PersistentVolum
 	w.addObject(events.KindVolumeClaim, claim)
 }
 
-// remakeClaim deletes a claim and makes it again under its name, with the same volume, for one pod.
+// remakeClaim deletes a claim and creates it again under its name, with the same volume, as a single-pod claim.
 func (w *world) remakeClaim(name, volume string) {
 	w.rv++
 	uid := string(events.KindVolumeClaim) + "-" + name
@@ -110,7 +110,7 @@ func (w *world) users() map[string]int {
 	return n
 }
 
-// wanted are the claims that any pod uses or would.
+// wanted returns the claims that any pod uses or would use.
 func (w *world) wanted() map[string]bool {
 	claims := map[string]bool{}
 	for _, p := range w.pods {
@@ -119,8 +119,8 @@ func (w *world) wanted() map[string]bool {
 	return claims
 }
 
-// shared plays one history in which pods want claims that are for one, and returns the claim that
-// two had at once; empty for none.
+// shared plays one history in which pods want single-pod claims, and returns the claim that two pods had at once;
+// empty for none.
 func shared(w *world) string {
 	for n := range 3 {
 		w.addNode(fmt.Sprintf("n%d", n), 8)
@@ -155,7 +155,7 @@ func shared(w *world) string {
 	return ""
 }
 
-// removeUser deletes a pod that has its claim, now and then.
+// removeUser deletes, now and then, a pod that has its claim.
 func (w *world) removeUser() {
 	for _, uid := range sortedPods(w.pods) {
 		if w.pods[uid].Spec.NodeName != "" && len(w.pods) > 6 && w.rng.IntN(12) == 0 {
@@ -165,8 +165,8 @@ func (w *world) removeUser() {
 	}
 }
 
-// Three shards that lag as they like never give a claim that is for one pod to two; and when all
-// has been delivered, every claim that is wanted has a user.
+// Three shards with arbitrary lag never give a single-pod claim to two pods; and once everything has been delivered,
+// every wanted claim has a user.
 func TestClaimsForOneHaveOneUser(t *testing.T) {
 	conflicts := 0
 	for seed := range uint64(volumeSeeds) {
@@ -216,7 +216,8 @@ func TestClaimsForOneNeedTheirDocument(t *testing.T) {
 	t.Errorf("no history of %d breaks the promise", volumeSeeds)
 }
 
-// A decision waits behind a transaction that has no answer yet. Meanwhile the claim that it rests on gets a user.
+// A decision waits behind a transaction that has no answer yet. In the meantime the claim that it depends on gets a
+// user.
 //
 //  1. The shard stages a pod with the claim for n0, behind the transaction of another pod.
 //  2. Another shard places the claim's user on n1, and the user is bound.
@@ -228,7 +229,8 @@ func TestStagedPickEndsWithItsClaimsDocument(t *testing.T) {
 	}
 }
 
-// collect deletes the documents of claims whose users have no reservation any more, once those on a node have none.
+// collect deletes the documents of claims whose users have no reservation any more, once the users on a node have
+// none.
 func (st *story) collect(node string) {
 	st.t.Helper()
 	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc {
@@ -256,7 +258,7 @@ func (st *story) collect(node string) {
 	}
 }
 
-// The claim's document does not exist when the pick is decided. If it was collected since, it does not exist when the
+// The claim's document does not exist when the pick is decided. If collected is true, it does not exist when the
 // pick is committed either.
 func stagedPickEndsWithItsClaimsDocument(t *testing.T, collected bool) {
 	st := newStory(t, 2, 3, 10)
@@ -294,7 +296,7 @@ func stagedPickEndsWithItsClaimsDocument(t *testing.T, collected bool) {
 	}
 }
 
-// A claim for one pod is deleted and made again under its name.
+// A single-pod claim is deleted and created again under its name.
 //
 //  1. The other shard places first, which names the claim, on n1. The reservation is on its way to its bind.
 //  2. The claim is made again, with another UID.
@@ -330,7 +332,7 @@ func TestClaimMadeAgainHasOneUser(t *testing.T) {
 	}
 }
 
-// The reservation of a pod with a claim for one pod says which claim of the name it is about.
+// The reservation of a pod with a single-pod claim records the UID of the claim.
 func TestClaimsForOneAreNamedByUID(t *testing.T) {
 	st := newStory(t, 1, 3, 10)
 	st.addVolume("volume", "", "")
@@ -352,8 +354,7 @@ func TestClaimsForOneAreNamedByUID(t *testing.T) {
 	}
 }
 
-// Pods that are decided together get volumes of their own, on the nodes of these, and the
-// reservation says which.
+// Pods that are decided together each get a volume of their own, on their node, and the reservation records it.
 func TestClaimsGetVolumesOfTheirOwn(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	mode := storagev1.VolumeBindingWaitForFirstConsumer

@@ -29,9 +29,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// world is several shards, one ledger and one API server, stepped by hand in one
-// goroutine. Every stream has a cursor per shard, so that any two of them can be out of
-// step with each other.
+// world is several shards, one ledger and one API server, stepped by hand in one goroutine. Every stream has a
+// cursor per shard, so that any two can be out of step with each other.
 type world struct {
 	t      testing.TB
 	rng    *rand.Rand
@@ -53,7 +52,7 @@ type world struct {
 	meddlers
 }
 
-// meddlers have a hand in what happens; nil for nobody.
+// meddlers are hooks into the world; nil fields do nothing.
 type meddlers struct {
 	// advise answers for extenders.
 	advise func(step.Consult) step.Advice
@@ -61,7 +60,7 @@ type meddlers struct {
 	perform func(step.Perform) step.Performed
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
-	// takes is how many bytes the store takes in one transaction, 0 for no bound of its own.
+	// takes is the maximum size of a transaction in bytes that the store accepts, 0 for no limit of its own.
 	takes int
 }
 
@@ -75,14 +74,14 @@ type shard struct {
 	conflicts, won int
 	offers         []work.Offer
 	more           bool
-	// turns is what others have said, not heard yet; said is all that it has said itself.
+	// turns are messages of other shards that it has not received yet; said are all messages that it has sent.
 	turns, said []work.Turn
 	lost        []events.Decision
 	notices     []avoid.Notice
 	asked
 }
 
-// fold returns the step that a batch of facts leads to.
+// fold returns the steps that a batch of facts leads to.
 func (s *shard) fold(b follow.Batch) []feed.Step {
 	step, err := s.facts.Fold(b)
 	if err != nil {
@@ -91,9 +90,9 @@ func (s *shard) fold(b follow.Batch) []feed.Step {
 	return []feed.Step{step}
 }
 
-// asked is what a shard waits for of plugins and extenders.
+// asked are the questions of a shard that plugins and extenders have not answered.
 type asked struct {
-	// consults are questions that have not been answered, performs is what plugins are to do and have not done.
+	// consults are unanswered questions; performs are acts of plugins that have not been carried out.
 	consults []step.Consult
 	performs []step.Perform
 }
@@ -108,7 +107,7 @@ func newWorldOf(t testing.TB, seed uint64, shards int, cfg placement.ProfileConf
 	return newWorldWith(t, seed, shards, cfg, func(*decide.Config) {})
 }
 
-// newWorldWith is one whose shards have a setting of their own.
+// newWorldWith returns a world whose shards have settings of their own.
 func newWorldWith(
 	t testing.TB, seed uint64, shards int, cfg placement.ProfileConfig, set func(*decide.Config),
 ) *world {
@@ -156,12 +155,12 @@ func newWorldWith(
 	return w
 }
 
-// acts tells whether a profile has a plugin at Reserve, which stands for all points after the choice of a node.
+// acts reports whether a profile has a plugin at Reserve, which stands for all points after the choice of a node.
 func acts(cfg placement.ProfileConfig) bool {
 	return cfg.Custom != nil && len(cfg.Custom.Points[placement.AtReserve]) > 0
 }
 
-// ownerOf is the shard that the ledger names; before it names one, the first owner to be.
+// ownerOf returns the shard that the ledger names as owner; before it names one, the designated first owner.
 func (w *world) ownerOf(partition int32) *shard {
 	kvs, _, err := w.store.List(context.Background(), roster.KeyOwn(partition))
 	if err != nil {
@@ -177,7 +176,7 @@ func (w *world) ownerOf(partition int32) *shard {
 	return w.shards[slices.IndexFunc(w.shards, func(s *shard) bool { return s.id == owner.Member })]
 }
 
-// commit runs a transaction and records what a watch would deliver.
+// commit runs a transaction and records the events that a watch would deliver.
 func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
 	res, err := w.store.Commit(context.Background(), txn)
 	if err != nil {
@@ -288,7 +287,7 @@ func (w *world) addPod(name string, options ...func(*corev1.Pod)) {
 	w.publish(p)
 }
 
-// publish stores a new version of the pod and tells the log.
+// publish stores a new version of the pod and appends it to the log.
 func (w *world) publish(p *corev1.Pod) {
 	w.rv++
 	p.ResourceVersion = fmt.Sprint(w.rv)
@@ -355,8 +354,8 @@ func (w *world) docs() []ledger.NodeDoc {
 	return docs
 }
 
-// bindOne does what a binder does with one random reservation: POST with UID and
-// resourceVersion; a pod that is gone or has moved is left alone.
+// bindOne does what a binder does with one random reservation: POST with UID and resourceVersion. A pod that is gone
+// or has changed is left alone.
 func (w *world) bindOne() {
 	docs := w.docs()
 	if len(docs) == 0 {
@@ -380,7 +379,7 @@ func (w *world) bindOne() {
 	w.audit()
 }
 
-// audit is the invariant: no node ever holds more than it has room for.
+// audit checks the invariant: no node ever holds more than it has room for.
 func (w *world) audit() {
 	bound := map[string]int64{}
 	for _, p := range w.pods {
@@ -395,7 +394,7 @@ func (w *world) audit() {
 	}
 }
 
-// deliver moves one random stream of one random shard forward.
+// deliver advances one random stream of one random shard.
 func (w *world) deliver() {
 	s := w.shards[w.rng.IntN(len(w.shards))]
 	var in step.Input
@@ -443,7 +442,7 @@ func (w *world) deliver() {
 	w.step(s, in)
 }
 
-// performNext has plugins do one thing: what belongs to a cycle in its order, the rest in any.
+// performNext makes plugins carry out one act: acts that belong to a cycle in order, others in any order.
 func (w *world) performNext(s *shard) step.Performed {
 	i := w.rng.IntN(len(s.performs))
 	if act := s.performs[i].Act; act == step.ActReserve || act == step.ActUndo {
@@ -456,7 +455,7 @@ func (w *world) performNext(s *shard) step.Performed {
 	return w.perform(p)
 }
 
-// answer carries out the transaction in flight; now and then the answer is lost.
+// answer commits the transaction in flight; now and then the answer is lost.
 func (w *world) answer(s *shard) []step.Result {
 	if s.commit == nil {
 		return nil
@@ -478,7 +477,7 @@ func (w *world) answer(s *shard) []step.Result {
 	return []step.Result{{ID: c.ID, Txn: res}}
 }
 
-// settle delivers everything until nothing moves.
+// settle delivers everything until nothing changes.
 func (w *world) settle() {
 	for range 10_000 {
 		if w.settled() {

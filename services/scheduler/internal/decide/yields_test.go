@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
-// askedBackElsewhere is a story in which a place on n0 is held for p, which excludes low from its zone. Low is only
-// reserved, on n1 of that zone, and its reservation is asked back.
+// askedBackElsewhere returns a story in which a place on n0 is held for p, which excludes low from its zone. low is
+// only reserved, on n1 of that zone, and its reservation is asked back.
 func askedBackElsewhere(t *testing.T) (st *story, p, low string) {
 	t.Helper()
 	st = &story{world: newWorld(t, 1, 2)}
@@ -70,7 +70,8 @@ func TestPlaceWaitsForReservationsElsewhere(t *testing.T) {
 	}
 }
 
-// The next owner of the partition waits as well: what a plan has asked back is in the ledger alone.
+// The next owner of the partition waits as well: the requests of a plan to give reservations back are only in the
+// ledger.
 func TestHeirWaitsForReservationsElsewhere(t *testing.T) {
 	st, p, low := askedBackElsewhere(t)
 	st.takeOver(p, st.shards[1])
@@ -86,7 +87,7 @@ func TestHeirWaitsForReservationsElsewhere(t *testing.T) {
 	}
 }
 
-// The pod whose reservation is asked back is bound first: the next plan has it evicted.
+// The pod whose reservation is asked back is bound first: the next plan evicts it.
 func TestReservationElsewhereIsBoundAfterAll(t *testing.T) {
 	st, p, low := askedBackElsewhere(t)
 	st.bind(low, "n1")
@@ -104,7 +105,7 @@ func TestReservationElsewhereIsBoundAfterAll(t *testing.T) {
 	}
 }
 
-// A binder that does not give the reservation back keeps the place from others for some minutes only.
+// If a binder does not give the reservation back, it keeps the place from other pods only for some minutes.
 func TestReservationElsewhereIsNotAwaitedForEver(t *testing.T) {
 	st, p, _ := askedBackElsewhere(t)
 	st.wait(4 * time.Minute)

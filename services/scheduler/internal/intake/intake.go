@@ -17,17 +17,15 @@ import (
 )
 
 const (
-	// factsBuffer and ledgerBuffer bound the batches that wait; a full buffer holds the
-	// reader back, which is how a slow shard slows its own reading and nothing else.
+	// factsBuffer and ledgerBuffer bound the waiting steps and batches. A full buffer blocks the reader; behind it, the
+	// feed of the facts merges the steps that wait for this shard.
 	factsBuffer  = 16
 	ledgerBuffer = 64
-	// offersBuffer bounds waiting offers; more are dropped and offered again when their
-	// lease runs out.
+	// offersBuffer bounds waiting offers; further ones are dropped, and offered again when their lease expires.
 	offersBuffer = 64
-	// gatherLimit bounds what one input gathers, so that a flood of facts cannot keep a
-	// step from happening.
+	// gatherLimit bounds what one input gathers, so that a flood of facts cannot delay a step indefinitely.
 	gatherLimit = 64
-	// turnsBuffer bounds waiting words about turns; more are dropped, which costs time alone.
+	// turnsBuffer bounds waiting messages about turns; further ones are dropped, which only costs time.
 	turnsBuffer = 256
 )
 
@@ -43,12 +41,12 @@ type Room struct {
 	ledgerC chan replica.Batch
 	offersC chan work.OfferBatch
 	turnsC  chan work.Turn
-	// listed closes when the ledger has been listed once: only then may facts be read,
-	// so that every hand-over is seen (ledger first, then the log's end).
+	// listed is closed when the ledger has been listed once. Facts must not be read before, so that every hand-over
+	// is seen (ledger first, then the log's end).
 	listed chan struct{}
 }
 
-// New returns an intake; Ledger, Facts and Offers must be run.
+// New returns an intake. Ledger, Facts, Offers and Turns must be run.
 func New(shard string, store ledger.Store, facts *feed.Feed, bus eventlog.Bus, logger *slog.Logger) *Room {
 	return &Room{
 		shard: shard, logger: logger, store: store, facts: facts, bus: bus,
@@ -81,7 +79,7 @@ func (r *Room) Facts(ctx context.Context) error {
 	return nil
 }
 
-// Offers takes offers off the bus until ctx ends.
+// Offers receives offers from the bus until ctx ends.
 func (r *Room) Offers(ctx context.Context) error {
 	stop, err := r.bus.Subscribe(work.SubjectOffers+r.shard, func(data []byte) {
 		batch, err := work.DecodeOffers(data)
@@ -103,7 +101,7 @@ func (r *Room) Offers(ctx context.Context) error {
 	return nil
 }
 
-// Turns takes what other shards say about turns off the bus until ctx ends.
+// Turns receives the messages of shards about turns from the bus until ctx ends.
 func (r *Room) Turns(ctx context.Context) error {
 	stop, err := r.bus.Subscribe(work.SubjectTurns, func(data []byte) {
 		t, err := work.DecodeTurn(data)
@@ -124,25 +122,24 @@ func (r *Room) Turns(ctx context.Context) error {
 	return nil
 }
 
-// Wake are the channels of time: Beat is the heartbeat, Soon asks for one step in between;
-// nil when there is no need.
+// Wake are the channels for time and questions: Beat is the heartbeat; Soon requests one step before the next
+// heartbeat, and is nil when that is not needed.
 type Wake struct {
 	Beat, Soon <-chan time.Time
-	// Asked carries what others want to know of the core; it runs on the caller's goroutine.
+	// Asked delivers questions about the core as functions, which run on the caller's goroutine.
 	Asked <-chan func()
 }
 
-// Answers are the channels of what the core's own effects have come to.
+// Answers are the channels with the results of the core's own effects.
 type Answers struct {
 	Results   <-chan step.Result
 	Advice    <-chan step.Advice
 	Performed <-chan step.Performed
-	// Activated is what plugins want tried at once; nil where there are none.
+	// Activated delivers the pods that plugins want tried at once; nil if there are no plugins.
 	Activated <-chan []events.PodRef
 }
 
-// Next waits for something to happen (or not at all with wait false) and returns all that
-// is at hand.
+// Next waits for an event (or not, if wait is false), and returns all events that are ready.
 func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) (step.Input, error) {
 	var in step.Input
 	if err := ctx.Err(); err != nil {
@@ -180,7 +177,7 @@ func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) 
 	return in, nil
 }
 
-// take waits for one thing; false when ctx ended first.
+// take waits for one event; false when ctx ended first.
 func (r *Room) take(ctx context.Context, in *step.Input, answers Answers, wake Wake) bool {
 	select {
 	case <-ctx.Done():

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
-// Attempts ends attempts, or puts them back: it takes back what they have staged, and keeps what has to be given back.
+// Attempts ends attempts, or puts them back. It withdraws what they have staged, and keeps the offers to give back.
 type Attempts struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
@@ -20,7 +20,7 @@ type Attempts struct {
 	// Withdrawn counts staged pods that were taken back without a reservation.
 	Withdrawn uint64
 	returned  returnedPlaces
-	// moved: time or another shard has changed what deferred attempts wait for.
+	// moved: the passing of time or another shard has changed what deferred attempts wait for.
 	moved bool
 }
 
@@ -30,14 +30,14 @@ func (l *Attempts) GiveBack(a *attempt.Attempt) {
 	l.Drop(a)
 }
 
-// Drop forgets an attempt and what it staged.
+// Drop removes an attempt and what it staged.
 func (l *Attempts) Drop(a *attempt.Attempt) {
 	l.Attempts.End(a)
 	l.Unstage(a)
 }
 
-// Unstage takes back what an attempt staged. If no reservation has taken its place, what
-// counted the pod meanwhile counted one that is not there. So do plugins.
+// Unstage withdraws what an attempt staged, and makes its plugins undo their work. If no reservation has taken its
+// place, decisions that counted the pod in the meantime have counted a pod that is not there.
 func (l *Attempts) Unstage(a *attempt.Attempt) {
 	uid := a.Offer.Pod.UID
 	l.Undo(a.Deal)
@@ -53,8 +53,8 @@ func (l *Attempts) Unstage(a *attempt.Attempt) {
 	l.Record.Abandoned(a)
 }
 
-// Again puts an attempt back at the head, unstaged, to be decided on fresh documents. A shard
-// that drains decides nothing more: another one will.
+// Again puts an attempt back at the head, unstaged, to be decided on current documents. A draining shard decides
+// nothing more and gives it back: another shard will decide.
 func (l *Attempts) Again(a *attempt.Attempt) {
 	if l.Shard.Draining {
 		l.GiveBack(a)
@@ -79,8 +79,8 @@ func (l *Attempts) Standpoint() attempt.Standpoint {
 	}
 }
 
-// Unplaceable ends an attempt with its verdict, or with the error that there is none yet. The offer may
-// have been renewed since.
+// Unplaceable ends an attempt with its verdict, or, if the verdict is unsettled, with an error. The offer may have
+// been renewed since.
 func (l *Attempts) Unplaceable(r attempt.Rejection) {
 	if r.Unsettled {
 		l.Fail(r.Attempt, promisesPending+r.Decision.Message)
@@ -90,18 +90,18 @@ func (l *Attempts) Unplaceable(r attempt.Rejection) {
 	l.Drop(r.Attempt)
 }
 
-// promisesPending says that a pod found no node, and that this is no verdict.
+// promisesPending is the message for a pod that found no node while that is no verdict yet.
 const promisesPending = "devices are still promised to other pods: "
 
-// returnedPlaces is where pods were staged in kept places and did not get them. The document of such a node has not
-// moved, and what was staged there meanwhile may have counted the room of the place as free.
+// returnedPlaces records where pods were staged in kept places and did not get them. The document of such a node has
+// not changed, and pods staged there in between may have counted the room of the place as free.
 type returnedPlaces struct {
-	// count counts them, last is the latest of each node, by UID.
+	// count counts them; last is the number of the latest one on each node, by UID.
 	count uint64
 	last  map[string]uint64
 }
 
-// ReturnPlace notes that what a pick took of a placeholder's room is kept again.
+// ReturnPlace notes that the room that a pick took of a placeholder is kept again.
 func (l *Attempts) ReturnPlace(p *attempt.Pick) {
 	if p.Kept.Token == 0 {
 		return
@@ -118,7 +118,7 @@ func (l *Attempts) ReturnPlace(p *attempt.Pick) {
 	l.Stir()
 }
 
-// PickOf is the choice of a node, with what it rests on.
+// PickOf returns the choice of a node, with what it depends on.
 func (l *Attempts) PickOf(a *attempt.Attempt, node *state.NodeInfo, needs attempt.Needs) attempt.Pick {
 	epoch, _ := l.Shard.Holds(a.Offer.Partition)
 	return attempt.Pick{
@@ -130,7 +130,7 @@ func (l *Attempts) PickOf(a *attempt.Attempt, node *state.NodeInfo, needs attemp
 	}
 }
 
-// Defer puts an attempt off until something has moved.
+// Defer puts an attempt off until something has changed.
 func (l *Attempts) Defer(a *attempt.Attempt) { l.Attempts.Append(attempt.Deferred, a) }
 
 // Stir makes deferred attempts pending in the current step or the next.
@@ -143,7 +143,7 @@ func (l *Attempts) Stirred() bool {
 	return moved
 }
 
-// Withdraw notes that a staged pod does not count any more as one that will stay.
+// Withdraw notes that a staged pod no longer counts as certain to stay.
 func (l *Attempts) Withdraw() { l.Withdrawn++ }
 
 // TakeReturns returns the tokens to give back since the last call.
@@ -153,7 +153,7 @@ func (l *Attempts) TakeReturns() []string {
 	return tokens
 }
 
-// Refuse gives an offer back that is not taken.
+// Refuse gives back an offer that is not accepted.
 func (l *Attempts) Refuse(token string) { l.returns = append(l.returns, token) }
 
 // Overtaken reports whether a place that is kept on the node of a pick was returned after the pick was made: the pick

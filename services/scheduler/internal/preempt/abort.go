@@ -12,24 +12,24 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// end says why a place is given up.
+// end is the reason why a place is given up, with its consequences.
 type end struct {
 	reason string
-	// failed: it counts against the pod, should it want pods to go again. spare: so does it for
-	// the victims, which cannot be evicted.
+	// failed: it counts against the pod when the pod wants other pods evicted again. spare: its victims cannot be
+	// evicted, and are spared for a while.
 	failed, spare bool
 	// silent: nothing is recorded for the pod.
 	silent bool
 }
 
-// giveUp sends T8 for a hold: what is not being evicted for it is free again. (What is stays
-// claimed until it is gone, and then leaves its room to any pod.)
+// giveUp sends T8 for a hold: victims that are not being evicted yet are released. A victim that is being evicted
+// stays claimed until it is gone; its room is then free for any pod.
 func (rc *reconciler) giveUp(s standing, e end) look {
 	a := rc.abortOf(s.plan)
 	a.Docs = append(a.Docs, rc.pinning(s.podUID, a.Docs)...)
 	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
 	if err := rc.sendAbort(d, a, s.doc.NodeUID); err != nil {
-		// Nothing of it is left, or a document cannot be written: its sweep is the binders'.
+		// No part of it is left, or a document cannot be written: then the binders sweep it.
 		rc.effects.Plan(step.PlanReport{
 			What: step.PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error(),
 		})
@@ -38,8 +38,8 @@ func (rc *reconciler) giveUp(s standing, e end) look {
 	return lookSent
 }
 
-// sendAbort sends T8; of a plan too large for one transaction, or with too many budgets, as much
-// as one takes, the hold first. The rest has no hold then, and follows as an orphan.
+// sendAbort sends T8. If the plan is too large for one transaction, or has too many budgets, it sends as much as
+// fits, the hold first. The rest then has no hold, and is dropped as an orphan.
 func (rc *reconciler) sendAbort(d txn.Proposal, a txns.Abort, holdNode string) error {
 	change, err := txns.AbortPlan(a)
 	if err == nil {
@@ -58,7 +58,7 @@ func (rc *reconciler) sendAbort(d txn.Proposal, a txns.Abort, holdNode string) e
 	case a.MaxBudgets > 1:
 		a.MaxBudgets /= 2
 	case len(a.Exclusives) > 0:
-		a.Exclusives = nil // they are freed by who wants them next
+		a.Exclusives = nil // the next pod that wants them frees them
 	default:
 		return err
 	}
@@ -101,7 +101,7 @@ func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
 	return out
 }
 
-// pinning are the other documents in which a pod is said to rely on one.
+// pinning returns the other documents that record a pod as a dependent of one of their pods.
 func (rc *reconciler) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
 	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
 	var out []ledger.NodeDoc
@@ -120,12 +120,12 @@ func (rc *reconciler) pinning(podUID string, known []ledger.NodeDoc) []ledger.No
 	return out
 }
 
-// dropOrphan sends T8 for what is left of a plan whose hold has gone without it.
+// dropOrphan sends T8 for what is left of a plan whose hold was removed without it.
 func (rc *reconciler) dropOrphan(plan string) bool {
 	if _, _, owned := rc.shard.Ledger.PlanOwner(plan); owned {
 		return false
 	}
-	// An error says that all of it is being evicted, or gone.
+	// An error means that all of it is being evicted, or gone.
 	return rc.sendAbort(&orphan{by: rc, plan: plan}, rc.abortOf(plan), "") == nil
 }
 
@@ -134,7 +134,7 @@ type abort struct {
 	standing
 	end
 	victims []ledger.Entry
-	// refused is what plugins had to do with it, nil for nothing.
+	// refused is the deal of its plugins, nil for none.
 	refused *attempt.Deal
 }
 
@@ -163,7 +163,8 @@ func (a *abort) Done(revision int64) {
 	rc.effects.Decide(d)
 }
 
-// Undone may be the answer to a second copy of what has been carried out: the verdict is recorded all the same.
+// Undone may be the answer to a second copy of a transaction that was committed: the verdict is recorded all the
+// same.
 func (a *abort) Undone(_ txns.Outcome) {
 	rc := a.by
 	rc.holds.due[a.podUID] = struct{}{}
@@ -172,7 +173,7 @@ func (a *abort) Undone(_ txns.Outcome) {
 	}
 }
 
-// tooLarge: the next try is smaller, as far as that goes; beyond, it is the binders' to sweep.
+// TooLarge makes the hold due: the next try is smaller if possible; otherwise the binders sweep it.
 func (a *abort) TooLarge(string) { a.by.holds.due[a.podUID] = struct{}{} }
 
 // orphan is the T8 of a plan without a hold.

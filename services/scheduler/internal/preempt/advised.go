@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
-// advisedPlan is who could go for a pod, of those whom extenders let go, if they are to be asked; false while
-// they are asked, or when the attempt has come to its end.
+// advisedPlan returns the plan for a pod, limited to the victims that extenders accept if they must be asked. It
+// returns false while they are being asked, or if the attempt has ended.
 func (nm *nominator) advisedPlan(s seeker, q engine.PreemptQuery) (preempt.Result, bool) {
 	a := s.Attempt
 	q.Opinions = a.Counsel.Opinions
@@ -34,7 +34,7 @@ func (nm *nominator) advisedPlan(s seeker, q engine.PreemptQuery) (preempt.Resul
 	return preempt.Result{}, false
 }
 
-// asFound are the candidates whose nodes are as they were when they were found.
+// asFound returns the candidates whose nodes have not changed since they were found.
 func (nm *nominator) asFound(given []preempt.Candidate) (list []preempt.Candidate) {
 	for _, one := range given {
 		if n, ok := nm.shard.View.Node(one.Node.UID); ok && n.Generation == one.Generation {

@@ -13,21 +13,22 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
-// budgetBook keeps the disruption budgets as the engine sees them. The engine looks at every
-// covered node again when it is given others, so they stay the same until they are not.
+// budgetBook keeps the disruption budgets in the form that the engine uses. When the engine gets other budgets, it
+// evaluates every covered node again, so they stay the same value until one changes.
 type budgetBook struct {
 	shard   *shard.State
 	stale   bool
 	budgets *preempt.Budgets
-	// taken is what the status of each, by UID, does not show yet; claims: some is.
+	// taken is how much of each budget, by UID, is used but not in its status yet; claims: at least one budget has
+	// claims.
 	taken  map[string]int32
 	claims bool
-	// unknown: what is left of one is not known until more facts have come.
+	// unknown: what is left of a budget is not known until more facts have arrived.
 	unknown bool
-	// scarce are budgets from which a claim was refused, by UID, and their resourceVersions: their pods are counted
-	// until the object changes.
+	// scarce are the budgets that refused a claim, by UID, with their resourceVersions: their pods are counted until
+	// the object changes.
 	scarce map[string]uint64
-	// versions are the objects that budgets were made of, by UID.
+	// versions are the resourceVersions of the objects from which budgets was built, by UID.
 	versions map[string]uint64
 }
 
@@ -63,8 +64,9 @@ func (b *budgetBook) now() *preempt.Budgets {
 	return b.budgets
 }
 
-// estimate is the room left in a budget, and whether a claim on it was refused as it stands. Pods are counted for
-// those and where something is claimed, and not for all: a search has as many budgets before it as there are.
+// estimate returns the room left in a budget, and whether a claim on this version of it was refused. Pods are
+// counted only in that case and if there are claims, not for every budget: a search considers all budgets that
+// exist.
 func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (txns.BudgetRoom, bool) {
 	if refused, scarce := b.scarce[string(pdb.UID)]; scarce && refused == rv {
 		return b.shard.View.Room(pdb), true
@@ -73,7 +75,7 @@ func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (txn
 	return b.shard.View.Estimate(pdb), false
 }
 
-// refused keeps that a budget has less room than was thought.
+// refused notes that a budget has less room than was assumed.
 func (b *budgetBook) refused(uid string) {
 	if b.scarce == nil {
 		b.scarce = map[string]uint64{}
@@ -81,7 +83,7 @@ func (b *budgetBook) refused(uid string) {
 	b.scarce[uid], b.stale = b.versions[uid], true
 }
 
-// rooms are the budgets that a plan takes from, as a transaction claims from them.
+// rooms returns the budgets that a plan uses, in the form in which a transaction claims from them.
 func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]txns.BudgetRoom, bool) {
 	var out []txns.BudgetRoom
 	for _, u := range uses {
@@ -100,7 +102,7 @@ func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]txns.Budget
 	return out, true
 }
 
-// followLedger notes that the ledger has moved; of budgets reports whether a budget's document has.
+// followLedger notes a change of the ledger; budgets: the document of a budget has changed.
 func (b *budgetBook) followLedger(budgets bool) { b.stale = b.stale || b.unknown || budgets }
 
 // followFacts applies changes of facts.

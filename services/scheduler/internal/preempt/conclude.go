@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
-// reject concludes an attempt, or has it wait for what it has counted.
+// reject concludes an attempt, or makes it wait until the pods that it counted are settled.
 func (nm *nominator) reject(r attempt.Rejection) {
 	if r.Withdrawn != nm.life.Withdrawn || slices.ContainsFunc(r.Counted, nm.shard.View.IsStaged) {
 		r.Attempt.Verdict = &r
@@ -18,8 +18,8 @@ func (nm *nominator) reject(r attempt.Rejection) {
 	nm.conclude(r)
 }
 
-// settle concludes those whose counted pods have all been reserved, and has those decided again
-// next to which one has been taken back.
+// settle concludes the attempts whose counted pods have all been reserved. Attempts with a counted pod that was
+// withdrawn are decided again.
 func (nm *nominator) settle() {
 	var again []*attempt.Attempt
 	for _, a := range nm.attempts.TakeAll(attempt.Rejected) {
@@ -36,8 +36,8 @@ func (nm *nominator) settle() {
 	nm.attempts.Prepend(attempt.Pending, again...)
 }
 
-// conclude ends an attempt that fits nowhere for certain: it is asked about preemption next, if
-// its profile has that.
+// conclude ends an attempt that certainly fits nowhere. If its profile has preemption, it is lined up for that
+// first.
 func (nm *nominator) conclude(r attempt.Rejection) {
 	profile, ok := nm.shard.Profiles[r.Attempt.Pod.SchedulerName]
 	switch {
@@ -52,7 +52,7 @@ func (nm *nominator) conclude(r attempt.Rejection) {
 	nm.life.Unplaceable(r)
 }
 
-// lineUp has a seeker wait for its turn.
+// lineUp makes a seeker wait for its turn.
 func (nm *nominator) lineUp(r attempt.Rejection) {
 	if r.Attempt.Sought == 0 {
 		nm.sought++

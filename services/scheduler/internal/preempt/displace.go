@@ -18,16 +18,15 @@ import (
 // maxDisplacements bounds the holds that one decision tries to take over.
 const maxDisplacements = 64
 
-// takeover is a hold that a more important pod could have instead.
+// takeover is a hold that a more important pod could take over.
 type takeover struct {
 	node *state.NodeInfo
 	hold ledger.Entry
 }
 
-// displace looks for a place that is held for a less important pod and would do for this one
-// with all that is evicted for it: then no pod is evicted that would stay otherwise. Of several, the
-// least important is taken. tried says that there is nothing more to decide for the attempt
-// now, sent that a transaction is on its way.
+// displace looks for a place that is held for a less important pod and fits this pod once all its victims are gone.
+// No additional pod is then evicted. Of several such places it takes the one of the least important pod. tried: the
+// attempt has been dealt with for now; sent: a transaction has been sent.
 func (nm *nominator) displace(s seeker) (tried, sent bool) {
 	t, ok := nm.displaceable(s)
 	if !ok {
@@ -36,7 +35,7 @@ func (nm *nominator) displace(s seeker) (tried, sent bool) {
 	return true, nm.sendDisplacement(s, t)
 }
 
-// displaceable is the hold that displace takes, of the least important pod whose place will do.
+// displaceable returns the hold that displace takes: of those whose place fits, the one of the least important pod.
 func (nm *nominator) displaceable(s seeker) (takeover, bool) {
 	if isNever(s.pod) {
 		return takeover{}, false
@@ -69,7 +68,7 @@ func (nm *nominator) displaceable(s seeker) (takeover, bool) {
 	return takeover{}, false
 }
 
-// fitsInstead reports whether a pod fits in the place of a hold when all that goes for it has gone.
+// fitsInstead reports whether a pod fits in the place of a hold once all victims of its plan have gone.
 func (nm *nominator) fitsInstead(s seeker, t takeover) bool {
 	gone := map[string]bool{t.hold.PodUID: true}
 	for _, v := range victimsOf(nm.shard.Ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
@@ -142,7 +141,7 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 	return nm.unsent(a, err)
 }
 
-// except are the documents but one.
+// except returns all documents of the build but one.
 func (b *planBuild) except(nodeUID string) []ledger.NodeDoc {
 	return slices.DeleteFunc(b.documents(), func(d ledger.NodeDoc) bool { return d.NodeUID == nodeUID })
 }

@@ -15,8 +15,8 @@ import (
 // and may have a disruption budget.
 const victimsPerPart = 40
 
-// form goes on with a plan that has a record; lookOpen when that says Ready. One that is not, and whose
-// victims this shard does not know, was begun by another: it is given up.
+// form continues a plan that has a record. It returns lookOpen once the record is Ready. A plan that is not Ready,
+// and whose victims this shard does not know, was begun by another shard: it is given up.
 func (rc *reconciler) form(s standing) look {
 	r, ok := rc.shard.Ledger.Record(s.plan)
 	if ok && r.State == ledger.PlanReady {
@@ -46,7 +46,7 @@ func (rc *reconciler) form(s standing) look {
 	return rc.giveUp(s, end{reason: err.Error()})
 }
 
-// formPart is a further transaction of a large plan, of which so many victims are claimed.
+// formPart is a further transaction of a large plan; claimed is how many of its victims are claimed already.
 type formPart struct {
 	mandate txns.Authority
 	record  ledger.PlanRecord
@@ -54,7 +54,7 @@ type formPart struct {
 	claimed int
 }
 
-// sendPart sends the claims on some more victims, or, if none is left, what makes the plan Ready.
+// sendPart sends the claims on some more victims, or the change that makes the plan Ready if none is left.
 func (rc *reconciler) sendPart(s standing, p formPart) error {
 	var change txns.Change
 	var err error
@@ -114,14 +114,14 @@ func (rc *reconciler) extension(
 	return txns.ExtendPlan(x)
 }
 
-// formation is one of the further transactions of a large plan in flight.
+// formation is one further transaction of a large plan, in flight.
 type formation struct{ standing }
 
 func (f *formation) Kind() string { return "T2" }
 
 func (f *formation) Done(int64) { f.by.holds.due[f.podUID] = struct{}{} }
 
-// tooLarge: parts are smaller from here on, as far as that goes.
+// TooLarge makes the hold due: later parts are smaller, if that is possible.
 func (f *formation) TooLarge(string) { f.by.holds.due[f.podUID] = struct{}{} }
 
 func (f *formation) Undone(txns.Outcome) { f.by.holds.due[f.podUID] = struct{}{} }

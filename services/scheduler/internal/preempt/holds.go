@@ -18,25 +18,24 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// holds indexes the places that are held for this shard's pods until others have gone, as the ledger has them, and
-// notes which of them must be looked at.
+// holds indexes the places in the ledger that are held for this shard's pods until their victims have gone, and
+// notes which holds must be inspected.
 type holds struct {
 	shard      *shard.State
 	performing *advice.Plugins
 	loops      *loops
 	budgets    *budgetBook
 
-	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
+	// held are the holds of this shard's pods, by pod UID; byPlan maps a plan to its hold.
 	held   map[string]*hold
 	byPlan map[string]*hold
-	// due are the holds to look at, by pod UID, queue those of them that are still to be looked
-	// at in this round. orphans are plans that were this shard's and
-	// have lost their hold, with claims left over.
+	// due are the pod UIDs of the holds to inspect; queue are those of them that are left in this round. orphans are
+	// former plans of this shard that have lost their hold and still have claims.
 	due     map[string]struct{}
 	queue   []string
 	orphans map[string]struct{}
-	// promised are the nodes with holds of any shard, by UID, kept those with places for the replacements of
-	// pods that are moved, each with the priority of the least important.
+	// promised are the nodes with holds of any shard, by UID; kept are the nodes with places for the replacements of
+	// moved pods. Both give the priority of the least important pod there.
 	promised, kept map[string]int32
 	// protected are the nodes, by UID, on which the engine protects pods from being victims.
 	protected map[string]struct{}
@@ -44,27 +43,27 @@ type holds struct {
 	unbegun int
 }
 
-// hold is a place that is held for a pod of this shard's.
+// hold is a place that is held for a pod of this shard.
 type hold struct {
 	podUID, nodeUID, plan string
 	token                 ledger.Token
-	// since is when this shard first saw it, moved when something last happened to its plan.
+	// since is when this shard first saw it, moved when its plan last changed.
 	since, moved time.Time
-	// refused is when an eviction of the plan's was last taken back for having failed.
+	// refused is when an eviction of the plan was last taken back because it failed.
 	refused time.Time
-	// attempt and traceParent are those of the offer, if it was this shard that took it.
+	// attempt and traceParent are those of the offer, if this shard got the offer.
 	attempt     int32
 	traceParent string
-	// rest are the victims that a plan with a record is still to claim.
+	// rest are the victims that a plan with a record must still claim.
 	rest     []txns.NodeEntry
 	yielding yielding
-	// deal is what plugins have to do with it, nil for nothing.
+	// deal is the deal of its plugins, nil for none.
 	deal *attempt.Deal
 	// begun: a binder has begun to evict for it, or no pod has to be evicted, as of the last look.
 	begun bool
-	// awaitsClaims: all have gone, and their claims still have the devices.
+	// awaitsClaims: all victims have gone, but their claims still hold the devices.
 	awaitsClaims bool
-	// vetting is what extenders say of the place now that all have gone.
+	// vetting is the question to extenders about the place, asked once all victims have gone.
 	vetting vetting
 }
 
@@ -76,7 +75,7 @@ func newHolds(s *shard.State) *holds {
 	}
 }
 
-// followLedger takes in what has changed in the ledger.
+// followLedger applies changes of the ledger.
 func (hs *holds) followLedger(changes replica.Changes) {
 	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
@@ -120,7 +119,7 @@ func (hs *holds) notePromises(d ledger.NodeDoc) {
 	}
 }
 
-// followDoc takes in one change of a document.
+// followDoc applies one change of a document.
 func (hs *holds) followDoc(d *replica.DocChange) {
 	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
 		return
@@ -154,7 +153,8 @@ func (hs *holds) followDoc(d *replica.DocChange) {
 	}
 }
 
-// concernsPlans reports whether a document has anything but reservations that can be bound.
+// concernsPlans reports whether a document has an entry other than reservations that can be bound and are not
+// wanted.
 func concernsPlans(d *ledger.NodeDoc) bool {
 	for i := range d.Entries {
 		e := &d.Entries[i]
@@ -165,14 +165,14 @@ func concernsPlans(d *ledger.NodeDoc) bool {
 	return false
 }
 
-// touch notes that something has happened to a plan.
+// touch notes that a plan has changed.
 func (hs *holds) touch(h *hold) {
 	h.moved = hs.shard.Now
 	hs.due[h.podUID] = struct{}{}
 }
 
-// followHold applies what has become of a pod's reservation. The shard that holds the partition looks
-// after its holds, whichever shard made them.
+// followHold applies a change of a pod's reservation. The shard that holds the partition manages its holds,
+// whichever shard made them.
 func (hs *holds) followHold(uid string) {
 	doc, e, ok := hs.shard.Ledger.Entry(uid)
 	if ok && shard.IsHold(&e) {
@@ -226,7 +226,7 @@ func (hs *holds) forgetHold(h *hold) {
 	}
 }
 
-// followFacts takes in what facts say about what plans wait for.
+// followFacts applies facts that plans wait for.
 func (hs *holds) followFacts(changes state.Changes) {
 	for _, n := range changes.Nodes {
 		if n.After != nil {
@@ -245,7 +245,7 @@ func (hs *holds) followFacts(changes state.Changes) {
 	}
 }
 
-// claimsMoved has the holds looked at that wait for devices.
+// claimsMoved makes the holds due that wait for devices.
 func (hs *holds) claimsMoved() {
 	for uid, h := range hs.held {
 		if h.awaitsClaims {
@@ -254,7 +254,7 @@ func (hs *holds) claimsMoved() {
 	}
 }
 
-// podMoved has the hold looked at that a change of a pod is about.
+// podMoved makes the hold due that a change of a pod concerns.
 func (hs *holds) podMoved(pod *state.PodChange) {
 	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
 		hs.loops.bound(pod.After)
@@ -284,7 +284,7 @@ func uidOf(p *state.Pod) string {
 // isLeaving reports whether a pod is gone, has ended or is being deleted.
 func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
 
-// reset looks at everything anew, after the facts were rebuilt.
+// reset makes everything due, after the facts were rebuilt.
 func (hs *holds) reset() {
 	hs.budgets.stale = true
 	for d := range hs.shard.Ledger.Docs() {
@@ -301,9 +301,9 @@ func (hs *holds) allDue() {
 	}
 }
 
-// protect shows the engine which pods on a node must not be victims: those that a plan has
-// claimed, those that a placement relies on, and those a place is held for (T4 takes it, not
-// an eviction). Reservations that can be bound may be victims: their binders give them back.
+// protect sets which pods on a node the engine must not take as victims: pods that a plan has claimed, pods that a
+// placement relies on, and pods that a place is held for (T4 takes such a place, not an eviction). Reservations that
+// can be bound may be victims: their binders give them back.
 func (hs *holds) protect(nodeUID string) {
 	n, ok := hs.shard.View.Node(nodeUID)
 	if !ok {
@@ -330,7 +330,8 @@ func (hs *holds) protect(nodeUID string) {
 	hs.shard.Engine.SetProtected(n, uids)
 }
 
-// followYields has the holds looked at that wait for reservations on other nodes, when one that was asked back is gone.
+// followYields makes the holds due that wait for reservations on other nodes, when a reservation that was asked back
+// is gone.
 func (hs *holds) followYields(d *replica.DocChange) {
 	gone := false
 	for i := range d.Before.Entries {
@@ -349,8 +350,7 @@ func (hs *holds) followYields(d *replica.DocChange) {
 	}
 }
 
-// keepsBelow reports whether there are less important pods that must not be victims for now and
-// stay where they are.
+// keepsBelow reports whether there are less important pods that must not be victims for now and are not leaving.
 func (hs *holds) keepsBelow(priority int32) bool {
 	stays := func(uid string) bool {
 		pod, ok := hs.shard.View.Pod(uid)
@@ -373,7 +373,7 @@ func (hs *holds) keepsBelow(priority int32) bool {
 	return false
 }
 
-// holdPlace adds the hold of a pod whose plugins prepare its bind. Nothing has to be evicted for it.
+// holdPlace adds the hold of a pod whose plugins prepare its bind. No pod has to be evicted for it.
 func (hs *holds) holdPlace(d *attempt.Deal) {
 	a := d.Attempt
 	h := &hold{
@@ -384,14 +384,14 @@ func (hs *holds) holdPlace(d *attempt.Deal) {
 	hs.setBegun(h, true)
 }
 
-// prepared looks at the hold of a pod whose plugins have prepared its bind, or have not.
+// prepared makes the hold due of a pod whose plugins have prepared its bind, or have failed to.
 func (hs *holds) prepared(d *attempt.Deal) {
 	if h, held := hs.held[d.Attempt.Offer.Pod.UID]; held && h.deal == d {
 		hs.touch(h)
 	}
 }
 
-// vetted takes in what extenders say of a place that is held.
+// vetted applies the answer of extenders about a held place.
 func (hs *holds) vetted(plan string, advice step.Advice) {
 	h, held := hs.byPlan[plan]
 	if !held || h.vetting.id != advice.ID {
@@ -399,7 +399,7 @@ func (hs *holds) vetted(plan string, advice step.Advice) {
 	}
 	h.vetting = vetting{answered: true, err: advice.Err}
 	if advice.Err != nil {
-		return // with a heartbeat it is asked again
+		return // a heartbeat asks again
 	}
 	doc, _ := hs.shard.Ledger.Doc(h.nodeUID)
 	var ok bool

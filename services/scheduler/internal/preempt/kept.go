@@ -17,13 +17,12 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
-// A place that is kept for the replacement of a pod that is moved (T12) is taken over by the
-// first pod of that owner and template that fits there, in its T1. Nobody else counts it as
-// room, but for pods that are more important and fit nowhere else: those oust it, in their T1
-// too. A replacement that does not fit where a place is kept for it goes elsewhere, and the
-// place is released when it has one.
+// A place that is kept for the replacement of a pod that is moved (T12) is taken over by the first pod of that owner
+// and template that fits there, in its T1. No other pod counts it as free, with one exception: a more important pod
+// that fits nowhere else ousts it, also in its T1. A replacement that does not fit in the place kept for it is
+// placed elsewhere, and the place is released when that is done.
 
-// places finds pods a place that is kept for the replacement of a pod that is moved.
+// places lets pods take over the places that are kept for the replacements of moved pods.
 type places struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -35,16 +34,16 @@ type places struct {
 	holds    *holds
 }
 
-// stoodIn reports whether a pod is staged in a kept place on a node. What is held there beside it would have the room
-// of the place, and nothing would take it back if the pod did not get the place.
+// stoodIn reports whether a pod is staged in a kept place on a node. A hold there at the same time would count the
+// room of the place, and nothing would take the hold back if the pod did not get the place.
 func (ps *places) stoodIn(nodeUID string) bool {
 	return slices.ContainsFunc(ps.attempts.In(attempt.Staged), func(a *attempt.Attempt) bool {
 		return a.Pick.Kept.Token != 0 && a.Pick.NodeUID == nodeUID
 	})
 }
 
-// place stages a pod on a place that is kept for it; false if there is none where it fits.
-// done says that there is nothing more to decide now.
+// place stages a pod on a place that is kept for it; false if there is none where it fits. done: the attempt has
+// been dealt with for now.
 func (ps *places) place(
 	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
 ) (done bool) {
@@ -80,8 +79,8 @@ func (ps *places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *
 	return err == nil && fits && !ps.search.RestsOnHolds(in, profile, concern, k.Node, gone)
 }
 
-// stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about
-// other nodes need there.
+// stageIn stages an attempt in the room of a placeholder, or makes it wait for what its rules about other nodes need
+// there.
 func (ps *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
 	profile := ps.shard.Profiles[a.Pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
@@ -107,8 +106,8 @@ func (ps *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kep
 	ps.attempts.Append(attempt.Staged, a)
 }
 
-// displaceKept stages a pod that fits nowhere in a room that is kept for a less important one; of
-// several it takes the least important. Nobody has to go for that who would not go anyway.
+// displaceKept stages a pod that fits nowhere in room that is kept for a less important pod; of several such places
+// it takes that of the least important pod. No additional pod is evicted for it.
 func (ps *places) displaceKept(s seeker) (done bool) {
 	if isNever(s.pod) {
 		return false
@@ -133,8 +132,7 @@ func (ps *places) displaceKept(s seeker) (done bool) {
 	return false
 }
 
-// keepingBelow are the nodes, by UID, on which a place is kept for a pod less important than a
-// priority.
+// keepingBelow returns the UIDs of the nodes on which a place is kept for a pod of lower priority.
 func (ps *places) keepingBelow(priority int32) []string {
 	var nodes []string
 	for uid, least := range ps.holds.kept {

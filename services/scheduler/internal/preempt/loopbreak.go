@@ -13,24 +13,24 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
-// Preemption that comes to nothing must not be repeated for ever: pods would die for pods that
-// never run. So plans that ended without the pod having got its place, and not because of the
-// pod itself, count against the pod, and against each pair of its owner and a victim's. A bind
-// wipes out what its owner has against it.
+// Preemption that fails must not be repeated for ever: pods would be evicted for pods that never run. So a plan that
+// ended without a place for its pod, for a reason other than the pod itself, counts against the pod, and against
+// each pair of the pod's owner and the owner of a victim. When a pod is bound, everything against its owner is
+// cleared.
 
 const (
-	// loopWindow is how long such an end counts.
+	// loopWindow is how long such a failure counts.
 	loopWindow = 10 * time.Minute
-	// loopLimit is how many of them within it make a pod or a pair be refused until one of them
-	// is older.
+	// loopLimit is how many failures within the window make a pod or a pair be refused, until the oldest has left
+	// the window.
 	loopLimit = 3
-	// spareTime is how long a pod that could not be evicted is no victim again.
+	// spareTime is how long a pod that could not be evicted is spared as a victim.
 	spareTime = 5 * time.Minute
-	// maxLoops bounds the pods and pairs that are remembered, by the last time.
+	// maxLoops bounds the pods, and the pairs, that are remembered; beyond it all are forgotten.
 	maxLoops = 4096
 )
 
-// loops is what a shard remembers of plans that came to nothing.
+// loops is a shard's memory of plans that failed.
 type loops struct {
 	shard *shard.State
 	// protect updates which pods on a node are protected from being victims.
@@ -46,7 +46,7 @@ type sparedPod struct {
 	until   time.Time
 }
 
-// failed notes that a plan came to nothing.
+// failed notes that a plan failed.
 func (l *loops) failed(pod *state.Pod, victims []ledger.Entry) {
 	if l.pods == nil {
 		l.pods, l.pairs = map[string][]time.Time{}, map[[2]string][]time.Time{}
@@ -67,7 +67,7 @@ func (l *loops) failed(pod *state.Pod, victims []ledger.Entry) {
 	l.pass(l.shard.Now)
 }
 
-// bound forgets what stands against a pod and its owner: its preemption has come to something.
+// bound forgets the failures that count against a pod and its owner: its preemption has succeeded.
 func (l *loops) bound(pod *state.Pod) {
 	if len(l.pods)+len(l.pairs) == 0 {
 		return
@@ -77,7 +77,7 @@ func (l *loops) bound(pod *state.Pod) {
 	maps.DeleteFunc(l.pairs, func(key [2]string, _ []time.Time) bool { return key[0] == owner })
 }
 
-// pass forgets what is too old, and the oldest of what is too much.
+// pass forgets failures that are too old, and all of them if there are too many.
 func (l *loops) pass(now time.Time) {
 	forgetOld(l.pods, now)
 	forgetOld(l.pairs, now)
@@ -107,13 +107,13 @@ func tooMany(times []time.Time, now time.Time) bool {
 	return n >= loopLimit
 }
 
-// refusal says why there is no plan for a pod, and how much longer that holds.
+// refusal explains why there is no plan for a pod, and how much longer that lasts.
 type refusal struct {
 	why  string
 	ends time.Duration
 }
 
-// refusesPod says why pods do not have to go for a pod; nothing if they may.
+// refusesPod explains why no pod may be evicted for a pod; empty if pods may be.
 func (l *loops) refusesPod(pod *state.Pod, now time.Time) refusal {
 	times := l.pods[pod.UID]
 	if !tooMany(times, now) {
@@ -123,7 +123,7 @@ func (l *loops) refusesPod(pod *state.Pod, now time.Time) refusal {
 	return refusal{why, untilFewer(times, now)}
 }
 
-// refusesVictims says why these pods do not have to go for it.
+// refusesVictims explains why these pods may not be evicted for a pod; empty if they may be.
 func (l *loops) refusesVictims(pod *state.Pod, victims []preempt.Victim, now time.Time) refusal {
 	if len(l.pairs) == 0 {
 		return refusal{}
@@ -139,18 +139,19 @@ func (l *loops) refusesVictims(pod *state.Pod, victims []preempt.Victim, now tim
 	return refusal{}
 }
 
-// untilFewer is how long it takes until too many times are too many no longer.
+// untilFewer returns how long it takes until there are fewer than loopLimit failures in the window.
 func untilFewer(times []time.Time, now time.Time) time.Duration {
 	return sayable(times[len(times)-loopLimit].Add(loopWindow).Sub(now) + 1)
 }
 
-// sayable rounds a time to wait up to the unit in which it is recorded, so that it has passed then.
+// sayable rounds a waiting time up to the unit in which it is recorded, so that it has passed after the recorded
+// time.
 func sayable(d time.Duration) time.Duration {
 	return max(d+time.Millisecond-1, time.Millisecond).Truncate(time.Millisecond)
 }
 
-// spareEnds is how long it takes until the next pod may be a victim again that is left alone now and
-// is less important; 0 if there is none.
+// spareEnds returns how long it takes until the next spared pod of lower priority may be a victim again; 0 if there
+// is none.
 func (l *loops) spareEnds(priority int32) time.Duration {
 	var first time.Time
 	for uid, s := range l.spared {
@@ -197,7 +198,7 @@ func (l *loops) sparedOn(nodeUID string) []string {
 	return uids
 }
 
-// expire forgets what has lasted long enough.
+// expire forgets failures and spared pods that have lasted long enough.
 func (l *loops) expire() {
 	l.pass(l.shard.Now)
 	for uid, s := range l.spared {

@@ -28,24 +28,24 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// seeksPerStep bounds the attempts that one step asks about preemption: a decision from scratch
-// takes milliseconds on a large cluster.
+// seeksPerStep bounds how many attempts one step considers for preemption: a decision from scratch takes
+// milliseconds on a large cluster.
 const seeksPerStep = 16
 
 const (
-	// maxUnbegun is how many plans of a shard may wait for binders to begin with their evictions.
-	// An attempt that wants a plan beyond that waits with its offer: decided later it is decided on what is
-	// there then, and a plan that only waits ages until it is given up. It is more than the evictions
-	// that all binders send at once, so that they never wait for plans.
+	// maxUnbegun is how many plans of a shard may wait for binders to begin their evictions. An attempt that needs a
+	// further plan waits with its offer: it is decided later, on the state at that time, while a plan that only
+	// waits ages until it is given up. The bound is larger than the number of evictions that all binders send at
+	// once, so that binders never wait for plans.
 	maxUnbegun = 64
-	// maxSeekers is how many wait so; more are parked. retriesPerBeat is how many of them a heartbeat
-	// has tried again, which costs microseconds each.
+	// maxSeekers is how many attempts wait in that way; further ones are parked. retriesPerBeat is how many of them
+	// one heartbeat tries again, at a cost of microseconds each.
 	maxSeekers     = 2048
 	retriesPerBeat = 64
 )
 
-// nominator looks for pods that could be evicted for a more important one that fits nowhere, and holds the place for it
-// (T2), or takes over the place that is held for a less important pod (T4).
+// nominator looks for pods that can be evicted for a more important pod that fits nowhere, and holds the place for
+// it (T2), or takes over the place that is held for a less important pod (T4).
 type nominator struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -63,13 +63,13 @@ type nominator struct {
 	budgets  *budgetBook
 	places   *places
 
-	// sought counts the attempts that wait for a plan, retried is the place of the next one that is tried again
-	// meanwhile.
+	// sought counts the attempts that were lined up for a plan; retried is the index of the next waiting one to try
+	// again.
 	sought  uint64
 	retried int
 }
 
-// seeker is an attempt that fits nowhere, with what is needed to look for room.
+// seeker is an attempt that fits nowhere, with the state that the search for victims needs.
 type seeker struct {
 	by *nominator
 	attempt.Rejection
@@ -79,7 +79,7 @@ type seeker struct {
 	volumes claims.Supply
 }
 
-// retrySeekers has some of those that wait for plans tried again, in turns: they may fit by now.
+// retrySeekers retries some of the attempts that wait for plans, in turns: they may fit now.
 func (nm *nominator) retrySeekers() {
 	waiting := nm.attempts.Count(attempt.Seeking)
 	if waiting == 0 || nm.pending() {
@@ -96,13 +96,13 @@ func (nm *nominator) retrySeekers() {
 	}
 }
 
-// pending reports whether there are attempts to look for victims for, and room for another plan.
+// pending reports whether attempts wait for a search for victims, and another plan is allowed.
 func (nm *nominator) pending() bool {
 	return nm.attempts.Count(attempt.Seeking) > 0 && nm.holds.unbegun < maxUnbegun
 }
 
-// seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
-// true if that is on its way.
+// seek considers attempts that fit nowhere for preemption, in their order, until one has a plan; true if a
+// transaction has been sent.
 func (nm *nominator) seek() bool {
 	if !nm.pending() {
 		return false
@@ -160,7 +160,7 @@ func (nm *nominator) seekFor(r attempt.Rejection) bool {
 	return nm.seekVictims(s)
 }
 
-// seekVictims asks for whom others would have to go, and has it so.
+// seekVictims searches for victims, and nominates the pod if that finds a plan.
 func (nm *nominator) seekVictims(s seeker) bool {
 	a := s.Attempt
 	plan, ok := nm.advisedPlan(s, engine.PreemptQuery{Pod: s.pod, Seed: s.Decision.Seed, Budgets: nm.budgets.now()})
@@ -174,7 +174,7 @@ func (nm *nominator) seekVictims(s seeker) bool {
 	case plan.Err != nil:
 		nm.life.Fail(a, plan.Err.Error())
 	case plan.Node == nil && plan.Kept && nm.budgets.unknown:
-		// What is left of a budget is not known yet, and no event will show when it is.
+		// What is left of a budget is not known yet, and no event will show when it is known.
 		nm.life.Defer(a)
 	case plan.Node == nil:
 		nm.inVain(s, plan)
@@ -187,7 +187,7 @@ func (nm *nominator) seekVictims(s seeker) bool {
 	return false
 }
 
-// planRestsOnHolds is restsOnHolds with the victims gone.
+// planRestsOnHolds is search.Searcher.RestsOnHolds without the victims of a plan.
 func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
 	gone := make(map[string]bool, len(plan.Victims))
 	for _, v := range plan.Victims {
@@ -197,12 +197,12 @@ func (nm *nominator) planRestsOnHolds(s seeker, plan preempt.Result) bool {
 	return nm.search.RestsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
-// preempt asks the engine who could go for a pod.
+// preempt makes the engine search for victims.
 func (nm *nominator) preempt(s seeker, q engine.PreemptQuery) preempt.Result {
 	return nm.victimsFor(s, func() preempt.Result { return nm.shard.Engine.Preempt(s.profile, q) })
 }
 
-// victimsFor has the engine look for victims, and takes the time.
+// victimsFor runs a search of the engine for victims, and measures its time.
 func (nm *nominator) victimsFor(s seeker, look func() preempt.Result) preempt.Result {
 	defer nm.shard.LookUp(s.volumes)()
 	if nm.shard.Laps == nil {
@@ -218,8 +218,7 @@ func (nm *nominator) victimsFor(s seeker, look func() preempt.Result) preempt.Re
 	return plan
 }
 
-// inVain ends an attempt that preemption does not help, with upstream's sentence and with what
-// there is to say beyond it.
+// inVain ends an attempt that preemption does not help, with upstream's message and with what Berth has to add.
 func (nm *nominator) inVain(s seeker, plan preempt.Result) {
 	r := s.Rejection
 	if r.Attempt.Counsel.Victims.Answered {
@@ -238,7 +237,7 @@ func (nm *nominator) inVain(s seeker, plan preempt.Result) {
 	nm.life.Unplaceable(r)
 }
 
-// refusePlan ends an attempt for which there is or could be a plan that is not made.
+// refusePlan ends an attempt whose plan is refused, before or after the search for one.
 func (nm *nominator) refusePlan(s seeker, no refusal) {
 	r := s.Rejection
 	r.Decision.Message += " preemption: refused: " + no.why + "."
@@ -248,7 +247,7 @@ func (nm *nominator) refusePlan(s seeker, no refusal) {
 	nm.life.Unplaceable(r)
 }
 
-// nominate builds and sends T2; false if there is nothing to send (now).
+// nominate builds and sends T2; false if nothing was sent.
 func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	a := s.Attempt
 	if no := nm.loops.refusesVictims(s.pod, plan.Victims, nm.shard.Now); no.why != "" {
@@ -257,7 +256,7 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	}
 	b, ok := nm.newPlan(a, plan.Node)
 	if !ok || nm.places.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
-		// One of them is only reserved by what is in flight, or has moved since.
+		// A victim or keeper is only reserved by what is in flight, or has changed since.
 		nm.life.Defer(a)
 		return false
 	}
@@ -291,9 +290,9 @@ func (nm *nominator) nominate(s seeker, plan preempt.Result) bool {
 	return nm.sendNomination(d, n)
 }
 
-// supply is the reservation that holds a place, with what the pod's claims get there when the victims
-// have gone: no other pod may have it in between. It is picked again then. False if there is nothing to
-// send (now).
+// supply returns the reservation that holds a place, with what the pod's claims get there once the victims are gone:
+// no other pod may get that in between. The promotion picks again. It returns false if there is nothing to send for
+// now.
 func (nm *nominator) supply(
 	s seeker, plan preempt.Result,
 ) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
@@ -323,7 +322,7 @@ func (nm *nominator) supply(
 	return entry, claims.Sorted(docs), true
 }
 
-// sendNomination sends a T2, whole or its first part.
+// sendNomination sends a T2, as a whole or its first part.
 func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 	a := d.Attempt
 	change, err := txns.Nominate(n)
@@ -341,8 +340,8 @@ func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 	return nm.unsent(a, err)
 }
 
-// unsent ends a try that could not be made into a transaction: what it was decided on has
-// moved, or it never will be.
+// unsent ends a try that could not be made into a transaction: either the state that it was decided on has changed
+// and the attempt is deferred, or the attempt fails.
 func (nm *nominator) unsent(a *attempt.Attempt, err error) bool {
 	var claimed *txns.ClaimedError
 	var refused *txns.RefusedError
@@ -360,7 +359,7 @@ func (nm *nominator) unsent(a *attempt.Attempt, err error) bool {
 	return false
 }
 
-// pickFor stages an attempt's pod where a place is to be held for it.
+// pickFor stages an attempt's pod on the node on which a place will be held for it.
 func (nm *nominator) pickFor(a *attempt.Attempt, node *state.Node, d *events.Decision) {
 	a.Pick = attempt.Pick{
 		NodeUID: node.UID, NodeName: node.Name, Decided: nm.shard.Now, Total: len(nm.shard.View.Nodes()),
@@ -383,7 +382,7 @@ type nomination struct {
 	plan    string
 	token   ledger.Token
 	victims int
-	// rest are the victims that are claimed later (a plan with a record).
+	// rest are the victims that are claimed later (of a plan with a record).
 	rest     []txns.NodeEntry
 	yielding yielding
 }
@@ -432,14 +431,14 @@ func (n *nomination) TooLarge(why string) {
 	nm.life.Fail(n.Attempt, why)
 }
 
-// isNever reports whether a pod has asked not to have others go for it.
+// isNever reports whether a pod's preemption policy is Never.
 func isNever(p *state.Pod) bool {
 	policy := p.Template.Spec.PreemptionPolicy
 	return policy != nil && *policy == corev1.PreemptNever
 }
 
-// sendFirstPart sends the first transaction of a plan that is too large for one: the place and
-// the plan's record. The victims follow, see form.
+// sendFirstPart sends the first transaction of a plan that is too large for one: the place and the plan's record.
+// The victims follow, see form.
 func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
 	a := d.Attempt
 	all := n.Victims
@@ -472,7 +471,7 @@ func isAmong(list []txns.NodeEntry, nodeUID string) bool {
 	return false
 }
 
-// lostDeed puts an attempt whose deed was lost back, or gives it back if it has lost too often.
+// lostDeed puts an attempt back whose change of a plan was lost, or gives it back if it has lost too often.
 func (nm *nominator) lostDeed(a *attempt.Attempt, lost txns.Outcome) {
 	reason := step.LostNode
 	switch {

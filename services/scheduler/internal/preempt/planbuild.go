@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
-// planBuild gathers what a T2 or T4 says and changes.
+// planBuild collects the content of a T2 or T4.
 type planBuild struct {
 	shard   *shard.State
 	mandate txns.Authority
@@ -28,7 +28,7 @@ func (nm *nominator) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBui
 	return b, ok
 }
 
-// open is a node's document with what has finished dropped.
+// open returns a node's document without its finished entries.
 func (b *planBuild) open(n *state.Node) ledger.NodeDoc { return b.openDoc(n.UID, n.Name) }
 
 func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
@@ -40,8 +40,8 @@ func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
 	return doc
 }
 
-// victims claims the pods that have to go. Those that are only reserved are asked back from
-// their binders; false if one is not even that yet.
+// victims claims the pods that must be evicted. Victims that are only reserved are asked back from their binders;
+// false if one has no reservation that could be given back.
 func (b *planBuild) victims(victims []preempt.Victim) bool {
 	for _, v := range victims {
 		doc := b.open(v.Node.Node)
@@ -68,7 +68,7 @@ func (b *planBuild) victims(victims []preempt.Victim) bool {
 	return true
 }
 
-// keep pins the pods that must not go; false if one is not bound yet.
+// keep pins the pods that must stay; false if one is not bound yet.
 func (b *planBuild) keep(keepers []preempt.Keeper) bool {
 	for _, k := range keepers {
 		if k.Pod.NodeName == "" {

@@ -25,7 +25,7 @@ type Deps struct {
 	Performing *advice.Plugins
 }
 
-// Preemption has the parts that place pods where others have to go, or where a place is kept.
+// Preemption combines the parts that place pods for which others must be evicted, or a place is kept.
 type Preemption struct {
 	holds      *holds
 	reconciler *reconciler
@@ -59,7 +59,7 @@ func New(d Deps) *Preemption {
 	return p
 }
 
-// Promised returns the nodes with places that are held, by UID.
+// Promised returns the UIDs of the nodes with held places, with the priority of the least important pod there.
 func (p *Preemption) Promised() map[string]int32 { return p.holds.promised }
 
 // Missed notes the places kept for the pod of an attempt that it did not take.
@@ -80,8 +80,8 @@ func (p *Preemption) LineUp(r attempt.Rejection) { p.nominator.lineUp(r) }
 // Reject implements plans.
 func (p *Preemption) Reject(r attempt.Rejection) { p.nominator.reject(r) }
 
-// Expire ends what lasts only for a while, and makes every hold due. That is a heartbeat late
-// at most: an attempt in between is tried again after its backoff.
+// Expire ends what lasts only for a while, and makes every hold due. It runs with the heartbeat, so that this is at
+// most one heartbeat late: an attempt in between is retried after its backoff.
 func (p *Preemption) Expire() {
 	p.reconciler.looks = secondLooks
 	p.budgets.stale = p.budgets.stale || p.budgets.claims
@@ -94,8 +94,8 @@ func (p *Preemption) Expire() {
 	p.holds.allDue()
 }
 
-// Propose sends the next change of a plan, if there is any; true if it is on its way. Holds come first: room that is
-// free at last, or held for nothing, is worth more than the next plan.
+// Propose sends the next change of a plan, if there is any, and returns true if it was sent. Holds come first: room
+// that has become free, or is held for nothing, is worth more than the next plan.
 func (p *Preemption) Propose() bool {
 	if s := p.holds.shard; s.Draining || !s.Usable() {
 		return false
@@ -115,17 +115,18 @@ func (p *Preemption) Reset() { p.holds.reset() }
 // Held returns how many places are held for pods of this shard.
 func (p *Preemption) Held() int { return len(p.holds.held) }
 
-// Quiet reports whether no attempt should be staged: a promotion counts pods elsewhere.
+// Quiet reports whether no attempt should be staged: a promotion waits until no pod is staged that its rules would
+// count.
 func (p *Preemption) Quiet() bool { return p.reconciler.quiet }
 
-// Pending reports whether there are attempts to look for victims for, and room for their plans.
+// Pending reports whether attempts wait for a search for victims, and another plan is allowed.
 func (p *Preemption) Pending() bool { return p.nominator.pending() }
 
-// Drain makes plugins take back what this shard will not see to its end.
+// Drain makes plugins take back the work that this shard will not complete.
 func (p *Preemption) Drain() { p.reconciler.drain() }
 
-// Settle ends the attempts that fit nowhere whose counted pods have all been reserved, and has the others decided again
-// next to whose counted pods one was taken back.
+// Settle ends the attempts that fit nowhere whose counted pods have all been reserved. Attempts with a counted pod
+// that was withdrawn are decided again.
 func (p *Preemption) Settle() { p.nominator.settle() }
 
 // PlaceKept stages an attempt on a place that is kept for its pod; false if there is none where it fits.

@@ -27,46 +27,44 @@ import (
 )
 
 const (
-	// claimPatience is how long the devices of victims that have gone may stay theirs: Kubernetes'
-	// controller for claims takes them back within seconds.
+	// claimPatience is how long the devices of victims that are gone may stay allocated: Kubernetes' controller for
+	// claims takes them back within seconds.
 	claimPatience = 30 * time.Second
-	// holdPatience is how long a plan may go without anything happening to it, besides the
-	// grace period of its victims, before its place is given up: what should stop a pod or
-	// say that it has stopped does not (a node that is gone, a finalizer).
+	// holdPatience is how long a plan may stay unchanged, in addition to the grace period of its victims, before its
+	// place is given up: then the component that should stop a pod, or report that it has stopped, does not (a node
+	// that is gone, a finalizer).
 	holdPatience = 3 * time.Minute
-	// refusedPatience is how long after an eviction of it has failed a plan may stay without
-	// another try: binders take twice as long before they try again, and there may be better
-	// victims.
+	// refusedPatience is how long a plan may stay without another try after one of its evictions has failed: binders
+	// wait twice as long before they retry, and there may be better victims.
 	refusedPatience = 15 * time.Second
-	// unmarkedPatience is how long a plan may go without anything happening to it while none of
-	// its evictions has been begun, though a pod has to be evicted: binders begin within
-	// seconds, and when the eviction API lets them only look (a dry run that is refused) they try
-	// again every 30 s. It is longer than a binder takes to be replaced.
+	// unmarkedPatience is how long a plan with a pod to evict may stay unchanged while none of its evictions has
+	// begun. Binders begin within seconds; if the eviction API refuses their dry run, they retry every 30 s. It is
+	// longer than it takes to replace a binder.
 	unmarkedPatience = refusedPatience + 45*time.Second
 	// defaultGrace is the grace period of pods that name none.
 	defaultGrace = 30 * time.Second
-	// secondLookAfter is how long a place is held before it is asked whether the pod has come
-	// to fit elsewhere without it, and secondLooks for how many holds a heartbeat asks that.
+	// secondLookAfter is how long a place is held before the reconciler checks whether the pod now fits elsewhere
+	// without it; secondLooks is for how many holds each heartbeat allows that check.
 	secondLookAfter = 2 * time.Second
 	secondLooks     = 64
 )
 
-// look is what a look at a hold comes to.
+// look is the result of an inspection of a hold.
 type look uint8
 
 const (
 	// lookOpen: not decided yet.
 	lookOpen look = iota
-	// lookLater: nothing to do until something moves.
+	// lookLater: nothing to do until something changes.
 	lookLater
-	// lookAgain: what is known is not enough; to be looked at with the next step.
+	// lookAgain: what is known is not enough; the hold is inspected again in the next step.
 	lookAgain
-	// lookSent: a transaction is on its way.
+	// lookSent: a transaction has been sent.
 	lookSent
 )
 
-// reconciler looks after the places that are held for this shard's pods: when all that must go have gone it promotes
-// a pod (T3), and it gives up a place that has waited too long or for nothing (T8).
+// reconciler manages the places that are held for this shard's pods: it promotes a pod (T3) once all its victims
+// have gone, and gives up a place that has waited too long or is not needed (T8).
 type reconciler struct {
 	shard    *shard.State
 	attempts *attempt.Queues
@@ -84,16 +82,15 @@ type reconciler struct {
 	loops      *loops
 	budgets    *budgetBook
 
-	// quiet: a promotion counts pods elsewhere, and waits until none is staged.
+	// quiet: a promotion whose rules count other pods waits until no pod is staged.
 	quiet bool
-	// looks is for how many more holds it may be asked whether their pods fit elsewhere.
+	// looks is for how many more holds it may check whether their pods fit elsewhere.
 	looks int
-	// releases are the plans of moves whose place will not be wanted.
+	// releases are the plans of moves whose place no pod will need.
 	releases []string
 }
 
-// reconcile looks at the holds of which something has moved, until one needs a transaction; true if
-// that is on its way.
+// reconcile inspects the holds that are due, until one needs a transaction; true if that has been sent.
 func (rc *reconciler) reconcile() bool {
 	rc.quiet = false
 	for _, plan := range slices.Sorted(maps.Keys(rc.holds.orphans)) {
@@ -125,7 +122,7 @@ func (rc *reconciler) reconcile() bool {
 	return false
 }
 
-// standing is a hold with what is known of it.
+// standing is a hold together with its current state.
 type standing struct {
 	by *reconciler
 	*hold
@@ -181,8 +178,8 @@ func (rc *reconciler) inspect(h *hold) look {
 	return rc.promote(s)
 }
 
-// victimsLeft reports whether pods are still there that have to go, and the longest time that one
-// of them is given to stop.
+// victimsLeft reports whether victims of a plan, or reservations that were asked back, are still there. It also
+// returns the longest grace period of these victims.
 func (rc *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
 		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
@@ -207,7 +204,7 @@ func (rc *reconciler) graceOf(podUID string) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// await looks whether a hold has waited too long, or for nothing.
+// await decides whether a hold has waited too long, or for nothing.
 func (rc *reconciler) await(s standing, grace time.Duration) look {
 	idle := rc.shard.Now.Sub(s.moved)
 	marked := rc.anyMarked(s)
@@ -218,7 +215,7 @@ func (rc *reconciler) await(s standing, grace time.Duration) look {
 	case !s.refused.IsZero() && !marked && rc.shard.Now.Sub(s.refused) > refusedPatience:
 		return rc.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true})
 	case !s.begun && idle > unmarkedPatience:
-		// No pod was evicted for it, so that it is no failure of the pod's.
+		// No pod was evicted for it, so it does not count as a failure of the pod.
 		return rc.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true})
 	case !marked && rc.shard.Now.Sub(s.since) > secondLookAfter && rc.looks > 0:
 		rc.looks--
@@ -229,14 +226,14 @@ func (rc *reconciler) await(s standing, grace time.Duration) look {
 	return lookLater
 }
 
-// anyMarked reports whether an eviction for a plan may be under way.
+// anyMarked reports whether an eviction of a plan may be in progress.
 func (rc *reconciler) anyMarked(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		return v.State == ledger.Evicting
 	})
 }
 
-// anyToEvict reports whether a victim of a plan stays until it is evicted.
+// anyToEvict reports whether a plan has a victim that is not leaving yet.
 func (rc *reconciler) anyToEvict(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		pod, known := rc.shard.View.Pod(v.PodUID)
@@ -244,11 +241,11 @@ func (rc *reconciler) anyToEvict(s standing) bool {
 	})
 }
 
-// fitsElsewhere is a node that would take the pod of a hold without anybody having to go.
+// fitsElsewhere returns the name of a node that the pod of a hold fits on without any eviction; empty for none.
 func (rc *reconciler) fitsElsewhere(s standing) string {
 	profile, ok := rc.shard.Profiles[s.pod.SchedulerName]
 	if !ok || rc.shard.View.Settle() > 0 || profile.Extended(s.pod) {
-		return "" // of what extenders would say, too, nothing is known
+		return "" // the opinions of extenders are not known
 	}
 	v, err := rc.shard.Claims.Of(s.pod, profile)
 	if err != nil {
@@ -269,13 +266,13 @@ func (rc *reconciler) fitsElsewhere(s standing) string {
 	return best.Node.Name
 }
 
-// promote sends T3 if the pod fits now that all pods that had to be evicted have gone; else the place is
-// given up. The first step that comes to an end ends it.
+// promote sends T3 if the pod fits now that all its victims have gone; otherwise it gives the place up. The first
+// step with a result ends it.
 func (rc *reconciler) promote(s standing) look {
 	f := footing{}
 	l := rc.ground(s, &f) // 1. the profile, the node without the victims, and the rules about other nodes
 	if l == lookOpen {
-		l = rc.guard(s, &f) // 2. what the placement rests on beyond its node
+		l = rc.guard(s, &f) // 2. what the placement depends on beyond its node
 	}
 	if l != lookOpen {
 		return l
@@ -286,12 +283,12 @@ func (rc *reconciler) promote(s standing) look {
 	}
 	defer v.SetAside(s.pod)()
 	f.volumes = v
-	l = rc.fit(s, &f) // 3. the pod fits there, and takes the room of no other
+	l = rc.fit(s, &f) // 3. the pod fits there, and does not use the room of another pod
 	if l == lookOpen {
-		l = rc.vetPlace(s, f.profile, f.node.Node) // 4. what extenders say of the node
+		l = rc.vetPlace(s, f.profile, f.node.Node) // 4. the opinion of extenders on the node
 	}
 	if l == lookOpen {
-		l = rc.supply(s, &f) // 5. what the pod's claims get
+		l = rc.supply(s, &f) // 5. volumes and devices for the pod's claims
 	}
 	if l == lookOpen {
 		l = rc.sendPromotion(s, f) // 6. T3
@@ -299,7 +296,7 @@ func (rc *reconciler) promote(s standing) look {
 	return l
 }
 
-// ground finds out what a promotion is decided on.
+// ground collects the state on which a promotion is decided.
 func (rc *reconciler) ground(s standing, f *footing) look {
 	if s.vetting.unstorable != "" {
 		return rc.giveUp(s, end{reason: s.vetting.unstorable, failed: true})
@@ -321,11 +318,11 @@ func (rc *reconciler) ground(s standing, f *footing) look {
 	return lookOpen
 }
 
-// guard finds out what a placement rests on beyond its node. It waits until no attempt is staged that the pod's rules
-// would count.
+// guard determines what a placement depends on beyond its node. It waits until no attempt is staged that the pod's
+// rules would count.
 func (rc *reconciler) guard(s standing, f *footing) look {
 	if f.concern.CountsBatch() && rc.attempts.Count(attempt.Staged, attempt.Reserving) > 0 {
-		rc.quiet = true // until what is staged has been reserved, or taken back
+		rc.quiet = true // until staged pods have been reserved or withdrawn
 		return lookAgain
 	}
 	var ready bool
@@ -339,7 +336,7 @@ func (rc *reconciler) guard(s standing, f *footing) look {
 	return lookAgain
 }
 
-// fit looks whether the pod fits on the node, and whether that rests on the places of others.
+// fit checks whether the pod fits on the node, and whether that depends on the held places of other pods.
 func (rc *reconciler) fit(s standing, f *footing) look {
 	in := placement.Input{
 		Pod: s.pod, Nodes: []*state.NodeInfo{f.node}, Objects: f.volumes.Lookups(rc.shard.View.Snapshot()),
@@ -370,7 +367,7 @@ func (rc *reconciler) supply(s standing, f *footing) look {
 	return lookOpen
 }
 
-// besideOthers is a look at a hold whose pod fits: whether that rests on the places of others; lookOpen if not.
+// besideOthers checks whether a fit depends on the held places of other pods; lookOpen if not.
 func (rc *reconciler) besideOthers(s standing, in placement.Input, f *footing) look {
 	takes := rc.takesPromised(s, f.profile, in)
 	rests := rc.search.RestsOnHolds(in, f.profile, &f.concern, f.node, nil)
@@ -378,14 +375,14 @@ func (rc *reconciler) besideOthers(s standing, in placement.Input, f *footing) l
 	case takes && s.yielding.alone:
 		return rc.giveUp(s, end{reason: "the room that is left there is promised to another pod"})
 	case (takes || rests) && rc.shard.Now.Sub(s.moved) <= holdPatience:
-		return lookLater // until the other has its place, or gives it up
+		return lookLater // until the other pod has its place, or gives it up
 	case rests:
 		return rc.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true})
 	}
 	return lookOpen
 }
 
-// footing is what a promotion rests on, and what it gives the pod.
+// footing is the state that a promotion depends on, and the volumes and devices that it gives the pod.
 type footing struct {
 	profile    *placement.Profile
 	node       *state.NodeInfo
@@ -395,8 +392,7 @@ type footing struct {
 	exclusives []ledger.ExclusiveDoc
 }
 
-// resupply picks anew what the claims of a pod get whose place becomes its own; false if that cannot be
-// told yet.
+// resupply picks again what the claims of a promoted pod get; false if that is not known yet.
 func (rc *reconciler) resupply(
 	s standing, profile *placement.Profile, v claims.Supply, node *state.Node,
 ) (claims.Supply, []ledger.ExclusiveDoc, bool, error) {
@@ -438,7 +434,7 @@ func (rc *reconciler) sendPromotion(s standing, f footing) look {
 	if r, ok := rc.shard.Ledger.Record(s.plan); ok {
 		p.Record = &r
 	}
-	s.vetting = vetting{} // an opinion is as old as its question
+	s.vetting = vetting{} // an opinion holds only as of its question
 	if s.deal != nil {
 		p.Delegated = s.deal.Delegate(f.volumes)
 	}

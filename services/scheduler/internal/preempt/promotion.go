@@ -12,9 +12,9 @@ import (
 type promotion struct {
 	standing
 	node *state.Node
-	// agreed is what plugins have to do with it, nil for nothing.
+	// agreed is the deal of its plugins, nil for none.
 	agreed *attempt.Deal
-	// supplied: it picks volumes or devices anew.
+	// supplied: it has picked volumes or devices again.
 	supplied bool
 }
 
@@ -51,7 +51,7 @@ func (p *promotion) Done(revision int64) {
 	})
 }
 
-// tooLarge: its place is given up, which takes less.
+// TooLarge marks the place to be given up, which needs a smaller transaction.
 func (p *promotion) TooLarge(why string) {
 	rc := p.by
 	p.vetting.unstorable = why
@@ -60,7 +60,7 @@ func (p *promotion) TooLarge(why string) {
 
 func (p *promotion) Undone(txns.Outcome) { p.by.holds.due[p.podUID] = struct{}{} }
 
-// decision is about the pod of a hold.
+// decision returns a decision about the pod of a hold.
 func (s *standing) decision(kind events.DecisionKind) events.Decision {
 	rc := s.by
 	d := events.Decision{

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
-// release is the T8 of a place that was kept for a pod which has gone elsewhere.
+// release is the T8 of a place that was kept for a pod which has been placed elsewhere.
 type release struct {
 	by   *reconciler
 	plan string
@@ -18,7 +18,7 @@ func (r *release) Kind() string { return "T8" }
 
 func (r *release) Done(int64) { r.by.budgets.stale = true }
 
-// tooLarge: what is left is the binders' to sweep.
+// TooLarge does nothing: the binders sweep what is left.
 func (r *release) TooLarge(string) {}
 
 func (r *release) Undone(_ txns.Outcome) {
@@ -26,9 +26,8 @@ func (r *release) Undone(_ txns.Outcome) {
 	rc.releases = append(rc.releases, r.plan)
 }
 
-// missed notes, when a pod has a place, that one of those kept for it will not be wanted:
-// the first of which the pod that it replaces is going. (Before that it is no replacement, but
-// one more.)
+// missed notes, when a pod has been placed, that one of the places kept for it will not be needed: the first one
+// whose moved pod is leaving. (While that pod stays, the new pod is no replacement but an additional one.)
 func (rc *reconciler) missed(a *attempt.Attempt) {
 	for _, plan := range a.Missed {
 		_, e, ok := rc.shard.Ledger.PlanOwner(plan)
@@ -45,7 +44,7 @@ func (rc *reconciler) missed(a *attempt.Attempt) {
 	}
 }
 
-// releaseOne sends T8 for a place that no pod will want; true if it is on its way.
+// releaseOne sends T8 for a place that no pod will need; true if it has been sent.
 func (rc *reconciler) releaseOne() bool {
 	for len(rc.releases) > 0 {
 		plan := rc.releases[0]
@@ -53,7 +52,7 @@ func (rc *reconciler) releaseOne() bool {
 		if _, e, ok := rc.shard.Ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
 			continue
 		}
-		// What cannot be sent is released by the binders, after a while.
+		// If it cannot be sent, the binders release it after a while.
 		if rc.sendAbort(&release{by: rc, plan: plan}, rc.abortOf(plan), "") == nil {
 			return true
 		}

@@ -31,8 +31,8 @@ func (p *Preemption) SetSpared(uids []string) {
 	}
 }
 
-// RemakeSearch returns the node that a search for victims finds for an attempt that fits nowhere, or whose hold it
-// would take over. Nothing is proposed.
+// RemakeSearch returns the node that a search for victims finds for an attempt that fits nowhere, or the node of the
+// hold that it would take over. Nothing is proposed.
 func (p *Preemption) RemakeSearch(a *attempt.Attempt, profile *placement.Profile, seed uint64) (string, error) {
 	n := p.nominator
 	s, err := n.seekerOf(a, profile)
@@ -68,7 +68,7 @@ func (p *Preemption) RemakeOusting(a *attempt.Attempt, profile *placement.Profil
 	return nil
 }
 
-// seekerOf is an attempt that has found no node.
+// seekerOf returns the seeker of an attempt that has found no node.
 func (nm *nominator) seekerOf(a *attempt.Attempt, profile *placement.Profile) (seeker, error) {
 	concern, err := nm.rules.ConcernOf(a.Pod, profile)
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 
 // vetting is a question to extenders about the place that is held for a pod.
 type vetting struct {
-	// id is that of the question that is out; 0 for none.
+	// id is the ID of the open question; 0 for none.
 	id uint64
-	// answered: opinion is what they think of the node, or err why there is none.
+	// answered: opinion is the extenders' opinion of the node, or err explains why there is none.
 	answered bool
 	opinion  placement.Opinion
 	err      error
-	// unstorable is why the store does not take the promotion of the place; empty if that is not so.
+	// unstorable is why the store does not accept the promotion of the place; empty if it does.
 	unstorable string
 }
 
-// vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and gives the place up
-// if not; lookOpen if the pod may have it. An extender that does not answer is asked again until patience ends: pods
-// were evicted for it.
+// vetPlace asks the extenders that filter whether a pod may have the place that is held for it, and gives the place
+// up if not; lookOpen if it may. If an extender does not answer, it is asked again until holdPatience ends: pods
+// were evicted for the place.
 func (rc *reconciler) vetPlace(s standing, profile *placement.Profile, node *state.Node) look {
 	v := &s.vetting
 	switch {
@@ -45,7 +45,7 @@ func (rc *reconciler) vetPlace(s standing, profile *placement.Profile, node *sta
 	return lookLater
 }
 
-// refusedBy says why a pod may not have its place.
+// refusedBy explains why a pod may not have its place.
 func refusedBy(o placement.Opinion) string {
 	if len(o.Reasons) == 0 {
 		return "an extender turns it down"
@@ -53,7 +53,7 @@ func refusedBy(o placement.Opinion) string {
 	return "an extender turns it down: " + o.Reasons[0]
 }
 
-// prepared is a look at a hold that plugins have something to do with; lookOpen if that is done.
+// prepared inspects a hold whose bind plugins prepare; lookOpen if they have finished.
 func (rc *reconciler) prepared(s standing) look {
 	switch d := s.deal; {
 	case d == nil || d.Over && d.Outcome == nil:
@@ -68,7 +68,7 @@ func (rc *reconciler) prepared(s standing) look {
 	return lookOpen
 }
 
-// drain has plugins take back what this shard will not see to its end.
+// drain makes plugins take back the work that this shard will not complete.
 func (rc *reconciler) drain() {
 	for _, uid := range slices.Sorted(maps.Keys(rc.holds.held)) {
 		h := rc.holds.held[uid]
@@ -79,5 +79,5 @@ func (rc *reconciler) drain() {
 	}
 }
 
-// noPlace is the reason that a place is given up of which this shard's plugins know nothing.
+// noPlace is the reason for giving up a place that this shard's plugins do not know.
 const noPlace = "the scheduler whose plugins prepared the bind is gone"

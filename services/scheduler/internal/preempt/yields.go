@@ -12,22 +12,22 @@ import (
 )
 
 // A plan asks binders to give back the reservations that are in its way. The mark in the ledger does not name the
-// plan, and it may be on any node: a rule about pods on other nodes, or a volume, reaches beyond the place. So the
-// owner of a hold finds out what the hold waits for by asking whether the pod fits without the marked reservations.
-// The next owner of the partition, which did not make the plan, gets the same answer.
+// plan, and it may be on any node, since a rule about pods on other nodes, or a volume, reaches beyond the place. So
+// the owner of a hold determines what the hold waits for by checking whether the pod fits without the marked
+// reservations. The next owner of the partition, which did not make the plan, gets the same answer.
 
-// yielding is which reservations are to be given back for a plan.
+// yielding lists the reservations that must be given back for a plan.
 type yielding struct {
-	// reserved are the UIDs of their pods, if this shard made the plan: they may be bound after all. alone: nobody
-	// else was to go.
+	// reserved are the UIDs of their pods, if this shard made the plan: these pods may be bound after all. alone: the
+	// plan has no other victims.
 	reserved []string
 	alone    bool
 	// awaited: the pod does not fit before reservations on other nodes are given back.
 	awaited bool
 }
 
-// yields reports whether a reservation is asked back that a pod of a higher priority than its own may wait for: binders
-// give it back, or its pod is bound first.
+// yields reports whether a reservation is asked back and a pod of the given, higher priority may wait for it:
+// binders give it back, or its pod is bound first.
 func (rc *reconciler) yields(e *ledger.Entry, priority int32) bool {
 	if e.Role != ledger.RoleReservation || !e.Wanted || e.Priority >= priority {
 		return false
@@ -42,7 +42,7 @@ type obstacle struct {
 	why  placement.Failure
 }
 
-// lacksRoom is a look at a hold whose victims have gone and whose pod does not fit.
+// lacksRoom decides about a hold whose victims have gone and whose pod does not fit.
 func (rc *reconciler) lacksRoom(
 	s standing, profile *placement.Profile, in placement.Input, o obstacle,
 ) look {
@@ -59,12 +59,12 @@ func (rc *reconciler) lacksRoom(
 }
 
 // fitsWhenYielded reports whether the pod of a hold fits once the reservations that are asked back have been given
-// back. It looks at every document, and so is asked only of a pod that does not fit.
+// back. It reads every document, so it is called only for a pod that does not fit.
 func (rc *reconciler) fitsWhenYielded(
 	s standing, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
 ) bool {
 	if len(in.Nodes) < 2 || txns.IsPrepared(s.plan) {
-		return false // nothing elsewhere matters, or no pod had to be evicted for it
+		return false // no other node matters, or no pod had to be evicted for it
 	}
 	gone := map[string]bool{}
 	for d := range rc.shard.Ledger.Docs() {
@@ -81,8 +81,8 @@ func (rc *reconciler) fitsWhenYielded(
 	return err == nil && fits
 }
 
-// takesPromised: a victim that was only reserved has been bound after all, and what is free
-// is so because others have gone for another pod, whose place is held.
+// takesPromised reports whether a victim that was only reserved has been bound after all, and the remaining room is
+// free only because pods were evicted for another pod, whose place is held.
 func (rc *reconciler) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
 	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
 		pod, ok := rc.shard.View.Pod(uid)

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Decision returns the record of a decision about an attempt, without what its kind adds.
+// Decision returns the record of a decision about an attempt, without the fields that only its kind has.
 func (r *Recorder) Decision(kind events.DecisionKind, a *attempt.Attempt) events.Decision {
 	return events.Decision{
 		Kind: kind, Pod: a.Offer.Pod, SchedulerName: a.Pod.SchedulerName, Actor: r.Shard.ID,
@@ -33,8 +33,8 @@ func (r *Recorder) lostRecord(a *attempt.Attempt, reason step.Reason) events.Dec
 	return d
 }
 
-// Abandoned makes a record of a choice that comes to nothing, if there is none: pods that were
-// decided after it may have counted it.
+// Abandoned records a choice that is given up, unless it has a record: pods that were decided after it may have
+// counted it.
 func (r *Recorder) Abandoned(a *attempt.Attempt) {
 	if e := a.Pick.Evidence; e != nil && e.Order > a.Recorded {
 		r.Effects.Abandon(r.lostRecord(a, step.Abandoned))
@@ -44,7 +44,7 @@ func (r *Recorder) Abandoned(a *attempt.Attempt) {
 // Placed records an attempt whose reservation can be bound.
 func (r *Recorder) Placed(a *attempt.Attempt, revision int64) { r.PlacedBy(a, revision, "") }
 
-// PlacedBy is placed for a pod that a plugin has bound; an empty name stands for the binders.
+// PlacedBy is Placed for a pod that a plugin has bound; an empty name stands for the binders.
 func (r *Recorder) PlacedBy(a *attempt.Attempt, revision int64, plugin string) {
 	d := r.Decision(events.DecisionPlaced, a)
 	d.FactSequence, d.LedgerRevision = a.Pick.FactSequence, revision

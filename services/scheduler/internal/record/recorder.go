@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Look is what an evaluation found, whether it looked at the home nodes only, and what else it
-// depended on. unsettled and onHold: see rejection.
+// Look is the result of an evaluation. Home: only the home nodes were evaluated. Basis is what the result depends on
+// besides facts and ledger. Unsettled and OnHold: see attempt.Rejection.
 type Look struct {
 	placement.Result
 	Home      bool
@@ -23,22 +23,23 @@ type Look struct {
 	OnHold    bool
 }
 
-// Recorder keeps what records of decisions are put together from, and appends them to the effects of the step.
+// Recorder keeps the state that records of decisions need, and appends the records to the effects of the step.
 type Recorder struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
 	Effects  *step.Effects
-	// Start returns where the next search of a profile that samples begins: among all nodes, and among the home ones.
+	// Start returns where the next search of a profile that samples begins: among all nodes, and among the home
+	// nodes.
 	Start func() (all, home int)
-	// chosen counts decisions that chose a node, for evidence.Evidence.Order, and moments the looks
-	// at nodes, for evidence.Basis.Moment.
+	// chosen counts decisions that chose a node, for evidence.Evidence.Order; moments counts evaluations of nodes, for
+	// evidence.Basis.Moment.
 	chosen, moments uint64
-	// ahead is what the view of the ledger has learned ahead of its watch.
+	// ahead lists the changes that the view of the ledger has learned ahead of its watch.
 	ahead []evidence.Learned
 }
 
-// Evidence is the record of an evaluation. The result belongs to the engine; what is kept of
-// it is copied here.
+// Evidence returns the record of an evaluation. The result belongs to the engine, so everything that is kept is
+// copied.
 func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look, behind int) *evidence.Evidence {
 	if r.Shard.NoEvidence {
 		return nil
@@ -89,8 +90,8 @@ func (r *Recorder) ChoseOther(e *evidence.Evidence, alternative int) *evidence.E
 	return r.Chose(&other)
 }
 
-// Sought numbers the choice of a node by a search for victims, which has just been made, after the
-// evaluation that found none.
+// Sought numbers the choice of a node by a search for victims that was just made, after the evaluation that found no
+// node.
 func (r *Recorder) Sought(a *attempt.Attempt, e *evidence.Evidence, spared []string) *evidence.Evidence {
 	if e == nil {
 		return nil
@@ -108,7 +109,7 @@ func (r *Recorder) Sought(a *attempt.Attempt, e *evidence.Evidence, spared []str
 	return r.Chose(&other)
 }
 
-// stagedOrders are the numbers of the decisions whose pods are staged.
+// stagedOrders returns the order numbers of the decisions whose pods are staged, sorted.
 func (r *Recorder) stagedOrders() []uint64 {
 	n := r.Attempts.Count(attempt.Staged, attempt.InFlight, attempt.Reserving)
 	if n == 0 {
@@ -124,7 +125,7 @@ func (r *Recorder) stagedOrders() []uint64 {
 	return orders
 }
 
-// Answered is the evidence of an attempt whose transaction has been answered.
+// Answered returns the evidence of an attempt whose transaction has been answered.
 func (r *Recorder) Answered(a *attempt.Attempt) *evidence.Evidence {
 	if a.Pick.Evidence == nil {
 		return nil
@@ -135,8 +136,8 @@ func (r *Recorder) Answered(a *attempt.Attempt) *evidence.Evidence {
 	return &e
 }
 
-// Basis is what the decision that is made now depends on beside facts, ledger and pod; of avoided
-// nodes the UIDs. It counts as a moment.
+// Basis returns what the decision made now depends on besides facts, ledger and pod; avoided are UIDs of nodes. Each
+// call counts as a moment.
 func (r *Recorder) Basis(profile *placement.Profile, avoided []string) evidence.Basis {
 	r.moments++
 	if r.Shard.NoEvidence {
@@ -165,9 +166,9 @@ func (r *Recorder) Prefer(e *evidence.Evidence, nodeUID string) {
 	}
 }
 
-// LearningOwn and learned note what the picture of the ledger is about to learn ahead of its watch,
-// by an own transaction and by one that was lost. (What the registry and guards learn is left out:
-// no choice of a node depends on it.)
+// LearningOwn notes that the view of the ledger is about to learn the shard's own transaction, ahead of its watch.
+// Learning does so for a lost one. (What the registry and the guards learn is omitted: no choice of a node depends
+// on it.)
 func (r *Recorder) LearningOwn(revision int64) {
 	if !r.Shard.NoEvidence && revision > r.Shard.Ledger.Revision() {
 		r.ahead = append(r.ahead, evidence.Learned{Revision: revision})
@@ -177,7 +178,7 @@ func (r *Recorder) LearningOwn(revision int64) {
 // Learning records the keys that the view of the ledger is about to learn from a lost transaction, ahead of its watch.
 func (r *Recorder) Learning(current []ledger.KV) {
 	if r.Shard.NoEvidence {
-		return // nothing would read it, nor shorten it
+		return // nothing would read or shorten it
 	}
 	for _, kv := range current {
 		l := evidence.Learned{Revision: kv.ModRevision, Key: kv.Key}
@@ -187,7 +188,7 @@ func (r *Recorder) Learning(current []ledger.KV) {
 	}
 }
 
-// learnedAhead is what the watch has not shown yet, in the order of learning.
+// learnedAhead returns what the watch has not delivered yet, in the order of learning.
 func (r *Recorder) learnedAhead() []evidence.Learned {
 	told := r.Shard.Ledger.Revision()
 	r.ahead = slices.DeleteFunc(r.ahead, func(l evidence.Learned) bool { return l.Revision <= told })

@@ -9,11 +9,11 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// admitAtOnce is how many nodes one transaction admits (T15) at most: each takes two or three
-// operations, and its documents are written again.
+// admitAtOnce is the maximum number of nodes that one transaction admits (T15): each needs two or three operations,
+// and its documents are written again.
 const admitAtOnce = 32
 
-// Admitter admits nodes whose names stand for other nodes in the ledger, or for none (T15).
+// Admitter admits nodes whose names the ledger assigns to other nodes, or to none (T15).
 type Admitter struct {
 	Shard *shard.State
 	Slot  *txn.Slot
@@ -21,8 +21,8 @@ type Admitter struct {
 	after int64
 }
 
-// Admit sends the T15 of nodes whose names stand for other nodes, or for none; true if it is on its
-// way. Until then nothing is placed on them.
+// Admit sends the T15 of nodes whose names the ledger assigns to other nodes, or to none; true if it has been sent.
+// Nothing is placed on these nodes before it is committed.
 func (n *Admitter) Admit() bool {
 	if n.Shard.Draining || !n.Shard.Usable() || n.Shard.Ledger.Revision() < n.after {
 		return false
@@ -63,14 +63,14 @@ func (n *Admitter) sendAdmission(nodes []*state.Node) error {
 	return n.Slot.Launch(&admission{n}, all)
 }
 
-// admission is a T15 in flight. Won or lost, the view of the ledger shows the outcome.
+// admission is a T15 in flight. Whether it is committed or lost, the view of the ledger shows the outcome.
 type admission struct{ by *Admitter }
 
 // Kind implements txn.Proposal.
 func (*admission) Kind() string { return "T15" }
 
-// Done implements txn.Proposal: what is staged on the nodes before was not decided on the documents as they are now,
-// although this shard has changed them.
+// Done implements txn.Proposal. Attempts staged on these nodes before were not decided on the documents as they are
+// now, although this shard has changed them itself; so the slot forgets that it wrote them.
 func (a *admission) Done(int64) { a.by.Slot.Forget() }
 
 // Undone implements txn.Proposal.

@@ -5,8 +5,8 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
-// Remember keeps the next-best nodes of a decision. A pod that a rule beyond its node
-// concerns has none: what its placement needs differs from node to node.
+// Remember stores the next-best nodes of a decision. A pod that a rule beyond its node concerns has none, as the
+// needs of its placement differ from node to node.
 func (r *Reserver) Remember(a *attempt.Attempt, ranked []placement.Scored, concerned bool) {
 	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}
 	if concerned {
@@ -24,9 +24,9 @@ func (r *Reserver) Remember(a *attempt.Attempt, ranked []placement.Scored, conce
 	}
 }
 
-// nextBest stages an attempt that lost its node on the next-best one, without another search:
-// only if nothing there has moved since, so that it is what the decision would have been
-// without the lost node. The transaction compares the same revisions as any other.
+// nextBest stages an attempt that lost its node on the next-best one, without another search. It does so only if
+// nothing has changed there since, so that the result is what the decision would have been without the lost node.
+// The transaction compares the same revisions as any other.
 func (r *Reserver) nextBest(a *attempt.Attempt) bool {
 	pod, known := r.Shard.View.Pod(a.Pod.UID)
 	if !known || pod != a.Pod || a.Pick.Needs.Registry != r.Shard.Ledger.TermRegistryRevision() {

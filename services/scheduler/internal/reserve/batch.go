@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
-// batch is a T1 in the making.
+// batch is a T1 that is being built.
 type batch struct {
 	by       *Reserver
 	attempts []*attempt.Attempt
@@ -20,35 +20,35 @@ type batch struct {
 	// drafts are the documents of nodes, by UID, in the order in which they were added.
 	drafts []draft
 	at     map[string]int // in drafts, by UID
-	// firsts is how many of them do not exist yet: each comes with the incarnation of its node's name.
+	// firsts is how many of the drafts do not exist yet: each of them needs the incarnation of its node's name.
 	firsts int
-	// exclusives are the documents of claims that only one pod may use, and of pools of devices.
+	// exclusives are the documents of claims that only one pod may use, and of device pools.
 	exclusives map[string]ledger.ExclusiveDoc
-	// bytes is what it takes of the transaction.
+	// bytes is the size that the batch takes of the transaction.
 	bytes int
-	// why is what kept the last attempt out that did not join.
+	// why is the reason why the last attempt did not join.
 	why error
 }
 
-// draft is a node's document as the transaction will put it.
+// draft is a node's document in the form that the transaction will write.
 type draft struct {
 	doc ledger.NodeDoc
-	// weight is what it takes of the transaction.
+	// weight is the size that it takes of the transaction.
 	weight int
 }
 
-// joining is what has come of adding an attempt to a batch.
+// joining is the result of adding an attempt to a batch.
 type joining uint8
 
 const (
 	joined joining = iota
-	// stale: what it was decided on has changed.
+	// stale: the state that it was decided on has changed.
 	stale
 	// crowded: a document has no room for it.
 	crowded
-	// impossible: its reservation can be made nowhere.
+	// impossible: its reservation cannot be made anywhere.
 	impossible
-	// tooMuch: the transaction has no room for it. One without others has, if any has.
+	// tooMuch: the transaction has no room for it. An attempt alone in a transaction is always tried.
 	tooMuch
 )
 
@@ -62,8 +62,8 @@ func (r *Reserver) newBatch() *batch {
 	}
 }
 
-// full reports whether the transaction may have no room for one more attempt. One alone is
-// always tried: if it does not fit, it never will, and fails.
+// full reports whether the transaction may have no room for one more attempt. An attempt alone is always tried: if
+// it does not fit by itself, it never will, and fails.
 func (b *batch) full(a *attempt.Attempt) bool {
 	if len(b.attempts) == 0 {
 		return false
@@ -71,14 +71,14 @@ func (b *batch) full(a *attempt.Attempt) bool {
 	if b.by.Slot.Limits.Full(len(b.attempts)) {
 		return true
 	}
-	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
-	// document and incarnation, epoch, pins, guards, claims and pools
+	// PlaceBatch.Ops counts documents as they will be, so our drafts are counted instead. more counts document and
+	// incarnation, epoch, pins, guards, claims and pools.
 	more := 3 + len(a.Pick.Needs.Pins) + len(a.Pick.Needs.Guards) + len(a.Pick.Volumes.Holdings())
 	return b.place.Ops()+len(b.drafts)+b.firsts+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
-// holdsBack reports whether an attempt cannot be in this transaction because one of the two is right only if all
-// that is placed in it stays, and the other only holds a place.
+// holdsBack reports whether an attempt cannot be in this transaction because one attempt is valid only if every pod
+// placed in the transaction stays, and another one only holds a place.
 func (b *batch) holdsBack(a *attempt.Attempt) bool {
 	held := func(a *attempt.Attempt) bool { return a.Deal != nil && a.Deal.Later }
 	return slices.ContainsFunc(b.attempts, func(x *attempt.Attempt) bool {
@@ -86,7 +86,7 @@ func (b *batch) holdsBack(a *attempt.Attempt) bool {
 	})
 }
 
-// add makes an attempt part of the transaction, if it joins. Else nothing has changed.
+// add adds an attempt to the transaction. Unless it returns joined, nothing has changed.
 func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 	n := a.Pick.Needs
 	next, err := b.pin(a, entry)
@@ -119,8 +119,8 @@ func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 	return joined
 }
 
-// pin is the document of an attempt's node and those of the pods that it relies on, with pins on these. The first
-// is that of the node.
+// pin returns the document of an attempt's node, which comes first, and the documents of the pods that it relies on,
+// with pins on these pods.
 func (b *batch) pin(a *attempt.Attempt, entry ledger.Entry) (next []draft, err error) {
 	next = append(make([]draft, 0, 1+len(a.Pick.Needs.Pins)), draft{doc: b.open(a.Pick.NodeUID, a.Pick.NodeName)})
 	for _, p := range a.Pick.Needs.Pins {
@@ -136,7 +136,7 @@ func (b *batch) pin(a *attempt.Attempt, entry ledger.Entry) (next []draft, err e
 	return next, nil
 }
 
-// put takes a document in place of the one of that node.
+// put replaces the draft of a node, or adds it.
 func (b *batch) put(d draft) {
 	if at, known := b.at[d.doc.NodeUID]; known {
 		b.drafts[at] = d
@@ -149,7 +149,7 @@ func (b *batch) put(d draft) {
 	}
 }
 
-// draft is a node's document as the batch has it.
+// draft returns the batch's draft of a node's document.
 func (b *batch) draft(nodeUID string) (draft, bool) {
 	if at, ok := b.at[nodeUID]; ok {
 		return b.drafts[at], true
@@ -157,7 +157,7 @@ func (b *batch) draft(nodeUID string) (draft, bool) {
 	return draft{}, false
 }
 
-// unfit is what an error of a step of the ledger says about an attempt.
+// unfit maps an error of a ledger step to a result of joining.
 func (b *batch) unfit(err error) joining {
 	b.why = err
 	var (
@@ -175,9 +175,9 @@ func (b *batch) unfit(err error) joining {
 	return impossible
 }
 
-// weigh counts what an attempt adds to the transaction, and what each of its documents takes; false if that is more
-// than it has room for. An attempt without others is always tried: if the transaction cannot be made, that one is to
-// blame.
+// weigh adds up the size that an attempt adds to the transaction, and sets the weight of each of its documents;
+// false if the transaction has no room for it. An attempt alone is always tried: if its transaction cannot be made,
+// that attempt is the cause.
 func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.ExclusiveDoc) bool {
 	const epoch, registry = 128, 128
 	bytes := b.bytes + epoch
@@ -202,9 +202,9 @@ func (b *batch) weigh(a *attempt.Attempt, next []draft, held map[string]ledger.E
 	return true
 }
 
-// hold makes an attempt the holder of the claims that only one pod may use, and of what it gets of
-// pools of devices; an error if one has a holder or its document no room, the facts do not show yet who
-// has had it, or the pool has moved since the decision.
+// hold makes an attempt the holder of the claims that only one pod may use, and of its devices in shared pools. It
+// returns an error if a document has a holder or no room, if the facts do not show yet which pod held it last, or if
+// the pool has changed since the decision.
 func (b *batch) hold(a *attempt.Attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
 	return b.by.Shard.Claims.Take(a.Pick.Volumes.Holdings(), ledger.Holder{
 		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.Pick.NodeUID,
@@ -215,7 +215,7 @@ func dependent(e ledger.Entry) ledger.Dependent {
 	return ledger.Dependent{PodUID: e.PodUID, PodRV: e.PodRV}
 }
 
-// open is the node's document as the batch has it, or with its finished entries dropped.
+// open returns the batch's draft of the node's document, or the document without its finished entries.
 func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if d, ok := b.draft(nodeUID); ok {
 		return d.doc
@@ -223,7 +223,7 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	return b.by.Shard.OpenDoc(nodeUID, nodeName)
 }
 
-// placing is the T1 of a batch, not yet sent.
+// placing returns the T1 of a batch, not yet sent.
 func (b *batch) placing() *placing {
 	b.place.Docs = make([]ledger.NodeDoc, len(b.drafts))
 	for i := range b.drafts {

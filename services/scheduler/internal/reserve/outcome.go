@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// placed ends attempts whose reservation stands at revision.
+// placed ends attempts whose reservations have been committed at revision.
 func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 	for _, a := range attempts {
 		if !r.Settle(a, revision) {
@@ -22,12 +22,11 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 	}
 }
 
-// Undone sorts a refused batch: attempts whose reservation stands after all (an earlier
-// copy of the same transaction was carried out), attempts whose partition is gone or of which an earlier copy
-// may have been carried out and undone since (their token is not used again: docs/bugs.md, 27),
-// attempts that lost their node, a guard or a pin and are decided again, and the rest,
-// which goes again as soon as it can. If it was the registry that moved, that is when the
-// watch shows what is registered now.
+// Undone sorts the attempts of a refused batch: attempts whose reservation exists after all, because an earlier copy
+// of the same transaction was committed; attempts whose partition is lost, or of which an earlier copy may have been
+// committed and undone since (their token is not used again: docs/bugs.md, 27); attempts that lost their node, a
+// guard or a pin, and are decided again; and the rest, which is sent again as soon as possible. If the registry has
+// changed, that is once the watch shows the terms registered now.
 func (p *placing) Undone(lost txns.Outcome) {
 	r := p.by
 	changed := map[string]bool{}
@@ -73,14 +72,14 @@ func (p *placing) Undone(lost txns.Outcome) {
 	r.Attempts.Prepend(attempt.Staged, winners...)
 }
 
-// loser is an attempt that lost a race, and what about.
+// loser is an attempt that lost a race, with the reason.
 type loser struct {
 	*attempt.Attempt
 	reason step.Reason
 }
 
-// lostVolume is the revision of the document of a claim or a pool that an attempt has lost to, or of the
-// floor; 0 if it has lost none.
+// lostVolume returns the revision of the document of a claim or a pool that an attempt has lost to, or of the floor;
+// 0 if it has lost none.
 func lostVolume(a *attempt.Attempt, lost txns.Outcome) (revision int64) {
 	for _, x := range lost.Exclusives {
 		if slices.ContainsFunc(a.Pick.Volumes.Holdings(), func(h claims.Holding) bool { return h.Key == x.Key }) {
@@ -90,10 +89,10 @@ func lostVolume(a *attempt.Attempt, lost txns.Outcome) (revision int64) {
 	return revision
 }
 
-// retry sends attempts that lost a race on, in their order: to the next-best node if nothing
-// has moved there, else back to be decided as soon as the watch shows what they lost to.
-// Who has lost turnAfter races for nodes asks to be alone at the last one, and who has lost
-// attempt.MaxLosses goes back to the queue.
+// retry continues with attempts that lost a race, in their order: on the next-best node if nothing has changed
+// there, otherwise by another decision as soon as the watch shows the change that they lost to. An attempt that has
+// lost turnAfter races for nodes asks for a turn at the last one. One that has lost attempt.MaxLosses is given back
+// to the queue.
 func (r *Reserver) retry(losers []loser, lost txns.Outcome) {
 	for _, l := range slices.Backward(losers) {
 		a := l.Attempt
@@ -125,8 +124,7 @@ func (r *Reserver) retry(losers []loser, lost txns.Outcome) {
 	}
 }
 
-// lostTo is the revision of the node's document that an attempt has lost to, 0 if it has not
-// lost that.
+// lostTo returns the revision of the node's document that an attempt has lost to, 0 if it has not lost the node.
 func lostTo(a *attempt.Attempt, lost txns.Outcome) int64 {
 	for _, d := range lost.Docs {
 		switch {
@@ -140,9 +138,8 @@ func lostTo(a *attempt.Attempt, lost txns.Outcome) int64 {
 	return 0
 }
 
-// split has a batch that could not be carried out tried in parts, in their order; the attempt that is
-// alone in one fails. One of which an earlier copy may have been carried out is given back, as when it
-// has lost.
+// split retries a batch that could not be committed in smaller parts, in their order. An attempt that is alone in
+// its part fails. An attempt of which an earlier copy may have been committed is given back, as after a lost race.
 func (r *Reserver) split(attempts []*attempt.Attempt, why string) {
 	if len(attempts) == 1 && !attempts[0].Doubtful {
 		r.Life.Fail(attempts[0], why)
@@ -159,9 +156,9 @@ func (r *Reserver) split(attempts []*attempt.Attempt, why string) {
 	r.Attempts.Prepend(attempt.Staged, rest...)
 }
 
-// crowdedOut sends an attempt on whose node has no room for it in its document: to the next-best one, or
-// back to be decided again when something has moved. A node whose document is full for any pod is left
-// alone by all (ledger.NodeDoc.HasRoom).
+// crowdedOut handles an attempt on a node whose document has no room for it: it moves to the next-best node, or is
+// deferred until something has changed. A node whose document is full for any pod is avoided by all
+// (ledger.NodeDoc.HasRoom).
 func (r *Reserver) crowdedOut(a *attempt.Attempt, why error) {
 	a.Losses++
 	switch {
@@ -178,10 +175,9 @@ func (r *Reserver) crowdedOut(a *attempt.Attempt, why error) {
 	}
 }
 
-// turnAfter is how many lost races make an attempt ask for a turn at the node that it lost last (avoid.Turns).
+// turnAfter is after how many lost races an attempt asks for a turn at the node that it lost last (avoid.Turns).
 const turnAfter = 3
 
-// maxGuardLosses is how many races for a guard one attempt may lose before it ends as
-// failed. Each was won by another placement in the same domain, so they say that others
-// get on, not that something is wrong.
+// maxGuardLosses is how many races for a guard one attempt may lose before it fails. Another placement in the same
+// domain won each of these races, so they show that other pods make progress, not that something is wrong.
 const maxGuardLosses = 64

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
-// Reserver makes reservations of the attempts that are staged: T1, for as many at once as one transaction takes.
+// Reserver reserves places for the staged attempts: T1, for as many at once as fit in one transaction.
 type Reserver struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
@@ -19,9 +19,9 @@ type Reserver struct {
 	Effects  *step.Effects
 	Life     *lifecycle.Attempts
 	Slot     *txn.Slot
-	// Settle goes on with what plugins have to do about a reservation; false if they have something left to do first.
+	// Settle continues with the plugins of a reservation; false if they have work left before the bind.
 	Settle func(a *attempt.Attempt, revision int64) bool
-	// Missed notes the places kept for the pod that it did not take.
+	// Missed notes the places kept for the pod that the attempt did not take.
 	Missed func(*attempt.Attempt)
 	// AskTurn asks for a turn at the node that an attempt has just lost.
 	AskTurn func(*attempt.Attempt)
@@ -35,12 +35,12 @@ type placing struct {
 	txn      ledger.Txn
 }
 
-// Send sends a batch of the staged attempts, unless all leave it.
+// Send sends a batch of the staged attempts, unless all of them leave the batch.
 func (r *Reserver) Send() {
 	p, rest := r.build(r.Attempts.TakeAll(attempt.Staged))
 	r.Attempts.Append(attempt.Staged, rest...)
 	if len(p.attempts) == 0 {
-		return // all have left it, or it is built again of fewer
+		return // all have left it, or it is built again from fewer attempts
 	}
 	r.Slot.Send(txn.Request{
 		Proposal: p, Txn: p.txn, Attempts: p.attempts, Pods: len(p.batch.Placed), Epochs: p.batch.Epochs,
@@ -57,14 +57,12 @@ func (p *placing) Done(revision int64) { p.by.placed(p.attempts, revision) }
 // TooLarge implements txn.Proposal.
 func (p *placing) TooLarge(why string) { p.by.split(p.attempts, why) }
 
-// build makes the transaction of a batch: the finished entries of each document are
-// handed over on the way (T5). Attempts that cannot be part of it leave it, above all those
-// whose document or guards have moved since they were decided: what moved them is not in
-// what they counted, and high-waters may be ahead of the facts they saw. (Committing on the
-// newest known revision instead overcommits nodes: docs/bugs.md, 1.) The batch ends where
-// the transaction is full; the rest keeps its order, because what is in it may have counted
-// what comes before. An attempt that fits no transaction, or whose reservation fits no document, fails
-// alone.
+// build builds the transaction of a batch; it also hands over the finished entries of each document (T5). Attempts
+// that cannot be part of it leave the batch, above all those whose document or guards have changed since they were
+// decided: they have not counted that change, and high-water marks may be ahead of the facts that they saw.
+// (Committing on the newest known revision instead overcommits nodes: docs/bugs.md, 1.) The batch ends where the
+// transaction is full. The rest keeps its order, because an attempt may have counted those before it. An attempt
+// that fits no transaction, or whose reservation fits no document, fails alone.
 func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attempt.Attempt) {
 	b := r.newBatch()
 	for i, a := range attempts {
@@ -103,11 +101,10 @@ func (r *Reserver) build(attempts []*attempt.Attempt) (p *placing, rest []*attem
 	return r.seal(b.placing()), rest
 }
 
-// mayReserve reports whether the decision of an attempt may still become a reservation: its
-// partition is held in the epoch of the decision, its pod waits without a reservation, and the ledger
-// is open. What the
-// shard staged in an earlier epoch has not counted what others decided about the pod since, not
-// even if the partition has come back (docs/bugs.md, 30).
+// mayReserve reports whether the decision of an attempt may still become a reservation: its partition is held in the
+// epoch of the decision, its pod waits without a reservation, and the ledger is open. Attempts that the shard staged
+// in an earlier epoch have not counted what other shards decided about the pod since, even if the partition has come
+// back (docs/bugs.md, 30).
 func (r *Reserver) mayReserve(a *attempt.Attempt) bool {
 	epoch, held := r.Shard.Holds(a.Offer.Partition)
 	pod, known := r.Shard.View.Pod(a.Pod.UID)
@@ -115,19 +112,18 @@ func (r *Reserver) mayReserve(a *attempt.Attempt) bool {
 	return held && epoch == a.Pick.Epoch && known && pod.NodeName == "" && !reserved && r.Shard.Usable()
 }
 
-// current reports whether the document of a pick is the one it was decided on, or that plus
-// this shard's own last flight.
+// current reports whether the document of a pick is still the version that it was decided on, or that version plus
+// this shard's own last transaction.
 func (r *Reserver) current(p attempt.Pick) bool {
 	now := r.Shard.Ledger.Version(p.NodeUID)
 	return now == p.Basis || r.Slot.Wrote(ledger.KeyNode(p.NodeUID), p.Basis.Revision, now.Revision)
 }
 
-// stands reports whether what a pick needs is still what it was decided on, or that plus this
-// shard's own last flight; the guards' revisions are brought up to that.
+// stands reports whether the needs of a pick are unchanged since the decision, except by this shard's own last
+// transaction; it updates the revisions of the guards to that.
 //
-// When the registry has moved, every pick is decided again, also one that no term concerns:
-// a term may have come and gone since, with carriers that the decision has not seen and
-// that no guard stands for any more.
+// When the registry has changed, every pick is decided again, even one that no term concerns: a term may have been
+// added and removed since, with carriers that the decision has not seen and that no guard covers any more.
 func (r *Reserver) stands(a *attempt.Attempt) bool {
 	n := &a.Pick.Needs
 	if n.Registry != r.Shard.Ledger.TermRegistryRevision() || n.CountsBatch && n.Withdrawn != r.Life.Withdrawn {
@@ -137,7 +133,7 @@ func (r *Reserver) stands(a *attempt.Attempt) bool {
 		return false // it may have counted the room as free
 	}
 	if r.Shard.Claims.Moved(a.Pick.Volumes) {
-		return false // another pod has been promised the claim since, and may use it
+		return false // the claim has been promised to another pod since, which may use it
 	}
 	for i := range n.Guards {
 		g := &n.Guards[i]
@@ -153,8 +149,8 @@ func (r *Reserver) stands(a *attempt.Attempt) bool {
 	return true
 }
 
-// seal turns the batch into its transaction. One that cannot be made is tried in parts, until the attempt
-// is alone that is to blame.
+// seal makes the batch into its transaction. If that fails, the batch is tried in smaller parts, until the attempt
+// that causes the failure is alone.
 func (r *Reserver) seal(p *placing) *placing {
 	if len(p.attempts) == 0 {
 		return p

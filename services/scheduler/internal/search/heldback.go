@@ -11,13 +11,12 @@ import (
 type Withheld struct {
 	Message string
 	nodes   int
-	// Brief: it will be over in less than the queue takes to offer the pod again.
+	// Brief: this ends before the queue would offer the pod again.
 	Brief bool
 }
 
-// HeldBack reports whether a pod that found no node would fit some that are left alone or that
-// its workload avoids. Others are not counted in its message, as those are not whose facts are
-// not there yet.
+// HeldBack reports whether a pod that found no node would fit on nodes that are left alone, or that its workload
+// avoids. Its message counts no other nodes, and none whose facts are missing yet.
 func (x *Searcher) HeldBack(p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string) (Withheld, bool) {
 	if len(x.Shard.Gate.Avoided())+len(avoided) == 0 {
 		return Withheld{}, false

@@ -1,18 +1,18 @@
 package search
 
-// homeNodes caches which nodes are this shard's home; a change of members forgets
-// it. Keyed by node UID, so that a node needs no care when it comes or goes.
+// homeNodes caches which nodes are home nodes of this shard; a change of members clears it. It is keyed by node UID,
+// so that nodes that appear or disappear need no handling.
 type homeNodes struct {
 	members []string
 	home    map[string]bool
-	// marked is the view's version of its nodes that the engine has.
+	// marked is the version of the view's nodes that the engine has been given.
 	marked uint64
 }
 
-// ForgetHome makes the next search ask again which nodes are at home here: the live shards have changed.
+// ForgetHome makes the next search determine the home nodes again: the live shards have changed.
 func (x *Searcher) ForgetHome() { x.home.members = nil }
 
-// markHome shows the engine which nodes are at home here, if that may have changed.
+// markHome marks the home nodes of this shard in the engine, if they may have changed.
 func (x *Searcher) markHome() {
 	h := &x.home
 	if h.members != nil && h.marked == x.Shard.View.NodesVersion() {

@@ -19,23 +19,24 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
-// A place that is held counts as a placement does, and may yet be given up. For most rules that is the strict side.
-// For hard spread it is not: skew is measured against the domain with the fewest pods, and a hold may be one of
-// these. So a pod with such a rule goes only where the rules let it pass with the holds and without them. Upstream
-// asks twice as well, with and without the pods that are nominated to the node at hand, and counts those of other
-// nodes in neither (RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go).
+// A place that is held counts like a placement, but may still be given up. For most rules this is the strict side.
+// For hard spread it is not: skew is measured against the domain with the fewest pods, and the hold may count in
+// that domain. So a pod with such a rule may only be placed where the rules pass it both with the holds and without
+// them. Upstream also evaluates twice, with and without the pods that are nominated to the node in question, but
+// never counts pods nominated to other nodes (RunFilterPluginsWithNominatedPods in
+// pkg/scheduler/framework/runtime/framework.go).
 //
-// A pod that would fit with the holds alone has no place. It is turned down with upstream's message, and waits for
-// one of the held pods to be bound, or for its place to be given up, of which the queue makes the events of a pod that
-// was assigned or has gone.
+// A pod that fits only with the holds has no place. It is rejected with upstream's message, and waits until one of
+// the held pods is bound or its place is given up. The queue treats these as the events of a pod that was assigned
+// or deleted.
 //
-// The two pictures are upstream's, and not all that can come of several holds: one in the domain of the pod may stay
-// when one that evened it out is given up. The promotion of the one that stays looks again then.
+// The two views are upstream's, and do not cover every outcome of several holds: a hold in the pod's domain may stay
+// when a hold that evened it out is given up. The promotion of the remaining hold checks again.
 //
-// A place that is held for plugins (txns.IsPrepared) counts in both: upstream takes a pod that waits at Permit for
-// assumed, and the last pods of a group that waits there would find no place otherwise.
+// A place that is held for plugins (txns.IsPrepared) counts in both views: upstream assumes a pod that waits at
+// Permit, and otherwise the last pods of a group that waits there would find no place.
 
-// onHold are the UIDs of pods that hard spread of a pod counts and whose places are only held; nil for none.
+// onHold returns the UIDs of the pods that hard spread of a pod counts and whose places are only held; nil for none.
 func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) map[string]bool {
 	if len(x.Held()) == 0 || !concern.CountsBatch() {
 		return nil
@@ -64,7 +65,7 @@ func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *g
 	return held
 }
 
-// counts reports whether one of some rules selects a pod that is not bound. One that is not known counts.
+// counts reports whether one of the rules selects an unbound pod. An unknown pod counts.
 func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
 	pod, known := x.Shard.View.Pod(podUID)
 	if !known {
@@ -74,7 +75,7 @@ func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
 	return pod.NodeName == "" && slices.ContainsFunc(rules, selects)
 }
 
-// besideHolds leaves those nodes of an evaluation that pass without held pods, too.
+// besideHolds reduces a result to the nodes that also pass without the held pods.
 func (x *Searcher) besideHolds(
 	a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Look, held map[string]bool,
 ) record.Look {
@@ -96,7 +97,7 @@ func (x *Searcher) besideHolds(
 		return record.Look{Result: placement.Result{Err: without.Err}, Basis: r.Basis}
 	}
 	passed := placesOf(without.Feasible)
-	r.Weighed = placement.Weighed{} // its places would not be those of the nodes any more
+	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
 	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
 		r.OnHold = true
@@ -105,7 +106,7 @@ func (x *Searcher) besideHolds(
 	return r
 }
 
-// diagnoseHeld says why no node is feasible: some would be, but fail without held pods.
+// diagnoseHeld explains why no node is feasible: some would be, but fail without the held pods.
 func (x *Searcher) diagnoseHeld(
 	a *attempt.Attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
 ) placement.Diagnosis {
@@ -131,7 +132,7 @@ func (x *Searcher) diagnoseHeld(
 	return p.Evaluate(in).Diagnosis
 }
 
-// placesOf are nodes by UID.
+// placesOf returns the set of the nodes' UIDs.
 func placesOf(ranked []placement.Scored) map[string]bool {
 	uids := make(map[string]bool, len(ranked))
 	for i := range ranked {
@@ -140,7 +141,7 @@ func placesOf(ranked []placement.Scored) map[string]bool {
 	return uids
 }
 
-// nodesWithout are all nodes, without some pods that are not bound.
+// nodesWithout returns all nodes, without the given unbound pods.
 func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeInfo {
 	nodes = slices.Clone(nodes)
 	for i, n := range nodes {
@@ -157,8 +158,8 @@ func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeIn
 	return nodes
 }
 
-// RestsOnHolds reports whether a pod that fits on a node of the input, with some pods gone, would not if those
-// were gone, too, whose places are held.
+// RestsOnHolds reports whether a pod that fits on a node of the input, without the pods in gone, would not fit if
+// the pods whose places are held were gone as well.
 func (x *Searcher) RestsOnHolds(
 	in placement.Input, profile *placement.Profile, concern *guard.Concern, node *state.NodeInfo, gone map[string]bool,
 ) bool {

@@ -17,34 +17,35 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
-// Searcher finds the nodes that a pod may go to.
+// Searcher finds the nodes that a pod may be placed on.
 type Searcher struct {
 	Shard  *shard.State
 	Record *record.Recorder
 	Rules  *crossnode.Rules
-	// Extend adds to a query what extenders and plugins have said, or what they must be asked about.
+	// Extend adds the answers of extenders and plugins to a query, or extends it to the nodes that they must be
+	// asked about.
 	Extend func(engine.Query, *attempt.Attempt) engine.Query
-	// Held returns the nodes with places that are held, by UID.
+	// Held returns the nodes with held places, by UID.
 	Held func() map[string]int32
-	// Start is where the next search of a profile that samples begins: among all nodes, and among the home ones.
+	// Start is where the next search of a profile that samples begins: among all nodes, and among the home nodes.
 	Start [2]int
 	home  homeNodes
 }
 
 const (
-	// minHome is how many home nodes a shard must have to try them first: fewer are not a
-	// fair sample of the cluster, and in a small cluster a lost race costs little.
+	// minHome is how many home nodes a shard must have to try them first: fewer are not a fair sample of the
+	// cluster, and in a small cluster a lost race costs little.
 	minHome = 64
-	// minNarrowed is how many home nodes have to let a pod pass that has rules about where it may go, for it to
-	// go to one of them: with fewer there is little to choose from, and the others have as few.
+	// minNarrowed is how many home nodes must pass a pod that restricts its nodes, before it is placed on one of
+	// them: with fewer there is little to choose from, and other shards have as few.
 	minNarrowed = 8
-	// timedShare: of so many attempts, the rules of one are timed. Source: upstream's
-	// pluginMetricsSamplePercent (pkg/scheduler/schedule_one.go) of 10.
+	// timedShare: the rules are timed for one in so many attempts. Source: upstream's pluginMetricsSamplePercent
+	// (pkg/scheduler/schedule_one.go) of 10.
 	timedShare = 10
 )
 
-// Find evaluates a pod with volumes and devices as they are promised. If hard spread of the pod counts others whose
-// places are only held, the nodes are left that it passes without them, too.
+// Find evaluates a pod with its volumes and devices as they are promised. If hard spread of the pod counts pods
+// whose places are only held, the result has only the nodes that also pass without those pods.
 func (x *Searcher) Find(
 	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, concern *guard.Concern, avoided []string,
 ) record.Look {
@@ -58,16 +59,16 @@ func (x *Searcher) evaluateWith(a *attempt.Attempt, p *placement.Profile, v clai
 	return x.evaluate(p, a, s)
 }
 
-// scope is which nodes an evaluation finds.
+// scope limits the nodes that an evaluation finds.
 type scope struct {
 	// avoided are UIDs of nodes that the pod's workload avoids.
 	avoided []string
-	// whole: all that pass, not the best of them, nor those that are tried first.
+	// whole: all nodes that pass, instead of the best ones or of those that are tried first.
 	whole bool
 }
 
-// evaluate asks the home nodes first when that costs the pod nothing, then all usable nodes, where home nodes rank
-// before others of the same total. Rules that count pods elsewhere see all nodes either way.
+// evaluate tries the home nodes first if that costs the pod nothing, and then all usable nodes, where home nodes
+// rank before other nodes of the same total. Rules that count pods on other nodes see all nodes in both cases.
 func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s scope) record.Look {
 	avoided := s.avoided
 	basis := x.Record.Basis(profile, avoided)
@@ -101,13 +102,13 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s sc
 	return record.Look{Result: without(avoided, x.Query(profile, q)), Basis: basis}
 }
 
-// without takes nodes out of those that a pod may go to.
+// without removes avoided nodes from the feasible ones.
 func without(avoided []string, r placement.Result) placement.Result {
 	if len(avoided) == 0 {
 		return r
 	}
 	before := len(r.Feasible)
-	r.Weighed = placement.Weighed{} // its places would not be those of the nodes any more
+	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool {
 		return slices.Contains(avoided, s.Node.Node.UID)
 	})
@@ -115,7 +116,7 @@ func without(avoided []string, r placement.Result) placement.Result {
 	return r
 }
 
-// Query asks the engine, and moves on where the next search begins.
+// Query runs a query of the engine, and advances the start of the next search.
 func (x *Searcher) Query(profile *placement.Profile, q engine.Query) placement.Result {
 	start := &x.Start[0]
 	if q.Home {
@@ -130,8 +131,8 @@ func (x *Searcher) Query(profile *placement.Profile, q engine.Query) placement.R
 	return r
 }
 
-// plain says that the pod states no preference among the nodes that it may go to, so that a subset of them
-// is as good a choice as all.
+// plain reports whether the pod states no preference among the nodes that it may be placed on, so that a subset of
+// them is as good a choice as all.
 func plain(p *state.Pod) bool {
 	spec := &p.Template.Spec
 	if slices.ContainsFunc(spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool {
@@ -156,7 +157,7 @@ func plain(p *state.Pod) bool {
 	return preferred == 0
 }
 
-// enoughHome is how many home nodes have to let a plain pod pass for it to go to one of them.
+// enoughHome returns how many home nodes must pass a plain pod before it is placed on one of them.
 func enoughHome(p *state.Pod) int {
 	spec := &p.Template.Spec
 	if len(spec.NodeSelector) > 0 || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 {
@@ -165,7 +166,7 @@ func enoughHome(p *state.Pod) int {
 	return 1
 }
 
-// PreferNode puts a node first if it is among some.
+// PreferNode moves a node to the front of the ranked ones, if it is among them.
 func PreferNode(ranked []placement.Scored, nodeUID string) {
 	for i := range ranked {
 		if ranked[i].Node.Node.UID == nodeUID {

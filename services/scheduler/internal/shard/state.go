@@ -20,17 +20,18 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
 
-// State is what a shard knows. The decision core alone changes it.
+// State is a shard's knowledge. Only the decision core changes it.
 type State struct {
-	// ID is this member's id, as it stands in own/<partition>.
+	// ID is this member's id, as in own/<partition>.
 	ID string
 	// Profiles by scheduler name.
 	Profiles map[string]*placement.Profile
-	// Home reports whether a node is this shard's home for the given live shards (sorted); nil without home nodes.
+	// Home reports whether a node is a home node of this shard, given the live shards (sorted); nil without home
+	// nodes.
 	Home func(members []string, nodeUID string) bool
 	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster.
 	HomeFirst bool
-	// NoEvidence leaves evidence.Evidence out of the decisions.
+	// NoEvidence omits evidence.Evidence from the decisions.
 	NoEvidence bool
 	// Laps, if not nil, observes the progress of evaluations.
 	Laps engine.Laps
@@ -42,16 +43,16 @@ type State struct {
 
 	Store  *feed.Latest
 	Ledger *replica.View
-	// View counts what is on each node by the facts, by the ledger, and by what the shard has staged. Engine answers
-	// where a pod may go; it follows View through Gate.
+	// View counts the pods on each node according to the facts, the ledger, and the pods that the shard has staged.
+	// Engine finds the nodes that a pod may be placed on; it follows View through Gate.
 	View   *view.View
 	Gate   *avoid.Gate
 	Engine *engine.Engine
 	Avoid  *avoid.Table
 	Claims *claims.Book
 
-	// overEpochs are those that a refused transaction has shown to have ended, by partition. The watch shows the next
-	// owner later.
+	// overEpochs are the epochs that have ended, as a refused transaction has shown, by partition. The watch shows
+	// the next owner later.
 	overEpochs map[int32]int64
 }
 
@@ -66,7 +67,7 @@ func New(id string, profiles map[string]*placement.Profile) *State {
 	return s
 }
 
-// Replace begins again with the facts of a Reset.
+// Replace starts again from the facts of a Reset.
 func (s *State) Replace(step feed.Step) {
 	s.Store.Take(step)
 	s.View.Reset(s.Store)
@@ -88,7 +89,7 @@ func (s *State) Holds(partition int32) (epoch int64, ok bool) {
 	return epoch, ok && owner.Member == s.ID && epoch <= s.Ledger.Revision() && s.overEpochs[partition] != epoch
 }
 
-// LoseEpochs notes that transactions of these partitions were refused over their epochs.
+// LoseEpochs notes that transactions in these partitions were refused because of their epochs.
 func (s *State) LoseEpochs(partitions []int32, epochs map[int32]int64) {
 	for _, p := range partitions {
 		if s.overEpochs == nil {
@@ -98,7 +99,7 @@ func (s *State) LoseEpochs(partitions []int32, epochs map[int32]int64) {
 	}
 }
 
-// Mandate is what entitles this shard to decide about a pod of a partition.
+// Mandate returns what entitles this shard to decide about a pod of a partition.
 func (s *State) Mandate(partition int32) (txns.Authority, bool) {
 	epoch, ok := s.Holds(partition)
 	return txns.Authority{
@@ -126,7 +127,7 @@ func (s *State) Members() []string {
 	return slices.Compact(ids)
 }
 
-// IsHome reports whether a node is this shard's home.
+// IsHome reports whether a node is a home node of this shard.
 func (s *State) IsHome(nodeUID string) bool { return s.Home != nil && s.Home(s.Members(), nodeUID) }
 
 // Profile returns the profile of a pod.
@@ -154,7 +155,7 @@ func (s *State) OpenDoc(nodeUID, nodeName string) ledger.NodeDoc {
 	return doc
 }
 
-// HeldBy returns the documents of volumes and pools of devices of which a reservation holds something, by their keys.
+// HeldBy returns the documents of volumes and device pools in which a reservation holds something, sorted by key.
 func (s *State) HeldBy(token ledger.Token) []ledger.ExclusiveDoc {
 	var held []ledger.ExclusiveDoc
 	for x := range s.Ledger.Exclusives() {
@@ -166,7 +167,7 @@ func (s *State) HeldBy(token ledger.Token) []ledger.ExclusiveDoc {
 	return held
 }
 
-// NamesOf returns the names of those nodes that exist, sorted.
+// NamesOf returns the names of the nodes that exist, sorted.
 func (s *State) NamesOf(uids []string) []string {
 	var names []string
 	for _, uid := range uids {
@@ -178,7 +179,7 @@ func (s *State) NamesOf(uids []string) []string {
 	return names
 }
 
-// NodesWith returns all nodes, one of them as given.
+// NodesWith returns all nodes, with the given one in place of its current state.
 func (s *State) NodesWith(node *state.NodeInfo) []*state.NodeInfo {
 	nodes := slices.Clone(s.View.Nodes())
 	for i, n := range nodes {
@@ -189,7 +190,7 @@ func (s *State) NodesWith(node *state.NodeInfo) []*state.NodeInfo {
 	return nodes
 }
 
-// LookUp makes the engine look up volumes and devices as they are promised, until done.
+// LookUp makes the engine look up volumes and devices as they are promised, until done is called.
 func (s *State) LookUp(v claims.Supply) (done func()) {
 	if !v.Promised() {
 		return func() {}
@@ -201,7 +202,7 @@ func (s *State) LookUp(v claims.Supply) (done func()) {
 // Since returns the time since t, in the precision of records.
 func (s *State) Since(t time.Time) time.Duration { return s.Now.Sub(t).Truncate(time.Microsecond) }
 
-// IsHold reports whether an entry holds a place for a pod until others have gone, or until plugins have acted.
+// IsHold reports whether an entry holds a place for a pod until its victims have gone, or until plugins have acted.
 func IsHold(e *ledger.Entry) bool {
 	return e.Role == ledger.RoleReservation && e.State == ledger.Held && e.Plan != ""
 }

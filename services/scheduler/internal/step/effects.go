@@ -7,7 +7,8 @@ import (
 // Effects collects the effects of one step, in the order in which they arise.
 type Effects struct {
 	out Output
-	// abandoned are records of choices that were given up without a transaction. They follow those of lost races.
+	// abandoned are records of choices that were given up without a transaction. They come after those of lost
+	// races.
 	abandoned []events.Decision
 }
 
@@ -17,7 +18,7 @@ func (e *Effects) Commit(c *Commit) { e.out.Commit = c }
 // Decide appends a decision to the log.
 func (e *Effects) Decide(d events.Decision) { e.out.Decisions = append(e.out.Decisions, d) }
 
-// Lose records a race that an attempt has lost and goes on after.
+// Lose records a race that an attempt has lost and continues after.
 func (e *Effects) Lose(d events.Decision) { e.out.Lost = append(e.out.Lost, d) }
 
 // Abandon records a choice that was never sent.
@@ -32,10 +33,10 @@ func (e *Effects) Consult(c Consult) { e.out.Consults = append(e.out.Consults, c
 // Perform makes plugins act.
 func (e *Effects) Perform(p Perform) { e.out.Performs = append(e.out.Performs, p) }
 
-// Plan reports what became of a plan.
+// Plan reports a change of a plan.
 func (e *Effects) Plan(r PlanReport) { e.out.Plans = append(e.out.Plans, r) }
 
-// Behind notes how many nodes could not be used for their high-water.
+// Behind notes how many nodes could not be used because of their high-water marks.
 func (e *Effects) Behind(nodes int) { e.out.Behind = nodes }
 
 // Take returns the effects since the last call.

@@ -6,10 +6,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// PlanEvent says what has become of a plan.
+// PlanEvent is a kind of change of a plan.
 type PlanEvent string
 
-// What can become of a plan. Refused is one that was not made, because of what came of others.
+// The changes of a plan. PlanRefused: the plan was not made, because of the results of earlier plans.
 const (
 	PlanAsked     PlanEvent = "asked"
 	PlanNominated PlanEvent = "nominated"
@@ -19,15 +19,14 @@ const (
 	PlanRefused   PlanEvent = "refused"
 )
 
-// PlanReport is something about a plan for people and for metrics.
+// PlanReport is a report on a plan for people and for metrics.
 type PlanReport struct {
 	What PlanEvent
 	Pod  events.PodRef
 	Node string
-	// Victims is how many pods have to go (nominated).
+	// Victims is how many pods must be evicted (nominated).
 	Victims int
-	// Held is how long the place was held (promoted, displaced, withdrawn), as far as this
-	// shard knows.
+	// Held is how long the place was held (promoted, displaced, withdrawn), since this shard first saw it.
 	Held time.Duration
 	// Detail is a sentence (displaced, withdrawn, refused).
 	Detail string

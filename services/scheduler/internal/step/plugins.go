@@ -6,45 +6,45 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Consult asks the custom plugins and the extenders of a profile about a pod; the answer comes back as an
-// Advice with its ID. With Candidates it is about them, and not about nodes (see consultvictims.go). All that it
-// points to is shared, not to be changed.
+// Consult asks the custom plugins and the extenders of a profile about a pod; the answer comes back as an Advice
+// with its ID. If Candidates is set, the question is about them instead of nodes (see consultvictims.go). Everything
+// that it points to is shared and must not be changed.
 type Consult struct {
 	ID            uint64
 	Shard         string
 	SchedulerName string
 	Pod           *state.Pod
-	// GateOnly asks only whether the pod is to be tried: the rules let it nowhere.
+	// GateOnly asks only whether the pod may be tried: the rules pass no node for it.
 	GateOnly bool
-	// Nodes are those that the rules let pass, in no order.
+	// Nodes are the nodes that the rules pass, in no order.
 	Nodes []*state.Node
-	// Cluster is all nodes, in the order of their names, with what counts on them; nil for a profile
-	// without custom plugins. A node that has not changed is the same pointer as in other questions.
+	// Cluster is all nodes, sorted by name, with the pods that count on them; nil for a profile without custom
+	// plugins. An unchanged node is the same pointer as in other questions.
 	Cluster []*state.NodeInfo
-	// Candidates are nodes on which the pod fits when others have gone, and who these are, for extenders to say
-	// who may.
+	// Candidates are nodes on which the pod fits once their victims are gone, with these victims; extenders answer
+	// which of them are acceptable.
 	Candidates []preempt.Candidate
 }
 
-// Advice is the answer to a Consult: what plugins say of the pod as a whole, nil for nothing, and an opinion
-// of each node, by name; of candidates, those that are left. HeldBack says that the pod is not to be tried yet. Err
-// ends the attempt.
+// Advice is the answer to a Consult: the guidance of plugins on the pod as a whole, nil for none, and an opinion on
+// each node, by name; for a question about candidates, those that are left. HeldBack: the pod must not be tried yet.
+// Err ends the attempt.
 type Advice struct {
 	ID       uint64
 	HeldBack *Refusal
 	Guidance *placement.Guidance
 	Opinions map[string]placement.Opinion
-	// Candidates are those of the question on which extenders have left victims, perhaps others.
+	// Candidates are the candidates on which extenders have left victims, possibly others than in the question.
 	Candidates []preempt.Candidate
 	Err        error
 }
 
-// Act is what plugins are to do about a pod and its node.
+// Act is an action of plugins for a pod and its node.
 type Act uint8
 
-// The acts. ActReserve is upstream's Reserve, Permit and PreBindPreFlight, ActPrepare the wait that Permit asked for
-// and PreBind, ActBind Bind, ActUndo Unreserve, ActBound PostBind, and ActPostFilter PostFilter, of a pod that no node
-// has been chosen for.
+// The acts. ActReserve is upstream's Reserve, Permit and PreBindPreFlight; ActPrepare is the wait that Permit asked
+// for, and PreBind; ActBind is Bind, ActUndo Unreserve and ActBound PostBind. ActPostFilter is PostFilter, for a pod
+// without a node.
 const (
 	ActReserve Act = iota + 1
 	ActPrepare
@@ -54,8 +54,8 @@ const (
 	ActPostFilter
 )
 
-// Perform has the plugins of a profile act. ID is that of the question (Consult) whose cycle it belongs to. Each is
-// answered by a Performed, that to ActUndo when all that was under way has ended.
+// Perform makes the plugins of a profile act. ID is the ID of the question (Consult) whose cycle it belongs to. Each
+// is answered by a Performed; the answer to ActUndo comes when all actions in progress have ended.
 type Perform struct {
 	ID            uint64
 	Act           Act
@@ -67,7 +67,7 @@ type Perform struct {
 	Verdicts []Verdict
 }
 
-// Verdict is why a node will not do. Resolvable: it might, if pods left.
+// Verdict is why a node is rejected. Resolvable: it might be accepted if pods left.
 type Verdict struct {
 	Node, Plugin string
 	Reasons      []string
@@ -78,22 +78,22 @@ type Verdict struct {
 type Performed struct {
 	ID  uint64
 	Act Act
-	// Later (ActReserve): there is something left to do before the bind.
+	// Later (ActReserve): plugins have work left before the bind.
 	Later bool
-	// Binds (ActReserve): plugins are to be asked to bind the pod. By (ActBind) is the one that has, empty if all leave
-	// it to the binders.
+	// Binds (ActReserve): plugins must be asked to bind the pod. By (ActBind) is the plugin that has bound it, empty
+	// if all plugins leave the bind to the binders.
 	Binds bool
 	By    string
-	// Nominated (ActPostFilter) is the node that a plugin nominates the pod to, empty for none, Message what plugins
-	// say. There is neither refusal nor error.
+	// Nominated (ActPostFilter) is the node that a plugin nominates for the pod, empty for none; Message is the text
+	// of the plugins. In this case there is neither refusal nor error.
 	Nominated, Message string
-	// Refusal is that of a plugin, in its words; Err says that one has failed. With either, all that plugins had
-	// reserved has been taken back.
+	// Refusal is the refusal of a plugin, in its words; Err reports that a plugin has failed. With either,
+	// everything that plugins had reserved has been taken back.
 	Refusal *Refusal
 	Err     error
 }
 
-// Refusal is a plugin's no; Plugin may be empty.
+// Refusal is a plugin's rejection of a pod or a node; Plugin may be empty.
 type Refusal struct {
 	Plugin  string
 	Reasons []string
@@ -102,7 +102,6 @@ type Refusal struct {
 // Failed reports whether the plugins refused or failed.
 func (p *Performed) Failed() bool { return p.Refusal != nil || p.Err != nil }
 
-// MaxConsults is how many attempts of a shard wait for extenders at once: some, as most of the
-// time goes into waiting; few, as an extender may have been written for a caller that asks
-// about one pod after the other.
+// MaxConsults is how many attempts of a shard wait for extenders at once: more than one, as most of the time is
+// spent waiting; but few, as an extender may have been written for a caller that asks about one pod at a time.
 const MaxConsults = 8

@@ -7,21 +7,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// refusalLasts is how long a store that has refused a transaction for its size is taken to refuse others
-// that are as large: an operator may raise its limit.
+// refusalLasts is how long a store that has refused a transaction for its size is assumed to refuse others that are
+// at least as large: an operator may raise its limit.
 const refusalLasts = time.Minute
 
-// Limits is what the store takes in one transaction, as far as refusals have shown. The ledger's own
-// limits leave room below etcd's defaults, so that none comes from a store that is set up like that.
+// Limits is what the store accepts in one transaction, according to its refusals. The ledger's own limits are below
+// etcd's defaults, so that a store with these refuses none.
 type Limits struct {
-	// refused is the size of the smallest transaction that was refused, 0 for none, and when that was.
+	// refused is the size of the smallest transaction that was refused, 0 for none; at is when that was.
 	refused int
 	at      time.Time
-	// most is how many pods a batch has at most after one was refused, 0 for no bound of that kind.
+	// most is the maximum number of pods in a batch after one was refused, 0 for no such bound.
 	most int
 }
 
-// BatchBytes is how large a batch may become.
+// BatchBytes returns how large a batch may become.
 func (l *Limits) BatchBytes(now time.Time) int {
 	l.expire(now)
 	if l.refused == 0 {
@@ -30,7 +30,7 @@ func (l *Limits) BatchBytes(now time.Time) int {
 	return min(l.refused-1, ledger.MaxTxnBytes)
 }
 
-// Full reports whether a batch of so many pods takes no more.
+// Full reports whether a batch of so many pods may not grow.
 func (l *Limits) Full(pods int) bool { return l.most > 0 && pods >= l.most }
 
 // refuse notes a refusal.
@@ -41,7 +41,7 @@ func (l *Limits) refuse(txn ledger.Txn, now time.Time) {
 	l.at = now
 }
 
-// took notes that the store has taken a transaction.
+// took notes that the store has accepted a transaction.
 func (l *Limits) took(txn ledger.Txn) {
 	if txn.Bytes() >= l.refused {
 		l.refused = 0
@@ -57,7 +57,7 @@ func (l *Limits) expire(now time.Time) {
 	}
 }
 
-// check refuses a transaction that is as large as one that the store has just refused.
+// check refuses a transaction that is at least as large as one that the store has just refused.
 func (l *Limits) check(txn ledger.Txn, now time.Time) error {
 	l.expire(now)
 	if bytes := txn.Bytes(); l.refused > 0 && bytes >= l.refused {

@@ -12,37 +12,38 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
-// Proposal is what a transaction proposes. Exactly one of Done, Undone and TooLarge is called with its outcome.
+// Proposal is the origin of a transaction. Exactly one of Done, Undone and TooLarge is called with its outcome.
 type Proposal interface {
 	// Kind is the transaction's name in the protocol.
 	Kind() string
-	// Done applies that it has been carried out, at a revision.
+	// Done applies that the transaction has been committed, at a revision.
 	Done(revision int64)
-	// Undone applies that it has lost.
+	// Undone applies that the transaction has lost.
 	Undone(lost txns.Outcome)
-	// TooLarge applies that the store does not take a transaction of its size: nothing of it has happened.
+	// TooLarge applies that the store does not accept a transaction of its size: it has had no effect.
 	TooLarge(why string)
 }
 
-// resupplier is a Proposal that may pick volumes or devices again: what was decided while it was in flight has counted
-// what the pod had before.
+// resupplier is a Proposal that may pick volumes or devices again: decisions made while it was in flight have
+// counted the pod's earlier ones.
 type resupplier interface{ Resupplies() bool }
 
-// Request is a transaction to send. It has a Proposal, or Answered for one of which the ledger's watch alone shows the
+// Request is a transaction to send. It has either a Proposal, or Answered if only the ledger's watch shows the
 // outcome.
 type Request struct {
 	Proposal Proposal
 	Txn      ledger.Txn
-	// Attempts are those whose pods it places. They are in flight until the answer.
+	// Attempts are the attempts whose pods it places. They are in flight until the answer.
 	Attempts []*attempt.Attempt
-	// Pods is how many get a reservation that can be bound.
+	// Pods is how many pods get a reservation that can be bound.
 	Pods int
-	// Losers classifies its failure. Each: the proposal finds out itself which of its pods an earlier copy has placed.
+	// Losers classifies its failure. Each: the proposal itself determines which of its pods an earlier copy has
+	// placed.
 	Losers func(ledger.TxnResult) (txns.Outcome, error)
 	Each   bool
-	// Epochs are those that it compares, by partition.
+	// Epochs are the epochs that it compares, by partition.
 	Epochs map[int32]int64
-	// Answered is called with the answer, and with how often the transaction was sent.
+	// Answered is called with the answer, and with how many times the transaction was sent.
 	Answered func(r ledger.TxnResult, sent int)
 	// Kind is the transaction's name if it has no Proposal.
 	Kind string
@@ -57,7 +58,7 @@ type flight struct {
 	change bool
 }
 
-// Slot has the transaction in flight, if any.
+// Slot holds the transaction in flight, if any.
 type Slot struct {
 	Shard    *shard.State
 	Attempts *attempt.Queues
@@ -70,11 +71,11 @@ type Slot struct {
 	flight *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
-	// written is what the last successful transaction did to documents and guards, by their keys: what was decided
-	// while it was in flight counted its pods already, as staged.
+	// written holds the changes of documents and guards by the last successful transaction, by key: decisions made while
+	// it was in flight have counted its pods already, as staged.
 	written map[string]revisions
-	// hold is the revision that the ledger's watch must have reached before the next transaction: one that compares an
-	// older registry would fail.
+	// hold is the revision that the ledger's watch must have reached before the next transaction: a transaction that
+	// compares an older registry would fail.
 	hold int64
 }
 
@@ -92,12 +93,12 @@ func (s *Slot) InFlight() Proposal {
 	return s.flight.Proposal
 }
 
-// SeeksPlace reports whether the transaction in flight holds a place for a pod that counts there already.
+// SeeksPlace reports whether the transaction in flight holds a place for a pod that already counts there.
 func (s *Slot) SeeksPlace() bool {
 	return s.flight != nil && s.flight.change && len(s.flight.Attempts) > 0
 }
 
-// Hold keeps further transactions until the ledger's watch has reached a revision.
+// Hold delays further transactions until the ledger's watch has reached a revision.
 func (s *Slot) Hold(revision int64) { s.hold = max(s.hold, revision) }
 
 // Waits reports whether the next transaction has to wait for the ledger's watch.
@@ -106,11 +107,11 @@ func (s *Slot) Waits() bool { return s.Shard.Ledger.Revision() < s.hold }
 // Wrote reports whether the last transaction of this shard brought a document or guard from one revision to another.
 func (s *Slot) Wrote(key string, from, to int64) bool { return s.written[key] == revisions{from, to} }
 
-// Forget makes Wrote report false until the next transaction: what was decided meanwhile has to be decided again.
+// Forget makes Wrote report false until the next transaction: decisions made in the meantime must be made again.
 func (s *Slot) Forget() { s.written = nil }
 
-// Launch sends a change; an error means that it cannot be made into a transaction. The attempts are those whose pods it
-// places.
+// Launch sends a change of a plan; an error means that it cannot be made into a transaction. attempts are those
+// whose pods it places.
 func (s *Slot) Launch(p Proposal, change txns.Change, attempts ...*attempt.Attempt) error {
 	txn, err := change.Txn()
 	if err == nil {
@@ -221,7 +222,7 @@ func (s *Slot) lost(f *flight, r ledger.TxnResult) error {
 	return nil
 }
 
-// note remembers what the transaction that has just been carried out did to documents and guards it compared.
+// note records what the transaction that was just committed did to the documents and guards that it compared.
 func (s *Slot) note(t ledger.Txn, revision int64) {
 	compared := make(map[string]int64, len(t.Compares))
 	for _, cmp := range t.Compares {

@@ -146,7 +146,8 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"this table is void", "was busy", "its processor 50% of", "| 620MiB |", "| at most 700 MB | **no** |",
+		"this table is void", "Other work shared the machine", "its processor 50% of",
+		"| 620MiB |", "| at most 700 MB | **no** |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
