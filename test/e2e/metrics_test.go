@@ -130,6 +130,12 @@ func scrape(url string) (string, error) {
 	return string(body), err
 }
 
+const (
+	// hinted is the metric of queueing hints, and nodePause how long it may stay away before another node is added.
+	hinted    = "scheduler_queueing_hint_execution_duration_seconds"
+	nodePause = 5 * time.Second
+)
+
 // liveThrough makes everything happen that metrics count, and returns what /metrics and
 // /metrics/resources say then.
 func (s *stack) liveThrough(get func(path string) (string, error)) (pages [2]string) {
@@ -156,10 +162,17 @@ func (s *stack) liveThrough(get func(path string) (string, error)) (pages [2]str
 			break
 		}
 	}
+	extra, since := 0, time.Now()
 	s.eventually(placedWithin, "the metrics have come", func(context.Context) (string, error) {
 		var err error
 		if pages[0], err = get("/metrics"); err != nil {
 			return err.Error(), nil
+		}
+		// Hints are evaluated for pods that are parked when something changes. kube-scheduler may have had "large" in
+		// another attempt when node-3 came: more nodes come until it has not.
+		if !strings.Contains(pages[0], hinted) && time.Since(since) > nodePause {
+			extra, since = extra+1, time.Now()
+			s.addNodes(nodeSpec{name: fmt.Sprintf("extra-%d", extra), capacity: "1"})
 		}
 		// kube-scheduler may preempt a second time before its victim has gone.
 		if strings.Contains(pages[0], "scheduler_preemption_victims_count 0") {
