@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// allocationsOfDocument is what a member may allocate for one changed document of the ledger with four reservations,
+// allocationsOfDocument is how many allocations a member may make for one changed document of the ledger with four reservations,
 // which is a fifth more than it does.
 const allocationsOfDocument = 104
 

@@ -26,7 +26,7 @@ var (
 	errRestarted = errors.New("ledger: the shared watch was restarted; watch again")
 )
 
-// Backend is what a Store passes calls on to.
+// Backend is the store behind a Store, which passes calls on to it.
 type Backend interface {
 	ledger.Store
 	ledger.Elections
@@ -103,6 +103,7 @@ func (s *Store) run(src *source, from ledger.Watch) {
 	for b := range from.Batches() {
 		s.mu.Lock()
 		src.publish(b)
+		s.stopUnused(src)
 		s.mu.Unlock()
 	}
 	s.mu.Lock()
@@ -164,11 +165,17 @@ func (s *Store) leave(src *source, w *watch) {
 		return
 	}
 	src.end(w, nil)
-	if len(src.watches) == 0 {
-		src.stop()
-		if s.mu.source == src {
-			s.mu.source, s.mu.broken = nil, nil
-		}
+	s.stopUnused(src)
+}
+
+// stopUnused stops a source that serves no watch any more.
+func (s *Store) stopUnused(src *source) {
+	if len(src.watches) > 0 {
+		return
+	}
+	src.stop()
+	if s.mu.source == src {
+		s.mu.source, s.mu.broken = nil, nil
 	}
 }
 

@@ -246,6 +246,33 @@ func TestSlowWatchBreaksAlone(t *testing.T) {
 	})
 }
 
+// TestSourceOfASlowWatchEnds: when the only watch breaks because it is behind, the watch of the store ends with it.
+func TestSourceOfASlowWatchEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Store: mem.New()}
+		s := share.New(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		slow := s.Watch(ctx, "", 1)
+		for i := range 2000 {
+			put(t, s, fmt.Sprint("k", i))
+			synctest.Wait()
+		}
+		if n := c.running.Load(); n != 0 {
+			t.Errorf("%d watches of the store run for no one", n)
+		}
+		read := keys(slow)
+		if !errors.Is(slow.Err(), share.ErrBehind) {
+			t.Fatalf("the slow watch ends with %v", slow.Err())
+		}
+		s.Watch(ctx, "", int64(len(read))+1)
+		synctest.Wait()
+		if n := c.running.Load(); n != 1 {
+			t.Errorf("%d watches of the store run for one", n)
+		}
+	})
+}
+
 // TestFollowersAgree: followers that come, go, and meet broken watches and compactions all end with what the store has.
 func TestFollowersAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {

@@ -47,6 +47,9 @@ type Step struct {
 	Seen    Seen
 	// Barrier is the sequence that Snapshot must reach before there is progress; see state.Store.SetBarrier.
 	Barrier uint64
+
+	// merged means that this step was made of several, and that its Changes are this reader's alone.
+	merged bool
 }
 
 // Folder folds batches into steps. It is for use by one goroutine.
@@ -328,12 +331,17 @@ func (s Step) size() int { return len(s.Changes.Pods) + len(s.Changes.Nodes) + l
 
 // then returns one step for two. A Reset stays one, to the later snapshot.
 func (s Step) then(next Step) Step {
+	if !s.Reset && !s.merged {
+		// Other readers share the slices; from here on this step has its own.
+		s.Changes.Pods = slices.Clone(s.Changes.Pods)
+		s.Changes.Nodes = slices.Clone(s.Changes.Nodes)
+		s.Changes.Others = slices.Clone(s.Changes.Others)
+		s.merged = true
+	}
 	if !s.Reset {
-		// The slices are shared with other readers: they are copied.
-		next.Changes.Pods = slices.Concat(s.Changes.Pods, next.Changes.Pods)
-		next.Changes.Nodes = slices.Concat(s.Changes.Nodes, next.Changes.Nodes)
-		next.Changes.Others = slices.Concat(s.Changes.Others, next.Changes.Others)
-		return next
+		s.Changes.Pods = append(s.Changes.Pods, next.Changes.Pods...)
+		s.Changes.Nodes = append(s.Changes.Nodes, next.Changes.Nodes...)
+		s.Changes.Others = append(s.Changes.Others, next.Changes.Others...)
 	}
 	s.Snapshot, s.Seen = next.Snapshot, next.Seen
 	s.Changes.Position = next.Changes.Position
