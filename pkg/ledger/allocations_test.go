@@ -6,8 +6,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// allocationsOfDocument is how many allocations a member may make for one changed document of the ledger with four reservations,
-// which is a fifth more than it does.
+// allocationsOfDocument is how many allocations a member may make for one changed document of the ledger with four
+// reservations, which is a fifth more than it does.
 const allocationsOfDocument = 104
 
 func TestAllocationsOfDocuments(t *testing.T) {
