@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 // stub is the remainder of the document of a node, a disruption budget, a volume or a pool when it is deleted: its
@@ -23,13 +24,13 @@ type stub struct {
 func stubOf(ev LedgerEvent) (stub, bool) {
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
-		d, err := ledger.DecodeNodeDoc(ev.KV())
+		d, err := codec.DecodeNodeDoc(ev.KV())
 		return stub{node: d.NodeName, hw: d.HW, promises: len(d.Entries)}, err == nil
 	case strings.HasPrefix(ev.Key, ledger.PrefixBudget):
-		b, err := ledger.DecodeBudget(ev.KV())
+		b, err := codec.DecodeBudget(ev.KV())
 		return stub{hw: b.HW, promises: len(b.Claims)}, err == nil
 	case strings.HasPrefix(ev.Key, ledger.PrefixVolume), strings.HasPrefix(ev.Key, ledger.PrefixPool):
-		x, err := ledger.DecodeExclusive(ev.KV())
+		x, err := codec.DecodeExclusive(ev.KV())
 		return stub{hw: x.HW, holders: x.Holders}, err == nil
 	}
 	return stub{}, false
@@ -38,7 +39,7 @@ func stubOf(ev LedgerEvent) (stub, bool) {
 // learnStub records the document of a key, and the floor.
 func (a *replay) learnStub(ev LedgerEvent) {
 	if ev.Key == ledger.KeyFloor {
-		f, err := ledger.DecodeFloor(ev.KV())
+		f, err := codec.DecodeFloor(ev.KV())
 		if err != nil {
 			a.badValue(ev, err)
 			return

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // generation is the generation of the ledger at the current revision of the replay. A ledger that was lost or
@@ -23,12 +25,12 @@ type generation struct {
 }
 
 // generationOf returns the generation that a revision begins, closes or opens.
-func (a *replay) generationOf(events []LedgerEvent) (g ledger.Generation, ok bool) {
-	i := slices.IndexFunc(events, func(ev LedgerEvent) bool { return ev.Key == ledger.KeyGeneration && !ev.Deleted })
+func (a *replay) generationOf(events []LedgerEvent) (g identity.Generation, ok bool) {
+	i := slices.IndexFunc(events, func(ev LedgerEvent) bool { return ev.Key == identity.KeyGeneration && !ev.Deleted })
 	if i < 0 {
 		return g, false
 	}
-	g, err := ledger.DecodeGeneration(events[i].KV())
+	g, err := identity.DecodeGeneration(events[i].KV())
 	if err != nil {
 		a.badValue(events[i], err)
 	}
@@ -43,7 +45,7 @@ func (a *replay) turn(events []LedgerEvent) (opens bool) {
 		return false
 	}
 	was := &a.generation
-	object := []string{ledgerObject(ledger.KeyGeneration)}
+	object := []string{ledgerObject(identity.KeyGeneration)}
 	switch {
 	case g.Number < was.number:
 		a.violate("S17", object, "went from generation %d back to %d", was.number, g.Number)
@@ -65,7 +67,7 @@ func (a *replay) cleared(events []LedgerEvent) (others []LedgerEvent) {
 		return events
 	}
 	for _, ev := range events {
-		if !ev.Deleted || strings.HasPrefix(ev.Key, ledger.PrefixOwn) {
+		if !ev.Deleted || strings.HasPrefix(ev.Key, roster.PrefixOwn) {
 			others = append(others, ev)
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
 // generation writes the ledger's generation, with the floor at the newest resourceVersion.
@@ -11,10 +13,10 @@ func (s *story) generation(number uint64, open bool) {
 	s.Helper()
 	s.revision++
 	floor := ledger.Floor{HW: map[string]uint64{ledger.KindPod: s.rv, ledger.KindNode: s.rv}}
-	generation := ledger.Generation{Number: number, Store: 1, Open: open, Reason: "it was lost"}
+	generation := identity.Generation{Number: number, Store: 1, Open: open, Reason: "it was lost"}
 	s.records = append(s.records, Record{Ledger: &Ledger{Revision: s.revision, Events: []LedgerEvent{
-		{Key: ledger.KeyGeneration, Value: s.must(ledger.EncodeGeneration(generation)), Mod: s.revision},
-		{Key: ledger.KeyFloor, Value: s.must(ledger.EncodeFloor(floor)), Mod: s.revision},
+		{Key: identity.KeyGeneration, Value: s.must(identity.EncodeGeneration(generation)), Mod: s.revision},
+		{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(floor)), Mod: s.revision},
 	}}})
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // violate reports a violation in the ledger at this revision.
@@ -22,21 +24,21 @@ func (a *replay) violate(invariant string, objects []string, message string, arg
 // not change under one epoch (S11).
 func (a *replay) checkKey(ev LedgerEvent) {
 	switch {
-	case strings.HasPrefix(ev.Key, ledger.PrefixGuard) && ev.Deleted:
-		if id, _, _, ok := ledger.ParseGuard(ev.Key); ok && a.terms[id] {
+	case strings.HasPrefix(ev.Key, registry.PrefixGuard) && ev.Deleted:
+		if id, _, _, ok := registry.ParseGuard(ev.Key); ok && a.terms[id] {
 			a.violate("S12", []string{ledgerObject(ev.Key)}, "was deleted while its term was registered and not retiring")
 		}
-	case strings.HasPrefix(ev.Key, ledger.PrefixOwn) && !ev.Deleted:
+	case strings.HasPrefix(ev.Key, roster.PrefixOwn) && !ev.Deleted:
 		a.checkOwner(ev)
 	}
 }
 
 func (a *replay) checkOwner(ev LedgerEvent) {
-	partition, ok := ledger.ParseOwn(ev.Key)
+	partition, ok := roster.ParseOwn(ev.Key)
 	if !ok {
 		return
 	}
-	now, err := ledger.DecodeOwner(ev.Value)
+	now, err := roster.DecodeOwner(ev.Value)
 	old, known := a.owners[partition]
 	switch {
 	case err != nil:

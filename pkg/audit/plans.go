@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 const (
@@ -45,13 +46,13 @@ func (a *replay) learnPlan(ev LedgerEvent) {
 	if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget); ok {
 		delete(a.budgets, uid)
 		if !ev.Deleted {
-			a.budgets[uid], err = ledger.DecodeBudget(ev.KV())
+			a.budgets[uid], err = codec.DecodeBudget(ev.KV())
 		}
 	}
 	if id, ok := strings.CutPrefix(ev.Key, ledger.PrefixPlan); ok {
 		delete(a.records, id)
 		if !ev.Deleted {
-			a.records[id], err = ledger.DecodePlan(ev.KV())
+			a.records[id], err = codec.DecodePlan(ev.KV())
 		}
 	}
 	if err != nil {

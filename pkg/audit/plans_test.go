@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 const (
@@ -67,7 +68,7 @@ func (s *story) budget(hw uint64, claimed ...string) {
 	}
 	last := s.records[len(s.records)-1].Ledger
 	last.Events = append(last.Events, LedgerEvent{
-		Key: ledger.KeyBudget(pdbUID), Value: s.must(ledger.EncodeBudget(doc)), Create: 1, Mod: s.revision,
+		Key: ledger.KeyBudget(pdbUID), Value: s.must(codec.EncodeBudget(doc)), Create: 1, Mod: s.revision,
 	})
 }
 
@@ -153,7 +154,7 @@ func TestVictimLaws(t *testing.T) {
 		s := crowded(t, 1)
 		plan := planRecorded + planID
 		record := ledger.PlanRecord{ID: plan, State: ledger.PlanForming, NodeUID: "n-uid", PodUID: "p-uid", Victims: 2}
-		s.key(LedgerEvent{Key: ledger.KeyPlan(plan), Value: s.must(ledger.EncodePlan(record))})
+		s.key(LedgerEvent{Key: ledger.KeyPlan(plan), Value: s.must(codec.EncodePlan(record))})
 		hold := s.entry("p")
 		hold.State, hold.Plan = ledger.Held, plan
 		s.edit("n", func(d *ledger.NodeDoc) { d.Entries = append(d.Entries, hold, claimOn("w", plan)) })

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // unresolvedAfter is how long a reservation may exist at the end of a history without its pod being bound or gone
@@ -69,7 +72,7 @@ type walk struct {
 	revision int64
 	docs     map[string]ledger.NodeDoc
 	owners   map[int32]owner
-	terms    map[ledger.TermID]bool // false: retiring
+	terms    map[registry.TermID]bool // false: retiring
 	// placements is by pod UID, in order; standing holds those that count, by node name.
 	placements map[string][]*placement
 	standing   map[string]map[*placement]struct{}
@@ -127,7 +130,7 @@ func newReplay() *replay {
 		claims: newClaims(),
 		walk: &walk{
 			plans: newPlans(),
-			docs:  map[string]ledger.NodeDoc{}, owners: map[int32]owner{}, terms: map[ledger.TermID]bool{},
+			docs:  map[string]ledger.NodeDoc{}, owners: map[int32]owner{}, terms: map[registry.TermID]bool{},
 			stubs:      map[string]stub{},
 			placements: map[string][]*placement{}, standing: map[string]map[*placement]struct{}{},
 		},
@@ -225,7 +228,7 @@ func (a *replay) relist(batch Ledger, again bool) {
 	old := a.docs
 	a.docs = map[string]ledger.NodeDoc{}
 	a.owners = map[int32]owner{}
-	a.terms = map[ledger.TermID]bool{}
+	a.terms = map[registry.TermID]bool{}
 	a.records, a.budgets = map[string]ledger.PlanRecord{}, map[string]ledger.BudgetDoc{}
 	a.stubs, a.floor = map[string]stub{}, nil
 	a.revision = batch.Revision
@@ -268,21 +271,21 @@ func (a *replay) learn(ev LedgerEvent) {
 			delete(a.docs, uid)
 			return
 		}
-		doc, err := ledger.DecodeNodeDoc(ev.KV())
+		doc, err := codec.DecodeNodeDoc(ev.KV())
 		if err != nil {
 			a.badValue(ev, err)
 			return
 		}
 		a.docs[uid] = doc
-	case strings.HasPrefix(ev.Key, ledger.PrefixOwn):
+	case strings.HasPrefix(ev.Key, roster.PrefixOwn):
 		a.learnOwner(ev)
-	case strings.HasPrefix(ev.Key, ledger.PrefixTerm) && ev.Key != ledger.KeyTermRegistry:
-		id := ledger.TermID(strings.TrimPrefix(ev.Key, ledger.PrefixTerm))
+	case strings.HasPrefix(ev.Key, registry.PrefixTerm) && ev.Key != registry.KeyTermRegistry:
+		id := registry.TermID(strings.TrimPrefix(ev.Key, registry.PrefixTerm))
 		if ev.Deleted {
 			delete(a.terms, id)
 			return
 		}
-		_, term, err := ledger.DecodeTerm(ev.KV())
+		_, term, err := registry.DecodeTerm(ev.KV())
 		if err != nil {
 			a.badValue(ev, err)
 			return
@@ -294,12 +297,12 @@ func (a *replay) learn(ev LedgerEvent) {
 }
 
 func (a *replay) learnOwner(ev LedgerEvent) {
-	partition, ok := ledger.ParseOwn(ev.Key)
+	partition, ok := roster.ParseOwn(ev.Key)
 	if !ok || ev.Deleted {
 		delete(a.owners, partition)
 		return
 	}
-	o, err := ledger.DecodeOwner(ev.Value)
+	o, err := roster.DecodeOwner(ev.Value)
 	if err != nil {
 		a.badValue(ev, err)
 		return

@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // TestACleanHistoryHasNoFindings covers one pod's whole life, a fence, a pod that finishes and frees its node, a
@@ -30,8 +33,8 @@ func TestACleanHistoryHasNoFindings(t *testing.T) {
 	s.bind("c", "n")
 	s.change("n", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("1") })
 	p := ledger.PartitionOf("d-uid")
-	s.key(LedgerEvent{Key: ledger.KeyOwn(p), Deleted: true})
-	s.key(LedgerEvent{Key: ledger.KeyOwn(p), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s2"}))})
+	s.key(LedgerEvent{Key: roster.KeyOwn(p), Deleted: true})
+	s.key(LedgerEvent{Key: roster.KeyOwn(p), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s2"}))})
 	s.node("m", "1", nil).pod("d", "500m").pod("x", "500m")
 	s.foreign("x", "m")
 	s.edit("m", func(d *ledger.NodeDoc) {
@@ -165,8 +168,8 @@ func TestReservations(t *testing.T) {
 	t.Run("S3: two of them with a take-over in between", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("n", "a")
 		p := ledger.PartitionOf("a-uid")
-		s.key(LedgerEvent{Key: ledger.KeyOwn(p), Deleted: true})
-		s.key(LedgerEvent{Key: ledger.KeyOwn(p), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s1"}))})
+		s.key(LedgerEvent{Key: roster.KeyOwn(p), Deleted: true})
+		s.key(LedgerEvent{Key: roster.KeyOwn(p), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s1"}))})
 		s.place("m", "a").finds("violation S3 pod/d/a node/m node/n")
 	})
 	t.Run("S4: a committed reservation expired", func(t *testing.T) {
@@ -265,7 +268,7 @@ func TestDocumentsThatGo(t *testing.T) {
 	})
 	t.Run("S12: a document is deleted with a reservation in it", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
-		s.key(LedgerEvent{Key: ledger.KeyFloor, Value: s.must(ledger.EncodeFloor(ledger.Floor{
+		s.key(LedgerEvent{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(ledger.Floor{
 			HW: map[string]uint64{ledger.KindPod: 500, ledger.KindNode: 500},
 		}))})
 		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
@@ -275,7 +278,7 @@ func TestDocumentsThatGo(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
 		of := func(key string) LedgerEvent {
 			e := s.docs["n"].Entries[0]
-			return LedgerEvent{Key: key, Value: s.must(ledger.EncodeExclusive(ledger.ExclusiveDoc{
+			return LedgerEvent{Key: key, Value: s.must(codec.EncodeExclusive(ledger.ExclusiveDoc{
 				Key: key, Holders: []ledger.Holder{{PodUID: e.PodUID, Token: e.Token, NodeUID: "n-uid"}},
 			}))}
 		}
@@ -292,7 +295,7 @@ func TestDocumentsThatGo(t *testing.T) {
 		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 9 })
 		floor := func(rv uint64) LedgerEvent {
 			hw := map[string]uint64{ledger.KindPod: rv}
-			return LedgerEvent{Key: ledger.KeyFloor, Value: s.must(ledger.EncodeFloor(ledger.Floor{HW: hw}))}
+			return LedgerEvent{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(ledger.Floor{HW: hw}))}
 		}
 		s.key(floor(9))
 		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
@@ -327,12 +330,12 @@ func TestOwnersAndDocuments(t *testing.T) {
 	})
 	t.Run("S11: reserved while nobody owns the partition", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1")
-		s.key(LedgerEvent{Key: ledger.KeyOwn(ledger.PartitionOf("a-uid")), Deleted: true})
+		s.key(LedgerEvent{Key: roster.KeyOwn(ledger.PartitionOf("a-uid")), Deleted: true})
 		s.place("n", "a").finds("violation S11 pod/d/a node/n")
 	})
 	t.Run("S11: another owner under the same epoch", func(t *testing.T) {
 		s := begin(t)
-		s.key(LedgerEvent{Key: ledger.KeyOwn(7), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s2"})), Create: 1})
+		s.key(LedgerEvent{Key: roster.KeyOwn(7), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s2"})), Create: 1})
 		s.finds("violation S11 ledger/own/007")
 	})
 	t.Run("S12: a high-water sinks", func(t *testing.T) {
@@ -343,12 +346,12 @@ func TestOwnersAndDocuments(t *testing.T) {
 	})
 	t.Run("S12: a guard is deleted while its term is in use", func(t *testing.T) {
 		s := begin(t)
-		term := ledger.Term{
-			Kind: ledger.TermApart, TopologyKey: "zone", Parts: []ledger.TermPart{{Namespaces: []string{"d"}}},
+		term := registry.Term{
+			Kind: registry.TermApart, TopologyKey: "zone", Parts: []registry.TermPart{{Namespaces: []string{"d"}}},
 		}
-		value := s.must(ledger.EncodeTerm(ledger.RegisteredTerm{Term: term}))
-		guard := ledger.KeyGuard(term.ID(), "a", ledger.Carriers)
-		s.key(LedgerEvent{Key: ledger.KeyTerm(term.ID()), Value: value})
+		value := s.must(registry.EncodeTerm(registry.RegisteredTerm{Term: term}))
+		guard := registry.KeyGuard(term.ID(), "a", registry.Carriers)
+		s.key(LedgerEvent{Key: registry.KeyTerm(term.ID()), Value: value})
 		s.key(LedgerEvent{Key: guard, Deleted: true})
 		s.finds("violation S12 ledger/" + guard)
 	})

@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 // Standing is the current state: what `berth check` reads.
@@ -187,7 +188,7 @@ func (c *standing) docs(kvs []ledger.KV) map[string]ledger.NodeDoc {
 		if !strings.HasPrefix(kv.Key, ledger.PrefixNode) {
 			continue
 		}
-		doc, err := ledger.DecodeNodeDoc(kv)
+		doc, err := codec.DecodeNodeDoc(kv)
 		if err != nil {
 			c.add(Violation, "form", "has a value that cannot be decoded: "+err.Error(), ledgerObject(kv.Key))
 			continue

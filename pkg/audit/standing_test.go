@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 // now returns the state at the end of a story, as `berth check` reads it.
@@ -23,7 +24,7 @@ func (s *story) now() Standing {
 	}
 	for _, d := range s.docs {
 		in.After = append(in.After, ledger.KV{
-			Key: ledger.KeyNode(d.NodeUID), Value: s.must(ledger.EncodeNodeDoc(d)), ModRevision: s.revision,
+			Key: ledger.KeyNode(d.NodeUID), Value: s.must(codec.EncodeNodeDoc(d)), ModRevision: s.revision,
 		})
 	}
 	in.Before = in.After
@@ -137,7 +138,7 @@ func TestCheckOfVictimsAndBudgets(t *testing.T) {
 		b.Namespace, b.Name, b.UID, b.Status.DisruptionsAllowed = "d", "pdb", pdbUID, allowed
 		in.Budgets = []Budget{b}
 		if doc != nil {
-			in.After = append(in.After, ledger.KV{Key: ledger.KeyBudget(pdbUID), Value: s.must(ledger.EncodeBudget(*doc))})
+			in.After = append(in.After, ledger.KV{Key: ledger.KeyBudget(pdbUID), Value: s.must(codec.EncodeBudget(*doc))})
 			in.Before = in.After
 		}
 		return s, in

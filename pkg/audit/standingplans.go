@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 // promises checks what is claimed from pods and budgets. As with reservations, only what existed both before and
@@ -50,7 +51,7 @@ func (c *standing) budgetDocs(kvs []ledger.KV, tell bool) map[string]ledger.Budg
 		if !ok {
 			continue
 		}
-		b, err := ledger.DecodeBudget(kv)
+		b, err := codec.DecodeBudget(kv)
 		switch {
 		case err == nil:
 			out[uid] = b

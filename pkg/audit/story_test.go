@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // story builds a history: each method is one event, at the next revision of the ledger or the next resourceVersion.
@@ -41,7 +43,7 @@ func begin(t testing.TB) *story {
 	list := Ledger{Revision: 1, Listed: true}
 	for p := range int32(ledger.Partitions) {
 		list.Events = append(list.Events, LedgerEvent{
-			Key: ledger.KeyOwn(p), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s1"})), Create: 1, Mod: 1,
+			Key: roster.KeyOwn(p), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s1"})), Create: 1, Mod: 1,
 		})
 	}
 	s.revision = 1
@@ -130,7 +132,7 @@ func (s *story) write(docs ...ledger.NodeDoc) {
 	for _, d := range docs {
 		d.Entries, d.HW = slices.Clone(d.Entries), maps.Clone(d.HW)
 		batch.Events = append(batch.Events, LedgerEvent{
-			Key: ledger.KeyNode(d.NodeUID), Value: s.must(ledger.EncodeNodeDoc(d)), Mod: s.revision,
+			Key: ledger.KeyNode(d.NodeUID), Value: s.must(codec.EncodeNodeDoc(d)), Mod: s.revision,
 		})
 		s.docs[d.NodeName] = d
 	}

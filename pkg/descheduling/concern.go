@@ -107,8 +107,8 @@ type levels struct {
 }
 
 func (p *pass) levels(args *policy.LowUtilization) (*levels, error) {
-	l := &levels{meter: p.meterOf(args), byNode: map[*Node]*bearing{}}
-	all, err := p.weigh(&l.meter)
+	l := &levels{meter: p.meters().of(args), byNode: map[*Node]*bearing{}}
+	all, err := p.meters().weigh(&l.meter)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ type freed struct {
 }
 
 // term is one required term of a template. It matches a pod only if it does so whichever labels have been cut from
-// the pod and its namespace (state.LabelsCut): pods are evicted only for what is certain.
+// the pod and its namespace (strip.LabelsCut): pods are evicted only for what is certain.
 type term struct {
 	key      string
 	selector labels.Selector

@@ -9,21 +9,22 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // cut makes a pod some of whose labels had no room in a fact. Its remaining labels are stage=test and
-// state.LabelsCut.
+// strip.LabelsCut.
 func cut(p *corev1.Pod) {
-	p.Labels = map[string]string{"stage": "test", state.LabelsCut: ""}
+	p.Labels = map[string]string{"stage": "test", strip.LabelsCut: ""}
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.TooLargeGate}}
-	p.Annotations = map[string]string{state.TooLargeAnnotation: "too large"}
+	p.Annotations = map[string]string{strip.TooLargeAnnotation: "too large"}
 }
 
 // cutNamespace returns a namespace none of whose labels had room in a fact.
 func cutNamespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: "uid-namespace", Labels: map[string]string{state.LabelsCut: ""},
-		Annotations: map[string]string{state.TooLargeAnnotation: "too large"},
+		Name: name, UID: "uid-namespace", Labels: map[string]string{strip.LabelsCut: ""},
+		Annotations: map[string]string{strip.TooLargeAnnotation: "too large"},
 	}}
 }
 

@@ -10,6 +10,7 @@ import (
 // nodeAffinity implements RemovePodsViolatingNodeAffinity. It searches for another place as upstream does, whatever
 // the policy's nodeFit is.
 func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
+	rule := affinity{view: p.view, upstream: p.Upstream}
 	for _, kind := range args.Types {
 		var picks func(*Pod) bool
 		as := func(pod *Pod) Candidate {
@@ -17,10 +18,10 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 		}
 		switch kind {
 		case policy.RequiredNodeAffinity:
-			picks = p.missesRequired
+			picks = rule.missesRequired
 		case policy.PreferredNodeAffinity:
-			picks = p.prefersOther
-			as = p.preferring
+			picks = rule.prefersOther
+			as = rule.preferring
 		default:
 			continue
 		}
@@ -35,42 +36,51 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 	}
 }
 
+// affinity judges pods by their node affinity, on the nodes of a view.
+type affinity struct {
+	view *View
+	// upstream reports whether pods are judged as upstream does.
+	upstream bool
+}
+
 // missesRequired reports whether the pod violates its required node affinity and fits another place. A node
 // selector is evaluated only together with a required affinity, not alone.
-func (p *pass) missesRequired(pod *Pod) bool {
-	a := pod.spec().Affinity
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+func (a affinity) missesRequired(pod *Pod) bool {
+	terms := pod.spec().Affinity
+	if terms == nil || terms.NodeAffinity == nil ||
+		terms.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
 	match, err := nodeaffinity.GetRequiredNodeAffinity(pod.Template).Match(pod.Node.Object)
-	return (err != nil || !match) && p.view.fitsAny(pod)
+	return (err != nil || !match) && a.view.fitsAny(pod)
 }
 
 // prefersOther reports whether the pod prefers some node to its own, and fits one that it prefers. For upstream it
 // is enough that it fits any node, including its own, so that it may come back.
-func (p *pass) prefersOther(pod *Pod) bool {
-	a := pod.spec().Affinity
-	if a == nil || a.NodeAffinity == nil || len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
+func (a affinity) prefersOther(pod *Pod) bool {
+	terms := pod.spec().Affinity
+	if terms == nil || terms.NodeAffinity == nil ||
+		len(terms.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return false
 	}
-	w := p.view.wishOf(pod)
-	better := w.betterThan(w.weights[pod.Node], p.view.looked)
+	w := a.view.wishOf(pod)
+	better := w.betterThan(w.weights[pod.Node], a.view.looked)
 	switch {
 	case len(better.nodes) == 0:
 		return false
-	case p.Upstream:
-		return p.view.fitsAny(pod)
+	case a.upstream:
+		return a.view.fitsAny(pod)
 	default:
-		return p.view.fitsOther(pod, better)
+		return a.view.fitsOther(pod, better)
 	}
 }
 
 // preferring returns a candidate whose replacement should be on a node that it prefers.
-func (p *pass) preferring(pod *Pod) Candidate {
-	w := p.view.wishOf(pod)
+func (a affinity) preferring(pod *Pod) Candidate {
+	w := a.view.wishOf(pod)
 	return Candidate{
 		Pod: pod, Reason: "a node fits that it prefers to node " + pod.NodeName,
-		Better: func(to string) bool { return w.weights[p.view.byName[to]] > w.weights[pod.Node] },
+		Better: func(to string) bool { return w.weights[a.view.byName[to]] > w.weights[pod.Node] },
 	}
 }
 

@@ -62,31 +62,39 @@ func resourcesOf(t policy.Thresholds) []corev1.ResourceName {
 	return slices.Compact(names)
 }
 
+// meters makes meters of the nodes of a view, and reads them.
+type meters struct {
+	view  *View
+	usage *Usage
+}
+
+func (p *pass) meters() meters { return meters{view: p.view, usage: &p.Usage} }
+
 // requested returns the meter of requests.
-func (p *pass) requested(names []corev1.ResourceName) meter {
+func (m meters) requested(names []corev1.ResourceName) meter {
 	return meter{
 		names: names, counted: true,
 		node: func(n *Node) (amounts, error) {
-			used, out := p.view.usageOf(n), amounts{}
+			used, out := m.view.usageOf(n), amounts{}
 			for _, name := range names {
 				out[name] = used.amounts[name]
 			}
 			out[corev1.ResourcePods] = used.pods
 			return out, nil
 		},
-		pod: func(pod *Pod) (amounts, bool) { return p.view.takenBy(pod), true },
+		pod: func(pod *Pod) (amounts, bool) { return m.view.takenBy(pod), true },
 	}
 }
 
 // measured returns the meter of metrics.k8s.io. A pod that it does not report cannot be weighed and stays.
-func (p *pass) measured(names []corev1.ResourceName) meter {
+func (m meters) measured(names []corev1.ResourceName) meter {
 	return meter{
 		names: names, counted: true,
 		node: func(n *Node) (amounts, error) {
-			if p.Usage.Unmeasured != nil {
-				return nil, p.Usage.Unmeasured
+			if m.usage.Unmeasured != nil {
+				return nil, m.usage.Unmeasured
 			}
-			known, ok := p.Usage.Nodes[n.Name]
+			known, ok := m.usage.Nodes[n.Name]
 			if !ok {
 				return nil, fmt.Errorf("unable to find node %q in the collected metrics", n.Name)
 			}
@@ -96,11 +104,11 @@ func (p *pass) measured(names []corev1.ResourceName) meter {
 					return nil, fmt.Errorf("unable to find %q resource for collected %q node metric", name, n.Name)
 				}
 			}
-			out[corev1.ResourcePods] = p.view.usageOf(n).pods
+			out[corev1.ResourcePods] = m.view.usageOf(n).pods
 			return out, nil
 		},
 		pod: func(pod *Pod) (amounts, bool) {
-			used, ok := p.Usage.Pods[pod.Key()]
+			used, ok := m.usage.Pods[pod.Key()]
 			for _, name := range names {
 				_, has := used[name]
 				ok = ok && (has || name == corev1.ResourcePods)
@@ -111,14 +119,14 @@ func (p *pass) measured(names []corev1.ResourceName) meter {
 }
 
 // queried returns the meter of a Prometheus query: whole percentages of a node, nothing about pods.
-func (p *pass) queried(query string) meter {
+func (m meters) queried(query string) meter {
 	return meter{
 		names: []corev1.ResourceName{policy.MetricResource},
 		node: func(n *Node) (amounts, error) {
-			if err := p.Usage.Failed[query]; err != nil {
+			if err := m.usage.Failed[query]; err != nil {
 				return nil, err
 			}
-			value, ok := p.Usage.Queries[query][n.Name]
+			value, ok := m.usage.Queries[query][n.Name]
 			if !ok {
 				return nil, fmt.Errorf("unable to find metric entry for %s", n.Name)
 			}
@@ -133,10 +141,10 @@ func (p *pass) queried(query string) meter {
 }
 
 // weigh measures all selected nodes.
-func (p *pass) weigh(m *meter) ([]*bearing, error) {
+func (m meters) weigh(by *meter) ([]*bearing, error) {
 	var all []*bearing
-	for _, n := range p.view.looked {
-		used, err := m.node(n)
+	for _, n := range m.view.looked {
+		used, err := by.node(n)
 		if err != nil {
 			return nil, fmt.Errorf("error getting node usage: %w", err)
 		}
@@ -152,7 +160,7 @@ func (p *pass) weighNow(m *meter, args *policy.LowUtilization) ([]*bearing, erro
 	if l, ok := p.concerns[args].(*levels); ok {
 		return l.copied(), nil
 	}
-	return p.weigh(m)
+	return p.meters().weigh(m)
 }
 
 // gauge sets percent.
@@ -244,7 +252,7 @@ func deviations(all []*bearing, low, high policy.Thresholds) (lower, upper polic
 // lowUtilization implements LowNodeUtilization: it evicts pods from overutilised nodes until they no longer are,
 // for as long as the underutilised ones have room.
 func (p *pass) lowUtilization(args *policy.LowUtilization) error {
-	m := p.meterOf(args)
+	m := p.meters().of(args)
 	all, err := p.weighNow(&m, args)
 	if err != nil {
 		return err
@@ -291,22 +299,23 @@ func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 	return nil
 }
 
-func (p *pass) meterOf(args *policy.LowUtilization) meter {
+// of returns the meter that the arguments ask for.
+func (m meters) of(args *policy.LowUtilization) meter {
 	switch args.Source {
 	case policy.PrometheusMetrics:
-		return p.queried(args.Query)
+		return m.queried(args.Query)
 	case policy.KubernetesMetrics:
-		return p.measured(resourcesOf(args.Thresholds))
+		return m.measured(resourcesOf(args.Thresholds))
 	default:
-		return p.requested(resourcesOf(args.Thresholds))
+		return m.requested(resourcesOf(args.Thresholds))
 	}
 }
 
 // highUtilization implements HighNodeUtilization: it empties underutilised nodes, for as long as the others have
 // room.
 func (p *pass) highUtilization(args *policy.HighUtilization) error {
-	m := p.requested(resourcesOf(args.Thresholds))
-	all, err := p.weigh(&m)
+	m := p.meters().requested(resourcesOf(args.Thresholds))
+	all, err := p.meters().weigh(&m)
 	if err != nil {
 		return err
 	}

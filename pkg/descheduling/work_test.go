@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -190,7 +191,7 @@ func TestTheLogKeepsOwners(t *testing.T) {
 	m := events.EncodeDecision(events.Decision{
 		Kind: events.DecisionEvict, Attempt: 1, Pod: events.PodRef{UID: "uid", Namespace: "web", Name: "p"}, Owner: owner,
 	})
-	d, err := events.DecodeDecision(events.Record{Message: m, Sequence: 1})
+	d, err := events.DecodeDecision(eventlog.Record{Message: m, Sequence: 1})
 	if err != nil || d.Owner != owner {
 		t.Errorf("an owner's UID of %d bytes has %d in the log; error %v", len(owner), len(d.Owner), err)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // What one record may allocate from its sender to one reader, which is a fifth more than it does. Each service
@@ -28,11 +29,11 @@ func TestAllocationsOfRecords(t *testing.T) {
 		pass   func() error
 	}{
 		"fact": {allocationsOfFact, func() error {
-			_, err := events.DecodeFact(events.Record{Message: events.EncodeFact(fact), Sequence: 1})
+			_, err := events.DecodeFact(eventlog.Record{Message: events.EncodeFact(fact), Sequence: 1})
 			return err
 		}},
 		"decision": {allocationsOfDecision, func() error {
-			_, err := events.DecodeOutcome(events.Record{Message: events.EncodeDecision(decision), Sequence: 1})
+			_, err := events.DecodeOutcome(eventlog.Record{Message: events.EncodeDecision(decision), Sequence: 1})
 			return err
 		}},
 	} {

@@ -60,7 +60,7 @@ func ShortReasons(reasons map[string]int32) map[string]int32 {
 }
 
 // word returns a text that names something, as a record stores it.
-func word(text string) string { return shorten(valid(text), maxWord) }
+func word(text string) string { return shorten(Valid(text), maxWord) }
 
 // words returns as many of the first texts of a list as a record has room for.
 func words(list []string) []string {

@@ -6,43 +6,21 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
-
-// Streams returns all streams, in a fixed order.
-func Streams() []Stream { return []Stream{Facts, Decisions, Ledger} }
-
-// Prefix returns the first token of all subjects of s, or "" when s is no stream.
-func (s Stream) Prefix() string {
-	switch s {
-	case Facts:
-		return subjectFacts
-	case Decisions:
-		return subjectDecisions
-	case Ledger:
-		return subjectLedger
-	}
-	return ""
-}
-
-// Check returns an error when s is not one of Streams.
-func (s Stream) Check() error {
-	if s.Prefix() == "" {
-		return fmt.Errorf("events: stream %q is not known, there are %v", string(s), Streams())
-	}
-	return nil
-}
 
 // CheckAppend returns an error when msgs cannot be appended to s in one call. Every Log refuses such an append
 // before it does anything. The error is an *ErrRefused.
-func CheckAppend(s Stream, msgs []Message) error {
+func CheckAppend(s eventlog.Stream, msgs []eventlog.Message) error {
 	refuse := func(message int, reason string, args ...any) error {
-		return &ErrRefused{Stream: s, Message: message, Reason: fmt.Sprintf(reason, args...)}
+		return &eventlog.ErrRefused{Stream: s, Message: message, Reason: fmt.Sprintf(reason, args...)}
 	}
 	if err := s.Check(); err != nil {
 		return refuse(-1, "%v", err)
 	}
-	if len(msgs) == 0 || len(msgs) > MaxBatch {
-		return refuse(-1, "append of %d messages, want 1 to %d", len(msgs), MaxBatch)
+	if len(msgs) == 0 || len(msgs) > eventlog.MaxBatch {
+		return refuse(-1, "append of %d messages, want 1 to %d", len(msgs), eventlog.MaxBatch)
 	}
 	for i := range msgs {
 		subject := msgs[i].Subject
@@ -52,8 +30,8 @@ func CheckAppend(s Stream, msgs []Message) error {
 		if !strings.HasPrefix(subject, s.Prefix()+".") {
 			return refuse(i, "subject %q, want %s.…", subject, s.Prefix())
 		}
-		if size := msgs[i].Size(); size > MaxMessage {
-			return refuse(i, "%s has %d bytes, want at most %d", subject, size, MaxMessage)
+		if size := msgs[i].Size(); size > eventlog.MaxMessage {
+			return refuse(i, "%s has %d bytes, want at most %d", subject, size, eventlog.MaxMessage)
 		}
 	}
 	return nil

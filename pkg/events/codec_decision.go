@@ -9,14 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 )
 
 // EncodeDecision returns the message that carries d. Equal decisions give equal bytes. In text that is not valid
 // UTF-8 the invalid bytes are replaced by U+FFFD. Texts, lists and Evidence are cut to bounds (see MaxText); a cut
 // text states how much was left out.
-func EncodeDecision(d Decision) Message {
+func EncodeDecision(d Decision) eventlog.Message {
 	payload := &eventspb.Decision{
 		SchedulerName:      word(d.SchedulerName),
 		Actor:              word(d.Actor),
@@ -27,7 +29,7 @@ func EncodeDecision(d Decision) Message {
 		PodResourceVersion: d.PodResourceVersion,
 		NodeUid:            word(d.NodeUID),
 		NodeName:           word(d.NodeName),
-		Message:            shorten(valid(d.Message), MaxText),
+		Message:            shorten(Valid(d.Message), MaxText),
 		Plugins:            words(d.Plugins),
 		Reasons:            encodeReasons(d.Reasons),
 		NodesTotal:         d.NodesTotal,
@@ -44,18 +46,18 @@ func EncodeDecision(d Decision) Message {
 		TellFailure:        d.TellFailure,
 		NotAfterMillis:     encodeMilli(d.NotAfter),
 	}
-	return Message{
-		Subject: subjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
+	return eventlog.Message{
+		Subject: eventlog.SubjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
 		Header: newHeader(
 			string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, shorten(d.TraceParent, maxWord)).fields,
-		Data: marshal(payload),
+		Data: Marshal(payload),
 	}
 }
 
 // DecodeDecision decodes what EncodeDecision wrote, now, in an earlier version, or in a later one of the same
 // schema; in the last case the kind may be one that is not Known. The error is a *DecodeError. A record whose
 // subject is not that of its kind is an error too.
-func DecodeDecision(r Record) (SequencedDecision, error) {
+func DecodeDecision(r eventlog.Record) (SequencedDecision, error) {
 	d, evidence, err := decodeDecision(r)
 	if err != nil || evidence == nil {
 		return d, err
@@ -72,24 +74,25 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 
 // DecodeOutcome is DecodeDecision without the Evidence, which takes longer to decode than everything else and is
 // only for human readers and for replays.
-func DecodeOutcome(r Record) (SequencedDecision, error) {
+func DecodeOutcome(r eventlog.Record) (SequencedDecision, error) {
 	d, _, err := decodeDecision(r)
 	return d, err
 }
 
 // decodeDecision returns the evidence undecoded.
-func decodeDecision(r Record) (_ SequencedDecision, evidence []byte, _ error) {
+func decodeDecision(r eventlog.Record) (_ SequencedDecision, evidence []byte, _ error) {
 	d := decoder{record: r}
 	d.schema()
-	kind := DecisionKind(d.text(HeaderKind))
-	pod := PodRef{UID: d.text(HeaderUID), Namespace: d.text(HeaderNamespace), Name: d.text(HeaderName)}
-	traceParent := d.text(HeaderTraceParent)
+	kind := DecisionKind(d.text(eventlog.HeaderKind))
+	pod := PodRef{UID: d.text(eventlog.HeaderUID), Namespace: d.text(eventlog.HeaderNamespace),
+		Name: d.text(eventlog.HeaderName)}
+	traceParent := d.text(eventlog.HeaderTraceParent)
 	if !isKind(string(kind)) {
-		d.fail(HeaderKind, string(kind), wantedKind)
+		d.fail(eventlog.HeaderKind, string(kind), wantedKind)
 	}
-	d.checkSubject(subjectDecisions+".", "."+subjectToken(string(kind)))
+	d.checkSubject(eventlog.SubjectDecisions+".", "."+subjectToken(string(kind)))
 	if pod.UID == "" {
-		d.fail(HeaderUID, "", "the pod's uid")
+		d.fail(eventlog.HeaderUID, "", "the pod's uid")
 	}
 	var payload eventspb.Decision
 	if err := proto.Unmarshal(r.Data, &payload); err != nil {
@@ -169,7 +172,7 @@ func encodeReasons(reasons map[string]int32) []*eventspb.ReasonCount {
 	kept := within(names, maxReasons)
 	list := make([]*eventspb.ReasonCount, 0, kept+1)
 	for _, reason := range names[:kept] {
-		list = append(list, &eventspb.ReasonCount{Reason: shorten(valid(reason), maxReason), Nodes: reasons[reason]})
+		list = append(list, &eventspb.ReasonCount{Reason: shorten(Valid(reason), maxReason), Nodes: reasons[reason]})
 	}
 	if kept == len(names) {
 		return list
@@ -196,9 +199,9 @@ func decodeReasons(list []*eventspb.ReasonCount) map[string]int32 {
 	return reasons
 }
 
-// marshal cannot fail for messages without required fields whose text is valid. If it ever did, the broken payload
+// Marshal cannot fail for messages without required fields whose text is valid. If it ever did, the broken payload
 // makes every reader report an error, whereas an empty one would look like a message without content.
-func marshal(m proto.Message) []byte {
+func Marshal(m proto.Message) []byte {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		return []byte{0xff}
@@ -206,16 +209,17 @@ func marshal(m proto.Message) []byte {
 	return data
 }
 
-// valid returns s as text that protobuf accepts.
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// Valid returns s as text that protobuf accepts.
+func Valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-func validAll(list []string) []string {
+// ValidAll returns the strings with bytes that are not UTF-8 replaced.
+func ValidAll(list []string) []string {
 	if len(list) == 0 {
 		return nil
 	}
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = valid(s)
+		out[i] = Valid(s)
 	}
 	return out
 }

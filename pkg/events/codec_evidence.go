@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events/eventspb"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
 // encodeEvidence returns no bytes for no evidence, and an empty message for empty evidence. Evidence that is too
 // large loses its basis, after which the decision cannot be reproduced, or is left out.
-func encodeEvidence(e *Evidence) []byte {
+func encodeEvidence(e *evidence.Evidence) []byte {
 	if e == nil {
 		return nil
 	}
@@ -19,18 +20,18 @@ func encodeEvidence(e *Evidence) []byte {
 		return data
 	}
 	small := *e
-	small.Basis, small.Staged = Basis{}, nil
+	small.Basis, small.Staged = evidence.Basis{}, nil
 	if data = evidenceBytes(&small); len(data) <= maxEvidence {
 		return data
 	}
 	return nil
 }
 
-func evidenceBytes(e *Evidence) []byte {
+func evidenceBytes(e *evidence.Evidence) []byte {
 	m := &eventspb.Evidence{
 		Config: e.Config, Class: e.Class, LedgerRevision: e.LedgerRevision,
 		Order: e.Order, Staged: e.Staged, Home: e.Home, Behind: e.Behind,
-		ScoredBy: validAll(e.ScoredBy), Cause: valid(e.Cause),
+		ScoredBy: ValidAll(e.ScoredBy), Cause: Valid(e.Cause),
 		WaitedMicros:     e.Waited.Microseconds(),
 		ConsideredMicros: e.Considered.Microseconds(), ReservedMicros: e.Reserved.Microseconds(),
 		Basis: encodeBasis(&e.Basis, e.LedgerRevision),
@@ -38,20 +39,20 @@ func evidenceBytes(e *Evidence) []byte {
 	if len(e.Rejected) > 0 {
 		m.Rejected = make([]*eventspb.PluginCount, 0, len(e.Rejected))
 		for _, plugin := range slices.Sorted(maps.Keys(e.Rejected)) {
-			m.Rejected = append(m.Rejected, &eventspb.PluginCount{Plugin: valid(plugin), Nodes: e.Rejected[plugin]})
+			m.Rejected = append(m.Rejected, &eventspb.PluginCount{Plugin: Valid(plugin), Nodes: e.Rejected[plugin]})
 		}
 	}
 	if len(e.Candidates) > 0 {
 		m.Candidates = make([]*eventspb.Candidate, len(e.Candidates))
 		for i, c := range e.Candidates {
-			m.Candidates[i] = &eventspb.Candidate{Node: valid(c.Node), Total: c.Total, Points: c.Points}
+			m.Candidates[i] = &eventspb.Candidate{Node: Valid(c.Node), Total: c.Total, Points: c.Points}
 		}
 	}
-	return marshal(m)
+	return Marshal(m)
 }
 
-func decodeEvidence(m *eventspb.Evidence) *Evidence {
-	e := &Evidence{
+func decodeEvidence(m *eventspb.Evidence) *evidence.Evidence {
+	e := &evidence.Evidence{
 		Config: m.GetConfig(), Class: m.GetClass(), LedgerRevision: m.GetLedgerRevision(),
 		Order: m.GetOrder(), Staged: m.GetStaged(), Home: m.GetHome(), Behind: m.GetBehind(),
 		ScoredBy: m.GetScoredBy(), Cause: m.GetCause(),
@@ -67,37 +68,37 @@ func decodeEvidence(m *eventspb.Evidence) *Evidence {
 		}
 	}
 	for _, c := range m.GetCandidates() {
-		e.Candidates = append(e.Candidates, Candidate{Node: c.GetNode(), Total: c.GetTotal(), Points: c.GetPoints()})
+		e.Candidates = append(e.Candidates, evidence.Candidate{Node: c.GetNode(), Total: c.GetTotal(), Points: c.GetPoints()})
 	}
 	return e
 }
 
 // encodeBasis leaves out a basis without a moment, because nothing is known then.
-func encodeBasis(b *Basis, revision int64) *eventspb.Basis {
+func encodeBasis(b *evidence.Basis, revision int64) *eventspb.Basis {
 	if b.Moment == 0 {
 		return nil
 	}
 	m := &eventspb.Basis{
-		Moment: b.Moment, FactEpoch: b.FactEpoch, LeftAlone: validAll(b.LeftAlone), Avoided: validAll(b.Avoided),
-		Unlisted: b.Unlisted, Preferred: valid(b.Preferred), Start: b.Start, HomeStart: b.HomeStart,
+		Moment: b.Moment, FactEpoch: b.FactEpoch, LeftAlone: ValidAll(b.LeftAlone), Avoided: ValidAll(b.Avoided),
+		Unlisted: b.Unlisted, Preferred: Valid(b.Preferred), Start: b.Start, HomeStart: b.HomeStart,
 		Alternative: b.Alternative, Way: uint32(b.Way), Whole: b.Whole,
-		Spared: validAll(b.Spared),
+		Spared: ValidAll(b.Spared),
 	}
 	for _, l := range b.Learned {
-		m.Learned = append(m.Learned, &eventspb.Learned{Ahead: l.Revision - revision, Key: valid(l.Key)})
+		m.Learned = append(m.Learned, &eventspb.Learned{Ahead: l.Revision - revision, Key: Valid(l.Key)})
 	}
 	return m
 }
 
-func decodeBasis(m *eventspb.Basis, revision int64) Basis {
-	b := Basis{
+func decodeBasis(m *eventspb.Basis, revision int64) evidence.Basis {
+	b := evidence.Basis{
 		Moment: m.GetMoment(), FactEpoch: m.GetFactEpoch(), LeftAlone: m.GetLeftAlone(), Avoided: m.GetAvoided(),
 		Unlisted: m.GetUnlisted(), Preferred: m.GetPreferred(), Start: m.GetStart(), HomeStart: m.GetHomeStart(),
-		Alternative: m.GetAlternative(), Way: Way(m.GetWay()), Whole: m.GetWhole(),
+		Alternative: m.GetAlternative(), Way: evidence.Way(m.GetWay()), Whole: m.GetWhole(),
 		Spared: m.GetSpared(),
 	}
 	for _, l := range m.GetLearned() {
-		b.Learned = append(b.Learned, Learned{Revision: revision + l.GetAhead(), Key: l.GetKey()})
+		b.Learned = append(b.Learned, evidence.Learned{Revision: revision + l.GetAhead(), Key: l.GetKey()})
 	}
 	return b
 }

@@ -3,29 +3,31 @@ package events
 import (
 	"strconv"
 	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // headerWriter fills a Header. It leaves out empty texts and zero numbers; a reader treats a missing field as empty
 // or zero.
-type headerWriter struct{ fields Header }
+type headerWriter struct{ fields eventlog.Header }
 
 // headerSizeHint is the number of headers a fact about an object has.
 const headerSizeHint = 12
 
 func newHeader(kind, uid, namespace, name, traceParent string) *headerWriter {
-	h := &headerWriter{fields: make(Header, 0, headerSizeHint)}
-	h.fields.Set(HeaderSchema, strconv.Itoa(SchemaVersion))
-	h.set(HeaderKind, kind)
-	h.set(HeaderUID, uid)
-	h.set(HeaderNamespace, namespace)
-	h.set(HeaderName, name)
-	h.set(HeaderTraceParent, traceParent)
+	h := &headerWriter{fields: make(eventlog.Header, 0, headerSizeHint)}
+	h.fields.Set(eventlog.HeaderSchema, strconv.Itoa(SchemaVersion))
+	h.set(eventlog.HeaderKind, kind)
+	h.set(eventlog.HeaderUID, uid)
+	h.set(eventlog.HeaderNamespace, namespace)
+	h.set(eventlog.HeaderName, name)
+	h.set(eventlog.HeaderTraceParent, traceParent)
 	return h
 }
 
 func (h *headerWriter) set(key, value string) {
 	if value != "" {
-		h.fields.Set(key, escapeHeader(value))
+		h.fields.Set(key, eventlog.EscapeHeader(value))
 	}
 }
 
@@ -37,7 +39,7 @@ func (h *headerWriter) setNumber(key string, value uint64) {
 
 // decoder reads one record and keeps the first error that it found.
 type decoder struct {
-	record Record
+	record eventlog.Record
 	err    error
 }
 
@@ -52,17 +54,18 @@ func (d *decoder) fail(field, value, want string) {
 // schema checks that the record's version is one this code can read. All versions so far share one shape; a version
 // with another shape gets its own branch in the decoders.
 func (d *decoder) schema() {
-	value := d.record.Header.Get(HeaderSchema)
+	value := d.record.Header.Get(eventlog.HeaderSchema)
 	version, err := strconv.ParseUint(value, 10, 32)
-	if err != nil || !schemaReadable(version) {
-		d.fail(HeaderSchema, value, schemaWanted)
+	if err != nil || !SchemaReadable(version) {
+		d.fail(eventlog.HeaderSchema, value, SchemaWanted)
 	}
 }
 
-// schemaWanted describes the versions that schemaReadable accepts.
-var schemaWanted = "a version from 1 to " + strconv.Itoa(SchemaVersion) + " (newer ones need a newer reader)"
+// SchemaWanted describes the versions that SchemaReadable accepts.
+var SchemaWanted = "a version from 1 to " + strconv.Itoa(SchemaVersion) + " (newer ones need a newer reader)"
 
-func schemaReadable(version uint64) bool {
+// SchemaReadable reports whether this version reads messages of a schema version.
+func SchemaReadable(version uint64) bool {
 	return version >= 1 && version <= SchemaVersion
 }
 
@@ -77,7 +80,7 @@ func (d *decoder) checkSubject(begin, end string) {
 
 func (d *decoder) text(key string) string {
 	value := d.record.Header.Get(key)
-	plain, ok := unescapeHeader(value)
+	plain, ok := eventlog.UnescapeHeader(value)
 	if !ok {
 		d.fail(key, value, "text with % followed by two hexadecimal digits")
 	}
@@ -94,57 +97,4 @@ func (d *decoder) number(key string) uint64 {
 		d.fail(key, value, "a decimal number from 0 to 18446744073709551615")
 	}
 	return number
-}
-
-const hexDigits = "0123456789ABCDEF"
-
-// escapeHeader writes every byte that a header line cannot carry unchanged as %XX: control characters, blanks
-// (trimmed in transit), the percent sign and non-ASCII bytes. Names that Kubernetes allows remain unchanged.
-func escapeHeader(s string) string {
-	plain := true
-	for i := 0; i < len(s) && plain; i++ {
-		plain = headerSafe(s[i])
-	}
-	if plain {
-		return s
-	}
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; headerSafe(c) {
-			b.WriteByte(c)
-		} else {
-			b.WriteByte('%')
-			b.WriteByte(hexDigits[c>>4])
-			b.WriteByte(hexDigits[c&15])
-		}
-	}
-	return b.String()
-}
-
-func headerSafe(c byte) bool {
-	return c > ' ' && c < 0x7f && c != '%'
-}
-
-// unescapeHeader reverses escapeHeader; ok is false for a broken escape.
-func unescapeHeader(s string) (plain string, ok bool) {
-	if strings.IndexByte(s, '%') < 0 {
-		return s, true
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b.WriteByte(s[i])
-			continue
-		}
-		if i+2 >= len(s) {
-			return "", false
-		}
-		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", false
-		}
-		b.WriteByte(byte(c))
-		i += 2
-	}
-	return b.String(), true
 }

@@ -12,11 +12,15 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/berth-scheduler/berth/pkg/events"
-	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 // allKinds and allDecisionKinds are the constants found in the source.
@@ -56,13 +60,13 @@ func TestKindsAreComplete(t *testing.T) {
 	}
 	for _, kind := range allKinds {
 		f := events.Fact{Kind: events.Kind(kind), Op: events.OpProgress, Progress: 1}
-		if _, err := events.DecodeFact(events.Record{Message: events.EncodeFact(f), Sequence: 1}); err != nil {
+		if _, err := events.DecodeFact(eventlog.Record{Message: events.EncodeFact(f), Sequence: 1}); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, kind := range allDecisionKinds {
 		d := events.Decision{Kind: events.DecisionKind(kind), Pod: events.PodRef{UID: "a"}}
-		if _, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(d), Sequence: 1}); err != nil {
+		if _, err := events.DecodeDecision(eventlog.Record{Message: events.EncodeDecision(d), Sequence: 1}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -73,7 +77,7 @@ var text = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ %.*>\r\n\x00a-f0-
 	rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) }))
 
 // valid draws text that protobuf carries unchanged.
-var valid = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~ü]{0,8}`)).Filter(utf8.ValidString)
+var Valid = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~ü]{0,8}`)).Filter(utf8.ValidString)
 
 var something = text.Filter(func(s string) bool { return s != "" })
 
@@ -107,12 +111,12 @@ func TestFactRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFact(t)
 		m := events.EncodeFact(f)
-		if err := events.CheckAppend(events.Facts, []events.Message{m}); err != nil {
+		if err := events.CheckAppend(eventlog.Facts, []eventlog.Message{m}); err != nil {
 			t.Fatal(err)
 		}
 		checkHeader(t, m.Header)
 		sequence := rapid.Uint64().Draw(t, "sequence")
-		got, err := events.DecodeFact(events.Record{Message: m, Sequence: sequence})
+		got, err := events.DecodeFact(eventlog.Record{Message: m, Sequence: sequence})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +128,7 @@ func TestFactRoundTrip(t *testing.T) {
 }
 
 // checkHeader checks that NATS carries a header unchanged.
-func checkHeader(t *rapid.T, h events.Header) {
+func checkHeader(t *rapid.T, h eventlog.Header) {
 	for _, field := range h {
 		key, value := field.Key, field.Value
 		if key != strings.ToLower(key) || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
@@ -139,33 +143,33 @@ func drawDecision(t *rapid.T) events.Decision {
 		Pod: events.PodRef{
 			UID: something.Draw(t, "uid"), Namespace: text.Draw(t, "ns"), Name: text.Draw(t, "name"),
 		},
-		SchedulerName:      valid.Draw(t, "schedulerName"),
-		Actor:              valid.Draw(t, "actor"),
+		SchedulerName:      Valid.Draw(t, "schedulerName"),
+		Actor:              Valid.Draw(t, "actor"),
 		Attempt:            rapid.Int32().Draw(t, "attempt"),
-		Token:              valid.Draw(t, "token"),
+		Token:              Valid.Draw(t, "token"),
 		FactSequence:       rapid.Uint64().Draw(t, "factSequence"),
 		LedgerRevision:     rapid.Int64().Draw(t, "ledgerRevision"),
 		PodResourceVersion: rapid.Uint64().Draw(t, "podResourceVersion"),
-		NodeUID:            valid.Draw(t, "nodeUID"),
-		NodeName:           valid.Draw(t, "nodeName"),
-		Message:            valid.Draw(t, "message"),
-		Plugins:            rapid.SliceOf(valid).Draw(t, "plugins"),
-		Reasons:            rapid.MapOf(valid, rapid.Int32()).Draw(t, "reasons"),
+		NodeUID:            Valid.Draw(t, "nodeUID"),
+		NodeName:           Valid.Draw(t, "nodeName"),
+		Message:            Valid.Draw(t, "message"),
+		Plugins:            rapid.SliceOf(Valid).Draw(t, "plugins"),
+		Reasons:            rapid.MapOf(Valid, rapid.Int32()).Draw(t, "reasons"),
 		RetryAfter:         time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "retryAfterMillis")) * time.Millisecond,
 		NodesTotal:         rapid.Int32().Draw(t, "nodesTotal"),
 		NodesFeasible:      rapid.Int32().Draw(t, "nodesFeasible"),
 		Seed:               rapid.Uint64().Draw(t, "seed"),
-		Strategy:           valid.Draw(t, "strategy"),
+		Strategy:           Valid.Draw(t, "strategy"),
 		TraceParent:        text.Draw(t, "traceParent"),
 		Evidence:           rapid.Ptr(rapid.Custom(drawEvidence), true).Draw(t, "evidence"),
 	}
 }
 
-func drawEvidence(t *rapid.T) events.Evidence {
+func drawEvidence(t *rapid.T) evidence.Evidence {
 	micros := rapid.Custom(func(t *rapid.T) time.Duration {
 		return time.Duration(rapid.Int64Range(0, 1<<50).Draw(t, "micros")) * time.Microsecond
 	})
-	return events.Evidence{
+	return evidence.Evidence{
 		Config:         rapid.Uint64().Draw(t, "config"),
 		Class:          rapid.Uint64().Draw(t, "class"),
 		LedgerRevision: rapid.Int64().Draw(t, "revision"),
@@ -173,34 +177,34 @@ func drawEvidence(t *rapid.T) events.Evidence {
 		Staged:         rapid.SliceOf(rapid.Uint64()).Draw(t, "staged"),
 		Home:           rapid.Bool().Draw(t, "home"),
 		Behind:         rapid.Int32().Draw(t, "behind"),
-		Rejected:       rapid.MapOf(valid, rapid.Int32()).Draw(t, "rejected"),
-		ScoredBy:       rapid.SliceOf(valid).Draw(t, "scoredBy"),
-		Candidates: rapid.SliceOf(rapid.Custom(func(t *rapid.T) events.Candidate {
-			return events.Candidate{
-				Node: valid.Draw(t, "node"), Total: rapid.Int64().Draw(t, "total"),
+		Rejected:       rapid.MapOf(Valid, rapid.Int32()).Draw(t, "rejected"),
+		ScoredBy:       rapid.SliceOf(Valid).Draw(t, "scoredBy"),
+		Candidates: rapid.SliceOf(rapid.Custom(func(t *rapid.T) evidence.Candidate {
+			return evidence.Candidate{
+				Node: Valid.Draw(t, "node"), Total: rapid.Int64().Draw(t, "total"),
 				Points: rapid.SliceOf(rapid.Int64()).Draw(t, "points"),
 			}
 		})).Draw(t, "candidates"),
-		Cause:  valid.Draw(t, "cause"),
+		Cause:  Valid.Draw(t, "cause"),
 		Waited: micros.Draw(t, "waited"), Considered: micros.Draw(t, "considered"), Reserved: micros.Draw(t, "reserved"),
 		Basis: drawBasis(t),
 	}
 }
 
-func drawBasis(t *rapid.T) events.Basis {
-	names := rapid.SliceOf(valid)
+func drawBasis(t *rapid.T) evidence.Basis {
+	names := rapid.SliceOf(Valid)
 	if rapid.Bool().Draw(t, "no basis") {
-		return events.Basis{}
+		return evidence.Basis{}
 	}
-	return events.Basis{
+	return evidence.Basis{
 		Moment: rapid.Uint64Min(1).Draw(t, "moment"), FactEpoch: rapid.Uint64().Draw(t, "epoch"),
-		Learned: rapid.SliceOf(rapid.Custom(func(t *rapid.T) events.Learned {
-			return events.Learned{Revision: rapid.Int64().Draw(t, "learned"), Key: valid.Draw(t, "key")}
+		Learned: rapid.SliceOf(rapid.Custom(func(t *rapid.T) evidence.Learned {
+			return evidence.Learned{Revision: rapid.Int64().Draw(t, "learned"), Key: Valid.Draw(t, "key")}
 		})).Draw(t, "learned"),
 		LeftAlone: names.Draw(t, "left"), Avoided: names.Draw(t, "avoided"), Unlisted: rapid.Bool().Draw(t, "unlisted"),
-		Preferred: valid.Draw(t, "preferred"), Start: rapid.Int32().Draw(t, "start"),
+		Preferred: Valid.Draw(t, "preferred"), Start: rapid.Int32().Draw(t, "start"),
 		HomeStart: rapid.Int32().Draw(t, "homeStart"), Alternative: rapid.Int32().Draw(t, "alternative"),
-		Way: events.Way(rapid.Uint8().Draw(t, "way")), Whole: rapid.Bool().Draw(t, "whole"),
+		Way: evidence.Way(rapid.Uint8().Draw(t, "way")), Whole: rapid.Bool().Draw(t, "whole"),
 		Spared: names.Draw(t, "spared"),
 	}
 }
@@ -209,21 +213,21 @@ func TestDecisionRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDecision(t)
 		m := events.EncodeDecision(d)
-		if err := events.CheckAppend(events.Decisions, []events.Message{m}); err != nil {
+		if err := events.CheckAppend(eventlog.Decisions, []eventlog.Message{m}); err != nil {
 			t.Fatal(err)
 		}
 		checkHeader(t, m.Header)
 		if diff := cmp.Diff(m, events.EncodeDecision(d)); diff != "" {
 			t.Fatalf("two encodings differ: %s", diff)
 		}
-		got, err := events.DecodeDecision(events.Record{Message: m, Sequence: 7})
+		got, err := events.DecodeDecision(eventlog.Record{Message: m, Sequence: 7})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(events.SequencedDecision{Sequence: 7, Decision: d}, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
-		outcome, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 7})
+		outcome, err := events.DecodeOutcome(eventlog.Record{Message: m, Sequence: 7})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,19 +243,19 @@ func TestDecisionRoundTrip(t *testing.T) {
 func TestLargeDecisionsFitAMessage(t *testing.T) {
 	d := events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Reasons: map[string]int32{},
-		Message: "0/3 nodes are available: " + strings.Repeat("é", events.MaxMessage),
-		Evidence: &events.Evidence{Cause: "wake", Basis: events.Basis{
-			Moment: 1, LeftAlone: []string{strings.Repeat("n", events.MaxMessage)},
+		Message: "0/3 nodes are available: " + strings.Repeat("é", eventlog.MaxMessage),
+		Evidence: &evidence.Evidence{Cause: "wake", Basis: evidence.Basis{
+			Moment: 1, LeftAlone: []string{strings.Repeat("n", eventlog.MaxMessage)},
 		}},
 	}
 	for i := range 20_000 {
 		d.Reasons[fmt.Sprintf("Insufficient a.b/%05d%s", i, strings.Repeat("x", i%3*1000))] = 3
 	}
 	m := events.EncodeDecision(d)
-	if err := events.CheckAppend(events.Decisions, []events.Message{m}); err != nil {
+	if err := events.CheckAppend(eventlog.Decisions, []eventlog.Message{m}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := events.DecodeDecision(events.Record{Message: m, Sequence: 1})
+	got, err := events.DecodeDecision(eventlog.Record{Message: m, Sequence: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +279,7 @@ func TestLargeDecisionsFitAMessage(t *testing.T) {
 	if got.Evidence == nil || got.Evidence.Cause != "wake" || got.Evidence.Basis.Moment != 0 {
 		t.Errorf("the evidence is %v, want it without its basis", got.Evidence)
 	}
-	again, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(got.Decision), Sequence: 1})
+	again, err := events.DecodeDecision(eventlog.Record{Message: events.EncodeDecision(got.Decision), Sequence: 1})
 	if diff := cmp.Diff(got, again); err != nil || diff != "" {
 		t.Errorf("encoded again it differs: %v %s", err, diff)
 	}
@@ -287,7 +291,7 @@ func TestDecisionRepairsText(t *testing.T) {
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Message: "bad \xff byte",
 		Plugins: []string{"\xff"}, Reasons: map[string]int32{"\xfe": 1, "\xff": 2, "fine": 3},
 	}
-	got, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(d), Sequence: 1})
+	got, err := events.DecodeDecision(eventlog.Record{Message: events.EncodeDecision(d), Sequence: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,34 +304,34 @@ func TestDecisionRepairsText(t *testing.T) {
 
 func TestBusRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		request := events.WorkRequest{
-			Shard:  valid.Filter(func(s string) bool { return s != "" }).Draw(t, "shard"),
+		request := work.Request{
+			Shard:  Valid.Filter(func(s string) bool { return s != "" }).Draw(t, "shard"),
 			Window: rapid.Int32().Draw(t, "window"),
-			Renew:  rapid.SliceOf(valid).Draw(t, "renew"),
-			Return: rapid.SliceOf(valid).Draw(t, "return"),
+			Renew:  rapid.SliceOf(Valid).Draw(t, "renew"),
+			Return: rapid.SliceOf(Valid).Draw(t, "return"),
 
-			Activate: rapid.SliceOf(valid).Draw(t, "activate"),
+			Activate: rapid.SliceOf(Valid).Draw(t, "activate"),
 		}
-		gotRequest, err := events.DecodeWorkRequest(events.EncodeWorkRequest(request))
+		gotRequest, err := work.DecodeRequest(work.EncodeRequest(request))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(request, gotRequest, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
-		batch := events.OfferBatch{Queue: valid.Draw(t, "queue"), Term: rapid.Int64().Draw(t, "term")}
+		batch := work.OfferBatch{Queue: Valid.Draw(t, "queue"), Term: rapid.Int64().Draw(t, "term")}
 		for range rapid.IntRange(0, 3).Draw(t, "offers") {
-			batch.Offers = append(batch.Offers, events.Offer{
-				Pod:          events.PodRef{UID: valid.Draw(t, "uid"), Namespace: valid.Draw(t, "ns"), Name: valid.Draw(t, "name")},
+			batch.Offers = append(batch.Offers, work.Offer{
+				Pod:          events.PodRef{UID: Valid.Draw(t, "uid"), Namespace: Valid.Draw(t, "ns"), Name: Valid.Draw(t, "name")},
 				Partition:    rapid.Int32().Draw(t, "partition"),
-				Token:        valid.Draw(t, "token"),
+				Token:        Valid.Draw(t, "token"),
 				Attempt:      rapid.Int32().Draw(t, "attempt"),
 				FactSequence: rapid.Uint64().Draw(t, "factSequence"),
 				LeaseMillis:  rapid.Int32().Draw(t, "leaseMillis"),
-				TraceParent:  valid.Draw(t, "traceParent"),
+				TraceParent:  Valid.Draw(t, "traceParent"),
 			})
 		}
-		gotBatch, err := events.DecodeOffers(events.EncodeOffers(batch))
+		gotBatch, err := work.DecodeOffers(work.EncodeOffers(batch))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,21 +349,21 @@ func TestDecodeErrors(t *testing.T) {
 		header, value string
 		decision      bool
 	}{
-		{header: events.HeaderSchema, value: "0"},
-		{header: events.HeaderSchema, value: "2"},
-		{header: events.HeaderSchema, value: ""},
-		{header: events.HeaderKind, value: "Gizmo"},
-		{header: events.HeaderKind, value: ""},
-		{header: events.HeaderOp, value: "upset"},
-		{header: events.HeaderUID, value: ""},
-		{header: events.HeaderName, value: "%zz"},
-		{header: events.HeaderName, value: "cut%2"},
-		{header: events.HeaderProgress, value: "-1"},
-		{header: events.HeaderEpoch, value: "18446744073709551616"},
-		{header: events.HeaderResourceVersion, value: "1e3"},
-		{header: events.HeaderSchema, value: "x", decision: true},
-		{header: events.HeaderKind, value: "no kind", decision: true},
-		{header: events.HeaderUID, value: "", decision: true},
+		{header: eventlog.HeaderSchema, value: "0"},
+		{header: eventlog.HeaderSchema, value: "2"},
+		{header: eventlog.HeaderSchema, value: ""},
+		{header: eventlog.HeaderKind, value: "Gizmo"},
+		{header: eventlog.HeaderKind, value: ""},
+		{header: eventlog.HeaderOp, value: "upset"},
+		{header: eventlog.HeaderUID, value: ""},
+		{header: eventlog.HeaderName, value: "%zz"},
+		{header: eventlog.HeaderName, value: "cut%2"},
+		{header: eventlog.HeaderProgress, value: "-1"},
+		{header: eventlog.HeaderEpoch, value: "18446744073709551616"},
+		{header: eventlog.HeaderResourceVersion, value: "1e3"},
+		{header: eventlog.HeaderSchema, value: "x", decision: true},
+		{header: eventlog.HeaderKind, value: "no kind", decision: true},
+		{header: eventlog.HeaderUID, value: "", decision: true},
 	} {
 		m := events.EncodeFact(fact)
 		if c.decision {
@@ -373,7 +377,7 @@ func TestDecodeErrors(t *testing.T) {
 	checkDecodeError(t, m, true, "payload", "1 bytes")
 	m.Data = []byte{27<<3&0x7f | 2 | 0x80, 27 >> 4, 1, 0xff} // invalid evidence, of one byte
 	checkDecodeError(t, m, true, "evidence", "1 bytes")
-	if _, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 1}); err != nil {
+	if _, err := events.DecodeOutcome(eventlog.Record{Message: m, Sequence: 1}); err != nil {
 		t.Errorf("an outcome does not look at evidence: %v", err)
 	}
 	m = events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress})
@@ -381,10 +385,10 @@ func TestDecodeErrors(t *testing.T) {
 	checkDecodeError(t, m, false, "payload", "3 bytes")
 }
 
-func checkDecodeError(t *testing.T, m events.Message, decision bool, field, value string) {
+func checkDecodeError(t *testing.T, m eventlog.Message, decision bool, field, value string) {
 	t.Helper()
 	var err error
-	if r := (events.Record{Message: m, Sequence: 4711}); decision {
+	if r := (eventlog.Record{Message: m, Sequence: 4711}); decision {
 		_, err = events.DecodeDecision(r)
 	} else {
 		_, err = events.DecodeFact(r)
@@ -403,14 +407,14 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add("1", "placed", "", "u%20", "", decision.Data)
 	f.Add("2", "", "epoch-begin", "%", "-", []byte{0xff})
 	f.Fuzz(func(t *testing.T, schema, kind, op, uid, number string, data []byte) {
-		header := events.NewHeader(map[string]string{
-			events.HeaderSchema: schema, events.HeaderKind: kind, events.HeaderOp: op, events.HeaderUID: uid,
-			events.HeaderResourceVersion: number, events.HeaderEpoch: number, events.HeaderProgress: number,
+		header := eventlog.NewHeader(map[string]string{
+			eventlog.HeaderSchema: schema, eventlog.HeaderKind: kind, eventlog.HeaderOp: op, eventlog.HeaderUID: uid,
+			eventlog.HeaderResourceVersion: number, eventlog.HeaderEpoch: number, eventlog.HeaderProgress: number,
 		})
-		r := events.Record{Message: events.Message{Subject: "facts.a.b", Header: header, Data: data}, Sequence: 1}
+		r := eventlog.Record{Message: eventlog.Message{Subject: "facts.a.b", Header: header, Data: data}, Sequence: 1}
 		// What decodes must survive being encoded and decoded again.
 		if fact, err := events.DecodeFact(r); err == nil {
-			again, err := events.DecodeFact(events.Record{Message: events.EncodeFact(fact.Fact), Sequence: 1})
+			again, err := events.DecodeFact(eventlog.Record{Message: events.EncodeFact(fact.Fact), Sequence: 1})
 			if diff := cmp.Diff(fact, again); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}
@@ -418,7 +422,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			checkIsDecodeError(t, err)
 		}
 		if decision, err := events.DecodeDecision(r); err == nil {
-			again, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(decision.Decision), Sequence: 1})
+			again, err := events.DecodeDecision(eventlog.Record{Message: events.EncodeDecision(decision.Decision), Sequence: 1})
 			if diff := cmp.Diff(decision, again); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}
@@ -429,28 +433,28 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeBus(f *testing.F) {
-	f.Add(events.EncodeWorkRequest(events.WorkRequest{Shard: "s", Window: 3, Renew: []string{"a"}}))
-	f.Add(events.EncodeOffers(events.OfferBatch{Queue: "q", Term: 1, Offers: []events.Offer{{Token: "t"}}}))
-	f.Add(events.EncodeTurn(events.Turn{NodeUID: "n", Shard: "s"}))
+	f.Add(work.EncodeRequest(work.Request{Shard: "s", Window: 3, Renew: []string{"a"}}))
+	f.Add(work.EncodeOffers(work.OfferBatch{Queue: "q", Term: 1, Offers: []work.Offer{{Token: "t"}}}))
+	f.Add(work.EncodeTurn(work.Turn{NodeUID: "n", Shard: "s"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if turn, err := events.DecodeTurn(data); err == nil {
-			again, err := events.DecodeTurn(events.EncodeTurn(turn))
+		if turn, err := work.DecodeTurn(data); err == nil {
+			again, err := work.DecodeTurn(work.EncodeTurn(turn))
 			if diff := cmp.Diff(turn, again); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}
 		} else {
 			checkIsDecodeError(t, err)
 		}
-		if request, err := events.DecodeWorkRequest(data); err == nil {
-			again, err := events.DecodeWorkRequest(events.EncodeWorkRequest(request))
+		if request, err := work.DecodeRequest(data); err == nil {
+			again, err := work.DecodeRequest(work.EncodeRequest(request))
 			if diff := cmp.Diff(request, again); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}
 		} else {
 			checkIsDecodeError(t, err)
 		}
-		if batch, err := events.DecodeOffers(data); err == nil {
-			again, err := events.DecodeOffers(events.EncodeOffers(batch))
+		if batch, err := work.DecodeOffers(data); err == nil {
+			again, err := work.DecodeOffers(work.EncodeOffers(batch))
 			if diff := cmp.Diff(batch, again); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}
@@ -509,10 +513,10 @@ func TestSubjectsAreBounded(t *testing.T) {
 // record only as far as its subject allows. A record of another stream, of another kind, or a repetition is
 // refused.
 func TestARecordIsWhatItsSubjectSays(t *testing.T) {
-	fact := func() events.Message {
+	fact := func() eventlog.Message {
 		return events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Epoch: 3})
 	}
-	placed := func() events.Message {
+	placed := func() eventlog.Message {
 		return events.EncodeDecision(events.Decision{Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "u"}})
 	}
 	for _, subject := range []string{"decisions.0.bound", "facts.node.0.3", "facts.podx.0.3", "facts", ""} {
@@ -527,8 +531,8 @@ func TestARecordIsWhatItsSubjectSays(t *testing.T) {
 	}
 	m := fact()
 	events.Place(&m, 7)
-	if _, err := events.DecodeFact(events.Record{Message: m, Sequence: 7}); err != nil {
+	if _, err := events.DecodeFact(eventlog.Record{Message: m, Sequence: 7}); err != nil {
 		t.Errorf("a fact in its place: %v", err)
 	}
-	checkDecodeError(t, m, false, events.HeaderPosition, "7")
+	checkDecodeError(t, m, false, eventlog.HeaderPosition, "7")
 }

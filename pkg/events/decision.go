@@ -1,6 +1,10 @@
 package events
 
-import "time"
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+)
 
 // DecisionKind names what a Decision reports. The set is closed within one version.
 type DecisionKind string
@@ -75,7 +79,7 @@ const QuotaGate = "berth.dev/quota"
 const UngateFor = 30 * time.Second
 
 // TooLargeGate is the scheduling gate that the facts give a pod which is too large for the log. In the API server
-// no such pod has it. Apart from the gate, the facts keep of the pod what counts on a node, see state.Reduce.
+// no such pod has it. Apart from the gate, the facts keep of the pod what counts on a node, see reduce.Reduce.
 const TooLargeGate = "berth.dev/too-large"
 
 // PodRef identifies one incarnation of a pod.
@@ -144,7 +148,7 @@ type Decision struct {
 	TraceParent string
 	// Evidence is the input of a shard's decision and the alternatives it weighed (placed, nominated, unplaceable,
 	// failed, lost); nil if no shard examined nodes. For human readers, and for replays: no service decides by it.
-	Evidence *Evidence
+	Evidence *evidence.Evidence
 }
 
 // SequencedDecision is a Decision with its position in the log.

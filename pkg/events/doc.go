@@ -1,7 +1,8 @@
 // Package events records what happened: the facts that the queue saw in Kubernetes and the decisions and outcomes
 // of every service, as an ordered, durable, replayable log.
 //
-// Start reading at Fact and Decision (the two things that can be written), then Log (how they are stored). How a
+// Start reading at Fact and Decision (the two things that can be written), then package eventlog (how they are stored).
+// What a decision records about itself is in package evidence, the messages that are not kept in package work. How a
 // service reads the facts, and what it may conclude from its position, is in package state/follow.
 //
 // Guarantees of the log, all of them checked by the contract suite in eventstest:
@@ -10,7 +11,7 @@
 //     retention deletes records.
 //   - Append with an expected last sequence is atomic: it stores all messages of one call or none, with consecutive
 //     sequences. It is also a fence: a writer that has been deposed, or whose acknowledged tail was lost, gets
-//     ErrWrongSequence and writes nothing.
+//     eventlog.ErrWrongSequence and writes nothing.
 //   - Delivery is at least once and in order. A reader that asks to continue before the retention edge, or sees a
 //     jump, gets ErrGap and must bootstrap again.
 //

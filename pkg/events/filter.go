@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // subjectBuckets is how many buckets the subjects of a kind have for all objects together. A server keeps each
@@ -23,36 +25,24 @@ func bucketOf(uid string) string {
 	return strconv.FormatUint(uint64(h.Sum32()%subjectBuckets), 36)
 }
 
-// Query selects the records of a stream that History finds.
-type Query struct {
-	// Filter is matched against their subjects: "*" stands for one token, a final ">" for one or more.
-	Filter string
-	// UID is that of the object that they are about; empty for any.
-	UID string
-}
-
-// Finds reports whether the query selects a record.
-func (q Query) Finds(r Record) bool {
-	return Matches(q.Filter, r.Subject) && (q.UID == "" || r.Header.Get(HeaderUID) == escapeHeader(q.UID))
-}
-
 // FactsAbout returns the query for the log's facts about one object of a kind.
-func FactsAbout(k Kind, uid string) Query {
-	return Query{Filter: subjectFacts + "." + subjectToken(string(k)) + "." + bucketOf(uid) + ".>", UID: uid}
+func FactsAbout(k Kind, uid string) eventlog.Query {
+	return eventlog.Query{Filter: eventlog.SubjectFacts + "." + subjectToken(string(k)) + "." + bucketOf(uid) + ".>",
+		UID: uid}
 }
 
 // DecisionsAbout returns the query for all decisions about one pod.
-func DecisionsAbout(podUID string) Query {
-	return Query{Filter: subjectDecisions + "." + bucketOf(podUID) + ".>", UID: podUID}
+func DecisionsAbout(podUID string) eventlog.Query {
+	return eventlog.Query{Filter: eventlog.SubjectDecisions + "." + bucketOf(podUID) + ".>", UID: podUID}
 }
 
 // DecisionsOf returns the query for the decisions of one kind about all pods.
-func DecisionsOf(k DecisionKind) Query {
-	return Query{Filter: subjectDecisions + ".*." + subjectToken(string(k))}
+func DecisionsOf(k DecisionKind) eventlog.Query {
+	return eventlog.Query{Filter: eventlog.SubjectDecisions + ".*." + subjectToken(string(k))}
 }
 
 // CheckFilter returns an error when filter is not a subject of s, possibly with wildcards.
-func CheckFilter(s Stream, filter string) error {
+func CheckFilter(s eventlog.Stream, filter string) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -63,20 +53,4 @@ func CheckFilter(s Stream, filter string) error {
 			s, filter, s.Prefix())
 	}
 	return nil
-}
-
-// Matches reports whether a subject matches a filter.
-func Matches(filter, subject string) bool {
-	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
-	for i, token := range want {
-		switch {
-		case i == len(have):
-			return false
-		case token == ">":
-			return true
-		case token != "*" && token != have[i]:
-			return false
-		}
-	}
-	return len(want) == len(have)
 }

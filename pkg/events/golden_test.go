@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 )
 
 var record = flag.Bool("record", false,
@@ -20,9 +24,9 @@ var record = flag.Bool("record", false,
 // golden is one recorded message: the whole record of facts and decisions, the data of bus
 // messages.
 type golden struct {
-	Subject string        `json:"subject,omitempty"`
-	Header  events.Header `json:"header,omitempty"`
-	Data    []byte        `json:"data,omitempty"`
+	Subject string          `json:"subject,omitempty"`
+	Header  eventlog.Header `json:"header,omitempty"`
+	Data    []byte          `json:"data,omitempty"`
 }
 
 // samples are one value of every shape. A new field gets a new sample; an old sample is the content of old files
@@ -57,11 +61,11 @@ var samples = map[string]any{
 		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "pod-7", Namespace: "shop", Name: "api"},
 		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6f8", FactSequence: 1300, LedgerRevision: 990,
 		NodeName: "node-1.example", NodesTotal: 1000, NodesFeasible: 960, Seed: 7,
-		Evidence: &events.Evidence{
+		Evidence: &evidence.Evidence{
 			Config: 0xfeedfacecafebeef, Class: 0x0123456789abcdef, LedgerRevision: 985, Order: 412, Staged: []uint64{410, 411},
 			Home: true, Behind: 2, Rejected: map[string]int32{"NodeResourcesFit": 30, "TaintToleration": 8},
 			ScoredBy: []string{"NodeResourcesFit", "InterPodAffinity"},
-			Candidates: []events.Candidate{
+			Candidates: []evidence.Candidate{
 				{Node: "node-1.example", Total: 160, Points: []int64{160, 0}},
 				{Node: "node-2.example", Total: 90, Points: []int64{92, -2}},
 			},
@@ -72,12 +76,12 @@ var samples = map[string]any{
 	"decision-basis": events.Decision{
 		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "pod-9", Namespace: "shop", Name: "api"},
 		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fa", FactSequence: 1310, LedgerRevision: 995,
-		NodeName: "node-3.example", Evidence: &events.Evidence{
+		NodeName: "node-3.example", Evidence: &evidence.Evidence{
 			LedgerRevision: 992, Order: 413,
-			Basis: events.Basis{
-				Moment: 500, FactEpoch: 4, Learned: []events.Learned{{Revision: 993}, {Revision: 994, Key: "n/node-1"}},
+			Basis: evidence.Basis{
+				Moment: 500, FactEpoch: 4, Learned: []evidence.Learned{{Revision: 993}, {Revision: 994, Key: "n/node-1"}},
 				LeftAlone: []string{"node-4.example"}, Avoided: []string{"node-5.example"}, Unlisted: true,
-				Preferred: "node-3.example", Start: 17, HomeStart: 4, Alternative: 2, Way: events.WayKept, Whole: true,
+				Preferred: "node-3.example", Start: 17, HomeStart: 4, Alternative: 2, Way: evidence.WayKept, Whole: true,
 			},
 		},
 	},
@@ -85,14 +89,14 @@ var samples = map[string]any{
 		Kind: events.DecisionNominated, Pod: events.PodRef{UID: "pod-10", Namespace: "shop", Name: "api"},
 		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fb", FactSequence: 1311, LedgerRevision: 997,
 		NodeName: "node-3.example", Message: "0/3 nodes are available: 3 Insufficient cpu.",
-		Evidence: &events.Evidence{LedgerRevision: 996, Order: 414, Basis: events.Basis{
-			Moment: 502, FactEpoch: 4, Spared: []string{"pod-1"}, Way: events.WayHeld,
+		Evidence: &evidence.Evidence{LedgerRevision: 996, Order: 414, Basis: evidence.Basis{
+			Moment: 502, FactEpoch: 4, Spared: []string{"pod-1"}, Way: evidence.WayHeld,
 		}},
 	},
 	"decision-lost": events.Decision{
 		Kind: events.DecisionLost, Pod: events.PodRef{UID: "pod-8", Namespace: "shop", Name: "api"},
 		Actor: "scheduler-1-aaaa", Attempt: 1, Token: "00f1a2b3c4d5e6f9", NodeName: "node-1.example", Message: "node",
-		Evidence: &events.Evidence{Order: 9},
+		Evidence: &evidence.Evidence{Order: 9},
 	},
 	"decision-unplaceable": events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "pod-2", Namespace: "shop", Name: "big"},
@@ -122,13 +126,13 @@ var samples = map[string]any{
 		Kind: events.DecisionRejected, Pod: events.PodRef{UID: "pod-6", Namespace: "shop", Name: "tight"}, Actor: "binder-b",
 		Token: "00f1a2b3c4d5e6f7", NodeName: "node-1.example", Message: "OutOfcpu: Pod was rejected: Node didn't have enough",
 	},
-	"turn-asked":   events.Turn{NodeUID: "node-1", Shard: "scheduler-0-x7k2"},
-	"turn-granted": events.Turn{NodeUID: "node-1", Shard: "scheduler-0-x7k2", Granted: true},
-	"work-request": events.WorkRequest{
+	"turn-asked":   work.Turn{NodeUID: "node-1", Shard: "scheduler-0-x7k2"},
+	"turn-granted": work.Turn{NodeUID: "node-1", Shard: "scheduler-0-x7k2", Granted: true},
+	"work-request": work.Request{
 		Shard: "scheduler-0-x7k2", Window: 64, Renew: []string{"a", "b"}, Return: []string{"c"},
 	},
-	"work-request-activate": events.WorkRequest{Shard: "scheduler-0-x7k2", Activate: []string{"pod-7", "pod-8"}},
-	"offers": events.OfferBatch{Queue: "queue-x", Term: 77, Offers: []events.Offer{{
+	"work-request-activate": work.Request{Shard: "scheduler-0-x7k2", Activate: []string{"pod-7", "pod-8"}},
+	"offers": work.OfferBatch{Queue: "queue-x", Term: 77, Offers: []work.Offer{{
 		Pod:       events.PodRef{UID: "pod-4", Namespace: "shop", Name: "web"},
 		Partition: 200, Token: "00f1a2b3c4d5e6f7", Attempt: 3, FactSequence: 55, LeaseMillis: 15000,
 		TraceParent: "00-0b9e8c6a5d3c4f4e9a550d4c6c0b2f11-b7ad6b7169203331-01",
@@ -137,18 +141,18 @@ var samples = map[string]any{
 
 func encode(t *testing.T, value any) golden {
 	t.Helper()
-	var m events.Message
+	var m eventlog.Message
 	switch v := value.(type) {
 	case events.Fact:
 		m = events.EncodeFact(v)
 	case events.Decision:
 		m = events.EncodeDecision(v)
-	case events.WorkRequest:
-		m.Data = events.EncodeWorkRequest(v)
-	case events.OfferBatch:
-		m.Data = events.EncodeOffers(v)
-	case events.Turn:
-		m.Data = events.EncodeTurn(v)
+	case work.Request:
+		m.Data = work.EncodeRequest(v)
+	case work.OfferBatch:
+		m.Data = work.EncodeOffers(v)
+	case work.Turn:
+		m.Data = work.EncodeTurn(v)
 	default:
 		t.Fatalf("sample of type %T", value)
 	}
@@ -160,7 +164,7 @@ func decode(t *testing.T, like any, g golden) any {
 	t.Helper()
 	var value any
 	var err error
-	r := events.Record{Message: events.Message(g), Sequence: 1}
+	r := eventlog.Record{Message: eventlog.Message(g), Sequence: 1}
 	switch like.(type) {
 	case events.Fact:
 		var f events.SequencedFact
@@ -170,12 +174,12 @@ func decode(t *testing.T, like any, g golden) any {
 		var d events.SequencedDecision
 		d, err = events.DecodeDecision(r)
 		value = d.Decision
-	case events.WorkRequest:
-		value, err = events.DecodeWorkRequest(g.Data)
-	case events.OfferBatch:
-		value, err = events.DecodeOffers(g.Data)
-	case events.Turn:
-		value, err = events.DecodeTurn(g.Data)
+	case work.Request:
+		value, err = work.DecodeRequest(g.Data)
+	case work.OfferBatch:
+		value, err = work.DecodeOffers(g.Data)
+	case work.Turn:
+		value, err = work.DecodeTurn(g.Data)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 const (
@@ -38,7 +38,7 @@ type Question struct {
 // Ask sends a question to all subscribers of a subject, and returns the answers received when enough returns true
 // or ctx ends; in the latter case it returns the answers so far and no error. The error is about sending the
 // question and reading the answers alone.
-func Ask[A any](ctx context.Context, bus events.Bus, subject string, q Question, enough func([]A) bool) ([]A, error) {
+func Ask[A any](ctx context.Context, bus eventlog.Bus, subject string, q Question, enough func([]A) bool) ([]A, error) {
 	q.Reply = replyPrefix + strings.ToLower(rand.Text())
 	raw := make(chan []byte, answersBuffer)
 	stop, err := bus.Subscribe(q.Reply, func(data []byte) {
@@ -77,7 +77,7 @@ func Ask[A any](ctx context.Context, bus events.Bus, subject string, q Question,
 // Serve answers the questions on a subject, one at a time, until ctx ends. A question for which answer returns ok
 // false is left to other subscribers.
 func Serve[A any](
-	ctx context.Context, bus events.Bus, subject string, answer func(context.Context, Question) (a A, ok bool),
+	ctx context.Context, bus eventlog.Bus, subject string, answer func(context.Context, Question) (a A, ok bool),
 ) error {
 	questions := make(chan Question, questionsBuffer)
 	stop, err := bus.Subscribe(subject, func(data []byte) {

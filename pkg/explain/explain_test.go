@@ -12,8 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/eventstest"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
@@ -34,7 +37,7 @@ func TestAskAndServe(t *testing.T) {
 	var g errgroup.Group
 	for _, member := range []string{"a", "b", "silent"} {
 		g.Go(func() error {
-			return explain.Serve(serving, log, events.SubjectAskShards,
+			return explain.Serve(serving, log, work.SubjectAskShards,
 				func(_ context.Context, q explain.Question) (explain.ShardAnswer, bool) {
 					return explain.ShardAnswer{Member: member + " about " + q.Node}, member != "silent"
 				})
@@ -45,7 +48,7 @@ func TestAskAndServe(t *testing.T) {
 	for len(answers) < 2 { // until both subscribe
 		asking, stopAsking := context.WithTimeout(ctx, 50*time.Millisecond)
 		var err error
-		answers, err = explain.Ask(asking, log, events.SubjectAskShards, explain.Question{Node: "n1"}, two)
+		answers, err = explain.Ask(asking, log, work.SubjectAskShards, explain.Question{Node: "n1"}, two)
 		stopAsking()
 		if err != nil {
 			t.Fatal(err)
@@ -66,18 +69,18 @@ func TestAskAndServe(t *testing.T) {
 }
 
 // records returns records as a log would hold them, a second apart.
-func records(t *testing.T, begin time.Time, msgs ...events.Message) []events.Record {
+func records(t *testing.T, begin time.Time, msgs ...eventlog.Message) []eventlog.Record {
 	t.Helper()
-	var list []events.Record
+	var list []eventlog.Record
 	for i, m := range msgs {
-		list = append(list, events.Record{
+		list = append(list, eventlog.Record{
 			Message: m, Sequence: uint64(i + 1), Time: begin.Add(time.Duration(i) * time.Second),
 		})
 	}
 	return list
 }
 
-func fact(t *testing.T, op events.Op, pod *corev1.Pod) events.Message {
+func fact(t *testing.T, op events.Op, pod *corev1.Pod) eventlog.Message {
 	t.Helper()
 	f := events.Fact{Kind: events.KindPod, Op: op, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 	if op == events.OpUpsert {
@@ -101,9 +104,9 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 			events.EncodeDecision(events.Decision{
 				Kind: events.DecisionPlaced, Pod: ref, Actor: "scheduler-0", Attempt: 1,
 				NodeName: "n1", NodesTotal: 9, NodesFeasible: 4, Plugins: []string{"Courier"},
-				Evidence: &events.Evidence{
+				Evidence: &evidence.Evidence{
 					Rejected: map[string]int32{names.NodeResourcesFit: 5}, ScoredBy: []string{names.ImageLocality},
-					Candidates: []events.Candidate{{Node: "n1", Total: 77, Points: []int64{77}}},
+					Candidates: []evidence.Candidate{{Node: "n1", Total: 77, Points: []int64{77}}},
 				},
 			}),
 			events.EncodeDecision(events.Decision{
@@ -174,9 +177,9 @@ func TestStoryWithRecordsThatCannotBeRead(t *testing.T) {
 	pod := statetest.Pod("shop", "cart", "cpu", "1")
 	broken := fact(t, events.OpUpsert, pod)
 	broken.Data = broken.Data[:10]
-	facts := records(t, begin, fact(t, events.OpUpsert, pod), events.Message{Subject: "facts.pod.x.1"}, broken,
+	facts := records(t, begin, fact(t, events.OpUpsert, pod), eventlog.Message{Subject: "facts.pod.x.1"}, broken,
 		fact(t, events.OpDelete, pod))
-	var poison []events.Message
+	var poison []eventlog.Message
 	for _, m := range eventstest.PoisonDecisions() {
 		poison = append(poison, m)
 	}
@@ -215,13 +218,13 @@ func TestWaterfall(t *testing.T) {
 	decisions := records(t, begin.Add(100*time.Millisecond),
 		events.EncodeDecision(events.Decision{
 			Kind: events.DecisionUnplaceable, Pod: ref, Attempt: 1, NodesTotal: 9, Plugins: []string{"NodeResourcesFit"},
-			Evidence: &events.Evidence{
+			Evidence: &evidence.Evidence{
 				Cause: "UnschedulablePodAdd", Waited: 10 * time.Millisecond, Considered: time.Millisecond,
 			},
 		}),
 		events.EncodeDecision(events.Decision{
 			Kind: events.DecisionPlaced, Pod: ref, Attempt: 2, NodeName: "n1", NodesTotal: 9, NodesFeasible: 1,
-			Evidence: &events.Evidence{
+			Evidence: &evidence.Evidence{
 				Cause: "AssignedPodDelete", Waited: 2 * time.Second, Considered: time.Millisecond, Reserved: 3 * time.Millisecond,
 			},
 		}),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/anomaly"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // noon is the current time of these tests.
@@ -109,7 +110,7 @@ func TestEntriesByAge(t *testing.T) {
 
 // TestStatusOf covers an empty ledger, and one with an entry that keeps a place.
 func TestStatusOf(t *testing.T) {
-	v := ledger.NewView()
+	v := replica.NewView()
 	s := StatusOf(v, func(ledger.Entry) time.Time { return noon }, noon)
 	if len(s.Members)+len(s.Entries)+len(s.Budgets) > 0 {
 		t.Errorf("status of an empty ledger: %+v", s)

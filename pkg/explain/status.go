@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/anomaly"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // QueueStatus is the status of everything the leading queue knows: the answer to Question.Status.
@@ -71,7 +72,7 @@ type ShardStatus struct {
 var roles = []string{"queue", "scheduler", "binder", "descheduler"}
 
 // StatusOf returns the status that the ledger shows. since returns when an entry was first seen.
-func StatusOf(v *ledger.View, since func(ledger.Entry) time.Time, now time.Time) QueueStatus {
+func StatusOf(v *replica.View, since func(ledger.Entry) time.Time, now time.Time) QueueStatus {
 	var s QueueStatus
 	owned := map[string]int{}
 	for _, owner := range v.Owners() {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // Story is everything known about one pod.
@@ -65,7 +66,7 @@ type Eviction struct {
 
 // Tell builds the story of one pod from its records: the facts and the decisions. Records that cannot be read are
 // noted and left out.
-func Tell(uid string, facts, decisions []events.Record) *Story {
+func Tell(uid string, facts, decisions []eventlog.Record) *Story {
 	s := &Story{UID: uid}
 	s.tellFacts(facts)
 	for _, r := range decisions {
@@ -81,11 +82,11 @@ func Tell(uid string, facts, decisions []events.Record) *Story {
 }
 
 // leaveOut notes a record that cannot be read.
-func (s *Story) leaveOut(r events.Record, err error) {
+func (s *Story) leaveOut(r eventlog.Record, err error) {
 	s.Notes = append(s.Notes, fmt.Sprintf("record %d (%s) cannot be decoded: %v", r.Sequence, r.Subject, err))
 }
 
-func (s *Story) tellFacts(records []events.Record) {
+func (s *Story) tellFacts(records []eventlog.Record) {
 	var before *corev1.Pod
 	for _, r := range records {
 		f, err := events.DecodeFact(r)
@@ -198,7 +199,7 @@ func disruption(pod *corev1.Pod) string {
 	return ""
 }
 
-func (s *Story) decided(r events.Record, d *events.Decision) {
+func (s *Story) decided(r eventlog.Record, d *events.Decision) {
 	s.Namespace, s.Name = cmp.Or(s.Namespace, d.Pod.Namespace), cmp.Or(s.Name, d.Pod.Name)
 	s.Events = append(s.Events, Event{
 		Time: r.Time, Sequence: r.Sequence, What: string(d.Kind), Detail: detailOf(d), Decision: d,
@@ -219,7 +220,7 @@ func (s *Story) decided(r events.Record, d *events.Decision) {
 	}
 }
 
-func (s *Story) evicted(r events.Record) *Eviction {
+func (s *Story) evicted(r eventlog.Record) *Eviction {
 	if s.Evicted == nil {
 		s.Evicted = &Eviction{By: "preemption", Asked: r.Time}
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
 // Step is one part of a pod's path, with its start and end by the log's clock.
@@ -175,7 +176,7 @@ func (w *walk) attempt(e Event) {
 	}
 }
 
-func candidatesText(e *events.Evidence) string {
+func candidatesText(e *evidence.Evidence) string {
 	list := make([]string, len(e.Candidates))
 	for i, c := range e.Candidates {
 		list[i] = fmt.Sprintf("%s %d", c.Node, c.Total)

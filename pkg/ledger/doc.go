@@ -1,13 +1,21 @@
 // Package ledger records Berth's promises: reservations on nodes that the API server does not know about yet. It
 // keeps them in such a way that any number of active shards can never contradict each other.
 //
-// Start reading at Entry and NodeDoc, which hold the promises. The transactions come next, one file each
-// (t1_place.go and so on): pure functions from documents to documents, and from documents to a Txn. View is what a
-// member knows of the ledger, fed by Follow. Store commits a Txn; the implementations etcd and mem pass one
-// contract suite, ledgertest. check.go states what must never be observed. term.go, guard.go and t11_register.go
-// are about rules that reach beyond one node. claim.go, plan.go, exclusive.go and change.go are the building blocks
-// of the transactions about victims, budgets, volumes and pools. docs/ledger.md has the tables. The simulation in
-// ledgertest shows the whole protocol at work, and shows that it breaks when a rule is left out.
+// This package has the documents, which are plain values, and the Store that keeps them. Start reading at Entry and
+// NodeDoc, which hold the promises. The other packages, from the bottom up:
+//
+//   - codec encodes documents; ledgerpb is the stored form.
+//   - registry is about rules that reach beyond one node: terms, their guards, and T11.
+//   - roster is about members and the partitions that they own (T13).
+//   - identity is which ledger this is: its generation, and the Kubernetes cluster that it belongs to.
+//   - pause pauses the descheduler.
+//   - replica is what a member knows of the ledger (View), fed by Follow.
+//   - invariant states what must never be observed.
+//   - txns has the transactions, one file each (t1_place.go and so on): pure functions from documents to documents,
+//     and from documents to a Txn.
+//
+// The implementations of Store, etcd and mem, pass one contract suite, ledgertest. docs/ledger.md has the tables. The
+// simulation in ledgertest shows the whole protocol at work, and shows that it breaks when a rule is left out.
 //
 // The rules on which everything rests:
 //

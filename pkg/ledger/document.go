@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"fmt"
+	"iter"
 	"maps"
 	"slices"
 )
@@ -24,30 +24,31 @@ const (
 
 // Find returns the entry that reserves this node for the pod, and false if there is none.
 func (d NodeDoc) Find(podUID string) (Entry, bool) {
-	if i := d.index(podUID); i >= 0 {
+	if i := d.Index(podUID); i >= 0 {
 		return d.Entries[i], true
 	}
 	return Entry{}, false
 }
 
-func (d NodeDoc) index(podUID string) int {
+// Index returns the index of the entry that reserves this node for the pod, -1 if there is none.
+func (d NodeDoc) Index(podUID string) int {
 	return slices.IndexFunc(d.Entries, func(e Entry) bool {
 		return e.Role == RoleReservation && e.PodUID == podUID
 	})
 }
 
-// copy returns a document whose entries and high-water may be changed.
-func (d NodeDoc) copy() NodeDoc {
+// Clone returns a document whose entries and high-water may be changed.
+func (d NodeDoc) Clone() NodeDoc {
 	d.Entries = slices.Clone(d.Entries)
 	d.HW = maps.Clone(d.HW)
 	return d
 }
 
-// raise lifts the high-water of kind to rv; it never lowers it. d must be a copy.
-func (d *NodeDoc) raise(kind string, rv uint64) { d.HW = raised(d.HW, kind, rv) }
+// Raise lifts the high-water of kind to rv; it never lowers it. d must be a copy.
+func (d *NodeDoc) Raise(kind string, rv uint64) { d.HW = Raised(d.HW, kind, rv) }
 
-// raised returns hw, changed in place, with the given kind at rv or higher.
-func raised(hw map[string]uint64, kind string, rv uint64) map[string]uint64 {
+// Raised returns hw, changed in place, with the given kind at rv or higher.
+func Raised(hw map[string]uint64, kind string, rv uint64) map[string]uint64 {
 	if rv <= hw[kind] {
 		return hw
 	}
@@ -75,62 +76,100 @@ func (d NodeDoc) anyOf(role Role, podUID string) bool {
 	return slices.ContainsFunc(d.Entries, of) || d.Older != nil && d.Older.anyOf(role, podUID)
 }
 
-// raisedTo returns hw, changed in place, with every kind at least as high as in other.
-func raisedTo(hw, other map[string]uint64) map[string]uint64 {
-	for kind, rv := range other {
-		hw = raised(hw, kind, rv)
-	}
-	return hw
-}
-
 // Cover returns the document with its high-water of a kind at rv or higher.
-func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
+func (d NodeDoc) Cover(kind string, rv uint64) NodeDoc {
 	if rv <= d.HW[kind] {
 		return d
 	}
-	d.HW = raised(maps.Clone(d.HW), kind, rv)
+	d.HW = Raised(maps.Clone(d.HW), kind, rv)
 	return d
 }
 
-// Place adds entries to a document. A new reservation starts Held or Committed, carries the resourceVersion and the
-// token that its bind will need, and is the pod's only one on the node. Place returns a *DocTooLargeError when the
-// entries do not fit, counting also how much they and the existing entries may still grow. It returns an
-// *EntryTooLargeError when an entry would fit no document.
-func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
-	d.Entries = append(make([]Entry, 0, len(d.Entries)+len(entries)), d.Entries...)
-	for i := range entries {
-		if err := placeable(d, entries[i]); err != nil {
-			return NodeDoc{}, err
-		}
-		if err := entries[i].checkSize(); err != nil {
-			return NodeDoc{}, err
-		}
-		d.Entries = append(d.Entries, entries[i])
-	}
-	if err := d.roomy(); err != nil {
-		return NodeDoc{}, err
-	}
-	return d, nil
+// Document is a value of a key that is changed by compare-and-set on its mod revision.
+type Document[T any] interface {
+	DocKey() string
+	ReadAt() int64
+	// blank returns the document in the form that stands for one that does not exist.
+	Blank() T
 }
 
-func placeable(d NodeDoc, e Entry) error {
-	if d.SupersededBy != "" {
-		return d.superseded(e.PodUID)
+// ReadUnder returns the revision of the Floor under which the absence of the document was read.
+func (d NodeDoc) ReadUnder() int64 { return d.Floor }
+
+// DocKey returns the key of the document.
+func (d NodeDoc) DocKey() string { return KeyNode(d.NodeUID) }
+
+// ReadAt returns the revision that the document was read at, 0 if it does not exist.
+func (d NodeDoc) ReadAt() int64 { return d.Revision }
+
+// Blank returns the document in the form that stands for one that does not exist.
+func (d NodeDoc) Blank() NodeDoc { return NodeDoc{NodeUID: d.NodeUID, NodeName: d.NodeName} }
+
+// Reservations iterates over the reservations of a document. An entry is some hundred bytes, so they are not copied
+// into a separate list for reading.
+func (d NodeDoc) Reservations() iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for i := range d.Entries {
+			if d.Entries[i].Role == RoleReservation && !yield(d.Entries[i]) {
+				return
+			}
+		}
 	}
-	if v := checkEntry(d, e); len(v) > 0 {
-		return v[0]
+}
+
+// Reserves reports whether the document holds a reservation for the pod.
+func (d NodeDoc) Reserves(podUID string) bool {
+	for i := range d.Entries {
+		if d.Entries[i].Role == RoleReservation && d.Entries[i].PodUID == podUID {
+			return true
+		}
 	}
-	if e.Role == RoleVictim && (d.pinned(e.PodUID) || d.Claimed(e.PodUID)) {
-		return &ClaimedError{NodeUID: d.NodeUID, PodUID: e.PodUID}
+	return false
+}
+
+// Victim returns the claim on a pod, and false if there is none in this document.
+func (d NodeDoc) Victim(podUID string) (Entry, bool) {
+	if i := d.VictimIndex(podUID); i >= 0 {
+		return d.Entries[i], true
 	}
-	if e.Role != RoleReservation {
-		return nil
+	return Entry{}, false
+}
+
+// VictimIndex returns the index of the claim on a pod, -1 if there is none.
+func (d NodeDoc) VictimIndex(podUID string) int {
+	return slices.IndexFunc(d.Entries, func(e Entry) bool { return e.Role == RoleVictim && e.PodUID == podUID })
+}
+
+// Victims returns the claims of a plan in the document, in document order.
+func (d NodeDoc) Victims(plan string) (victims []Entry) {
+	for i := range d.Entries {
+		if e := &d.Entries[i]; e.Role == RoleVictim && e.Plan == plan {
+			victims = append(victims, *e)
+		}
 	}
-	if !legal(0, e.State) {
-		return &TransitionError{NodeUID: d.NodeUID, PodUID: e.PodUID, To: e.State}
+	return victims
+}
+
+// Owner returns the hold or placeholder that a plan works for, and false if it is not in this document.
+func (d NodeDoc) Owner(plan string) (Entry, bool) {
+	if i := d.owner(plan); i >= 0 {
+		return d.Entries[i], true
 	}
-	if old, ok := d.Find(e.PodUID); ok {
-		return fmt.Errorf("ledger: node %s already holds a reservation of pod %s (token %s)", d.NodeUID, e.PodUID, old.Token)
-	}
-	return nil
+	return Entry{}, false
+}
+
+func (d NodeDoc) owner(plan string) int {
+	return slices.IndexFunc(d.Entries, func(e Entry) bool { return plan != "" && e.Plan == plan && e.OwnsPlan() })
+}
+
+// OwnsPlan reports whether the entry is the hold or placeholder that a plan works for.
+func (e Entry) OwnsPlan() bool {
+	return e.Role == RoleMove || e.Role == RoleReservation && e.State == Held
+}
+
+// Version identifies the version of a document that a member knows.
+type Version struct {
+	// Revision is that of the document. It is 0 when the document does not exist, and Floor is then that of the
+	// Floor.
+	Revision, Floor int64
 }

@@ -199,3 +199,11 @@ const (
 	MaxEntries  = 256
 	MaxDocBytes = 64 << 10
 )
+
+// NotAfterMillis returns NotAfter in milliseconds; 0 for the zero time, and for times that are not after 1970.
+func (e *Entry) NotAfterMillis() int64 {
+	if e.NotAfter.IsZero() {
+		return 0
+	}
+	return max(e.NotAfter.UnixMilli(), 0)
+}

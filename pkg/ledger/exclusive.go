@@ -16,7 +16,7 @@ import (
 // member whose facts are older than the high-water may use it. It is deleted when its volume or pool is gone
 // (Collect).
 type ExclusiveDoc struct {
-	// Key is KeyClaim, KeyVolume or KeyPool.
+	// Key is KeyVolumeClaim, KeyVolume or KeyPool.
 	Key string
 	// HW is the high-water per kind of fact.
 	HW      map[string]uint64
@@ -47,12 +47,12 @@ type Holder struct {
 	Later string
 }
 
-// KeyClaim is the key of a claim's volume that one pod at a time may use. Pods refer to claims by name: users of a
-// claim and of a later claim with the same name meet at this key.
-func KeyClaim(namespace, name string) string { return PrefixVolume + namespace + "/" + name }
+// KeyVolumeClaim is the key of a claim's volume that one pod at a time may use. Pods refer to claims by name: users of
+// a claim and of a later claim with the same name meet at this key.
+func KeyVolumeClaim(namespace, name string) string { return PrefixVolume + namespace + "/" + name }
 
-// ParseClaim is the inverse of KeyClaim; false for every other key.
-func ParseClaim(key string) (namespace, name string, ok bool) {
+// ParseVolumeClaim is the inverse of KeyVolumeClaim; false for every other key.
+func ParseVolumeClaim(key string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, PrefixVolume)
 	if !ok {
 		return "", "", false
@@ -61,26 +61,32 @@ func ParseClaim(key string) (namespace, name string, ok bool) {
 }
 
 // KeyVolume is the key of the same volume by the claim's UID. A holder of a claim holds both keys: members of
-// versions without KeyClaim know only this one.
+// versions without KeyVolumeClaim know only this one.
 func KeyVolume(claimUID string) string { return PrefixVolume + claimUID }
 
 // KeyPool is the key of a pool of devices that several nodes reach.
 func KeyPool(driver, pool string) string { return PrefixPool + driver + "/" + pool }
 
-func ofExclusive(key string) bool {
+// IsExclusiveKey reports whether a key is that of a volume or a pool.
+func IsExclusiveKey(key string) bool {
 	return strings.HasPrefix(key, PrefixVolume) && len(key) > len(PrefixVolume) ||
 		strings.HasPrefix(key, PrefixPool) && len(key) > len(PrefixPool)
 }
 
-func (x ExclusiveDoc) key() string { return x.Key }
+// DocKey returns the key of the document.
+func (x ExclusiveDoc) DocKey() string { return x.Key }
 
-func (x ExclusiveDoc) revision() int64 { return x.Revision }
+// ReadAt returns the revision that the document was read at, 0 if it does not exist.
+func (x ExclusiveDoc) ReadAt() int64 { return x.Revision }
 
-func (x ExclusiveDoc) floor() int64 { return x.Floor }
+// ReadUnder returns the revision of the Floor under which the absence of the document was read.
+func (x ExclusiveDoc) ReadUnder() int64 { return x.Floor }
 
-func (x ExclusiveDoc) blank() ExclusiveDoc { return ExclusiveDoc{Key: x.Key} }
+// Blank returns the document in the form that stands for one that does not exist.
+func (x ExclusiveDoc) Blank() ExclusiveDoc { return ExclusiveDoc{Key: x.Key} }
 
-func (x ExclusiveDoc) copy() ExclusiveDoc {
+// Clone returns a document whose lists and high-waters may be changed.
+func (x ExclusiveDoc) Clone() ExclusiveDoc {
 	x.Holders = slices.Clone(x.Holders)
 	x.HW = maps.Clone(x.HW)
 	return x
@@ -100,12 +106,12 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("ledger: %s: item %q cannot be held for pod %s: held by pod %s", e.Key, e.Item, e.PodUID, e.Holder)
 }
 
-// Hold adds a holder, in the transaction that reserves for the pod (T1, T2, T4). It returns a *TakenError if the
+// AddHolder adds a holder, in the transaction that reserves for the pod (T1, T2, T4). It returns a *TakenError if the
 // volume, or one of the items, is held. The caller must check that the facts show it free and have reached the
 // high-water.
-func Hold(x ExclusiveDoc, h Holder) (ExclusiveDoc, error) {
+func (x ExclusiveDoc) AddHolder(h Holder) (ExclusiveDoc, error) {
 	volume := strings.HasPrefix(x.Key, PrefixVolume)
-	if !ofExclusive(x.Key) || h.PodUID == "" || h.Token == 0 || h.NodeUID == "" || volume != (len(h.Items) == 0) {
+	if !IsExclusiveKey(x.Key) || h.PodUID == "" || h.Token == 0 || h.NodeUID == "" || volume != (len(h.Items) == 0) {
 		return ExclusiveDoc{}, fmt.Errorf(
 			"ledger: hold %q for %+v: want a volume or pool, a pod, its reservation's token and node, and items of a pool",
 			x.Key, h)
@@ -120,91 +126,36 @@ func Hold(x ExclusiveDoc, h Holder) (ExclusiveDoc, error) {
 			}
 		}
 	}
-	x = x.copy()
-	h.Items = sorted(h.Items)
+	x = x.Clone()
+	h.Items = slices.Compact(slices.Sorted(slices.Values(h.Items)))
 	x.Holders = append(x.Holders, h)
-	if err := x.roomy(); err != nil {
+	if err := x.CheckRoom(); err != nil {
 		return ExclusiveDoc{}, err
 	}
 	return x, nil
 }
 
-// LetGo drops what a reservation holds when the reservation is removed without ever having been bindable, which is
-// to say a hold that is displaced or aborted. It returns false if the reservation holds nothing.
-func LetGo(x ExclusiveDoc, token Token) (ExclusiveDoc, bool) {
+// ReleaseHolder drops what a reservation holds when the reservation is removed without ever having been bindable, which
+// is to say a hold that is displaced or aborted. It returns false if the reservation holds nothing.
+func (x ExclusiveDoc) ReleaseHolder(token Token) (ExclusiveDoc, bool) {
 	of := func(h Holder) bool { return h.Token == token }
 	if !slices.ContainsFunc(x.Holders, of) {
 		return x, false
 	}
-	x = x.copy()
+	x = x.Clone()
 	x.Holders = slices.DeleteFunc(x.Holders, of)
 	return x, true
 }
 
-// HeldAgain returns x, in which a reservation was dropped and holds again, with the later-version fields that its
-// holder had before.
-func HeldAgain(before, x ExclusiveDoc, token Token) ExclusiveDoc {
+// KeepHolderFields returns x, in which a reservation was dropped and holds again, with the later-version fields that
+// its holder had before.
+func (x ExclusiveDoc) KeepHolderFields(before ExclusiveDoc, token Token) ExclusiveDoc {
 	of := func(h Holder) bool { return h.Token == token }
 	was, is := slices.IndexFunc(before.Holders, of), slices.IndexFunc(x.Holders, of)
 	if was < 0 || is < 0 {
 		return x
 	}
-	x = x.copy()
+	x = x.Clone()
 	x.Holders[is].Later = before.Holders[was].Later
 	return x
-}
-
-// holdsFor returns the keys whose documents have a holder of that reservation.
-func holdsFor(docs []ExclusiveDoc, token Token) []string {
-	var keys []string
-	for _, x := range docs {
-		if slices.ContainsFunc(x.Holders, func(h Holder) bool { return h.Token == token }) {
-			keys = append(keys, x.Key)
-		}
-	}
-	return keys
-}
-
-// Reservations is the part of a view of the ledger that FinishHolders needs; *View implements it.
-type Reservations interface {
-	// Doc returns the document of a node.
-	Doc(nodeUID string) (NodeDoc, bool)
-	// Revision is the revision up to which the view is complete.
-	Revision() int64
-	// HighWater returns the highest high-water of a kind among all node documents that exist or existed.
-	HighWater(kind string) uint64
-}
-
-// FinishHolders is T5 (hand-over) of a volume or pool. It drops the holders whose reservation has left the ledger,
-// because the facts show the pod bound or gone or because the reservation was taken back. It raises the high-waters
-// to those of the node's document, which cover that fact. With a view that is older than the document it changes
-// nothing. It returns the document and whether it changed.
-//
-// Carry it out with a Change, alone or together with other steps: compares x/...ModRevision, puts the document. A
-// crash before it leaves holders of reservations that are gone, which keep the volume or items from other pods
-// until a member repeats it.
-func FinishHolders(x ExclusiveDoc, ledger Reservations) (ExclusiveDoc, bool) {
-	if len(x.Holders) == 0 || ledger.Revision() < x.Revision {
-		return x, false
-	}
-	var kept []Holder
-	hw := maps.Clone(x.HW)
-	for _, h := range x.Holders {
-		d, known := ledger.Doc(h.NodeUID)
-		if e, ok := d.Find(h.PodUID); known && ok && e.Token == h.Token {
-			kept = append(kept, h)
-			continue
-		}
-		if !known {
-			hw = raised(raised(hw, KindPod, ledger.HighWater(KindPod)), KindClaim, ledger.HighWater(KindClaim))
-			continue
-		}
-		hw = raised(raised(hw, KindPod, d.HW[KindPod]), KindClaim, d.HW[KindClaim])
-	}
-	if len(kept) == len(x.Holders) {
-		return x, false
-	}
-	x = x.copy()
-	x.Holders, x.HW = kept, hw
-	return x, true
 }

@@ -1,12 +1,5 @@
 package ledger
 
-import (
-	"fmt"
-	"strings"
-
-	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
-)
-
 // Incarnation names the node that a node name stands for: incarnation/<name>, at one revision. A node that is
 // deleted and registers again is another node (another UID, another document) under the same name, and pods are
 // bound by name. So one document at a time allocates the room of a name: that of the incarnation.
@@ -23,45 +16,11 @@ type Incarnation struct {
 	Revision int64
 }
 
-// EncodeIncarnation encodes the value of incarnation/<node name>.
-func EncodeIncarnation(i Incarnation) ([]byte, error) {
-	if i.NodeUID == "" {
-		return nil, fmt.Errorf("ledger: incarnation of node name %q has no node UID", i.NodeName)
-	}
-	return marshal(&ledgerpb.Incarnation{Version: SchemaVersion, NodeUid: i.NodeUID, NodeResourceVersion: i.NodeRV})
-}
+// DocKey returns the key of the document.
+func (i Incarnation) DocKey() string { return KeyIncarnation(i.NodeName) }
 
-// DecodeIncarnation decodes incarnation/<node name> as stored.
-func DecodeIncarnation(kv KV) (Incarnation, error) {
-	var m ledgerpb.Incarnation
-	err := unmarshal(kv.Value, &m, m.GetVersion)
-	if err == nil && m.GetNodeUid() == "" {
-		err = fmt.Errorf("no node UID")
-	}
-	if err != nil {
-		return Incarnation{}, fmt.Errorf("ledger: key %s at revision %d: %w", kv.Key, kv.ModRevision, err)
-	}
-	return Incarnation{
-		NodeName: strings.TrimPrefix(kv.Key, PrefixIncarnation), NodeUID: m.GetNodeUid(),
-		NodeRV: m.GetNodeResourceVersion(), Revision: kv.ModRevision,
-	}, nil
-}
+// ReadAt returns the revision that the document was read at, 0 if it does not exist.
+func (i Incarnation) ReadAt() int64 { return i.Revision }
 
-// Admission is how a member may use a node.
-type Admission uint8
-
-const (
-	// Admitted: placements are made on its document, which may not exist yet.
-	Admitted Admission = iota + 1
-	// Unadmitted: another node had the name, or its documents predate incarnations. The node has to be admitted
-	// first (AdmitNode).
-	Unadmitted
-	// Superseded: a later node has the name, or the view of the ledger is behind. Nothing is placed there.
-	Superseded
-)
-
-// superseded refuses to add a pod to the document of a node whose name now stands for another node.
-func (d NodeDoc) superseded(podUID string) error {
-	return &RefusedError{Step: "placement", NodeUID: d.NodeUID, PodUID: podUID,
-		Reason: "node name " + d.NodeName + " stands for another node, " + d.SupersededBy}
-}
+// Blank returns the document in the form that stands for one that does not exist.
+func (i Incarnation) Blank() Incarnation { return Incarnation{NodeName: i.NodeName} }

@@ -55,20 +55,23 @@ type PlanRecord struct {
 // KeyPlan is the key of a plan's record.
 func KeyPlan(id string) string { return PrefixPlan + id }
 
-func (p PlanRecord) key() string { return KeyPlan(p.ID) }
+// DocKey returns the key of the document.
+func (p PlanRecord) DocKey() string { return KeyPlan(p.ID) }
 
-func (p PlanRecord) revision() int64 { return p.Revision }
+// ReadAt returns the revision that the document was read at, 0 if it does not exist.
+func (p PlanRecord) ReadAt() int64 { return p.Revision }
 
-func (p PlanRecord) blank() PlanRecord { return PlanRecord{ID: p.ID} }
+// Blank returns the document in the form that stands for one that does not exist.
+func (p PlanRecord) Blank() PlanRecord { return PlanRecord{ID: p.ID} }
 
-// to returns the record in its next state.
-func (p PlanRecord) to(s PlanState) PlanRecord {
+// To returns the record in its next state.
+func (p PlanRecord) To(s PlanState) PlanRecord {
 	p.State = s
 	return p
 }
 
-// follows reports whether a record may move from one state to another; 0 stands for "does not exist".
-func (s PlanState) follows(before PlanState) bool {
+// Follows reports whether a record may move from one state to another; 0 stands for "does not exist".
+func (s PlanState) Follows(before PlanState) bool {
 	switch s {
 	case PlanForming:
 		return before == 0
@@ -82,7 +85,8 @@ func (s PlanState) follows(before PlanState) bool {
 	return before == PlanAborted || before == PlanDone
 }
 
-func (p PlanRecord) check() error {
+// Check returns an error unless the record is well formed.
+func (p PlanRecord) Check() error {
 	switch {
 	case !IsRecorded(p.ID) || strings.Contains(p.ID, "/"):
 		return fmt.Errorf("id %q is not that of a recorded plan", p.ID)
@@ -95,3 +99,28 @@ func (p PlanRecord) check() error {
 	}
 	return nil
 }
+
+// planRecorded is the prefix of the ids of plans that have a record.
+const planRecorded = "large-"
+
+// PlanID returns the id of the plan that starts with a hold (or placeholder) of this token. A recorded plan takes
+// more than one transaction: its victims count as claimed only while plan/<id> is Ready.
+func PlanID(owner Token, recorded bool) string {
+	if recorded {
+		return planRecorded + owner.String()
+	}
+	return owner.String()
+}
+
+// IsRecorded reports whether a plan has a record at plan/<id>.
+func IsRecorded(plan string) bool { return strings.HasPrefix(plan, planRecorded) }
+
+// planEviction is the prefix of the ids of evictions that make room for no pod.
+const planEviction = "evict-"
+
+// EvictionID returns the id of a plan that is one eviction and nothing else, requested with this token. Such a plan
+// has no place, and its owner is the member that evicts.
+func EvictionID(token Token) string { return planEviction + token.String() }
+
+// IsEviction reports whether a plan is one eviction and nothing else.
+func IsEviction(plan string) bool { return strings.HasPrefix(plan, planEviction) }

@@ -23,7 +23,7 @@ const (
 
 const (
 	// opBytes is an upper bound for what surrounds a key and a value in a request.
-	opBytes = 32
+	OpBytes = 32
 	// uidBytes is the length of a UID that Kubernetes makes.
 	uidBytes = 36
 	// laterHighWaters is room for high-waters of kinds that a later version may add.
@@ -52,9 +52,9 @@ func (e *EntryTooLargeError) Error() string {
 		e.Namespace, e.Name, e.Bytes, e.Ports, e.Volumes, e.Devices, MaxEntryBytes)
 }
 
-// checkSize returns an *EntryTooLargeError unless a document without other entries has room for the entry.
-func (e *Entry) checkSize() error {
-	bytes := e.bytes()
+// CheckSize returns an *EntryTooLargeError unless a document without other entries has room for the entry.
+func (e *Entry) CheckSize() error {
+	bytes := e.Bytes()
 	if n := bytes + e.growth(bytes); n > MaxEntryBytes {
 		return &EntryTooLargeError{
 			PodUID: e.PodUID, Namespace: e.Namespace, Name: e.Name, Bytes: n,
@@ -67,14 +67,14 @@ func (e *Entry) checkSize() error {
 // HasRoom reports whether a document has room for one more entry of an ordinary size.
 func (d NodeDoc) HasRoom() bool {
 	const ordinary = 2 << 10
-	bytes, growth := d.extent()
+	bytes, growth := d.Extent()
 	return len(d.Entries) < MaxEntries && bytes+growth+ordinary <= MaxDocBytes
 }
 
-// roomy refuses a document to which something was added, unless every later step of its entries will fit as well:
+// CheckRoom refuses a document to which something was added, unless every later step of its entries will fit as well:
 // those steps may not fail for lack of room.
-func (d NodeDoc) roomy() error {
-	bytes, growth := d.extent()
+func (d NodeDoc) CheckRoom() error {
+	bytes, growth := d.Extent()
 	if len(d.Entries) > MaxEntries || bytes+growth > MaxDocBytes {
 		return &DocTooLargeError{
 			NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries), Bytes: bytes, Growth: growth,
@@ -86,60 +86,44 @@ func (d NodeDoc) roomy() error {
 // Weight is the document's share of MaxTxnBytes when it is compared and put, including what a node's first document
 // requires in addition.
 func (d NodeDoc) Weight() int {
-	n := keyWeight(len(PrefixNode)+len(d.NodeUID)) + d.bytes()
+	n := KeyWeight(len(PrefixNode)+len(d.NodeUID)) + d.Bytes()
 	if d.Revision == 0 {
-		n += keyWeight(len(PrefixIncarnation)+len(d.NodeName)) + len(d.NodeUID) + 3*varintBytes + keyWeight(len(KeyFloor))
+		n += KeyWeight(len(PrefixIncarnation)+len(d.NodeName)) + len(d.NodeUID) + 3*varintBytes + KeyWeight(len(KeyFloor))
 	}
 	return n
 }
 
 // Weight is the document's share of MaxTxnBytes when it is compared and put.
 func (x ExclusiveDoc) Weight() int {
-	return keyWeight(len(x.Key)) + x.bytes() + keyWeight(len(KeyFloor))
+	return KeyWeight(len(x.Key)) + x.Bytes() + KeyWeight(len(KeyFloor))
 }
 
-// Weight is the document's share of MaxTxnBytes when it is compared and put.
-func (b BudgetDoc) Weight() int {
-	return keyWeight(len(PrefixBudget)+len(b.UID)) + b.bytes() + keyWeight(len(KeyFloor))
-}
-
-// Weight is the guard's largest possible share of MaxTxnBytes.
-func (u GuardUse) Weight() int { return keyWeight(len(u.Key)) + uidBytes + fixedBytes + 4*varintBytes }
-
-// weigh returns the sum of the weights.
-func weigh[T interface{ Weight() int }](list []T) (sum int) {
-	for _, x := range list {
-		sum += x.Weight()
-	}
-	return sum
-}
-
-// keyWeight is the size of a key that is compared, put, and read back if the transaction fails.
-func keyWeight(key int) int { return 3 * (key + opBytes) }
+// KeyWeight is the size of a key that is compared, put, and read back if the transaction fails.
+func KeyWeight(key int) int { return 3 * (key + OpBytes) }
 
 // Bytes returns the transaction's size as MaxTxnBytes bounds it.
 func (t Txn) Bytes() int {
 	n := 0
 	for _, c := range t.Compares {
-		n += 2 * (len(c.Key) + opBytes) // it is read back if the transaction fails
+		n += 2 * (len(c.Key) + OpBytes) // it is read back if the transaction fails
 	}
 	for _, p := range t.Puts {
-		n += len(p.Key) + len(p.Value) + opBytes
+		n += len(p.Key) + len(p.Value) + OpBytes
 	}
 	for _, key := range t.Deletes {
-		n += len(key) + opBytes
+		n += len(key) + OpBytes
 	}
 	return n
 }
 
-// extent returns the length of what EncodeNodeDoc writes, and how much it may still grow by steps that add no entry
+// Extent returns the length of what EncodeNodeDoc writes, and how much it may still grow by steps that add no entry
 // to the document: growth of its entries, high-waters, and another node that takes over the node's name. No such
 // step makes the sum of both larger.
-func (d NodeDoc) extent() (bytes, growth int) {
+func (d NodeDoc) Extent() (bytes, growth int) {
 	bytes = d.headBytes()
 	growth = growthOf(d.HW) + max(0, textBytes(16, uidBytes)-textBytes(16, len(d.SupersededBy)))
 	for i := range d.Entries {
-		n := d.Entries[i].bytes()
+		n := d.Entries[i].Bytes()
 		bytes += partBytes(5, n)
 		growth += d.Entries[i].growth(n)
 	}
@@ -184,11 +168,11 @@ func (e *Entry) growth(bytes int) int {
 // longer returns how much a message grows together with its length prefix, when its content grows from bytes by n.
 func longer(bytes, n int) int { return n + varint(uint64(bytes+n)) - varint(uint64(bytes)) }
 
-// bytes returns the length of what EncodeNodeDoc writes.
-func (d NodeDoc) bytes() int {
+// Bytes returns the length of what EncodeNodeDoc writes.
+func (d NodeDoc) Bytes() int {
 	n := d.headBytes()
 	for i := range d.Entries {
-		n += partBytes(5, d.Entries[i].bytes())
+		n += partBytes(5, d.Entries[i].Bytes())
 	}
 	return n
 }
@@ -212,8 +196,8 @@ func highWaterBytes(kind string, rv uint64) int {
 	return partBytes(4, textBytes(1, len(kind))+numberBytes(2, rv))
 }
 
-// bytes returns the length of an entry as entryToProto builds it.
-func (e *Entry) bytes() int {
+// Bytes returns the length of an entry as entryToProto builds it.
+func (e *Entry) Bytes() int {
 	n := podBytes(1, 18, e.PodUID) + textBytes(2, len(e.Namespace)) + textBytes(3, len(e.Name)) +
 		numberBytes(4, uint64(e.Role)) + numberBytes(5, uint64(e.State)) +
 		numberBytes(6, uint64(uint32(e.Priority<<1)^uint32(e.Priority>>31))) + numberBytes(7, e.PodRV) +
@@ -221,7 +205,7 @@ func (e *Entry) bytes() int {
 		numberBytes(12, uint64(e.NonZeroCPU)) + numberBytes(13, uint64(e.NonZeroMemory)) +
 		boolBytes(15, e.Wanted) + textBytes(16, len(e.Gang)) + textBytes(17, len(e.Plan)) +
 		numberBytes(30, uint64(uint32(e.GroupPartition))) + fixedFieldBytes(31, e.Wish) + boolBytes(33, e.Delegated) +
-		numberBytes(34, uint64(e.Cause)) + numberBytes(35, uint64(millisOf(e.NotAfter))) + len(e.Later)
+		numberBytes(34, uint64(e.Cause)) + numberBytes(35, uint64(e.NotAfterMillis())) + len(e.Later)
 	for name, amount := range e.Requests {
 		n += partBytes(11, textBytes(1, len(name))+numberBytes(2, uint64(amount)))
 	}
@@ -259,28 +243,8 @@ func (p *DevicePick) bytes() int {
 	return n
 }
 
-// bytes returns the length of what EncodeBudget writes.
-func (b BudgetDoc) bytes() int {
-	n := numberBytes(1, SchemaVersion) + textBytes(2, len(b.UID)) + textBytes(3, len(b.Namespace)) +
-		textBytes(4, len(b.Name)) + highWatersBytes(b.HW) + len(b.Later)
-	for i := range b.Claims {
-		c := &b.Claims[i]
-		n += partBytes(6, podBytes(1, 2, c.PodUID)+numberBytes(3, c.PodRV)+textBytes(4, len(c.Plan))+
-			boolBytes(5, c.Regardless)+len(c.Later))
-	}
-	return n
-}
-
-func (b BudgetDoc) roomy() error {
-	bytes, growth := b.bytes(), growthOf(b.HW)
-	if tooLarge(len(b.Claims), bytes+growth) {
-		return &DocTooLargeError{Key: b.key(), Entries: len(b.Claims), Bytes: bytes, Growth: growth}
-	}
-	return nil
-}
-
-// bytes returns the length of what EncodeExclusive writes.
-func (x ExclusiveDoc) bytes() int {
+// Bytes returns the length of what EncodeExclusive writes.
+func (x ExclusiveDoc) Bytes() int {
 	n := numberBytes(1, SchemaVersion) + highWatersBytes(x.HW) + len(x.Later)
 	for i := range x.Holders {
 		h := &x.Holders[i]
@@ -293,8 +257,9 @@ func (x ExclusiveDoc) bytes() int {
 	return n
 }
 
-func (x ExclusiveDoc) roomy() error {
-	bytes, growth := x.bytes(), growthOf(x.HW)
+// CheckRoom refuses a document to which something was added, unless its high-waters may still grow.
+func (x ExclusiveDoc) CheckRoom() error {
+	bytes, growth := x.Bytes(), growthOf(x.HW)
 	if tooLarge(len(x.Holders), bytes+growth) {
 		return &DocTooLargeError{Key: x.Key, Entries: len(x.Holders), Bytes: bytes, Growth: growth}
 	}
@@ -309,7 +274,8 @@ func podBytes(raw, text int, uid string) int {
 	return textBytes(text, len(uid))
 }
 
-// isUUID reports whether uuidBytes accepts a UID.
+// isUUID reports whether a UID has the text form of a UUID in lower-case hex, 8-4-4-4-12. Others, such as those of
+// static pods, are stored as text.
 func isUUID(uid string) bool {
 	if len(uid) != uidBytes || uid[8] != '-' || uid[13] != '-' || uid[18] != '-' || uid[23] != '-' {
 		return false
@@ -360,3 +326,35 @@ func boolBytes(field int, set bool) int {
 func tagBytes(field int) int { return varint(uint64(field) << 3) }
 
 func varint(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
+
+// SchemaVersion is the version written into every value. Values of a later version are refused.
+const SchemaVersion = 1
+
+// DocTooLargeError reports a document beyond MaxEntries or MaxDocBytes: for the ledger the node (or budget, or
+// pool) is full, whatever its capacity.
+type DocTooLargeError struct {
+	// NodeUID and NodeName are set for a node's document, Key for any other.
+	NodeUID, NodeName, Key string
+	Entries, Bytes         int
+	// Growth is how many bytes later steps of its entries may still add: room for that is reserved.
+	Growth int
+}
+
+func (e *DocTooLargeError) Error() string {
+	what := "document " + e.Key
+	if e.Key == "" {
+		what = fmt.Sprintf("document of node %s (%s)", e.NodeName, e.NodeUID)
+	}
+	growth := ""
+	if e.Growth > 0 {
+		growth = fmt.Sprintf(", which may become %d", e.Bytes+e.Growth)
+	}
+	return fmt.Sprintf("ledger: %s has %d entries in %d bytes%s: want at most %d entries and %d bytes",
+		what, e.Entries, e.Bytes, growth, MaxEntries, MaxDocBytes)
+}
+
+// tooLarge reports whether a document exceeds the bounds, which are the same for all kinds.
+func tooLarge(entries, bytes int) bool { return entries > MaxEntries || bytes > MaxDocBytes }
+
+// uuidGroups are the bounds of the five hex groups of a UUID's text.
+var uuidGroups = [...][2]int{{0, 8}, {9, 13}, {14, 18}, {19, 23}, {24, 36}}

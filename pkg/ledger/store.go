@@ -79,7 +79,7 @@ type EventBatch struct {
 // the cluster's prefix, which the implementation adds. All methods are safe for concurrent use.
 //
 // A Store notices when the store behind the connection has been replaced by another one, or has gone back in time.
-// Within seconds from then on, every call fails with *AnewError, and so do running watches.
+// Within seconds from then on, every call fails with *StoreReplacedError, and so do running watches.
 type Store interface {
 	// ID returns the identity of the store, never 0. Two stores may have the same identity by chance or by
 	// configuration.
@@ -149,3 +149,27 @@ type TxnError struct {
 }
 
 func (e *TxnError) Error() string { return fmt.Sprintf("ledger: transaction refused: %s", e.Reason) }
+
+// StoreReplacedError reports that the store is not the one that this member has worked with, or has gone back: another
+// etcd cluster, or one that was wiped or restored. The member's knowledge of the ledger is unreliable, so the member
+// has to start from scratch.
+type StoreReplacedError struct {
+	// Was and Now are the identities of the store, Seen a revision that it had reached, and Revision the one that
+	// it is at now, where these revealed the difference.
+	Was, Now       uint64
+	Seen, Revision int64
+	// Key is a key whose value differs from the one that was read; empty if there is none.
+	Key string
+}
+
+func (e *StoreReplacedError) Error() string {
+	switch {
+	case e.Was != e.Now:
+		return fmt.Sprintf("ledger: the store was replaced: its identity was %x and is now %x", e.Was, e.Now)
+	case e.Key != "":
+		return fmt.Sprintf("ledger: the store was restored to an older state: "+
+			"key %s differs from what was read at revision %d", e.Key, e.Seen)
+	}
+	return fmt.Sprintf("ledger: the store was restored to an older state: "+
+		"it had reached revision %d and is now at %d", e.Seen, e.Revision)
+}

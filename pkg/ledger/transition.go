@@ -34,10 +34,11 @@ func (r Role) String() string {
 	return fmt.Sprintf("Role(%d)", uint8(r))
 }
 
-// legal is the life cycle of a reservation: it starts Held or Committed, moves forward only, and may leave from any
-// state (CheckSuccessor checks what a departure must prove). State 0 stands for "does not exist".
-func legal(from, to State) bool {
-	switch from {
+// MayBecome reports whether a reservation may go from this state to another. A reservation starts Held or Committed,
+// moves forward only, and may leave from any state (invariant.CheckSuccessor checks what a departure must prove). State
+// 0 stands for "does not exist".
+func (s State) MayBecome(to State) bool {
+	switch s {
 	case 0:
 		return to == Held || to == Committed
 	case Held:
@@ -48,17 +49,4 @@ func legal(from, to State) bool {
 		return to == 0
 	}
 	return false
-}
-
-// TransitionError reports a step that a reservation's state does not allow. From is 0 if the node holds no
-// reservation of that pod with that token.
-type TransitionError struct {
-	NodeUID, PodUID string
-	Token           Token
-	From, To        State
-}
-
-func (e *TransitionError) Error() string {
-	return fmt.Sprintf("ledger: reservation of pod %s (token %s) on node %s cannot go from %s to %s",
-		e.PodUID, e.Token, e.NodeUID, e.From, e.To)
 }

@@ -99,60 +99,8 @@ func Merge(txns ...Txn) (Txn, error) {
 	return all, nil
 }
 
-// Replace builds the transaction of T5, T6, T7 and MarkWanted: each document replaces the one that was read at its
-// Revision, or none does.
-//
-// Compares: n/<uid>.ModRevision of each document; for those that do not exist also incarnation/<name> and floor.
-// Puts: each document, and the incarnations of those that did not exist. A crash before it leaves everything as it
-// was, a crash after it leaves the new documents. If it fails, Refreshed returns the documents that lost.
-func Replace(docs ...NodeDoc) (Txn, error) {
-	var t Txn
-	if err := t.replaceDocs(docs, nil); err != nil {
-		return Txn{}, err
-	}
-	return t, t.Validate()
-}
-
-// replaceDocs puts documents. A node's first document makes the node the incarnation of its name, unless the
-// transaction already admits the node.
-func (t *Txn) replaceDocs(docs []NodeDoc, admitted []Incarnation) error {
-	for _, d := range docs {
-		value, err := EncodeNodeDoc(d)
-		if err != nil {
-			return err
-		}
-		key := KeyNode(d.NodeUID)
-		t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: d.Revision})
-		t.Puts = append(t.Puts, Put{Key: key, Value: value})
-		admits := slices.ContainsFunc(admitted, func(i Incarnation) bool { return i.NodeUID == d.NodeUID })
-		if d.Revision != 0 && !admits {
-			continue
-		}
-		if err := t.absent(0, d.Floor); err != nil {
-			return err
-		}
-		if admits {
-			continue
-		}
-		first := Incarnation{NodeName: d.NodeName, NodeUID: d.NodeUID, NodeRV: d.HW[KindNode]}
-		if err := replaceAll(t, []Incarnation{first}, EncodeIncarnation); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Refreshed returns the documents of a failed transaction whose keys are no longer at the Revision they were read
-// at, as they are now. A document that does not exist (any more) comes back without entries, at Revision 0.
-func Refreshed(docs []NodeDoc, r TxnResult) ([]NodeDoc, error) {
-	if r.Succeeded {
-		return nil, nil
-	}
-	return refreshed(docs, DecodeNodeDoc, r)
-}
-
-// current returns the compared key as it is now; its revisions are 0 if it does not exist.
-func (r TxnResult) current(key string) KV {
+// ValueOf returns the compared key as it is now; its revisions are 0 if it does not exist.
+func (r TxnResult) ValueOf(key string) KV {
 	i := slices.IndexFunc(r.Current, func(kv KV) bool { return kv.Key == key })
 	if i < 0 {
 		return KV{Key: key}

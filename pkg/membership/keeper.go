@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -87,10 +88,10 @@ func (k *Keeper) step(ctx context.Context, now time.Time) error {
 	_, release := PlanPartitions(k.picture, settled, k.member.ID())
 	return errors.Join(
 		k.carryOut(ctx, take, func(p int32) (ledger.Txn, error) {
-			return ledger.TakePartition(p, ledger.Owner{Member: k.member.ID()}, session.Lease())
+			return roster.TakePartition(p, roster.Owner{Member: k.member.ID()}, session.Lease())
 		}),
 		k.carryOut(ctx, release, func(p int32) (ledger.Txn, error) {
-			return ledger.ReleasePartition(p, k.picture.Holders[p].Epoch)
+			return roster.ReleasePartition(p, k.picture.Holders[p].Epoch)
 		}),
 	)
 }
@@ -158,7 +159,7 @@ func (k *Keeper) remaining(group []int32, txn ledger.Txn, r ledger.TxnResult) []
 	}
 	var rest []int32
 	for i, p := range group {
-		if epochs[ledger.KeyOwn(p)] == txn.Compares[i].Revision {
+		if epochs[roster.KeyOwn(p)] == txn.Compares[i].Revision {
 			rest = append(rest, p)
 		}
 	}

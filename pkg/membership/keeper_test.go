@@ -13,6 +13,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // runShard runs a member, a keeper and the view between them, until stop is called.
@@ -22,11 +24,11 @@ func runShard(t *testing.T, store ledger.Store, id string) (m *Member, stop func
 	m, leave := joined(t, t.Context(), store, id)
 	k := NewKeeper(store, m)
 	g, ctx := errgroup.WithContext(ctx)
-	out := make(chan ledger.ViewBatch)
-	g.Go(func() error { return ledger.Follow(ctx, store, out) })
+	out := make(chan replica.Batch)
+	g.Go(func() error { return replica.Follow(ctx, store, out) })
 	g.Go(func() error { return k.Run(ctx) })
 	g.Go(func() error {
-		v := ledger.NewView()
+		v := replica.NewView()
 		for {
 			select {
 			case b := <-out:
@@ -137,7 +139,7 @@ func TestKeepersHandOverWhatIsWantedElsewhere(t *testing.T) {
 			for _, p := range moved {
 				wants[p] = member
 			}
-			txn, err := ledger.WantPartitions(wants)
+			txn, err := roster.WantPartitions(wants)
 			if err != nil {
 				t.Fatal(err)
 			}

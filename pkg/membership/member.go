@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 	// Role is one of the Role constants. ID must be unique among all members that ever lived (give it a random
 	// part). Neither may be empty.
 	Role, ID string
-	// Address and Version are for people; see ledger.Member.
+	// Address and Version are for people; see roster.Member.
 	Address, Version string
 	Started          time.Time
 	// TTL is the lease's TTL; 0 means the constant TTL. Whole seconds, at least two.
@@ -84,7 +85,7 @@ func Join(ctx context.Context, store ledger.Store, cfg Config) (*Member, error) 
 		cfg.Log = slog.Default()
 	}
 	cfg.Log = cfg.Log.With("role", cfg.Role, "member", cfg.ID)
-	value, err := ledger.EncodeMember(ledger.Member{
+	value, err := roster.EncodeMember(roster.Member{
 		ID: cfg.ID, Role: cfg.Role, Address: cfg.Address, Started: cfg.Started, Version: cfg.Version,
 	})
 	if err != nil {
@@ -209,7 +210,7 @@ func (m *Member) enter(ctx context.Context, lost int64) (ledger.Session, error) 
 }
 
 func (m *Member) register(ctx context.Context, session ledger.Session, lost int64) error {
-	key := ledger.KeyMember(m.cfg.Role, m.cfg.ID)
+	key := roster.KeyMember(m.cfg.Role, m.cfg.ID)
 	txn := ledger.Txn{
 		Compares: []ledger.Compare{{Key: key, Target: ledger.ModRevision}},
 		Puts:     []ledger.Put{{Key: key, Value: m.value, Lease: session.Lease()}},

@@ -15,6 +15,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,20 +38,20 @@ func joined(t *testing.T, ctx context.Context, store ledger.Store, id string) (*
 	}
 }
 
-func view(t *testing.T, store ledger.Store) *ledger.View {
+func view(t *testing.T, store ledger.Store) *replica.View {
 	t.Helper()
 	kvs, revision, err := store.List(context.Background(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := ledger.NewView()
+	v := replica.NewView()
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-func ids(v *ledger.View) []string {
+func ids(v *replica.View) []string {
 	var out []string
 	for _, m := range v.Members(RoleScheduler) {
 		out = append(out, m.ID)
@@ -118,7 +120,7 @@ func TestMemberMovesItsKeyFromALeaseThatLingers(t *testing.T) {
 		store := &lingering{Store: mem.New()}
 		m, stop := joined(t, t.Context(), store, "s1")
 		first := m.Session()
-		take, err := ledger.TakePartition(3, ledger.Owner{Member: "s1"}, first.Lease())
+		take, err := roster.TakePartition(3, roster.Owner{Member: "s1"}, first.Lease())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +129,7 @@ func TestMemberMovesItsKeyFromALeaseThatLingers(t *testing.T) {
 		}
 		close(store.sessions[0].done)
 		synctest.Wait()
-		kvs, _, err := store.List(t.Context(), ledger.PrefixMember)
+		kvs, _, err := store.List(t.Context(), roster.PrefixMember)
 		if err != nil || len(kvs) != 1 || kvs[0].Lease != m.Session().Lease() || kvs[0].Lease == first.Lease() {
 			t.Errorf("member key %+v (%v), want it on the new lease", kvs, err)
 		}

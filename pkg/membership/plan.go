@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // Holder is the member that holds a pod partition, and its epoch.
@@ -21,13 +22,13 @@ type Picture struct {
 	Holders map[int32]Holder
 	// Members are the ids of the live shards.
 	Members []string
-	// Wanted assigns some partitions to members by name (ledger.WantPartitions); an entry for a member that is not
+	// Wanted assigns some partitions to members by name (roster.WantPartitions); an entry for a member that is not
 	// alive is ignored.
 	Wanted map[int32]string
 }
 
 // PictureOf copies the Picture from a view; it must be called from the goroutine that owns the view.
-func PictureOf(v *ledger.View, role string) Picture {
+func PictureOf(v *replica.View, role string) Picture {
 	p := Picture{Revision: v.Revision(), Holders: make(map[int32]Holder, ledger.Partitions)}
 	for partition := range v.Owners() {
 		owner, epoch, _ := v.Owner(partition)

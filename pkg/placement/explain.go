@@ -69,7 +69,7 @@ type Miss struct {
 	Short []Shortage
 }
 
-// Shortage is one resource that a node has too little of; amounts are in the units of state.Resources.
+// Shortage is one resource that a node has too little of; amounts are in the units of resources.Resources.
 type Shortage struct {
 	Resource            string
 	Asked, Free, Lacked int64

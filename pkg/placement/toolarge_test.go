@@ -16,11 +16,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // cutLabels gives a pod a label, and the mark that others have been cut.
 func cutLabels(key, value string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value, state.LabelsCut: ""} }
+	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value, strip.LabelsCut: ""} }
 }
 
 // TestPodsWhoseLabelsAreCut checks that what a selector cannot know about a pod on a1 is decided in the stricter
@@ -143,7 +144,7 @@ func agree(t *testing.T, all []*state.NodeInfo, pod *state.Pod, want string) {
 // NodeUnschedulable, while a cordoned node does.
 func TestClosedNodesTakeNoPod(t *testing.T) {
 	closed, cordoned := statetest.Node("closed", "pods", "110"), statetest.Node("cordoned", "pods", "110")
-	closed.Annotations = map[string]string{state.ClosedAnnotation: ""}
+	closed.Annotations = map[string]string{strip.ClosedAnnotation: ""}
 	closed.Spec.Unschedulable, cordoned.Spec.Unschedulable = true, true
 	all := []*state.NodeInfo{
 		state.NewNodeInfo(state.NewNode(closed)), state.NewNodeInfo(state.NewNode(cordoned)),

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // simulatedVersion is larger than the resourceVersion of any object: simulated objects are newer than all known
@@ -80,7 +81,7 @@ func (w *world) addNodes() error {
 		}
 		n := node.DeepCopy()
 		n.UID, n.ResourceVersion = types.UID("simulated-"+node.Name), ""
-		state.Strip(n)
+		strip.Strip(n)
 		data, err := n.Marshal()
 		if err != nil {
 			return fmt.Errorf("node %q: %w", node.Name, err)
@@ -113,7 +114,7 @@ func (w *world) addPods() error {
 		if err := w.rank(p); err != nil {
 			return err
 		}
-		state.Strip(p)
+		strip.Strip(p)
 		data, err := p.Marshal()
 		if err != nil {
 			return fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)

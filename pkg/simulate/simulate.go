@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
@@ -26,7 +26,7 @@ type Input struct {
 	// Facts is owned by Run and changed.
 	Facts *state.Store
 	// Ledger holds the promises; nil for none.
-	Ledger *ledger.View
+	Ledger *replica.View
 	// Profiles are the profiles by which pods are placed; pods of other schedulers stay unplaced.
 	Profiles []placement.ProfileConfig
 	Changes  Changes
@@ -92,7 +92,7 @@ func Run(in Input) (Report, error) {
 		w.profiles[cfg.SchedulerName] = p
 	}
 	if w.Ledger == nil {
-		w.Ledger = ledger.NewView()
+		w.Ledger = replica.NewView()
 	}
 	w.report.Facts, w.report.Ledger = in.Facts.Position().Sequence, w.Ledger.Revision()
 	w.view = view.New(in.Facts, w.Ledger, w.engine)

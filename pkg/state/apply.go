@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // application is one Apply in progress. It reads the tables as they were before and keeps its changes in drafts
@@ -149,7 +150,7 @@ func (a *application) replacePod(c PodChange) error {
 
 func (a *application) upsertNode(f events.Fact) error {
 	before, err := a.nodes.byID(f.UID)
-	if err != nil || before != nil && !Reduced(before.Object) && isRepeated(f, before.ResourceVersion) {
+	if err != nil || before != nil && !strip.Reduced(before.Object) && isRepeated(f, before.ResourceVersion) {
 		return err
 	}
 	obj, err := decodeObject(f)
@@ -175,7 +176,7 @@ func (a *application) replaceNode(before, after *Node) {
 
 func (a *application) upsertObject(f events.Fact) error {
 	before, err := a.objects.byID(objectKey(f.Kind, f.UID))
-	if err != nil || before != nil && !Reduced(before.API) && isRepeated(f, before.ResourceVersion) {
+	if err != nil || before != nil && !strip.Reduced(before.API) && isRepeated(f, before.ResourceVersion) {
 		return err
 	}
 	obj, err := decodeObject(f)

@@ -10,6 +10,7 @@ import (
 
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
@@ -23,7 +24,7 @@ func TestDemand(t *testing.T) {
 			UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 		}
 		requests := podresource.PodRequests(obj, options)
-		want := state.NewResources(requests)
+		want := resources.NewResources(requests)
 		want.Pods = 1
 		options.NonMissingContainerRequests = state.DefaultRequests()
 		if podresource.IsPodLevelRequestsSet(obj) {
@@ -31,8 +32,8 @@ func TestDemand(t *testing.T) {
 				delete(options.NonMissingContainerRequests, name)
 			}
 		}
-		filled := state.NewResources(podresource.PodRequests(obj, options))
-		nonZero := state.Resources{MilliCPU: filled.MilliCPU, Memory: filled.Memory}
+		filled := resources.NewResources(podresource.PodRequests(obj, options))
+		nonZero := resources.Resources{MilliCPU: filled.MilliCPU, Memory: filled.Memory}
 		if !pod.Requests.Equal(want) || !pod.NonZero.Equal(nonZero) {
 			t.Fatalf("requests %v, counts as %v, want %v and %v", pod.Requests, pod.NonZero, want, nonZero)
 		}

@@ -4,7 +4,7 @@
 // Start reading at Store.Apply (how a fact changes the state) and Position.Progress (what a member may conclude
 // from its position), then Pod, Node and NodeInfo (the values on which decisions are made). The memory layout that
 // makes a million pods fit is in podParts, which splits the bytes of a pod, form, which a pod shares with
-// others, and podIndex, where it is stored.
+// others, and podIndex, where it is stored. What objects lose before they become facts is in packages strip and reduce.
 //
 // Invariants:
 //

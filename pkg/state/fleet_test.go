@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // fleet is a set of running pods as the API server shows them, 30 on a node: of Deployments with that many pods
@@ -31,7 +31,7 @@ func (f fleet) each(visit func([]events.SequencedFact)) {
 	var batch []events.SequencedFact
 	for i := range f.pods {
 		obj := f.pod(i)
-		state.Strip(obj)
+		strip.Strip(obj)
 		data, err := obj.Marshal()
 		if err != nil {
 			panic(err)

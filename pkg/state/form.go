@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // form is the common part of pods of one template in the same condition: everything except names, times, node and
@@ -70,7 +71,7 @@ func (p *podParts) newForm(template []byte) (*form, error) {
 // demand is the set of resources and ports that a pod uses on a node. Pods with equal containers and an equal
 // status share it, even if their templates differ. It is immutable.
 type demand struct {
-	requests, nonZero Resources
+	requests, nonZero resources.Resources
 	ports             []HostPort
 }
 
@@ -89,8 +90,9 @@ func (p *podParts) demand(obj *corev1.Pod) *demand {
 		return nil
 	})
 	return demands.Get(key, func() *demand {
-		requests := podRequests(obj, nil)
-		d := &demand{requests: NewResources(requests), nonZero: nonZeroRequests(obj, requests), ports: hostPorts(obj)}
+		requests := PodRequests(obj, nil)
+		d := &demand{requests: resources.NewResources(requests), nonZero: nonZeroRequests(obj, requests),
+			ports: HostPorts(obj)}
 		d.requests.Pods = 1
 		return d
 	})

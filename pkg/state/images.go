@@ -34,11 +34,11 @@ func newImages(list []corev1.ContainerImage) *Images {
 	if len(list) == 0 {
 		return nil
 	}
-	return imageLists.Get(marshalled(&corev1.NodeStatus{Images: list}), func() *Images {
+	return imageLists.Get(Marshalled(&corev1.NodeStatus{Images: list}), func() *Images {
 		images := &Images{list: make([]*image, len(list))}
 		seen := map[string]struct{}{}
 		for i := range list {
-			images.list[i] = knownImages.Get(marshalled(&list[i]), func() *image {
+			images.list[i] = knownImages.Get(Marshalled(&list[i]), func() *image {
 				return &image{names: slices.Clone(list[i].Names), bytes: list[i].SizeBytes}
 			})
 			for _, name := range list[i].Names {

@@ -63,10 +63,10 @@ func kindKey(obj *corev1.Pod) []byte {
 		return key
 	}
 	if a.PodAffinity != nil {
-		key = appendBytes(append(key, 'w'), marshalled(a.PodAffinity))
+		key = appendBytes(append(key, 'w'), Marshalled(a.PodAffinity))
 	}
 	if a.PodAntiAffinity != nil {
-		key = appendBytes(append(key, 'a'), marshalled(a.PodAntiAffinity))
+		key = appendBytes(append(key, 'a'), Marshalled(a.PodAntiAffinity))
 	}
 	return key
 }

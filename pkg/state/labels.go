@@ -1,15 +1,15 @@
 package state
 
-import "k8s.io/apimachinery/pkg/labels"
+import (
+	"k8s.io/apimachinery/pkg/labels"
 
-// LabelsCut is a label that Reduce gives an object whose labels do not all have room in a fact: the object may have
-// further labels. Strip removes it from every other object.
-const LabelsCut = "berth.dev/labels-cut"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
+)
 
 // MayMatch reports whether an object with these labels may be selected: it is selected as far as its labels are
 // known (see LabelsCut). It is for rules that keep other pods away or protect the object.
 func MayMatch(s labels.Selector, set map[string]string) bool {
-	if _, cut := set[LabelsCut]; !cut {
+	if _, cut := set[strip.LabelsCut]; !cut {
 		return s.Matches(labels.Set(set))
 	}
 	return matchesKnown(s, set, true)
@@ -18,7 +18,7 @@ func MayMatch(s labels.Selector, set map[string]string) bool {
 // MustMatch reports whether an object with these labels is selected, whatever further labels it has (see
 // LabelsCut). It is for rules that need the object.
 func MustMatch(s labels.Selector, set map[string]string) bool {
-	if _, cut := set[LabelsCut]; !cut {
+	if _, cut := set[strip.LabelsCut]; !cut {
 		return s.Matches(labels.Set(set))
 	}
 	return matchesKnown(s, set, false)

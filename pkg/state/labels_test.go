@@ -7,12 +7,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // TestLabelsThatAreCut: known labels decide, and for unknown ones either answer is assumed.
 func TestLabelsThatAreCut(t *testing.T) {
 	whole := map[string]string{"app": "web"}
-	cut := map[string]string{"app": "web", state.LabelsCut: ""}
+	cut := map[string]string{"app": "web", strip.LabelsCut: ""}
 	for _, test := range []struct {
 		selector           string
 		whole, may, mustBe bool
@@ -47,18 +48,18 @@ func TestLabelsThatAreCut(t *testing.T) {
 // TestStripTakesTheMarkFromWholeObjects: only Reduce marks labels as cut.
 func TestStripTakesTheMarkFromWholeObjects(t *testing.T) {
 	pod := statetest.Pod("default", "a")
-	pod.Labels = map[string]string{"app": "web", state.LabelsCut: ""}
-	pod.Annotations = map[string]string{state.TooLargeAnnotation: "forged"}
-	state.Strip(pod)
-	if _, marked := pod.Labels[state.LabelsCut]; marked || pod.Labels["app"] != "web" {
+	pod.Labels = map[string]string{"app": "web", strip.LabelsCut: ""}
+	pod.Annotations = map[string]string{strip.TooLargeAnnotation: "forged"}
+	strip.Strip(pod)
+	if _, marked := pod.Labels[strip.LabelsCut]; marked || pod.Labels["app"] != "web" {
 		t.Errorf("labels are %v", pod.Labels)
 	}
 	pod.Labels = many()
-	if !reduce(t, pod) {
+	if !isReduced(t, pod) {
 		t.Fatal("still too large")
 	}
-	state.Strip(pod)
-	if _, marked := pod.Labels[state.LabelsCut]; !marked {
+	strip.Strip(pod)
+	if _, marked := pod.Labels[strip.LabelsCut]; !marked {
 		t.Error("a reduced pod that is stripped again has lost the mark")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 const someToken = "00f1a2b3c4d5e6f7"
@@ -28,10 +29,10 @@ func TestFullAnnotationsAreMarked(t *testing.T) {
 	room := validation.TotalAnnotationSizeLimitB - len(events.AttemptAnnotation) - len(someToken)
 	for _, bytes := range []int{1000, room - 1, room, room + 1, validation.TotalAnnotationSizeLimitB} {
 		for name, strip := range map[string]func(*corev1.Pod){
-			"Strip":     func(p *corev1.Pod) { state.Strip(p) },
-			"StripLess": func(p *corev1.Pod) { state.StripLess(p) },
-			"MarkFull":  func(p *corev1.Pod) { state.MarkFull(p) },
-			"twice":     func(p *corev1.Pod) { state.Strip(p); state.Strip(p) },
+			"Strip":    func(p *corev1.Pod) { strip.Strip(p) },
+			"KeepSpec": func(p *corev1.Pod) { strip.KeepSpec(p) },
+			"MarkFull": func(p *corev1.Pod) { strip.MarkFull(p) },
+			"twice":    func(p *corev1.Pod) { strip.Strip(p); strip.Strip(p) },
 		} {
 			pod, bound := annotated(bytes), annotated(bytes)
 			bound.Annotations[events.AttemptAnnotation] = someToken
@@ -48,7 +49,7 @@ func TestFullAnnotationsAreMarked(t *testing.T) {
 func TestAnAttemptReplacesAnother(t *testing.T) {
 	pod := annotated(validation.TotalAnnotationSizeLimitB - len(events.AttemptAnnotation) - len(someToken))
 	pod.Annotations[events.AttemptAnnotation] = someToken
-	if state.Strip(pod); state.NewPod(pod).AnnotationsFull() {
+	if strip.Strip(pod); state.NewPod(pod).AnnotationsFull() {
 		t.Error("marked as full, although the next attempt takes the place of this one")
 	}
 }
@@ -56,7 +57,7 @@ func TestAnAttemptReplacesAnother(t *testing.T) {
 // The attempt of a bound pod is in the annotation, if that is a token, else in the condition for the pod's node.
 func TestAttempt(t *testing.T) {
 	condition := func(message string) corev1.PodCondition {
-		return corev1.PodCondition{Type: state.AttemptCondition, Status: corev1.ConditionTrue, Message: message}
+		return corev1.PodCondition{Type: strip.AttemptCondition, Status: corev1.ConditionTrue, Message: message}
 	}
 	for _, tc := range []struct {
 		name, node, annotation, condition, want string

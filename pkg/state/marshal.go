@@ -41,11 +41,11 @@ const (
 	fieldObject          = protowire.Number(3)
 )
 
-// Marshal encodes the store for events.Snapshots, and returns the sequence it stands for. The barrier belongs to
+// Marshal encodes the store for eventlog.Snapshots, and returns the sequence it stands for. The barrier belongs to
 // the reader and is not part of it.
 func (s *Store) Marshal() ([]byte, uint64, error) { return s.Snapshot().Marshal() }
 
-// Marshal encodes the state for events.Snapshots; any goroutine may call it.
+// Marshal encodes the state for eventlog.Snapshots; any goroutine may call it.
 func (s *Snapshot) Marshal() ([]byte, uint64, error) {
 	p := s.position
 	b := p.appendTo(nil)

@@ -12,13 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // Node is one node as a fact described it. It is immutable and shared.
 type Node struct {
 	UID, Name       string
 	ResourceVersion uint64
-	Allocatable     Resources
+	Allocatable     resources.Resources
 	// Images are the images on the node; nil when there are none.
 	Images *Images
 	// UIDHash spreads nodes for tie-breaks; it is a function of UID alone.
@@ -33,7 +35,7 @@ type Node struct {
 // immutable, and unique for its content in this process.
 type nodeForm struct {
 	status      corev1.NodeStatus
-	allocatable Resources
+	allocatable resources.Resources
 }
 
 var nodeForms intern.Table[nodeForm]
@@ -73,8 +75,8 @@ func nodeFormOf(s *corev1.NodeStatus) *nodeForm {
 		c := &hollow.Conditions[i]
 		c.LastHeartbeatTime, c.LastTransitionTime = metav1.Time{}, metav1.Time{}
 	}
-	return nodeForms.Get(marshalled(&hollow), func() *nodeForm {
-		return &nodeForm{status: hollow, allocatable: NewResources(hollow.Allocatable)}
+	return nodeForms.Get(Marshalled(&hollow), func() *nodeForm {
+		return &nodeForm{status: hollow, allocatable: resources.NewResources(hollow.Allocatable)}
 	})
 }
 
@@ -90,7 +92,7 @@ func (n *Node) Closed() bool { return Closed(n.Object) }
 
 // Closed reports whether a node is closed, see Node.Closed.
 func Closed(n *corev1.Node) bool {
-	_, closed := n.Annotations[ClosedAnnotation]
+	_, closed := n.Annotations[strip.ClosedAnnotation]
 	return closed && n.Spec.Unschedulable
 }
 
@@ -103,7 +105,7 @@ var generation atomic.Uint64
 type NodeInfo struct {
 	Node *Node
 	// Requested and NonZeroRequested are the sums over the pods. Read only.
-	Requested, NonZeroRequested Resources
+	Requested, NonZeroRequested resources.Resources
 	// Generation changes on every change: two NodeInfos with the same Generation have the same content. The number
 	// itself has no meaning.
 	Generation uint64
@@ -146,8 +148,8 @@ func (n *NodeInfo) AddPod(pod *Pod) {
 	if !pod.Described() {
 		n.undescribed++
 	}
-	n.Requested.accumulate(pod.Requests)
-	n.NonZeroRequested.accumulate(pod.NonZero)
+	n.Requested.Accumulate(pod.Requests)
+	n.NonZeroRequested.Accumulate(pod.NonZero)
 	for _, p := range pod.Ports {
 		n.usePort(p, 1)
 	}
@@ -171,8 +173,8 @@ func (n *NodeInfo) RemovePod(uid string) bool {
 	if !pod.Described() {
 		n.undescribed--
 	}
-	n.Requested.deduct(pod.Requests)
-	n.NonZeroRequested.deduct(pod.NonZero)
+	n.Requested.Deduct(pod.Requests)
+	n.NonZeroRequested.Deduct(pod.NonZero)
 	for _, p := range pod.Ports {
 		n.usePort(p, -1)
 	}

@@ -24,9 +24,9 @@ type APIObject interface {
 	Unmarshal(data []byte) error
 }
 
-// marshalled returns the protobuf of an API object or of a part of one. Its maps are sorted, so that equal values
+// Marshalled returns the protobuf of an API object or of a part of one. Its maps are sorted, so that equal values
 // have equal bytes. The values passed here cannot fail to marshal.
-func marshalled(v interface{ Marshal() ([]byte, error) }) []byte {
+func Marshalled(v interface{ Marshal() ([]byte, error) }) []byte {
 	data, err := v.Marshal()
 	if err != nil {
 		impossible("marshal", err)

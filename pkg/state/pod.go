@@ -9,6 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podresource "k8s.io/component-helpers/resource"
+
+	"github.com/berth-scheduler/berth/pkg/state/resources"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // What a container without a request counts as when nodes are scored, so that pods without requests do not all look
@@ -38,10 +41,10 @@ type Pod struct {
 	SchedulerName             string
 	// Requests are the resources that the pod uses on a node: max(spec, allocated, actual) under in-place resize,
 	// including overhead, sidecars, and one pod.
-	Requests Resources
+	Requests resources.Resources
 	// NonZero are the requests that count for scoring: only cpu and memory, with defaults for containers without
 	// requests.
-	NonZero Resources
+	NonZero resources.Resources
 	// Ports are the host ports of regular and restartable init containers.
 	Ports []HostPort
 	// Terms are the inter-pod affinity terms, nil when there are none. They are those of Kind, if the pod has one.
@@ -62,7 +65,7 @@ type Pod struct {
 
 // NewPod derives the values of a pod. It keeps no reference to obj.
 func NewPod(obj *corev1.Pod) *Pod {
-	pod, err := (&podReader{}).read(marshalled(obj), 0)
+	pod, err := (&podReader{}).read(Marshalled(obj), 0)
 	if err != nil {
 		impossible("read a marshalled pod", err)
 	}
@@ -84,7 +87,7 @@ func (r *podReader) read(data []byte, rv uint64) (*Pod, error) {
 		if err := obj.Unmarshal(data); err != nil {
 			return nil, err
 		}
-		stripAddresses(&obj.Status)
+		strip.Addresses(&obj.Status)
 		if data, err = obj.Marshal(); err != nil {
 			return nil, err
 		}
@@ -240,9 +243,9 @@ func (p *Pod) RequiredAntiAffinity() []corev1.PodAffinityTerm {
 	return p.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// podRequests is the formula of upstream's NodeInfo with the feature gates of 1.36
+// PodRequests is the formula of upstream's NodeInfo with the feature gates of 1.36
 // (pkg/scheduler/framework/types.go PodInfo.CalculateResource).
-func podRequests(obj *corev1.Pod, missing corev1.ResourceList) corev1.ResourceList {
+func PodRequests(obj *corev1.Pod, missing corev1.ResourceList) corev1.ResourceList {
 	return podresource.PodRequests(obj, podresource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
@@ -252,7 +255,7 @@ func podRequests(obj *corev1.Pod, missing corev1.ResourceList) corev1.ResourceLi
 
 // nonZeroRequests fills in defaults per container, but not for a resource that the pod requests at pod level
 // (getNonMissingContainerRequests in the same file).
-func nonZeroRequests(obj *corev1.Pod, requests corev1.ResourceList) Resources {
+func nonZeroRequests(obj *corev1.Pod, requests corev1.ResourceList) resources.Resources {
 	missing := DefaultRequests()
 	if podresource.IsPodLevelRequestsSet(obj) {
 		for name := range missing {
@@ -262,10 +265,10 @@ func nonZeroRequests(obj *corev1.Pod, requests corev1.ResourceList) Resources {
 		}
 	}
 	if !namesAll(obj, missing) {
-		requests = podRequests(obj, missing)
+		requests = PodRequests(obj, missing)
 	}
 	cpu, memory := requests[corev1.ResourceCPU], requests[corev1.ResourceMemory]
-	return Resources{MilliCPU: cpu.MilliValue(), Memory: memory.Value()}
+	return resources.Resources{MilliCPU: cpu.MilliValue(), Memory: memory.Value()}
 }
 
 // namesAll reports whether every container requests some of every resource in missing, so that no default is filled

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
@@ -176,7 +177,7 @@ func checkParts(t *rapid.T, pod *state.Pod, want *corev1.Pod) {
 	requests := podresource.PodRequests(want, podresource.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
-	amounts := state.NewResources(requests)
+	amounts := resources.NewResources(requests)
 	amounts.Pods = 1
 	if !pod.Requests.Equal(amounts) {
 		t.Fatalf("requests %v, want %v", pod.Requests, amounts)
@@ -373,7 +374,7 @@ func checkNode(t *rapid.T, node *state.Node, want *corev1.Node) {
 	if _, ok := node.Images.Bytes("z"); ok || !maps.Equal(maps.Collect(node.Images.All()), sizes) {
 		t.Fatalf("images %v, want %v", maps.Collect(node.Images.All()), sizes)
 	}
-	if !node.Allocatable.Equal(state.NewResources(want.Status.Allocatable)) {
+	if !node.Allocatable.Equal(resources.NewResources(want.Status.Allocatable)) {
 		t.Fatalf("allocatable %v, want %v", node.Allocatable, want.Status.Allocatable)
 	}
 	obj := want.DeepCopy()

@@ -30,8 +30,8 @@ func (p HostPort) Conflicts(o HostPort) bool {
 		(p.IP == o.IP || p.IP == AnyIP || o.IP == AnyIP)
 }
 
-// hostPorts lists the ports of containers that run for the whole life of the pod (pkg/scheduler/util GetHostPorts).
-func hostPorts(obj *corev1.Pod) []HostPort {
+// HostPorts lists the ports of containers that run for the whole life of the pod (pkg/scheduler/util GetHostPorts).
+func HostPorts(obj *corev1.Pod) []HostPort {
 	var ports []HostPort
 	collect := func(c *corev1.Container) {
 		for _, p := range c.Ports {

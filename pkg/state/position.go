@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // Position is the position of a Store in the log of facts, with what the store may conclude from it. It is a
@@ -74,7 +75,7 @@ func (p Position) String() string {
 // has progress from its marker on, because the items before it still carry the value of the previous epoch.
 func (p Position) next(f events.SequencedFact) (Position, error) {
 	if f.Sequence != p.Sequence+1 {
-		return p, &events.ErrGap{Stream: events.Facts, Want: p.Sequence + 1, Have: f.Sequence}
+		return p, &eventlog.ErrGap{Stream: eventlog.Facts, Want: p.Sequence + 1, Have: f.Sequence}
 	}
 	first := p.Sequence == 0
 	p.Sequence = f.Sequence

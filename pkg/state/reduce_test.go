@@ -17,16 +17,18 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/reduce"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // limit is the maximum size of reduced objects.
 const limit = 100_000
 
-// reduce reduces an object to the limit, and reports whether that was enough.
-func reduce(t *testing.T, obj state.APIObject) bool {
+// isReduced reduces an object to the limit, and reports whether that was enough.
+func isReduced(t *testing.T, obj state.APIObject) bool {
 	t.Helper()
-	ok := state.Reduce(obj, 2*limit, limit)
+	ok := reduce.Reduce(obj, 2*limit, limit)
 	data, err := obj.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +84,7 @@ func TestReducePod(t *testing.T) {
 			pod.DeletionTimestamp = &metav1.Time{}
 			grow(pod)
 			before := state.NewPod(pod.DeepCopy())
-			if !reduce(t, pod) {
+			if !isReduced(t, pod) {
 				t.Fatal("the pod is still too large")
 			}
 			after := state.NewPod(pod)
@@ -97,7 +99,7 @@ func TestReducePod(t *testing.T) {
 			if !after.TooLarge() || before.TooLarge() {
 				t.Error("the gate is not on the reduced pod alone")
 			}
-			if note := after.Annotation(state.TooLargeAnnotation); note != "200000 bytes; the log takes 100000" {
+			if note := after.Annotation(strip.TooLargeAnnotation); note != "200000 bytes; the log takes 100000" {
 				t.Errorf("the note says %q", note)
 			}
 		})
@@ -116,7 +118,7 @@ func TestReducePodKeepsWhatBindsOthers(t *testing.T) {
 	}}
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.QuotaGate}}
 	pod.Annotations = many()
-	if !reduce(t, pod) {
+	if !isReduced(t, pod) {
 		t.Fatal("the pod is still too large")
 	}
 	after := state.NewPod(pod)
@@ -131,7 +133,8 @@ func TestReduceOthers(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: meta}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: many()}
 	budget.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 5, DesiredHealthy: 1, CurrentHealthy: 6}
-	if !reduce(t, budget) || state.DisruptionsAllowed(budget) != 0 || state.SparesUnready(budget) || budget.UID != "uid" {
+	if !isReduced(t, budget) || state.DisruptionsAllowed(budget) != 0 || state.SparesUnready(budget) ||
+		budget.UID != "uid" {
 		t.Errorf("the budget is %+v", budget)
 	}
 	if s := budget.Spec.Selector; s == nil || len(s.MatchLabels) != 0 {
@@ -142,7 +145,7 @@ func TestReduceOthers(t *testing.T) {
 	claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 		Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "d", Pool: "p", Device: "x"}},
 	}}
-	if !reduce(t, claim) || len(claim.Status.Allocation.Devices.Results) != 1 || claim.DeletionTimestamp == nil {
+	if !isReduced(t, claim) || len(claim.Status.Allocation.Devices.Results) != 1 || claim.DeletionTimestamp == nil {
 		t.Errorf("the claim is %+v", claim)
 	}
 }
@@ -191,7 +194,7 @@ func TestReduceNode(t *testing.T) {
 			node.ResourceVersion = "12"
 			test.grow(node)
 			before := state.NewNode(node.DeepCopy())
-			if !reduce(t, node) {
+			if !isReduced(t, node) {
 				t.Fatal("the node is left out")
 			}
 			after := state.NewNode(node)
@@ -199,7 +202,7 @@ func TestReduceNode(t *testing.T) {
 				t.Errorf("closed %t, cordoned %t, want %t", after.Closed(), after.Object.Spec.Unschedulable, test.closed)
 			}
 			checkSameNode(t, before, after)
-			if _, cut := after.Object.Labels[state.LabelsCut]; cut != (name == "labels") {
+			if _, cut := after.Object.Labels[strip.LabelsCut]; cut != (name == "labels") {
 				t.Errorf("the mark of cut labels: %t", cut)
 			}
 		})
@@ -242,11 +245,11 @@ func TestReducePodsLabels(t *testing.T) {
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "zone"}},
 	}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if !reduce(t, pod) {
+	if !isReduced(t, pod) {
 		t.Fatal("the pod is still too large")
 	}
 	after := state.NewPod(pod)
-	if _, cut := after.Kind.Labels[state.LabelsCut]; !cut || after.Kind.Labels["app"] != "web" || len(pod.Labels) < 1000 {
+	if _, cut := after.Kind.Labels[strip.LabelsCut]; !cut || after.Kind.Labels["app"] != "web" || len(pod.Labels) < 1000 {
 		t.Errorf("%d labels are kept, marked %t", len(pod.Labels), cut)
 	}
 	if len(after.Ports) != 1 || len(pod.Spec.Volumes) != 1 || !after.Kind.RequiredAntiAffinity || !after.Ready() {
@@ -265,7 +268,7 @@ func TestReducePodsRules(t *testing.T) {
 			}})
 	}
 	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: anti}
-	if !reduce(t, pod) {
+	if !isReduced(t, pod) {
 		t.Fatal("the pod is still too large")
 	}
 	terms := state.NewPod(pod).Terms
@@ -284,7 +287,7 @@ func TestReducePodsRequests(t *testing.T) {
 	for key := range many() {
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceName(key+strings.Repeat("r", 30))] = resource.MustParse("0")
 	}
-	if !reduce(t, pod) {
+	if !isReduced(t, pod) {
 		t.Fatal("the pod is still too large")
 	}
 	if got := state.NewPod(pod).Requests.Get("example.com/gpu"); got != 2 {
@@ -299,10 +302,10 @@ func TestReduceNamespace(t *testing.T) {
 	ns.Labels[corev1.LabelMetadataName] = "a"
 	budget := "pods=" + strings.Repeat(" ", 2000) + "1"
 	ns.Annotations = map[string]string{events.QuotaGate: budget}
-	if !reduce(t, ns) {
+	if !isReduced(t, ns) {
 		t.Fatal("the namespace is left out")
 	}
-	if _, cut := ns.Labels[state.LabelsCut]; !cut || ns.Labels[corev1.LabelMetadataName] != "a" {
+	if _, cut := ns.Labels[strip.LabelsCut]; !cut || ns.Labels[corev1.LabelMetadataName] != "a" {
 		t.Errorf("%d labels, marked %t", len(ns.Labels), cut)
 	}
 	if ns.Annotations[events.QuotaGate] != budget {

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // StripFact returns the object of a fact without what Strip removes. An object that is stripped already is returned
@@ -19,7 +20,7 @@ func StripFact(f events.Fact) ([]byte, error) {
 }
 
 func strippedBytes(obj APIObject) ([]byte, error) {
-	Strip(obj)
+	strip.Strip(obj)
 	return obj.Marshal()
 }
 

@@ -12,12 +12,13 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // canary is a value that no stripped object contains.
 const canary = "canary-4711"
 
-// whole returns a pod as a queue with an extender publishes it: processed by StripLess.
+// whole returns a pod as a queue with an extender publishes it: processed by KeepSpec.
 func whole(name string) *corev1.Pod {
 	pod := statetest.Pod("default", name, "cpu", "1")
 	env := []corev1.EnvVar{{Name: "PASSWORD", Value: canary}}
@@ -39,7 +40,7 @@ func TestStripFact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state.Strip(pod)
+	strip.Strip(pod)
 	want := written(t, pod)
 	if !bytes.Equal(want, got) || bytes.Contains(got, []byte(canary)) {
 		t.Errorf("stripped: %q, want %q", got, want)

@@ -78,7 +78,7 @@ type ObjectChange struct {
 // Apply applies facts, which must be in sequence order, in one step: readers see all of them or none. It skips
 // facts whose sequence has been applied (I7).
 //
-// On an error nothing changes: *events.ErrGap when a sequence is skipped, *EpochError when an epoch changed unseen;
+// On an error nothing changes: *eventlog.ErrGap when a sequence is skipped, *EpochError when an epoch changed unseen;
 // after either, the store must be rebuilt. A fact that cannot be read is a hole: the store continues to count
 // sequences, keeps its content from before the hole, and has no progress until it is rebuilt from facts after it
 // (Position.Hole). Facts of unknown kinds are left out, see Snapshot.Partial.

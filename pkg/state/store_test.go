@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -302,7 +303,7 @@ func TestKindsOfALaterVersionAreLeftOut(t *testing.T) {
 
 func TestApplyGapIsTyped(t *testing.T) {
 	_, err := state.New().Apply([]events.SequencedFact{{Sequence: 5, Fact: events.Fact{Op: events.OpProgress}}})
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	if !errors.As(err, &gap) || gap.Want != 1 || gap.Have != 5 {
 		t.Errorf("error %v, want a gap from 1 to 5", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // TestStripPod: stripped data is gone, and decisions about the pod are as before.
@@ -41,7 +42,7 @@ func TestStripPod(t *testing.T) {
 	}
 	before := state.NewPod(pod.DeepCopy())
 
-	state.Strip(pod)
+	strip.Strip(pod)
 
 	want := statetest.Pod("default", "a", "cpu", "1")
 	want.Annotations = map[string]string{"keep": "me"}
@@ -62,7 +63,7 @@ func TestStripPod(t *testing.T) {
 		t.Errorf("values (-full +stripped):\n%s", diff)
 	}
 	again := pod.DeepCopy()
-	state.Strip(again)
+	strip.Strip(again)
 	if diff := cmp.Diff(pod, again); diff != "" {
 		t.Errorf("stripping twice (-once +twice):\n%s", diff)
 	}
@@ -74,7 +75,7 @@ func TestStripOthers(t *testing.T) {
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", MachineID: "x"}
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"a"}}}
-	state.Strip(node)
+	strip.Strip(node)
 	if node.Annotations != nil || !node.Status.Conditions[0].LastHeartbeatTime.IsZero() ||
 		node.Status.NodeInfo.MachineID != "" || node.Status.NodeInfo.KubeletVersion == "" || len(node.Status.Images) == 0 {
 		t.Errorf("node: %+v", node)
@@ -83,15 +84,15 @@ func TestStripOthers(t *testing.T) {
 		Selector: &metav1.LabelSelector{},
 		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "x"}},
 	}}
-	state.Strip(set)
+	strip.Strip(set)
 	if set.Spec.Template.Spec.NodeName != "" || set.Spec.Selector == nil {
 		t.Errorf("replica set: %+v", set)
 	}
 }
 
-// TestStripLess: a pod keeps its whole spec and a node everything except its heartbeats; both lose data that no
+// TestKeepSpec: a pod keeps its whole spec and a node everything except its heartbeats; both lose data that no
 // decision reads and every process would hold; other kinds are stripped as usual.
-func TestStripLess(t *testing.T) {
+func TestKeepSpec(t *testing.T) {
 	pod := statetest.Pod("default", "a", "cpu", "1")
 	pod.Annotations = map[string]string{"keep": "me", corev1.LastAppliedConfigAnnotation: "{}"}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
@@ -100,7 +101,7 @@ func TestStripLess(t *testing.T) {
 		Projected: &corev1.ProjectedVolumeSource{}}}}
 	pod.Status.PodIP = "10.0.0.1"
 	spec := pod.Spec.DeepCopy()
-	state.StripLess(pod)
+	strip.KeepSpec(pod)
 	if diff := cmp.Diff(spec, &pod.Spec); diff != "" {
 		t.Errorf("spec (-before +after):\n%s", diff)
 	}
@@ -112,7 +113,7 @@ func TestStripLess(t *testing.T) {
 	node.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "x"}
-	state.StripLess(node)
+	strip.KeepSpec(node)
 	if node.Annotations != nil || !node.Status.Conditions[0].LastHeartbeatTime.IsZero() ||
 		node.Status.NodeInfo.MachineID != "x" {
 		t.Errorf("node: %+v", node)
@@ -121,7 +122,7 @@ func TestStripLess(t *testing.T) {
 	set := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{
 		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "x"}},
 	}}
-	state.StripLess(set)
+	strip.KeepSpec(set)
 	if set.Spec.Template.Spec.NodeName != "" {
 		t.Errorf("replica set: %+v", set)
 	}

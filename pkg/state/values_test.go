@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
@@ -34,8 +35,8 @@ func TestResourcesSaturate(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := number.Draw(t, "a"), number.Draw(t, "b")
-		of := func(v int64) state.Resources {
-			return state.ResourcesFromMap(map[string]int64{
+		of := func(v int64) resources.Resources {
+			return resources.FromMap(map[string]int64{
 				"cpu": v, "memory": v, "ephemeral-storage": v, "pods": v, "example.com/gpu": v,
 			})
 		}
@@ -51,7 +52,7 @@ func TestResourcesSaturate(t *testing.T) {
 		if !left.Equal(of(a)) || !right.Equal(of(b)) {
 			t.Fatal("an operand changed")
 		}
-		if back := state.ResourcesFromMap(left.Map()); !cmp.Equal(left, back) {
+		if back := resources.FromMap(left.Map()); !cmp.Equal(left, back) {
 			t.Fatalf("%v comes back as %v", left, back)
 		}
 	})
@@ -62,13 +63,13 @@ func TestResourceNames(t *testing.T) {
 		"example.com/gpu": true, "hugepages-2Mi": true, "attachable-volumes-csi": true, "kubernetes.io/widget": true,
 		"widget": false, "requests.example.com/gpu": false, "not a name/x": false,
 	} {
-		if got := state.IsAccountedResource(name); got != want {
+		if got := resources.IsAccountedResource(name); got != want {
 			t.Errorf("%s: accounted %v, want %v", name, got, want)
 		}
 	}
-	got := state.NewResources(statetest.List(
+	got := resources.NewResources(statetest.List(
 		"cpu", "1500m", "memory", "1Ki", "pods", "3", "widget", "2", "hugepages-2Mi", "0"))
-	if want := (state.Resources{MilliCPU: 1500, Memory: 1024, Pods: 3}); !cmp.Equal(got, want) {
+	if want := (resources.Resources{MilliCPU: 1500, Memory: 1024, Pods: 3}); !cmp.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -84,19 +85,19 @@ func TestNewPod(t *testing.T) {
 	tests := map[string]struct {
 		spec          corev1.PodSpec
 		status        corev1.PodStatus
-		want, nonZero state.Resources
+		want, nonZero resources.Resources
 	}{
 		"no requests": {
 			spec:    corev1.PodSpec{Containers: []corev1.Container{container(), container()}},
-			want:    state.Resources{Pods: 1},
-			nonZero: state.Resources{MilliCPU: 200, Memory: 400 * mi},
+			want:    resources.Resources{Pods: 1},
+			nonZero: resources.Resources{MilliCPU: 200, Memory: 400 * mi},
 		},
 		"containers add up, a zero request is a request": {
 			spec: corev1.PodSpec{Containers: []corev1.Container{
 				container("cpu", "100m", "memory", "0", "example.com/gpu", "1"), container("cpu", "1"),
 			}},
-			want:    state.Resources{MilliCPU: 1100, Pods: 1, Extended: map[string]int64{"example.com/gpu": 1}},
-			nonZero: state.Resources{MilliCPU: 1100, Memory: 200 * mi},
+			want:    resources.Resources{MilliCPU: 1100, Pods: 1, Extended: map[string]int64{"example.com/gpu": 1}},
+			nonZero: resources.Resources{MilliCPU: 1100, Memory: 200 * mi},
 		},
 		"a sidecar runs beside containers and later init containers; overhead on top": {
 			spec: corev1.PodSpec{
@@ -104,16 +105,16 @@ func TestNewPod(t *testing.T) {
 				InitContainers: []corev1.Container{sidecar, container("cpu", "500m", "memory", "5Mi")},
 				Overhead:       statetest.List("cpu", "10m"),
 			},
-			want:    state.Resources{MilliCPU: 710, Memory: 10 * mi, Pods: 1},
-			nonZero: state.Resources{MilliCPU: 710, Memory: 210 * mi},
+			want:    resources.Resources{MilliCPU: 710, Memory: 10 * mi, Pods: 1},
+			nonZero: resources.Resources{MilliCPU: 710, Memory: 210 * mi},
 		},
 		"pod-level requests override": {
 			spec: corev1.PodSpec{
 				Containers: []corev1.Container{container("cpu", "100m")},
 				Resources:  &corev1.ResourceRequirements{Requests: statetest.List("cpu", "2")},
 			},
-			want:    state.Resources{MilliCPU: 2000, Pods: 1},
-			nonZero: state.Resources{MilliCPU: 2000, Memory: 200 * mi},
+			want:    resources.Resources{MilliCPU: 2000, Pods: 1},
+			nonZero: resources.Resources{MilliCPU: 2000, Memory: 200 * mi},
 		},
 		"in-place resize counts the most of spec, allocated and actual": {
 			spec: corev1.PodSpec{Containers: []corev1.Container{container("cpu", "100m", "memory", "30Mi")}},
@@ -122,8 +123,8 @@ func TestNewPod(t *testing.T) {
 				AllocatedResources: statetest.List("cpu", "300m", "memory", "10Mi"),
 				Resources:          &corev1.ResourceRequirements{Requests: statetest.List("cpu", "200m", "memory", "20Mi")},
 			}}},
-			want:    state.Resources{MilliCPU: 300, Memory: 30 * mi, Pods: 1},
-			nonZero: state.Resources{MilliCPU: 300, Memory: 30 * mi},
+			want:    resources.Resources{MilliCPU: 300, Memory: 30 * mi, Pods: 1},
+			nonZero: resources.Resources{MilliCPU: 300, Memory: 30 * mi},
 		},
 	}
 	for name, test := range tests {
@@ -226,11 +227,11 @@ func TestNodeInfoSums(t *testing.T) {
 func drawPod(t *rapid.T, uid string) *state.Pod {
 	pod := &state.Pod{
 		UID: uid,
-		Requests: state.ResourcesFromMap(map[string]int64{
+		Requests: resources.FromMap(map[string]int64{
 			"cpu": rapid.Int64Range(0, 9).Draw(t, "cpu"), "pods": 1,
 			"example.com/gpu": rapid.Int64Range(0, 1).Draw(t, "gpu"),
 		}),
-		NonZero: state.Resources{MilliCPU: 100, Memory: 1},
+		NonZero: resources.Resources{MilliCPU: 100, Memory: 1},
 		Ports: rapid.SliceOfN(rapid.SampledFrom([]state.HostPort{
 			{"0.0.0.0", "TCP", 80}, {"10.0.0.1", "TCP", 80}, {"0.0.0.0", "UDP", 80},
 		}), 0, 2).Draw(t, "ports"),
@@ -251,7 +252,7 @@ func drawPod(t *rapid.T, uid string) *state.Pod {
 }
 
 func checkSums(t *rapid.T, info *state.NodeInfo, on map[string]*state.Pod) {
-	var requested, nonZero state.Resources
+	var requested, nonZero resources.Resources
 	var anti, affine []string
 	undescribed := 0
 	for _, p := range on {

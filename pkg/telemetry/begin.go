@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // allServices is the name of a process that runs all services (Config.Service).
@@ -34,7 +35,7 @@ var (
 		{"victim", "evicting"}, {"move", "none"},
 	}
 	offerEnds   = []string{"expired", "returned"}
-	streams     = []string{string(events.Facts), string(events.Decisions), string(events.Ledger)}
+	streams     = []string{string(eventlog.Facts), string(eventlog.Decisions), string(eventlog.Ledger)}
 	sizeResults = []string{ObjectReduced, ObjectLeftOut}
 )
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // Metrics that only Berth has.
@@ -281,12 +282,12 @@ func LedgerRenewed() { ledgerRenewed.Inc() }
 func LedgerClosed(yes bool) { ledgerClosed.Set(oneIf(yes)) }
 
 // Unreadable counts one item in a stream of the log that a service cannot read.
-func Unreadable(service string, stream events.Stream) {
+func Unreadable(service string, stream eventlog.Stream) {
 	unreadable.WithLabelValues(service, string(stream)).Inc()
 }
 
 // Refused counts messages that the log does not accept.
-func Refused(service string, stream events.Stream, messages int) {
+func Refused(service string, stream eventlog.Stream, messages int) {
 	refused.WithLabelValues(service, string(stream)).Add(float64(messages))
 }
 

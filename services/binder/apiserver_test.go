@@ -26,8 +26,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // apiServer keeps pods like the API server, behind a fake client. It enforces what the real one does on binding,
@@ -63,7 +65,7 @@ func (s *apiServer) change(p *corev1.Pod) *corev1.Pod {
 	p.ResourceVersion = strconv.FormatUint(s.mu.rv, 10)
 	s.mu.pods[p.Name] = p
 	told := p.DeepCopy()
-	state.Strip(told)
+	strip.Strip(told)
 	s.fact(events.KindPod, told)
 	return p.DeepCopy()
 }
@@ -81,7 +83,7 @@ func (s *apiServer) fact(kind events.Kind, obj state.APIObject) {
 }
 
 func (s *apiServer) append(f events.Fact) {
-	_, err := s.log.Append(s.t.Context(), events.Facts, events.AnySequence, []events.Message{events.EncodeFact(f)})
+	_, err := s.log.Append(s.t.Context(), eventlog.Facts, eventlog.AnySequence, []eventlog.Message{events.EncodeFact(f)})
 	if err != nil {
 		s.t.Error(err)
 	}

@@ -14,7 +14,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
@@ -121,7 +121,7 @@ func (c Config) limits() basis.Limits {
 
 // Deps holds the external systems of a binder. All are required.
 type Deps struct {
-	Log events.Log
+	Log eventlog.Log
 	// Facts is the feed of the process, which its services share.
 	Facts  *feed.Feed
 	Ledger ledger.Store

@@ -21,9 +21,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
@@ -94,11 +99,11 @@ func (s *site) reserve(pod *corev1.Pod, node string, token ledger.Token) {
 		State: ledger.Committed, PodRV: rv, Token: token, SchedulerName: "berth", Shard: "scheduler-0",
 	}
 	for {
-		doc, err := ledger.Place(s.doc(node), entry)
+		doc, err := txns.Place(s.doc(node), entry)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		txn, err := ledger.Replace(doc)
+		txn, err := txns.Replace(doc)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -129,7 +134,7 @@ func (s *site) doc(node string) ledger.NodeDoc {
 		if kv.Key != ledger.KeyNode(d.NodeUID) {
 			continue
 		}
-		if d, err = ledger.DecodeNodeDoc(kv); err != nil {
+		if d, err = codec.DecodeNodeDoc(kv); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -138,7 +143,8 @@ func (s *site) doc(node string) ledger.NodeDoc {
 
 func (s *site) decide(d events.Decision) {
 	s.t.Helper()
-	_, err := s.log.Append(s.t.Context(), events.Decisions, events.AnySequence, []events.Message{events.EncodeDecision(d)})
+	_, err := s.log.Append(s.t.Context(), eventlog.Decisions, eventlog.AnySequence,
+		[]eventlog.Message{events.EncodeDecision(d)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -148,11 +154,11 @@ func (s *site) decide(d events.Decision) {
 func (s *site) told(kind events.DecisionKind) map[string]events.Decision {
 	s.t.Helper()
 	out := map[string]events.Decision{}
-	last, err := s.log.Last(s.t.Context(), events.Decisions)
+	last, err := s.log.Last(s.t.Context(), eventlog.Decisions)
 	if err != nil || last == 0 {
 		return out
 	}
-	reader, err := s.log.Read(s.t.Context(), events.Decisions, 1)
+	reader, err := s.log.Read(s.t.Context(), eventlog.Decisions, 1)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -334,7 +340,7 @@ func TestDrainWaitsForBindsUnderWay(t *testing.T) {
 		if s.server.bound()["p0"] != "n0" || s.told(events.DecisionBound)["p0"].NodeName != "n0" {
 			t.Fatal("the bind under way was not finished and told")
 		}
-		if kvs, _, err := s.ledger.List(t.Context(), ledger.PrefixMember); err != nil || len(kvs) != 0 {
+		if kvs, _, err := s.ledger.List(t.Context(), roster.PrefixMember); err != nil || len(kvs) != 0 {
 			t.Fatalf("member keys left: %v, %v", kvs, err)
 		}
 	})
@@ -446,10 +452,10 @@ func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- b.Run(t.Context()) }()
 		settle(time.Second)
-		b.inputs <- effect.LedgerMoved{Batch: ledger.ViewBatch{Reset: true}}
-		var anew *ledger.AnewError
+		b.inputs <- effect.LedgerMoved{Batch: replica.Batch{Reset: true}}
+		var anew *ledger.StoreReplacedError
 		if err := <-done; !errors.As(err, &anew) {
-			t.Errorf("Run: %v, want *ledger.AnewError", err)
+			t.Errorf("Run: %v, want *ledger.StoreReplacedError", err)
 		}
 	})
 }

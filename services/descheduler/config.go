@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -56,7 +56,7 @@ type Ledger interface {
 
 // Deps holds the external systems of a replica.
 type Deps struct {
-	Log events.Log
+	Log eventlog.Log
 	// Facts is the feed of the process, which its services share.
 	Facts *feed.Feed
 	// Ledger may be nil in a dry run, which then does not know what is promised.

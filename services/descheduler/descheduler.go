@@ -15,7 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/commit"
@@ -164,7 +166,7 @@ func (d *Descheduler) tellWaiting(ctx context.Context) {
 	if d.cfg.Interval > 0 {
 		return
 	}
-	candidates, _, err := d.deps.Ledger.List(ctx, ledger.PrefixElection+election+"/")
+	candidates, _, err := d.deps.Ledger.List(ctx, roster.PrefixElection+election+"/")
 	if err != nil || len(candidates) == 0 {
 		return // the campaign reports what is wrong with the ledger
 	}
@@ -250,7 +252,7 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 func (d *Descheduler) work(ctx context.Context) error {
 	d.reload()
 	p := d.policy.Load()
-	last, err := d.deps.Log.Last(ctx, events.Decisions)
+	last, err := d.deps.Log.Last(ctx, eventlog.Decisions)
 	if err != nil {
 		return fmt.Errorf("descheduler: last decision: %w", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -87,11 +88,12 @@ func (w *world) publish() {
 
 func (w *world) append() {
 	w.t.Helper()
-	var msgs []events.Message
+	var msgs []eventlog.Message
 	for _, f := range w.facts.Facts[w.written:] {
 		msgs = append(msgs, events.EncodeFact(f.Fact))
 	}
-	if _, err := w.log.Append(w.t.Context(), events.Facts, events.Tail{Sequence: uint64(w.written)}, msgs); err != nil {
+	if _, err := w.log.Append(w.t.Context(), eventlog.Facts, eventlog.Tail{Sequence: uint64(w.written)},
+		msgs); err != nil {
 		w.t.Fatal(err)
 	}
 	w.written = len(w.facts.Facts)
@@ -188,11 +190,11 @@ func (w *world) decisions() []events.SequencedDecision { return w.decisionsFrom(
 
 func (w *world) decisionsFrom(first uint64) []events.SequencedDecision {
 	w.t.Helper()
-	last, err := w.log.Last(w.t.Context(), events.Decisions)
+	last, err := w.log.Last(w.t.Context(), eventlog.Decisions)
 	if err != nil || last == 0 {
 		return nil
 	}
-	reader, err := w.log.Read(w.t.Context(), events.Decisions, first)
+	reader, err := w.log.Read(w.t.Context(), eventlog.Decisions, first)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -220,8 +222,8 @@ func (w *world) answer(kind events.DecisionKind) {
 	all := w.decisions()
 	d := all[len(all)-1].Decision
 	d.Kind, d.Message = kind, ""
-	msgs := []events.Message{events.EncodeDecision(d)}
-	if _, err := w.log.Append(w.t.Context(), events.Decisions, events.AnySequence, msgs); err != nil {
+	msgs := []eventlog.Message{events.EncodeDecision(d)}
+	if _, err := w.log.Append(w.t.Context(), eventlog.Decisions, eventlog.AnySequence, msgs); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -360,7 +362,7 @@ func TestTrimmedDecisions(t *testing.T) {
 		w.publish()
 		w.start("d2").stop() // requests late at sequence 2
 		w.answer(events.DecisionPlaced)
-		w.log.Trim(events.Decisions, 2)
+		w.log.Trim(eventlog.Decisions, 2)
 		r := w.start("d3")
 		after(time.Minute)
 		r.stop()
@@ -386,7 +388,7 @@ func TestLostDecisions(t *testing.T) {
 		w.wantAsks("plain#1 by d1")
 		w.answer(events.DecisionPlaced)
 		w.answer(events.DecisionPlaced)
-		w.log.LoseTail(events.Decisions, 0)
+		w.log.LoseTail(eventlog.Decisions, 0)
 		w.pod("late", "a")
 		w.publish()
 		after(2 * time.Minute)
@@ -400,7 +402,7 @@ func TestLostAnswer(t *testing.T) {
 		w := newWorld(t)
 		w.twoNodes()
 		w.taintA()
-		w.log.LoseNextAnswer(events.Decisions)
+		w.log.LoseNextAnswer(eventlog.Decisions)
 		r := w.start("d1")
 		defer r.stop()
 		after(3 * time.Minute)

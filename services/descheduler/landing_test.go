@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
@@ -42,7 +43,7 @@ func (w *world) promises() (out []string) {
 		w.t.Fatal(err)
 	}
 	for _, kv := range kvs {
-		d, err := ledger.DecodeNodeDoc(kv)
+		d, err := codec.DecodeNodeDoc(kv)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/pause"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -68,17 +68,17 @@ func (d *Descheduler) followPause(ctx context.Context) {
 }
 
 func (d *Descheduler) watchPause(ctx context.Context) error {
-	p, revision, err := ledger.DeschedulingPause(ctx, d.deps.Ledger)
+	p, revision, err := pause.Current(ctx, d.deps.Ledger)
 	if err != nil {
 		return err
 	}
 	if p != nil {
 		d.paused.thrown()
 	}
-	watch := d.deps.Ledger.Watch(ctx, ledger.KeyPause, revision+1)
+	watch := d.deps.Ledger.Watch(ctx, pause.Key, revision+1)
 	for batch := range watch.Batches() {
 		for _, e := range batch.Events {
-			if e.Key == ledger.KeyPause && !e.Deleted {
+			if e.Key == pause.Key && !e.Deleted {
 				d.paused.thrown()
 			}
 		}
@@ -87,8 +87,8 @@ func (d *Descheduler) watchPause(ctx context.Context) error {
 }
 
 // pausedNow reads the switch from the ledger, and logs a change once.
-func (d *Descheduler) pausedNow(ctx context.Context) (*ledger.Pause, error) {
-	p, _, err := ledger.DeschedulingPause(ctx, d.deps.Ledger)
+func (d *Descheduler) pausedNow(ctx context.Context) (*pause.Pause, error) {
+	p, _, err := pause.Current(ctx, d.deps.Ledger)
 	if err != nil {
 		return nil, err
 	}

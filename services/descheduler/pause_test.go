@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/pause"
 )
 
 func (w *world) throwPause() {
 	w.t.Helper()
-	p := ledger.Pause{Since: time.Now(), By: "alice", Reason: "upgrade"}
-	if err := ledger.PauseDescheduling(w.t.Context(), w.ledger, p); err != nil {
+	p := pause.Pause{Since: time.Now(), By: "alice", Reason: "upgrade"}
+	if err := pause.Begin(w.t.Context(), w.ledger, p); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -57,7 +57,7 @@ func TestPause(t *testing.T) {
 		second.stop()
 		third := w.start("d4")
 		defer third.stop()
-		if err := ledger.ResumeDescheduling(t.Context(), w.ledger); err != nil {
+		if err := pause.End(t.Context(), w.ledger); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Minute)

@@ -7,8 +7,8 @@ import (
 
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/events/work"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
@@ -26,18 +26,18 @@ func TestAnIdleShardIsWanted(t *testing.T) {
 	wanted := map[int32]bool{}
 	w.eventually("partitions are wanted with the idle shard", func() bool {
 		w.ask(1)
-		other := events.EncodeWorkRequest(events.WorkRequest{Shard: "s2", Window: 4})
-		if err := w.log.Publish(events.SubjectWork, other); err != nil {
+		other := work.EncodeRequest(work.Request{Shard: "s2", Window: 4})
+		if err := w.log.Publish(work.SubjectWork, other); err != nil {
 			t.Fatal(err)
 		}
 		clock.Step(200 * time.Millisecond)
-		kvs, _, err := w.ledger.List(t.Context(), ledger.PrefixWant)
+		kvs, _, err := w.ledger.List(t.Context(), roster.PrefixWant)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, kv := range kvs {
-			owner, err := ledger.DecodeOwner(kv.Value)
-			p, ok := ledger.ParseWant(kv.Key)
+			owner, err := roster.DecodeOwner(kv.Value)
+			p, ok := roster.ParseWant(kv.Key)
 			if err != nil || !ok || owner.Member != "s2" {
 				t.Fatalf("%s: %+v, %v", kv.Key, owner, err)
 			}

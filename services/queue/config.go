@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -90,11 +90,11 @@ type Config struct {
 
 // Deps holds the external systems of one replica. All but Hints, Tracer, Logger and Clock are required.
 type Deps struct {
-	Log       events.Log
-	Snapshots events.Snapshots
+	Log       eventlog.Log
+	Snapshots eventlog.Snapshots
 	// Facts is the feed of the process, which its services share.
 	Facts     *feed.Feed
-	Bus       events.Bus
+	Bus       eventlog.Bus
 	Ledger    ledger.Store
 	Elections ledger.Elections
 	// RestConfig reaches the API server. Its identity must be allowed to get, list and watch pods, nodes, namespaces,

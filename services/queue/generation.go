@@ -11,11 +11,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
@@ -27,7 +30,7 @@ const (
 	// binderBind is how long a binder's bind may be in flight (the binder's bindTimeout). pluginBind is the same for
 	// a plugin's bind: as long as binders wait before they take the place back.
 	binderBind = 10 * time.Second
-	pluginBind = ledger.DelegatedFor + ledger.DelegatedFor/2
+	pluginBind = txns.DelegatedFor + txns.DelegatedFor/2
 )
 
 // grace returns how long a generation of the ledger stays closed after it was cleared: until the last bind sent
@@ -69,7 +72,7 @@ type checked struct {
 // generations makes sure that the ledger's generation is one that members can rely upon.
 type generations struct {
 	ledger  ledger.Store
-	log     events.Log
+	log     eventlog.Log
 	cluster *intake.Cluster
 	clock   clock.Clock
 	logger  *slog.Logger
@@ -81,14 +84,14 @@ type generations struct {
 
 // ensure makes sure that the ledger still holds what members have relied upon, and otherwise begins its next
 // generation. It retries until it succeeds, ctx ends, or the store turns out to be another one than this member has
-// worked with (*ledger.AnewError). unused is an epoch of facts that is later than any used before.
+// worked with (*ledger.StoreReplacedError). unused is an epoch of facts that is later than any used before.
 func (g *generations) ensure(ctx context.Context, from beginning, unused uint64) (checked, error) {
 	for {
 		on, err := g.ensureOnce(ctx, from, unused)
 		if err == nil || ctx.Err() != nil {
 			return on, err
 		}
-		var anew *ledger.AnewError
+		var anew *ledger.StoreReplacedError
 		if errors.As(err, &anew) {
 			return checked{}, err
 		}
@@ -129,7 +132,7 @@ func (g *generations) evidence(
 	if seen.Generation, floor, seen.Revision, err = g.read(ctx); err != nil {
 		return seen, floor, err
 	}
-	last, err := g.log.Last(ctx, events.Facts)
+	last, err := g.log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		return seen, floor, fmt.Errorf("queue: last fact: %w", err)
 	}
@@ -177,7 +180,7 @@ func (g *generations) required(ctx context.Context, generation, floor int64) (re
 // the log of facts or the ledger has a later version, which means that Kubernetes was restored from a backup; it is
 // empty if there is none.
 func (g *generations) compare(
-	ctx context.Context, current ledger.Generation, floor ledger.Floor,
+	ctx context.Context, current identity.Generation, floor ledger.Floor,
 ) (now map[events.Kind]uint64, wentBack string, err error) {
 	been, err := g.required(ctx, current.Revision, floor.Revision)
 	if err != nil {
@@ -209,21 +212,21 @@ func (g *generations) compare(
 // a value that it cannot decode, so such a value is returned as one that the next generation replaces.
 func (g *generations) read(
 	ctx context.Context,
-) (current ledger.Generation, f ledger.Floor, revision int64, err error) {
-	kv, _, err := g.readKey(ctx, ledger.KeyGeneration)
+) (current identity.Generation, f ledger.Floor, revision int64, err error) {
+	kv, _, err := g.readKey(ctx, identity.KeyGeneration)
 	if err != nil {
 		return current, f, 0, err
 	}
 	if kv.ModRevision != 0 {
-		if current, err = ledger.DecodeGeneration(kv); err != nil {
-			current = ledger.Generation{Revision: kv.ModRevision, Reason: err.Error()}
+		if current, err = identity.DecodeGeneration(kv); err != nil {
+			current = identity.Generation{Revision: kv.ModRevision, Reason: err.Error()}
 		}
 	}
 	if kv, revision, err = g.readKey(ctx, ledger.KeyFloor); err != nil {
 		return current, f, 0, err
 	}
 	if kv.ModRevision != 0 {
-		if f, err = ledger.DecodeFloor(kv); err != nil {
+		if f, err = codec.DecodeFloor(kv); err != nil {
 			f = ledger.Floor{Revision: kv.ModRevision}
 		}
 	}
@@ -246,7 +249,7 @@ func (g *generations) readKey(ctx context.Context, key string) (kv ledger.KV, re
 
 // begin writes the first generation of a ledger that is new or predates generations.
 func (g *generations) begin(ctx context.Context, seen decide.LedgerSeen) error {
-	txn, err := ledger.FirstGeneration(seen.Store)
+	txn, err := identity.FirstGeneration(seen.Store)
 	if err != nil {
 		return err
 	}
@@ -267,7 +270,7 @@ func (g *generations) commit(ctx context.Context, txn ledger.Txn) (int64, error)
 	return r.Revision, nil
 }
 
-// renew begins the next generation, by the protocol that ledger.Generation describes.
+// renew begins the next generation, by the protocol that identity.Generation describes.
 func (g *generations) renew(
 	ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string, factsAfter uint64,
 ) (on checked, err error) {
@@ -310,12 +313,12 @@ func (g *generations) renew(
 }
 
 // clear deletes all promises of a closed generation.
-func (g *generations) clear(ctx context.Context, closed ledger.Generation) error {
+func (g *generations) clear(ctx context.Context, closed identity.Generation) error {
 	kvs, _, err := g.ledger.List(ctx, "")
 	if err != nil {
 		return fmt.Errorf("queue: list the ledger: %w", err)
 	}
-	for keys := ledger.Promises(kvs); len(keys) > 0; {
+	for keys := identity.Promises(kvs); len(keys) > 0; {
 		var txn ledger.Txn
 		txn, keys = closed.Clear(keys)
 		if _, err := g.commit(ctx, txn); err != nil {

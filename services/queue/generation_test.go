@@ -13,12 +13,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
-
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
@@ -39,7 +41,7 @@ func (w *world) startHasty(id string) (q *queue.Queue, stop func() error) {
 	return w.startFor(queue.Config{ID: id, Profiles: profiles()}, deps)
 }
 
-func (w *world) picture() *ledger.View {
+func (w *world) picture() *replica.View {
 	w.t.Helper()
 	kvs, revision, err := w.ledger.List(context.Background(), "")
 	if err != nil {
@@ -49,8 +51,8 @@ func (w *world) picture() *ledger.View {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	v := ledger.NewView()
-	batch := ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
+	v := replica.NewView()
+	batch := replica.Batch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
 	if _, err := v.Fold(batch); err != nil {
 		w.t.Fatal(err)
 	}
@@ -64,13 +66,13 @@ func (w *world) promise(hw uint64) { w.reserve(hw, 1) }
 func (w *world) reserve(hw, podRV uint64) {
 	w.t.Helper()
 	doc := ledger.NodeDoc{NodeUID: "n-uid", NodeName: "n", HW: map[string]uint64{ledger.KindPod: hw}}
-	doc, err := ledger.Place(doc, ledger.Entry{
+	doc, err := txns.Place(doc, ledger.Entry{
 		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: podRV, Token: 1,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	txn, err := ledger.Replace(doc)
+	txn, err := txns.Replace(doc)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func (w *world) reserve(hw, podRV uint64) {
 }
 
 // generation waits until the generation with a number is open.
-func (w *world) generation(number uint64) *ledger.View {
+func (w *world) generation(number uint64) *replica.View {
 	w.t.Helper()
 	w.eventually("the generation is open", func() bool {
 		g := w.picture().Generation()
@@ -110,7 +112,7 @@ func TestLostLedgerBeginsAnew(t *testing.T) {
 	_, stop := w.start("queue-a")
 	w.generation(1)
 	w.eventually("facts are told", func() bool {
-		last, err := w.log.Last(t.Context(), events.Facts)
+		last, err := w.log.Last(t.Context(), eventlog.Facts)
 		return err == nil && last > 0
 	})
 	if err := stop(); err != nil {
@@ -137,7 +139,7 @@ func TestRestoredLedgerBeginsAnew(t *testing.T) {
 			backup := w.ledger.Backup()
 			w.eventually("the ledger's history is recorded beyond the backup", func() bool {
 				w.take(t)
-				last, err := w.log.Last(t.Context(), events.Ledger)
+				last, err := w.log.Last(t.Context(), eventlog.Ledger)
 				return err == nil && last > 1
 			})
 			if err := stop(); err != nil {
@@ -172,11 +174,11 @@ func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
 	go func() { ended <- q.Run(t.Context()) }()
 	w.generation(1)
 	w.ledger.Restore(mem.Backup{}, false)
-	var anew *ledger.AnewError
+	var anew *ledger.StoreReplacedError
 	select {
 	case err := <-ended:
 		if !errors.As(err, &anew) {
-			t.Fatalf("Run: %v, want *ledger.AnewError", err)
+			t.Fatalf("Run: %v, want *ledger.StoreReplacedError", err)
 		}
 	case <-time.After(patience):
 		t.Fatalf("the replica runs on after %s", patience)
@@ -302,9 +304,9 @@ func wentBackWithoutFacts(t *testing.T, promise func(w *world, late uint64)) {
 
 // Kubernetes is restored while no queue leads, and the next leader cannot use all facts of the log.
 func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
-	for name, last := range map[string]func(epoch uint64) events.Message{
-		"a fact cannot be read": func(uint64) events.Message { return statetest.PoisonFacts(1)[0].Message },
-		"an epoch has not ended": func(epoch uint64) events.Message {
+	for name, last := range map[string]func(epoch uint64) eventlog.Message{
+		"a fact cannot be read": func(uint64) eventlog.Message { return statetest.PoisonFacts(1)[0].Message },
+		"an epoch has not ended": func(epoch uint64) eventlog.Message {
 			return events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: epoch + 1, Progress: epoch})
 		},
 	} {
@@ -313,7 +315,7 @@ func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
-			w.put(events.Facts, last(w.epoch()))
+			w.put(eventlog.Facts, last(w.epoch()))
 			w.api.GoBack(late - 40)
 			w.startHasty("queue-b")
 			w.generation(2)

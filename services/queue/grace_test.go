@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
@@ -43,7 +43,7 @@ func TestGraceIsLongerThanAnyBind(t *testing.T) {
 // A generation stays closed for longer than a binder that is cut off from the ledger evicts for an earlier mark.
 func TestGraceIsLongerThanAnyEviction(t *testing.T) {
 	const carriedOut = 5 * time.Second // by the API server, which may still work on it when the call has ended
-	if got := grace(nil); got < ledger.EvictFor+carriedOut {
-		t.Errorf("%s, want %s at least", got, ledger.EvictFor+carriedOut)
+	if got := grace(nil); got < txns.EvictFor+carriedOut {
+		t.Errorf("%s, want %s at least", got, txns.EvictFor+carriedOut)
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
@@ -28,9 +28,9 @@ const gaugeInterval = 250 * time.Millisecond
 // feeds are the inputs of the deciding goroutine.
 type feeds struct {
 	facts     chan feed.Step
-	ledger    chan ledger.ViewBatch
+	ledger    chan replica.Batch
 	decisions chan intake.DecisionBatch
-	requests  <-chan events.WorkRequest
+	requests  <-chan work.Request
 }
 
 // loop is the one goroutine that owns the core, the store and the view of the ledger.
@@ -52,7 +52,7 @@ type loop struct {
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
-		alarm: feed.NewAlarm(aside.New("queue", events.Facts, q.logger, q.deps.Clock.Now).Write),
+		alarm: feed.NewAlarm(aside.New("queue", eventlog.Facts, q.logger, q.deps.Clock.Now).Write),
 		out:   out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
@@ -82,7 +82,7 @@ func (l *loop) remember(ctx context.Context) {
 	data, sequence := l.core.Remember()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	if err := l.queue.deps.Snapshots.Put(ctx, events.Decisions, sequence, data); err != nil {
+	if err := l.queue.deps.Snapshots.Put(ctx, eventlog.Decisions, sequence, data); err != nil {
 		l.queue.logger.Warn("could not store the attempt state", "sequence", sequence, telemetry.KeyError, err)
 	}
 }
@@ -91,12 +91,12 @@ func (l *loop) remember(ctx context.Context) {
 // decisions log from which reading continues, or the zero value if the decisions from before the memory must be read
 // as well.
 func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
-	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, events.Decisions)
+	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, eventlog.Decisions)
 	if err != nil || !ok {
 		l.queue.logger.Debug("no stored attempt state", telemetry.KeyError, err)
 		return begin
 	}
-	last, err := l.queue.deps.Log.Last(ctx, events.Decisions)
+	last, err := l.queue.deps.Log.Last(ctx, eventlog.Decisions)
 	if err != nil || sequence > last {
 		l.queue.logger.Warn("stored attempt state does not belong to this log", "sequence", sequence, "last", last,
 			telemetry.KeyError, err)

@@ -8,18 +8,18 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/eventstest"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
-
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
 // put appends a record to a stream, as any client with the permission could.
-func (w *world) put(s events.Stream, m events.Message) uint64 {
+func (w *world) put(s eventlog.Stream, m eventlog.Message) uint64 {
 	w.t.Helper()
-	last, err := w.log.Append(w.t.Context(), s, events.AnySequence, []events.Message{m})
+	last, err := w.log.Append(w.t.Context(), s, eventlog.AnySequence, []eventlog.Message{m})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestDecisionsThatCannotBeRead(t *testing.T) {
 	w.takePartitions()
 	w.told("a")
 	for _, m := range eventstest.PoisonDecisions() {
-		w.put(events.Decisions, m)
+		w.put(eventlog.Decisions, m)
 	}
 	w.told("b")
 	if err := stop(); err != nil {
@@ -141,7 +141,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func poisonsFacts(t *testing.T, poison events.Message, running bool) {
+func poisonsFacts(t *testing.T, poison eventlog.Message, running bool) {
 	w := newWorld(t)
 	_, stop := w.start("queue-a")
 	w.takePartitions()
@@ -155,7 +155,7 @@ func poisonsFacts(t *testing.T, poison events.Message, running bool) {
 	if !running {
 		end()
 	}
-	at := w.put(events.Facts, poison)
+	at := w.put(eventlog.Facts, poison)
 	if !running {
 		_, stop = w.startWith(queue.Config{ID: "queue-b", Profiles: profiles()})
 	}
@@ -163,7 +163,7 @@ func poisonsFacts(t *testing.T, poison events.Message, running bool) {
 	late := w.read()
 	w.told("b", early, late)
 	end()
-	last, err := w.log.Last(t.Context(), events.Facts)
+	last, err := w.log.Last(t.Context(), eventlog.Facts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,11 +189,11 @@ func TestFactThatCannotBeReadAtTheEndOfASnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.log.Put(t.Context(), events.Facts, sequence, data); err != nil {
+	if err := w.log.Put(t.Context(), eventlog.Facts, sequence, data); err != nil {
 		t.Fatal(err)
 	}
-	w.log.LoseTail(events.Facts, sequence-1)
-	if at := w.put(events.Facts, statetest.PoisonFacts(1)[0].Message); at != sequence {
+	w.log.LoseTail(eventlog.Facts, sequence-1)
+	if at := w.put(eventlog.Facts, statetest.PoisonFacts(1)[0].Message); at != sequence {
 		t.Fatalf("the fact that cannot be read is at %d, want %d, where the snapshot ends", at, sequence)
 	}
 	w.start("queue-b")
@@ -203,11 +203,11 @@ func TestFactThatCannotBeReadAtTheEndOfASnapshot(t *testing.T) {
 // toldAnewBehind reports whether a fact behind a sequence republishes everything.
 func (w *world) toldAnewBehind(sequence uint64) bool {
 	w.t.Helper()
-	last, err := w.log.Last(w.t.Context(), events.Facts)
+	last, err := w.log.Last(w.t.Context(), eventlog.Facts)
 	if err != nil || last <= sequence {
 		return false
 	}
-	reader, err := w.log.Read(w.t.Context(), events.Facts, sequence+1)
+	reader, err := w.log.Read(w.t.Context(), eventlog.Facts, sequence+1)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -233,12 +233,12 @@ func TestHistoryOfTheLedgerThatCannotBeRead(t *testing.T) {
 	_, stop := w.start("queue-a")
 	w.takePartitions()
 	w.told("a")
-	w.put(events.Ledger, events.Message{Subject: events.SubjectLedgerChanges, Data: []byte("poison")})
+	w.put(eventlog.Ledger, eventlog.Message{Subject: eventlog.SubjectLedgerChanges, Data: []byte("poison")})
 	w.told("b")
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	w.put(events.Ledger, events.Message{Subject: events.SubjectLedgerPicture})
+	w.put(eventlog.Ledger, eventlog.Message{Subject: eventlog.SubjectLedgerPicture})
 	w.start("queue-b")
 	w.offered("b")
 	w.told("c")
@@ -253,7 +253,7 @@ func TestSnapshotsThatCannotBeRead(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []events.Stream{events.Facts, events.Decisions} {
+	for _, s := range []eventlog.Stream{eventlog.Facts, eventlog.Decisions} {
 		if err := w.log.Put(t.Context(), s, 1, []byte("poison")); err != nil {
 			t.Fatal(err)
 		}

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/explain"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
@@ -97,7 +97,7 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 
 // Run serves until ctx ends and then returns nil, after it has stopped offering, stored a last snapshot if it leads,
 // and resigned. It returns an error if the API server cannot be reached at start, if the ledger belongs to another
-// cluster (*ledger.ClusterMismatchError), or if the log or the ledger holds something that cannot be read.
+// cluster (*identity.ClusterMismatchError), or if the log or the ledger holds something that cannot be read.
 func (q *Queue) Run(ctx context.Context) error {
 	uid, err := q.cluster.Identify(ctx, q.cfg.StartTimeout)
 	if err != nil {
@@ -121,12 +121,12 @@ func (q *Queue) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	in := feeds{
 		facts:     make(chan feed.Step, batchBuffer),
-		ledger:    make(chan ledger.ViewBatch, batchBuffer),
+		ledger:    make(chan replica.Batch, batchBuffer),
 		decisions: make(chan intake.DecisionBatch, batchBuffer),
 		requests:  requests,
 	}
 	group.Go(func() error { return q.deps.Facts.Follow(ctx, in.facts) })
-	group.Go(func() error { return ledger.Follow(ctx, q.deps.Ledger, in.ledger) })
+	group.Go(func() error { return replica.Follow(ctx, q.deps.Ledger, in.ledger) })
 	recorder, mover := commit.NewRecorder(q.deps.Log, q.logger), commit.NewMover(q.deps.Ledger, q.logger)
 	group.Go(func() error { return recorder.Run(ctx) })
 	group.Go(func() error { return mover.Run(ctx) })
@@ -136,7 +136,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, begin, q.logger, in.decisions) })
 		return l.run(ctx)
 	})
-	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, events.SubjectAskQueue, q.answer) })
+	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, work.SubjectAskQueue, q.answer) })
 	// The membership outlives the leadership, which depends on the membership's session.
 	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return member.Run(stay) })

@@ -19,13 +19,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-
 	"github.com/berth-scheduler/berth/services/queue"
 	"github.com/berth-scheduler/berth/services/queue/internal/apitest"
 )
@@ -48,17 +51,17 @@ type world struct {
 	api    *apitest.Server
 	log    *memlog.Log
 	ledger *mem.Store
-	offers chan events.OfferBatch
+	offers chan work.OfferBatch
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		t: t, api: apitest.New("cluster-1"), log: memlog.New(memlog.Options{}), ledger: mem.New(),
-		offers: make(chan events.OfferBatch, 100),
+		offers: make(chan work.OfferBatch, 100),
 	}
-	stop, err := w.log.Subscribe(events.SubjectOffers+"s1", func(data []byte) {
-		batch, err := events.DecodeOffers(data)
+	stop, err := w.log.Subscribe(work.SubjectOffers+"s1", func(data []byte) {
+		batch, err := work.DecodeOffers(data)
 		if err != nil {
 			t.Errorf("offers: %v", err)
 		}
@@ -128,7 +131,7 @@ func (w *world) takePartitions() {
 		w.t.Fatal(err)
 	}
 	for p := range int32(ledger.Partitions) {
-		txn, err := ledger.TakePartition(p, ledger.Owner{Member: "s1"}, session.Lease())
+		txn, err := roster.TakePartition(p, roster.Owner{Member: "s1"}, session.Lease())
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -141,16 +144,16 @@ func (w *world) takePartitions() {
 // ask sends a request for work.
 func (w *world) ask(window int32) {
 	w.t.Helper()
-	request := events.EncodeWorkRequest(events.WorkRequest{Shard: "s1", Window: window})
-	if err := w.log.Publish(events.SubjectWork, request); err != nil {
+	request := work.EncodeRequest(work.Request{Shard: "s1", Window: window})
+	if err := w.log.Publish(work.SubjectWork, request); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 // receive waits for n offers, repeating the request as a shard does.
-func (w *world) receive(n int) []events.Offer {
+func (w *world) receive(n int) []work.Offer {
 	w.t.Helper()
-	var got []events.Offer
+	var got []work.Offer
 	deadline := time.After(patience)
 	beat := time.NewTicker(100 * time.Millisecond)
 	defer beat.Stop()
@@ -190,7 +193,7 @@ func (w *world) pool(q *queue.Queue, uid string) string {
 func (w *world) replay() (*state.Store, []events.SequencedFact) {
 	w.t.Helper()
 	ctx := context.Background()
-	last, err := w.log.Last(ctx, events.Facts)
+	last, err := w.log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -199,7 +202,7 @@ func (w *world) replay() (*state.Store, []events.SequencedFact) {
 	if last == 0 {
 		return store, nil
 	}
-	reader, err := w.log.Read(ctx, events.Facts, 1)
+	reader, err := w.log.Read(ctx, eventlog.Facts, 1)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -238,7 +241,7 @@ func node(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 }
 
-func podNames(offers []events.Offer) []string {
+func podNames(offers []work.Offer) []string {
 	var out []string
 	for _, o := range offers {
 		out = append(out, o.Pod.Name)
@@ -280,8 +283,8 @@ func TestPodsAreOfferedInOrder(t *testing.T) {
 		Kind: events.DecisionUnplaceable, Pod: offers[3].Pod, Token: offers[3].Token,
 		FactSequence: 1 << 40, LedgerRevision: 1 << 40, Plugins: []string{"NodeName"},
 	}
-	if _, err := w.log.Append(t.Context(), events.Decisions, events.AnySequence,
-		[]events.Message{events.EncodeDecision(unplaceable)}); err != nil {
+	if _, err := w.log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence,
+		[]eventlog.Message{events.EncodeDecision(unplaceable)}); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("p2 is parked", func() bool { return w.pool(q, "p2") == "parked" })
@@ -302,7 +305,7 @@ func TestTheLogStandsForTheCluster(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	sequence, data, ok, err := w.log.Latest(t.Context(), events.Facts)
+	sequence, data, ok, err := w.log.Latest(t.Context(), eventlog.Facts)
 	if err != nil || !ok {
 		t.Fatalf("no last snapshot: %v", err)
 	}
@@ -359,7 +362,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	if err := stopFirst(); err != nil {
 		t.Fatal(err)
 	}
-	var batch events.OfferBatch
+	var batch work.OfferBatch
 	w.eventually("queue-b offers a again", func() bool {
 		w.ask(1)
 		select {
@@ -378,13 +381,13 @@ func TestALostTailIsRepaired(t *testing.T) {
 	w := newWorld(t)
 	w.start("queue-a")
 	w.eventually("the first epoch has ended", func() bool { return w.progress() > 0 })
-	kept, err := w.log.Last(t.Context(), events.Facts)
+	kept, err := w.log.Last(t.Context(), eventlog.Facts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lost := w.api.Set(pod("lost", 0))
 	w.eventually("the pod is a fact", func() bool { return w.progress() >= lost })
-	w.log.LoseTail(events.Facts, kept)
+	w.log.LoseTail(eventlog.Facts, kept)
 	// The writer's next fact reveals the loss.
 	last := w.api.Set(pod("next", 0))
 	w.eventually("the repair has ended", func() bool { return w.epoch() >= 2 && w.progress() >= last })
@@ -398,18 +401,18 @@ func TestALostTailIsRepaired(t *testing.T) {
 
 func TestAForeignLedgerIsRefused(t *testing.T) {
 	w := newWorld(t)
-	if _, err := ledger.ClaimCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
+	if _, err := identity.BindCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
 		t.Fatal(err)
 	}
 	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mismatch *ledger.ClusterMismatchError
+	var mismatch *identity.ClusterMismatchError
 	if err := q.Run(t.Context()); !errors.As(err, &mismatch) {
 		t.Fatalf("Run: %v", err)
 	}
-	if last, _ := w.log.Last(t.Context(), events.Facts); last != 0 {
+	if last, _ := w.log.Last(t.Context(), eventlog.Facts); last != 0 {
 		t.Fatalf("the log has %d facts of the wrong cluster", last)
 	}
 }
@@ -479,9 +482,9 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 // reject appends the rejection of an offer's pod to the log, as a shard does that is ahead of all others.
-func (w *world) reject(o events.Offer, plugin string) {
+func (w *world) reject(o work.Offer, plugin string) {
 	w.t.Helper()
-	last, err := w.log.Last(w.t.Context(), events.Facts)
+	last, err := w.log.Last(w.t.Context(), eventlog.Facts)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -493,7 +496,8 @@ func (w *world) reject(o events.Offer, plugin string) {
 
 func (w *world) tell(d events.Decision) {
 	w.t.Helper()
-	_, err := w.log.Append(w.t.Context(), events.Decisions, events.AnySequence, []events.Message{events.EncodeDecision(d)})
+	_, err := w.log.Append(w.t.Context(), eventlog.Decisions, eventlog.AnySequence,
+		[]eventlog.Message{events.EncodeDecision(d)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -559,10 +563,10 @@ func TestAPodNobodyAnswersFor(t *testing.T) {
 		return w.pool(q, "poison") == "parked"
 	})
 	w.eventually("the log tells", func() bool {
-		last, err := w.log.Last(t.Context(), events.Decisions)
+		last, err := w.log.Last(t.Context(), eventlog.Decisions)
 		return err == nil && last == 1
 	})
-	reader, err := w.log.Read(t.Context(), events.Decisions, 1)
+	reader, err := w.log.Read(t.Context(), eventlog.Decisions, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
@@ -29,7 +30,7 @@ const (
 	// Election is the name under which replicas elect their leader.
 	Election = "queue"
 	// factWindow is how many facts may wait to be written to the log: four batches.
-	factWindow = 4 * events.MaxBatch
+	factWindow = 4 * eventlog.MaxBatch
 	// retryPause is the wait before another candidacy, round or claim after an error.
 	retryPause = time.Second
 	// farewell bounds each step that a leader still takes after it was asked to stop (the last snapshot, resigning),
@@ -51,7 +52,7 @@ var (
 func (q *Queue) compete(ctx context.Context, member *membership.Member, clusterUID string) error {
 	for ctx.Err() == nil {
 		err := q.candidacy(ctx, member, clusterUID)
-		var foreign *ledger.ClusterMismatchError
+		var foreign *identity.ClusterMismatchError
 		if errors.As(err, &foreign) {
 			return err
 		}
@@ -151,7 +152,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 // if ctx ended first.
 func (q *Queue) lead(ctx context.Context, term int64) bool {
 	decided, err := insist(ctx, q, "read the end of the decision log", func() (uint64, error) {
-		return q.deps.Log.Last(ctx, events.Decisions)
+		return q.deps.Log.Last(ctx, eventlog.Decisions)
 	})
 	return err == nil && q.send(ctx, decide.Lead{Term: term, Decided: decided})
 }
@@ -181,8 +182,8 @@ func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64)
 func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err error) {
 	var refused error
 	before, err = insist(ctx, q, "claim the ledger", func() (bool, error) {
-		had, err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
-		var foreign *ledger.ClusterMismatchError
+		had, err := identity.BindCluster(ctx, q.deps.Ledger, clusterUID)
+		var foreign *identity.ClusterMismatchError
 		if errors.As(err, &foreign) {
 			refused, err = err, nil
 		}

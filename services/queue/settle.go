@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 )
@@ -94,7 +94,7 @@ func (q *Queue) followed(ctx context.Context) error {
 			return errClosed
 		}
 		p := q.position()
-		last, err := q.deps.Log.Last(ctx, events.Facts)
+		last, err := q.deps.Log.Last(ctx, eventlog.Facts)
 		if err != nil || last == p.Sequence {
 			still = stall{}
 			continue
@@ -114,7 +114,7 @@ func (q *Queue) position() state.Position {
 // does not reach it or belongs to another history, and errHole if the state lacks a fact or the record at the end is
 // not a fact.
 func (q *Queue) atTheEnd(ctx context.Context) (*state.Snapshot, commit.Base, error) {
-	last, err := q.deps.Log.Last(ctx, events.Facts)
+	last, err := q.deps.Log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		return nil, commit.Base{}, err
 	}

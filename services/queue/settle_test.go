@@ -7,7 +7,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/services/queue"
 )
 
@@ -21,7 +21,7 @@ func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 	ctx := t.Context()
 	_, stop := w.start("queue-a")
 	w.eventually("the first epoch has ended", func() bool { return w.progress() > 0 })
-	kept, err := w.log.Last(ctx, events.Facts)
+	kept, err := w.log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,12 +30,12 @@ func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 	if err := stop(); err != nil { // with a last snapshot
 		t.Fatal(err)
 	}
-	sequence, _, ok, err := w.log.Latest(ctx, events.Facts)
+	sequence, _, ok, err := w.log.Latest(ctx, eventlog.Facts)
 	if err != nil || !ok || sequence <= kept {
 		t.Fatalf("snapshot at %d, %t, %v; want one behind %d", sequence, ok, err, kept)
 	}
-	w.log.LoseTail(events.Facts, kept)
-	w.log.Trim(events.Facts, kept)
+	w.log.LoseTail(eventlog.Facts, kept)
+	w.log.Trim(eventlog.Facts, kept)
 
 	deps := w.deps()
 	clock := testclock.NewFakeClock(time.Now())
@@ -48,8 +48,8 @@ func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 	})
 	w.eventually("a snapshot of it", func() bool {
 		clock.Step(time.Second)
-		sequence, _, _, err := w.log.Latest(ctx, events.Facts)
-		last, lastErr := w.log.Last(ctx, events.Facts)
+		sequence, _, _, err := w.log.Latest(ctx, eventlog.Facts)
+		last, lastErr := w.log.Last(ctx, eventlog.Facts)
 		return err == nil && lastErr == nil && sequence > kept && sequence <= last
 	})
 	if offers := w.receive(1); offers[0].Pod.Name != "a" {
@@ -60,10 +60,10 @@ func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
 // toldAnew reports whether a fact republishes everything.
 func (w *world) toldAnew(sequence uint64) bool {
 	w.t.Helper()
-	if last, err := w.log.Last(w.t.Context(), events.Facts); err != nil || last < sequence {
+	if last, err := w.log.Last(w.t.Context(), eventlog.Facts); err != nil || last < sequence {
 		return false
 	}
-	reader, err := w.log.Read(w.t.Context(), events.Facts, sequence)
+	reader, err := w.log.Read(w.t.Context(), eventlog.Facts, sequence)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,9 +7,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 )
@@ -19,8 +18,8 @@ const snapshotCheck = time.Second
 
 // snapshots stores the state of the facts as a leader has applied it.
 type snapshots struct {
-	log     events.Log
-	store   events.Snapshots
+	log     eventlog.Log
+	store   eventlog.Snapshots
 	clock   clock.WithTicker
 	logger  *slog.Logger
 	applied *applied
@@ -85,5 +84,5 @@ func (k *snapshots) write(ctx context.Context, p state.Position, data []byte) er
 	if err := commit.Stands(ctx, k.log, p); err != nil {
 		return err
 	}
-	return k.store.Put(ctx, events.Facts, p.Sequence, data)
+	return k.store.Put(ctx, eventlog.Facts, p.Sequence, data)
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // A pod that the API server accepts and the log does not delays no other pod, neither while the queue runs nor at the
@@ -41,11 +42,11 @@ func TestAPodThatIsTooLargeHoldsUpNobody(t *testing.T) {
 // toldOf returns the message of the last decision about a pod, or "".
 func (w *world) toldOf(uid string) (message string) {
 	w.t.Helper()
-	last, err := w.log.Last(w.t.Context(), events.Decisions)
+	last, err := w.log.Last(w.t.Context(), eventlog.Decisions)
 	if err != nil || last == 0 {
 		return ""
 	}
-	reader, err := w.log.Read(w.t.Context(), events.Decisions, 1)
+	reader, err := w.log.Read(w.t.Context(), eventlog.Decisions, 1)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/anomaly"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
@@ -73,7 +73,7 @@ func workloadOf(facts *state.Snapshot, uid string) anomaly.Workload {
 }
 
 // look evaluates the rules. Without lead it only records since when entries exist.
-func (v *vigil) look(ledgerView *ledger.View, core *decide.Core, now time.Time, lead bool) {
+func (v *vigil) look(ledgerView *replica.View, core *decide.Core, now time.Time, lead bool) {
 	var waiting []anomaly.Waiting
 	since := make(map[entryKey]time.Time, len(v.since))
 	for doc := range ledgerView.Docs() {

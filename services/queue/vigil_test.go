@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/anomaly"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
@@ -32,7 +33,7 @@ func TestVigilOfALogThatIsReadAgain(t *testing.T) {
 	v.decided(batch, facts.Snapshot())
 	v.decided(intake.DecisionBatch{Shortened: &last}, facts.Snapshot())
 	v.decided(batch, facts.Snapshot())
-	v.look(ledger.NewView(), decide.New(decide.Config{Queue: "queue-a"}), noon.Add(time.Minute), true)
+	v.look(replica.NewView(), decide.New(decide.Config{Queue: "queue-a"}), noon.Add(time.Minute), true)
 	for rule, n := range v.status.Anomalies.Found {
 		if want := map[anomaly.Rule]int{anomaly.CaughtBySweep: 1}[rule]; n != want {
 			t.Errorf("%d of %s, want %d: %+v", n, rule, want, v.status.Anomalies.Findings)
@@ -44,12 +45,12 @@ func TestVigilOfALogThatIsReadAgain(t *testing.T) {
 // reports it, and pods that are evicted again and again.
 func TestVigil(t *testing.T) {
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	view := ledger.NewView()
+	view := replica.NewView()
 	doc := ledger.NodeDoc{NodeUID: "u1", NodeName: "n1", Entries: []ledger.Entry{{
 		PodUID: "p1", Namespace: "shop", Name: "cart", Role: ledger.RoleReservation, State: ledger.Committed, Token: 7,
 		Shard: "scheduler-0", SchedulerName: "default-scheduler", PodRV: 3,
 	}}}
-	value, err := ledger.EncodeNodeDoc(doc)
+	value, err := codec.EncodeNodeDoc(doc)
 	if err != nil {
 		t.Fatal(err)
 	}

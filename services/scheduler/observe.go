@@ -11,7 +11,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -145,7 +145,7 @@ func (s *Scheduler) watchLag(ctx context.Context) error {
 			return nil
 		case <-tick.C():
 		}
-		last, err := s.deps.Log.Last(ctx, events.Facts)
+		last, err := s.deps.Log.Last(ctx, eventlog.Facts)
 		if err != nil {
 			continue // the log is not available, which its readers report
 		}

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -45,7 +46,7 @@ func BenchmarkTracing(b *testing.B) {
 func attemptAt(i int) step.Attempt {
 	return step.Attempt{
 		Pod:      events.PodRef{UID: fmt.Sprintf("0f5d0f6e-5b5c-4a0e-9c0e-%012x", i)},
-		Evidence: &events.Evidence{Candidates: make([]events.Candidate, events.EvidenceCandidates)},
+		Evidence: &evidence.Evidence{Candidates: make([]evidence.Candidate, evidence.MaxCandidates)},
 		Outcome:  step.Scheduled, Received: time.Now(), Decided: time.Now(),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
@@ -29,7 +30,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func survivesPoison(t *testing.T, poison events.Message, running bool) {
+func survivesPoison(t *testing.T, poison eventlog.Message, running bool) {
 	s := newSite(t)
 	shards := []string{"scheduler-0"}
 	s.anew("n0")

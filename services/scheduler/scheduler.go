@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -52,16 +53,16 @@ type Config struct {
 	Window int
 	// WholeCluster makes every pod consider all nodes at once, without a preference for the shard's home nodes.
 	WholeCluster bool
-	// NoEvidence omits events.Evidence from the decisions.
+	// NoEvidence omits evidence.Evidence from the decisions.
 	NoEvidence bool
 }
 
 // Deps are the outside dependencies of a shard.
 type Deps struct {
-	Log events.Log
+	Log eventlog.Log
 	// Facts is the feed that the services of the process share.
 	Facts  *feed.Feed
-	Bus    events.Bus
+	Bus    eventlog.Bus
 	Ledger ledger.Store
 	Logger *slog.Logger
 	Clock  clock.WithTicker
@@ -122,7 +123,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
-	s.alarm = feed.NewAlarm(aside.New("scheduler", events.Facts, deps.Logger, deps.Clock.Now).Write)
+	s.alarm = feed.NewAlarm(aside.New("scheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write)
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
 		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
@@ -224,7 +225,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.commit.Consult(rooms) })
 	g.Go(func() error { return s.commit.Perform(rooms) })
 	g.Go(func() error { return s.watchLag(rooms) })
-	g.Go(func() error { return explain.Serve(rooms, s.deps.Bus, events.SubjectAskShards, s.answer) })
+	g.Go(func() error { return explain.Serve(rooms, s.deps.Bus, work.SubjectAskShards, s.answer) })
 	g.Go(func() error {
 		defer stop()
 		return s.loop(ctx, rooms, keeper)

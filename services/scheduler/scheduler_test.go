@@ -19,9 +19,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -42,21 +46,21 @@ type site struct {
 	seq   uint64
 	epoch uint64
 	// requests are the shards' heartbeats.
-	requests chan events.WorkRequest
+	requests chan work.Request
 	mu       struct {
 		sync.Mutex
-		offered map[string]events.Offer // by token
+		offered map[string]work.Offer // by token
 	}
 }
 
 func newSite(t *testing.T) *site {
 	s := &site{
-		t: t, log: memlog.New(memlog.Options{}), store: mem.New(), requests: make(chan events.WorkRequest, 1024),
+		t: t, log: memlog.New(memlog.Options{}), store: mem.New(), requests: make(chan work.Request, 1024),
 	}
-	s.mu.offered = map[string]events.Offer{}
+	s.mu.offered = map[string]work.Offer{}
 	t.Cleanup(s.log.Close)
-	stop, err := s.log.Subscribe(events.SubjectWork, func(data []byte) {
-		r, err := events.DecodeWorkRequest(data)
+	stop, err := s.log.Subscribe(work.SubjectWork, func(data []byte) {
+		r, err := work.DecodeRequest(data)
 		if err != nil {
 			t.Errorf("work request: %v", err)
 			return
@@ -117,10 +121,10 @@ func (s *site) fact(f events.Fact) {
 }
 
 // put appends a record to the facts.
-func (s *site) put(m events.Message) {
+func (s *site) put(m eventlog.Message) {
 	s.t.Helper()
-	message := []events.Message{m}
-	last, err := s.log.Append(s.t.Context(), events.Facts, events.Tail{Sequence: s.seq}, message)
+	message := []eventlog.Message{m}
+	last, err := s.log.Append(s.t.Context(), eventlog.Facts, eventlog.Tail{Sequence: s.seq}, message)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -177,14 +181,14 @@ func (s *site) ready(shards ...string) {
 	}
 }
 
-func (s *site) request() events.WorkRequest {
+func (s *site) request() work.Request {
 	s.t.Helper()
 	select {
 	case r := <-s.requests:
 		return r
 	case <-time.After(patience):
 		s.t.Fatalf("no shard asked for work in %s", patience)
-		return events.WorkRequest{}
+		return work.Request{}
 	}
 }
 
@@ -193,7 +197,7 @@ func (s *site) offer(shards []string, pods ...events.PodRef) {
 	s.t.Helper()
 	s.settled(shards)
 	for _, pod := range pods {
-		o := events.Offer{
+		o := work.Offer{
 			Pod: pod, Partition: ledger.PartitionOf(pod.UID),
 			Attempt: 1, FactSequence: s.seq, LeaseMillis: 10_000,
 		}
@@ -205,19 +209,19 @@ func (s *site) offer(shards []string, pods ...events.PodRef) {
 	}
 }
 
-func (s *site) send(o events.Offer) {
-	kvs, _, err := s.store.List(context.Background(), ledger.KeyOwn(o.Partition))
+func (s *site) send(o work.Offer) {
+	kvs, _, err := s.store.List(context.Background(), roster.KeyOwn(o.Partition))
 	if err != nil || len(kvs) != 1 {
 		s.t.Errorf("owner of partition %d: %v, %v", o.Partition, kvs, err)
 		return
 	}
-	owner, err := ledger.DecodeOwner(kvs[0].Value)
+	owner, err := roster.DecodeOwner(kvs[0].Value)
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
-	batch := events.OfferBatch{Queue: "queue", Term: 1, Offers: []events.Offer{o}}
-	if err := s.log.Publish(events.SubjectOffers+owner.Member, events.EncodeOffers(batch)); err != nil {
+	batch := work.OfferBatch{Queue: "queue", Term: 1, Offers: []work.Offer{o}}
+	if err := s.log.Publish(work.SubjectOffers+owner.Member, work.EncodeOffers(batch)); err != nil {
 		s.t.Error(err)
 	}
 }
@@ -232,19 +236,19 @@ func (s *site) settled(shards []string) {
 	right := func() bool {
 		for member, partitions := range want {
 			for _, p := range partitions {
-				if held[ledger.KeyOwn(p)] != member {
+				if held[roster.KeyOwn(p)] != member {
 					return false
 				}
 			}
 		}
 		return true
 	}
-	watch := s.store.Watch(ctx, ledger.PrefixOwn, 1)
+	watch := s.store.Watch(ctx, roster.PrefixOwn, 1)
 	for batch := range watch.Batches() {
 		for _, e := range batch.Events {
-			owner, err := ledger.DecodeOwner(e.Value)
+			owner, err := roster.DecodeOwner(e.Value)
 			if e.Deleted || err != nil {
-				owner = ledger.Owner{}
+				owner = roster.Owner{}
 			}
 			held[e.Key] = owner.Member
 		}
@@ -260,7 +264,7 @@ func (s *site) decisions(n int) []events.Decision {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	r, err := s.log.Read(ctx, events.Decisions, 1)
+	r, err := s.log.Read(ctx, eventlog.Decisions, 1)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -320,7 +324,7 @@ func (s *site) mustReserve(d events.Decision) {
 	if err != nil || len(kvs) != 1 {
 		s.t.Fatalf("document of %s: %d, %v", d.NodeName, len(kvs), err)
 	}
-	doc, err := ledger.DecodeNodeDoc(kvs[0])
+	doc, err := codec.DecodeNodeDoc(kvs[0])
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -342,7 +346,7 @@ func TestAStoppedShardLeaves(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatalf("stop: %v", err)
 	}
-	for _, prefix := range []string{ledger.PrefixOwn, ledger.PrefixMember} {
+	for _, prefix := range []string{roster.PrefixOwn, roster.PrefixMember} {
 		kvs, _, err := s.store.List(t.Context(), prefix)
 		if err != nil || len(kvs) != 0 {
 			t.Errorf("%d keys under %s after the stop, %v: want none", len(kvs), prefix, err)

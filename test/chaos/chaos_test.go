@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -204,9 +204,9 @@ func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error
 	case registerAgain:
 		return s.deleteNode(ctx, nodeName(f.node))
 	case poisonFacts:
-		return nothing, s.poison(ctx, events.Facts)
+		return nothing, s.poison(ctx, eventlog.Facts)
 	case poisonDecisions:
-		return nothing, s.poison(ctx, events.Decisions)
+		return nothing, s.poison(ctx, eventlog.Decisions)
 	case backUp:
 		return nothing, s.etcd.BackUp(ctx, filepath.Join(s.dir, "backup"))
 	case restore:

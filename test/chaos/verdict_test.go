@@ -5,8 +5,8 @@ package chaos
 import (
 	"strings"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
@@ -61,10 +61,10 @@ func (s *site) checkGeneration() {
 	store, err := etcd.Open(s.Context(), etcd.Config{Endpoints: s.etcd.URLs})
 	s.no(err)
 	defer func() { s.no(store.Close()) }()
-	kvs, _, err := store.List(s.Context(), ledger.KeyGeneration)
+	kvs, _, err := store.List(s.Context(), identity.KeyGeneration)
 	s.no(err)
 	for _, kv := range kvs {
-		g, err := ledger.DecodeGeneration(kv)
+		g, err := identity.DecodeGeneration(kv)
 		s.no(err)
 		s.Logf("generation %d of the ledger, open: %t (%s)", g.Number, g.Open, g.Reason)
 		if !g.Open || len(s.earlier) > 0 && g.Number < 2 {
@@ -72,6 +72,6 @@ func (s *site) checkGeneration() {
 		}
 	}
 	if len(kvs) != 1 {
-		s.Errorf("%d keys %s, want one", len(kvs), ledger.KeyGeneration)
+		s.Errorf("%d keys %s, want one", len(kvs), identity.KeyGeneration)
 	}
 }

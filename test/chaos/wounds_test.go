@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 	"github.com/berth-scheduler/berth/test/kit"
 )
@@ -40,17 +41,17 @@ func (s *site) deleteNode(ctx context.Context, name string) (heal func() error, 
 
 // poison appends what no reader understands: a record that is like others but for what is in it, and one
 // that has nothing of the envelope either.
-func (s *site) poison(ctx context.Context, stream events.Stream) error {
+func (s *site) poison(ctx context.Context, stream eventlog.Stream) error {
 	like := events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "poison", Namespace: "none", Name: "poison"})
-	if stream == events.Decisions {
+	if stream == eventlog.Decisions {
 		like = events.EncodeDecision(events.Decision{
 			Kind: events.DecisionFailed, Pod: events.PodRef{UID: "poison", Namespace: "none", Name: "poison"}, Actor: "chaos",
 		})
 	}
 	like.Data = []byte("\xff\xff\xff no message of any version")
-	bare := events.Message{Subject: like.Subject, Data: like.Data}
-	for _, m := range []events.Message{like, bare} {
-		if _, err := s.log.Append(ctx, stream, events.AnySequence, []events.Message{m}); err != nil {
+	bare := eventlog.Message{Subject: like.Subject, Data: like.Data}
+	for _, m := range []eventlog.Message{like, bare} {
+		if _, err := s.log.Append(ctx, stream, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 			return fmt.Errorf("poison for %s: %w", stream, err)
 		}
 	}

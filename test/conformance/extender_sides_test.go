@@ -28,13 +28,17 @@ import (
 	runtimeregistry "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
@@ -277,7 +281,7 @@ func (d *shardDriver) start(c *extendedCase) error {
 		return err
 	}
 	partition := ledger.PartitionOf(string(c.pod.UID))
-	txn, err := ledger.TakePartition(partition, ledger.Owner{Member: "s"}, session.Lease())
+	txn, err := roster.TakePartition(partition, roster.Owner{Member: "s"}, session.Lease())
 	if err != nil {
 		return err
 	}
@@ -298,9 +302,9 @@ func (d *shardDriver) start(c *extendedCase) error {
 		return err
 	}
 	return d.step(shardcore.Input{
-		Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}, {Events: owned}},
+		Ledger: []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}, {Events: owned}},
 		Facts:  steps,
-		Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
+		Offers: []work.OfferBatch{{Term: 1, Offers: []work.Offer{{
 			Pod:       events.PodRef{UID: string(c.pod.UID), Namespace: c.pod.Namespace, Name: c.pod.Name},
 			Partition: partition, Token: ledger.Token(7).String(), Attempt: 1, FactSequence: uint64(len(facts)),
 		}}}},
@@ -340,7 +344,7 @@ func (d *shardDriver) decide() (events.Decision, error) {
 func (d *shardDriver) bind(c *extendedCase, node string) error {
 	pod := c.pod.DeepCopy()
 	pod.Spec.NodeName, pod.ResourceVersion = node, "1000000" // later than all there are
-	state.StripLess(pod)
+	strip.KeepSpec(pod)
 	raw, err := pod.Marshal()
 	if err != nil {
 		return err
@@ -387,7 +391,7 @@ func (d *shardDriver) tied(
 func (c *extendedCase) facts() ([]events.SequencedFact, error) {
 	var facts []events.SequencedFact
 	tell := func(k events.Kind, obj state.APIObject) error {
-		state.StripLess(obj)
+		strip.KeepSpec(obj)
 		raw, err := obj.Marshal()
 		sequence := uint64(len(facts) + 1)
 		facts = append(facts, events.SequencedFact{Sequence: sequence, Fact: events.Fact{

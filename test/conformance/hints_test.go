@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // hintsPerCluster is how many changes are tried on the pods of one cluster.
@@ -171,7 +172,7 @@ func objectOf(k events.Kind, obj state.APIObject) *state.Object {
 		return nil
 	}
 	obj = obj.(runtime.Object).DeepCopyObject().(state.APIObject)
-	state.Strip(obj)
+	strip.Strip(obj)
 	return &state.Object{
 		Kind: k, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(), API: obj,
 	}

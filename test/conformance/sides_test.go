@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // sides are upstream and ours over the same cluster. Ours answers twice: from scratch, and
@@ -114,7 +115,7 @@ func (s *sides) compare(ctx context.Context, pod *corev1.Pod, seed uint64) (want
 
 func (s *sides) input(pod *corev1.Pod, seed uint64) placement.Input {
 	pod = pod.DeepCopy()
-	state.Strip(pod)
+	strip.Strip(pod)
 	return placement.Input{
 		Pod: state.NewPod(pod), Nodes: s.view.Nodes(), Objects: s.view.Objects(), Seed: seed, Limit: -1,
 	}

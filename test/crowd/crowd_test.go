@@ -23,6 +23,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler"
@@ -106,7 +108,7 @@ func (u unguarded) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, 
 		return ledger.TxnResult{}, ctx.Err()
 	}
 	t.Compares = slices.DeleteFunc(slices.Clone(t.Compares), func(c ledger.Compare) bool {
-		return strings.HasPrefix(c.Key, ledger.PrefixGuard)
+		return strings.HasPrefix(c.Key, registry.PrefixGuard)
 	})
 	return u.Store.Commit(ctx, t)
 }
@@ -140,9 +142,9 @@ func play(t *testing.T, c size, limit time.Duration, wrap func(ledger.Store) led
 		}
 		group.Go(func() error { return shard.Run(running) })
 	}
-	batches := make(chan ledger.ViewBatch, 64)
+	batches := make(chan replica.Batch, 64)
 	store := open(t, endpoint)
-	group.Go(func() error { return ledger.Follow(running, store, batches) })
+	group.Go(func() error { return replica.Follow(running, store, batches) })
 	s.run(ctx, batches)
 	cancel()
 	if err := group.Wait(); err != nil {

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
 // member is a pod as the oracle knows it: what it belongs to, and what the rules of the kinds
@@ -78,14 +81,14 @@ func (o *oracle) revision(revision int64, events []ledger.Event, fresh map[strin
 	writes := 0
 	var touched []string
 	for _, e := range events {
-		if strings.HasPrefix(e.Key, ledger.PrefixNode) || strings.HasPrefix(e.Key, ledger.PrefixGuard) ||
-			strings.HasPrefix(e.Key, ledger.PrefixTerm) {
+		if strings.HasPrefix(e.Key, ledger.PrefixNode) || strings.HasPrefix(e.Key, registry.PrefixGuard) ||
+			strings.HasPrefix(e.Key, registry.PrefixTerm) {
 			writes++
 		}
 		if !strings.HasPrefix(e.Key, ledger.PrefixNode) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(e.KV)
+		d, err := codec.DecodeNodeDoc(e.KV)
 		if err != nil || e.Deleted {
 			o.violated(revision, "document %s: deleted %v, %v", e.Key, e.Deleted, err)
 			continue
@@ -105,7 +108,7 @@ func (o *oracle) revision(revision int64, events []ledger.Event, fresh map[strin
 func (o *oracle) document(revision int64, d ledger.NodeDoc, fresh map[string]string) (placed []string) {
 	before := o.docs[d.NodeUID]
 	o.docs[d.NodeUID] = d
-	for _, v := range ledger.CheckSuccessor(before, d) {
+	for _, v := range invariant.CheckSuccessor(before, d) {
 		o.violated(revision, "%s", v)
 	}
 	for i := range before.Entries {

@@ -15,8 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 const (
@@ -40,7 +43,7 @@ type stage struct {
 	log    *memlog.Log
 	oracle *oracle
 	rng    *rand.Rand
-	view   *ledger.View
+	view   *replica.View
 
 	writer
 	pods map[string]*corev1.Pod
@@ -59,12 +62,12 @@ type stage struct {
 // writer is what is written to the log of facts.
 type writer struct {
 	rv, sequence uint64
-	pending      []events.Message
+	pending      []eventlog.Message
 }
 
 func newStage(t *testing.T, log *memlog.Log, o *oracle, rng *rand.Rand) *stage {
 	s := &stage{
-		t: t, log: log, oracle: o, rng: rng, view: ledger.NewView(), pods: map[string]*corev1.Pod{},
+		t: t, log: log, oracle: o, rng: rng, view: replica.NewView(), pods: map[string]*corev1.Pod{},
 		offered: map[string]time.Time{}, promised: map[string]int{}, bound: map[string]bool{},
 	}
 	o.bound = func(uid string) bool { return s.bound[uid] }
@@ -173,7 +176,7 @@ func (s *stage) fact(k events.Kind, o interface {
 		Kind: k, Op: events.OpUpsert, UID: string(o.GetUID()), Namespace: o.GetNamespace(), Name: o.GetName(),
 		ResourceVersion: s.rv, Progress: s.rv, Cause: "watch", Object: raw,
 	}))
-	if len(s.pending) == events.MaxBatch {
+	if len(s.pending) == eventlog.MaxBatch {
 		s.flush()
 	}
 }
@@ -184,7 +187,7 @@ func (s *stage) flush() {
 	if len(s.pending) == 0 {
 		return
 	}
-	last, err := s.log.Append(s.t.Context(), events.Facts, events.Tail{Sequence: s.sequence}, s.pending)
+	last, err := s.log.Append(s.t.Context(), eventlog.Facts, eventlog.Tail{Sequence: s.sequence}, s.pending)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -192,7 +195,7 @@ func (s *stage) flush() {
 }
 
 // run plays until every pod is bound, or ctx ends.
-func (s *stage) run(ctx context.Context, batches <-chan ledger.ViewBatch) {
+func (s *stage) run(ctx context.Context, batches <-chan replica.Batch) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	for len(s.bound) < len(s.pods) {
@@ -209,7 +212,7 @@ func (s *stage) run(ctx context.Context, batches <-chan ledger.ViewBatch) {
 	s.took = time.Since(s.began)
 }
 
-func (s *stage) ledger(b ledger.ViewBatch) {
+func (s *stage) ledger(b replica.Batch) {
 	s.t.Helper()
 	if b.Reset && len(b.KVs) > 0 && s.view.Revision() > 0 {
 		s.t.Fatal("the watch of the ledger broke off: revisions were missed")
@@ -261,7 +264,7 @@ func (s *stage) offer(now time.Time) {
 	if !s.shared() {
 		return
 	}
-	batches := map[string][]events.Offer{}
+	batches := map[string][]work.Offer{}
 	for _, uid := range s.order {
 		if _, placed := s.oracle.placed[uid]; placed || now.Sub(s.offered[uid]) < offerAgain {
 			continue
@@ -273,15 +276,15 @@ func (s *stage) offer(now time.Time) {
 		}
 		s.offered[uid] = now
 		s.tokens++
-		batches[owner.Member] = append(batches[owner.Member], events.Offer{
+		batches[owner.Member] = append(batches[owner.Member], work.Offer{
 			Pod:       events.PodRef{UID: uid, Namespace: namespace, Name: s.pods[uid].Name},
 			Partition: partition, Token: ledger.Token(s.tokens).String(), Attempt: 1,
 			FactSequence: s.sequence, LeaseMillis: int32(offerAgain.Milliseconds()),
 		})
 	}
 	for shard, offers := range batches {
-		data := events.EncodeOffers(events.OfferBatch{Queue: "stage", Term: 1, Offers: offers})
-		if err := s.log.Publish(events.SubjectOffers+shard, data); err != nil {
+		data := work.EncodeOffers(work.OfferBatch{Queue: "stage", Term: 1, Offers: offers})
+		if err := s.log.Publish(work.SubjectOffers+shard, data); err != nil {
 			s.t.Error(err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 )
 
@@ -124,12 +125,12 @@ type timedDecision struct {
 }
 
 // decisionsOf reads the decisions log up to its present end for one pod.
-func decisionsOf(ctx context.Context, log events.Log, uid string) ([]timedDecision, error) {
-	last, err := log.Last(ctx, events.Decisions)
+func decisionsOf(ctx context.Context, log eventlog.Log, uid string) ([]timedDecision, error) {
+	last, err := log.Last(ctx, eventlog.Decisions)
 	if err != nil || last == 0 {
 		return nil, err
 	}
-	reader, err := log.Read(ctx, events.Decisions, 1)
+	reader, err := log.Read(ctx, eventlog.Decisions, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // snapshotStream keeps the snapshots.
@@ -91,12 +91,12 @@ func (a *attacker) record(body string) (sequence uint64) {
 
 // strike has each kind of answer come on a subject.
 func (a *attacker) strike(n int, v answered) {
-	const decisions, next, direct = string(events.Decisions), "$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET."
+	const decisions, next, direct = string(eventlog.Decisions), "$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET."
 	name := fmt.Sprintf("attack-%s-%d", a.as, n)
 	sequence := a.record(v.body)
-	a.consumer(string(events.Ledger), name, "", 1)
-	a.say(next+string(events.Ledger)+"."+name, v.subject, []byte(`{"batch":1,"no_wait":true}`))
-	a.say(next+string(events.Ledger)+"."+name, v.subject, []byte("no JSON"))
+	a.consumer(string(eventlog.Ledger), name, "", 1)
+	a.say(next+string(eventlog.Ledger)+"."+name, v.subject, []byte(`{"batch":1,"no_wait":true}`))
+	a.say(next+string(eventlog.Ledger)+"."+name, v.subject, []byte("no JSON"))
 	a.say(direct+snapshotStream, v.subject, []byte(`{"seq":1000000000000}`))
 	a.say("$JS.API.STREAM.INFO.FACTS", v.subject, nil)
 	a.say("$JS.API.STREAM.MSG.GET."+decisions, v.subject, fmt.Appendf(nil, `{"seq":%d}`, sequence))
@@ -122,7 +122,7 @@ func (s *system) foreignAnswers(t *testing.T) {
 	root := s.natsClient(t, "root")
 	js, err := root.JetStream()
 	s.no(err)
-	facts, err := js.StreamInfo(string(events.Facts))
+	facts, err := js.StreamInfo(string(eventlog.Facts))
 	s.no(err)
 	requests, err := s.natsClient(t, "queue").SubscribeSync("work.request") // no shard runs
 	s.no(err)
@@ -154,7 +154,7 @@ func (s *system) foreignAnswers(t *testing.T) {
 func harm(js nats.JetStreamContext, before *nats.StreamInfo, requests *nats.Subscription) string {
 	var all []string
 	streams := []string{snapshotStream}
-	for _, name := range events.Streams() {
+	for _, name := range eventlog.Streams() {
 		streams = append(streams, string(name))
 	}
 	for _, stream := range streams {
@@ -165,7 +165,7 @@ func harm(js nats.JetStreamContext, before *nats.StreamInfo, requests *nats.Subs
 		}
 		for subject := range now.State.Subjects {
 			if strings.Contains(subject, "forged") || strings.Contains(subject, "planted") ||
-				strings.Contains(subject, "attack") && stream != string(events.Decisions) {
+				strings.Contains(subject, "attack") && stream != string(eventlog.Decisions) {
 				all = append(all, fmt.Sprintf("stream %s has a record %s", stream, subject))
 			}
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
@@ -335,7 +336,7 @@ func claims(ctx context.Context, store *etcd.Store, node string) ([]string, erro
 	}
 	var all []string
 	for _, kv := range docs {
-		doc, err := ledger.DecodeNodeDoc(kv)
+		doc, err := codec.DecodeNodeDoc(kv)
 		if err != nil {
 			return nil, err
 		}

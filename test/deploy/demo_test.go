@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 const (
@@ -65,7 +65,7 @@ func TestDemoAsShipped(t *testing.T) {
 func (s *system) drains(t *testing.T) {
 	store, err := s.openLedger("root")
 	s.no(err)
-	shards, _, err := store.List(t.Context(), ledger.PrefixMember+"scheduler/")
+	shards, _, err := store.List(t.Context(), roster.PrefixMember+"scheduler/")
 	s.no(err)
 	id := filepath.Base(shards[0].Key)
 	result, err := programs.Command(t.Context(), append([]string{"drain-shard", id}, s.ledgerFlags()...)...)

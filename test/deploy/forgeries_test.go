@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 // forgedEviction: a descheduler that asks for whatever it likes gets no pod whose disruption budget
@@ -43,13 +45,13 @@ func (s *system) forgedEviction(t *testing.T) {
 	})
 	log, err := s.openLog("descheduler")
 	s.no(err)
-	last, err := log.Last(t.Context(), events.Decisions)
+	last, err := log.Last(t.Context(), eventlog.Decisions)
 	s.no(err)
-	reader, err := log.Read(t.Context(), events.Decisions, last+1)
+	reader, err := log.Read(t.Context(), eventlog.Decisions, last+1)
 	s.no(err)
 	defer reader.Close()
 	lie := decision(events.DecisionEvict, events.PodRef{UID: string(pod.UID), Namespace: ns, Name: pod.Name})
-	_, err = log.Append(t.Context(), events.Decisions, events.AnySequence, lie)
+	_, err = log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, lie)
 	s.no(err)
 	ctx, cancel := context.WithTimeout(t.Context(), placedWithin)
 	defer cancel()
@@ -83,7 +85,7 @@ func (s *system) forgedReservation(t *testing.T) {
 	s.no(err)
 	node, err := s.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	s.no(err)
-	value, err := ledger.EncodeNodeDoc(ledger.NodeDoc{
+	value, err := codec.EncodeNodeDoc(ledger.NodeDoc{
 		NodeUID: string(node.UID), NodeName: name,
 		Entries: []ledger.Entry{{
 			PodUID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,

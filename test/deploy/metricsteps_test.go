@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // measured are resources of metrics.k8s.io, served by the API server itself: objects of them stay
@@ -129,7 +130,7 @@ func (s *system) measures(within time.Duration) error {
 			return fmt.Errorf("no facts of %v: %w", missing, err)
 		}
 		for _, r := range records {
-			delete(missing, events.Kind(r.Header.Get(events.HeaderKind)))
+			delete(missing, events.Kind(r.Header.Get(eventlog.HeaderKind)))
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // queueSteps are what a queue that starts does with each resource.
@@ -61,14 +61,14 @@ func (s *system) factsOf(create func(s *system, name string) (string, error), wi
 }
 
 // factsFromNow reads the facts that are still to come; done ends it.
-func (s *system) factsFromNow(ctx context.Context) (reader events.Reader, done func(), err error) {
+func (s *system) factsFromNow(ctx context.Context) (reader eventlog.Reader, done func(), err error) {
 	log, err := s.openLog("queue")
 	if err != nil {
 		return nil, nil, err
 	}
-	last, err := log.Last(ctx, events.Facts)
+	last, err := log.Last(ctx, eventlog.Facts)
 	if err == nil {
-		reader, err = log.Read(ctx, events.Facts, last+1)
+		reader, err = log.Read(ctx, eventlog.Facts, last+1)
 	}
 	if err != nil {
 		log.Close()
@@ -77,14 +77,14 @@ func (s *system) factsFromNow(ctx context.Context) (reader events.Reader, done f
 	return reader, func() { reader.Close(); log.Close() }, nil
 }
 
-func awaitFact(ctx context.Context, reader events.Reader, uid string) error {
+func awaitFact(ctx context.Context, reader eventlog.Reader, uid string) error {
 	for {
 		records, err := reader.Next(ctx)
 		if err != nil {
 			return err
 		}
 		for _, r := range records {
-			if r.Header.Get(events.HeaderUID) == uid {
+			if r.Header.Get(eventlog.HeaderUID) == uid {
 				return nil
 			}
 		}

@@ -16,9 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/pause"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/test/kit"
 )
 
@@ -102,8 +107,8 @@ func TestStoresRefuseWhoHasNoRight(t *testing.T) {
 	})
 }
 
-func decision(kind events.DecisionKind, pod events.PodRef) []events.Message {
-	return []events.Message{events.EncodeDecision(events.Decision{
+func decision(kind events.DecisionKind, pod events.PodRef) []eventlog.Message {
+	return []eventlog.Message{events.EncodeDecision(events.Decision{
 		Kind: kind, Pod: pod, Actor: "nobody", SchedulerName: scheduler, Token: "0123456789abcdef", NodeName: "demo-0001",
 	})}
 }
@@ -111,20 +116,20 @@ func decision(kind events.DecisionKind, pod events.PodRef) []events.Message {
 // foreignWords: what one service may say, no other may.
 func (s *system) foreignWords(t *testing.T) {
 	nobody := events.PodRef{UID: "nobody", Namespace: "none", Name: "none"}
-	fact := []events.Message{events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "nobody"})}
+	fact := []eventlog.Message{events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "nobody"})}
 	for _, c := range []struct {
 		what   string
-		stream events.Stream
-		msgs   []events.Message
+		stream eventlog.Stream
+		msgs   []eventlog.Message
 		by     string
 	}{
-		{"a fact", events.Facts, fact, "queue"},
-		{"a placement", events.Decisions, decision(events.DecisionPlaced, nobody), "scheduler"},
-		{"a bind", events.Decisions, decision(events.DecisionBound, nobody), "binder"},
-		{"a request for an eviction", events.Decisions, decision(events.DecisionEvict, nobody), "descheduler"},
+		{"a fact", eventlog.Facts, fact, "queue"},
+		{"a placement", eventlog.Decisions, decision(events.DecisionPlaced, nobody), "scheduler"},
+		{"a bind", eventlog.Decisions, decision(events.DecisionBound, nobody), "binder"},
+		{"a request for an eviction", eventlog.Decisions, decision(events.DecisionEvict, nobody), "descheduler"},
 	} {
 		for _, as := range readers {
-			if c.stream == events.Facts && as == c.by {
+			if c.stream == eventlog.Facts && as == c.by {
 				continue // the queue that runs has said some already
 			}
 			log, err := s.openLog(as)
@@ -132,7 +137,7 @@ func (s *system) foreignWords(t *testing.T) {
 				t.Fatal(as, err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), refusedWithin)
-			_, err = log.Append(ctx, c.stream, events.AnySequence, c.msgs)
+			_, err = log.Append(ctx, c.stream, eventlog.AnySequence, c.msgs)
 			cancel()
 			if (err == nil) != (as == c.by) {
 				t.Errorf("%s by the %s: %v", c.what, as, err)
@@ -150,26 +155,26 @@ func (s *system) foreignKeys(t *testing.T) {
 	}{
 		{ledger.KeyNode("nobody"), []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.KeyIncarnation("nobody"), []string{"queue", "scheduler", "binder", "descheduler"}},
-		{ledger.KeyOwn(0), []string{"scheduler"}},
-		{ledger.KeyWant(0), []string{"queue"}},
-		{ledger.KeyCluster, []string{"queue"}},
-		{ledger.KeyGeneration, []string{"queue", "scheduler", "binder", "descheduler"}},
+		{roster.KeyOwn(0), []string{"scheduler"}},
+		{roster.KeyWant(0), []string{"queue"}},
+		{identity.KeyCluster, []string{"queue"}},
+		{identity.KeyGeneration, []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.KeyFloor, []string{"queue", "binder"}},
-		{ledger.KeyPause, nil},
-		{ledger.KeyTermRegistry, []string{"queue", "scheduler"}},
-		{ledger.PrefixTerm + "nothing", []string{"queue", "scheduler"}},
-		{ledger.PrefixGuard + "nothing/nowhere/c", []string{"queue", "scheduler"}},
+		{pause.Key, nil},
+		{registry.KeyTermRegistry, []string{"queue", "scheduler"}},
+		{registry.PrefixTerm + "nothing", []string{"queue", "scheduler"}},
+		{registry.PrefixGuard + "nothing/nowhere/c", []string{"queue", "scheduler"}},
 		{ledger.PrefixBudget + "nobody", []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.PrefixVolume + "nobody", []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.PrefixPool + "nobody/nowhere", []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.PrefixPlan + "nothing", []string{"queue", "scheduler", "binder", "descheduler"}},
-		{ledger.KeyMember("queue", "nobody"), []string{"queue"}},
-		{ledger.KeyMember("scheduler", "nobody"), []string{"scheduler"}},
-		{ledger.KeyMember("binder", "nobody"), []string{"binder"}},
-		{ledger.KeyMember("descheduler", "nobody"), []string{"descheduler"}},
-		{ledger.PrefixElection + "queue/1", []string{"queue"}},
-		{ledger.PrefixElection + "descheduler/1", []string{"descheduler"}},
-		{ledger.PrefixElection + "nobody/1", nil},
+		{roster.KeyMember("queue", "nobody"), []string{"queue"}},
+		{roster.KeyMember("scheduler", "nobody"), []string{"scheduler"}},
+		{roster.KeyMember("binder", "nobody"), []string{"binder"}},
+		{roster.KeyMember("descheduler", "nobody"), []string{"descheduler"}},
+		{roster.PrefixElection + "queue/1", []string{"queue"}},
+		{roster.PrefixElection + "descheduler/1", []string{"descheduler"}},
+		{roster.PrefixElection + "nobody/1", nil},
 		{"nobody", nil},
 	} {
 		for _, as := range readers {
@@ -177,7 +182,7 @@ func (s *system) foreignKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(as, err)
 			}
-			if _, _, err := store.List(t.Context(), ledger.PrefixMember); err != nil {
+			if _, _, err := store.List(t.Context(), roster.PrefixMember); err != nil {
 				t.Errorf("the %s cannot read: %v", as, err)
 			}
 			// A revision that no key ever has: nothing is written, even by who might.
@@ -213,7 +218,7 @@ func (s *system) forgedPlacement(t *testing.T) {
 	log, err := s.openLog("scheduler")
 	s.no(err)
 	lie := decision(events.DecisionPlaced, events.PodRef{UID: string(pod.UID), Namespace: ns, Name: pod.Name})
-	if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, lie); err != nil {
+	if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, lie); err != nil {
 		t.Fatal(err)
 	}
 	s.start("scheduler", "scheduler-0")

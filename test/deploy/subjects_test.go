@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // services are those whose certificate may be stolen.
@@ -129,11 +130,11 @@ func (s *system) forgedFact(t *testing.T) {
 		DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: stored.Sequence,
 	})
 	s.no(err)
-	before, err := js.StreamInfo(string(events.Facts))
+	before, err := js.StreamInfo(string(eventlog.Facts))
 	s.no(err)
 	s.no(c.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stored.Stream+".forger", fact.Subject, nil))
 	s.eventually(placedWithin, "the stream of facts has the forged record", func(context.Context) (string, error) {
-		now, err := js.StreamInfo(string(events.Facts))
+		now, err := js.StreamInfo(string(eventlog.Facts))
 		if err != nil || now.State.LastSeq > before.State.LastSeq {
 			return "", err
 		}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
@@ -55,8 +56,8 @@ func (f *fleet) spent(after int64) (txns, writes int) {
 	f.no(err)
 	last := int64(0)
 	for _, e := range history {
-		placement := strings.HasPrefix(e.Key, ledger.PrefixNode) || strings.HasPrefix(e.Key, ledger.PrefixGuard) ||
-			strings.HasPrefix(e.Key, ledger.PrefixTerm)
+		placement := strings.HasPrefix(e.Key, ledger.PrefixNode) || strings.HasPrefix(e.Key, registry.PrefixGuard) ||
+			strings.HasPrefix(e.Key, registry.PrefixTerm)
 		if e.ModRevision <= after || !placement {
 			continue
 		}

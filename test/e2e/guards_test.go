@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
@@ -133,7 +134,7 @@ func (s *stack) placements(history []ledger.Event, pods []corev1.Pod) order {
 		if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixNode) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ev.KV)
+		d, err := codec.DecodeNodeDoc(ev.KV)
 		s.no(err)
 		for _, e := range d.Entries {
 			if e.Role != ledger.RoleReservation || seen[e.PodUID] {

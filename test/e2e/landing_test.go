@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
@@ -141,7 +142,7 @@ func (s *stack) keptPlaces(f *fleet) (kept string) {
 		if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixNode) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ev.KV)
+		d, err := codec.DecodeNodeDoc(ev.KV)
 		s.no(err)
 		for _, e := range d.Entries {
 			if e.Role == ledger.RoleMove {

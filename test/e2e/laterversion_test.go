@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 
 // laterPrefixes are those of values that members of a later version may add fields to.
 var laterPrefixes = []string{
-	ledger.PrefixNode, ledger.PrefixBudget, ledger.PrefixPlan, ledger.KeyTermRegistry, ledger.KeyFloor,
+	ledger.PrefixNode, ledger.PrefixBudget, ledger.PrefixPlan, registry.KeyTermRegistry, ledger.KeyFloor,
 }
 
 // A member of a later version, which knows fields that this version does not, writes them into documents,
@@ -128,8 +130,8 @@ func (l *laterMember) look(ev ledger.Event) {
 }
 
 func (l *laterMember) lookAtEntries(before, after ledger.KV) {
-	old, err := ledger.DecodeNodeDoc(before)
-	now, err2 := ledger.DecodeNodeDoc(after)
+	old, err := codec.DecodeNodeDoc(before)
+	now, err2 := codec.DecodeNodeDoc(after)
 	if err = errors.Join(err, err2); err != nil {
 		l.dropped = append(l.dropped, err.Error())
 		return
@@ -151,14 +153,14 @@ func (l *laterMember) write(ctx context.Context) error {
 		}
 		value := append([]byte(nil), kv.Value...)
 		if strings.HasPrefix(key, ledger.PrefixNode) {
-			d, err := ledger.DecodeNodeDoc(kv)
+			d, err := codec.DecodeNodeDoc(kv)
 			if err != nil {
 				return err
 			}
 			for i := range d.Entries {
 				d.Entries[i].Later = string(later())
 			}
-			if value, err = ledger.EncodeNodeDoc(d); err != nil {
+			if value, err = codec.EncodeNodeDoc(d); err != nil {
 				return err
 			}
 		}

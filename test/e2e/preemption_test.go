@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
@@ -165,7 +166,7 @@ func claimed(ev ledger.Event) (string, error) {
 	switch {
 	case ev.Deleted:
 	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
-		d, err := ledger.DecodeNodeDoc(ev.KV)
+		d, err := codec.DecodeNodeDoc(ev.KV)
 		if err != nil {
 			return "", err
 		}
@@ -175,7 +176,7 @@ func claimed(ev ledger.Event) (string, error) {
 			}
 		}
 	case strings.HasPrefix(ev.Key, ledger.PrefixBudget):
-		b, err := ledger.DecodeBudget(ev.KV)
+		b, err := codec.DecodeBudget(ev.KV)
 		if err != nil {
 			return "", err
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 )
 
@@ -96,9 +97,9 @@ func (l *lab) decided(kind events.DecisionKind) []decision {
 	defer cancel()
 	log := l.openLog(ctx)
 	defer log.Close()
-	last, err := log.Last(ctx, events.Decisions)
+	last, err := log.Last(ctx, eventlog.Decisions)
 	l.no(err)
-	reader, err := log.Read(ctx, events.Decisions, 1)
+	reader, err := log.Read(ctx, eventlog.Decisions, 1)
 	l.no(err)
 	defer reader.Close()
 	var all []decision

@@ -10,6 +10,9 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 const (
@@ -163,7 +166,7 @@ func (c *client) learn(kvs []ledger.KV, keys map[int]content) {
 func (c *client) lost(kvs []ledger.KV, keys map[int]content) {
 	owners := map[int]content{}
 	for i := range keys {
-		if _, ok := ledger.ParseOwn(c.site.keys[i]); ok {
+		if _, ok := roster.ParseOwn(c.site.keys[i]); ok {
 			owners[i] = keys[i]
 		}
 	}
@@ -173,8 +176,8 @@ func (c *client) lost(kvs []ledger.KV, keys map[int]content) {
 
 func (c *client) take(ctx context.Context, n int) error {
 	c.attempts++
-	owner := ledger.Owner{Member: c.name, Incarnation: uint64(c.id)<<32 | uint64(c.attempts)}
-	txn, err := ledger.TakePartition(c.site.parts[n], owner, c.session.Lease())
+	owner := roster.Owner{Member: c.name, Incarnation: uint64(c.id)<<32 | uint64(c.attempts)}
+	txn, err := roster.TakePartition(c.site.parts[n], owner, c.session.Lease())
 	if err != nil {
 		return err
 	}
@@ -200,7 +203,7 @@ func (c *client) take(ctx context.Context, n int) error {
 
 func (c *client) release(ctx context.Context, n int) error {
 	part := c.site.parts[n]
-	txn, err := ledger.ReleasePartition(part, c.epochs[part])
+	txn, err := roster.ReleasePartition(part, c.epochs[part])
 	if err != nil {
 		return err
 	}
@@ -211,7 +214,7 @@ func (c *client) release(ctx context.Context, n int) error {
 
 // place reserves one or two nodes, in one transaction, on what the client knows of them.
 func (c *client) place(ctx context.Context, n int) error {
-	batch := ledger.PlaceBatch{Epochs: map[int32]int64{c.site.parts[n]: c.epochs[c.site.parts[n]]}}
+	batch := txns.PlaceBatch{Epochs: map[int32]int64{c.site.parts[n]: c.epochs[c.site.parts[n]]}}
 	first := c.rng.IntN(len(c.site.nodes))
 	for i := range 1 + c.rng.IntN(2) {
 		node := c.site.nodes[(first+i)%len(c.site.nodes)]
@@ -224,12 +227,12 @@ func (c *client) place(ctx context.Context, n int) error {
 			continue
 		}
 		switch view.Admission(node, name, rv) {
-		case ledger.Unadmitted:
+		case replica.Unadmitted:
 			return c.admit(ctx, view, node, rv)
-		case ledger.Superseded:
+		case replica.Superseded:
 			continue
 		}
-		doc := ledger.Cover(view.Open(node, name, rv), ledger.KindNode, rv)
+		doc := view.Open(node, name, rv).Cover(ledger.KindNode, rv)
 		if len(doc.Entries) >= maxEntries {
 			doc.Entries = nil // as if all of them were bound
 		}
@@ -250,7 +253,7 @@ func (c *client) place(ctx context.Context, n int) error {
 	}
 	result, known := c.commit(ctx, txn)
 	if known && !result.Succeeded && result.Current != nil {
-		if kv := c.known[ledger.KeyOwn(c.site.parts[n])]; kv.CreateRevision != c.epochs[c.site.parts[n]] {
+		if kv := c.known[roster.KeyOwn(c.site.parts[n])]; kv.CreateRevision != c.epochs[c.site.parts[n]] {
 			delete(c.epochs, c.site.parts[n]) // deposed
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // keysPerRound is how many keys the clients of one round share: few, so that they meet, and so
@@ -147,7 +148,7 @@ func newSite() *site {
 		}
 	}
 	for _, p := range s.parts {
-		s.keys = append(s.keys, ledger.KeyOwn(p))
+		s.keys = append(s.keys, roster.KeyOwn(p))
 	}
 	for _, n := range s.nodes {
 		s.keys = append(s.keys, ledger.KeyNode(n))

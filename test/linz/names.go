@@ -5,25 +5,27 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // next is a number that no client has had, and higher than all.
 func (c *client) next() uint64 { return c.versions.Add(1) }
 
 // picture is the ledger as the client knows it.
-func (c *client) picture() (*ledger.View, error) {
+func (c *client) picture() (*replica.View, error) {
 	var kvs []ledger.KV
 	for _, kv := range c.known {
 		kvs = append(kvs, kv)
 	}
-	v := ledger.NewView()
+	v := replica.NewView()
 	return v, v.Reset(kvs, 1)
 }
 
 // admit is T15 of a node.
-func (c *client) admit(ctx context.Context, v *ledger.View, node string, rv uint64) error {
+func (c *client) admit(ctx context.Context, v *replica.View, node string, rv uint64) error {
 	name := c.site.names[node]
-	change, err := ledger.AdmitNode{
+	change, err := txns.AdmitNode{
 		NodeUID: node, NodeName: name, NodeRV: rv, Known: v.Incarnation(name), Docs: v.Named(name), Floor: v.Floor(),
 	}.Admit()
 	if err != nil {
@@ -50,16 +52,16 @@ func (c *client) collect(ctx context.Context) error {
 	}
 	if len(d.Entries) > 0 {
 		d.Entries = nil
-		txn, err := ledger.Replace(ledger.Cover(d, ledger.KindPod, c.next()))
+		txn, err := txns.Replace(d.Cover(ledger.KindPod, c.next()))
 		if err != nil {
 			return err
 		}
 		c.commit(ctx, txn)
 		return nil
 	}
-	collection := v.Collection([]string{ledger.KeyNode(node)})
+	collection := txns.CollectionOf(v, []string{ledger.KeyNode(node)})
 	// No floor is written twice.
-	collection.Docs[0] = ledger.Cover(collection.Docs[0], ledger.KindPod, c.next())
+	collection.Docs[0] = collection.Docs[0].Cover(ledger.KindPod, c.next())
 	txn, err := collection.Collect()
 	if err != nil {
 		return err

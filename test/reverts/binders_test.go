@@ -56,7 +56,7 @@ var binders = []revert{
 	},
 	{
 		bug: 57, taken: "The document of a claim is kept as long as it names a user.",
-		edits: []edit{{"pkg/ledger/t16_collect.go", "x, _ = FinishHolders(x, v)\n\t\t\tif len(", "if len("}},
+		edits: []edit{{ofTxns + "/t16_collect.go", "x, _ = FinishHolders(x, v)\n\t\t\tif len(", "if len("}},
 		fails: []failing{{ofBinder, "TestDocumentsOfGoneObjectsAreCollected"}},
 	},
 	{

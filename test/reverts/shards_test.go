@@ -75,13 +75,13 @@ var shards = []revert{
 		bug: 30, taken: "Owners of partitions are learned from lost compares, ahead of the watch.",
 		edits: []edit{
 			{
-				"pkg/ledger/view_apply.go",
-				`ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || strings.HasPrefix(key, PrefixInc`,
-				`ofTerms(key) || strings.HasPrefix(key, PrefixInc`,
+				ofReplica + "/apply.go",
+				`ofTerms(key) || strings.HasPrefix(key, roster.PrefixOwn) || strings.HasPrefix(key, ledger.PrefixInc`,
+				`ofTerms(key) || strings.HasPrefix(key, ledger.PrefixInc`,
 			},
 			{"services/scheduler/internal/shard/state.go", `&& epoch <= s.Ledger.Revision() &&`, `&&`},
 		},
-		fails: []failing{{ofShards, "TestOwnershipIsLearnedFromTheWatchAlone"}, {ofLedger, "TestOwnersAreNotLearned"}},
+		fails: []failing{{ofShards, "TestOwnershipIsLearnedFromTheWatchAlone"}, {ofReplica, "TestOwnersAreNotLearned"}},
 	},
 	{
 		bug: 32, taken: "Terms are registered whether or not a transaction has room for what the pod needs.",
@@ -94,8 +94,8 @@ var shards = []revert{
 	{
 		bug: 32, taken: "A pod may carry more terms than MaxPodTerms.",
 		edits: []edit{
-			{"services/scheduler/internal/attempt/attempt.go", `if n.Carried > ledger.MaxPodTerms {`, `if false {`},
-			{ofCrossNode + "/terms.go", ` && n.Carried <= ledger.MaxPodTerms {`, ` {`},
+			{"services/scheduler/internal/attempt/attempt.go", `if n.Carried > registry.MaxPodTerms {`, `if false {`},
+			{ofCrossNode + "/terms.go", ` && n.Carried <= registry.MaxPodTerms {`, ` {`},
 		},
 		fails: []failing{{ofShards, "TestPodThatNoTransactionHoldsLeavesNoTerm"}},
 	},
@@ -107,7 +107,7 @@ var shards = []revert{
 	{
 		bug: 32, taken: "Terms are asked for whatever their size.",
 		edits: []edit{{
-			ofCrossNode + "/terms.go", `if err := ledger.CheckTerm(term); err != nil {`, `if err := error(nil); err != nil {`,
+			ofCrossNode + "/terms.go", `if err := registry.CheckTerm(term); err != nil {`, `if err := error(nil); err != nil {`,
 		}},
 		fails: []failing{{ofShards, "TestPodWithALargeRuleLeavesNoTerm"}},
 	},

@@ -5,20 +5,12 @@ import "regexp"
 // The debts: what was there before its ceiling.
 var (
 	methodDebt = debt{
-		"pkg/audit.replay":                 93,
-		"pkg/descheduling.pass":            47,
-		"pkg/descheduling/policy.resolver": 43,
-		"pkg/ledger.View":                  79,
-		"pkg/ledger/view.View":             61,
+		"pkg/audit.replay":        93,
+		"pkg/ledger/replica.View": 77,
+		"pkg/ledger/view.View":    61,
 	}
-	lineDebt = debt{
-		"pkg/ledger": 8200,
-		"pkg/state":  4900,
-	}
-	exportDebt = debt{
-		"pkg/events": 147,
-		"pkg/ledger": 278,
-	}
+	lineDebt   = debt{}
+	exportDebt = debt{}
 )
 
 // backDebt is in percent.

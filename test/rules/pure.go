@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"go/ast"
-	"path"
 	"slices"
 	"strings"
 )
@@ -60,20 +59,29 @@ var pureRooms = []pureRoom{
 	},
 	{
 		name: "pkg/state",
-		has:  func(f *GoFile) bool { return f.Dir == "pkg/state" },
+		has:  func(f *GoFile) bool { return slices.Contains(statePackages, f.Dir) },
 		// One goroutine applies, any may take a snapshot or ask for the position.
 		may: []string{"sync", "sync/atomic"},
 	},
 	{
 		name: "the ledger's protocol",
 		has: func(f *GoFile) bool {
-			return f.Dir == "pkg/ledger" && !slices.Contains(ledgerSeams, path.Base(f.Path))
+			return slices.Contains(protocolPackages, f.Dir) && !slices.Contains(ledgerSeams, f.Path)
 		},
 	},
 }
 
-// ledgerSeams are the files of pkg/ledger that declare or drive the seam to a real store.
-var ledgerSeams = []string{"cluster.go", "follow.go", "pause.go", "store.go"}
+// statePackages are the packages of the state that only compute.
+var statePackages = []string{"pkg/state", "pkg/state/reduce", "pkg/state/resources", "pkg/state/strip"}
+
+// protocolPackages are the packages of the ledger that only compute.
+var protocolPackages = []string{
+	"pkg/ledger", "pkg/ledger/codec", "pkg/ledger/identity", "pkg/ledger/invariant", "pkg/ledger/registry",
+	"pkg/ledger/replica", "pkg/ledger/roster", "pkg/ledger/txns",
+}
+
+// ledgerSeams are their files that declare or drive the seam to a real store.
+var ledgerSeams = []string{"pkg/ledger/identity/cluster.go", "pkg/ledger/replica/follow.go", "pkg/ledger/store.go"}
 
 func pureRules() []Rule {
 	return []Rule{{

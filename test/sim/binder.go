@@ -9,8 +9,10 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
 
@@ -273,7 +275,7 @@ func (a *apiServer) read(uid string) bindercore.Answered {
 		return bindercore.Answered{Result: bindercore.Gone}
 	}
 	p = p.DeepCopy()
-	state.MarkFull(p)
+	strip.MarkFull(p)
 	return bindercore.Answered{Result: bindercore.Done, Pod: state.NewPod(p)}
 }
 
@@ -365,7 +367,7 @@ func docOf(kvs []ledger.KV, nodeUID string) (*ledger.NodeDoc, error) {
 		if kv.Key != ledger.KeyNode(nodeUID) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(kv)
+		d, err := codec.DecodeNodeDoc(kv)
 		return &d, err
 	}
 	return nil, nil

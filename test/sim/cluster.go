@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -329,7 +330,7 @@ func (c *cluster) evict(w *world, p *corev1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
 	}
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil {
 		return
 	}
@@ -339,7 +340,7 @@ func (c *cluster) evict(w *world, p *corev1.Pod) {
 		Pod:   events.PodRef{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
 		Token: ledger.Token(c.tokens).String(), NodeName: p.Spec.NodeName, FactSequence: last, Strategy: "sim",
 	})
-	_, _ = w.log.Append(w.ctx, events.Decisions, events.AnySequence, []events.Message{msg}) // asked for or not
+	_, _ = w.log.Append(w.ctx, eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{msg}) // asked for or not
 }
 
 // kubelets let pods go that are being deleted, and now and then a pod ends by itself.

@@ -7,8 +7,11 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/descheduler/descore"
@@ -20,7 +23,7 @@ type descheduler struct {
 	streams
 	outbox
 	facts    *feed.Folder
-	promised *ledger.View
+	promised *replica.View
 	history  *plan.History
 	// candidate is the session with which it runs for leadership, term what it leads under.
 	candidate, term int64
@@ -33,7 +36,7 @@ type descheduler struct {
 // cycle is what is left to do of one plan: places to give up, then moves, in order.
 type cycle struct {
 	promises *descore.Promises
-	leave    []ledger.Change
+	leave    []txns.Change
 	moves    []descore.Eviction
 	// waiting: a transaction is under way. tries counts the races that the first move has lost.
 	waiting bool
@@ -41,7 +44,7 @@ type cycle struct {
 }
 
 const (
-	descheduling = ledger.PrefixElection + "descheduler/"
+	descheduling = roster.PrefixElection + "descheduler/"
 	// cycleInterval is how often the leader plans.
 	cycleInterval = 1500 * time.Millisecond
 	// keepTries is how many races the keeping of one place may lose, as in production.
@@ -65,7 +68,7 @@ func (d *descheduler) start() {
 	d.begin()
 	d.streams = streams{p: &d.proc, decisions: 1}
 	d.outbox = outbox{}
-	d.facts, d.promised, d.history = feed.NewFolder(), ledger.NewView(), plan.NewHistory()
+	d.facts, d.promised, d.history = feed.NewFolder(), replica.NewView(), plan.NewHistory()
 	d.candidate, d.term, d.leading = 0, 0, false
 	d.next, d.cycle = time.Time{}, nil
 }
@@ -173,7 +176,7 @@ func (d *descheduler) knows() bool {
 			return false
 		}
 	}
-	last, err := d.w.log.Last(d.w.ctx, events.Decisions)
+	last, err := d.w.log.Last(d.w.ctx, eventlog.Decisions)
 	return err == nil && d.decisions > last && d.promised.Revision() >= d.term && d.promised.Revision() > 0
 }
 
@@ -224,7 +227,7 @@ func (d *descheduler) ask(c *cycle, revision int64) {
 
 // change carries out a change of the ledger and tells the revision at which it was, 0 if it
 // has lost a race. What has an unknown outcome is sent again as it is.
-func (d *descheduler) change(c *cycle, what string, change ledger.Change, told func(revision int64) error) error {
+func (d *descheduler) change(c *cycle, what string, change txns.Change, told func(revision int64) error) error {
 	txn, err := change.Txn()
 	if err != nil {
 		return d.w.breaks("%s: %s: %v", d.member(), what, err)
@@ -255,14 +258,14 @@ func (d *descheduler) change(c *cycle, what string, change ledger.Change, told f
 	return nil
 }
 
-func learn(p *descore.Promises, change ledger.Change, txn ledger.Txn, r ledger.TxnResult) (revision int64, err error) {
+func learn(p *descore.Promises, change txns.Change, txn ledger.Txn, r ledger.TxnResult) (revision int64, err error) {
 	if r.Succeeded {
 		return r.Revision, p.Kept(txn, r)
 	}
 	if err := p.Learn(r); err != nil {
 		return 0, err
 	}
-	lost, err := change.Losers(r)
+	lost, err := change.Classify(r)
 	if err != nil || !lost.Applied {
 		return 0, err
 	}

@@ -5,15 +5,16 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // describe tells the trace how everything stands when a run has failed.
 func (w *world) describe() {
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	w.tracef("facts end at %d (%v), the ledger at %d, the API server at %d; %d calls and %d hints are under way",
 		last, err, w.store.Revision(), w.api.rv, len(w.calls), len(w.messages))
-	kept, data, _, _ := w.log.Latest(w.ctx, events.Facts)
+	kept, data, _, _ := w.log.Latest(w.ctx, eventlog.Facts)
 	at, err := state.SnapshotPosition(data)
 	w.tracef("the newest snapshot is of fact %d: %v (%v)", kept, at, err)
 	for _, q := range w.queues {
@@ -33,9 +34,9 @@ func (w *world) describe() {
 
 // describeEpochs tells where in the log of facts epochs begin and end.
 func (w *world) describeEpochs() {
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	for at := uint64(1); at <= last && err == nil; at++ {
-		records, gap := w.records(events.Facts, at)
+		records, gap := w.records(eventlog.Facts, at)
 		if gap != nil {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // leases are the sessions' times as the ledger keeps them.
@@ -90,7 +91,7 @@ func (w *world) commit(meant committed) (ledger.TxnResult, error) {
 func isRefused(err error, refused **ledger.TxnError) bool { return errors.As(err, refused) }
 
 // election is the queue's; the oldest candidate leads, its create revision is the term.
-const electionPrefix = ledger.PrefixElection + "queue/"
+const electionPrefix = roster.PrefixElection + "queue/"
 
 func (w *world) leads(prefix, key string) (term int64, leads bool) {
 	kvs, _, err := w.store.List(w.ctx, prefix)

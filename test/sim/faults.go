@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/membership"
 )
 
@@ -270,12 +271,12 @@ func (w *world) compactAPI() error {
 // loseTail drops facts that were acknowledged, as a power loss does, whatever snapshots stand
 // for them. Nobody is told: what notices is what has been built to notice.
 func (w *world) loseTail() error {
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil || last < 2 || w.unseen {
 		return err // the facts show what is lost of Kubernetes
 	}
 	after := last - 1 - uint64(w.rng.IntN(int(min(last-1, 8))))
-	w.log.LoseTail(events.Facts, after)
+	w.log.LoseTail(eventlog.Facts, after)
 	w.lostTail = true
 	w.hit("lost tail of the facts")
 	w.tracef("the log loses facts %d to %d", after+1, last)
@@ -284,11 +285,11 @@ func (w *world) loseTail() error {
 
 // trim is retention: old facts go, if a snapshot stands for them.
 func (w *world) trim() error {
-	sequence, _, ok, err := w.log.Latest(w.ctx, events.Facts)
+	sequence, _, ok, err := w.log.Latest(w.ctx, eventlog.Facts)
 	if err != nil || !ok {
 		return err
 	}
-	w.log.Trim(events.Facts, sequence)
+	w.log.Trim(eventlog.Facts, sequence)
 	w.tracef("the log is cut at fact %d", sequence)
 	w.hit("old facts trimmed")
 	return nil

@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/services/queue/queuecore"
 )
@@ -116,23 +119,23 @@ func (w *world) read(key string) ledger.KV {
 	return ledger.KV{}
 }
 
-func (w *world) generation() (g ledger.Generation) {
-	if kv := w.read(ledger.KeyGeneration); kv.ModRevision > 0 {
-		g, _ = ledger.DecodeGeneration(kv) // a value of this simulation
+func (w *world) generation() (g identity.Generation) {
+	if kv := w.read(identity.KeyGeneration); kv.ModRevision > 0 {
+		g, _ = identity.DecodeGeneration(kv) // a value of this simulation
 	}
 	return g
 }
 
 func (w *world) floor() (f ledger.Floor) {
 	if kv := w.read(ledger.KeyFloor); kv.ModRevision > 0 {
-		f, _ = ledger.DecodeFloor(kv) // a value of this simulation
+		f, _ = codec.DecodeFloor(kv) // a value of this simulation
 	}
 	return f
 }
 
 // renewal is how far the leader is with a new generation.
 type renewal struct {
-	next    ledger.Generation
+	next    identity.Generation
 	cleared time.Time
 	// factsAfter is the FactsAfter of the next one, whatever a mutant writes.
 	factsAfter uint64
@@ -140,7 +143,7 @@ type renewal struct {
 
 // claim ties the ledger to the cluster, when a leader begins.
 func (q *queueReplica) claim() error {
-	before, err := ledger.ClaimCluster(q.w.ctx, q.w.store, clusterUID)
+	before, err := identity.BindCluster(q.w.ctx, q.w.store, clusterUID)
 	q.w.observe(nil)
 	q.claimed, q.recorded = before, q.w.recorded
 	return err
@@ -174,7 +177,7 @@ func (q *queueReplica) sound(unused uint64) (factsAfter uint64, sound bool, err 
 // seen gathers what the generation is judged by; known is false as long as not all of it is.
 func (q *queueReplica) seen() (seen queuecore.LedgerSeen, known bool, err error) {
 	w := q.w
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil {
 		return seen, false, err
 	}
@@ -195,7 +198,7 @@ func (q *queueReplica) seen() (seen queuecore.LedgerSeen, known bool, err error)
 
 // compared says of which kind Kubernetes has lost changes that facts or the ledger know of, once the picture of
 // the ledger shows what there is by now.
-func (q *queueReplica) compared(g ledger.Generation) (wentBack string, known bool) {
+func (q *queueReplica) compared(g identity.Generation) (wentBack string, known bool) {
 	view := q.holds.View()
 	if view.Revision() == 0 || view.Generation().Revision < g.Revision || view.Floor().Revision < q.w.floor().Revision {
 		return "", false
@@ -244,7 +247,7 @@ func (w *world) reached() map[events.Kind]uint64 {
 
 // first gives a new ledger its first generation.
 func (q *queueReplica) first(store uint64) (bool, error) {
-	t, err := ledger.FirstGeneration(store)
+	t, err := identity.FirstGeneration(store)
 	return err == nil && q.w.visit(&q.proc, "generation", t), err
 }
 
@@ -305,7 +308,7 @@ func (q *queueReplica) clear() error {
 	if err != nil {
 		return err
 	}
-	for keys := ledger.Promises(kvs); len(keys) > 0; {
+	for keys := identity.Promises(kvs); len(keys) > 0; {
 		var t ledger.Txn
 		if t, keys = r.next.Clear(keys); !w.visit(&q.proc, "generation", t) {
 			q.renewal = nil

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
 
@@ -18,7 +18,7 @@ import (
 func factOf(o metav1.Object) metav1.Object {
 	o = copyOf(o)
 	if p, ok := o.(*corev1.Pod); ok {
-		state.MarkFull(p)
+		strip.MarkFull(p)
 	}
 	return o
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // keptPlace is a place that the ledger keeps for the replacement of a pod (T12).
@@ -18,7 +19,7 @@ type keptPlace struct {
 
 // checkPlaces looks at what becomes of places in one document. S13: one goes to a pod that replaces
 // the one which is moved, or to a more important one.
-func (o *oracle) checkPlaces(d ledger.DocChange) {
+func (o *oracle) checkPlaces(d replica.DocChange) {
 	for _, e := range d.After.Entries {
 		if _, known := o.places[e.Token]; e.Role != ledger.RoleMove || known {
 			continue

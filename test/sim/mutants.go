@@ -8,7 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
@@ -26,11 +31,11 @@ type Mutant struct {
 	// sent changes a transaction on its way, given who has sent it.
 	sent func(w *world, c committed) ledger.Txn
 	// ledger changes what a watch of the ledger delivers.
-	ledger func(s *streams, b ledger.ViewBatch) ledger.ViewBatch
+	ledger func(s *streams, b replica.Batch) replica.Batch
 	// facts changes what is read of the facts.
-	facts func(s *streams, records []events.Record) []events.Record
+	facts func(s *streams, records []eventlog.Record) []eventlog.Record
 	// append changes what an append of facts expects, epoch the number of a new epoch.
-	append func(last events.Tail) events.Tail
+	append func(last eventlog.Tail) eventlog.Tail
 	epoch  func(before uint64) uint64
 	// hint is what a binder makes of a decision, fence what the pod's change does, readDoc what
 	// a read of a document brings.
@@ -116,7 +121,7 @@ func ledgerMutants() []Mutant {
 		{
 			Name: "epoch-compare", Missing: "placements do not compare the epoch of the partition",
 			txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
-				return without(t, what == "T1", func(key string) bool { return strings.HasPrefix(key, ledger.PrefixOwn) })
+				return without(t, what == "T1", func(key string) bool { return strings.HasPrefix(key, roster.PrefixOwn) })
 			},
 		},
 		{
@@ -172,9 +177,9 @@ func fenceMutants() []Mutant {
 }
 
 func guardMutants() []Mutant {
-	part := func(p ledger.Part) func(string) bool {
+	part := func(p registry.Part) func(string) bool {
 		return func(key string) bool {
-			_, _, part, ok := ledger.ParseGuard(key)
+			_, _, part, ok := registry.ParseGuard(key)
 			return ok && part == p
 		}
 	}
@@ -186,9 +191,9 @@ func guardMutants() []Mutant {
 	}
 	return []Mutant{
 		take("registry-compare", "placements do not compare the registry of terms",
-			func(key string) bool { return key == ledger.KeyTermRegistry }),
-		take("guard-c", "carriers' guards are not compared", part(ledger.Carriers)),
-		take("guard-m", "matchers' guards are not compared", part(ledger.Matchers)),
+			func(key string) bool { return key == registry.KeyTermRegistry }),
+		take("guard-c", "carriers' guards are not compared", part(registry.Carriers)),
+		take("guard-m", "matchers' guards are not compared", part(registry.Matchers)),
 	}
 }
 
@@ -215,7 +220,7 @@ func logMutants() []Mutant {
 		{
 			Name: "log-fence", expected: expected{rare: true},
 			Missing: "facts are appended by whoever thinks that it leads",
-			append:  func(events.Tail) events.Tail { return events.AnySequence },
+			append:  func(eventlog.Tail) eventlog.Tail { return eventlog.AnySequence },
 		},
 		{
 			Name: "epoch-reuse", expected: expected{rare: true, family: ordinary},
@@ -249,7 +254,7 @@ func believed(d events.Decision) []bindercore.Input {
 	if err != nil || d.Kind != events.DecisionPlaced {
 		return nil
 	}
-	value, err := ledger.EncodeNodeDoc(ledger.NodeDoc{
+	value, err := codec.EncodeNodeDoc(ledger.NodeDoc{
 		NodeUID: d.NodeUID, NodeName: d.NodeName,
 		Entries: []ledger.Entry{{
 			PodUID: d.Pod.UID, Namespace: d.Pod.Namespace, Name: d.Pod.Name, Role: ledger.RoleReservation,
@@ -260,7 +265,7 @@ func believed(d events.Decision) []bindercore.Input {
 		return nil
 	}
 	kv := ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.LedgerRevision}
-	return []bindercore.Input{bindercore.LedgerMoved{Batch: ledger.ViewBatch{Events: ledger.EventBatch{
+	return []bindercore.Input{bindercore.LedgerMoved{Batch: replica.Batch{Events: ledger.EventBatch{
 		Revision: d.LedgerRevision, Events: []ledger.Event{{KV: kv}},
 	}}}}
 }
@@ -282,12 +287,12 @@ func docs(w *world, t ledger.Txn, change func(now, put ledger.NodeDoc) ledger.No
 		if !isDoc(p.Key) {
 			continue
 		}
-		put, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
+		put, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
 		if err != nil {
 			continue
 		}
 		now, _ := w.oracle.truth.Doc(put.NodeUID)
-		if value, err := ledger.EncodeNodeDoc(change(now, put)); err == nil {
+		if value, err := codec.EncodeNodeDoc(change(now, put)); err == nil {
 			t.Puts[i].Value = value
 		}
 	}
@@ -308,7 +313,7 @@ func rebased(w *world, t ledger.Txn) ledger.Txn {
 		out.Entries = slices.Clone(now.Entries)
 		out.HW = maps.Clone(now.HW)
 		for kind, rv := range put.HW {
-			out = ledger.Cover(out, kind, rv)
+			out = out.Cover(kind, rv)
 		}
 		for _, e := range put.Entries {
 			_, exists := w.api.pod(e.PodUID)
@@ -390,7 +395,7 @@ func (s *streams) goOn(last uint64) (follow.Batch, bool, error) {
 	if last < next {
 		return follow.Batch{}, false, nil
 	}
-	records, err := s.p.w.records(events.Facts, next)
+	records, err := s.p.w.records(eventlog.Facts, next)
 	if err != nil {
 		s.history.Forget()
 		return follow.Batch{}, false, nil
@@ -407,16 +412,16 @@ func (s *streams) goOn(last uint64) (follow.Batch, bool, error) {
 }
 
 // compacted leaves only the progress of facts that a later one replaces.
-func compacted(s *streams, records []events.Record) []events.Record {
+func compacted(s *streams, records []eventlog.Record) []eventlog.Record {
 	if s.p.role == "queue" {
 		return records // it writes the log, and compares it with the cluster
 	}
-	all, err := s.p.w.records(events.Facts, records[0].Sequence)
+	all, err := s.p.w.records(eventlog.Facts, records[0].Sequence)
 	if err != nil {
 		return records
 	}
-	object := func(r events.Record) string {
-		return r.Header.Get(events.HeaderKind) + "/" + r.Header.Get(events.HeaderUID)
+	object := func(r eventlog.Record) string {
+		return r.Header.Get(eventlog.HeaderKind) + "/" + r.Header.Get(eventlog.HeaderUID)
 	}
 	latest := map[string]uint64{}
 	for _, r := range all {
@@ -436,7 +441,7 @@ func compacted(s *streams, records []events.Record) []events.Record {
 
 // countedTwice tells shards of a bound pod under another name and UID, so that what the
 // ledger holds for it goes on counting too.
-func countedTwice(s *streams, records []events.Record) []events.Record {
+func countedTwice(s *streams, records []eventlog.Record) []eventlog.Record {
 	if s.p.role != "scheduler" {
 		return records
 	}
@@ -461,7 +466,7 @@ func countedTwice(s *streams, records []events.Record) []events.Record {
 }
 
 // objectProgress makes every fact claim what its object's own resourceVersion says.
-func objectProgress(_ *streams, records []events.Record) []events.Record {
+func objectProgress(_ *streams, records []eventlog.Record) []eventlog.Record {
 	out := slices.Clone(records)
 	for i, r := range out {
 		f, err := events.DecodeFact(r)

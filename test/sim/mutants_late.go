@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/berth-scheduler/berth/pkg/ledger"
+import (
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+)
 
 // lateMutants are about members that hear late of the ledger.
 func lateMutants() []Mutant {
@@ -8,9 +11,9 @@ func lateMutants() []Mutant {
 		{
 			Name:    "list-passed-over",
 			Missing: "a list after a compaction is passed over, and the watch goes on behind it",
-			ledger: func(s *streams, b ledger.ViewBatch) ledger.ViewBatch {
+			ledger: func(s *streams, b replica.Batch) replica.Batch {
 				if b.Reset && s.listed {
-					return ledger.ViewBatch{Events: ledger.EventBatch{Revision: b.Events.Revision}}
+					return replica.Batch{Events: ledger.EventBatch{Revision: b.Events.Revision}}
 				}
 				return b
 			},

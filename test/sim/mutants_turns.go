@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // turnMutants are about partitions that go and come back, and about nodes that register again.
@@ -42,7 +45,7 @@ func inPresentEpoch(w *world, c committed) ledger.Txn {
 	}
 	t.Compares = slices.Clone(t.Compares)
 	for i, compare := range t.Compares {
-		p, is := ledger.ParseOwn(compare.Key)
+		p, is := roster.ParseOwn(compare.Key)
 		if owner, epoch, held := w.oracle.truth.Owner(p); is && held && owner.Member == c.member {
 			t.Compares[i].Revision = epoch
 		}
@@ -55,7 +58,7 @@ func inPresentEpoch(w *world, c committed) ledger.Txn {
 func (s *shard) learnEarly(current []ledger.KV) error {
 	b := ledger.EventBatch{Revision: s.revision}
 	for _, kv := range current {
-		p, is := ledger.ParseOwn(kv.Key)
+		p, is := roster.ParseOwn(kv.Key)
 		if owner, _, held := s.w.oracle.truth.Owner(p); is && held && owner.Member == s.member() {
 			kv.CreateRevision, kv.ModRevision = s.revision, s.revision
 			b.Events = append(b.Events, ledger.Event{KV: kv})
@@ -71,7 +74,7 @@ func (s *shard) learnEarly(current []ledger.KV) error {
 const twin = "-twin"
 
 // unnamed hides from shards whose the reservations are that they read of.
-func unnamed(s *streams, b ledger.ViewBatch) ledger.ViewBatch {
+func unnamed(s *streams, b replica.Batch) replica.Batch {
 	if s.p.role != "scheduler" {
 		return b
 	}
@@ -88,7 +91,7 @@ func unnamed(s *streams, b ledger.ViewBatch) ledger.ViewBatch {
 }
 
 func withTwins(kv ledger.KV) ledger.KV {
-	d, err := ledger.DecodeNodeDoc(kv)
+	d, err := codec.DecodeNodeDoc(kv)
 	if err != nil {
 		return kv // not a document
 	}
@@ -97,7 +100,7 @@ func withTwins(kv ledger.KV) ledger.KV {
 			d.Entries[i].PodUID, d.Entries[i].PodRV = e.PodUID+twin, farAway
 		}
 	}
-	if value, err := ledger.EncodeNodeDoc(d); err == nil {
+	if value, err := codec.EncodeNodeDoc(d); err == nil {
 		kv.Value = value
 	}
 	return kv
@@ -130,7 +133,7 @@ func byUID(_ *world, what string, t ledger.Txn) ledger.Txn {
 	}
 	var admitted []string
 	for _, p := range t.Puts {
-		if i, err := ledger.DecodeIncarnation(ledger.KV{Key: p.Key, Value: p.Value}); err == nil &&
+		if i, err := codec.DecodeIncarnation(ledger.KV{Key: p.Key, Value: p.Value}); err == nil &&
 			strings.HasPrefix(p.Key, ledger.PrefixIncarnation) {
 			admitted = append(admitted, ledger.KeyNode(i.NodeUID))
 		}

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
 
@@ -22,7 +25,7 @@ type oracle struct {
 	w *world
 	// truth is the ledger as it is, not as anybody sees it: for what is looked up of plans and claims.
 	// Reservations are counted by promised.
-	truth    *ledger.View
+	truth    *replica.View
 	promised promises
 	rooms
 	// resized are the names of nodes whose room has changed.
@@ -63,7 +66,7 @@ type committed struct {
 }
 
 func newOracle(w *world) (*oracle, error) {
-	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{}, closed: map[string]map[string]uint64{},
+	o := &oracle{w: w, truth: replica.NewView(), boundAt: map[string]uint64{}, closed: map[string]map[string]uint64{},
 		places: map[ledger.Token]keptPlace{}, promised: newPromises(), rooms: newRooms(),
 		resized: map[string]bool{}, since: map[uint64]uint64{},
 		committedAt: map[ledger.Token]moment{}, markedAt: map[ledger.Token]moment{}}
@@ -98,7 +101,7 @@ func (w *world) observe(c *committed) {
 // checkEpochs is S11: whatever says under which epoch it was decided commits only in that.
 func (o *oracle) checkEpochs(c *committed) {
 	for _, cmp := range c.txn.Compares {
-		p, ok := ledger.ParseOwn(cmp.Key)
+		p, ok := roster.ParseOwn(cmp.Key)
 		if !ok || cmp.Revision == 0 {
 			continue
 		}
@@ -111,9 +114,10 @@ func (o *oracle) checkEpochs(c *committed) {
 
 // checkDoc is S4 and S12, and what only somebody who sees the API server too can tell: why
 // an entry has left.
-func (o *oracle) checkDoc(d ledger.DocChange) {
+func (o *oracle) checkDoc(d replica.DocChange) {
 	w := o.w
-	for _, v := range append(ledger.CheckSuccessor(plainly(d.Before), plainly(d.After)), ledger.CheckDoc(d.After)...) {
+	for _, v := range append(invariant.CheckSuccessor(plainly(d.Before), plainly(d.After)),
+		invariant.CheckDoc(d.After)...) {
 		w.note(v.Invariant, "%v", v)
 	}
 	for _, e := range d.After.Entries {

@@ -3,14 +3,14 @@ package sim
 import (
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // poison appends a record that nobody can decode, as a member does that was taken over, or has a fault.
 func (w *world) poison() error {
-	stream, what := events.Decisions, "poison among the decisions"
+	stream, what := eventlog.Decisions, "poison among the decisions"
 	if w.chance(50) {
-		stream, what = events.Facts, "poison among the facts"
+		stream, what = eventlog.Facts, "poison among the facts"
 	}
 	last, err := w.log.Last(w.ctx, stream)
 	if err != nil || last == 0 {
@@ -25,9 +25,9 @@ func (w *world) poison() error {
 	if w.chance(50) || w.lostTail {
 		// Nothing tells a fact that takes the place of a lost one, in the same epoch, from that: only the leader
 		// may write it.
-		bad.Header.Set(events.HeaderSchema, "99")
+		bad.Header.Set(eventlog.HeaderSchema, "99")
 	}
-	if _, err = w.log.Append(w.ctx, stream, events.AnySequence, []events.Message{bad}); err != nil {
+	if _, err = w.log.Append(w.ctx, stream, eventlog.AnySequence, []eventlog.Message{bad}); err != nil {
 		return nil // not today
 	}
 	w.hit(what)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // The times of the simulated processes. Leases are those of production, other times are shorter.
@@ -127,7 +128,7 @@ func (p *proc) join() {
 		w.note("form", "open a session: %v", err)
 		return
 	}
-	value, err := ledger.EncodeMember(ledger.Member{ID: p.member(), Role: p.role, Started: base})
+	value, err := roster.EncodeMember(roster.Member{ID: p.member(), Role: p.role, Started: base})
 	if err != nil {
 		w.note("form", "encode a member: %v", err)
 		return
@@ -135,8 +136,8 @@ func (p *proc) join() {
 	p.id, p.renewed, p.registering = session.Lease(), p.clock(), true
 	w.leases.renew(p.id, w.now)
 	txn := ledger.Txn{
-		Compares: []ledger.Compare{{Key: ledger.KeyMember(p.role, p.member()), Target: ledger.ModRevision}},
-		Puts:     []ledger.Put{{Key: ledger.KeyMember(p.role, p.member()), Value: value, Lease: p.id}},
+		Compares: []ledger.Compare{{Key: roster.KeyMember(p.role, p.member()), Target: ledger.ModRevision}},
+		Puts:     []ledger.Put{{Key: roster.KeyMember(p.role, p.member()), Value: value, Lease: p.id}},
 	}
 	w.transact(p, "join", txn, func(r ledger.TxnResult, err error) error {
 		p.registering = false

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
 
@@ -67,7 +68,7 @@ func (p *promises) put(key string, value []byte) error {
 		err := proto.Unmarshal(value, &f)
 		p.floor = waters(f.GetHighWater())
 		return err
-	case key == ledger.KeyGeneration:
+	case key == identity.KeyGeneration:
 		var g ledgerpb.Generation
 		err := proto.Unmarshal(value, &g)
 		p.closed = !g.GetOpen()

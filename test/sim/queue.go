@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -138,7 +140,7 @@ func (q *queueReplica) offer(e queuecore.SendOffers) {
 }
 
 // asked takes in a shard's request.
-func (q *queueReplica) asked(r events.WorkRequest) error {
+func (q *queueReplica) asked(r work.Request) error {
 	return q.step(queuecore.WorkAsked{Request: r})
 }
 
@@ -356,7 +358,7 @@ func (q *queueReplica) followed() bool {
 	if q.holed() || !q.holds.View().IsOpen() {
 		return false
 	}
-	last, err := q.w.log.Last(q.w.ctx, events.Facts)
+	last, err := q.w.log.Last(q.w.ctx, eventlog.Facts)
 	if err != nil || last == q.facts.Snapshot().Position().Sequence {
 		q.still = time.Time{}
 		return true
@@ -377,7 +379,7 @@ func (q *queueReplica) sync() error {
 	if q.led {
 		return nil
 	}
-	decided, err := q.w.log.Last(q.w.ctx, events.Decisions)
+	decided, err := q.w.log.Last(q.w.ctx, eventlog.Decisions)
 	if err != nil {
 		return err
 	}
@@ -404,7 +406,7 @@ func (q *queueReplica) stepSnapshot() error {
 	}
 	var diverged *queuecore.DivergedError
 	var undecodable *events.DecodeError
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	switch err := queuecore.Stands(w.ctx, w.log, s.Position()); {
 	case errors.As(err, &undecodable) || errors.As(err, &gap): // it does not stand, or nobody can say
 		return nil
@@ -419,7 +421,7 @@ func (q *queueReplica) stepSnapshot() error {
 		return err
 	}
 	q.round.stored = sequence
-	return w.log.Put(w.ctx, events.Facts, sequence, data)
+	return w.log.Put(w.ctx, eventlog.Facts, sequence, data)
 }
 
 // instant is a clock for those whose pauses do not matter here: its timers run out at once.

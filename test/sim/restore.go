@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // Kubernetes' own storage is restored from a backup: objects and resourceVersions go back. The queue that leads
@@ -93,7 +94,7 @@ func (w *world) restartAPI() {
 // toldSince says whether a queue has read the whole log of facts, and found resourceVersions later than a backup's in
 // it. Otherwise no queue could notice that Kubernetes was restored.
 func (w *world) toldSince(b *keptAPI) bool {
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	return err == nil && b != nil && slices.ContainsFunc(w.queues, func(q *queueReplica) bool {
 		told := q.facts.Seen()
 		read := q.up && q.facts.Snapshot().Position().Sequence == last && told.Epoch > w.generation().FactsAfter

@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -132,10 +135,10 @@ func (s *shard) commit(c shardcore.Commit) {
 
 // learn takes in a part of the ledger.
 func (s *shard) learn(b ledger.EventBatch) error {
-	return s.step(shardcore.Input{Ledger: []ledger.ViewBatch{{Events: b}}})
+	return s.step(shardcore.Input{Ledger: []replica.Batch{{Events: b}}})
 }
 
-func (s *shard) request(r events.WorkRequest) {
+func (s *shard) request(r work.Request) {
 	w := s.w
 	for _, q := range w.queues {
 		w.publish(message{to: q.member(), deliver: func() error {
@@ -148,7 +151,7 @@ func (s *shard) request(r events.WorkRequest) {
 }
 
 // offered takes in offers, possibly late.
-func (s *shard) offered(b events.OfferBatch) error {
+func (s *shard) offered(b work.OfferBatch) error {
 	for _, o := range b.Offers {
 		if _, known := s.offers[o.Pod.UID]; !known {
 			s.offers[o.Pod.UID] = s.nodesKnown()
@@ -157,7 +160,7 @@ func (s *shard) offered(b events.OfferBatch) error {
 			s.registerFirst(o.Pod.UID)
 		}
 	}
-	return s.step(shardcore.Input{Offers: []events.OfferBatch{b}})
+	return s.step(shardcore.Input{Offers: []work.OfferBatch{b}})
 }
 
 // nodesKnown is up to which resourceVersion its facts show all nodes.
@@ -209,7 +212,7 @@ func (s *shard) stepLedger() error {
 	if err != nil || !ok {
 		return err
 	}
-	return s.step(shardcore.Input{Ledger: []ledger.ViewBatch{b}})
+	return s.step(shardcore.Input{Ledger: []replica.Batch{b}})
 }
 
 // stepBoth is a step that finds something in both streams, as the real loop gathers it.
@@ -274,11 +277,11 @@ func (s *shard) stepKeeper() error {
 	switch {
 	case len(take) > 0:
 		return s.keep("T13", take[:min(len(take), keeperGroup)], func(p int32) (ledger.Txn, error) {
-			return ledger.TakePartition(p, ledger.Owner{Member: s.member()}, s.id)
+			return roster.TakePartition(p, roster.Owner{Member: s.member()}, s.id)
 		})
 	case len(release) > 0:
 		return s.keep("T13 release", release[:min(len(release), keeperGroup)], func(p int32) (ledger.Txn, error) {
-			return ledger.ReleasePartition(p, k.picture.Holders[p].Epoch)
+			return roster.ReleasePartition(p, k.picture.Holders[p].Epoch)
 		})
 	}
 	return nil
@@ -336,7 +339,7 @@ func (s *shard) keepRest(what string, partitions []int32, txn ledger.Txn, r ledg
 	}
 	var rest []int32
 	for i, p := range partitions {
-		if epochs[ledger.KeyOwn(p)] == txn.Compares[i].Revision {
+		if epochs[roster.KeyOwn(p)] == txn.Compares[i].Revision {
 			rest = append(rest, p)
 		}
 	}
@@ -344,6 +347,6 @@ func (s *shard) keepRest(what string, partitions []int32, txn ledger.Txn, r ledg
 		return nil
 	}
 	return s.keep(what, rest, func(p int32) (ledger.Txn, error) {
-		return ledger.TakePartition(p, ledger.Owner{Member: s.member()}, s.id)
+		return roster.TakePartition(p, roster.Owner{Member: s.member()}, s.id)
 	})
 }

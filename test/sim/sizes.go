@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
 const (
@@ -98,7 +100,7 @@ func (w *world) checkFailed(d events.Decision) {
 // nothing from others.
 func (o *oracle) checkTerms(changes []ledger.Event) {
 	for _, ev := range changes {
-		if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixTerm) || ev.Key == ledger.KeyTermRegistry {
+		if ev.Deleted || !strings.HasPrefix(ev.Key, registry.PrefixTerm) || ev.Key == registry.KeyTermRegistry {
 			continue
 		}
 		var t ledgerpb.Term
@@ -136,7 +138,7 @@ func (c *cluster) swell(w *world, podUID string) {
 		return
 	}
 	c.swollen++
-	long := strings.Repeat("x", events.MaxMessage)
+	long := strings.Repeat("x", eventlog.MaxMessage)
 	if nodes := w.api.nodes(); len(nodes) > 0 && w.chance(60) {
 		n := nodes[w.rng.IntN(len(nodes))].DeepCopy()
 		n.Labels[swollen] = long
@@ -171,16 +173,16 @@ func (c *cluster) shrink(w *world) {
 }
 
 // checkTold is S20: nothing is published as gone that is there, however large it is.
-func (w *world) checkTold(msgs []events.Message) {
+func (w *world) checkTold(msgs []eventlog.Message) {
 	if w.cluster.family != sized {
 		return
 	}
 	for _, m := range msgs {
-		if m.Header.Get(events.HeaderOp) != events.OpDelete.String() {
+		if m.Header.Get(eventlog.HeaderOp) != events.OpDelete.String() {
 			continue
 		}
-		uid, there := m.Header.Get(events.HeaderUID), false
-		switch events.Kind(m.Header.Get(events.HeaderKind)) {
+		uid, there := m.Header.Get(eventlog.HeaderUID), false
+		switch events.Kind(m.Header.Get(eventlog.HeaderKind)) {
 		case events.KindPod:
 			_, there = w.api.pod(uid)
 		case events.KindNode:
@@ -188,7 +190,7 @@ func (w *world) checkTold(msgs []events.Message) {
 		}
 		if there {
 			w.note("S20", "%s %s is told of as gone, and is there",
-				m.Header.Get(events.HeaderKind), m.Header.Get(events.HeaderName))
+				m.Header.Get(eventlog.HeaderKind), m.Header.Get(eventlog.HeaderName))
 		}
 	}
 }
@@ -208,11 +210,11 @@ func (s *shard) registerFirst(podUID string) {
 	if !ok || !immense(p) || len(repelled(p)) == 0 {
 		return
 	}
-	var all []ledger.RegisteredTerm
+	var all []registry.RegisteredTerm
 	for _, r := range repelled(p)[:8] {
-		all = append(all, ledger.RegisteredTerm{Term: termOf(r), Namespace: namespace})
+		all = append(all, registry.RegisteredTerm{Term: termOf(r), Namespace: namespace})
 	}
-	t, err := ledger.RegisterTerms(s.w.oracle.truth.Registry(), s.w.oracle.truth, all...)
+	t, err := registry.RegisterTerms(s.w.oracle.truth.Registry(), s.w.oracle.truth, all...)
 	if err != nil {
 		return
 	}
@@ -220,9 +222,9 @@ func (s *shard) registerFirst(podUID string) {
 }
 
 // termOf is a rule as the ledger has it.
-func termOf(r corev1.PodAffinityTerm) ledger.Term {
-	return ledger.Term{Kind: ledger.TermApart, TopologyKey: r.TopologyKey, Parts: []ledger.TermPart{{
-		Namespaces: []string{namespace}, Selector: []ledger.Requirement{{
+func termOf(r corev1.PodAffinityTerm) registry.Term {
+	return registry.Term{Kind: registry.TermApart, TopologyKey: r.TopologyKey, Parts: []registry.TermPart{{
+		Namespaces: []string{namespace}, Selector: []registry.Requirement{{
 			Key: "app", Operator: string(metav1.LabelSelectorOpIn), Values: []string{r.LabelSelector.MatchLabels["app"]},
 		}},
 	}}}

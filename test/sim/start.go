@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
@@ -37,7 +39,7 @@ func (c *cluster) restart(w *world, p *corev1.Pod) {
 			c.addPod(w)
 		}
 	case c.done == 1:
-		c.before, _ = w.log.Last(w.ctx, events.Facts) // the log in memory answers
+		c.before, _ = w.log.Last(w.ctx, eventlog.Facts) // the log in memory answers
 		c.closeEmpty(w)
 	case c.done == 2:
 		for _, s := range w.shards {
@@ -111,7 +113,7 @@ func (w *world) logged(b follow.Batch) *state.Snapshot {
 	if b.Behind >= b.Barrier {
 		return store.Snapshot()
 	}
-	records, err := w.records(events.Facts, b.Behind+1)
+	records, err := w.records(eventlog.Facts, b.Behind+1)
 	if err != nil {
 		return nil
 	}
@@ -140,7 +142,7 @@ func (o *oracle) checkStart(c *committed) {
 		if !isDoc(put.Key) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
+		d, err := codec.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
 		rv, closed := o.closed[c.member][d.NodeUID]
 		if n, exists := o.w.api.node(d.NodeUID); err != nil || !closed || !exists || nodeVersion(n) != rv {
 			continue

@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
@@ -18,7 +20,7 @@ type streams struct {
 	// revision is the ledger's, up to which everything has been read; 0: list first.
 	revision int64
 	// listing is a list of the ledger that was read and not yet delivered; listed: one was.
-	listing *ledger.ViewBatch
+	listing *replica.Batch
 	listed  bool
 	// decisions is the sequence to read next of the decisions, 0: not open.
 	decisions uint64
@@ -28,10 +30,10 @@ type streams struct {
 
 // readLedger is what the ledger's watch delivers next; false for nothing. A list is delivered some time after it was
 // read: answers to transactions may come in between.
-func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
+func (s *streams) readLedger() (replica.Batch, bool, error) {
 	w := s.p.w
 	if w.down(s.p, toEtcd) || s.p.stalled() || w.now < s.p.deaf || w.chance(s.p.lagLedger) {
-		return ledger.ViewBatch{}, false, nil
+		return replica.Batch{}, false, nil
 	}
 	if s.listing != nil {
 		b := s.mutated(*s.listing)
@@ -42,11 +44,11 @@ func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 		return b, true, nil
 	}
 	if s.revision == 0 {
-		return ledger.ViewBatch{}, false, s.list()
+		return replica.Batch{}, false, s.list()
 	}
 	last := w.store.Revision()
 	if last <= s.revision {
-		return ledger.ViewBatch{}, false, nil
+		return replica.Batch{}, false, nil
 	}
 	if w.faults.on {
 		last = s.revision + 1 + w.rng.Int64N(last-s.revision)
@@ -54,13 +56,13 @@ func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 	events, err := w.store.Changes(s.revision+1, last)
 	if errors.Is(err, ledger.ErrCompacted) {
 		w.hit("ledger watch compacted")
-		return ledger.ViewBatch{}, false, s.list()
+		return replica.Batch{}, false, s.list()
 	}
 	if err != nil || events.Revision == 0 {
-		return ledger.ViewBatch{}, false, err
+		return replica.Batch{}, false, err
 	}
 	s.revision = events.Revision
-	return s.mutated(ledger.ViewBatch{Events: events}), true, nil
+	return s.mutated(replica.Batch{Events: events}), true, nil
 }
 
 // list reads the whole ledger. The watch goes on behind it.
@@ -72,11 +74,11 @@ func (s *streams) list() error {
 	}
 	id, _ := w.store.ID(w.ctx) // in memory
 	s.revision = revision
-	s.listing = &ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
+	s.listing = &replica.Batch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
 	return nil
 }
 
-func (s *streams) mutated(b ledger.ViewBatch) ledger.ViewBatch {
+func (s *streams) mutated(b replica.Batch) replica.Batch {
 	if s.p.w.mutant.ledger == nil {
 		return b
 	}
@@ -97,7 +99,7 @@ func (s *streams) readFacts() (follow.Batch, bool, error) {
 		b, err := s.bootstrap()
 		return b, err == nil, err
 	}
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil {
 		return follow.Batch{}, false, err
 	}
@@ -122,7 +124,7 @@ func (s *streams) readFacts() (follow.Batch, bool, error) {
 // take reads on from a sequence that is there, some way.
 func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	w := s.p.w
-	records, err := w.records(events.Facts, from)
+	records, err := w.records(eventlog.Facts, from)
 	if err == nil && w.faults.on {
 		records = records[:s.p.hesitates(from, len(records))]
 	}
@@ -133,7 +135,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 		}
 		facts, err = s.history.Take(records)
 	}
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	switch {
 	case errors.As(err, &gap):
 		w.hit("gap in the facts")
@@ -152,11 +154,11 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 // bootstrap begins from the newest snapshot.
 func (s *streams) bootstrap() (follow.Batch, error) {
 	w := s.p.w
-	sequence, data, _, err := w.log.Latest(w.ctx, events.Facts)
+	sequence, data, _, err := w.log.Latest(w.ctx, eventlog.Facts)
 	if err != nil {
 		return follow.Batch{}, err
 	}
-	last, err := w.log.Last(w.ctx, events.Facts)
+	last, err := w.log.Last(w.ctx, eventlog.Facts)
 	if err != nil {
 		return follow.Batch{}, err
 	}
@@ -173,7 +175,7 @@ func (s *streams) bootstrap() (follow.Batch, error) {
 }
 
 // records are those of a stream from a sequence on, which must be there.
-func (w *world) records(stream events.Stream, from uint64) ([]events.Record, error) {
+func (w *world) records(stream eventlog.Stream, from uint64) ([]eventlog.Record, error) {
 	reader, err := w.log.Read(w.ctx, stream, from)
 	if err != nil {
 		return nil, err
@@ -190,7 +192,7 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 	if w.down(s.p, toLog) || s.p.stalled() {
 		return nil, false, nil
 	}
-	last, err := w.log.Last(w.ctx, events.Decisions)
+	last, err := w.log.Last(w.ctx, eventlog.Decisions)
 	if err != nil {
 		return nil, false, err
 	}
@@ -200,7 +202,7 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 	if s.decisions > last {
 		return nil, true, nil
 	}
-	records, err := w.records(events.Decisions, s.decisions)
+	records, err := w.records(eventlog.Decisions, s.decisions)
 	if err != nil {
 		return nil, false, err
 	}
@@ -239,11 +241,11 @@ func (o *outbox) flush(p *proc) error {
 	if w.fault(5, "append lost before it was stored") {
 		return nil
 	}
-	msgs := make([]events.Message, n)
+	msgs := make([]eventlog.Message, n)
 	for i, d := range o.waiting[:n] {
 		msgs[i] = events.EncodeDecision(d)
 	}
-	if _, err := w.log.Append(w.ctx, events.Decisions, events.AnySequence, msgs); err != nil {
+	if _, err := w.log.Append(w.ctx, eventlog.Decisions, eventlog.AnySequence, msgs); err != nil {
 		return err
 	}
 	if w.fault(5, "append stored, not acknowledged") {
@@ -280,9 +282,9 @@ func (l *factLog) dies() bool {
 // writerDies is how many of a thousand appends of facts are not made, because the writer dies.
 const writerDies = 2
 
-// Append implements events.Log.
+// Append implements eventlog.Log.
 func (l *factLog) Append(
-	ctx context.Context, stream events.Stream, last events.Tail, msgs []events.Message,
+	ctx context.Context, stream eventlog.Stream, last eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
 	w := l.p.w
 	if w.mutant.append != nil {

@@ -7,6 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -54,7 +58,7 @@ func newReservations(t ledger.Txn) (uids []string) {
 		if !isDoc(put.Key) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
+		d, err := codec.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
 		if err != nil {
 			continue
 		}
@@ -98,7 +102,7 @@ func (w *world) roundTrip(s *shard, podUID string) {
 	if !s.up || s.draining || !held || owner.Member != s.member() || !w.leases.alive(s.id) || w.now < w.faults.leaderless {
 		return
 	}
-	release, err := ledger.ReleasePartition(partition, epoch)
+	release, err := roster.ReleasePartition(partition, epoch)
 	if err != nil || !w.visit(&s.proc, "T13 release", release) {
 		return
 	}
@@ -133,7 +137,7 @@ func (w *world) roundTrip(s *shard, podUID string) {
 }
 
 func (w *world) takeFor(p *proc, partition int32, lease int64) bool {
-	take, err := ledger.TakePartition(partition, ledger.Owner{Member: p.member()}, lease)
+	take, err := roster.TakePartition(partition, roster.Owner{Member: p.member()}, lease)
 	return err == nil && w.visit(p, "T13", take)
 }
 
@@ -161,7 +165,7 @@ func (w *world) reserveFor(v *proc, p *corev1.Pod, epoch int64) {
 	for i := range nodes {
 		n := nodes[(from+i)%len(nodes)]
 		rv := nodeVersion(n)
-		admitted := w.oracle.truth.Admission(string(n.UID), n.Name, rv) == ledger.Admitted
+		admitted := w.oracle.truth.Admission(string(n.UID), n.Name, rv) == replica.Admitted
 		if n.Spec.Unschedulable || !admitted || w.promisedOn(n)+size(p) > room(n) {
 			continue
 		}
@@ -217,11 +221,11 @@ func (w *world) placing(v *proc, p *corev1.Pod, n *corev1.Node, epoch int64) (le
 		later := string(laterField(w.cluster.tokens))
 		e.Later, d.Later = later, later
 	}
-	doc, err := ledger.Place(ledger.Cover(d, ledger.KindNode, nodeVersion(n)), e)
+	doc, err := txns.Place(d.Cover(ledger.KindNode, nodeVersion(n)), e)
 	if err != nil {
 		return ledger.Txn{}, err
 	}
-	return ledger.PlaceBatch{
+	return txns.PlaceBatch{
 		Epochs: map[int32]int64{ledger.PartitionOf(pod.UID): epoch}, TermRegistryRevision: truth.TermRegistryRevision(),
 		Docs: []ledger.NodeDoc{doc}, Placed: []ledger.Token{token},
 	}.Txn()

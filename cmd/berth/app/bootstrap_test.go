@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // TestBerthMustNotPlaceItself: a pending replica would wait for itself.
@@ -31,7 +31,7 @@ func TestBerthMustNotPlaceItself(t *testing.T) {
 	}
 	full := pod("full", "other", false, false)
 	full.Spec.NodeName = "n"
-	full.Status.Conditions = []corev1.PodCondition{{Type: state.AttemptCondition, Message: "0123456789abcdef n"}}
+	full.Status.Conditions = []corev1.PodCondition{{Type: strip.AttemptCondition, Message: "0123456789abcdef n"}}
 	if found := ownPods([]corev1.Pod{full, pod("bad", "other", true, false)}); len(found) != 1 {
 		t.Errorf("got %v beside a pod whose attempt is a condition, want one", found)
 	}

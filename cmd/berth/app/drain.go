@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 const (
@@ -71,7 +71,7 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 		for _, p := range part {
 			batch[p] = moves[p]
 		}
-		txn, err := ledger.WantPartitions(batch)
+		txn, err := roster.WantPartitions(batch)
 		if err != nil {
 			return err
 		}
@@ -95,20 +95,20 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 // partitionsByShard returns the partitions of each shard; live shards without a partition are included.
 func partitionsByShard(ctx context.Context, store *etcd.Store) (map[string][]int32, error) {
 	owned := map[string][]int32{}
-	members, _, err := store.List(ctx, ledger.PrefixMember+"scheduler/")
+	members, _, err := store.List(ctx, roster.PrefixMember+"scheduler/")
 	if err != nil {
 		return nil, err
 	}
 	for _, kv := range members {
-		owned[strings.TrimPrefix(kv.Key, ledger.PrefixMember+"scheduler/")] = nil
+		owned[strings.TrimPrefix(kv.Key, roster.PrefixMember+"scheduler/")] = nil
 	}
-	owners, _, err := store.List(ctx, ledger.PrefixOwn)
+	owners, _, err := store.List(ctx, roster.PrefixOwn)
 	if err != nil {
 		return nil, err
 	}
 	for _, kv := range owners {
-		p, ok := ledger.ParseOwn(kv.Key)
-		owner, err := ledger.DecodeOwner(kv.Value)
+		p, ok := roster.ParseOwn(kv.Key)
+		owner, err := roster.DecodeOwner(kv.Value)
 		if err != nil || !ok {
 			return nil, fmt.Errorf("drain-shard: ledger key %s: want an owner: %w", kv.Key, err)
 		}

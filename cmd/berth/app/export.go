@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
@@ -61,7 +61,7 @@ func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
 		}
 		out := &errWriter{w: w}
 		out.printf("%s: %d bytes\n", e.file, size)
-		for _, s := range events.Streams() {
+		for _, s := range eventlog.Streams() {
 			span := manifest.Streams[s]
 			out.printf("  %-9s  %d to %d\n", s, span.First, span.Last)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/pause"
 )
 
 // newPauseCommand returns the command `berth deschedule pause`.
@@ -28,8 +29,8 @@ func newPauseCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.onSwitch(cmd.Context(), func(ctx context.Context, store *etcd.Store) error {
-				p := ledger.Pause{Since: time.Now(), By: by, Reason: reason}
-				if err := ledger.PauseDescheduling(ctx, store, p); err != nil {
+				p := pause.Pause{Since: time.Now(), By: by, Reason: reason}
+				if err := pause.Begin(ctx, store, p); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "descheduling is paused "+p.String())
@@ -53,7 +54,7 @@ func newResumeCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.onSwitch(cmd.Context(), func(ctx context.Context, store *etcd.Store) error {
-				if err := ledger.ResumeDescheduling(ctx, store); err != nil {
+				if err := pause.End(ctx, store); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "descheduling is resumed")
@@ -90,7 +91,7 @@ func (o *options) onSwitch(ctx context.Context, do func(context.Context, *etcd.S
 
 // switchLine describes, for `berth status`, whether descheduling is paused.
 func switchLine(ctx context.Context, store ledger.Store) (string, error) {
-	p, _, err := ledger.DeschedulingPause(ctx, store)
+	p, _, err := pause.Current(ctx, store)
 	if err != nil {
 		return "", err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
@@ -147,7 +148,7 @@ func (r *replaying) replay(
 	}
 	err = rerun.Run(ctx, rerun.Job{
 		Source: src, Profiles: profiles, Version: berthVersion(), Wanted: wanted, Strict: r.strict, Each: result.add,
-		LeftOut: func(events.Record, error) { result.Unreadable++ },
+		LeftOut: func(eventlog.Record, error) { result.Unreadable++ },
 	})
 	if err != nil {
 		return err
@@ -167,7 +168,7 @@ func (r *replaying) replay(
 // selection returns a filter for the requested records; nil selects all.
 func (r *replaying) selection(
 	ctx context.Context, src rerun.Source,
-) (func(events.Record, *events.Decision) bool, error) {
+) (func(eventlog.Record, *events.Decision) bool, error) {
 	switch {
 	case r.pod != "":
 		namespace := r.namespace
@@ -178,7 +179,7 @@ func (r *replaying) selection(
 		if err != nil {
 			return nil, fmt.Errorf("--pod: %w", err)
 		}
-		return func(_ events.Record, d *events.Decision) bool {
+		return func(_ eventlog.Record, d *events.Decision) bool {
 			return d.Pod.UID == name || d.Pod.Namespace+"/"+d.Pod.Name == name
 		}, nil
 	case r.at != "":
@@ -189,7 +190,7 @@ func (r *replaying) selection(
 			return nil, err
 		}
 		share := float64(r.sample) / float64(max(total, 1))
-		return func(rec events.Record, _ *events.Decision) bool {
+		return func(rec eventlog.Record, _ *events.Decision) bool {
 			return share >= 1 || float64(mix(rec.Sequence, r.seed)) < share*math.MaxUint64
 		}, nil
 	}
@@ -203,10 +204,10 @@ func mix(sequence, seed uint64) uint64 {
 	return h.Sum64() * 0x9e3779b97f4a7c15
 }
 
-func (r *replaying) firstFrom() (func(events.Record, *events.Decision) bool, error) {
+func (r *replaying) firstFrom() (func(eventlog.Record, *events.Decision) bool, error) {
 	found := false
-	first := func(reached func(events.Record) bool) func(events.Record, *events.Decision) bool {
-		return func(rec events.Record, _ *events.Decision) bool {
+	first := func(reached func(eventlog.Record) bool) func(eventlog.Record, *events.Decision) bool {
+		return func(rec eventlog.Record, _ *events.Decision) bool {
 			if found || !reached(rec) {
 				return false
 			}
@@ -215,13 +216,13 @@ func (r *replaying) firstFrom() (func(events.Record, *events.Decision) bool, err
 		}
 	}
 	if sequence, err := strconv.ParseUint(r.at, 10, 64); err == nil {
-		return first(func(rec events.Record) bool { return rec.Sequence >= sequence }), nil
+		return first(func(rec eventlog.Record) bool { return rec.Sequence >= sequence }), nil
 	}
 	at, err := time.Parse(time.RFC3339, r.at)
 	if err != nil {
 		return nil, fmt.Errorf("--at: %q: want a sequence, or a time such as 2026-11-22T02:33:48Z", r.at)
 	}
-	return first(func(rec events.Record) bool { return !rec.Time.Before(at) }), nil
+	return first(func(rec eventlog.Record) bool { return !rec.Time.Before(at) }), nil
 }
 
 // replayResult is the output of -o json and yaml.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
 	"github.com/berth-scheduler/berth/pkg/explain"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/priorities"
 )
 
@@ -137,7 +137,7 @@ func (o *status) descheduler(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer func() { _ = store.Close() }() // only the connection
-	candidates, _, err := store.List(ctx, ledger.PrefixElection+"descheduler/")
+	candidates, _, err := store.List(ctx, roster.PrefixElection+"descheduler/")
 	if err != nil {
 		return "", fmt.Errorf("--etcd-endpoints: %w", err)
 	}

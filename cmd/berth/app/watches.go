@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/depend"
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -26,11 +26,11 @@ type watches struct {
 func (o *options) watches(services []service, in inputs, st *stores, logger *slog.Logger) (watches, error) {
 	w := watches{dependencies: []*depend.Watch{
 		watch("ledger (etcd)", "etcd", logger, func(ctx context.Context) error {
-			_, _, err := st.ledger.List(ctx, ledger.KeyCluster)
+			_, _, err := st.ledger.List(ctx, identity.KeyCluster)
 			return err
 		}),
 		watch("log (NATS)", "nats", logger, func(ctx context.Context) error {
-			_, err := st.log.Last(ctx, events.Facts)
+			_, err := st.log.Last(ctx, eventlog.Facts)
 			return err
 		}),
 	}}

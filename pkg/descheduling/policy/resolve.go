@@ -3,8 +3,6 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -65,6 +63,7 @@ func (r *resolver) decodeEnvelope(raw []byte, in *document) {
 
 // policy records what is not acceptable and builds the result, which is valid only if nothing was recorded.
 func (r *resolver) policy(in *document) *Policy {
+	from := &sources{resolver: r}
 	out := &Policy{
 		Nodes: r.nodeSelector(orZero(in.NodeSelector), field.NewPath("nodeSelector")),
 		Limits: Limits{
@@ -74,7 +73,7 @@ func (r *resolver) policy(in *document) *Policy {
 		},
 		GracePeriodSeconds: in.GracePeriodSeconds,
 		FailureEvents:      orZero(in.EvictionFailureEventNotification),
-		Metrics:            r.metrics(in),
+		Metrics:            from.read(in),
 		Berth:              r.berth(in.Berth.Raw),
 	}
 	if in.GracePeriodSeconds != nil && *in.GracePeriodSeconds < 0 {
@@ -87,7 +86,7 @@ func (r *resolver) policy(in *document) *Policy {
 		out.Profiles = append(out.Profiles, r.profile(&in.Profiles[i], field.NewPath("profiles").Index(i)))
 	}
 	for i := range out.Profiles {
-		r.checkSources(&out.Profiles[i], out.Metrics, field.NewPath("profiles").Index(i))
+		from.check(&out.Profiles[i], field.NewPath("profiles").Index(i))
 	}
 	out.Warnings = r.warnings
 	return out
@@ -100,80 +99,6 @@ func (r *resolver) warn(path *field.Path, what string) {
 		return
 	}
 	r.warnings = append(r.warnings, fmt.Sprintf("%s: %s: no effect: %s", r.File, path, what))
-}
-
-// metrics reads the providers; the older metricsCollector stands for KubernetesMetrics.
-func (r *resolver) metrics(in *document) []MetricsProvider {
-	var out []MetricsProvider
-	at := field.NewPath("metricsProviders")
-	for i := range in.MetricsProviders {
-		p, here := &in.MetricsProviders[i], at.Index(i)
-		if slices.ContainsFunc(out, func(o MetricsProvider) bool { return o.Source == p.Source }) {
-			r.Add(here.Child("source"), string(p.Source), fmt.Sprintf(
-				"metric provider %q is already configured, each source can be configured only once", p.Source))
-			continue
-		}
-		out = append(out, r.provider(p, here))
-	}
-	if in.MetricsCollector == nil || !in.MetricsCollector.Enabled {
-		return out
-	}
-	if slices.ContainsFunc(out, func(o MetricsProvider) bool { return o.Source == KubernetesMetrics }) {
-		r.Add(field.NewPath("metricsCollector", "enabled"), true,
-			"it is not allowed to combine metrics provider when metrics collector is enabled")
-		return out
-	}
-	return append(out, MetricsProvider{Source: KubernetesMetrics})
-}
-
-func (r *resolver) provider(in *metricsProvider, path *field.Path) MetricsProvider {
-	out := MetricsProvider{Source: in.Source}
-	if in.Source != PrometheusMetrics {
-		if in.Source != KubernetesMetrics {
-			r.warn(path.Child("source"), fmt.Sprintf("no source is named %q", in.Source))
-		}
-		return out
-	}
-	at := path.Child("prometheus")
-	if in.Prometheus == nil {
-		r.Add(at, nil, "prometheus configuration is required when prometheus source is enabled")
-		return out
-	}
-	out.URL = in.Prometheus.URL
-	if out.URL == "" {
-		r.Add(at.Child("url"), out.URL, "prometheus URL is required when prometheus is enabled")
-	} else if _, err := url.Parse(out.URL); err != nil {
-		r.Add(at.Child("url"), out.URL, fmt.Sprintf("error parsing prometheus URL: %v", err))
-	}
-	if in.Prometheus.AuthToken == nil {
-		return out
-	}
-	secret, at := in.Prometheus.AuthToken.SecretReference, at.Child("authToken", "secretReference")
-	switch {
-	case secret == nil:
-		r.Add(at, nil, "prometheus authToken secret is expected to be set when authToken field is")
-	case secret.Name == "" || secret.Namespace == "":
-		r.Add(at, strictyaml.Words(secret.Namespace+"/"+secret.Name),
-			"prometheus authToken secret reference does not set both namespace and name")
-	default:
-		out.TokenSecret = &SecretName{Namespace: secret.Namespace, Name: secret.Name}
-	}
-	return out
-}
-
-// checkSources warns about a strategy whose source of utilisation is not configured: it cannot run.
-func (r *resolver) checkSources(p *Profile, providers []MetricsProvider, path *field.Path) {
-	for i, s := range p.Balance {
-		low, ok := s.Args.(*LowUtilization)
-		if !ok || low.Source == "" {
-			continue
-		}
-		known := slices.ContainsFunc(providers, func(o MetricsProvider) bool { return o.Source == low.Source })
-		if !known {
-			r.warn(path.Child("plugins", "balance", "enabled").Index(i),
-				fmt.Sprintf("metricsProviders has no %s, which metricsUtilization requires", low.Source))
-		}
-	}
 }
 
 func (r *resolver) nodeSelector(s string, path *field.Path) labels.Selector {

@@ -7,17 +7,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // sameBucket returns a record about another pod whose subject is that of m.
-func sameBucket(t *testing.T, m events.Message) []events.Message {
+func sameBucket(t *testing.T, m eventlog.Message) []eventlog.Message {
 	for i := range 1 << 20 {
 		uid := fmt.Sprintf("namesake-%d", i)
 		other := events.EncodeDecision(events.Decision{
 			Kind: events.DecisionBound, Pod: events.PodRef{UID: uid, Name: "of " + uid},
 		})
 		if other.Subject == m.Subject {
-			return []events.Message{other}
+			return []eventlog.Message{other}
 		}
 	}
 	t.Fatalf("no other pod has the subject %s", m.Subject)
@@ -25,27 +26,28 @@ func sameBucket(t *testing.T, m events.Message) []events.Message {
 }
 
 func testAbout(t *testing.T, target Target) {
-	history, ok := target.Log.(events.History)
+	history, ok := target.Log.(eventlog.History)
 	if !ok {
 		t.Fatalf("%T is no events.History", target.Log)
 	}
-	decided := func(kind events.DecisionKind, uid string) events.Message {
+	decided := func(kind events.DecisionKind, uid string) eventlog.Message {
 		return events.EncodeDecision(events.Decision{Kind: kind, Pod: events.PodRef{UID: uid, Name: "of " + uid}})
 	}
-	msgs := []events.Message{
+	msgs := []eventlog.Message{
 		decided(events.DecisionUnplaceable, "a"), decided(events.DecisionPlaced, "b"),
 		decided(events.DecisionPlaced, "a"), decided(events.DecisionBound, "a"),
 		decided(events.DecisionPlaced, "c"), decided(events.DecisionBound, "c"), decided(events.DecisionPlaced, "c"),
 		decided(events.DecisionPlaced, "c"), decided(events.DecisionPlaced, "c"),
 	}
-	if _, err := target.Log.Append(within(t), events.Decisions, events.AnySequence, msgs); err != nil {
+	if _, err := target.Log.Append(within(t), eventlog.Decisions, eventlog.AnySequence, msgs); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := target.Log.Append(within(t), events.Decisions, events.AnySequence, sameBucket(t, msgs[3])); err != nil {
+	if _, err := target.Log.Append(within(t), eventlog.Decisions, eventlog.AnySequence,
+		sameBucket(t, msgs[3])); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		query events.Query
+		query eventlog.Query
 		limit int
 		want  []uint64
 	}{
@@ -57,7 +59,7 @@ func testAbout(t *testing.T, target Target) {
 		{events.DecisionsAbout("c"), 3, []uint64{7, 8, 9}},
 		{events.DecisionsOf(events.DecisionPlaced), 0, []uint64{2, 3, 5, 7, 8, 9}},
 	} {
-		records, err := history.About(within(t), events.Decisions, test.query, test.limit)
+		records, err := history.About(within(t), eventlog.Decisions, test.query, test.limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +76,7 @@ func testAbout(t *testing.T, target Target) {
 		}
 	}
 	for _, filter := range []string{"", "decisions", "facts.>", "decisions.>.bound", "decisions..bound"} {
-		if _, err := history.About(within(t), events.Decisions, events.Query{Filter: filter}, 0); err == nil {
+		if _, err := history.About(within(t), eventlog.Decisions, eventlog.Query{Filter: filter}, 0); err == nil {
 			t.Errorf("filter %q: no error", filter)
 		}
 	}

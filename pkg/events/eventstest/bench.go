@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // benchObject is about the size of a stripped pod.
@@ -14,7 +14,7 @@ const benchObject = 600
 
 // Bench measures appends of several sizes, fenced and not, and reading. open returns a
 // fresh log.
-func Bench(b *testing.B, open func(b *testing.B) events.Log) {
+func Bench(b *testing.B, open func(b *testing.B) eventlog.Log) {
 	msgs := messages(1, 512)
 	for i := range msgs {
 		msgs[i].Data = make([]byte, benchObject)
@@ -22,9 +22,9 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 	for _, size := range []int{1, 64, 512} {
 		b.Run(fmt.Sprintf("fenced/batch=%d", size), func(b *testing.B) {
 			log := open(b)
-			var tail events.Tail
+			var tail eventlog.Tail
 			for b.Loop() {
-				last, err := log.Append(within(b), events.Facts, tail, msgs[:size])
+				last, err := log.Append(within(b), eventlog.Facts, tail, msgs[:size])
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -36,9 +36,9 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 	for _, size := range []int{1, 16, 63, 512} {
 		b.Run(fmt.Sprintf("unfenced/batch=%d", size), func(b *testing.B) {
 			log := open(b)
-			batch := slices.Repeat([]events.Message{decision("a")}, size)
+			batch := slices.Repeat([]eventlog.Message{decision("a")}, size)
 			for b.Loop() {
-				mustAppend(b, log, events.Decisions, anywhere, batch)
+				mustAppend(b, log, eventlog.Decisions, anywhere, batch)
 			}
 			perSecond(b, size*b.N)
 		})
@@ -50,7 +50,7 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 			var group sync.WaitGroup
 			for range callers {
 				group.Go(func() {
-					mustAppend(b, log, events.Decisions, anywhere, []events.Message{decision("a")})
+					mustAppend(b, log, eventlog.Decisions, anywhere, []eventlog.Message{decision("a")})
 				})
 			}
 			group.Wait()
@@ -61,10 +61,10 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 		const records = 50 * 512
 		log := open(b)
 		for n := range uint64(records / 512) {
-			mustAppend(b, log, events.Facts, n*512, msgs)
+			mustAppend(b, log, eventlog.Facts, n*512, msgs)
 		}
 		for b.Loop() {
-			r := mustRead(b, log, events.Facts, 1)
+			r := mustRead(b, log, eventlog.Facts, 1)
 			take(b, r, records)
 			r.Close()
 		}

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // patience bounds every wait of the suite. It is far longer than any operation takes, so that only a hang reaches
@@ -19,13 +21,13 @@ const patience = 30 * time.Second
 
 // Target is one implementation under test, freshly opened and empty.
 type Target struct {
-	Log       events.Log
-	Snapshots events.Snapshots
-	Bus       events.Bus
+	Log       eventlog.Log
+	Snapshots eventlog.Snapshots
+	Bus       eventlog.Bus
 	// Close closes all three.
 	Close func()
 	// Trim removes the records of the stream before first, as retention would.
-	Trim func(t *testing.T, s events.Stream, first uint64)
+	Trim func(t *testing.T, s eventlog.Stream, first uint64)
 	// Checkpoint returns a function that takes the log back to its present content, as a power loss does, and
 	// returns when the log answers again.
 	Checkpoint func(t *testing.T) (restore func())
@@ -78,8 +80,8 @@ func within(t testing.TB) context.Context {
 }
 
 // messages returns n facts whose content is numbered from, from+1 and so on.
-func messages(from, n int) []events.Message {
-	msgs := make([]events.Message, n)
+func messages(from, n int) []eventlog.Message {
+	msgs := make([]eventlog.Message, n)
 	for i := range msgs {
 		msgs[i] = events.EncodeFact(events.Fact{
 			Kind: events.KindPod, Op: events.OpUpsert, UID: fmt.Sprintf("uid-%d", from+i), Namespace: "ns",
@@ -91,16 +93,16 @@ func messages(from, n int) []events.Message {
 }
 
 // decision returns one message for the stream of decisions.
-func decision(uid string) events.Message {
+func decision(uid string) eventlog.Message {
 	return events.EncodeDecision(events.Decision{
 		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: uid, Namespace: "ns", Name: uid}, Actor: "scheduler-0",
 	})
 }
 
 // mustAppend appends and checks the sequence returned.
-func mustAppend(t testing.TB, log events.Log, s events.Stream, expect uint64, msgs []events.Message) uint64 {
+func mustAppend(t testing.TB, log eventlog.Log, s eventlog.Stream, expect uint64, msgs []eventlog.Message) uint64 {
 	t.Helper()
-	last, err := log.Append(within(t), s, events.Tail{Sequence: expect}, msgs)
+	last, err := log.Append(within(t), s, eventlog.Tail{Sequence: expect}, msgs)
 	if err != nil {
 		t.Fatalf("append %d messages to %s behind %d: %v", len(msgs), s, int64(expect), err)
 	}
@@ -111,13 +113,13 @@ func mustAppend(t testing.TB, log events.Log, s events.Stream, expect uint64, ms
 }
 
 // appendThrough appends after expect, however often the outcome stays unknown, in the way that the contract of
-// events.Log describes.
-func appendThrough(t testing.TB, log events.Log, s events.Stream, expect uint64, msgs []events.Message) {
+// eventlog.Log describes.
+func appendThrough(t testing.TB, log eventlog.Log, s eventlog.Stream, expect uint64, msgs []eventlog.Message) {
 	t.Helper()
 	ctx := within(t)
 	err := errors.New("not tried")
 	for ctx.Err() == nil && err != nil {
-		if _, err = log.Append(ctx, s, events.Tail{Sequence: expect}, msgs); err == nil {
+		if _, err = log.Append(ctx, s, eventlog.Tail{Sequence: expect}, msgs); err == nil {
 			return
 		}
 		last, lastErr := log.Last(ctx, s)
@@ -132,10 +134,10 @@ func appendThrough(t testing.TB, log events.Log, s events.Stream, expect uint64,
 	t.Fatalf("append to %s behind %d: %v", s, expect, err)
 }
 
-// anywhere is mustAppend's value for events.AnySequence.
-var anywhere = events.AnySequence.Sequence
+// anywhere is mustAppend's value for eventlog.AnySequence.
+var anywhere = eventlog.AnySequence.Sequence
 
-func mustLast(t testing.TB, log events.Log, s events.Stream) uint64 {
+func mustLast(t testing.TB, log eventlog.Log, s eventlog.Stream) uint64 {
 	t.Helper()
 	last, err := log.Last(within(t), s)
 	if err != nil {
@@ -144,7 +146,7 @@ func mustLast(t testing.TB, log events.Log, s events.Stream) uint64 {
 	return last
 }
 
-func mustRead(t testing.TB, log events.Log, s events.Stream, from uint64) events.Reader {
+func mustRead(t testing.TB, log eventlog.Log, s eventlog.Stream, from uint64) eventlog.Reader {
 	t.Helper()
 	r, err := log.Read(within(t), s, from)
 	if err != nil {
@@ -155,9 +157,9 @@ func mustRead(t testing.TB, log events.Log, s events.Stream, from uint64) events
 }
 
 // take reads exactly n records.
-func take(t testing.TB, r events.Reader, n int) []events.Record {
+func take(t testing.TB, r eventlog.Reader, n int) []eventlog.Record {
 	t.Helper()
-	var records []events.Record
+	var records []eventlog.Record
 	for ctx := within(t); len(records) < n; {
 		batch, err := r.Next(ctx)
 		if err != nil {
@@ -175,13 +177,13 @@ func take(t testing.TB, r events.Reader, n int) []events.Record {
 }
 
 // checkRecords checks that records are msgs with consecutive sequences from first.
-func checkRecords(t testing.TB, records []events.Record, first uint64, msgs []events.Message) {
+func checkRecords(t testing.TB, records []eventlog.Record, first uint64, msgs []eventlog.Message) {
 	t.Helper()
-	want := make([]events.Record, len(msgs))
+	want := make([]eventlog.Record, len(msgs))
 	for i, m := range msgs {
-		want[i] = events.Record{Message: m, Sequence: first + uint64(i)}
+		want[i] = eventlog.Record{Message: m, Sequence: first + uint64(i)}
 	}
-	options := cmp.Options{cmpopts.EquateEmpty(), wholeData, cmpopts.IgnoreFields(events.Record{}, "Time")}
+	options := cmp.Options{cmpopts.EquateEmpty(), wholeData, cmpopts.IgnoreFields(eventlog.Record{}, "Time")}
 	if diff := cmp.Diff(want, records, options); diff != "" {
 		t.Fatalf("records differ (-want +got):\n%s", diff)
 	}
@@ -195,9 +197,9 @@ func checkRecords(t testing.TB, records []events.Record, first uint64, msgs []ev
 // wholeData compares payloads as a whole: some are too large to be compared byte by byte.
 var wholeData = cmp.FilterValues(func(a, b []byte) bool { return len(a)+len(b) > 0 }, cmp.Comparer(bytes.Equal))
 
-func wantGap(t testing.TB, err error, s events.Stream, want uint64) {
+func wantGap(t testing.TB, err error, s eventlog.Stream, want uint64) {
 	t.Helper()
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	if !errors.As(err, &gap) || gap.Stream != s || gap.Want != want {
 		t.Fatalf("got %v, want a gap of stream %s at %d", err, s, want)
 	}
@@ -205,7 +207,7 @@ func wantGap(t testing.TB, err error, s events.Stream, want uint64) {
 
 func wantWrongSequence(t testing.TB, err error, expected, actual uint64) {
 	t.Helper()
-	var wrong *events.ErrWrongSequence
+	var wrong *eventlog.ErrWrongSequence
 	if !errors.As(err, &wrong) || wrong.Expected != expected || wrong.Actual != actual && wrong.Actual != 0 {
 		t.Fatalf("got %v, want a wrong sequence: expected %d, actual %d or not told", err, expected, actual)
 	}

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-func checkSnapshot(t *testing.T, snapshots events.Snapshots, s events.Stream, sequence uint64, data []byte) {
+func checkSnapshot(t *testing.T, snapshots eventlog.Snapshots, s eventlog.Stream, sequence uint64, data []byte) {
 	t.Helper()
 	gotSequence, gotData, ok, err := snapshots.Latest(within(t), s)
 	if err != nil {
@@ -22,7 +22,7 @@ func checkSnapshot(t *testing.T, snapshots events.Snapshots, s events.Stream, se
 }
 
 func testSnapshots(t *testing.T, target Target) {
-	for _, s := range events.Streams() {
+	for _, s := range eventlog.Streams() {
 		if _, _, ok, err := target.Snapshots.Latest(within(t), s); ok || err != nil {
 			t.Fatalf("snapshot of %s before the first put: ok %t, error %v", s, ok, err)
 		}
@@ -31,12 +31,12 @@ func testSnapshots(t *testing.T, target Target) {
 		sequence uint64
 		data     string
 	}{{3, "first"}, {9, "second"}, {9, ""}, {4, "older: the log lost its tail"}} {
-		if err := target.Snapshots.Put(within(t), events.Facts, put.sequence, []byte(put.data)); err != nil {
+		if err := target.Snapshots.Put(within(t), eventlog.Facts, put.sequence, []byte(put.data)); err != nil {
 			t.Fatal(err)
 		}
-		checkSnapshot(t, target.Snapshots, events.Facts, put.sequence, []byte(put.data))
+		checkSnapshot(t, target.Snapshots, eventlog.Facts, put.sequence, []byte(put.data))
 	}
-	if _, _, ok, err := target.Snapshots.Latest(within(t), events.Decisions); ok || err != nil {
+	if _, _, ok, err := target.Snapshots.Latest(within(t), eventlog.Decisions); ok || err != nil {
 		t.Fatalf("snapshot of the other stream: ok %t, error %v", ok, err)
 	}
 	if err := target.Snapshots.Put(within(t), "NONSENSE", 1, nil); err == nil {
@@ -52,14 +52,14 @@ func testLargeSnapshot(t *testing.T, target Target) {
 	for sequence := range uint64(3) {
 		data := make([]byte, largeSnapshot)
 		_, _ = source.Read(data) // never fails
-		if err := target.Snapshots.Put(within(t), events.Facts, sequence, data); err != nil {
+		if err := target.Snapshots.Put(within(t), eventlog.Facts, sequence, data); err != nil {
 			t.Fatal(err)
 		}
-		checkSnapshot(t, target.Snapshots, events.Facts, sequence, data)
+		checkSnapshot(t, target.Snapshots, eventlog.Facts, sequence, data)
 	}
 }
 
-func subscribe(t *testing.T, bus events.Bus, subject string, handle func([]byte)) (stop func()) {
+func subscribe(t *testing.T, bus eventlog.Bus, subject string, handle func([]byte)) (stop func()) {
 	t.Helper()
 	stop, err := bus.Subscribe(subject, handle)
 	if err != nil {

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // Headers of JetStream's publish protocol (ADR-50 for those of batches).
@@ -63,10 +65,10 @@ var repeatBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jit
 // messages on with the latter, from many hundred with the former.
 const batchFrom = 64
 
-// Append implements events.Log. A fenced append is one atomic batch. An unfenced one is sent message by message,
+// Append implements eventlog.Log. A fenced append is one atomic batch. An unfenced one is sent message by message,
 // without waiting in between, unless it is long.
 func (l *Log) Append(
-	ctx context.Context, name events.Stream, expect events.Tail, msgs []events.Message,
+	ctx context.Context, name eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
 	if err := events.CheckAppend(name, msgs); err != nil {
 		return 0, err
@@ -77,7 +79,7 @@ func (l *Log) Append(
 	if err := l.checkSizes(name, msgs); err != nil {
 		return 0, err
 	}
-	fenced := expect != events.AnySequence
+	fenced := expect != eventlog.AnySequence
 	atomic := len(msgs) > 1 && (fenced || len(msgs) >= batchFrom)
 	wire := encodeAll(msgs)
 	if fenced {
@@ -91,7 +93,7 @@ func (l *Log) Append(
 		return 0, wrong
 	}
 	if tooLarge(err) || l.keptOut(ctx, name, msgs, err) {
-		return 0, &events.ErrRefused{Stream: name, Message: largest(msgs), Reason: err.Error()}
+		return 0, &eventlog.ErrRefused{Stream: name, Message: largest(msgs), Reason: err.Error()}
 	}
 	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
 }
@@ -105,7 +107,7 @@ func tooLarge(err error) bool {
 
 // keptOut reports whether a batch is incomplete because the stream's max_msg_size is below the size of one of its
 // messages: the server reports that only for the first message, which asks for an answer.
-func (l *Log) keptOut(ctx context.Context, name events.Stream, msgs []events.Message, err error) bool {
+func (l *Log) keptOut(ctx context.Context, name eventlog.Stream, msgs []eventlog.Message, err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) || api.ErrorCode != codeBatchIncomplete {
 		return false
@@ -119,7 +121,7 @@ func (l *Log) keptOut(ctx context.Context, name events.Stream, msgs []events.Mes
 }
 
 // largest returns the index of the largest message. The server does not report which one is too large.
-func largest(msgs []events.Message) int {
+func largest(msgs []eventlog.Message) int {
 	at := 0
 	for i := range msgs {
 		if msgs[i].Size() > msgs[at].Size() {
@@ -133,9 +135,9 @@ func largest(msgs []events.Message) int {
 const headerOverhead = 512
 
 // minPayload is the minimum max_payload of a server.
-const minPayload = events.MaxMessage + headerOverhead
+const minPayload = eventlog.MaxMessage + headerOverhead
 
-// checkPayload returns an error when the server does not accept every message that events.MaxMessage allows.
+// checkPayload returns an error when the server does not accept every message that eventlog.MaxMessage allows.
 func checkPayload(limit int64) error {
 	if limit >= minPayload {
 		return nil
@@ -146,11 +148,11 @@ func checkPayload(limit int64) error {
 
 // checkSizes refuses messages that this server would refuse, in case its limit has been lowered since Open: it
 // closes the connection on such a message.
-func (l *Log) checkSizes(name events.Stream, msgs []events.Message) error {
+func (l *Log) checkSizes(name eventlog.Stream, msgs []eventlog.Message) error {
 	limit := l.connection.MaxPayload()
 	for i := range msgs {
 		if size := msgs[i].Size() + headerOverhead; int64(size) > limit {
-			return &events.ErrRefused{Stream: name, Message: i, Reason: fmt.Sprintf(
+			return &eventlog.ErrRefused{Stream: name, Message: i, Reason: fmt.Sprintf(
 				"%s has %d bytes, max_payload of this server is %d", msgs[i].Subject, size, limit)}
 		}
 	}
@@ -285,7 +287,7 @@ func (c *tally) result() (uint64, error) {
 
 // stampFence sets which record must be at the end of the stream. The server checks both: which sequence is the
 // stream's last, and which is the last of that record's subject.
-func stampFence(header nats.Header, expect events.Tail) {
+func stampFence(header nats.Header, expect eventlog.Tail) {
 	sequence := []string{strconv.FormatUint(expect.Sequence, 10)}
 	header[headerExpectedLast] = sequence
 	if expect.Subject != "" {
@@ -339,7 +341,7 @@ func isAnswer(h nats.Header, own int) bool { return len(h[headerOfRecord]) > own
 const batchHeaders = 2
 
 // encodeAll returns the messages in wire form.
-func encodeAll(msgs []events.Message) []*nats.Msg {
+func encodeAll(msgs []eventlog.Message) []*nats.Msg {
 	wire := make([]*nats.Msg, len(msgs))
 	for i := range msgs {
 		header := make(nats.Header, len(msgs[i].Header)+batchHeaders)
@@ -363,14 +365,14 @@ func surelyNotStored(err error) bool {
 // wrongSequence returns the fence's refusal, or nil when err is another error. The server has two codes for it. The
 // one for replicated streams does not contain the actual sequence, and with a subject the answer does not show
 // which of the two compares the sequence belongs to.
-func wrongSequence(name events.Stream, expect events.Tail, err error) error {
+func wrongSequence(name eventlog.Stream, expect eventlog.Tail, err error) error {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
 		return nil
 	}
 	switch api.ErrorCode {
 	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
-		wrong := &events.ErrWrongSequence{Stream: name, Expected: expect.Sequence, Subject: expect.Subject}
+		wrong := &eventlog.ErrWrongSequence{Stream: name, Expected: expect.Sequence, Subject: expect.Subject}
 		if _, text, found := strings.Cut(api.Description, ": "); found && expect.Subject == "" {
 			// Stays 0, "not known", when the server words it differently.
 			wrong.Actual, _ = strconv.ParseUint(strings.TrimSpace(text), 10, 64)

@@ -13,7 +13,7 @@ const (
 	busBufferBytes    = 16 << 20
 )
 
-// Publish implements events.Bus. While there is no connection, a bounded buffer stores the message.
+// Publish implements eventlog.Bus. While there is no connection, a bounded buffer stores the message.
 func (l *Log) Publish(subject string, data []byte) error {
 	if err := events.CheckSubject(subject); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (l *Log) Publish(subject string, data []byte) error {
 	return nil
 }
 
-// Subscribe implements events.Bus. It returns once the server knows of the subscription, so that a message
+// Subscribe implements eventlog.Bus. It returns once the server knows of the subscription, so that a message
 // published afterwards, on any connection, arrives.
 func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), err error) {
 	if err := events.CheckSubject(subject); err != nil {

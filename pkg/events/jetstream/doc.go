@@ -3,7 +3,7 @@
 //
 // It relies on the following features, in these ways:
 //
-//   - A stream per events.Stream, on files, every message in order, bounded by age and size. Nothing is compacted
+//   - A stream per eventlog.Stream, on files, every message in order, bounded by age and size. Nothing is compacted
 //     per subject: a reader that skipped a message could mistake a node's state for a newer one than it is.
 //   - Atomic batches (ADR-50): all messages of a fenced Append or none, and one durability boundary for all of
 //     them. They have a fixed cost of many milliseconds, so unfenced appends, which need no atomicity, use them
@@ -12,7 +12,7 @@
 //   - An ordered consumer per reader. The client recreates it on its own. So each record is checked against the
 //     sequence that must come next, and each new incarnation of the consumer, like each new connection, against the
 //     last record read. In this way the reader detects a server that lost its tail in a power failure and refilled
-//     it with other messages (events.ErrGap).
+//     it with other messages (eventlog.ErrGap).
 //   - The object store for snapshots, which are larger than a message may be.
 //   - Core NATS for the bus.
 //

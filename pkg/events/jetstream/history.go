@@ -7,20 +7,22 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-var _ events.History = (*Log)(nil)
+var _ eventlog.History = (*Log)(nil)
 
 // fewSubjects bounds the subjects that are read one by one.
 const fewSubjects = 32
 
-// About implements events.History. For each subject the server knows how many records it has, and where the first
+// About implements eventlog.History. For each subject the server knows how many records it has, and where the first
 // and the last of them are. To find those in between, and the next one of a filter with wildcards, it searches
 // through everything that was written in between. So About reads subjects one by one, their ends first; if many
 // subjects match, it reads the records in stream order.
-func (l *Log) About(ctx context.Context, name events.Stream, q events.Query, limit int) ([]events.Record, error) {
+func (l *Log) About(ctx context.Context, name eventlog.Stream, q eventlog.Query, limit int) ([]eventlog.Record, error) {
 	if err := l.check(name); err != nil {
 		return nil, err
 	}
@@ -31,14 +33,14 @@ func (l *Log) About(ctx context.Context, name events.Stream, q events.Query, lim
 	if err != nil {
 		return nil, l.explain(fmt.Errorf("jetstream: records of stream %s about %s: %w", name, q.Filter, err))
 	}
-	found = slices.DeleteFunc(found, func(r events.Record) bool { return !q.Finds(r) })
+	found = slices.DeleteFunc(found, func(r eventlog.Record) bool { return !q.Finds(r) })
 	if limit > 0 && len(found) > limit {
 		found = found[len(found)-limit:]
 	}
 	return found, nil
 }
 
-func (l *Log) about(ctx context.Context, name events.Stream, filter string) ([]events.Record, error) {
+func (l *Log) about(ctx context.Context, name eventlog.Stream, filter string) ([]eventlog.Record, error) {
 	subjects, err := l.subjects(ctx, name, filter)
 	if err != nil || len(subjects) == 0 {
 		return nil, err
@@ -46,7 +48,7 @@ func (l *Log) about(ctx context.Context, name events.Stream, filter string) ([]e
 	if len(subjects) > fewSubjects {
 		return l.following(ctx, name, filter, 1, 0)
 	}
-	var lasts []events.Record
+	var lasts []eventlog.Record
 	for subject := range subjects {
 		m, err := l.streams[name].GetLastMsgForSubject(ctx, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -72,14 +74,15 @@ func (l *Log) about(ctx context.Context, name events.Stream, filter string) ([]e
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, slices.DeleteFunc(before, func(r events.Record) bool { return r.Sequence >= last.Sequence })...)
+		found = append(found, slices.DeleteFunc(before,
+			func(r eventlog.Record) bool { return r.Sequence >= last.Sequence })...)
 	}
-	slices.SortFunc(found, func(a, b events.Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	slices.SortFunc(found, func(a, b eventlog.Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return found, nil
 }
 
 // subjects returns those that match a filter, with the number of their records.
-func (l *Log) subjects(ctx context.Context, name events.Stream, filter string) (map[string]uint64, error) {
+func (l *Log) subjects(ctx context.Context, name eventlog.Stream, filter string) (map[string]uint64, error) {
 	info, err := l.streams[name].Info(ctx, jetstream.WithSubjectFilter(filter))
 	if err != nil {
 		return nil, err
@@ -89,8 +92,8 @@ func (l *Log) subjects(ctx context.Context, name events.Stream, filter string) (
 
 // following reads what matches a filter from a sequence on, at most that many records if most is positive.
 func (l *Log) following(
-	ctx context.Context, name events.Stream, filter string, from uint64, most int,
-) (found []events.Record, err error) {
+	ctx context.Context, name eventlog.Stream, filter string, from uint64, most int,
+) (found []eventlog.Record, err error) {
 	for most <= 0 || len(found) < most {
 		m, err := l.streams[name].GetMsg(ctx, from, jetstream.WithGetMsgSubject(filter))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -107,9 +110,9 @@ func (l *Log) following(
 
 // toRecord returns a message without the headers of the server's protocol. Of an answer of the server that was
 // stored, it keeps neither header nor data.
-func (l *Log) toRecord(name events.Stream, m *jetstream.RawStreamMsg) events.Record {
-	record := events.Record{
-		Message:  events.Message{Subject: m.Subject, Header: events.Header{}},
+func (l *Log) toRecord(name eventlog.Stream, m *jetstream.RawStreamMsg) eventlog.Record {
+	record := eventlog.Record{
+		Message:  eventlog.Message{Subject: m.Subject, Header: eventlog.Header{}},
 		Sequence: m.Sequence, Time: m.Time,
 	}
 	own := 0

@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/events/eventstest"
-	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	client "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/eventstest"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 )
 
 // Storing an object starts a goroutine in nats.go (1.55.0, newAsyncReply) that reads the channel on which it will
@@ -55,7 +56,7 @@ func TestContract(t *testing.T) {
 		l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
 		return eventstest.Target{
 			Log: l, Snapshots: l, Bus: l, Close: l.Close,
-			Trim:       func(t *testing.T, s events.Stream, first uint64) { trim(t, n, s, first) },
+			Trim:       func(t *testing.T, s eventlog.Stream, first uint64) { trim(t, n, s, first) },
 			Checkpoint: func(t *testing.T) func() { return checkpoint(t, n, l) },
 		}
 	})
@@ -77,7 +78,7 @@ func TestContractInProcess(t *testing.T) {
 		l := open(t, jetstream.Config{InProcess: provider{n}, Logger: quiet})
 		return eventstest.Target{
 			Log: l, Snapshots: l, Bus: l, Close: l.Close,
-			Trim:       func(t *testing.T, s events.Stream, first uint64) { trim(t, n, s, first) },
+			Trim:       func(t *testing.T, s eventlog.Stream, first uint64) { trim(t, n, s, first) },
 			Checkpoint: func(t *testing.T) func() { return checkpoint(t, n, l) },
 		}
 	})
@@ -90,7 +91,7 @@ func TestContractThroughAccounts(t *testing.T) {
 		l := open(t, member(n))
 		return eventstest.Target{
 			Log: l, Snapshots: l, Bus: l, Close: l.Close,
-			Trim:       func(t *testing.T, s events.Stream, first uint64) { trim(t, n, s, first) },
+			Trim:       func(t *testing.T, s eventlog.Stream, first uint64) { trim(t, n, s, first) },
 			Checkpoint: func(t *testing.T) func() { return checkpoint(t, n, l) },
 		}
 	})
@@ -123,7 +124,7 @@ func awaitAnswer(t *testing.T, l *jetstream.Log) {
 	t.Helper()
 	for deadline := time.Now().Add(startTimeout); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), answerTimeout)
-		_, err := l.Last(ctx, events.Facts)
+		_, err := l.Last(ctx, eventlog.Facts)
 		cancel()
 		if err == nil {
 			return
@@ -164,7 +165,7 @@ func raw(t *testing.T, n *natsServer) client.JetStream {
 }
 
 // trim makes the stream keep less for a moment, because the stream cannot be purged.
-func trim(t *testing.T, n *natsServer, s events.Stream, first uint64) {
+func trim(t *testing.T, n *natsServer, s eventlog.Stream, first uint64) {
 	t.Helper()
 	js := raw(t, n)
 	stream, err := js.Stream(t.Context(), string(s))
@@ -247,10 +248,10 @@ func TestServerWithALowLimit(t *testing.T) {
 		t.Errorf("got %v, want an error about max_payload", err)
 	}
 	usual := newServer(t, func(o *server.Options) { o.MaxPayload = server.MAX_PAYLOAD_SIZE })
-	largest := events.Message{Subject: "facts.pod.a", Data: make([]byte, events.MaxMessage)}
+	largest := eventlog.Message{Subject: "facts.pod.a", Data: make([]byte, eventlog.MaxMessage)}
 	l := open(t, jetstream.Config{URLs: []string{usual.url()}})
-	for _, expect := range []events.Tail{{}, events.AnySequence} {
-		if _, err := l.Append(t.Context(), events.Facts, expect, []events.Message{largest}); err != nil {
+	for _, expect := range []eventlog.Tail{{}, eventlog.AnySequence} {
+		if _, err := l.Append(t.Context(), eventlog.Facts, expect, []eventlog.Message{largest}); err != nil {
 			t.Errorf("the largest message is refused: %v", err)
 		}
 	}
@@ -261,7 +262,7 @@ func TestServerWithALowLimit(t *testing.T) {
 func TestStreamWithALowLimit(t *testing.T) {
 	n := newServer(t, nil)
 	limit := func() {
-		stream, err := raw(t, n).Stream(t.Context(), string(events.Decisions))
+		stream, err := raw(t, n).Stream(t.Context(), string(eventlog.Decisions))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,22 +275,22 @@ func TestStreamWithALowLimit(t *testing.T) {
 	open(t, jetstream.Config{URLs: []string{n.url()}})
 	limit()
 	l := open(t, jetstream.Config{URLs: []string{n.url()}})
-	msgs := make([]events.Message, 3)
+	msgs := make([]eventlog.Message, 3)
 	for i := range msgs {
-		msgs[i] = events.Message{Subject: "decisions.a.placed", Data: []byte("small")}
+		msgs[i] = eventlog.Message{Subject: "decisions.a.placed", Data: []byte("small")}
 	}
 	msgs[1].Data = make([]byte, 2000)
-	if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, msgs); err != nil {
+	if _, err := l.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, msgs); err != nil {
 		t.Errorf("opened anew, the log refuses 2000 bytes: %v", err)
 	}
 	limit()
-	last, err := l.Last(t.Context(), events.Decisions)
+	last, err := l.Last(t.Context(), eventlog.Decisions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, expect := range []events.Tail{{Sequence: last}, events.AnySequence} {
-		_, err := l.Append(t.Context(), events.Decisions, expect, msgs)
-		if refused := new(events.ErrRefused); !errors.As(err, &refused) || refused.Message != 1 {
+	for _, expect := range []eventlog.Tail{{Sequence: last}, eventlog.AnySequence} {
+		_, err := l.Append(t.Context(), eventlog.Decisions, expect, msgs)
+		if refused := new(eventlog.ErrRefused); !errors.As(err, &refused) || refused.Message != 1 {
 			t.Errorf("got %v, want that message 1 is refused", err)
 		}
 	}
@@ -302,13 +303,13 @@ func TestLimits(t *testing.T) {
 		t.Helper()
 		cfg.URLs = []string{n.url()}
 		open(t, cfg)
-		for _, s := range events.Streams() {
+		for _, s := range eventlog.Streams() {
 			stream, err := raw(t, n).Stream(t.Context(), string(s))
 			if err != nil {
 				t.Fatal(err)
 			}
 			got, bytes := stream.CachedInfo().Config, most
-			if s == events.Ledger && most == jetstream.DefaultMaxBytes {
+			if s == eventlog.Ledger && most == jetstream.DefaultMaxBytes {
 				bytes = jetstream.DefaultLedgerBytes
 			}
 			if got.MaxAge != age || got.MaxBytes != bytes || got.Replicas != 1 || !got.AllowAtomicPublish || !got.DenyPurge ||
@@ -331,19 +332,19 @@ func TestOverrunReader(t *testing.T) {
 	data := make([]byte, 10<<10)
 	fill := func() {
 		for i := range 300 {
-			m := events.Message{Subject: fmt.Sprintf("facts.pod.%d", i), Data: data}
-			if _, err := l.Append(t.Context(), events.Facts, events.AnySequence, []events.Message{m}); err != nil {
+			m := eventlog.Message{Subject: fmt.Sprintf("facts.pod.%d", i), Data: data}
+			if _, err := l.Append(t.Context(), eventlog.Facts, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	fill()
-	stream, err := raw(t, n).Stream(t.Context(), string(events.Facts))
+	stream, err := raw(t, n).Stream(t.Context(), string(eventlog.Facts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := stream.CachedInfo().State.FirstSeq
-	r, err := l.Read(t.Context(), events.Facts, first)
+	r, err := l.Read(t.Context(), eventlog.Facts, first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +355,7 @@ func TestOverrunReader(t *testing.T) {
 	next := first
 	for {
 		records, err := r.Next(t.Context())
-		var gap *events.ErrGap
+		var gap *eventlog.ErrGap
 		if errors.As(err, &gap) {
 			if gap.Want != next || gap.Have <= next {
 				t.Errorf("%v after sequence %d", err, next-1)
@@ -380,7 +381,7 @@ func TestOverrunReader(t *testing.T) {
 func TestSnapshotReplacedWhileItIsRead(t *testing.T) {
 	n := newServer(t, nil)
 	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
-	if err := l.Put(t.Context(), events.Facts, 0, []byte("before")); err != nil {
+	if err := l.Put(t.Context(), eventlog.Facts, 0, []byte("before")); err != nil {
 		t.Fatal(err)
 	}
 	js := raw(t, n)
@@ -404,13 +405,13 @@ func TestSnapshotReplacedWhileItIsRead(t *testing.T) {
 	}
 	got := make(chan result)
 	go func() {
-		_, data, _, err := l.Latest(t.Context(), events.Facts)
+		_, data, _, err := l.Latest(t.Context(), eventlog.Facts)
 		got <- result{data, err}
 	}()
 	if _, err := asked.NextMsg(startTimeout); err != nil { // the reader requests a part
 		t.Fatal(err)
 	}
-	if err := l.Put(t.Context(), events.Facts, 0, []byte("after")); err != nil {
+	if err := l.Put(t.Context(), eventlog.Facts, 0, []byte("after")); err != nil {
 		t.Fatal(err)
 	}
 	if r := <-got; r.err != nil || string(r.data) != "after" {
@@ -470,9 +471,9 @@ func TestTheBusTakesWhatIsPublished(t *testing.T) {
 	if _, err := l.Subscribe("work.offers.s0", func(data []byte) { got <- string(data) }); err != nil {
 		t.Fatal(err)
 	}
-	header := events.Header{{Key: "a", Value: "b"}}
-	forged := events.Message{Subject: "decisions.0.bound", Header: header, Data: []byte("forged")}
-	if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{forged}); err != nil {
+	header := eventlog.Header{{Key: "a", Value: "b"}}
+	forged := eventlog.Message{Subject: "decisions.0.bound", Header: header, Data: []byte("forged")}
+	if _, err := l.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{forged}); err != nil {
 		t.Fatal(err)
 	}
 	c, err := nats.Connect(n.url())
@@ -484,7 +485,7 @@ func TestTheBusTakesWhatIsPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream := string(events.Decisions)
+	stream := string(eventlog.Decisions)
 	pull := &nats.ConsumerConfig{Name: "pull", AckPolicy: nats.AckNonePolicy}
 	if _, err := js.AddConsumer(stream, pull); err != nil {
 		t.Fatal(err)
@@ -523,28 +524,28 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 			n := newServer(t, nil)
 			js := raw(t, n)
 			open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
-			for _, s := range events.Streams() {
+			for _, s := range eventlog.Streams() {
 				stream, err := js.Stream(t.Context(), string(s))
 				if err != nil {
 					t.Fatal(err)
 				}
 				cfg := stream.CachedInfo().Config
-				cfg.AllowDirect = direct || s == events.Decisions
+				cfg.AllowDirect = direct || s == eventlog.Decisions
 				if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 					t.Fatal(err)
 				}
 			}
 			l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
-			header := events.Header{{Key: "a", Value: "b"}}
-			words := events.Message{Subject: "decisions.0.bound", Header: header, Data: []byte("forged")}
-			if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{words}); err != nil {
+			header := eventlog.Header{{Key: "a", Value: "b"}}
+			words := eventlog.Message{Subject: "decisions.0.bound", Header: header, Data: []byte("forged")}
+			if _, err := l.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{words}); err != nil {
 				t.Fatal(err)
 			}
 			const forged = "facts.node.0.1"
 			if err := js.Conn().PublishRequest("$JS.API.DIRECT.GET.DECISIONS", forged, []byte(`{"seq":1}`)); err != nil {
 				t.Fatal(err)
 			}
-			r, err := l.Read(t.Context(), events.Facts, 1)
+			r, err := l.Read(t.Context(), eventlog.Facts, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -553,7 +554,7 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := l.About(t.Context(), events.Facts, events.Query{Filter: forged}, 0)
+			found, err := l.About(t.Context(), eventlog.Facts, eventlog.Query{Filter: forged}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -565,7 +566,7 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 					t.Errorf("got %v, want a record without contents", r)
 				}
 			}
-			whole, err := l.About(t.Context(), events.Decisions, events.Query{Filter: words.Subject}, 0)
+			whole, err := l.About(t.Context(), eventlog.Decisions, eventlog.Query{Filter: words.Subject}, 0)
 			if err != nil || len(whole) != 1 || string(whole[0].Data) != "forged" || whole[0].Header.Get("a") != "b" {
 				t.Errorf("got %v, %v, want the record that was appended", whole, err)
 			}
@@ -576,7 +577,7 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 func BenchmarkLog(b *testing.B) {
 	for _, always := range []bool{false, true} {
 		b.Run(fmt.Sprintf("sync_always=%t", always), func(b *testing.B) {
-			eventstest.Bench(b, func(b *testing.B) events.Log {
+			eventstest.Bench(b, func(b *testing.B) eventlog.Log {
 				n := newServer(b, func(o *server.Options) { o.SyncAlways = always })
 				return open(b, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
 			})

@@ -11,18 +11,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/patience"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/patience"
 )
 
-// Log implements events.Log, events.Snapshots and events.Bus over one connection. It is safe for concurrent use.
+// Log implements eventlog.Log, eventlog.Snapshots and eventlog.Bus over one connection. It is safe for concurrent use.
 type Log struct {
 	connection *nats.Conn
 	js         jetstream.JetStream
 	logger     *slog.Logger
-	streams    map[events.Stream]jetstream.Stream
+	streams    map[eventlog.Stream]jetstream.Stream
 	snapshots  jetstream.ObjectStore
 	objects    jetstream.Stream // the stream that stores the snapshots
 	dropped    atomic.Uint64
@@ -41,9 +42,9 @@ type Log struct {
 }
 
 var (
-	_ events.Log       = (*Log)(nil)
-	_ events.Snapshots = (*Log)(nil)
-	_ events.Bus       = (*Log)(nil)
+	_ eventlog.Log       = (*Log)(nil)
+	_ eventlog.Snapshots = (*Log)(nil)
+	_ eventlog.Bus       = (*Log)(nil)
 )
 
 // Open connects and creates what is missing: the streams and the snapshot store. It fails at once, naming the
@@ -56,7 +57,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	l := &Log{
 		patience: patience.New(firstPatience, answerTimeout),
 		logger:   cfg.Logger, onDropped: cfg.OnDropped, closed: make(chan struct{}),
-		streams: map[events.Stream]jetstream.Stream{},
+		streams: map[eventlog.Stream]jetstream.Stream{},
 	}
 	if l.logger == nil {
 		l.logger = slog.Default()
@@ -125,7 +126,7 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 		return err
 	}
 	l.js = js
-	for _, name := range events.Streams() {
+	for _, name := range eventlog.Streams() {
 		stream, err := l.ensureStream(ctx, name, cfg)
 		if err != nil {
 			return explainSetup("stream "+string(name), err)
@@ -137,12 +138,12 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 
 // ensureStream creates the stream, or updates an existing one to what Berth relies on and cfg requests, leaving the
 // operator's other settings alone. It sends no request to the server if nothing changes.
-func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) (jetstream.Stream, error) {
+func (l *Log) ensureStream(ctx context.Context, name eventlog.Stream, cfg Config) (jetstream.Stream, error) {
 	// DenyPurge is not required of a stream that exists: services that may not change streams open it too.
 	want := jetstream.StreamConfig{
 		MaxAge: DefaultMaxAge, MaxBytes: DefaultMaxBytes, Replicas: DefaultReplicas, DenyPurge: true,
 	}
-	if name == events.Ledger {
+	if name == eventlog.Ledger {
 		want.MaxBytes = DefaultLedgerBytes
 	}
 	existing, err := l.js.Stream(ctx, string(name))
@@ -206,7 +207,7 @@ func explainSetup(what string, err error) error {
 	}
 }
 
-// Close ends the connection. Every operation that waits on the Log returns events.ErrClosed.
+// Close ends the connection. Every operation that waits on the Log returns eventlog.ErrClosed.
 func (l *Log) Close() {
 	l.closeOnce.Do(func() {
 		close(l.closed)
@@ -214,14 +215,14 @@ func (l *Log) Close() {
 	})
 }
 
-// Last implements events.Log.
-func (l *Log) Last(ctx context.Context, name events.Stream) (uint64, error) {
+// Last implements eventlog.Log.
+func (l *Log) Last(ctx context.Context, name eventlog.Stream) (uint64, error) {
 	state, err := l.state(ctx, name)
 	return state.LastSeq, err
 }
 
 // state asks the server for the state of the stream.
-func (l *Log) state(ctx context.Context, name events.Stream) (jetstream.StreamState, error) {
+func (l *Log) state(ctx context.Context, name eventlog.Stream) (jetstream.StreamState, error) {
 	if err := l.check(name); err != nil {
 		return jetstream.StreamState{}, err
 	}
@@ -236,7 +237,7 @@ func (l *Log) state(ctx context.Context, name events.Stream) (jetstream.StreamSt
 // the request, so it has to be repeated.
 const askAgain = time.Second
 
-func (l *Log) info(ctx context.Context, name events.Stream) (info *jetstream.StreamInfo, err error) {
+func (l *Log) info(ctx context.Context, name eventlog.Stream) (info *jetstream.StreamInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for {
@@ -250,13 +251,13 @@ func (l *Log) info(ctx context.Context, name events.Stream) (info *jetstream.Str
 }
 
 // check returns an error for streams that do not exist and on a closed Log.
-func (l *Log) check(name events.Stream) error {
+func (l *Log) check(name eventlog.Stream) error {
 	if err := name.Check(); err != nil {
 		return err
 	}
 	select {
 	case <-l.closed:
-		return events.ErrClosed
+		return eventlog.ErrClosed
 	default:
 		return nil
 	}
@@ -269,7 +270,7 @@ func (l *Log) explain(err error) error {
 	}
 	select {
 	case <-l.closed:
-		return events.ErrClosed
+		return eventlog.ErrClosed
 	default:
 		return err
 	}

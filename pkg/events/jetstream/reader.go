@@ -9,10 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 const (
@@ -45,11 +46,11 @@ const (
 	verifyTimeout  = 2 * time.Second
 )
 
-// reader implements events.Reader on an ordered consumer, and on another one when that is silent. All but the last
+// reader implements eventlog.Reader on an ordered consumer, and on another one when that is silent. All but the last
 // six fields belong to the goroutine that calls Next.
 type reader struct {
 	log  *Log
-	name events.Stream
+	name eventlog.Stream
 	// next is the sequence of the record to return next; previous is when the log stored the record before it, zero
 	// when there is none.
 	next     uint64
@@ -78,7 +79,7 @@ type reader struct {
 
 // arrival is a record as the consumer delivered it.
 type arrival struct {
-	record events.Record
+	record eventlog.Record
 	// first marks the first record of an incarnation of the consumer, and connection identifies the connection on
 	// which that incarnation began. Records that were in flight when a connection broke arrive late, and may have
 	// been lost since.
@@ -88,15 +89,15 @@ type arrival struct {
 	err error
 }
 
-// Read implements events.Log.
-func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events.Reader, error) {
+// Read implements eventlog.Log.
+func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (eventlog.Reader, error) {
 	reconnected := l.reconnected() // before the state, so that nothing in between is missed
 	state, err := l.state(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if from < max(state.FirstSeq, 1) || from > state.LastSeq+1 {
-		return nil, &events.ErrGap{Stream: name, Want: from, Have: max(state.FirstSeq, 1)}
+		return nil, &eventlog.ErrGap{Stream: name, Want: from, Have: max(state.FirstSeq, 1)}
 	}
 	r := &reader{
 		log: l, name: name, next: from, reconnected: reconnected,
@@ -165,7 +166,7 @@ func (r *reader) complain() {
 
 // storedAt returns when the log stored a record, zero when it does not have it.
 func (l *Log) storedAt(
-	ctx context.Context, name events.Stream, sequence uint64, state jetstream.StreamState,
+	ctx context.Context, name eventlog.Stream, sequence uint64, state jetstream.StreamState,
 ) (time.Time, error) {
 	if sequence < max(state.FirstSeq, 1) || sequence > state.LastSeq {
 		return time.Time{}, nil
@@ -245,15 +246,15 @@ func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
 }
 
 // decodeRecord leaves out the headers of the protocol, and both header and data of an answer of the server.
-func decodeRecord(m jetstream.Msg, meta *jetstream.MsgMetadata) events.Record {
+func decodeRecord(m jetstream.Msg, meta *jetstream.MsgMetadata) eventlog.Record {
 	headers := m.Headers()
 	if isAnswer(headers, 0) {
-		return events.Record{
-			Message: events.Message{Subject: m.Subject()}, Sequence: meta.Sequence.Stream, Time: meta.Timestamp,
+		return eventlog.Record{
+			Message: eventlog.Message{Subject: m.Subject()}, Sequence: meta.Sequence.Stream, Time: meta.Timestamp,
 		}
 	}
-	record := events.Record{
-		Message:  events.Message{Subject: m.Subject(), Header: decodeHeader(headers)},
+	record := eventlog.Record{
+		Message:  eventlog.Message{Subject: m.Subject(), Header: decodeHeader(headers)},
 		Sequence: meta.Sequence.Stream,
 		Time:     meta.Timestamp,
 	}
@@ -264,18 +265,18 @@ func decodeRecord(m jetstream.Msg, meta *jetstream.MsgMetadata) events.Record {
 }
 
 // decodeHeader leaves out the headers of the protocol.
-func decodeHeader(h nats.Header) events.Header {
-	fields := make(events.Header, 0, len(h))
+func decodeHeader(h nats.Header) eventlog.Header {
+	fields := make(eventlog.Header, 0, len(h))
 	for key, values := range h {
 		if len(values) > 0 && !strings.HasPrefix(key, protocolPrefix) {
-			fields = append(fields, events.HeaderField{Key: key, Value: values[0]})
+			fields = append(fields, eventlog.HeaderField{Key: key, Value: values[0]})
 		}
 	}
 	return fields
 }
 
-// Next implements events.Reader.
-func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
+// Next implements eventlog.Reader.
+func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 	for {
 		if err := r.ended(ctx); err != nil {
 			return nil, err
@@ -313,9 +314,9 @@ func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
 func (r *reader) ended(ctx context.Context) error {
 	select {
 	case <-r.closed:
-		return events.ErrClosed
+		return eventlog.ErrClosed
 	case <-r.log.closed:
-		return events.ErrClosed
+		return eventlog.ErrClosed
 	default:
 	}
 	if r.failed != nil {
@@ -326,8 +327,8 @@ func (r *reader) ended(ctx context.Context) error {
 
 // drain accepts a and the other records that have arrived. After an error the records that were accepted before it
 // are returned first; the error is returned by the next call.
-func (r *reader) drain(ctx context.Context, a arrival) ([]events.Record, error) {
-	var records []events.Record
+func (r *reader) drain(ctx context.Context, a arrival) ([]eventlog.Record, error) {
+	var records []eventlog.Record
 	for connection := r.log.connections(); ; {
 		accepted, err := r.accept(ctx, a)
 		if err != nil {
@@ -373,7 +374,7 @@ func (r *reader) accept(ctx context.Context, a arrival) (bool, error) {
 		return false, nil // redelivered by a new incarnation of the consumer
 	}
 	if sequence > r.next {
-		return false, &events.ErrGap{Stream: r.name, Want: r.next, Have: sequence}
+		return false, &eventlog.ErrGap{Stream: r.name, Want: r.next, Have: sequence}
 	}
 	if a.first && !r.previous.IsZero() {
 		if err := r.verifyPosition(ctx); err != nil {
@@ -395,7 +396,7 @@ func (r *reader) verifyPosition(ctx context.Context) error {
 			return false, r.ended(ctx) // no answer: try again, unless closed
 		}
 		if !same {
-			result = &events.ErrGap{Stream: r.name, Want: r.next - 1, Have: r.next}
+			result = &eventlog.ErrGap{Stream: r.name, Want: r.next - 1, Have: r.next}
 		}
 		return true, nil
 	})
@@ -426,7 +427,7 @@ func (r *reader) sameAsBefore(ctx context.Context) (bool, error) {
 	return stored.IsZero() || r.previous.IsZero() || stored.Equal(r.previous), nil
 }
 
-// Close implements events.Reader. The consumer is stopped concurrently: while there is no connection, the client
+// Close implements eventlog.Reader. The consumer is stopped concurrently: while there is no connection, the client
 // makes the stop wait for its next attempt to connect.
 func (r *reader) Close() {
 	r.closeOnce.Do(func() {

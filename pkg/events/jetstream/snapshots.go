@@ -9,9 +9,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 const (
@@ -56,8 +57,8 @@ func (l *Log) makeSnapshots(ctx context.Context, cfg Config) (jetstream.ObjectSt
 	})
 }
 
-// Put implements events.Snapshots. The previous snapshot stays until the new one is complete.
-func (l *Log) Put(ctx context.Context, name events.Stream, sequence uint64, data []byte) error {
+// Put implements eventlog.Snapshots. The previous snapshot stays until the new one is complete.
+func (l *Log) Put(ctx context.Context, name eventlog.Stream, sequence uint64, data []byte) error {
 	if err := l.check(name); err != nil {
 		return err
 	}
@@ -73,8 +74,8 @@ func (l *Log) Put(ctx context.Context, name events.Stream, sequence uint64, data
 	return nil
 }
 
-// Latest implements events.Snapshots.
-func (l *Log) Latest(ctx context.Context, name events.Stream) (sequence uint64, data []byte, ok bool, err error) {
+// Latest implements eventlog.Snapshots.
+func (l *Log) Latest(ctx context.Context, name eventlog.Stream) (sequence uint64, data []byte, ok bool, err error) {
 	if err := l.check(name); err != nil {
 		return 0, nil, false, err
 	}
@@ -96,7 +97,7 @@ func (l *Log) Latest(ctx context.Context, name events.Stream) (sequence uint64, 
 	return sequence, data, true, nil
 }
 
-func (l *Log) getSnapshot(ctx context.Context, name events.Stream) (sequence uint64, data []byte, err error) {
+func (l *Log) getSnapshot(ctx context.Context, name eventlog.Stream) (sequence uint64, data []byte, err error) {
 	info, err := l.snapshots.GetInfo(ctx, string(name))
 	if err != nil {
 		return 0, nil, err

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // defaultBusBuffer is how many messages a subscription may have waiting.
@@ -34,7 +35,7 @@ type subscription struct {
 	stopped bool
 }
 
-// Publish implements events.Bus. It returns when every idle subscription has handled the message.
+// Publish implements eventlog.Bus. It returns when every idle subscription has handled the message.
 func (l *Log) Publish(subject string, data []byte) error {
 	if err := events.CheckSubject(subject); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (b *bus) enqueue(subject string, data []byte) ([]*subscription, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.closed {
-		return nil, events.ErrClosed
+		return nil, eventlog.ErrClosed
 	}
 	var toServe []*subscription
 	for _, s := range b.mu.subscriptions[subject] {
@@ -90,7 +91,7 @@ func (b *bus) dequeue(s *subscription) (data []byte, ok bool) {
 	return data, true
 }
 
-// Subscribe implements events.Bus. After stop returns, no further message is delivered; one that is being handled
+// Subscribe implements eventlog.Bus. After stop returns, no further message is delivered; one that is being handled
 // may still be.
 func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), err error) {
 	if err := events.CheckSubject(subject); err != nil {
@@ -100,7 +101,7 @@ func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.closed {
-		return nil, events.ErrClosed
+		return nil, eventlog.ErrClosed
 	}
 	if b.mu.subscriptions == nil {
 		b.mu.subscriptions = map[string][]*subscription{}

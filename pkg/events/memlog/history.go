@@ -4,21 +4,22 @@ import (
 	"context"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-var _ events.History = (*Log)(nil)
+var _ eventlog.History = (*Log)(nil)
 
-// About implements events.History.
-func (l *Log) About(_ context.Context, name events.Stream, q events.Query, limit int) ([]events.Record, error) {
+// About implements eventlog.History.
+func (l *Log) About(_ context.Context, name eventlog.Stream, q eventlog.Query, limit int) ([]eventlog.Record, error) {
 	if err := events.CheckFilter(name, q.Filter); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return nil, events.ErrClosed
+		return nil, eventlog.ErrClosed
 	}
-	var found []events.Record
+	var found []eventlog.Record
 	for _, r := range l.mu.streams[name].records {
 		if q.Finds(r) {
 			found = append(found, r)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // defaultReadBatch bounds what one Next returns: large enough for a batched apply to pay off, small enough to keep
@@ -32,31 +33,31 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Log implements events.Log, events.Snapshots and events.Bus. Safe for concurrent use.
+// Log implements eventlog.Log, eventlog.Snapshots and eventlog.Bus. Safe for concurrent use.
 type Log struct {
 	options Options
 
 	mu struct {
 		sync.Mutex
 		closed    bool
-		streams   map[events.Stream]*stream
-		snapshots map[events.Stream]snapshot
-		// most is the maximum size of a message, 0 for events.MaxMessage.
+		streams   map[eventlog.Stream]*stream
+		snapshots map[eventlog.Stream]snapshot
+		// most is the maximum size of a message, 0 for eventlog.MaxMessage.
 		most int
 	}
 	bus bus
 }
 
 var (
-	_ events.Log       = (*Log)(nil)
-	_ events.Snapshots = (*Log)(nil)
-	_ events.Bus       = (*Log)(nil)
+	_ eventlog.Log       = (*Log)(nil)
+	_ eventlog.Snapshots = (*Log)(nil)
+	_ eventlog.Bus       = (*Log)(nil)
 )
 
 // stream is one ordered log; guarded by Log.mu.
 type stream struct {
 	// records are those that are kept, with consecutive sequences up to last.
-	records []events.Record
+	records []eventlog.Record
 	last    uint64
 	// losses lists, for every lost tail in order, the last sequence that survived it: a reader that had passed it
 	// holds records that are gone.
@@ -84,16 +85,16 @@ func New(options Options) *Log {
 		options.Now = time.Now
 	}
 	l := &Log{options: options}
-	l.mu.streams = map[events.Stream]*stream{}
-	l.mu.snapshots = map[events.Stream]snapshot{}
-	for _, name := range events.Streams() {
+	l.mu.streams = map[eventlog.Stream]*stream{}
+	l.mu.snapshots = map[eventlog.Stream]snapshot{}
+	for _, name := range eventlog.Streams() {
 		l.mu.streams[name] = &stream{changed: make(chan struct{})}
 	}
 	l.bus.buffer = options.BusBuffer
 	return l
 }
 
-// Close makes every operation, and every blocked Next, return events.ErrClosed.
+// Close makes every operation, and every blocked Next, return eventlog.ErrClosed.
 func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,9 +108,9 @@ func (l *Log) Close() {
 	l.bus.close()
 }
 
-// Append implements events.Log.
+// Append implements eventlog.Log.
 func (l *Log) Append(
-	ctx context.Context, name events.Stream, expect events.Tail, msgs []events.Message,
+	ctx context.Context, name eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
 	if err := events.CheckAppend(name, msgs); err != nil {
 		return 0, err
@@ -120,14 +121,18 @@ func (l *Log) Append(
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return 0, events.ErrClosed
+		return 0, eventlog.ErrClosed
 	}
-	if i := slices.IndexFunc(msgs, func(m events.Message) bool { return l.mu.most > 0 && m.Size() > l.mu.most }); i >= 0 {
-		return 0, &events.ErrRefused{Stream: name, Message: i, Reason: fmt.Sprintf("too large: at most %d bytes", l.mu.most)}
+	if i := slices.IndexFunc(msgs, func(m eventlog.Message) bool {
+		return l.mu.most > 0 &&
+			m.Size() > l.mu.most
+	}); i >= 0 {
+		return 0, &eventlog.ErrRefused{Stream: name, Message: i, Reason: fmt.Sprintf("too large: at most %d bytes",
+			l.mu.most)}
 	}
 	s := l.mu.streams[name]
-	if expect != events.AnySequence && !s.endsWith(expect) {
-		return 0, &events.ErrWrongSequence{
+	if expect != eventlog.AnySequence && !s.endsWith(expect) {
+		return 0, &eventlog.ErrWrongSequence{
 			Stream: name, Expected: expect.Sequence, Actual: s.last, Subject: expect.Subject,
 		}
 	}
@@ -140,7 +145,7 @@ func (l *Log) Append(
 }
 
 // endsWith reports whether the stream ends as a writer expects.
-func (s *stream) endsWith(t events.Tail) bool {
+func (s *stream) endsWith(t eventlog.Tail) bool {
 	if t.Sequence != s.last || t.Subject == "" {
 		return t.Sequence == s.last
 	}
@@ -148,11 +153,11 @@ func (s *stream) endsWith(t events.Tail) bool {
 }
 
 // append stores copies: the caller may reuse its slices.
-func (s *stream) append(msgs []events.Message, now time.Time, keep int) {
+func (s *stream) append(msgs []eventlog.Message, now time.Time, keep int) {
 	for _, m := range msgs {
 		s.last++
-		s.records = append(s.records, events.Record{
-			Message:  events.Message{Subject: m.Subject, Header: slices.Clone(m.Header), Data: bytes.Clone(m.Data)},
+		s.records = append(s.records, eventlog.Record{
+			Message:  eventlog.Message{Subject: m.Subject, Header: slices.Clone(m.Header), Data: bytes.Clone(m.Data)},
 			Sequence: s.last,
 			Time:     now,
 		})
@@ -164,47 +169,47 @@ func (s *stream) append(msgs []events.Message, now time.Time, keep int) {
 	s.wake()
 }
 
-// Last implements events.Log.
-func (l *Log) Last(ctx context.Context, name events.Stream) (uint64, error) {
+// Last implements eventlog.Log.
+func (l *Log) Last(ctx context.Context, name eventlog.Stream) (uint64, error) {
 	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return 0, events.ErrClosed
+		return 0, eventlog.ErrClosed
 	}
 	return l.mu.streams[name].last, nil
 }
 
 // LoseTail drops every record of the stream after the given sequence, as a power loss drops records that were
 // acknowledged but not yet on disk. Readers that had seen more get ErrGap.
-func (l *Log) LoseTail(name events.Stream, after uint64) {
+func (l *Log) LoseTail(name eventlog.Stream, after uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.mu.streams[name]
 	if s == nil || after >= s.last {
 		return
 	}
-	s.records = slices.DeleteFunc(s.records, func(r events.Record) bool { return r.Sequence > after })
+	s.records = slices.DeleteFunc(s.records, func(r eventlog.Record) bool { return r.Sequence > after })
 	s.last = after
 	s.losses = append(s.losses, after)
 	s.wake()
 }
 
 // Trim drops every record of the stream before the given sequence, as retention does.
-func (l *Log) Trim(name events.Stream, first uint64) {
+func (l *Log) Trim(name eventlog.Stream, first uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.mu.streams[name]; s != nil {
-		s.records = slices.DeleteFunc(s.records, func(r events.Record) bool { return r.Sequence < first })
+		s.records = slices.DeleteFunc(s.records, func(r eventlog.Record) bool { return r.Sequence < first })
 		s.wake()
 	}
 }
 
 // LoseNextAnswer makes the next successful Append to the stream store its messages and
 // return ErrAnswerLost. Calls add up.
-func (l *Log) LoseNextAnswer(name events.Stream) {
+func (l *Log) LoseNextAnswer(name eventlog.Stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.mu.streams[name]; s != nil {
@@ -227,29 +232,29 @@ func (s *stream) wake() {
 // first returns the oldest sequence kept, or the next sequence when none is kept.
 func (s *stream) first() uint64 { return s.last + 1 - uint64(len(s.records)) }
 
-// Put implements events.Snapshots.
-func (l *Log) Put(ctx context.Context, name events.Stream, sequence uint64, data []byte) error {
+// Put implements eventlog.Snapshots.
+func (l *Log) Put(ctx context.Context, name eventlog.Stream, sequence uint64, data []byte) error {
 	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return events.ErrClosed
+		return eventlog.ErrClosed
 	}
 	l.mu.snapshots[name] = snapshot{sequence: sequence, data: bytes.Clone(data)}
 	return nil
 }
 
-// Latest implements events.Snapshots.
-func (l *Log) Latest(ctx context.Context, name events.Stream) (uint64, []byte, bool, error) {
+// Latest implements eventlog.Snapshots.
+func (l *Log) Latest(ctx context.Context, name eventlog.Stream) (uint64, []byte, bool, error) {
 	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
 		return 0, nil, false, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return 0, nil, false, events.ErrClosed
+		return 0, nil, false, eventlog.ErrClosed
 	}
 	s, ok := l.mu.snapshots[name]
 	return s.sequence, bytes.Clone(s.data), ok, nil

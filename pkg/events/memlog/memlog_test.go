@@ -4,10 +4,12 @@ import (
 	"errors"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/eventstest"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,10 +20,10 @@ func TestContract(t *testing.T) {
 		t.Cleanup(l.Close)
 		return eventstest.Target{
 			Log: l, Snapshots: l, Bus: l, Close: l.Close,
-			Trim: func(_ *testing.T, s events.Stream, first uint64) { l.Trim(s, first) },
+			Trim: func(_ *testing.T, s eventlog.Stream, first uint64) { l.Trim(s, first) },
 			Checkpoint: func(t *testing.T) func() {
-				at := map[events.Stream]uint64{}
-				for _, s := range events.Streams() {
+				at := map[eventlog.Stream]uint64{}
+				for _, s := range eventlog.Streams() {
 					last, err := l.Last(t.Context(), s)
 					if err != nil {
 						t.Fatal(err)
@@ -39,11 +41,11 @@ func TestContract(t *testing.T) {
 }
 
 func BenchmarkLog(b *testing.B) {
-	eventstest.Bench(b, func(*testing.B) events.Log { return memlog.New(memlog.Options{Keep: 100_000}) })
+	eventstest.Bench(b, func(*testing.B) eventlog.Log { return memlog.New(memlog.Options{Keep: 100_000}) })
 }
 
-func facts(n int) []events.Message {
-	msgs := make([]events.Message, n)
+func facts(n int) []eventlog.Message {
+	msgs := make([]eventlog.Message, n)
 	for i := range msgs {
 		msgs[i] = events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: uint64(i)})
 	}
@@ -54,12 +56,12 @@ func TestKeep(t *testing.T) {
 	l := memlog.New(memlog.Options{Keep: 5, ReadBatch: 2})
 	append3 := func() {
 		t.Helper()
-		if _, err := l.Append(t.Context(), events.Facts, events.AnySequence, facts(3)); err != nil {
+		if _, err := l.Append(t.Context(), eventlog.Facts, eventlog.AnySequence, facts(3)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	append3()
-	r, err := l.Read(t.Context(), events.Facts, 1)
+	r, err := l.Read(t.Context(), eventlog.Facts, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,30 +74,30 @@ func TestKeep(t *testing.T) {
 	}
 	append3() // 5 to 9 are left, the reader wants 5
 	append3() // 8 to 12 are left
-	var gap *events.ErrGap
-	want := events.ErrGap{Stream: events.Facts, Want: 5, Have: 8}
+	var gap *eventlog.ErrGap
+	want := eventlog.ErrGap{Stream: eventlog.Facts, Want: 5, Have: 8}
 	if _, err := r.Next(t.Context()); !errors.As(err, &gap) || *gap != want {
 		t.Fatalf("overrun reader: %v", err)
 	}
-	if _, err := l.Read(t.Context(), events.Facts, 7); !errors.As(err, &gap) {
+	if _, err := l.Read(t.Context(), eventlog.Facts, 7); !errors.As(err, &gap) {
 		t.Fatalf("reader of what is gone: %v", err)
 	}
 }
 
 func TestLoseNextAnswer(t *testing.T) {
 	l := memlog.New(memlog.Options{})
-	l.LoseNextAnswer(events.Facts)
-	_, err := l.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, facts(2))
+	l.LoseNextAnswer(eventlog.Facts)
+	_, err := l.Append(t.Context(), eventlog.Facts, eventlog.Tail{Sequence: 1}, facts(2))
 	if errors.Is(err, memlog.ErrAnswerLost) {
 		t.Fatalf("a refused append lost its answer: %v", err)
 	}
-	if _, err := l.Append(t.Context(), events.Facts, events.Tail{}, facts(2)); !errors.Is(err, memlog.ErrAnswerLost) {
+	if _, err := l.Append(t.Context(), eventlog.Facts, eventlog.Tail{}, facts(2)); !errors.Is(err, memlog.ErrAnswerLost) {
 		t.Fatalf("append: %v, want %v", err, memlog.ErrAnswerLost)
 	}
-	if last, err := l.Last(t.Context(), events.Facts); err != nil || last != 2 {
+	if last, err := l.Last(t.Context(), eventlog.Facts); err != nil || last != 2 {
 		t.Fatalf("last %d, %v: the messages must be stored", last, err)
 	}
-	if last, err := l.Append(t.Context(), events.Facts, events.Tail{Sequence: 2}, facts(1)); err != nil || last != 3 {
+	if last, err := l.Append(t.Context(), eventlog.Facts, eventlog.Tail{Sequence: 2}, facts(1)); err != nil || last != 3 {
 		t.Fatalf("next append: %d, %v", last, err)
 	}
 }
@@ -103,12 +105,12 @@ func TestLoseNextAnswer(t *testing.T) {
 // TestStoredCopy: neither a writer nor the caller that put a snapshot can change what is stored.
 func TestStoredCopy(t *testing.T) {
 	l := memlog.New(memlog.Options{})
-	m := events.Message{Subject: "facts.pod.a", Header: events.Header{{Key: "uid", Value: "a"}}, Data: []byte("data")}
-	if _, err := l.Append(t.Context(), events.Facts, events.Tail{}, []events.Message{m}); err != nil {
+	m := eventlog.Message{Subject: "facts.pod.a", Header: eventlog.Header{{Key: "uid", Value: "a"}}, Data: []byte("data")}
+	if _, err := l.Append(t.Context(), eventlog.Facts, eventlog.Tail{}, []eventlog.Message{m}); err != nil {
 		t.Fatal(err)
 	}
 	m.Header[0].Value, m.Data[0] = "b", 'D'
-	r, err := l.Read(t.Context(), events.Facts, 1)
+	r, err := l.Read(t.Context(), eventlog.Facts, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

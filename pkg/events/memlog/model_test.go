@@ -5,10 +5,11 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
-	"pgregory.net/rapid"
 )
 
 // model is the simple counterpart: a slice of messages and the number of those trimmed.
@@ -19,7 +20,7 @@ type model struct {
 
 // reading is one reader and the model's knowledge of it.
 type reading struct {
-	reader events.Reader
+	reader eventlog.Reader
 	seen   []string // subjects of sequences from..from+len-1 as the reader returned them
 	from   int
 }
@@ -43,18 +44,18 @@ func TestModel(t *testing.T) {
 			"append": func(t *rapid.T) { appendBoth(ctx, t, log, m) },
 			"trim": func(t *rapid.T) {
 				first := rapid.IntRange(1, len(m.subjects)+2).Draw(t, "first")
-				log.Trim(events.Facts, uint64(first))
+				log.Trim(eventlog.Facts, uint64(first))
 				m.trimmed = max(m.trimmed, min(first-1, len(m.subjects)))
 			},
 			"lose tail": func(t *rapid.T) {
 				after := rapid.IntRange(m.trimmed, len(m.subjects)+1).Draw(t, "after")
-				log.LoseTail(events.Facts, uint64(after))
+				log.LoseTail(eventlog.Facts, uint64(after))
 				lost = lost || current != nil && current.from+len(current.seen) > after+1
 				m.subjects = m.subjects[:min(after, len(m.subjects))]
 			},
 			"open": func(t *rapid.T) {
 				from := rapid.IntRange(0, len(m.subjects)+3).Draw(t, "from")
-				r, err := log.Read(ctx, events.Facts, uint64(from))
+				r, err := log.Read(ctx, eventlog.Facts, uint64(from))
 				if valid := from > m.trimmed && from <= len(m.subjects)+1; valid != (err == nil) {
 					t.Fatalf("read from %d: %v; %d trimmed, last %d", from, err, m.trimmed, len(m.subjects))
 				}
@@ -68,7 +69,7 @@ func TestModel(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if last, err := log.Last(ctx, events.Facts); err != nil || last != uint64(len(m.subjects)) {
+				if last, err := log.Last(ctx, eventlog.Facts); err != nil || last != uint64(len(m.subjects)) {
 					t.Fatalf("last is %d, %v, want %d", last, err, len(m.subjects))
 				}
 			},
@@ -77,23 +78,23 @@ func TestModel(t *testing.T) {
 }
 
 func appendBoth(ctx context.Context, t *rapid.T, log *memlog.Log, m *model) {
-	expect := events.AnySequence
+	expect := eventlog.AnySequence
 	stands := true
 	if rapid.Bool().Draw(t, "fenced") {
 		last := len(m.subjects)
-		expect = events.Tail{Sequence: uint64(max(0, last+rapid.IntRange(-1, 1).Draw(t, "off by")))}
+		expect = eventlog.Tail{Sequence: uint64(max(0, last+rapid.IntRange(-1, 1).Draw(t, "off by")))}
 		stands = expect.Sequence == uint64(last)
 		if last > 0 && rapid.Bool().Draw(t, "by subject") {
 			expect.Subject = m.subjects[last-1-rapid.IntRange(0, min(last-1, 2)).Draw(t, "subject of")]
 			stands = stands && last > m.trimmed && expect.Subject == m.subjects[last-1]
 		}
 	}
-	var msgs []events.Message
+	var msgs []eventlog.Message
 	for range rapid.IntRange(1, 5).Draw(t, "messages") {
-		msgs = append(msgs, events.Message{Subject: "facts." + rapid.StringMatching(`[a-z]{4}`).Draw(t, "subject")})
+		msgs = append(msgs, eventlog.Message{Subject: "facts." + rapid.StringMatching(`[a-z]{4}`).Draw(t, "subject")})
 	}
-	last, err := log.Append(ctx, events.Facts, expect, msgs)
-	var wrong *events.ErrWrongSequence
+	last, err := log.Append(ctx, eventlog.Facts, expect, msgs)
+	var wrong *eventlog.ErrWrongSequence
 	if !stands {
 		if !errors.As(err, &wrong) || wrong.Actual != uint64(len(m.subjects)) {
 			t.Fatalf("append behind %v: %v, last is %d", expect, err, len(m.subjects))
@@ -116,7 +117,7 @@ func nextBoth(ctx context.Context, t *rapid.T, m *model, r *reading, lost bool) 
 		cancel() // nothing to read: Next would block
 	}
 	records, err := r.reader.Next(ctx)
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	switch {
 	case lost || !m.stands(r):
 		if !errors.As(err, &gap) {

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
-// reader implements events.Reader.
+// reader implements eventlog.Reader.
 type reader struct {
 	log  *Log
-	name events.Stream
+	name eventlog.Stream
 	// next is the sequence of the record to return next; losses is how many lost tails the reader has taken into
 	// account. Both belong to the reading goroutine.
 	next   uint64
@@ -23,26 +23,26 @@ type reader struct {
 	closeOnce sync.Once
 }
 
-// Read implements events.Log.
-func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events.Reader, error) {
+// Read implements eventlog.Log.
+func (l *Log) Read(ctx context.Context, name eventlog.Stream, from uint64) (eventlog.Reader, error) {
 	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return nil, events.ErrClosed
+		return nil, eventlog.ErrClosed
 	}
 	s := l.mu.streams[name]
 	if from < s.first() || from > s.last+1 {
-		return nil, &events.ErrGap{Stream: name, Want: from, Have: s.first()}
+		return nil, &eventlog.ErrGap{Stream: name, Want: from, Have: s.first()}
 	}
 	return &reader{log: l, name: name, next: from, losses: len(s.losses), closed: make(chan struct{})}, nil
 }
 
-// Next implements events.Reader. The records share their headers and data with every other reader and must only be
+// Next implements eventlog.Reader. The records share their headers and data with every other reader and must only be
 // read.
-func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
+func (r *reader) Next(ctx context.Context) ([]eventlog.Record, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -60,17 +60,17 @@ func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
 }
 
 // take returns the available records, or else the channel to wait for.
-func (r *reader) take() ([]events.Record, <-chan struct{}, error) {
+func (r *reader) take() ([]eventlog.Record, <-chan struct{}, error) {
 	select {
 	case <-r.closed:
-		return nil, nil, events.ErrClosed
+		return nil, nil, eventlog.ErrClosed
 	default:
 	}
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return nil, nil, events.ErrClosed
+		return nil, nil, eventlog.ErrClosed
 	}
 	if r.gap != nil {
 		return nil, nil, r.gap
@@ -78,12 +78,12 @@ func (r *reader) take() ([]events.Record, <-chan struct{}, error) {
 	s := l.mu.streams[r.name]
 	for ; r.losses < len(s.losses); r.losses++ {
 		if survived := s.losses[r.losses]; r.next > survived+1 {
-			r.gap = &events.ErrGap{Stream: r.name, Want: r.next - 1, Have: s.first()}
+			r.gap = &eventlog.ErrGap{Stream: r.name, Want: r.next - 1, Have: s.first()}
 			return nil, nil, r.gap
 		}
 	}
 	if r.next < s.first() {
-		r.gap = &events.ErrGap{Stream: r.name, Want: r.next, Have: s.first()}
+		r.gap = &eventlog.ErrGap{Stream: r.name, Want: r.next, Have: s.first()}
 		return nil, nil, r.gap
 	}
 	start := int(r.next - s.first())
@@ -92,5 +92,5 @@ func (r *reader) take() ([]events.Record, <-chan struct{}, error) {
 	return slices.Clone(s.records[start : start+count]), s.changed, nil
 }
 
-// Close implements events.Reader.
+// Close implements eventlog.Reader.
 func (r *reader) Close() { r.closeOnce.Do(func() { close(r.closed) }) }

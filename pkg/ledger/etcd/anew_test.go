@@ -12,6 +12,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // noticeWithin bounds how long a replaced store may go unnoticed: the interval between two checks of a watch, and
@@ -43,12 +45,12 @@ func TestStoreThatBeganAnew(t *testing.T) {
 		},
 		"restored and begun anew since": func(t *testing.T, dir string) string {
 			goesOn(t, dir, func(client *clientv3.Client) {
-				value, err := ledger.EncodeGeneration(ledger.Generation{Number: 2, Open: true})
+				value, err := identity.EncodeGeneration(identity.Generation{Number: 2, Open: true})
 				if err != nil {
 					t.Fatal(err)
 				}
 				for range 100 {
-					set(t, client, "/berth/"+ledger.KeyGeneration, value)
+					set(t, client, "/berth/"+identity.KeyGeneration, value)
 				}
 			})
 			return ""
@@ -115,7 +117,7 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, han
 			t.Fatal(err)
 		}
 	}
-	first, err := ledger.FirstGeneration(1)
+	first, err := identity.FirstGeneration(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +133,8 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, han
 		write("later")
 	}
 	followed := make(chan error, 1)
-	batches := make(chan ledger.ViewBatch, 1)
-	go func() { followed <- ledger.Follow(t.Context(), store, batches) }()
+	batches := make(chan replica.Batch, 1)
+	go func() { followed <- replica.Follow(t.Context(), store, batches) }()
 	<-batches
 	write("seen")
 	for b := range batches { // the watch has started, and has delivered this
@@ -150,22 +152,22 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, han
 	server = launch(t, dir, token, true)
 	t.Cleanup(func() { server.Close() })
 
-	var anew *ledger.AnewError
+	var anew *ledger.StoreReplacedError
 	select {
 	case err := <-followed:
 		close(batches)
 		if !errors.As(err, &anew) {
-			t.Fatalf("following ended with %v, want *ledger.AnewError", err)
+			t.Fatalf("following ended with %v, want *ledger.StoreReplacedError", err)
 		}
 		t.Log(anew)
 	case <-time.After(noticeWithin):
 		t.Fatalf("nobody has noticed within %s", noticeWithin)
 	}
 	if _, err := store.Commit(t.Context(), ledger.Txn{Puts: []ledger.Put{{Key: "k"}}}); !errors.As(err, &anew) {
-		t.Errorf("a transaction after that: %v, want *ledger.AnewError", err)
+		t.Errorf("a transaction after that: %v, want *ledger.StoreReplacedError", err)
 	}
 	if _, _, err := store.List(t.Context(), ""); !errors.As(err, &anew) {
-		t.Errorf("a list after that: %v, want *ledger.AnewError", err)
+		t.Errorf("a list after that: %v, want *ledger.StoreReplacedError", err)
 	}
 	leavesAMark(t, open(), handled)
 }
@@ -188,11 +190,11 @@ func connect(t *testing.T, endpoint string) *etcd.Store {
 // leavesAMark checks that the generation is closed, with the reason, unless a later one has begun.
 func leavesAMark(t *testing.T, store *etcd.Store, handled bool) {
 	t.Helper()
-	kvs, _, err := store.List(t.Context(), ledger.KeyGeneration)
+	kvs, _, err := store.List(t.Context(), identity.KeyGeneration)
 	if err != nil || len(kvs) != 1 {
 		t.Fatalf("%d generations (%v), want the mark that the member has left", len(kvs), err)
 	}
-	g, err := ledger.DecodeGeneration(kvs[0])
+	g, err := identity.DecodeGeneration(kvs[0])
 	if err != nil || g.Open != handled || (g.Reason == "") != handled {
 		t.Errorf("generation %+v, %v: want it closed, and why, unless a later one has begun: %t", g, err, handled)
 	}
@@ -215,9 +217,9 @@ func TestStoreThatWasAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	batches := make(chan ledger.ViewBatch, 16)
+	batches := make(chan replica.Batch, 16)
 	followed := make(chan error, 1)
-	go func() { followed <- ledger.Follow(t.Context(), store, batches) }()
+	go func() { followed <- replica.Follow(t.Context(), store, batches) }()
 	if b := <-batches; b.Store == 0 {
 		t.Errorf("the listing does not name its store: %+v", b)
 	}

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // BenchmarkPlaceBatch is T1 against a real server that syncs its log. Every iteration is one transaction of each
@@ -70,13 +73,13 @@ type placer struct {
 }
 
 // needs returns the needs of the i-th pod of a batch as a carrier.
-func (p *placer) needs(i int) ledger.Needs {
-	key := func(part ledger.Part) string {
-		return ledger.KeyGuard(ledger.TermID("term-of-"+p.name), fmt.Sprintf("zone-%d", i), part)
+func (p *placer) needs(i int) txns.Needs {
+	key := func(part registry.Part) string {
+		return registry.KeyGuard(registry.TermID("term-of-"+p.name), fmt.Sprintf("zone-%d", i), part)
 	}
-	return ledger.Needs{Guards: []ledger.GuardUse{
-		{Key: key(ledger.Carriers), Compare: true, Revision: p.guards[i], Put: true},
-		{Key: key(ledger.Matchers), Compare: true},
+	return txns.Needs{Guards: []registry.GuardUse{
+		{Key: key(registry.Carriers), Compare: true, Revision: p.guards[i], Put: true},
+		{Key: key(registry.Matchers), Compare: true},
 	}}
 }
 
@@ -90,7 +93,7 @@ func (p *placer) own(b *testing.B, store ledger.Store, session ledger.Session, p
 			p.docs[i].NodeUID, p.docs[i].NodeName = fmt.Sprintf("%s-node-%d", p.name, i), fmt.Sprintf("node-%d", i)
 		}
 	}
-	txn, err := ledger.TakePartition(partition, ledger.Owner{Member: p.name}, session.Lease())
+	txn, err := roster.TakePartition(partition, roster.Owner{Member: p.name}, session.Lease())
 	if err != nil {
 		return err
 	}
@@ -100,11 +103,11 @@ func (p *placer) own(b *testing.B, store ledger.Store, session ledger.Session, p
 }
 
 func (p *placer) place(b *testing.B, store ledger.Store) error {
-	batch := ledger.PlaceBatch{Epochs: map[int32]int64{p.partition: p.epoch}, Needs: map[ledger.Token]ledger.Needs{}}
+	batch := txns.PlaceBatch{Epochs: map[int32]int64{p.partition: p.epoch}, Needs: map[ledger.Token]txns.Needs{}}
 	for i, d := range p.docs {
 		p.token++
 		d.Entries, d.HW = nil, map[string]uint64{ledger.KindPod: uint64(p.token)}
-		placed, err := ledger.Place(d, ledger.Entry{
+		placed, err := txns.Place(d, ledger.Entry{
 			PodUID: p.podUIDs[i], Namespace: "bench", Name: "a-pod-of-some-deployment", Role: ledger.RoleReservation,
 			State: ledger.Committed, PodRV: uint64(p.token), Token: p.token, Shard: "scheduler-0-abcde",
 			SchedulerName: "default-scheduler", Requests: map[string]int64{"cpu": 100, "memory": 1 << 27},

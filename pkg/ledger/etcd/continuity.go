@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
 const (
@@ -33,7 +34,7 @@ type continuity struct {
 		// answer has had.
 		id   uint64
 		seen int64
-		anew *ledger.AnewError
+		anew *ledger.StoreReplacedError
 		// generation is the number of the ledger's generation when the store was last found unchanged, 0 if there
 		// is none.
 		generation uint64
@@ -68,7 +69,7 @@ func (c *continuity) listed(kvs []ledger.KV, revision int64) {
 	}
 	newest := slices.MaxFunc(kvs, func(a, b ledger.KV) int { return cmp.Compare(a.ModRevision, b.ModRevision) })
 	c.told(ledger.EventBatch{Revision: revision, Events: []ledger.Event{{KV: newest}}})
-	if at := slices.IndexFunc(kvs, func(kv ledger.KV) bool { return kv.Key == ledger.KeyGeneration }); at >= 0 {
+	if at := slices.IndexFunc(kvs, func(kv ledger.KV) bool { return kv.Key == identity.KeyGeneration }); at >= 0 {
 		c.found(kvs[at])
 	}
 }
@@ -91,7 +92,7 @@ func (c *continuity) known(next ledger.KV) {
 func (c *continuity) found(kv ledger.KV) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if g, err := ledger.DecodeGeneration(kv); err == nil {
+	if g, err := identity.DecodeGeneration(kv); err == nil {
 		c.mu.generation = g.Number
 	}
 }
@@ -114,7 +115,7 @@ func (c *continuity) compare(witness ledger.KV, had *ledger.KV) (first bool, err
 	if c.mu.anew != nil {
 		return false, c.mu.anew
 	}
-	c.mu.anew = &ledger.AnewError{Was: c.mu.id, Now: c.mu.id, Seen: witness.ModRevision, Key: witness.Key}
+	c.mu.anew = &ledger.StoreReplacedError{Was: c.mu.id, Now: c.mu.id, Seen: witness.ModRevision, Key: witness.Key}
 	return true, c.mu.anew
 }
 
@@ -141,7 +142,7 @@ func (c *continuity) check(h *pb.ResponseHeader, seen int64) (first bool, err er
 		c.mu.id = h.GetClusterId()
 	}
 	if h.GetClusterId() != c.mu.id || h.GetRevision() < seen {
-		c.mu.anew = &ledger.AnewError{Was: c.mu.id, Now: h.GetClusterId(), Seen: seen, Revision: h.GetRevision()}
+		c.mu.anew = &ledger.StoreReplacedError{Was: c.mu.id, Now: h.GetClusterId(), Seen: seen, Revision: h.GetRevision()}
 		return true, c.mu.anew
 	}
 	c.mu.seen = max(c.mu.seen, h.GetRevision())
@@ -169,14 +170,14 @@ func (s *Store) continues(h *pb.ResponseHeader, seen int64) error {
 func (s *Store) doubt(cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), doubtTimeout) //nolint:background // no caller waits for it
 	defer cancel()
-	resp, err := s.client.Get(ctx, ledger.KeyGeneration)
+	resp, err := s.client.Get(ctx, identity.KeyGeneration)
 	if err != nil {
 		return
 	}
-	var now ledger.Generation
+	var now identity.Generation
 	for _, kv := range resp.Kvs {
-		if now, err = ledger.DecodeGeneration(toKV(kv)); err != nil {
-			now = ledger.Generation{Revision: kv.GetModRevision()}
+		if now, err = identity.DecodeGeneration(toKV(kv)); err != nil {
+			now = identity.Generation{Revision: kv.GetModRevision()}
 		}
 	}
 	if known := s.continuity.begun(); now.Revision != 0 && (!now.Open || known > 0 && now.Number > known) {
@@ -202,9 +203,9 @@ func (s *Store) ID(ctx context.Context) (uint64, error) {
 }
 
 // verify asks the store how far it has come, and whether it still knows the witness. An error other than
-// *ledger.AnewError proves nothing.
+// *ledger.StoreReplacedError proves nothing.
 func (s *Store) verify(ctx context.Context) error {
-	generation, err := s.page(ctx, ledger.KeyGeneration, nil)
+	generation, err := s.page(ctx, identity.KeyGeneration, nil)
 	if err != nil {
 		return err
 	}
@@ -253,7 +254,7 @@ func (s *Store) vouch(ctx context.Context, stop context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		var anew *ledger.AnewError
+		var anew *ledger.StoreReplacedError
 		if err := s.verify(ctx); errors.As(err, &anew) {
 			stop(anew)
 			return

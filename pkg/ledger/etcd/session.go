@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 type session struct {
@@ -69,7 +70,7 @@ func (s *Store) Campaign(ctx context.Context, n ledger.Session, name, candidate 
 	defer cancel(nil)
 	stop := context.AfterFunc(own.Ctx(), func() { cancel(errLost) })
 	defer stop()
-	election := concurrency.NewElection(own.Session, ledger.PrefixElection+name)
+	election := concurrency.NewElection(own.Session, roster.PrefixElection+name)
 	err := election.Campaign(clientv3.WithRequireLeader(ctx), candidate)
 	if err == nil {
 		err = s.confirm(ctx, election)
@@ -104,7 +105,7 @@ func (s *Store) confirm(ctx context.Context, e *concurrency.Election) error {
 func (s *Store) Resign(ctx context.Context, n ledger.Session, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	key := fmt.Sprintf("%s%s/%x", ledger.PrefixElection, name, n.Lease())
+	key := fmt.Sprintf("%s%s/%x", roster.PrefixElection, name, n.Lease())
 	if _, err := s.client.Delete(ctx, key); err != nil {
 		return fmt.Errorf("etcd: resign from %s: %w", name, err)
 	}

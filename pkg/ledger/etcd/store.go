@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/patience"
 )
 
@@ -118,7 +119,7 @@ func (s *Store) probe(ctx context.Context, cfg Config) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, probeInterval, cfg.DialTimeout, true,
 		func(ctx context.Context) (bool, error) {
-			_, last = s.client.Get(ctx, ledger.KeyCluster)
+			_, last = s.client.Get(ctx, identity.KeyCluster)
 			return last == nil, nil
 		})
 	if err == nil {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgertest"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,14 +29,14 @@ func TestProtocolLocal(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).
 func TestStoresOfDifferentPrefixesDoNotMeet(t *testing.T) {
 	s := start(t, true)
 	a, b := s.open(t), s.open(t)
-	if _, err := ledger.ClaimCluster(t.Context(), a, "one"); err != nil {
+	if _, err := identity.BindCluster(t.Context(), a, "one"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ledger.ClaimCluster(t.Context(), b, "two"); err != nil {
+	if _, err := identity.BindCluster(t.Context(), b, "two"); err != nil {
 		t.Fatal(err)
 	}
 	kvs, _, err := a.List(t.Context(), "")
-	if err != nil || len(kvs) != 1 || kvs[0].Key != ledger.KeyCluster {
+	if err != nil || len(kvs) != 1 || kvs[0].Key != identity.KeyCluster {
 		t.Errorf("first store lists %+v (%v), want its own key alone", kvs, err)
 	}
 }
@@ -60,7 +62,7 @@ func TestSessionEndsWithItsStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	txn, err := ledger.TakePartition(1, ledger.Owner{Member: "m"}, session.Lease())
+	txn, err := roster.TakePartition(1, roster.Owner{Member: "m"}, session.Lease())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func TestSessionEndsWithItsStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := watcher.Watch(within(t, time.Minute), ledger.PrefixOwn, r.Revision+1)
+	w := watcher.Watch(within(t, time.Minute), roster.PrefixOwn, r.Revision+1)
 	if err := holder.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
 type watch struct {
@@ -74,10 +75,10 @@ func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 	}
 }
 
-// anewOr returns the error with which a watch has ended: *ledger.AnewError if the store was replaced or went back,
-// else err.
+// anewOr returns the error with which a watch has ended: *ledger.StoreReplacedError if the store was replaced or went
+// back, else err.
 func anewOr(ctx context.Context, err error) error {
-	var anew *ledger.AnewError
+	var anew *ledger.StoreReplacedError
 	if errors.As(context.Cause(ctx), &anew) {
 		return anew
 	}
@@ -91,7 +92,7 @@ func (s *Store) follows(ctx context.Context, from int64) error {
 	if err != nil {
 		return err
 	}
-	resp, err := s.page(ctx, ledger.KeyGeneration, []clientv3.OpOption{clientv3.WithCountOnly()})
+	resp, err := s.page(ctx, identity.KeyGeneration, []clientv3.OpOption{clientv3.WithCountOnly()})
 	if err != nil {
 		return fmt.Errorf("etcd: watch: %w", err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -28,8 +28,8 @@ type Concern struct {
 
 // carried is one of the pod's own rules.
 type carried struct {
-	id   ledger.TermID
-	term ledger.Term
+	id   registry.TermID
+	term registry.Term
 	// known: the term is registered; usable: it is registered and not retiring.
 	known, usable bool
 }
@@ -54,19 +54,19 @@ func (x *Index) Of(pod *state.Pod, rules []rule.CrossRule, ns Namespace) Concern
 func (c *Concern) None() bool { return len(c.carried) == 0 && len(c.matched) == 0 && !c.Uncertain }
 
 // CountsBatch reports whether a pod that was counted elsewhere may have made this placement possible: see
-// ledger.Needs.
+// txns.Needs.
 func (c *Concern) CountsBatch() bool {
-	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == ledger.TermSpread })
+	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == registry.TermSpread })
 }
 
 // Together reports whether the pod has required affinity.
 func (c *Concern) Together() bool {
-	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == ledger.TermTogether })
+	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == registry.TermTogether })
 }
 
 // IDs returns the terms that the pod carries, and those that select it.
-func (c *Concern) IDs() []ledger.TermID {
-	ids := make([]ledger.TermID, 0, len(c.carried)+len(c.matched))
+func (c *Concern) IDs() []registry.TermID {
+	ids := make([]registry.TermID, 0, len(c.carried)+len(c.matched))
 	for _, r := range c.carried {
 		ids = append(ids, r.id)
 	}
@@ -80,8 +80,8 @@ func (c *Concern) IDs() []ledger.TermID {
 // there, each once.
 func (c *Concern) Keys() []string {
 	var keys []string
-	add := func(kind ledger.TermKind, key string) {
-		if kind != ledger.TermTogether && !slices.Contains(keys, key) {
+	add := func(kind registry.TermKind, key string) {
+		if kind != registry.TermTogether && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -89,7 +89,7 @@ func (c *Concern) Keys() []string {
 		add(r.term.Kind, r.term.TopologyKey)
 	}
 	for _, m := range c.matched {
-		if m.kind == ledger.TermApart {
+		if m.kind == registry.TermApart {
 			add(m.kind, m.key)
 		}
 	}
@@ -111,9 +111,9 @@ type Choice struct {
 type Demand struct {
 	// Uses are the guard uses, without the revisions that are compared. Those of missing terms are included, as
 	// they will be once the terms are registered.
-	Uses []ledger.GuardUse
+	Uses []registry.GuardUse
 	// Missing are the terms that must be registered first.
-	Missing []ledger.Term
+	Missing []registry.Term
 	// Carried is how many of the pod's own terms need guards.
 	Carried int
 }
@@ -122,7 +122,7 @@ type Demand struct {
 func (c *Concern) At(to Choice) Demand {
 	a := answer{to: to}
 	if len(c.carried) > 0 {
-		a.carries = make(map[ledger.TermID]struct{}, len(c.carried))
+		a.carries = make(map[registry.TermID]struct{}, len(c.carried))
 	}
 	for i := range c.carried {
 		a.carry(&c.carried[i])
@@ -138,21 +138,21 @@ func (c *Concern) At(to Choice) Demand {
 // answer is the state of a call of At.
 type answer struct {
 	to      Choice
-	uses    []ledger.GuardUse
-	missing []ledger.Term
+	uses    []registry.GuardUse
+	missing []registry.Term
 	// carries are the terms for which the guard uses of a carrier are settled.
-	carries map[ledger.TermID]struct{}
+	carries map[registry.TermID]struct{}
 }
 
-func (a *answer) use(id ledger.TermID, domain string, part ledger.Part, compare, put bool) {
-	a.uses = append(a.uses, ledger.GuardUse{Key: ledger.KeyGuard(id, domain, part), Compare: compare, Put: put})
+func (a *answer) use(id registry.TermID, domain string, part registry.Part, compare, put bool) {
+	a.uses = append(a.uses, registry.GuardUse{Key: registry.KeyGuard(id, domain, part), Compare: compare, Put: put})
 }
 
 func (a *answer) carry(r *carried) {
 	if _, carries := a.carries[r.id]; carries {
 		return
 	}
-	if r.term.Kind == ledger.TermTogether {
+	if r.term.Kind == registry.TermTogether {
 		a.follow(r)
 		return
 	}
@@ -164,8 +164,8 @@ func (a *answer) carry(r *carried) {
 		return
 	}
 	a.settle(r)
-	a.use(r.id, domain, ledger.Carriers, true, true)
-	a.use(r.id, domain, ledger.Matchers, true, false)
+	a.use(r.id, domain, registry.Carriers, true, true)
+	a.use(r.id, domain, registry.Matchers, true, false)
 }
 
 // settle records that the pod carries a term with guards.
@@ -181,23 +181,23 @@ func (a *answer) settle(r *carried) {
 func (a *answer) follow(r *carried) {
 	if a.to.First {
 		a.settle(r)
-		a.use(r.id, ledger.WholeCluster, ledger.Matchers, true, true)
+		a.use(r.id, registry.WholeCluster, registry.Matchers, true, true)
 	}
 }
 
 func (a *answer) match(m *indexed) {
 	domain, in := a.to.Labels[m.key]
 	switch m.kind {
-	case ledger.TermTogether:
-		a.use(m.id, ledger.WholeCluster, ledger.Matchers, false, true)
-	case ledger.TermSpread:
+	case registry.TermTogether:
+		a.use(m.id, registry.WholeCluster, registry.Matchers, false, true)
+	case registry.TermSpread:
 		if in {
-			a.use(m.id, domain, ledger.Matchers, false, true)
+			a.use(m.id, domain, registry.Matchers, false, true)
 		}
-	case ledger.TermApart:
+	case registry.TermApart:
 		if in {
-			a.use(m.id, domain, ledger.Carriers, true, false)
-			a.use(m.id, domain, ledger.Matchers, false, true)
+			a.use(m.id, domain, registry.Carriers, true, false)
+			a.use(m.id, domain, registry.Matchers, false, true)
 		}
 	}
 }

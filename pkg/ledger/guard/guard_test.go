@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
@@ -83,9 +83,9 @@ func rulesOf(t rapid.TB, p *state.Pod) []rule.CrossRule {
 	return rules
 }
 
-func termsOf(t rapid.TB, p *state.Pod) []ledger.Term {
+func termsOf(t rapid.TB, p *state.Pod) []registry.Term {
 	t.Helper()
-	var terms []ledger.Term
+	var terms []registry.Term
 	for _, r := range rulesOf(t, p) {
 		terms = append(terms, guard.TermOf(r))
 	}
@@ -98,7 +98,7 @@ func indexOf(t rapid.TB, pods ...*state.Pod) *guard.Index {
 	x := guard.NewIndex()
 	for _, p := range pods {
 		for _, term := range termsOf(t, p) {
-			if err := x.Set(term.ID(), ledger.RegisteredTerm{Term: term}); err != nil {
+			if err := x.Set(term.ID(), registry.RegisteredTerm{Term: term}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -107,10 +107,10 @@ func indexOf(t rapid.TB, pods ...*state.Pod) *guard.Index {
 }
 
 // story formats uses without the hashes: "compare c zone-a, put m *".
-func story(uses []ledger.GuardUse) string {
+func story(uses []registry.GuardUse) string {
 	var words []string
 	for _, u := range uses {
-		_, domain, part, _ := ledger.ParseGuard(u.Key)
+		_, domain, part, _ := registry.ParseGuard(u.Key)
 		did := ""
 		if u.Compare {
 			did = "compare "
@@ -205,7 +205,7 @@ func TestConcern(t *testing.T) {
 
 // Constraints that count the same pods share guards, whatever their other fields are.
 func TestTermsAreShared(t *testing.T) {
-	id := func(p *state.Pod) ledger.TermID { return termsOf(t, p)[0].ID() }
+	id := func(p *state.Pod) registry.TermID { return termsOf(t, p)[0].ID() }
 	if id(newPod(nil, spread(zone, "a", 1))) != id(newPod(app("x"), spread(zone, "a", 5))) {
 		t.Error("maxSkew makes another term")
 	}
@@ -283,7 +283,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SampledFrom([]string{"a", "b", "c"})
 		x := guard.NewIndex()
-		registered := map[ledger.TermID]*metav1.LabelSelector{}
+		registered := map[registry.TermID]*metav1.LabelSelector{}
 		selects := func(s *metav1.LabelSelector, labels map[string]string) bool {
 			m, err := metav1.LabelSelectorAsSelector(s)
 			if err != nil {
@@ -313,7 +313,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 				delete(registered, term.ID())
 				continue
 			}
-			if err := x.Set(term.ID(), ledger.RegisteredTerm{Term: term}); err != nil {
+			if err := x.Set(term.ID(), registry.RegisteredTerm{Term: term}); err != nil {
 				t.Fatal(err)
 			}
 			registered[term.ID()] = s
@@ -340,9 +340,9 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 // BenchmarkOf measures the cost of finding what concerns a pod, in a registry that is full.
 func BenchmarkOf(b *testing.B) {
 	x := guard.NewIndex()
-	for i := range ledger.MaxTerms {
+	for i := range registry.MaxTerms {
 		term := termsOf(b, newPod(nil, spread(zone, fmt.Sprint("app-", i), 1)))[0]
-		if err := x.Set(term.ID(), ledger.RegisteredTerm{Term: term}); err != nil {
+		if err := x.Set(term.ID(), registry.RegisteredTerm{Term: term}); err != nil {
 			b.Fatal(err)
 		}
 	}

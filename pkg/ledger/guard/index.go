@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Index finds the registered terms that select a pod. It is for use by one goroutine.
 type Index struct {
-	terms map[ledger.TermID]*indexed
+	terms map[registry.TermID]*indexed
 	// byLabel lists terms that select only pods with that value of a label, rest the other terms.
 	byLabel map[label][]*indexed
 	rest    []*indexed
@@ -24,8 +24,8 @@ type label struct{ key, value string }
 
 // indexed is a registered term prepared for matching.
 type indexed struct {
-	id       ledger.TermID
-	kind     ledger.TermKind
+	id       registry.TermID
+	kind     registry.TermKind
 	key      string
 	retiring bool
 	parts    []state.AffinityTerm
@@ -34,12 +34,12 @@ type indexed struct {
 
 // NewIndex returns an index without terms.
 func NewIndex() *Index {
-	return &Index{terms: map[ledger.TermID]*indexed{}, byLabel: map[label][]*indexed{}}
+	return &Index{terms: map[registry.TermID]*indexed{}, byLabel: map[label][]*indexed{}}
 }
 
 // Set adds or replaces a term. It returns an error for a selector that this version cannot evaluate: a caller that
 // continued without the term might violate it.
-func (x *Index) Set(id ledger.TermID, t ledger.RegisteredTerm) error {
+func (x *Index) Set(id registry.TermID, t registry.RegisteredTerm) error {
 	x.Drop(id)
 	n := &indexed{id: id, kind: t.Kind, key: t.TopologyKey, retiring: t.Retiring}
 	for _, p := range t.Parts {
@@ -61,7 +61,7 @@ func (x *Index) Set(id ledger.TermID, t ledger.RegisteredTerm) error {
 }
 
 // Drop removes a term, if it is there.
-func (x *Index) Drop(id ledger.TermID) {
+func (x *Index) Drop(id registry.TermID) {
 	n, ok := x.terms[id]
 	if !ok {
 		return
@@ -79,7 +79,7 @@ func (x *Index) Drop(id ledger.TermID) {
 }
 
 // Knows reports whether a term is registered, and whether carriers of it may be placed.
-func (x *Index) Knows(id ledger.TermID) (known, usable bool) {
+func (x *Index) Knows(id registry.TermID) (known, usable bool) {
 	n, ok := x.terms[id]
 	return ok, ok && !n.retiring
 }
@@ -122,7 +122,7 @@ func selectsAll(parts []state.AffinityTerm, pod *state.Kind, ns Namespace) (sele
 
 // labelsOf returns values of one label of which every selected pod has one; none if a selected pod need not have
 // one. A pod's matching terms can then be looked up by the pod's own label values.
-func labelsOf(parts []ledger.TermPart) []label {
+func labelsOf(parts []registry.TermPart) []label {
 	for _, p := range parts {
 		for _, r := range p.Selector {
 			if r.Operator != string(selection.In) || len(r.Values) == 0 {
@@ -138,7 +138,7 @@ func labelsOf(parts []ledger.TermPart) []label {
 	return nil
 }
 
-func compile(p ledger.TermPart) (state.AffinityTerm, error) {
+func compile(p registry.TermPart) (state.AffinityTerm, error) {
 	t := state.AffinityTerm{Namespaces: p.Namespaces, NamespaceSelector: labels.Nothing()}
 	var err error
 	if t.Selector, err = selectorOf(p.Selector); err != nil {
@@ -150,7 +150,7 @@ func compile(p ledger.TermPart) (state.AffinityTerm, error) {
 	return t, err
 }
 
-func selectorOf(list []ledger.Requirement) (labels.Selector, error) {
+func selectorOf(list []registry.Requirement) (labels.Selector, error) {
 	s := labels.NewSelector()
 	for _, r := range list {
 		requirement, err := labels.NewRequirement(r.Key, selection.Operator(r.Operator), r.Values)

@@ -4,23 +4,23 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-var kinds = map[rule.CrossKind]ledger.TermKind{
-	rule.CrossApart: ledger.TermApart, rule.CrossSpread: ledger.TermSpread,
-	rule.CrossTogether: ledger.TermTogether,
+var kinds = map[rule.CrossKind]registry.TermKind{
+	rule.CrossApart: registry.TermApart, rule.CrossSpread: registry.TermSpread,
+	rule.CrossTogether: registry.TermTogether,
 }
 
 // TermOf returns a rule in the form of the registry: reduced to what determines the pods it concerns. Constraints
 // that differ only in their maxSkew are one term. So are required affinities that differ in their topology keys,
 // because which pod is the first of its kind does not depend on them.
-func TermOf(r rule.CrossRule) ledger.Term {
-	t := ledger.Term{Kind: kinds[r.Kind], TopologyKey: r.TopologyKey}
+func TermOf(r rule.CrossRule) registry.Term {
+	t := registry.Term{Kind: kinds[r.Kind], TopologyKey: r.TopologyKey}
 	for _, a := range r.Terms {
-		p := ledger.TermPart{Namespaces: a.Namespaces, Selector: requirementsOf(a.Selector)}
+		p := registry.TermPart{Namespaces: a.Namespaces, Selector: requirementsOf(a.Selector)}
 		if requirements, selects := a.NamespaceSelector.Requirements(); selects {
 			p.ByLabel, p.NamespaceSelector = true, requirementsFrom(requirements)
 		}
@@ -32,14 +32,14 @@ func TermOf(r rule.CrossRule) ledger.Term {
 	return t.Canonical()
 }
 
-func requirementsOf(s labels.Selector) []ledger.Requirement {
+func requirementsOf(s labels.Selector) []registry.Requirement {
 	requirements, _ := s.Requirements()
 	return requirementsFrom(requirements)
 }
 
 // requirementsFrom normalises operators that have the same meaning.
-func requirementsFrom(list labels.Requirements) []ledger.Requirement {
-	var out []ledger.Requirement
+func requirementsFrom(list labels.Requirements) []registry.Requirement {
+	var out []registry.Requirement
 	for _, r := range list {
 		op := r.Operator()
 		switch op {
@@ -48,7 +48,7 @@ func requirementsFrom(list labels.Requirements) []ledger.Requirement {
 		case selection.NotEquals:
 			op = selection.NotIn
 		}
-		out = append(out, ledger.Requirement{Key: r.Key(), Operator: string(op), Values: r.Values().UnsortedList()})
+		out = append(out, registry.Requirement{Key: r.Key(), Operator: string(op), Values: r.Values().UnsortedList()})
 	}
 	return out
 }

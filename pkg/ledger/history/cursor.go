@@ -10,13 +10,14 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // Records yields the records of the stream, oldest first, and io.EOF after the last one.
 type Records interface {
-	Next(ctx context.Context) (events.Record, error)
+	Next(ctx context.Context) (eventlog.Record, error)
 }
 
 // GapError reports that the history lacks the ledger's changes between two revisions: after From, and before To.
@@ -71,11 +72,11 @@ func NewCursor(r Records) (*Cursor, error) {
 // Close frees the decoder.
 func (c *Cursor) Close() { c.unpacker.Close() }
 
-// To returns the batches that bring a ledger.View from the revision of the last call exactly to the given one, and
+// To returns the batches that bring a replica.View from the revision of the last call exactly to the given one, and
 // no further. The revision decreases from call to call only where the ledger itself went back: then a picture that
 // is recorded later applies. It returns *GapError (errors.As) for a revision that the history does not cover; the
 // caller may then ask for a later one.
-func (c *Cursor) To(ctx context.Context, revision int64) ([]ledger.ViewBatch, error) {
+func (c *Cursor) To(ctx context.Context, revision int64) ([]replica.Batch, error) {
 	for revision < c.at { // it belongs to a ledger that was replaced or went back since
 		if err := c.leap(ctx); err != nil {
 			return nil, err
@@ -84,18 +85,18 @@ func (c *Cursor) To(ctx context.Context, revision int64) ([]ledger.ViewBatch, er
 	if err := c.reach(ctx, revision); err != nil {
 		return nil, err
 	}
-	var out []ledger.ViewBatch
+	var out []replica.Batch
 	if p := c.reset; p != nil {
 		if p.revision > revision {
 			return nil, &GapError{From: c.at, To: p.revision}
 		}
-		out = append(out, ledger.ViewBatch{
-			Reset: true, Anew: p.anew, KVs: p.kvs, Events: ledger.EventBatch{Revision: p.revision},
+		out = append(out, replica.Batch{
+			Reset: true, Restart: p.anew, KVs: p.kvs, Events: ledger.EventBatch{Revision: p.revision},
 		})
 		c.reset = nil
 	}
 	n := c.upTo(revision)
-	out = append(out, ledger.ViewBatch{
+	out = append(out, replica.Batch{
 		Events: ledger.EventBatch{Revision: revision, Events: slices.Clone(c.buffer[:n])},
 	})
 	c.buffer = slices.Delete(c.buffer, 0, n)
@@ -225,7 +226,7 @@ func (c *Cursor) append(p part) {
 
 // End returns everything up to the last revision that the history covers, step by step, and then that revision. It
 // skips gaps: a Reset follows each of them.
-func (c *Cursor) End(ctx context.Context, visit func(ledger.ViewBatch) error) (int64, error) {
+func (c *Cursor) End(ctx context.Context, visit func(replica.Batch) error) (int64, error) {
 	for {
 		err := c.reach(ctx, c.through+1)
 		var gap *GapError

@@ -9,7 +9,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -38,7 +38,7 @@ func (e Ending) Contradicts(kv ledger.KV) bool {
 }
 
 // Recorded returns the end of the history in the log. Records that cannot be read are ignored.
-func Recorded(ctx context.Context, log events.Log) (Ending, error) {
+func Recorded(ctx context.Context, log eventlog.Log) (Ending, error) {
 	e, err := recorded(ctx, log)
 	if err != nil {
 		return e, fmt.Errorf("ledger history: find its end: %w", err)
@@ -46,19 +46,19 @@ func Recorded(ctx context.Context, log events.Log) (Ending, error) {
 	return e, nil
 }
 
-func recorded(ctx context.Context, log events.Log) (e Ending, err error) {
-	last, err := log.Last(ctx, events.Ledger)
+func recorded(ctx context.Context, log eventlog.Log) (e Ending, err error) {
+	last, err := log.Last(ctx, eventlog.Ledger)
 	if err != nil || last == 0 {
 		return e, err
 	}
 	from := max(last, lookBack) - lookBack + 1
-	reader, err := log.Read(ctx, events.Ledger, from)
-	var gap *events.ErrGap
+	reader, err := log.Read(ctx, eventlog.Ledger, from)
+	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) {
 		if gap.Have > last {
 			return e, nil // retention has deleted all records
 		}
-		reader, err = log.Read(ctx, events.Ledger, max(gap.Have, 1))
+		reader, err = log.Read(ctx, eventlog.Ledger, max(gap.Have, 1))
 	}
 	if err != nil {
 		return e, err
@@ -82,7 +82,7 @@ func recorded(ctx context.Context, log events.Log) (e Ending, err error) {
 	return e, nil
 }
 
-func (e *Ending) take(unpacker *zstd.Decoder, r events.Record) {
+func (e *Ending) take(unpacker *zstd.Decoder, r eventlog.Record) {
 	p, err := decode(unpacker, r)
 	if err != nil {
 		return

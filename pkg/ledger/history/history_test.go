@@ -14,32 +14,33 @@ import (
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 // all reads a stream to its end.
 type all struct {
-	reader events.Reader
-	have   []events.Record
+	reader eventlog.Reader
+	have   []eventlog.Record
 	last   uint64
 	at     uint64
 }
 
 func open(t *testing.T, log *memlog.Log) *all {
 	t.Helper()
-	last, err := log.Last(t.Context(), events.Ledger)
+	last, err := log.Last(t.Context(), eventlog.Ledger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := log.Read(t.Context(), events.Ledger, 1)
-	var gap *events.ErrGap
+	reader, err := log.Read(t.Context(), eventlog.Ledger, 1)
+	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) {
-		reader, err = log.Read(t.Context(), events.Ledger, gap.Have)
+		reader, err = log.Read(t.Context(), eventlog.Ledger, gap.Have)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -48,14 +49,14 @@ func open(t *testing.T, log *memlog.Log) *all {
 	return &all{reader: reader, last: last}
 }
 
-func (a *all) Next(ctx context.Context) (events.Record, error) {
+func (a *all) Next(ctx context.Context) (eventlog.Record, error) {
 	if a.at >= a.last {
-		return events.Record{}, io.EOF
+		return eventlog.Record{}, io.EOF
 	}
 	if len(a.have) == 0 {
 		var err error
 		if a.have, err = a.reader.Next(ctx); err != nil {
-			return events.Record{}, err
+			return eventlog.Record{}, err
 		}
 	}
 	r := a.have[0]
@@ -117,7 +118,7 @@ func (w *world) cursor(t *testing.T) *history.Cursor {
 }
 
 // fold returns the content that a reader of batches has.
-func fold(known map[string]string, batches []ledger.ViewBatch) map[string]string {
+func fold(known map[string]string, batches []replica.Batch) map[string]string {
 	for _, b := range batches {
 		if b.Reset {
 			known = map[string]string{}

@@ -6,7 +6,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
@@ -37,7 +37,7 @@ func newUnpacker() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPartBytes))
 }
 
-func encode(z *zstd.Encoder, p part) (events.Message, error) {
+func encode(z *zstd.Encoder, p part) (eventlog.Message, error) {
 	m := &ledgerpb.HistoryPart{
 		Version: version, After: p.after, Through: p.through, Picture: p.picture, Part: p.number, Last: p.last,
 		Changes: make([]*ledgerpb.HistoryChange, len(p.changes)),
@@ -49,19 +49,19 @@ func encode(z *zstd.Encoder, p part) (events.Message, error) {
 	}
 	raw, err := proto.Marshal(m)
 	if err != nil {
-		return events.Message{}, fmt.Errorf("ledger history: %w", err)
+		return eventlog.Message{}, fmt.Errorf("ledger history: %w", err)
 	}
-	return events.Message{Subject: subjectOf(p.picture), Data: z.EncodeAll(raw, nil)}, nil
+	return eventlog.Message{Subject: subjectOf(p.picture), Data: z.EncodeAll(raw, nil)}, nil
 }
 
 func subjectOf(picture bool) string {
 	if picture {
-		return events.SubjectLedgerPicture
+		return eventlog.SubjectLedgerPicture
 	}
-	return events.SubjectLedgerChanges
+	return eventlog.SubjectLedgerChanges
 }
 
-func decode(z *zstd.Decoder, r events.Record) (part, error) {
+func decode(z *zstd.Decoder, r eventlog.Record) (part, error) {
 	bad := func(err error) (part, error) {
 		return part{}, fmt.Errorf("ledger history: record %d (%s): %w", r.Sequence, r.Subject, err)
 	}

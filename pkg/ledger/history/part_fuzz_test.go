@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -21,7 +21,7 @@ func TestPartsAreBounded(t *testing.T) {
 	}
 	defer unpacker.Close()
 	bomb := packer.EncodeAll(bytes.Repeat([]byte{0}, maxPartBytes+1), nil)
-	_, err = decode(unpacker, events.Record{Message: events.Message{Data: bomb}})
+	_, err = decode(unpacker, eventlog.Record{Message: eventlog.Message{Data: bomb}})
 	if err == nil || !strings.Contains(err.Error(), "size") {
 		t.Errorf("%d bytes that hold %d: %v", len(bomb), maxPartBytes+1, err)
 	}
@@ -50,7 +50,7 @@ func FuzzDecodePart(f *testing.F) {
 	f.Add(m.Data)
 	f.Add(raw)
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		_, _ = decode(unpacker, events.Record{Message: events.Message{Data: data}})
-		_, _ = decode(unpacker, events.Record{Message: events.Message{Data: packer.EncodeAll(data, nil)}})
+		_, _ = decode(unpacker, eventlog.Record{Message: eventlog.Message{Data: data}})
+		_, _ = decode(unpacker, eventlog.Record{Message: eventlog.Message{Data: packer.EncodeAll(data, nil)}})
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 )
 
@@ -26,8 +26,8 @@ func (w *world) record(t *testing.T) {
 
 func (w *world) poison(t *testing.T) {
 	t.Helper()
-	m := events.Message{Subject: events.SubjectLedgerChanges, Data: []byte("poison")}
-	if _, err := w.log.Append(t.Context(), events.Ledger, events.AnySequence, []events.Message{m}); err != nil {
+	m := eventlog.Message{Subject: eventlog.SubjectLedgerChanges, Data: []byte("poison")}
+	if _, err := w.log.Append(t.Context(), eventlog.Ledger, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 		t.Fatal(err)
 	}
 }

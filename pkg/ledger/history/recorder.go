@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
@@ -22,7 +23,7 @@ const (
 	linger = 250 * time.Millisecond
 	// progressEvery is how often the recorder writes that nothing has changed up to some revision.
 	progressEvery = 10 * time.Second
-	// partBytes is how much one record holds before it is compressed; it is far below events.MaxMessage even for
+	// partBytes is how much one record holds before it is compressed; it is far below eventlog.MaxMessage even for
 	// data that does not compress.
 	partBytes = 512 << 10
 	// pictureEvery and pictureBytes determine when the next picture is due, by time and by the size of the changes
@@ -38,7 +39,7 @@ const (
 // Recorder writes the history. One runs at a time, in the leader. The log fences a second one; the two then
 // alternate, which costs both some work, and breaks nothing.
 type Recorder struct {
-	Log    events.Log
+	Log    eventlog.Log
 	Ledger ledger.Store
 	Logger *slog.Logger
 	Clock  clock.WithTicker
@@ -85,7 +86,7 @@ func (r *Recorder) record(ctx context.Context) error {
 	if err := run.resume(ctx); err != nil {
 		return err
 	}
-	_, revision, err := r.Ledger.List(ctx, ledger.KeyCluster)
+	_, revision, err := r.Ledger.List(ctx, identity.KeyCluster)
 	if err != nil {
 		return err
 	}
@@ -110,13 +111,13 @@ func (r *Recorder) record(ctx context.Context) error {
 
 // resume reads where the stream ends. A picture that was not completed counts as none.
 func (r *run) resume(ctx context.Context) error {
-	last, err := r.Log.Last(ctx, events.Ledger)
+	last, err := r.Log.Last(ctx, eventlog.Ledger)
 	if err != nil || last == 0 {
 		return err
 	}
 	r.last, r.pictured = last, r.Clock.Now()
-	reader, err := r.Log.Read(ctx, events.Ledger, last)
-	var gap *events.ErrGap
+	reader, err := r.Log.Read(ctx, eventlog.Ledger, last)
+	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) {
 		return nil // retention has deleted all records
 	}
@@ -151,7 +152,7 @@ func (r *run) resume(ctx context.Context) error {
 
 // unreadable returns notes about records of the history.
 func (r *Recorder) unreadable() *aside.Notes {
-	return aside.New("queue", events.Ledger, r.Logger, r.Clock.Now)
+	return aside.New("queue", eventlog.Ledger, r.Logger, r.Clock.Now)
 }
 
 // follow writes what the ledger's watch delivers.
@@ -263,10 +264,10 @@ func (r *run) append(ctx context.Context, p part) error {
 	if err != nil {
 		return err
 	}
-	if m.Size() > events.MaxMessage && len(p.changes) > 1 {
+	if m.Size() > eventlog.MaxMessage && len(p.changes) > 1 {
 		return r.halve(ctx, p)
 	}
-	last, err := r.Log.Append(ctx, events.Ledger, events.Tail{Sequence: r.last}, []events.Message{m})
+	last, err := r.Log.Append(ctx, eventlog.Ledger, eventlog.Tail{Sequence: r.last}, []eventlog.Message{m})
 	if err != nil {
 		return fmt.Errorf("ledger history: %w", err)
 	}

@@ -7,6 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // api is a view of the API: what it shows of pods, claimed ones included, and how far it has got.
@@ -17,14 +20,14 @@ type api struct {
 	budgets uint64
 }
 
-func (a api) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
+func (a api) VictimFate(uid string, podRV uint64) (txns.Fate, uint64) {
 	if rv, ok := a.leaving[uid]; ok {
-		return ledger.Leaving, rv
+		return txns.Leaving, rv
 	}
 	if _, _, known := a.PodFact(uid); !known && a.progress >= podRV {
-		return ledger.Left, a.progress
+		return txns.Left, a.progress
 	}
-	return ledger.Staying, 0
+	return txns.Staying, 0
 }
 
 func (a api) BudgetProgress() uint64 { return a.budgets }
@@ -50,31 +53,31 @@ func (a api) leave(uid string, rv uint64) api {
 
 const budgetUID = "budget"
 
-func victim(nodeUID, podUID string, budgets ...string) ledger.NodeEntry {
-	return ledger.NodeEntry{NodeUID: nodeUID, Entry: ledger.Entry{
+func victim(nodeUID, podUID string, budgets ...string) txns.NodeEntry {
+	return txns.NodeEntry{NodeUID: nodeUID, Entry: ledger.Entry{
 		PodUID: podUID, Namespace: "ns", Name: podUID, PodRV: 50, Budgets: budgets,
 	}}
 }
 
-func room(b ledger.BudgetDoc, allowed int32) ledger.BudgetRoom {
+func room(b ledger.BudgetDoc, allowed int32) txns.BudgetRoom {
 	b.UID = budgetUID
 	b.Namespace = "ns"
 	b.Name = "pdb"
-	return ledger.BudgetRoom{Doc: b, Allowed: allowed}
+	return txns.BudgetRoom{Doc: b, Allowed: allowed}
 }
 
 // nomination returns the nomination of a new pod for node a, with these victims on their nodes.
-func (s *shard) nomination(f api, docs []ledger.NodeDoc, victims ...ledger.NodeEntry) ledger.Nomination {
+func (s *shard) nomination(f api, docs []ledger.NodeDoc, victims ...txns.NodeEntry) txns.Nomination {
 	e := s.entry("preemptor-" + s.token.String())
 	e.Priority = 100
 	f.pods[e.PodUID] = 0 // pending
-	return ledger.Nomination{
-		Mandate: s.mandate(e), Hold: ledger.NodeEntry{NodeUID: "a", Entry: e}, Docs: docs, Victims: victims, Facts: f,
+	return txns.Nomination{
+		Authority: s.mandate(e), Hold: txns.NodeEntry{NodeUID: "a", Entry: e}, Docs: docs, Victims: victims, Facts: f,
 	}
 }
 
-func (s *shard) mandate(entries ...ledger.Entry) ledger.Mandate {
-	m := ledger.Mandate{Epochs: map[int32]int64{}}
+func (s *shard) mandate(entries ...ledger.Entry) txns.Authority {
+	m := txns.Authority{Epochs: map[int32]int64{}}
 	for _, e := range entries {
 		m.Epochs[e.Partition()] = s.epochs[e.Partition()]
 	}
@@ -82,7 +85,7 @@ func (s *shard) mandate(entries ...ledger.Entry) ledger.Mandate {
 }
 
 // built requires that a builder did not refuse.
-func built(t *testing.T, c ledger.Change, err error) ledger.Change {
+func built(t *testing.T, c txns.Change, err error) txns.Change {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +93,7 @@ func built(t *testing.T, c ledger.Change, err error) ledger.Change {
 	return c
 }
 
-func changeTxn(t *testing.T, c ledger.Change) ledger.Txn {
+func changeTxn(t *testing.T, c txns.Change) ledger.Txn {
 	t.Helper()
 	txn, err := c.Txn()
 	if err != nil {
@@ -100,7 +103,7 @@ func changeTxn(t *testing.T, c ledger.Change) ledger.Txn {
 }
 
 // carry commits a change and checks its effect on every document.
-func carry(t *testing.T, h Harness, c ledger.Change) int64 {
+func carry(t *testing.T, h Harness, c txns.Change) int64 {
 	t.Helper()
 	before := ledgerOf(t, h)
 	r := mustCommit(t, h.Store, changeTxn(t, c))
@@ -110,34 +113,34 @@ func carry(t *testing.T, h Harness, c ledger.Change) int64 {
 		if old.Revision == d.Revision {
 			continue
 		}
-		for _, v := range append(ledger.CheckSuccessor(old, d), ledger.CheckDoc(d)...) {
+		for _, v := range append(invariant.CheckSuccessor(old, d), invariant.CheckDoc(d)...) {
 			t.Error(v)
 		}
 	}
 	for b := range after.Budgets() {
-		for _, v := range ledger.CheckBudgetSuccessor(before.Budget(b.UID), b) {
+		for _, v := range invariant.CheckBudgetSuccessor(before.Budget(b.UID), b) {
 			t.Error(v)
 		}
 	}
 	for x := range after.Exclusives() {
-		for _, v := range ledger.CheckExclusiveSuccessor(before.Exclusive(x.Key), x) {
+		for _, v := range invariant.CheckExclusiveSuccessor(before.Exclusive(x.Key), x) {
 			t.Error(v)
 		}
 	}
-	for _, v := range ledger.CheckClaims(after.Docs()) {
+	for _, v := range invariant.CheckClaims(after.Docs()) {
 		t.Error(v)
 	}
 	return r
 }
 
 // loses commits a change that must fail, and returns what it lost.
-func loses(t *testing.T, h Harness, c ledger.Change) ledger.Lost {
+func loses(t *testing.T, h Harness, c txns.Change) txns.Outcome {
 	t.Helper()
 	r := commit(t, h.Store, changeTxn(t, c))
 	if r.Succeeded {
 		t.Fatal("a change on stale documents committed")
 	}
-	lost, err := c.Losers(r)
+	lost, err := c.Classify(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +149,7 @@ func loses(t *testing.T, h Harness, c ledger.Change) ledger.Lost {
 
 // rivals commits two changes that were made on the same view, the first before the second: the second must fail and
 // report a document that changed.
-func rivals(t *testing.T, h Harness, first, second ledger.Change) ledger.Lost {
+func rivals(t *testing.T, h Harness, first, second txns.Change) txns.Outcome {
 	t.Helper()
 	carry(t, h, first)
 	before, _ := list(t, h.Store, "")
@@ -161,9 +164,9 @@ func rivals(t *testing.T, h Harness, first, second ledger.Change) ledger.Lost {
 	return lost
 }
 
-func ledgerOf(t *testing.T, h Harness) *ledger.View {
+func ledgerOf(t *testing.T, h Harness) *replica.View {
 	t.Helper()
-	v := ledger.NewView()
+	v := replica.NewView()
 	kvs, revision := list(t, h.Store, "")
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
@@ -173,7 +176,7 @@ func ledgerOf(t *testing.T, h Harness) *ledger.View {
 
 func refused(t *testing.T, what string, err error) {
 	t.Helper()
-	var e *ledger.RefusedError
+	var e *txns.RefusedError
 	if !errors.As(err, &e) {
 		t.Errorf("%s: %v, want *RefusedError", what, err)
 	}
@@ -181,24 +184,24 @@ func refused(t *testing.T, what string, err error) {
 
 // nominated returns a store in which one plan clears node a: its victims are v on a and w on b, and w is covered by
 // a budget that allows one disruption.
-func nominated(t *testing.T, h Harness) (*shard, ledger.Nomination) {
+func nominated(t *testing.T, h Harness) (*shard, txns.Nomination) {
 	t.Helper()
 	s := newShard(t, h, "s")
 	n := s.nomination(running(100, "v", "w", "keeper"), []ledger.NodeDoc{node("a"), node("b"), node("c")},
 		victim("a", "v"), victim("b", "w", budgetUID))
-	n.Keepers = []ledger.NodeEntry{{NodeUID: "c", Entry: ledger.Entry{PodUID: "keeper", Namespace: "ns", Name: "keeper"}}}
-	n.Budgets = []ledger.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
-	c, err := ledger.Nominate(n)
+	n.Keepers = []txns.NodeEntry{{NodeUID: "c", Entry: ledger.Entry{PodUID: "keeper", Namespace: "ns", Name: "keeper"}}}
+	n.Budgets = []txns.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	c, err := txns.Nominate(n)
 	carry(t, h, built(t, c, err))
 	return s, n
 }
 
 // promotion returns the promotion of the nomination, as the view shows it.
-func promotion(t *testing.T, h Harness, n ledger.Nomination, f api) ledger.Promotion {
+func promotion(t *testing.T, h Harness, n txns.Nomination, f api) txns.Promotion {
 	t.Helper()
 	v := ledgerOf(t, h)
-	p := ledger.Promotion{
-		Mandate: n.Mandate, PodUID: n.Hold.Entry.PodUID, Token: n.Hold.Entry.Token, PodRV: n.Hold.Entry.PodRV + 7,
+	p := txns.Promotion{
+		Authority: n.Authority, PodUID: n.Hold.Entry.PodUID, Token: n.Hold.Entry.Token, PodRV: n.Hold.Entry.PodRV + 7,
 		Fits: true, Facts: f,
 	}
 	for _, d := range v.PlanDocs(n.Plan()) {
@@ -212,22 +215,22 @@ func promotion(t *testing.T, h Harness, n ledger.Nomination, f api) ledger.Promo
 }
 
 // mark makes the victims of a nomination evictable.
-func mark(t *testing.T, h Harness, plan string, victims ...string) (ledger.Change, error) {
+func mark(t *testing.T, h Harness, plan string, victims ...string) (txns.Change, error) {
 	t.Helper()
 	v := ledgerOf(t, h)
 	owner, _, _ := v.PlanOwner(plan)
-	e := ledger.EvictPlan{Plan: plan, Owner: owner, Docs: v.PlanDocs(plan), Victims: victims}
+	e := txns.EvictPlan{Plan: plan, Owner: owner, Docs: v.PlanDocs(plan), Victims: victims}
 	if r, ok := v.Record(plan); ok {
 		e.Record = &r
 	}
-	return ledger.MarkEvicting(e)
+	return txns.MarkEvicting(e)
 }
 
 // abortion returns T8 of a plan as the view shows it.
-func abortion(t *testing.T, h Harness, plan string) ledger.Abort {
+func abortion(t *testing.T, h Harness, plan string) txns.Abort {
 	t.Helper()
 	v := ledgerOf(t, h)
-	a := ledger.Abort{Plan: plan, Docs: v.PlanDocs(plan)}
+	a := txns.Abort{Plan: plan, Docs: v.PlanDocs(plan)}
 	for b := range v.Budgets() {
 		a.Budgets = append(a.Budgets, b)
 	}

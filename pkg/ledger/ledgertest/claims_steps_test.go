@@ -9,15 +9,17 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // ignoreRefusals drops the errors that mean "not now": the step did not happen.
 func ignoreRefusals(err error) error {
-	var refused *ledger.RefusedError
-	var claimed *ledger.ClaimedError
-	var budget *ledger.BudgetError
-	var priority *ledger.PriorityError
-	var illegal *ledger.TransitionError
+	var refused *txns.RefusedError
+	var claimed *txns.ClaimedError
+	var budget *txns.BudgetError
+	var priority *txns.PriorityError
+	var illegal *txns.TransitionError
 	if errors.As(err, &refused) || errors.As(err, &claimed) || errors.As(err, &budget) ||
 		errors.As(err, &priority) || errors.As(err, &illegal) {
 		return nil
@@ -26,12 +28,12 @@ func ignoreRefusals(err error) error {
 }
 
 // room returns the budget as a member sees it.
-func (m *member) room(r rules) ([]ledger.BudgetRoom, ledger.ClaimFacts) {
-	b := ledger.BudgetRoom{Doc: m.view.Budget(worldPDB), Allowed: m.allowed}
+func (m *member) room(r rules) ([]txns.BudgetRoom, txns.ClaimFacts) {
+	b := txns.BudgetRoom{Doc: m.view.Budget(worldPDB), Allowed: m.allowed}
 	if r.noBudgetCount {
-		return []ledger.BudgetRoom{b}, impatient{m}
+		return []txns.BudgetRoom{b}, impatient{m}
 	}
-	return []ledger.BudgetRoom{b}, m
+	return []txns.BudgetRoom{b}, m
 }
 
 // impatient treats every eviction as one that the budget's status shows.
@@ -39,13 +41,13 @@ type impatient struct{ *member }
 
 func (impatient) BudgetProgress() uint64 { return math.MaxUint64 }
 
-func victimOf(p apiPod) ledger.NodeEntry {
-	return ledger.NodeEntry{NodeUID: p.node, Entry: ledger.Entry{PodUID: p.uid, PodRV: p.rv, Budgets: budgetsOf(p.uid)}}
+func victimOf(p apiPod) txns.NodeEntry {
+	return txns.NodeEntry{NodeUID: p.node, Entry: ledger.Entry{PodUID: p.uid, PodRV: p.rv, Budgets: budgetsOf(p.uid)}}
 }
 
 // victims returns the pods that a pod would have to evict to get a node, by a member's views; at times with a
 // random surplus victim.
-func (w *world) victims(m *member, uid, node string) (out []ledger.NodeEntry, ok bool) {
+func (w *world) victims(m *member, uid, node string) (out []txns.NodeEntry, ok bool) {
 	var could []string
 	for other, p := range m.pods {
 		_, v, claimed := m.view.Victim(other)
@@ -83,11 +85,11 @@ func (w *world) nominate(ctx context.Context) error {
 	}
 	w.token++
 	e := m.reservation(p, w.token, ledger.Held)
-	n := ledger.Nomination{
-		Mandate: ledger.Mandate{
+	n := txns.Nomination{
+		Authority: txns.Authority{
 			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
 		},
-		Hold: ledger.NodeEntry{NodeUID: node, Entry: e}, Victims: victims, Docs: m.docsOf(node, victims),
+		Hold: txns.NodeEntry{NodeUID: node, Entry: e}, Victims: victims, Docs: m.docsOf(node, victims),
 	}
 	n.Budgets, n.Facts = m.room(w.rules)
 	if n.Guards, ok = m.guards(p.uid, node); !ok {
@@ -100,11 +102,11 @@ func (w *world) nominate(ctx context.Context) error {
 		first := w.choose("first", len(victims))
 		n.Victims = victims[:first]
 		n.Docs = m.docsOf(node, n.Victims)
-		c, err := ledger.FormPlan(n, len(victims))
+		c, err := txns.FormPlan(n, len(victims))
 		if err != nil {
 			return ignoreRefusals(err)
 		}
-		w.growing[n.RecordedPlan()] = growth{mandate: n.Mandate, rest: victims[first:]}
+		w.growing[n.RecordedPlan()] = growth{mandate: n.Authority, rest: victims[first:]}
 		err = w.carry(ctx, m, "formed", p.uid, c)
 		return err
 	}
@@ -117,7 +119,7 @@ func (w *world) nominate(ctx context.Context) error {
 }
 
 // docsOf returns the documents of a node and of victims, as the member knows them.
-func (m *member) docsOf(node string, victims []ledger.NodeEntry) []ledger.NodeDoc {
+func (m *member) docsOf(node string, victims []txns.NodeEntry) []ledger.NodeDoc {
 	uids := []string{node}
 	for _, v := range victims {
 		uids = append(uids, v.NodeUID)
@@ -133,7 +135,7 @@ func (m *member) docsOf(node string, victims []ledger.NodeEntry) []ledger.NodeDo
 }
 
 // unchecked is Nominate without the checks that an ablation removes: the entries are hidden from it and put back.
-func (w *world) unchecked(n ledger.Nomination) (ledger.Change, error) {
+func (w *world) unchecked(n txns.Nomination) (txns.Change, error) {
 	hide := func(e ledger.Entry) bool {
 		return w.rules.noClaimCheck && e.Role == ledger.RoleVictim || w.rules.noPinCheck && e.Role == ledger.RoleKeeper
 	}
@@ -149,7 +151,7 @@ func (w *world) unchecked(n ledger.Nomination) (ledger.Change, error) {
 		d.Entries = slices.DeleteFunc(slices.Clone(d.Entries), hide)
 		n.Docs = append(n.Docs, d)
 	}
-	c, err := ledger.Nominate(n)
+	c, err := txns.Nominate(n)
 	for i, d := range c.Docs {
 		c.Docs[i].Entries = append(hidden[d.NodeUID], d.Entries...)
 	}
@@ -158,8 +160,8 @@ func (w *world) unchecked(n ledger.Nomination) (ledger.Change, error) {
 
 // growth is a plan that is being made in several transactions.
 type growth struct {
-	mandate ledger.Mandate
-	rest    []ledger.NodeEntry
+	mandate txns.Authority
+	rest    []txns.NodeEntry
 }
 
 // growPlan is the next transaction of a forming plan.
@@ -173,10 +175,10 @@ func (w *world) growPlan(ctx context.Context) error {
 	g := w.growing[plan]
 	if len(g.rest) > 0 {
 		v := g.rest[0]
-		x := ledger.Extension{Mandate: g.mandate, Record: r, Victims: g.rest[:1], Docs: m.docsOf("", g.rest[:1])}
+		x := txns.Extension{Authority: g.mandate, Record: r, Victims: g.rest[:1], Docs: m.docsOf("", g.rest[:1])}
 		x.Budgets, x.Facts = m.room(w.rules)
-		c, err := ledger.ExtendPlan(x)
-		var claimed *ledger.ClaimedError
+		c, err := txns.ExtendPlan(x)
+		var claimed *txns.ClaimedError
 		if _, e, mine := m.view.Victim(v.Entry.PodUID); errors.As(err, &claimed) && mine && e.Plan == plan {
 			g.rest = g.rest[1:] // an earlier copy has applied
 			w.growing[plan] = g
@@ -199,7 +201,7 @@ func (w *world) growPlan(ctx context.Context) error {
 	if _, same := g.mandate.Epochs[e.Partition()]; !same {
 		return nil // displaced
 	}
-	c, err := ledger.FinishPlan(g.mandate, r, hold, claimed)
+	c, err := txns.FinishPlan(g.mandate, r, hold, claimed)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -211,7 +213,7 @@ func (w *world) growPlan(ctx context.Context) error {
 }
 
 // plans returns those that have entries in a view.
-func plans(v *ledger.View) []string {
+func plans(v *replica.View) []string {
 	seen := map[string]bool{}
 	for d := range v.Docs() {
 		for _, e := range d.Entries {
@@ -231,7 +233,7 @@ func (w *world) mark(ctx context.Context) error {
 		return nil
 	}
 	owner, _, _ := m.view.PlanOwner(plan)
-	x := ledger.EvictPlan{Plan: plan, Owner: owner, Docs: m.view.PlanDocs(plan)}
+	x := txns.EvictPlan{Plan: plan, Owner: owner, Docs: m.view.PlanDocs(plan)}
 	if r, known := m.view.Record(plan); known {
 		x.Record = &r
 	}
@@ -245,7 +247,7 @@ func (w *world) mark(ctx context.Context) error {
 	if len(x.Victims) == 0 {
 		return nil
 	}
-	c, err := ledger.MarkEvicting(x)
+	c, err := txns.MarkEvicting(x)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -312,14 +314,14 @@ func (w *world) evictionFailed(ctx context.Context, uid string) error {
 		return nil
 	}
 	d, v, _ := w.truth.Victim(uid)
-	d, err := ledger.FailEviction(d, uid, v.Plan)
+	d, err := txns.FailEviction(d, uid, v.Plan)
 	if err != nil {
 		return err
 	}
-	c := ledger.Change{Docs: []ledger.NodeDoc{d}}
+	c := txns.Change{Docs: []ledger.NodeDoc{d}}
 	if has(uid, "c") {
 		rv := uint64(len(w.history))
-		c.Budgets = []ledger.BudgetDoc{ledger.CoverBudget(w.truth.Budget(worldPDB), ledger.Failure{BudgetRV: rv})}
+		c.Budgets = []ledger.BudgetDoc{txns.CoverBudget(w.truth.Budget(worldPDB), txns.Failure{BudgetRV: rv})}
 	}
 	txn, err := c.Txn()
 	if err != nil {
@@ -331,16 +333,16 @@ func (w *world) evictionFailed(ctx context.Context, uid string) error {
 }
 
 // held returns the holds in a member's view, with their nodes.
-func (m *member) held() []ledger.NodeEntry {
-	var out []ledger.NodeEntry
+func (m *member) held() []txns.NodeEntry {
+	var out []txns.NodeEntry
 	for d := range m.view.Docs() {
 		for _, e := range d.Entries {
 			if e.Role == ledger.RoleReservation && e.State == ledger.Held {
-				out = append(out, ledger.NodeEntry{NodeUID: d.NodeUID, Entry: e})
+				out = append(out, txns.NodeEntry{NodeUID: d.NodeUID, Entry: e})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b ledger.NodeEntry) int { return int(a.Entry.Token) - int(b.Entry.Token) })
+	slices.SortFunc(out, func(a, b txns.NodeEntry) int { return int(a.Entry.Token) - int(b.Entry.Token) })
 	return out
 }
 
@@ -370,8 +372,8 @@ func (w *world) promote(ctx context.Context) error {
 	if !m.owns(uid) || !known || pod.node != "" || pod.rv < h.Entry.PodRV {
 		return nil
 	}
-	p := ledger.Promotion{
-		Mandate: ledger.Mandate{
+	p := txns.Promotion{
+		Authority: txns.Authority{
 			Epochs: map[int32]int64{ledger.PartitionOf(uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
 		},
 		Target: m.doc(h.NodeUID), PodUID: uid, Token: h.Entry.Token, PodRV: pod.rv, Facts: m,
@@ -382,7 +384,7 @@ func (w *world) promote(ctx context.Context) error {
 	}
 	fits := m.fits(uid, h.NodeUID, now, nil)
 	p.Fits = w.rules.noNowTest || fits
-	c, err := ledger.Promote(p)
+	c, err := txns.Promote(p)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -411,8 +413,8 @@ func (w *world) displace(ctx context.Context) error {
 	}
 	w.token++
 	e := m.reservation(p, w.token, ledger.Held)
-	x := ledger.Displacement{
-		Mandate: ledger.Mandate{
+	x := txns.Displacement{
+		Authority: txns.Authority{
 			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
 		},
 		Target: m.doc(h.NodeUID), PodUID: h.Entry.PodUID, Token: h.Entry.Token, Entry: e,
@@ -428,7 +430,7 @@ func (w *world) displace(ctx context.Context) error {
 	if w.rules.noPriority {
 		x.Entry.Priority = math.MaxInt32
 	}
-	c, err := ledger.Displace(x)
+	c, err := txns.Displace(x)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -448,12 +450,12 @@ func (w *world) abort(ctx context.Context) error {
 	if !ok || w.choose("abort", 12) != 0 {
 		return nil
 	}
-	a := ledger.Abort{Plan: plan, Docs: m.view.PlanDocs(plan), Budgets: []ledger.BudgetDoc{m.view.Budget(worldPDB)}}
+	a := txns.Abort{Plan: plan, Docs: m.view.PlanDocs(plan), Budgets: []ledger.BudgetDoc{m.view.Budget(worldPDB)}}
 	a.Exclusives = []ledger.ExclusiveDoc{m.view.Exclusive(worldVolume)}
 	if r, known := m.view.Record(plan); known {
 		a.Record = &r
 	}
-	c, err := ledger.AbortPlan(a)
+	c, err := txns.AbortPlan(a)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -464,19 +466,19 @@ func (w *world) abort(ctx context.Context) error {
 // settle is the second half of T10.
 func (w *world) settle(ctx context.Context) error {
 	m := w.member()
-	var facts ledger.ClaimFacts = m
+	var facts txns.ClaimFacts = m
 	if w.rules.noSettleWait {
 		facts = impatient{m}
 	}
 	before := m.view.Budget(worldPDB)
-	b, changed := ledger.SettleBudget(before, facts)
+	b, changed := txns.SettleBudget(before, facts)
 	if !changed {
 		return nil
 	}
 	if w.rules.noSettleRaise {
 		b.HW = before.HW
 	}
-	err := w.carry(ctx, m, "settled", "", ledger.Change{Budgets: []ledger.BudgetDoc{b}})
+	err := w.carry(ctx, m, "settled", "", txns.Change{Budgets: []ledger.BudgetDoc{b}})
 	return err
 }
 
@@ -496,15 +498,15 @@ func (w *world) move(ctx context.Context) error {
 		return nil
 	}
 	w.token++
-	x := ledger.Relocation{
-		Placeholder: ledger.NodeEntry{NodeUID: node, Entry: ledger.Entry{
+	x := txns.Relocation{
+		Placeholder: txns.NodeEntry{NodeUID: node, Entry: ledger.Entry{
 			Token: w.token, Replacement: replacementOf(), Shard: m.id,
 		}},
 		Victim: victimOf(m.pods[uid]),
 	}
-	x.Docs = m.docsOf(node, []ledger.NodeEntry{x.Victim})
+	x.Docs = m.docsOf(node, []txns.NodeEntry{x.Victim})
 	x.Budgets, x.Facts = m.room(w.rules)
-	c, err := ledger.Relocate(x)
+	c, err := txns.Relocate(x)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -515,10 +517,10 @@ func (w *world) move(ctx context.Context) error {
 // sweep is a binder that finds a document idle.
 func (w *world) sweep(ctx context.Context) error {
 	m := w.member()
-	s := ledger.Sweeping{
-		Doc: m.doc(nodeUID(w.choose("node", worldNodes))), Picture: m.view, Facts: m, Overdue: w.choose("overdue", 30) == 0,
+	s := txns.Sweeping{
+		Doc: m.doc(nodeUID(w.choose("node", worldNodes))), View: m.view, Facts: m, Overdue: w.choose("overdue", 30) == 0,
 	}
-	swept, err := ledger.SweepDoc(s)
+	swept, err := txns.SweepDoc(s)
 	if err != nil || swept.Empty() {
 		return ignoreRefusals(err)
 	}
@@ -530,19 +532,19 @@ func (w *world) sweep(ctx context.Context) error {
 func (w *world) finishHolders(ctx context.Context) error {
 	m := w.member()
 	for r := range m.view.Records() {
-		if c, err := ledger.DropPlan(r, m.view); err == nil {
+		if c, err := txns.DropPlan(r, m.view); err == nil {
 			err := w.carry(ctx, m, "record dropped", "", c)
 			return err
 		}
 	}
 	before := m.view.Exclusive(worldVolume)
-	x, changed := ledger.FinishHolders(before, m.view)
+	x, changed := txns.FinishHolders(before, m.view)
 	if !changed {
 		return nil
 	}
 	if w.rules.noHoldRaise {
 		x.HW = before.HW
 	}
-	err := w.carry(ctx, m, "volume let go", "", ledger.Change{Exclusives: []ledger.ExclusiveDoc{x}})
+	err := w.carry(ctx, m, "volume let go", "", txns.Change{Exclusives: []ledger.ExclusiveDoc{x}})
 	return err
 }

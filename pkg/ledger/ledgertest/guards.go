@@ -8,19 +8,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // zoneTerm returns an anti-affinity term over zones; the app distinguishes terms.
-func zoneTerm(app string) ledger.Term {
-	return ledger.Term{Kind: ledger.TermApart, TopologyKey: "zone", Parts: []ledger.TermPart{{
+func zoneTerm(app string) registry.Term {
+	return registry.Term{Kind: registry.TermApart, TopologyKey: "zone", Parts: []registry.TermPart{{
 		Namespaces: []string{"ns"},
-		Selector:   []ledger.Requirement{{Key: "app", Operator: "In", Values: []string{app}}},
+		Selector:   []registry.Requirement{{Key: "app", Operator: "In", Values: []string{app}}},
 	}}}
 }
 
 // unowned returns terms that count against no namespace's share.
-func unowned(terms []ledger.Term) []ledger.RegisteredTerm {
-	all := make([]ledger.RegisteredTerm, len(terms))
+func unowned(terms []registry.Term) []registry.RegisteredTerm {
+	all := make([]registry.RegisteredTerm, len(terms))
 	for i, t := range terms {
 		all[i].Term = t
 	}
@@ -28,9 +31,9 @@ func unowned(terms []ledger.Term) []ledger.RegisteredTerm {
 }
 
 // registered puts terms into the registry and returns it.
-func registered(t *testing.T, h Harness, r ledger.Registry, terms ...ledger.Term) ledger.Registry {
+func registered(t *testing.T, h Harness, r registry.Registry, terms ...registry.Term) registry.Registry {
 	t.Helper()
-	txn, err := ledger.RegisterTerms(r, ledger.NewView(), unowned(terms)...)
+	txn, err := registry.RegisterTerms(r, replica.NewView(), unowned(terms)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,35 +41,35 @@ func registered(t *testing.T, h Harness, r ledger.Registry, terms ...ledger.Term
 	return r
 }
 
-func carriers(term ledger.Term, zone string) string {
-	return ledger.KeyGuard(term.ID(), zone, ledger.Carriers)
+func carriers(term registry.Term, zone string) string {
+	return registry.KeyGuard(term.ID(), zone, registry.Carriers)
 }
 
-func matchers(term ledger.Term, zone string) string {
-	return ledger.KeyGuard(term.ID(), zone, ledger.Matchers)
+func matchers(term registry.Term, zone string) string {
+	return registry.KeyGuard(term.ID(), zone, registry.Matchers)
 }
 
 // carrier returns the needs of a pod that carries a term, decided with guards at these revisions.
-func carrier(term ledger.Term, zone string, c, m int64) ledger.Needs {
-	return ledger.Needs{Guards: []ledger.GuardUse{
+func carrier(term registry.Term, zone string, c, m int64) txns.Needs {
+	return txns.Needs{Guards: []registry.GuardUse{
 		{Key: carriers(term, zone), Compare: true, Revision: c, Put: true},
 		{Key: matchers(term, zone), Compare: true, Revision: m},
 	}}
 }
 
-func matcher(term ledger.Term, zone string, c int64) ledger.Needs {
-	return ledger.Needs{Guards: []ledger.GuardUse{
+func matcher(term registry.Term, zone string, c int64) txns.Needs {
+	return txns.Needs{Guards: []registry.GuardUse{
 		{Key: carriers(term, zone), Compare: true, Revision: c},
 		{Key: matchers(term, zone), Put: true},
 	}}
 }
 
 // guarded places a pod on each node under a registry, each with these needs.
-func (s *shard) guarded(t *testing.T, r ledger.Registry, n ledger.Needs, docs ...ledger.NodeDoc) ledger.PlaceBatch {
+func (s *shard) guarded(t *testing.T, r registry.Registry, n txns.Needs, docs ...ledger.NodeDoc) txns.PlaceBatch {
 	t.Helper()
 	b := s.batch(t, docs...)
 	b.TermRegistryRevision = r.Revision
-	b.Needs = map[ledger.Token]ledger.Needs{}
+	b.Needs = map[ledger.Token]txns.Needs{}
 	for _, token := range b.Placed {
 		b.Needs[token] = n
 	}
@@ -76,12 +79,12 @@ func (s *shard) guarded(t *testing.T, r ledger.Registry, n ledger.Needs, docs ..
 func placeOverRegistry(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	b := s.batch(t, node("a"))
-	r := registered(t, h, ledger.Registry{}, zoneTerm("x"))
+	r := registered(t, h, registry.Registry{}, zoneTerm("x"))
 	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
 	if !lost.Registry || lost.RegistryRevision != r.Revision {
 		t.Fatalf("lost %+v, want the registry at %d", lost, r.Revision)
 	}
-	if _, ok := ledger.Winners(b, lost); ok {
+	if _, ok := txns.Winners(b, lost); ok {
 		t.Error("placements that do not know a term may be kept")
 	}
 	b.TermRegistryRevision = r.Revision
@@ -91,11 +94,11 @@ func placeOverRegistry(t *testing.T, h Harness) {
 func placeGuarded(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	x := zoneTerm("x")
-	r := registered(t, h, ledger.Registry{}, x)
+	r := registered(t, h, registry.Registry{}, x)
 	// Two shards have decided on the same view, for two nodes of one zone.
 	for _, pair := range []struct {
 		name, zone    string
-		first, second ledger.Needs
+		first, second txns.Needs
 	}{
 		{"a carrier before a matcher", "z1", carrier(x, "z1", 0, 0), matcher(x, "z1", 0)},
 		{"a matcher before a carrier", "z2", matcher(x, "z2", 0), carrier(x, "z2", 0, 0)},
@@ -120,7 +123,7 @@ func placeGuarded(t *testing.T, h Harness) {
 func placeMatchers(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	x := zoneTerm("x")
-	r := registered(t, h, ledger.Registry{}, x)
+	r := registered(t, h, registry.Registry{}, x)
 	for _, uid := range numbered("n%d", 3) {
 		mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(x, "z", 0), node(uid))))
 	}
@@ -135,19 +138,19 @@ func placeMatchers(t *testing.T, h Harness) {
 func placeGuardLost(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	x := zoneTerm("x")
-	r := registered(t, h, ledger.Registry{}, x)
-	plain := ledger.Needs{}
+	r := registered(t, h, registry.Registry{}, x)
+	plain := txns.Needs{}
 	b := s.guarded(t, r, plain, node("a"), node("b"), node("c"), node("d"))
 	b.Needs[b.Placed[1]] = carrier(x, "z", 0, 0)
 	b.Needs[b.Placed[2]] = carrier(x, "elsewhere", 0, 0)
-	b.Needs[b.Placed[3]] = ledger.Needs{CountsBatch: true}
+	b.Needs[b.Placed[3]] = txns.Needs{CountsBatch: true}
 	at := mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(x, "z", 0), node("rival"))))
 
 	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
 	if diff := cmp.Diff(map[string]int64{matchers(x, "z"): at}, lost.Guards); diff != "" {
 		t.Fatalf("lost guards (-want +got):\n%s", diff)
 	}
-	won, ok := ledger.Winners(b, lost)
+	won, ok := txns.Winners(b, lost)
 	if !ok || len(won.Docs) != 2 || won.Docs[0].NodeUID != "a" || won.Docs[1].NodeUID != "c" {
 		t.Fatalf("winners %+v, want those of a and c: b lost its guard, d counted b", won)
 	}
@@ -159,27 +162,27 @@ func placePinned(t *testing.T, h Harness) {
 	keeper := ledger.Entry{PodUID: "keeper", Namespace: "ns", Name: "keeper"}
 	b := s.batch(t, node("a"), node("b"))
 	relies := b.Docs[0].Entries[0]
-	pinned, err := ledger.Pin(node("home"), keeper, ledger.Dependent{PodUID: relies.PodUID, PodRV: relies.PodRV})
+	pinned, err := txns.Pin(node("home"), keeper, ledger.Dependent{PodUID: relies.PodUID, PodRV: relies.PodRV})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Docs = append(b.Docs, pinned)
-	b.Needs = map[ledger.Token]ledger.Needs{relies.Token: {Pins: []string{"home"}}}
+	b.Needs = map[ledger.Token]txns.Needs{relies.Token: {Pins: []string{"home"}}}
 
 	// The keeper is claimed first: the placement that relies on it must fail.
-	claim, err := ledger.Place(node("home"), ledger.Entry{PodUID: "keeper", Role: ledger.RoleVictim, Plan: "p"})
+	claim, err := txns.Place(node("home"), ledger.Entry{PodUID: "keeper", Role: ledger.RoleVictim, Plan: "p"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustCommit(t, h.Store, replace(t, claim))
 	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
-	won, ok := ledger.Winners(b, lost)
+	won, ok := txns.Winners(b, lost)
 	if !ok || len(won.Docs) != 1 || won.Docs[0].NodeUID != "b" {
 		t.Fatalf("winners %+v, want that of b alone", won)
 	}
 	mustCommit(t, h.Store, txnOf(t, won))
-	var claimed *ledger.ClaimedError
-	_, err = ledger.Pin(doc(t, h.Store, "home"), keeper, ledger.Dependent{PodUID: "p", PodRV: 1})
+	var claimed *txns.ClaimedError
+	_, err = txns.Pin(doc(t, h.Store, "home"), keeper, ledger.Dependent{PodUID: "p", PodRV: 1})
 	if !errors.As(err, &claimed) {
 		t.Errorf("pin of a victim: %v, want *ClaimedError", err)
 	}
@@ -187,8 +190,9 @@ func placePinned(t *testing.T, h Harness) {
 
 func registerTerms(t *testing.T, h Harness) {
 	x, y := zoneTerm("x"), zoneTerm("y")
-	r := registered(t, h, ledger.Registry{}, x, y)
-	stale, err := ledger.RegisterTerms(ledger.Registry{}, ledger.NewView(), unowned([]ledger.Term{zoneTerm("late")})...)
+	r := registered(t, h, registry.Registry{}, x, y)
+	stale, err := registry.RegisterTerms(registry.Registry{}, replica.NewView(),
+		unowned([]registry.Term{zoneTerm("late")})...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,12 +202,12 @@ func registerTerms(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, carrier(x, "z", 0, 0), node("a"))))
 
-	steps := []func(ledger.Registry) (ledger.Txn, error){
-		func(r ledger.Registry) (ledger.Txn, error) {
-			return ledger.RetireTerms(r, ledger.RegisteredTerm{Term: x})
+	steps := []func(registry.Registry) (ledger.Txn, error){
+		func(r registry.Registry) (ledger.Txn, error) {
+			return registry.RetireTerms(r, registry.RegisteredTerm{Term: x})
 		},
-		func(r ledger.Registry) (ledger.Txn, error) {
-			return ledger.DropTerms(r, 500, []ledger.TermID{x.ID()}, []string{carriers(x, "z")})
+		func(r registry.Registry) (ledger.Txn, error) {
+			return registry.DropTerms(r, 500, []registry.TermID{x.ID()}, []string{carriers(x, "z")})
 		},
 	}
 	for _, step := range steps {
@@ -213,12 +217,12 @@ func registerTerms(t *testing.T, h Harness) {
 		}
 		r.Revision = mustCommit(t, h.Store, txn)
 	}
-	v := ledger.NewView()
+	v := replica.NewView()
 	kvs, revision := list(t, h.Store, "")
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
-	if want := (ledger.Registry{Revision: r.Revision, PodRV: 500}); !reflect.DeepEqual(v.Registry(), want) {
+	if want := (registry.Registry{Revision: r.Revision, PodRV: 500}); !reflect.DeepEqual(v.Registry(), want) {
 		t.Errorf("registry %+v, want %+v", v.Registry(), want)
 	}
 	if _, ok := v.Term(x.ID()); ok || v.TermCount() != 1 || len(v.Guards(x.ID())) != 0 {
@@ -236,14 +240,14 @@ func registerTerms(t *testing.T, h Harness) {
 func learnGuards(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	x := zoneTerm("x")
-	r := registered(t, h, ledger.Registry{}, x)
-	v := ledger.NewView()
+	r := registered(t, h, registry.Registry{}, x)
+	v := replica.NewView()
 	kvs, revision := list(t, h.Store, "")
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
 	at := func(key string) (int64, bool) { return v.Guard(key) }
-	own := func(b ledger.PlaceBatch) int64 {
+	own := func(b txns.PlaceBatch) int64 {
 		txn := txnOf(t, b)
 		res := commit(t, h.Store, txn)
 		if !res.Succeeded {

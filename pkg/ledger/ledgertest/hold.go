@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 func promote(t *testing.T, h Harness) {
@@ -15,23 +16,23 @@ func promote(t *testing.T, h Harness) {
 		"one of two is being deleted": running(200).leave("w", 150),
 		"the facts are older":         running(40),
 	} {
-		_, err := ledger.Promote(promotion(t, h, n, f))
+		_, err := txns.Promote(promotion(t, h, n, f))
 		refused(t, what, err)
 	}
 	p := promotion(t, h, n, running(200))
 	p.Fits = false
-	_, err := ledger.Promote(p)
+	_, err := txns.Promote(p)
 	refused(t, "the pod does not fit now", err)
 	p = promotion(t, h, n, running(200))
 	p.PodRV = 1
-	_, err = ledger.Promote(p)
+	_, err = txns.Promote(p)
 	refused(t, "an older version of the pod", err)
 	p.Token++
-	var illegal *ledger.TransitionError
-	if _, err := ledger.Promote(p); !errors.As(err, &illegal) {
+	var illegal *txns.TransitionError
+	if _, err := txns.Promote(p); !errors.As(err, &illegal) {
 		t.Errorf("another attempt's hold: %v, want *TransitionError", err)
 	}
-	c, err := ledger.Promote(promotion(t, h, n, running(200)))
+	c, err := txns.Promote(promotion(t, h, n, running(200)))
 	at := carry(t, h, built(t, c, err))
 	v := ledgerOf(t, h)
 	_, e, _ := v.Entry(n.Hold.Entry.PodUID)
@@ -50,27 +51,27 @@ func promote(t *testing.T, h Harness) {
 }
 
 // displacement displaces the hold of a nomination by a pod of that priority.
-func (s *shard) displacement(t *testing.T, h Harness, n ledger.Nomination, priority int32) ledger.Displacement {
+func (s *shard) displacement(t *testing.T, h Harness, n txns.Nomination, priority int32) txns.Displacement {
 	t.Helper()
 	p := promotion(t, h, n, n.Facts.(api))
 	e := s.entry("displacer-" + s.token.String())
 	e.Priority = priority
-	return ledger.Displacement{
-		Mandate: s.mandate(e), Target: p.Target, Docs: p.Docs, PodUID: p.PodUID, Token: p.Token,
+	return txns.Displacement{
+		Authority: s.mandate(e), Target: p.Target, Docs: p.Docs, PodUID: p.PodUID, Token: p.Token,
 		Entry: e, Facts: n.Facts,
 	}
 }
 
 func displace(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
-	var low *ledger.PriorityError
+	var low *txns.PriorityError
 	for _, priority := range []int32{-1, 99, 100} {
-		if _, err := ledger.Displace(s.displacement(t, h, n, priority)); !errors.As(err, &low) {
+		if _, err := txns.Displace(s.displacement(t, h, n, priority)); !errors.As(err, &low) {
 			t.Errorf("priority %d against 100: %v, want *PriorityError", priority, err)
 		}
 	}
 	x := s.displacement(t, h, n, 101)
-	c, err := ledger.Displace(x)
+	c, err := txns.Displace(x)
 	at := carry(t, h, built(t, c, err))
 	v := ledgerOf(t, h)
 	if _, _, ok := v.Entry(n.Hold.Entry.PodUID); ok {
@@ -90,7 +91,7 @@ func displace(t *testing.T, h Harness) {
 	n.Hold.Entry = x.Entry
 	next := s.displacement(t, h, n, 5000)
 	next.Target, next.Docs = split(ledgerOf(t, h).PlanDocs(x.Target.Entries[1].Plan), "a")
-	c, err = ledger.Displace(next)
+	c, err = txns.Displace(next)
 	carry(t, h, built(t, c, err))
 	v = ledgerOf(t, h)
 	if _, e, ok := v.PlanOwner(plan); !ok || e.PodUID != next.Entry.PodUID {
@@ -118,21 +119,21 @@ func split(docs []ledger.NodeDoc, nodeUID string) (target ledger.NodeDoc, rest [
 func displaceOrPromote(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
 	n.Facts = running(200)
-	three, err := ledger.Promote(promotion(t, h, n, running(200)))
+	three, err := txns.Promote(promotion(t, h, n, running(200)))
 	built(t, three, err)
-	four, err := ledger.Displace(s.displacement(t, h, n, 101))
+	four, err := txns.Displace(s.displacement(t, h, n, 101))
 	rivals(t, h, three, built(t, four, err))
-	var illegal *ledger.TransitionError
+	var illegal *txns.TransitionError
 	x := s.displacement(t, h, n, 101)
 	x.Target = doc(t, h.Store, "a")
-	if _, err := ledger.Displace(x); !errors.As(err, &illegal) || illegal.From != ledger.Committed {
+	if _, err := txns.Displace(x); !errors.As(err, &illegal) || illegal.From != ledger.Committed {
 		t.Errorf("displaced after it was promoted: %v, want *TransitionError", err)
 	}
 }
 
 func displaceOrEvict(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
-	four, err := ledger.Displace(s.displacement(t, h, n, 101))
+	four, err := txns.Displace(s.displacement(t, h, n, 101))
 	built(t, four, err)
 	marked, err := mark(t, h, n.Plan(), "w") // on node b, away from the hold
 	rivals(t, h, built(t, marked, err), four)
@@ -145,10 +146,10 @@ func abort(t *testing.T, h Harness) {
 	a := abortion(t, h, n.Plan())
 	short := a
 	short.Budgets = nil
-	_, err = ledger.AbortPlan(short)
+	_, err = txns.AbortPlan(short)
 	refused(t, "a budget that is not given", err)
 	a.Docs = append(a.Docs, doc(t, h.Store, "c"))
-	c, err = ledger.AbortPlan(a)
+	c, err = txns.AbortPlan(a)
 	carry(t, h, built(t, c, err))
 	v := ledgerOf(t, h)
 	if _, _, ok := v.Entry(n.Hold.Entry.PodUID); ok {
@@ -163,22 +164,22 @@ func abort(t *testing.T, h Harness) {
 	if d, _ := v.Doc("c"); len(d.Entries) != 0 {
 		t.Errorf("the keeper is still pinned: %+v", d)
 	}
-	_, err = ledger.AbortPlan(abortion(t, h, n.Plan()))
+	_, err = txns.AbortPlan(abortion(t, h, n.Plan()))
 	refused(t, "aborted twice", err)
 	_, err = mark(t, h, n.Plan(), "v")
 	refused(t, "marked without a hold", err)
-	gone, changed := ledger.Finish(doc(t, h.Store, "a"), running(300))
+	gone, changed := txns.Finish(doc(t, h.Store, "a"), running(300))
 	if !changed || len(gone.Entries) != 0 || gone.HW[ledger.KindPod] != 300 {
 		t.Errorf("the victim is gone: %+v, want an empty document and high-water 300", gone)
 	}
-	carry(t, h, ledger.Change{Docs: []ledger.NodeDoc{gone}})
+	carry(t, h, txns.Change{Docs: []ledger.NodeDoc{gone}})
 }
 
 func abortOrPromote(t *testing.T, h Harness) {
 	_, n := nominated(t, h)
-	three, err := ledger.Promote(promotion(t, h, n, running(200)))
+	three, err := txns.Promote(promotion(t, h, n, running(200)))
 	built(t, three, err)
-	eight, err := ledger.AbortPlan(abortion(t, h, n.Plan()))
+	eight, err := txns.AbortPlan(abortion(t, h, n.Plan()))
 	rivals(t, h, built(t, eight, err), three)
 }
 
@@ -186,7 +187,7 @@ func abortOrEvict(t *testing.T, h Harness) {
 	_, n := nominated(t, h)
 	marked, err := mark(t, h, n.Plan(), "w")
 	built(t, marked, err)
-	eight, err := ledger.AbortPlan(abortion(t, h, n.Plan()))
+	eight, err := txns.AbortPlan(abortion(t, h, n.Plan()))
 	rivals(t, h, built(t, eight, err), marked)
 	_, err = mark(t, h, n.Plan(), "w")
 	refused(t, "an eviction of an aborted plan", err)
@@ -195,27 +196,27 @@ func abortOrEvict(t *testing.T, h Harness) {
 func budgets(t *testing.T, h Harness) {
 	f := running(100, "x", "y")
 	claim := func(uid string) ledger.BudgetClaim { return ledger.BudgetClaim{PodUID: uid, PodRV: 50, Plan: "p"} }
-	b, err := ledger.ClaimBudget(room(ledger.BudgetDoc{}, 1), f, claim("x"))
+	b, err := txns.ClaimBudget(room(ledger.BudgetDoc{}, 1), f, claim("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := ledger.Change{Budgets: []ledger.BudgetDoc{b}}
+	one := txns.Change{Budgets: []ledger.BudgetDoc{b}}
 	carry(t, h, one)
 	if lost := loses(t, h, one); len(lost.Budgets) != 1 {
 		t.Errorf("resubmitted: %+v, want the budget", lost)
 	}
 	b = ledgerOf(t, h).Budget(budgetUID)
-	var full *ledger.BudgetError
-	if _, err := ledger.ClaimBudget(room(b, 1), f, claim("y")); !errors.As(err, &full) {
+	var full *txns.BudgetError
+	if _, err := txns.ClaimBudget(room(b, 1), f, claim("y")); !errors.As(err, &full) {
 		t.Errorf("a claim beyond the budget: %v, want *BudgetError", err)
 	}
-	_, err = ledger.ClaimBudget(room(b, 2), f, claim("x"))
+	_, err = txns.ClaimBudget(room(b, 2), f, claim("x"))
 	refused(t, "a victim twice", err)
 
 	// The eviction took from the budget before 150, the pod shows it at 150.
 	early := running(160, "y").leave("x", 150)
 	early.budgets = 149
-	if _, changed := ledger.SettleBudget(b, early); changed {
+	if _, changed := txns.SettleBudget(b, early); changed {
 		t.Error("settled before the budget's status shows the eviction")
 	}
 	f = early
@@ -223,13 +224,13 @@ func budgets(t *testing.T, h Harness) {
 	if free, known := room(b, 0).Free(f); free != 0 || !known {
 		t.Errorf("%d free, %v: the status shows the claim", free, known)
 	}
-	settled, changed := ledger.SettleBudget(b, f)
+	settled, changed := txns.SettleBudget(b, f)
 	if !changed || settled.HW[ledger.KindBudget] != 150 {
 		t.Fatalf("settled %+v, %v, want high-water 150", settled, changed)
 	}
-	carry(t, h, ledger.Change{Budgets: []ledger.BudgetDoc{settled}})
+	carry(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
 	b = ledgerOf(t, h).Budget(budgetUID)
-	_, err = ledger.ClaimBudget(room(b, 1), early, claim("y"))
+	_, err = txns.ClaimBudget(room(b, 1), early, claim("y"))
 	refused(t, "a claim on a status from before what was settled", err)
 	budgetsTakenBack(t, h, b, f)
 }
@@ -239,21 +240,21 @@ func budgetsTakenBack(t *testing.T, h Harness, b ledger.BudgetDoc, f api) {
 	t.Helper()
 	s := newShard(t, h, "s")
 	n := s.nomination(f, []ledger.NodeDoc{node("a")}, victim("a", "y", budgetUID))
-	n.Budgets = []ledger.BudgetRoom{room(b, 1)}
-	c, err := ledger.Nominate(n)
+	n.Budgets = []txns.BudgetRoom{room(b, 1)}
+	c, err := txns.Nominate(n)
 	carry(t, h, built(t, c, err))
-	if _, err := ledger.FailEviction(doc(t, h.Store, "a"), "y", n.Plan()); err == nil {
+	if _, err := txns.FailEviction(doc(t, h.Store, "a"), "y", n.Plan()); err == nil {
 		t.Error("an eviction failed that was never sent")
 	}
 	c, err = mark(t, h, n.Plan(), "y")
 	carry(t, h, built(t, c, err))
-	d, err := ledger.FailEviction(doc(t, h.Store, "a"), "y", n.Plan())
+	d, err := txns.FailEviction(doc(t, h.Store, "a"), "y", n.Plan())
 	if err != nil {
 		t.Fatal(err)
 	}
-	covered := ledger.CoverBudget(ledgerOf(t, h).Budget(budgetUID), ledger.Failure{BudgetRV: 170})
-	carry(t, h, ledger.Change{Docs: []ledger.NodeDoc{d}, Budgets: []ledger.BudgetDoc{covered}})
-	c, err = ledger.AbortPlan(abortion(t, h, n.Plan()))
+	covered := txns.CoverBudget(ledgerOf(t, h).Budget(budgetUID), txns.Failure{BudgetRV: 170})
+	carry(t, h, txns.Change{Docs: []ledger.NodeDoc{d}, Budgets: []ledger.BudgetDoc{covered}})
+	c, err = txns.AbortPlan(abortion(t, h, n.Plan()))
 	carry(t, h, built(t, c, err))
 	b = ledgerOf(t, h).Budget(budgetUID)
 	if len(b.Claims) != 0 || b.HW[ledger.KindBudget] != 170 {
@@ -265,16 +266,16 @@ func settleOrNominate(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
 	f := running(200, "v", "x").leave("w", 150)
 	b := ledgerOf(t, h).Budget(budgetUID)
-	settled, _ := ledger.SettleBudget(b, f)
+	settled, _ := txns.SettleBudget(b, f)
 	two := s.nomination(f, []ledger.NodeDoc{doc(t, h.Store, "a")}, victim("a", "x", budgetUID))
-	two.Budgets = []ledger.BudgetRoom{room(b, 1)}
-	c, err := ledger.Nominate(two)
-	lost := rivals(t, h, ledger.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, c, err))
+	two.Budgets = []txns.BudgetRoom{room(b, 1)}
+	c, err := txns.Nominate(two)
+	lost := rivals(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, c, err))
 	if len(lost.Budgets) != 1 || len(lost.Docs) != 0 {
 		t.Errorf("lost %+v, want the budget alone", lost)
 	}
-	two.Budgets = []ledger.BudgetRoom{room(lost.Budgets[0], 1)}
-	c, err = ledger.Nominate(two)
+	two.Budgets = []txns.BudgetRoom{room(lost.Budgets[0], 1)}
+	c, err = txns.Nominate(two)
 	carry(t, h, built(t, c, err))
 	if n.Plan() == two.Plan() {
 		t.Error("two plans of one id")
@@ -282,23 +283,23 @@ func settleOrNominate(t *testing.T, h Harness) {
 }
 
 // relocation moves pod m from node src to node dst.
-func (s *shard) relocation(f api, docs ...ledger.NodeDoc) ledger.Relocation {
+func (s *shard) relocation(f api, docs ...ledger.NodeDoc) txns.Relocation {
 	e := s.entry("m")
 	e.Replacement = ledger.Replacement{Owner: "replicaset", Template: "hash"}
-	return ledger.Relocation{
-		Placeholder: ledger.NodeEntry{NodeUID: "dst", Entry: e}, Victim: victim("src", "m", budgetUID), Docs: docs, Facts: f,
+	return txns.Relocation{
+		Placeholder: txns.NodeEntry{NodeUID: "dst", Entry: e}, Victim: victim("src", "m", budgetUID), Docs: docs, Facts: f,
 	}
 }
 
 func move(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	m := s.relocation(running(100, "m"), node("src"), node("dst"))
-	m.Budgets = []ledger.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	m.Budgets = []txns.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
 	nameless := m
 	nameless.Placeholder.Entry.Replacement = ledger.Replacement{}
-	_, err := ledger.Relocate(nameless)
+	_, err := txns.Relocate(nameless)
 	refused(t, "a move for nobody", err)
-	c, err := ledger.Relocate(m)
+	c, err := txns.Relocate(m)
 	at := carry(t, h, built(t, c, err))
 	if lost := loses(t, h, c); !lost.Applied || lost.AppliedAt != at {
 		t.Errorf("resubmitted: %+v, want applied at %d", lost, at)
@@ -308,18 +309,18 @@ func move(t *testing.T, h Harness) {
 
 	e := s.entry("replacement")
 	r := m.Placeholder.Entry.Replacement
-	_, err = ledger.TakeOver(doc(t, h.Store, "dst"), ledger.Replacement{Owner: r.Owner, Template: "other"}, 0, e)
+	_, err = txns.TakeOver(doc(t, h.Store, "dst"), ledger.Replacement{Owner: r.Owner, Template: "other"}, 0, e)
 	refused(t, "another template takes the place over", err)
 	stranger := e
 	stranger.Namespace = "another"
-	_, err = ledger.TakeOver(doc(t, h.Store, "dst"), r, m.Placeholder.Entry.Token, stranger)
+	_, err = txns.TakeOver(doc(t, h.Store, "dst"), r, m.Placeholder.Entry.Token, stranger)
 	refused(t, "a pod of another namespace takes the place over", err)
-	d, err := ledger.TakeOver(doc(t, h.Store, "dst"), r, 0, e)
+	d, err := txns.TakeOver(doc(t, h.Store, "dst"), r, 0, e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := ledger.PlaceBatch{Epochs: s.mandate(e).Epochs, Docs: []ledger.NodeDoc{d}, Placed: []ledger.Token{e.Token}}
-	aborted, err := ledger.AbortPlan(abortion(t, h, m.Plan()))
+	b := txns.PlaceBatch{Epochs: s.mandate(e).Epochs, Docs: []ledger.NodeDoc{d}, Placed: []ledger.Token{e.Token}}
+	aborted, err := txns.AbortPlan(abortion(t, h, m.Plan()))
 	built(t, aborted, err)
 	mustCommit(t, h.Store, txnOf(t, b))
 	if lost := loses(t, h, aborted); len(lost.Docs) != 1 {
@@ -338,26 +339,26 @@ func moveOrNominate(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	f := running(100, "m", "v")
 	m := s.relocation(f, node("src"), node("dst"))
-	m.Budgets = []ledger.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
-	one, err := ledger.Relocate(m)
+	m.Budgets = []txns.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	one, err := txns.Relocate(m)
 	built(t, one, err)
 	n := s.nomination(f, []ledger.NodeDoc{node("a")}, victim("a", "v", budgetUID))
 	n.Budgets = m.Budgets
-	two, err := ledger.Nominate(n)
+	two, err := txns.Nominate(n)
 	lost := rivals(t, h, one, built(t, two, err))
-	n.Budgets = []ledger.BudgetRoom{room(lost.Budgets[0], 1)}
-	var full *ledger.BudgetError
-	if _, err := ledger.Nominate(n); !errors.As(err, &full) {
+	n.Budgets = []txns.BudgetRoom{room(lost.Budgets[0], 1)}
+	var full *txns.BudgetError
+	if _, err := txns.Nominate(n); !errors.As(err, &full) {
 		t.Errorf("decided again: %v, want *BudgetError", err)
 	}
 }
 
 func placeExclusive(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
-	place := func(x ledger.ExclusiveDoc, items []string, docs ...ledger.NodeDoc) ledger.PlaceBatch {
+	place := func(x ledger.ExclusiveDoc, items []string, docs ...ledger.NodeDoc) txns.PlaceBatch {
 		b := s.batch(t, docs...)
 		e := b.Docs[0].Entries[0]
-		held, err := ledger.Hold(x, ledger.Holder{
+		held, err := x.AddHolder(ledger.Holder{
 			PodUID: e.PodUID, Token: e.Token, NodeUID: b.Docs[0].NodeUID, Items: items,
 		})
 		if err != nil {
@@ -373,40 +374,40 @@ func placeExclusive(t *testing.T, h Harness) {
 	if len(lost.Exclusives) != 1 || len(lost.Docs) != 0 {
 		t.Fatalf("lost %+v, want the volume", lost)
 	}
-	won, ok := ledger.Winners(two, lost)
+	won, ok := txns.Winners(two, lost)
 	if !ok || len(won.Docs) != 1 || won.Docs[0].NodeUID != "d" || len(won.Exclusives) != 0 {
 		t.Fatalf("winners %+v, want that of d alone", won)
 	}
 	mustCommit(t, h.Store, txnOf(t, won))
 	var taken *ledger.TakenError
 	other := ledger.Holder{PodUID: "p", Token: 1, NodeUID: "x"}
-	if _, err := ledger.Hold(lost.Exclusives[0], other); !errors.As(err, &taken) {
+	if _, err := lost.Exclusives[0].AddHolder(other); !errors.As(err, &taken) {
 		t.Errorf("a held volume: %v, want *TakenError", err)
 	}
 	pool := ledger.ExclusiveDoc{Key: ledger.KeyPool("driver", "pool")}
 	mustCommit(t, h.Store, txnOf(t, place(pool, []string{"d1", "d0"}, node("e"))))
 	pool = ledgerOf(t, h).Exclusive(pool.Key)
 	other.Items = []string{"d2", "d1"}
-	if _, err := ledger.Hold(pool, other); !errors.As(err, &taken) {
+	if _, err := pool.AddHolder(other); !errors.As(err, &taken) {
 		t.Errorf("a held device: %v, want *TakenError", err)
 	}
 	mustCommit(t, h.Store, txnOf(t, place(pool, []string{"d2"}, node("f"))))
 
 	// The pod on a is bound: its node's document is handed over first, the volume's follows.
 	held := ledgerOf(t, h).Exclusive(volume.Key)
-	if _, changed := ledger.FinishHolders(held, ledgerOf(t, h)); changed {
+	if _, changed := txns.FinishHolders(held, ledgerOf(t, h)); changed {
 		t.Error("a holder with a reservation was dropped")
 	}
 	d := doc(t, h.Store, "a")
 	bound := running(300)
 	bound.pods[d.Entries[0].PodUID] = 260
-	d, _ = ledger.Finish(d, bound)
-	carry(t, h, ledger.Change{Docs: []ledger.NodeDoc{d}})
-	free, changed := ledger.FinishHolders(held, ledgerOf(t, h))
+	d, _ = txns.Finish(d, bound)
+	carry(t, h, txns.Change{Docs: []ledger.NodeDoc{d}})
+	free, changed := txns.FinishHolders(held, ledgerOf(t, h))
 	if !changed || len(free.Holders) != 0 || free.HW[ledger.KindPod] != 260 {
 		t.Errorf("after the hand-over: %+v, %v, want no holder and high-water 260", free, changed)
 	}
-	carry(t, h, ledger.Change{Exclusives: []ledger.ExclusiveDoc{free}})
+	carry(t, h, txns.Change{Exclusives: []ledger.ExclusiveDoc{free}})
 }
 
 func nominateOrHold(t *testing.T, h Harness) {
@@ -414,15 +415,15 @@ func nominateOrHold(t *testing.T, h Harness) {
 	n := s.nomination(running(100, "v"), []ledger.NodeDoc{node("a")}, victim("a", "v"))
 	e := n.Hold.Entry
 	volume := ledger.ExclusiveDoc{Key: ledger.KeyVolume("pvc")}
-	held, err := ledger.Hold(volume, ledger.Holder{PodUID: e.PodUID, Token: e.Token, NodeUID: "a"})
+	held, err := volume.AddHolder(ledger.Holder{PodUID: e.PodUID, Token: e.Token, NodeUID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.Exclusives = []ledger.ExclusiveDoc{held}
-	c, err := ledger.Nominate(n)
+	c, err := txns.Nominate(n)
 	carry(t, h, built(t, c, err))
 	b := s.batch(t, node("b"))
-	other, err := ledger.Hold(volume, ledger.Holder{PodUID: "p", Token: b.Placed[0], NodeUID: "b"})
+	other, err := volume.AddHolder(ledger.Holder{PodUID: "p", Token: b.Placed[0], NodeUID: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +431,7 @@ func nominateOrHold(t *testing.T, h Harness) {
 	if l := losers(t, b, commit(t, h.Store, txnOf(t, b))); l.Applied || len(l.Exclusives) != 1 {
 		t.Errorf("two pods have one volume: %+v", l)
 	}
-	c, err = ledger.AbortPlan(abortion(t, h, n.Plan()))
+	c, err = txns.AbortPlan(abortion(t, h, n.Plan()))
 	carry(t, h, built(t, c, err))
 	b.Exclusives[0] = ledgerOf(t, h).Exclusive(volume.Key)
 	if len(b.Exclusives[0].Holders) != 0 {

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // incarnations returns the contracts of T15 and T16: node names that stand for one node after the other, and
@@ -33,19 +35,19 @@ func named(uid string, rv uint64) ledger.NodeDoc {
 }
 
 // pictureOf returns the view of a member that has read the whole ledger.
-func pictureOf(t *testing.T, s ledger.Store) *ledger.View {
+func pictureOf(t *testing.T, s ledger.Store) *replica.View {
 	t.Helper()
 	kvs, revision := list(t, s, "")
-	v := ledger.NewView()
+	v := replica.NewView()
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-func admit(t *testing.T, v *ledger.View, uid string, rv uint64) ledger.Txn {
+func admit(t *testing.T, v *replica.View, uid string, rv uint64) ledger.Txn {
 	t.Helper()
-	change, err := ledger.AdmitNode{
+	change, err := txns.AdmitNode{
 		NodeUID: uid, NodeName: "name", NodeRV: rv, Known: v.Incarnation("name"), Docs: v.Named("name"), Floor: v.Floor(),
 	}.Admit()
 	if err != nil {
@@ -61,10 +63,10 @@ func admit(t *testing.T, v *ledger.View, uid string, rv uint64) ledger.Txn {
 // emptied returns a document that has lost all entries, at a high-water.
 func emptied(d ledger.NodeDoc, hw uint64) ledger.NodeDoc {
 	d.Entries = nil
-	return ledger.Cover(d, ledger.KindPod, hw)
+	return d.Cover(ledger.KindPod, hw)
 }
 
-func wantAdmission(t *testing.T, v *ledger.View, uid string, rv uint64, want ledger.Admission) {
+func wantAdmission(t *testing.T, v *replica.View, uid string, rv uint64, want replica.Admission) {
 	t.Helper()
 	if got := v.Admission(uid, "name", rv); got != want {
 		t.Errorf("admission of %s at %d is %d, want %d", uid, rv, got, want)
@@ -83,13 +85,13 @@ func firstOfAName(t *testing.T, h Harness) {
 	if len(lost.Docs) != 1 || lost.Docs[0].NodeUID != "b" || lost.Docs[0].Revision != 0 || lost.NamesAt == 0 {
 		t.Errorf("lost %+v, want the document of b, which cannot be the first", lost)
 	}
-	if won, ok := ledger.Winners(two, lost); ok {
+	if won, ok := txns.Winners(two, lost); ok {
 		t.Errorf("%d placements were said to have won", len(won.Placed))
 	}
 	v := pictureOf(t, h.Store)
-	wantAdmission(t, v, "a", 10, ledger.Admitted)
-	wantAdmission(t, v, "b", 20, ledger.Unadmitted)
-	wantAdmission(t, v, "b", 5, ledger.Superseded)
+	wantAdmission(t, v, "a", 10, replica.Admitted)
+	wantAdmission(t, v, "b", 20, replica.Unadmitted)
+	wantAdmission(t, v, "b", 5, replica.Superseded)
 }
 
 func admissionWins(t *testing.T, h Harness) {
@@ -103,13 +105,13 @@ func admissionWins(t *testing.T, h Harness) {
 		t.Fatal("a placement on the node before was committed after the admission of the next")
 	}
 	v = pictureOf(t, h.Store)
-	wantAdmission(t, v, "b", 20, ledger.Admitted)
-	wantAdmission(t, v, "a", 10, ledger.Superseded)
+	wantAdmission(t, v, "b", 20, replica.Admitted)
+	wantAdmission(t, v, "a", 10, replica.Superseded)
 	old, _ = v.Doc("a")
-	if _, err := ledger.Place(old, s.entry("late")); err == nil || old.SupersededBy != "b" {
+	if _, err := txns.Place(old, s.entry("late")); err == nil || old.SupersededBy != "b" {
 		t.Errorf("superseded by %q, and a pod may be placed there (%v)", old.SupersededBy, err)
 	}
-	if _, err := ledger.Pin(old, ledger.Entry{PodUID: "k"}, ledger.Dependent{PodUID: "d", PodRV: 1}); err == nil {
+	if _, err := txns.Pin(old, ledger.Entry{PodUID: "k"}, ledger.Dependent{PodUID: "d", PodRV: 1}); err == nil {
 		t.Error("a pod may be pinned in a superseded document")
 	}
 	now, _ := v.Doc("b")
@@ -122,7 +124,7 @@ func admissionHandsOn(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 77)))
 	s.token++
 	victim := ledger.Entry{PodUID: "v", Namespace: "d", Name: "v", PodRV: 3}
-	claimed, err := ledger.Claim(doc(t, h.Store, "a"), victim, "plan")
+	claimed, err := txns.ClaimVictim(doc(t, h.Store, "a"), victim, "plan")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,15 +159,15 @@ func admissionsRace(t *testing.T, h Harness) {
 	}
 	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "c", 30))
 	v = pictureOf(t, h.Store)
-	wantAdmission(t, v, "c", 30, ledger.Admitted)
-	wantAdmission(t, v, "b", 20, ledger.Superseded)
+	wantAdmission(t, v, "c", 30, replica.Admitted)
+	wantAdmission(t, v, "b", 20, replica.Superseded)
 }
 
 func olderIsRefused(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("b", 20))))
 	v := pictureOf(t, h.Store)
-	older := ledger.AdmitNode{
+	older := txns.AdmitNode{
 		NodeUID: "a", NodeName: "name", NodeRV: 10, Known: v.Incarnation("name"), Docs: v.Named("name"),
 	}
 	if _, err := older.Admit(); err == nil {
@@ -177,9 +179,9 @@ func olderIsRefused(t *testing.T, h Harness) {
 	}
 }
 
-func collect(t *testing.T, v *ledger.View, keys ...string) ledger.Txn {
+func collect(t *testing.T, v *replica.View, keys ...string) ledger.Txn {
 	t.Helper()
-	txn, err := v.Collection(keys).Collect()
+	txn, err := txns.CollectionOf(v, keys).Collect()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,15 +190,15 @@ func collect(t *testing.T, v *ledger.View, keys ...string) ledger.Txn {
 
 func collected(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
-	volume, err := ledger.Hold(ledger.ExclusiveDoc{Key: ledger.KeyVolume("claim")},
-		ledger.Holder{PodUID: "p", Token: 1, NodeUID: "a"})
+	volume, err := (ledger.ExclusiveDoc{Key: ledger.KeyVolume("claim")}).AddHolder(ledger.Holder{PodUID: "p", Token: 1,
+		NodeUID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	freed, _ := ledger.LetGo(volume, 1)
+	freed, _ := volume.ReleaseHolder(1)
 	freed.HW = map[string]uint64{ledger.KindPod: 120}
 	budget := ledger.BudgetDoc{UID: "pdb", HW: map[string]uint64{ledger.KindBudget: 130}}
-	txn, err := ledger.Change{Budgets: []ledger.BudgetDoc{budget}, Exclusives: []ledger.ExclusiveDoc{freed}}.Txn()
+	txn, err := txns.Change{Budgets: []ledger.BudgetDoc{budget}, Exclusives: []ledger.ExclusiveDoc{freed}}.Txn()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +207,7 @@ func collected(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 110)))
 	v := pictureOf(t, h.Store)
 	var keys []string
-	for key := range v.Empty() {
+	for key := range txns.Collectable(v) {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
@@ -224,7 +226,7 @@ func collected(t *testing.T, h Harness) {
 	if diff := cmp.Diff(hw, v.Floor().HW); diff != "" {
 		t.Errorf("the floor (-want +got):\n%s", diff)
 	}
-	wantAdmission(t, v, "b", 20, ledger.Admitted)
+	wantAdmission(t, v, "b", 20, replica.Admitted)
 	first := v.Open("b", "name", 20)
 	if first.HW[ledger.KindPod] != 120 || first.HW[ledger.KindNode] != 20 {
 		t.Errorf("a first document starts at %v", first.HW)
@@ -244,11 +246,11 @@ func absentBefore(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	before := pictureOf(t, h.Store)
 	late := s.batch(t, before.Open("a", "name", 10))
-	budget, err := ledger.Change{Budgets: []ledger.BudgetDoc{before.Budget("pdb")}}.Txn()
+	budget, err := txns.Change{Budgets: []ledger.BudgetDoc{before.Budget("pdb")}}.Txn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	volume, err := ledger.Change{Exclusives: []ledger.ExclusiveDoc{before.Exclusive(ledger.KeyVolume("c"))}}.Txn()
+	volume, err := txns.Change{Exclusives: []ledger.ExclusiveDoc{before.Exclusive(ledger.KeyVolume("c"))}}.Txn()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,9 +292,9 @@ func supersededIsCollected(t *testing.T, h Harness) {
 	if now, _ := v.Doc("b"); now.HW[ledger.KindPod] != 99 || now.Older != nil {
 		t.Errorf("high-water %d beside older document %v, want 99 and none", now.HW[ledger.KindPod], now.Older)
 	}
-	wantAdmission(t, v, "b", 20, ledger.Admitted)
+	wantAdmission(t, v, "b", 20, replica.Admitted)
 	mustCommit(t, h.Store, collect(t, v, ledger.KeyNode("b")))
-	wantAdmission(t, pictureOf(t, h.Store), "c", 30, ledger.Admitted)
+	wantAdmission(t, pictureOf(t, h.Store), "c", 30, replica.Admitted)
 }
 
 // admittedFromTheFloor: a node's document is collected while that of an earlier node is left, and a member that
@@ -304,9 +306,9 @@ func admittedFromTheFloor(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "b"), 99)))
 	mustCommit(t, h.Store, collect(t, pictureOf(t, h.Store), ledger.KeyNode("b")))
 	v := pictureOf(t, h.Store)
-	wantAdmission(t, v, "b", 20, ledger.Unadmitted)
+	wantAdmission(t, v, "b", 20, replica.Unadmitted)
 	late := admit(t, v, "b", 20)
-	other := ledger.Collection{Floor: v.Floor()}
+	other := txns.Collection{Floor: v.Floor()}
 	txn, err := other.Collect()
 	if err != nil {
 		t.Fatal(err)
@@ -325,7 +327,7 @@ func admittedFromTheFloor(t *testing.T, h Harness) {
 func occupiedIsKept(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-	if _, err := pictureOf(t, h.Store).Collection([]string{ledger.KeyNode("a")}).Collect(); err == nil {
+	if _, err := txns.CollectionOf(pictureOf(t, h.Store), []string{ledger.KeyNode("a")}).Collect(); err == nil {
 		t.Error("a document with a reservation may be collected")
 	}
 	empty := emptied(doc(t, h.Store, "a"), 50)
@@ -356,8 +358,8 @@ func incarnationIsKept(t *testing.T, h Harness) {
 	}
 }
 
-func emptyKeys(v *ledger.View) (keys []string) {
-	for key := range v.Empty() {
+func emptyKeys(v *replica.View) (keys []string) {
+	for key := range txns.Collectable(v) {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)

@@ -12,12 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 func own(t *testing.T, h Harness) {
 	a, b := openSession(t, h.Store), openSession(t, h.Store)
 	take := func(member string, s ledger.Session) ledger.Txn {
-		txn, err := ledger.TakePartition(7, ledger.Owner{Member: member}, s.Lease())
+		txn, err := roster.TakePartition(7, roster.Owner{Member: member}, s.Lease())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,19 +31,19 @@ func own(t *testing.T, h Harness) {
 		t.Fatal("an owned partition was taken")
 	}
 	h.Expire(t, a.Lease())
-	gone(t, h.Store, ledger.KeyOwn(7), epoch)
+	gone(t, h.Store, roster.KeyOwn(7), epoch)
 	next := mustCommit(t, h.Store, take("b", b))
 	if next <= epoch {
 		t.Errorf("epoch %d follows %d", next, epoch)
 	}
-	stale, err := ledger.ReleasePartition(7, epoch)
+	stale, err := roster.ReleasePartition(7, epoch)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r := commit(t, h.Store, stale); r.Succeeded {
 		t.Error("a partition was released under a former epoch")
 	}
-	release, err := ledger.ReleasePartition(7, next)
+	release, err := roster.ReleasePartition(7, next)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,7 @@ func own(t *testing.T, h Harness) {
 // and grant nothing.
 func wantMembers(t *testing.T, h Harness) {
 	want := func(members map[int32]string) int64 {
-		txn, err := ledger.WantPartitions(members)
+		txn, err := roster.WantPartitions(members)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +64,7 @@ func wantMembers(t *testing.T, h Harness) {
 	check := func(want map[int32]string) {
 		t.Helper()
 		kvs, revision := list(t, h.Store, "")
-		v := ledger.NewView()
+		v := replica.NewView()
 		if err := v.Reset(kvs, revision); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +75,7 @@ func wantMembers(t *testing.T, h Harness) {
 	want(map[int32]string{7: "b", 8: "b"})
 	check(map[int32]string{7: "b", 8: "b"})
 	a := openSession(t, h.Store)
-	take, err := ledger.TakePartition(7, ledger.Owner{Member: "a"}, a.Lease())
+	take, err := roster.TakePartition(7, roster.Owner{Member: "a"}, a.Lease())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +83,7 @@ func wantMembers(t *testing.T, h Harness) {
 	want(map[int32]string{7: "c", 8: ""})
 	check(map[int32]string{7: "c"})
 	h.Expire(t, a.Lease())
-	gone(t, h.Store, ledger.KeyOwn(7), epoch)
+	gone(t, h.Store, roster.KeyOwn(7), epoch)
 	check(map[int32]string{7: "c"})
 	want(map[int32]string{7: "", 200: ""})
 	check(map[int32]string{})
@@ -89,10 +92,10 @@ func wantMembers(t *testing.T, h Harness) {
 // follow compares a view fed by Follow (and, ahead of it, by Learn) with one made from a listing.
 func follow(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
-	out := make(chan ledger.ViewBatch)
+	out := make(chan replica.Batch)
 	done := make(chan error, 1)
-	go func() { done <- ledger.Follow(ctx, h.Store, out) }()
-	v := ledger.NewView()
+	go func() { done <- replica.Follow(ctx, h.Store, out) }()
+	v := replica.NewView()
 	foldUpTo(t, v, out, 1)
 
 	s := newShard(t, h, "s")
@@ -114,14 +117,14 @@ func follow(t *testing.T, h Harness) {
 		}
 	}
 	h.Expire(t, s.session.Lease())
-	gone(t, h.Store, ledger.KeyOwn(255), s.epochs[255])
+	gone(t, h.Store, roster.KeyOwn(255), s.epochs[255])
 	kvs, revision := list(t, h.Store, "")
 	foldUpTo(t, v, out, revision)
 	if changes, err := v.Learn(learned); err != nil || len(changes.Docs) != 0 {
 		t.Errorf("learning what the watch has told: %+v, %v", changes, err)
 	}
 
-	want := ledger.NewView()
+	want := replica.NewView()
 	if err := want.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +140,7 @@ func follow(t *testing.T, h Harness) {
 	}
 }
 
-func foldUpTo(t *testing.T, v *ledger.View, out <-chan ledger.ViewBatch, revision int64) {
+func foldUpTo(t *testing.T, v *replica.View, out <-chan replica.Batch, revision int64) {
 	t.Helper()
 	timeout := time.After(patience)
 	for v.Revision() < revision {
@@ -152,7 +155,7 @@ func foldUpTo(t *testing.T, v *ledger.View, out <-chan ledger.ViewBatch, revisio
 	}
 }
 
-func picture(v *ledger.View) map[string]any {
+func picture(v *replica.View) map[string]any {
 	docs := map[string]ledger.NodeDoc{}
 	at := map[string]string{}
 	for d := range v.Docs() {
@@ -177,16 +180,16 @@ func picture(v *ledger.View) map[string]any {
 
 func claim(t *testing.T, h Harness) {
 	for range 2 {
-		if _, err := ledger.ClaimCluster(within(t), h.Store, "cluster-1"); err != nil {
+		if _, err := identity.BindCluster(within(t), h.Store, "cluster-1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := ledger.ClaimCluster(within(t), h.Store, "cluster-2")
-	var mismatch *ledger.ClusterMismatchError
+	_, err := identity.BindCluster(within(t), h.Store, "cluster-2")
+	var mismatch *identity.ClusterMismatchError
 	if !errors.As(err, &mismatch) || mismatch.Ledger != "cluster-1" || mismatch.Cluster != "cluster-2" {
 		t.Errorf("second cluster: %v, want a mismatch naming both", err)
 	}
-	if _, err := ledger.ClaimCluster(within(t), h.Store, ""); err == nil {
+	if _, err := identity.BindCluster(within(t), h.Store, ""); err == nil {
 		t.Error("a cluster without UID claimed the ledger")
 	}
 }

@@ -10,6 +10,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // steps returns everything that can happen next.
@@ -69,8 +73,8 @@ func (w *namesWorld) registerAgain(context.Context) error {
 
 func (w *namesWorld) take(ctx context.Context) error {
 	m := w.member()
-	txn, err := ledger.TakePartition(
-		int32(w.choose("partition", worldPartitions)), ledger.Owner{Member: m.id}, m.session.Lease())
+	txn, err := roster.TakePartition(
+		int32(w.choose("partition", worldPartitions)), roster.Owner{Member: m.id}, m.session.Lease())
 	if err != nil {
 		return err
 	}
@@ -149,7 +153,7 @@ func (w *namesWorld) stage(context.Context) error {
 // document's high-waters.
 func (w *namesWorld) usable(m *namesMember, node nodeFact, name string) bool {
 	d := m.view.Open(node.uid, name, node.rv)
-	return m.view.Admission(node.uid, name, node.rv) == ledger.Admitted &&
+	return m.view.Admission(node.uid, name, node.rv) == replica.Admitted &&
 		(m.progress >= d.HighWater(ledger.KindPod) || w.rules.noFloor && d.Revision == 0)
 }
 
@@ -191,7 +195,7 @@ func (w *namesWorld) submit(ctx context.Context) error {
 		!w.rules.noEpoch && (epoch != s.epoch || reserved) {
 		return nil
 	}
-	d, _ := ledger.Finish(m.view.Open(s.node, s.name, s.nodeRV), m)
+	d, _ := txns.Finish(m.view.Open(s.node, s.name, s.nodeRV), m)
 	if d.Revision == 0 && w.rules.noFloor {
 		d.HW = map[string]uint64{ledger.KindNode: s.nodeRV}
 	}
@@ -202,7 +206,7 @@ func (w *namesWorld) submit(ctx context.Context) error {
 	if s.large {
 		e.Later = laterFields(largeLater)
 	}
-	d, err := ledger.Place(d, e)
+	d, err := txns.Place(d, e)
 	var large *ledger.DocTooLargeError
 	if errors.As(err, &large) {
 		w.counts["too large"]++
@@ -211,7 +215,7 @@ func (w *namesWorld) submit(ctx context.Context) error {
 	if err != nil {
 		return ignoreRefusals(err)
 	}
-	b := ledger.PlaceBatch{
+	b := txns.PlaceBatch{
 		Epochs: map[int32]int64{ledger.PartitionOf(s.uid): epoch}, Docs: []ledger.NodeDoc{d},
 		TermRegistryRevision: m.view.TermRegistryRevision(), Placed: []ledger.Token{e.Token},
 	}
@@ -245,10 +249,10 @@ func (w *namesWorld) admit(ctx context.Context) error {
 	m := w.member()
 	name := nodeUID(w.choose("node", namesCount))
 	node, known := m.nodes[name]
-	if !known || !m.view.IsOpen() || m.view.Admission(node.uid, name, node.rv) != ledger.Unadmitted {
+	if !known || !m.view.IsOpen() || m.view.Admission(node.uid, name, node.rv) != replica.Unadmitted {
 		return nil
 	}
-	change, err := ledger.AdmitNode{
+	change, err := txns.AdmitNode{
 		NodeUID: node.uid, NodeName: name, NodeRV: node.rv, Known: m.view.Incarnation(name), Docs: m.view.Named(name),
 		Floor: m.view.Floor(),
 	}.Admit()
@@ -320,7 +324,7 @@ func (w *namesWorld) handOver(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	d, changed := ledger.Finish(d, m)
+	d, changed := txns.Finish(d, m)
 	if !changed {
 		return nil
 	}
@@ -337,7 +341,7 @@ func (m *namesMember) docs() (out []ledger.NodeDoc) {
 }
 
 func (w *namesWorld) replace(ctx context.Context, d ledger.NodeDoc) error {
-	txn, err := ledger.Replace(d)
+	txn, err := txns.Replace(d)
 	if err != nil {
 		return err
 	}
@@ -351,7 +355,7 @@ func (w *namesWorld) fenceMark(ctx context.Context) error {
 		return nil
 	}
 	d, _ := w.truth.Doc(e.node)
-	d, err := ledger.MarkFencing(d, e.uid, e.token, ledger.FenceByPod)
+	d, err := txns.MarkFencing(d, e.uid, e.token, ledger.FenceByPod)
 	if err != nil {
 		return err
 	}
@@ -379,7 +383,7 @@ func (w *namesWorld) fenceRelease(ctx context.Context) error {
 	if !stored {
 		return nil
 	}
-	d, err := ledger.ReleaseFenced(d, f.uid, f.token, f.rv)
+	d, err := txns.ReleaseFenced(d, f.uid, f.token, f.rv)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -391,7 +395,7 @@ func (w *namesWorld) fenceRelease(ctx context.Context) error {
 func (w *namesWorld) collect(ctx context.Context) error {
 	m := w.member()
 	var empty []string
-	for key := range m.view.Empty() {
+	for key := range txns.Collectable(m.view) {
 		empty = append(empty, key)
 	}
 	slices.Sort(empty)
@@ -399,7 +403,7 @@ func (w *namesWorld) collect(ctx context.Context) error {
 	if !ok || !m.view.IsOpen() || w.choose("collect", 2) != 0 {
 		return nil
 	}
-	c := m.view.Collection([]string{key})
+	c := txns.CollectionOf(m.view, []string{key})
 	if w.rules.noFloor {
 		c.Floor.HW = nil
 	}
@@ -439,7 +443,7 @@ func (w *namesWorld) laterVersion(ctx context.Context) error {
 
 // replaceUnchecked writes a document whose entries may change in ways that only a later version may use.
 func (w *namesWorld) replaceUnchecked(ctx context.Context, d ledger.NodeDoc) error {
-	txn, err := ledger.Replace(d)
+	txn, err := txns.Replace(d)
 	var large *ledger.DocTooLargeError
 	if err != nil {
 		if errors.As(err, &large) {
@@ -460,7 +464,7 @@ func (w *namesWorld) backUp(context.Context) error {
 }
 
 // restore makes the ledger go back. Every member starts from scratch, and the leader of the queues begins the next
-// generation (ledger.Generation): close, clear, wait for what is in flight, clear, open.
+// generation (identity.Generation): close, clear, wait for what is in flight, clear, open.
 func (w *namesWorld) restore(ctx context.Context) error {
 	if w.choose("restore", 40) != 0 {
 		return nil
@@ -515,12 +519,12 @@ func (w *namesWorld) land() error {
 	return nil
 }
 
-func (w *namesWorld) clear(ctx context.Context, g ledger.Generation) error {
+func (w *namesWorld) clear(ctx context.Context, g identity.Generation) error {
 	kvs, _, err := w.store.List(ctx, "")
 	if err != nil {
 		return err
 	}
-	for keys := ledger.Promises(kvs); len(keys) > 0; {
+	for keys := identity.Promises(kvs); len(keys) > 0; {
 		var txn ledger.Txn
 		txn, keys = g.Clear(keys)
 		if _, err := w.commit(ctx, txn); err != nil {

@@ -8,7 +8,10 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // namesRules are the parts of the protocol about names, epochs and generations that an ablation can remove.
@@ -58,7 +61,7 @@ type staged struct {
 type namesMember struct {
 	id             string
 	session        ledger.Session
-	view           *ledger.View
+	view           *replica.View
 	folded         int
 	pods           map[string]apiPod
 	nodes          map[string]nodeFact
@@ -66,13 +69,13 @@ type namesMember struct {
 	staged         []staged
 }
 
-// PodFact implements ledger.PodFacts.
+// PodFact implements txns.PodFacts.
 func (m *namesMember) PodFact(uid string) (uint64, bool, bool) {
 	p, ok := m.pods[uid]
 	return p.rv, p.node != "", ok
 }
 
-// PodProgress implements ledger.PodFacts.
+// PodProgress implements txns.PodFacts.
 func (m *namesMember) PodProgress() uint64 { return m.progress }
 
 // namesWorld contains nodes that are deleted and register again, partitions that change owners, documents that are
@@ -84,8 +87,8 @@ type namesWorld struct {
 	store  *mem.Store
 	stop   context.CancelFunc
 	watch  ledger.Watch
-	log    []ledger.ViewBatch
-	truth  *ledger.View
+	log    []replica.Batch
+	truth  *replica.View
 	backup mem.Backup
 	namesCluster
 	sent    []bindRequest
@@ -128,14 +131,14 @@ func (w *namesWorld) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.truth = ledger.NewView()
-	w.log = []ledger.ViewBatch{{Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: revision}}}
+	w.truth = replica.NewView()
+	w.log = []replica.Batch{{Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: revision}}}
 	if _, err := w.truth.Fold(w.log[0]); err != nil {
 		return err
 	}
 	w.watch = w.store.Watch(watching, "", revision+1)
 	for _, m := range w.members {
-		m.view, m.folded, m.staged = ledger.NewView(), 0, nil
+		m.view, m.folded, m.staged = replica.NewView(), 0, nil
 		m.pods, m.nodes = map[string]apiPod{}, map[string]nodeFact{}
 		m.progress, m.seen = 0, 0
 		m.learnPods(w, len(w.history))
@@ -179,13 +182,13 @@ func hasPrefix(key, prefix string) bool {
 
 // sync applies the changes of the ledger, and checks them.
 func (w *namesWorld) sync(ctx context.Context) error {
-	_, revision, err := w.store.List(ctx, ledger.KeyCluster)
+	_, revision, err := w.store.List(ctx, identity.KeyCluster)
 	if err != nil {
 		return err
 	}
 	for w.truth.Revision() < revision {
 		before := stored(w.truth)
-		b := ledger.ViewBatch{Events: <-w.watch.Batches()}
+		b := replica.Batch{Events: <-w.watch.Batches()}
 		if _, err := w.truth.Fold(b); err != nil {
 			return err
 		}
@@ -198,7 +201,7 @@ func (w *namesWorld) sync(ctx context.Context) error {
 }
 
 // stored returns the documents of a view, by node UID.
-func stored(v *ledger.View) map[string]ledger.NodeDoc {
+func stored(v *replica.View) map[string]ledger.NodeDoc {
 	out := map[string]ledger.NodeDoc{}
 	for d := range v.Docs() {
 		out[d.NodeUID] = d
@@ -222,7 +225,7 @@ func (w *namesWorld) succeeds(before map[string]ledger.NodeDoc) error {
 		if old.Revision == after.Revision {
 			continue
 		}
-		if v := ledger.CheckSuccessor(old, after); len(v) > 0 {
+		if v := invariant.CheckSuccessor(old, after); len(v) > 0 {
 			return v[0]
 		}
 		if len(old.Later) > 0 && old.Later != after.Later {

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 func nominate(t *testing.T, h Harness) {
@@ -35,7 +38,7 @@ func nominate(t *testing.T, h Harness) {
 func nominateTwice(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	n := s.nomination(running(100, "v"), []ledger.NodeDoc{node("a")}, victim("a", "v"))
-	c, err := ledger.Nominate(n)
+	c, err := txns.Nominate(n)
 	first := carry(t, h, built(t, c, err))
 	if lost := loses(t, h, c); !lost.Applied || lost.AppliedAt != first {
 		t.Errorf("resubmitted: %+v, want applied at %d", lost, first)
@@ -47,33 +50,33 @@ func nominateTwice(t *testing.T, h Harness) {
 }
 
 // promoted returns T3 of a nomination whose victims are gone.
-func promoted(t *testing.T, h Harness, n ledger.Nomination) (*testing.T, ledger.Change, error) {
+func promoted(t *testing.T, h Harness, n txns.Nomination) (*testing.T, txns.Change, error) {
 	t.Helper()
-	c, err := ledger.Promote(promotion(t, h, n, running(200)))
+	c, err := txns.Promote(promotion(t, h, n, running(200)))
 	return t, c, err
 }
 
 func nominateWithout(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
-	build := func() ledger.Change {
+	build := func() txns.Change {
 		n := s.nomination(running(100, "v"), []ledger.NodeDoc{node("a")}, victim("a", "v"))
 		n.Guards = carrier(zoneTerm("x"), "z", 0, 0).Guards
-		c, err := ledger.Nominate(n)
+		c, err := txns.Nominate(n)
 		return built(t, c, err)
 	}
 	c := build()
-	r := registered(t, h, ledger.Registry{}, zoneTerm("x"))
+	r := registered(t, h, registry.Registry{}, zoneTerm("x"))
 	if lost := loses(t, h, c); !lost.Registry || lost.RegistryRevision != r.Revision || len(lost.Docs) != 0 {
 		t.Errorf("lost %+v, want the registry", lost)
 	}
-	c.Mandate.TermRegistryRevision = r.Revision
+	c.Authority.TermRegistryRevision = r.Revision
 	moved := mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(zoneTerm("x"), "z", 0), node("rival"))))
 	if lost := loses(t, h, c); lost.Guards[matchers(zoneTerm("x"), "z")] != moved {
 		t.Errorf("lost %+v, want a guard", lost)
 	}
 	c.Guards[1].Revision = moved
 	p := c.Docs[0].Entries[1].Partition()
-	release, err := ledger.ReleasePartition(p, s.epochs[p])
+	release, err := roster.ReleasePartition(p, s.epochs[p])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,45 +95,45 @@ func nominateRefuses(t *testing.T, h Harness) {
 	a, _ := v.Doc("a")
 	f := running(100, "v", "w", "x", "keeper")
 	c, _ := v.Doc("c")
-	var claimed *ledger.ClaimedError
-	for what, again := range map[string]ledger.Nomination{
+	var claimed *txns.ClaimedError
+	for what, again := range map[string]txns.Nomination{
 		"a victim of another plan": s.nomination(f, []ledger.NodeDoc{a}, victim("a", "v")),
 		"a keeper as a victim":     s.nomination(f, []ledger.NodeDoc{a, c}, victim("c", "keeper")),
 		"a victim twice":           s.nomination(f, []ledger.NodeDoc{a}, victim("a", "x"), victim("a", "x")),
 	} {
-		if _, err := ledger.Nominate(again); !errors.As(err, &claimed) {
+		if _, err := txns.Nominate(again); !errors.As(err, &claimed) {
 			t.Errorf("%s: %v, want *ClaimedError", what, err)
 		}
 	}
 	relies := s.nomination(f, []ledger.NodeDoc{a}, victim("a", "x"))
-	relies.Keepers = []ledger.NodeEntry{victim("a", "v")}
-	if _, err := ledger.Nominate(relies); !errors.As(err, &claimed) {
+	relies.Keepers = []txns.NodeEntry{victim("a", "v")}
+	if _, err := txns.Nominate(relies); !errors.As(err, &claimed) {
 		t.Errorf("a victim as a keeper: %v, want *ClaimedError", err)
 	}
 	broke := s.nomination(f, []ledger.NodeDoc{a}, victim("a", "x", budgetUID))
-	broke.Budgets = []ledger.BudgetRoom{room(v.Budget(budgetUID), 1)}
-	var full *ledger.BudgetError
-	if _, err := ledger.Nominate(broke); !errors.As(err, &full) || full.Claimed != 1 || full.Wanted != 1 {
+	broke.Budgets = []txns.BudgetRoom{room(v.Budget(budgetUID), 1)}
+	var full *txns.BudgetError
+	if _, err := txns.Nominate(broke); !errors.As(err, &full) || full.Claimed != 1 || full.Wanted != 1 {
 		t.Errorf("a budget that is used up: %v, want *BudgetError", err)
 	}
 	broke.Budgets[0].Exceed = true
-	if _, err := ledger.Nominate(broke); err != nil {
+	if _, err := txns.Nominate(broke); err != nil {
 		t.Errorf("a budget that may be exceeded: %v", err)
 	}
 	late := a
 	late.HW = map[string]uint64{ledger.KindPod: 101}
-	for what, bad := range map[string]ledger.Nomination{
+	for what, bad := range map[string]txns.Nomination{
 		"no victims":           s.nomination(f, []ledger.NodeDoc{a}),
 		"a node not given":     s.nomination(f, []ledger.NodeDoc{a}, victim("b", "x")),
 		"a budget not given":   s.nomination(f, []ledger.NodeDoc{a}, victim("a", "x", "other")),
 		"facts that are older": s.nomination(f, []ledger.NodeDoc{late}, victim("a", "x")),
 	} {
-		_, err := ledger.Nominate(bad)
+		_, err := txns.Nominate(bad)
 		refused(t, what, err)
 	}
 	foreign := s.nomination(f, []ledger.NodeDoc{a}, victim("a", "x"))
 	foreign.Epochs = nil
-	if _, err := ledger.Nominate(foreign); err == nil {
+	if _, err := txns.Nominate(foreign); err == nil {
 		t.Error("nominated a pod of a partition without its epoch")
 	}
 	if _, e, _ := v.Victim("w"); e.Plan != n.Plan() {
@@ -139,11 +142,11 @@ func nominateRefuses(t *testing.T, h Harness) {
 }
 
 // large returns a nomination with a hundred victims on a hundred nodes, in three transactions.
-func large(t *testing.T, h Harness) (s *shard, n ledger.Nomination, chunks [][]ledger.NodeEntry) {
+func large(t *testing.T, h Harness) (s *shard, n txns.Nomination, chunks [][]txns.NodeEntry) {
 	t.Helper()
 	s = newShard(t, h, "s")
 	var pods []string
-	var victims []ledger.NodeEntry
+	var victims []txns.NodeEntry
 	for i, uid := range numbered("n%03d", 150) {
 		pods = append(pods, fmt.Sprintf("v%03d", i))
 		victims = append(victims, victim(uid, pods[i]))
@@ -152,33 +155,33 @@ func large(t *testing.T, h Harness) (s *shard, n ledger.Nomination, chunks [][]l
 	for _, v := range victims {
 		n.Docs = append(n.Docs, node(v.NodeUID))
 	}
-	c, err := ledger.Nominate(n)
+	c, err := txns.Nominate(n)
 	_, err = built(t, c, err).Txn()
 	wantTxnError(t, "150 victims in one transaction", err)
 	n.Victims, n.Docs = nil, n.Docs[:1]
 	return s, n, slices.Collect(slices.Chunk(victims, 60))
 }
 
-func extend(t *testing.T, h Harness, n ledger.Nomination, victims []ledger.NodeEntry) ledger.Change {
+func extend(t *testing.T, h Harness, n txns.Nomination, victims []txns.NodeEntry) txns.Change {
 	t.Helper()
 	r, _ := ledgerOf(t, h).Record(n.RecordedPlan())
-	x := ledger.Extension{Mandate: n.Mandate, Record: r, Victims: victims, Facts: n.Facts}
+	x := txns.Extension{Authority: n.Authority, Record: r, Victims: victims, Facts: n.Facts}
 	for _, v := range victims {
 		x.Docs = append(x.Docs, doc(t, h.Store, v.NodeUID))
 	}
-	c, err := ledger.ExtendPlan(x)
+	c, err := txns.ExtendPlan(x)
 	return built(t, c, err)
 }
 
 func nominateLarge(t *testing.T, h Harness) {
 	_, n, chunks := large(t, h)
 	plan := n.RecordedPlan()
-	c, err := ledger.FormPlan(n, 150)
+	c, err := txns.FormPlan(n, 150)
 	carry(t, h, built(t, c, err))
 	for _, chunk := range chunks {
 		r, _ := ledgerOf(t, h).Record(plan)
 		hold, _, _ := ledgerOf(t, h).PlanOwner(plan)
-		_, err := ledger.FinishPlan(n.Mandate, r, hold, 0)
+		_, err := txns.FinishPlan(n.Authority, r, hold, 0)
 		refused(t, "an incomplete plan is finished", err)
 		again := extend(t, h, n, chunk)
 		carry(t, h, again)
@@ -202,7 +205,7 @@ func nominateLarge(t *testing.T, h Harness) {
 			}
 		}
 	}
-	finish, err := ledger.FinishPlan(n.Mandate, r, hold, claimed)
+	finish, err := txns.FinishPlan(n.Authority, r, hold, claimed)
 	carry(t, h, built(t, finish, err))
 	c, err = mark(t, h, plan, "v000", "v001")
 	carry(t, h, built(t, c, err))
@@ -214,34 +217,34 @@ func nominateLarge(t *testing.T, h Harness) {
 
 // largePromoted ends a large plan: the hold is promoted, the rest is handed over, and the record is dropped when
 // nothing refers to it.
-func largePromoted(t *testing.T, h Harness, n ledger.Nomination) {
+func largePromoted(t *testing.T, h Harness, n txns.Nomination) {
 	t.Helper()
 	plan := n.RecordedPlan()
 	v := ledgerOf(t, h)
 	target, _, _ := v.PlanOwner(plan)
 	r, _ := v.Record(plan)
-	p := ledger.Promotion{
-		Mandate: n.Mandate, Target: target, PodUID: n.Hold.Entry.PodUID, Token: n.Hold.Entry.Token,
+	p := txns.Promotion{
+		Authority: n.Authority, Target: target, PodUID: n.Hold.Entry.PodUID, Token: n.Hold.Entry.Token,
 		PodRV: n.Hold.Entry.PodRV, Fits: true, Facts: running(200),
 	}
 	_, p.Docs = split(v.PlanDocs(plan), "a")
-	_, err := ledger.Promote(p)
+	_, err := txns.Promote(p)
 	refused(t, "promoted without the record", err)
 	p.Record, p.Facts = &r, running(200, "v149")
-	_, err = ledger.Promote(p)
+	_, err = txns.Promote(p)
 	refused(t, "promoted while a victim of many runs", err)
 	p.Facts = running(200)
-	c, err := ledger.Promote(p)
+	c, err := txns.Promote(p)
 	carry(t, h, built(t, c, err))
 	r, _ = ledgerOf(t, h).Record(plan)
-	_, err = ledger.DropPlan(r, ledgerOf(t, h))
+	_, err = txns.DropPlan(r, ledgerOf(t, h))
 	refused(t, "dropped while claims are left", err)
 	for d := range ledgerOf(t, h).Docs() {
-		if next, changed := ledger.Finish(d, running(200)); changed {
-			carry(t, h, ledger.Change{Docs: []ledger.NodeDoc{next}})
+		if next, changed := txns.Finish(d, running(200)); changed {
+			carry(t, h, txns.Change{Docs: []ledger.NodeDoc{next}})
 		}
 	}
-	c, err = ledger.DropPlan(r, ledgerOf(t, h))
+	c, err = txns.DropPlan(r, ledgerOf(t, h))
 	carry(t, h, built(t, c, err))
 	if n := len(slices.Collect(ledgerOf(t, h).Records())); n != 0 {
 		t.Errorf("%d records left", n)
@@ -251,29 +254,29 @@ func largePromoted(t *testing.T, h Harness, n ledger.Nomination) {
 func nominateAborted(t *testing.T, h Harness) {
 	_, n, chunks := large(t, h)
 	plan := n.RecordedPlan()
-	c, err := ledger.FormPlan(n, 150)
+	c, err := txns.FormPlan(n, 150)
 	carry(t, h, built(t, c, err))
 	carry(t, h, extend(t, h, n, chunks[0]))
 	late := extend(t, h, n, chunks[1])
 	v := ledgerOf(t, h)
 	r, _ := v.Record(plan)
 	hold, _, _ := v.PlanOwner(plan)
-	finish, err := ledger.FinishPlan(n.Mandate, r, hold, 150)
+	finish, err := txns.FinishPlan(n.Authority, r, hold, 150)
 	built(t, finish, err)
 
-	c, err = ledger.AbortPlan(ledger.Abort{Plan: plan, Docs: []ledger.NodeDoc{hold}, Record: &r})
+	c, err = txns.AbortPlan(txns.Abort{Plan: plan, Docs: []ledger.NodeDoc{hold}, Record: &r})
 	carry(t, h, built(t, c, err))
-	for what, c := range map[string]ledger.Change{"extended": late, "finished": finish} {
+	for what, c := range map[string]txns.Change{"extended": late, "finished": finish} {
 		if lost := loses(t, h, c); len(lost.Plans) != 1 || lost.Plans[0].State != ledger.PlanAborted {
 			t.Errorf("%s after the abort: lost %+v, want the record", what, lost)
 		}
 	}
 	for _, d := range ledgerOf(t, h).PlanDocs(plan) {
-		swept, err := ledger.SweepDoc(ledger.Sweeping{Doc: d, Picture: ledgerOf(t, h), Facts: n.Facts.(api)})
+		swept, err := txns.SweepDoc(txns.Sweeping{Doc: d, View: ledgerOf(t, h), Facts: n.Facts.(api)})
 		carry(t, h, built(t, swept.Change, err))
 	}
 	r, _ = ledgerOf(t, h).Record(plan)
-	c, err = ledger.DropPlan(r, ledgerOf(t, h))
+	c, err = txns.DropPlan(r, ledgerOf(t, h))
 	carry(t, h, built(t, c, err))
 	if docs := ledgerOf(t, h).PlanDocs(plan); len(docs) != 0 {
 		t.Errorf("%d documents have something of an aborted plan", len(docs))
@@ -283,7 +286,7 @@ func nominateAborted(t *testing.T, h Harness) {
 func nominateOrPlace(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	n := s.nomination(running(100, "v"), []ledger.NodeDoc{node("a")}, victim("a", "v"))
-	c, err := ledger.Nominate(n)
+	c, err := txns.Nominate(n)
 	built(t, c, err)
 	b := s.batch(t, node("a"))
 	mustCommit(t, h.Store, txnOf(t, b))
@@ -292,7 +295,7 @@ func nominateOrPlace(t *testing.T, h Harness) {
 		t.Fatalf("lost %+v, want the document with the placement", lost)
 	}
 	n.Docs = lost.Docs
-	c, err = ledger.Nominate(n)
+	c, err = txns.Nominate(n)
 	b = s.batch(t, lost.Docs[0])
 	carry(t, h, built(t, c, err))
 	if l := losers(t, b, commit(t, h.Store, txnOf(t, b))); l.Applied || len(l.Docs) != 1 {
@@ -306,13 +309,13 @@ func nominateOneVictim(t *testing.T, h Harness) {
 	one := s.nomination(f, []ledger.NodeDoc{node("a"), node("b")}, victim("b", "v"))
 	two := s.nomination(f, []ledger.NodeDoc{node("b")}, victim("b", "v"))
 	two.Hold.NodeUID = "b"
-	first, err := ledger.Nominate(one)
+	first, err := txns.Nominate(one)
 	built(t, first, err)
-	second, err := ledger.Nominate(two)
+	second, err := txns.Nominate(two)
 	lost := rivals(t, h, first, built(t, second, err))
 	two.Docs = lost.Docs
-	var claimed *ledger.ClaimedError
-	if _, err := ledger.Nominate(two); !errors.As(err, &claimed) {
+	var claimed *txns.ClaimedError
+	if _, err := txns.Nominate(two); !errors.As(err, &claimed) {
 		t.Errorf("decided again: %v, want *ClaimedError", err)
 	}
 }

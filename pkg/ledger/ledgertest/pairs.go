@@ -6,64 +6,66 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // pairs are transactions that are made on one view and must not both commit.
-var pairs = map[string]func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change){
-	"T3 and T4": func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change) {
-		a, err := ledger.Promote(promotion(t, h, n, running(200)))
+var pairs = map[string]func(t *testing.T, h Harness, s *shard, n txns.Nomination) (a, b txns.Change){
+	"T3 and T4": func(t *testing.T, h Harness, s *shard, n txns.Nomination) (a, b txns.Change) {
+		a, err := txns.Promote(promotion(t, h, n, running(200)))
 		built(t, a, err)
-		b, err = ledger.Displace(s.displacement(t, h, n, 101))
+		b, err = txns.Displace(s.displacement(t, h, n, 101))
 		return a, built(t, b, err)
 	},
-	"T3 and T8": func(t *testing.T, h Harness, _ *shard, n ledger.Nomination) (a, b ledger.Change) {
-		a, err := ledger.Promote(promotion(t, h, n, running(200)))
+	"T3 and T8": func(t *testing.T, h Harness, _ *shard, n txns.Nomination) (a, b txns.Change) {
+		a, err := txns.Promote(promotion(t, h, n, running(200)))
 		built(t, a, err)
-		b, err = ledger.AbortPlan(abortion(t, h, n.Plan()))
+		b, err = txns.AbortPlan(abortion(t, h, n.Plan()))
 		return a, built(t, b, err)
 	},
-	"T4 and T4": func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change) {
-		a, err := ledger.Displace(s.displacement(t, h, n, 101))
+	"T4 and T4": func(t *testing.T, h Harness, s *shard, n txns.Nomination) (a, b txns.Change) {
+		a, err := txns.Displace(s.displacement(t, h, n, 101))
 		built(t, a, err)
-		b, err = ledger.Displace(s.displacement(t, h, n, 102))
+		b, err = txns.Displace(s.displacement(t, h, n, 102))
 		return a, built(t, b, err)
 	},
-	"T4 and T8": func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change) {
-		a, err := ledger.Displace(s.displacement(t, h, n, 101))
+	"T4 and T8": func(t *testing.T, h Harness, s *shard, n txns.Nomination) (a, b txns.Change) {
+		a, err := txns.Displace(s.displacement(t, h, n, 101))
 		built(t, a, err)
-		b, err = ledger.AbortPlan(abortion(t, h, n.Plan()))
+		b, err = txns.AbortPlan(abortion(t, h, n.Plan()))
 		return a, built(t, b, err)
 	},
-	"T8 and the mark": func(t *testing.T, h Harness, _ *shard, n ledger.Nomination) (a, b ledger.Change) {
-		a, err := ledger.AbortPlan(abortion(t, h, n.Plan()))
+	"T8 and the mark": func(t *testing.T, h Harness, _ *shard, n txns.Nomination) (a, b txns.Change) {
+		a, err := txns.AbortPlan(abortion(t, h, n.Plan()))
 		built(t, a, err)
 		b, err = mark(t, h, n.Plan(), "w")
 		return a, built(t, b, err)
 	},
-	"T8 and T12 on one budget": func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change) {
-		a, err := ledger.AbortPlan(abortion(t, h, n.Plan()))
+	"T8 and T12 on one budget": func(t *testing.T, h Harness, s *shard, n txns.Nomination) (a, b txns.Change) {
+		a, err := txns.AbortPlan(abortion(t, h, n.Plan()))
 		built(t, a, err)
 		m := s.relocation(running(100, "m"), node("src"), node("dst"))
-		m.Budgets = []ledger.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 2)}
-		b, err = ledger.Relocate(m)
+		m.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 2)}
+		b, err = txns.Relocate(m)
 		return a, built(t, b, err)
 	},
-	"T10 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ ledger.Nomination) (a, b ledger.Change) {
+	"T10 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ txns.Nomination) (a, b txns.Change) {
 		f := running(200, "v", "x").leave("w", 150)
-		settled, _ := ledger.SettleBudget(ledgerOf(t, h).Budget(budgetUID), f)
+		settled, _ := txns.SettleBudget(ledgerOf(t, h).Budget(budgetUID), f)
 		two := s.nomination(f, []ledger.NodeDoc{doc(t, h.Store, "a")}, victim("a", "x", budgetUID))
-		two.Budgets = []ledger.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 1)}
-		b, err := ledger.Nominate(two)
-		return ledger.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, b, err)
+		two.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 1)}
+		b, err := txns.Nominate(two)
+		return txns.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, b, err)
 	},
-	"T12 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ ledger.Nomination) (a, b ledger.Change) {
+	"T12 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ txns.Nomination) (a, b txns.Change) {
 		m := s.relocation(running(100, "m"), node("src"), node("dst"))
-		m.Budgets = []ledger.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 2)}
-		a, err := ledger.Relocate(m)
+		m.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 2)}
+		a, err := txns.Relocate(m)
 		built(t, a, err)
 		two := s.nomination(running(100, "x"), []ledger.NodeDoc{node("d")}, victim("d", "x", budgetUID))
 		two.Hold.NodeUID, two.Budgets = "d", m.Budgets
-		b, err = ledger.Nominate(two)
+		b, err = txns.Nominate(two)
 		return a, built(t, b, err)
 	},
 }
@@ -88,7 +90,7 @@ func either(t *testing.T, h Harness) {
 }
 
 // freshPlan empties the ledger of nodes and budgets, and nominates.
-func freshPlan(t *testing.T, h Harness, s *shard) ledger.Nomination {
+func freshPlan(t *testing.T, h Harness, s *shard) txns.Nomination {
 	t.Helper()
 	var all ledger.Txn
 	for _, prefix := range []string{ledger.PrefixNode, ledger.PrefixIncarnation, ledger.PrefixBudget} {
@@ -100,8 +102,8 @@ func freshPlan(t *testing.T, h Harness, s *shard) ledger.Nomination {
 	mustCommit(t, h.Store, all)
 	n := s.nomination(running(100, "v", "w"), []ledger.NodeDoc{node("a"), node("b")},
 		victim("a", "v"), victim("b", "w", budgetUID))
-	n.Budgets = []ledger.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
-	c, err := ledger.Nominate(n)
+	n.Budgets = []txns.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	c, err := txns.Nominate(n)
 	carry(t, h, built(t, c, err))
 	return n
 }
@@ -111,12 +113,12 @@ func abaClaims(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
 	old := ledgerOf(t, h)
 	oldB := old.Budget(budgetUID)
-	eight, err := ledger.AbortPlan(abortion(t, h, n.Plan()))
+	eight, err := txns.AbortPlan(abortion(t, h, n.Plan()))
 	carry(t, h, built(t, eight, err))
 	f := n.Facts.(api)
 	n.Docs = []ledger.NodeDoc{doc(t, h.Store, "a"), doc(t, h.Store, "b"), doc(t, h.Store, "c")}
-	n.Budgets = []ledger.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 1)}
-	c, err := ledger.Nominate(n)
+	n.Budgets = []txns.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 1)}
+	c, err := txns.Nominate(n)
 	carry(t, h, built(t, c, err))
 
 	now := ledgerOf(t, h)
@@ -125,10 +127,10 @@ func abaClaims(t *testing.T, h Harness) {
 	if diff := cmp.Diff(oldB, same); diff != "" {
 		t.Fatalf("the budget did not come back to what it was:\n%s", diff)
 	}
-	settled, _ := ledger.SettleBudget(oldB, f.leave("w", 90))
-	loses(t, h, ledger.Change{Budgets: []ledger.BudgetDoc{settled}})
-	x, err := ledger.Displace(ledger.Displacement{
-		Mandate: s.mandate(s.entry("z")), Target: mustDoc(t, old, "a"), PodUID: n.Hold.Entry.PodUID,
+	settled, _ := txns.SettleBudget(oldB, f.leave("w", 90))
+	loses(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
+	x, err := txns.Displace(txns.Displacement{
+		Authority: s.mandate(s.entry("z")), Target: mustDoc(t, old, "a"), PodUID: n.Hold.Entry.PodUID,
 		Token: n.Hold.Entry.Token, Entry: func() ledger.Entry { e := s.entry("z"); e.Priority = 200; return e }(), Facts: f,
 	})
 	loses(t, h, built(t, x, err))
@@ -138,7 +140,7 @@ func abaClaims(t *testing.T, h Harness) {
 	}
 }
 
-func mustDoc(t *testing.T, v *ledger.View, uid string) ledger.NodeDoc {
+func mustDoc(t *testing.T, v *replica.View, uid string) ledger.NodeDoc {
 	t.Helper()
 	d, ok := v.Doc(uid)
 	if !ok {
@@ -152,7 +154,7 @@ func sweepAll(t *testing.T, h Harness, f api, overdue bool) (evict []ledger.Entr
 	t.Helper()
 	for _, uid := range []string{"a", "b", "c"} {
 		v := ledgerOf(t, h)
-		swept, err := ledger.SweepDoc(ledger.Sweeping{Doc: mustDoc(t, v, uid), Picture: v, Facts: f, Overdue: overdue})
+		swept, err := txns.SweepDoc(txns.Sweeping{Doc: mustDoc(t, v, uid), View: v, Facts: f, Overdue: overdue})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,8 +181,8 @@ func sweep(t *testing.T, h Harness) {
 	if evict := sweepAll(t, h, f.leave("w", 120), false); len(evict) != 1 || evict[0].PodUID != "v" {
 		t.Errorf("due are %+v, want v", evict)
 	}
-	stale := ledger.NewView()
-	_, err = ledger.SweepDoc(ledger.Sweeping{Doc: doc(t, h.Store, "a"), Picture: stale, Facts: f})
+	stale := replica.NewView()
+	_, err = txns.SweepDoc(txns.Sweeping{Doc: doc(t, h.Store, "a"), View: stale, Facts: f})
 	refused(t, "a picture that is older than the document", err)
 
 	if evict := sweepAll(t, h, f, true); len(evict) != 0 {
@@ -194,11 +196,11 @@ func sweep(t *testing.T, h Harness) {
 		t.Error("an eviction under way is not claimed any more")
 	}
 	sweepAll(t, h, running(300, "keeper"), false)
-	settled, changed := ledger.SettleBudget(ledgerOf(t, h).Budget(budgetUID), running(300))
+	settled, changed := txns.SettleBudget(ledgerOf(t, h).Budget(budgetUID), running(300))
 	if !changed {
 		t.Error("the victim is gone, and its budget is not settled")
 	}
-	carry(t, h, ledger.Change{Budgets: []ledger.BudgetDoc{settled}})
+	carry(t, h, txns.Change{Budgets: []ledger.BudgetDoc{settled}})
 	for d := range ledgerOf(t, h).Docs() {
 		if len(d.Entries) > 0 {
 			t.Errorf("left: %+v", d)

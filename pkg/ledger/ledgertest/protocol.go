@@ -8,6 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // RunProtocol checks the transactions of the reservation protocol against a real store: their preconditions, their
@@ -75,7 +79,7 @@ func newShard(t *testing.T, h Harness, name string) *shard {
 	for first := int32(0); first < ledger.Partitions; first += ledger.MaxTxnOps {
 		var txns []ledger.Txn
 		for p := first; p < first+ledger.MaxTxnOps; p++ {
-			txn, err := ledger.TakePartition(p, ledger.Owner{Member: name}, s.session.Lease())
+			txn, err := roster.TakePartition(p, roster.Owner{Member: name}, s.session.Lease())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,12 +107,12 @@ func (s *shard) entry(podUID string) ledger.Entry {
 }
 
 // batch places one pod of that UID on each node, on documents as given or new.
-func (s *shard) batch(t *testing.T, docs ...ledger.NodeDoc) ledger.PlaceBatch {
+func (s *shard) batch(t *testing.T, docs ...ledger.NodeDoc) txns.PlaceBatch {
 	t.Helper()
-	b := ledger.PlaceBatch{Epochs: map[int32]int64{}}
+	b := txns.PlaceBatch{Epochs: map[int32]int64{}}
 	for _, d := range docs {
 		e := s.entry(fmt.Sprintf("pod-%d-%s", s.token, d.NodeUID))
-		next, err := ledger.Place(d, e)
+		next, err := txns.Place(d, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +125,7 @@ func (s *shard) batch(t *testing.T, docs ...ledger.NodeDoc) ledger.PlaceBatch {
 
 func node(uid string) ledger.NodeDoc { return ledger.NodeDoc{NodeUID: uid, NodeName: "name-" + uid} }
 
-func txnOf(t *testing.T, b ledger.PlaceBatch) ledger.Txn {
+func txnOf(t *testing.T, b txns.PlaceBatch) ledger.Txn {
 	t.Helper()
 	txn, err := b.Txn()
 	if err != nil {
@@ -132,16 +136,16 @@ func txnOf(t *testing.T, b ledger.PlaceBatch) ledger.Txn {
 
 func replace(t *testing.T, docs ...ledger.NodeDoc) ledger.Txn {
 	t.Helper()
-	txn, err := ledger.Replace(docs...)
+	txn, err := txns.Replace(docs...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return txn
 }
 
-func losers(t *testing.T, b ledger.PlaceBatch, r ledger.TxnResult) ledger.Lost {
+func losers(t *testing.T, b txns.PlaceBatch, r ledger.TxnResult) txns.Outcome {
 	t.Helper()
-	lost, err := ledger.Losers(b, r)
+	lost, err := txns.Classify(b, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +159,7 @@ func doc(t *testing.T, s ledger.Store, uid string) ledger.NodeDoc {
 	if !ok {
 		return node(uid)
 	}
-	d, err := ledger.DecodeNodeDoc(kv)
+	d, err := codec.DecodeNodeDoc(kv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +201,7 @@ func placePartly(t *testing.T, h Harness) {
 	if diff := cmp.Diff(want, lost.Docs[0]); diff != "" {
 		t.Errorf("the refreshed document (-want +got):\n%s", diff)
 	}
-	won, ok := ledger.Winners(b, lost)
+	won, ok := txns.Winners(b, lost)
 	if !ok || len(won.Docs) != 2 || len(won.Placed) != 2 {
 		t.Fatalf("winners: %+v, want those of a and c", won)
 	}
@@ -223,7 +227,7 @@ func placeTwice(t *testing.T, h Harness) {
 	if !lost.Applied || lost.AppliedAt != second {
 		t.Errorf("resubmitted after a later change of a: %+v, want applied, visible at %d", lost, second)
 	}
-	if _, ok := ledger.Winners(b, lost); ok {
+	if _, ok := txns.Winners(b, lost); ok {
 		t.Error("an applied batch has winners to resubmit")
 	}
 }
@@ -232,12 +236,12 @@ func placeWithoutEpoch(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	b := s.batch(t, node("a"), node("b"))
 	lostPartition := b.Docs[0].Entries[0].Partition()
-	release, err := ledger.ReleasePartition(lostPartition, s.epochs[lostPartition])
+	release, err := roster.ReleasePartition(lostPartition, s.epochs[lostPartition])
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustCommit(t, h.Store, release)
-	take, err := ledger.TakePartition(lostPartition, ledger.Owner{Member: "s"}, s.session.Lease())
+	take, err := roster.TakePartition(lostPartition, roster.Owner{Member: "s"}, s.session.Lease())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +251,7 @@ func placeWithoutEpoch(t *testing.T, h Harness) {
 	if !slices.Equal(lost.Partitions, []int32{lostPartition}) || len(lost.Docs) != 0 || lost.Applied {
 		t.Fatalf("lost %+v, want partition %d alone", lost, lostPartition)
 	}
-	won, ok := ledger.Winners(b, lost)
+	won, ok := txns.Winners(b, lost)
 	if other := b.Docs[1].Entries[0].Partition(); other == lostPartition {
 		t.Fatalf("both pods fell into partition %d", other)
 	}
@@ -297,20 +301,20 @@ func (f facts) PodProgress() uint64 { return f.progress }
 
 func handOver(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
-	start, err := ledger.Place(node("a"), s.entry("bound"), s.entry("deleted"), s.entry("pending"))
+	start, err := txns.Place(node("a"), s.entry("bound"), s.entry("deleted"), s.entry("pending"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustCommit(t, h.Store, replace(t, start))
 	view := facts{pods: map[string]uint64{"bound": 170, "pending": 0}, progress: 200}
 	before := doc(t, h.Store, "a")
-	after, changed := ledger.Finish(before, view)
+	after, changed := txns.Finish(before, view)
 	if !changed {
 		t.Fatal("nothing to hand over")
 	}
 	mustCommit(t, h.Store, replace(t, after))
 	got := doc(t, h.Store, "a")
-	if v := ledger.CheckSuccessor(before, got); len(v) > 0 {
+	if v := invariant.CheckSuccessor(before, got); len(v) > 0 {
 		t.Errorf("violations: %v", v)
 	}
 	if len(got.Entries) != 1 || got.Entries[0].PodUID != "pending" || got.HW[ledger.KindPod] != 200 {
@@ -328,13 +332,13 @@ func fence(t *testing.T, h Harness) {
 	e := b.Docs[0].Entries[0]
 	steps := []func(ledger.NodeDoc) (ledger.NodeDoc, error){
 		func(d ledger.NodeDoc) (ledger.NodeDoc, error) {
-			next, _, err := ledger.MarkWanted(d, e.PodUID, e.Token)
+			next, _, err := txns.MarkWanted(d, e.PodUID, e.Token)
 			return next, err
 		},
 		func(d ledger.NodeDoc) (ledger.NodeDoc, error) {
-			return ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod)
+			return txns.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod)
 		},
-		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return ledger.ReleaseFenced(d, e.PodUID, e.Token, 300) },
+		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return txns.ReleaseFenced(d, e.PodUID, e.Token, 300) },
 	}
 	for i, step := range steps {
 		before := doc(t, h.Store, "a")
@@ -344,7 +348,7 @@ func fence(t *testing.T, h Harness) {
 		}
 		mustCommit(t, h.Store, replace(t, next))
 		after := doc(t, h.Store, "a")
-		if v := ledger.CheckSuccessor(before, after); len(v) > 0 {
+		if v := invariant.CheckSuccessor(before, after); len(v) > 0 {
 			t.Errorf("step %d: %v", i, v)
 		}
 		for j, other := range steps {

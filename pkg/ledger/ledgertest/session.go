@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 func sessions(t *testing.T, h Harness) {
@@ -80,11 +81,11 @@ func candidates(t *testing.T, h Harness, n int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	kvs, revision := list(t, h.Store, ledger.PrefixElection)
-	w := h.Store.Watch(ctx, ledger.PrefixElection, revision+1)
+	kvs, revision := list(t, h.Store, roster.PrefixElection)
+	w := h.Store.Watch(ctx, roster.PrefixElection, revision+1)
 	for len(kvs) < n {
 		watchFor(t, w, func(got []ledger.EventBatch) bool { return len(got) > 0 })
-		kvs, _ = list(t, h.Store, ledger.PrefixElection)
+		kvs, _ = list(t, h.Store, roster.PrefixElection)
 	}
 }
 
@@ -161,7 +162,7 @@ func campaignEnds(t *testing.T, h Harness) {
 	if err := h.Elections.Resign(within(t), a, "queue"); err != nil {
 		t.Errorf("resigning twice: %v", err)
 	}
-	if kvs, _ := list(t, h.Store, ledger.PrefixElection); len(kvs) != 0 {
+	if kvs, _ := list(t, h.Store, roster.PrefixElection); len(kvs) != 0 {
 		t.Errorf("candidacies left at %d: %+v", revision, kvs)
 	}
 }

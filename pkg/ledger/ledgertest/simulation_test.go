@@ -15,6 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
@@ -129,8 +131,8 @@ var needed = map[string]struct {
 	"resourceVersion":       {rules{noPrecondition: true, fashion: anyFashion}, "S2"},
 	"the fence's own write": {rules{noFencePatch: true, fashion: anyFashion}, "S2"},
 
-	"the epoch":                {without(anyFashion, claimRules{uncompared: ledger.PrefixOwn}), "S11"},
-	"guards":                   {without("x", claimRules{uncompared: ledger.PrefixGuard}), "S7"},
+	"the epoch":                {without(anyFashion, claimRules{uncompared: roster.PrefixOwn}), "S11"},
+	"guards":                   {without("x", claimRules{uncompared: registry.PrefixGuard}), "S7"},
 	"the budget's compare":     {without("c", claimRules{uncompared: ledger.PrefixBudget}), "S"},
 	"the volume's compare":     {without("v", claimRules{uncompared: ledger.PrefixVolume}), "S"},
 	"the record and its hold":  {without("", claimRules{uncompared: ledger.PrefixPlan, noOwner: true}), "S9"},

@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // place is T1 of a shard that knows what its views show, together with the hand-over of the same document. A pod of
@@ -25,18 +27,18 @@ func (w *world) place(ctx context.Context) error {
 	if !m.fits(p.uid, d.NodeUID, now, nil) {
 		return nil
 	}
-	d, _ = ledger.Finish(d, m)
+	d, _ = txns.Finish(d, m)
 	w.token++
 	e := m.reservation(p, w.token, ledger.Committed)
 	d, ok, err := m.placed(w, d, e)
 	if !ok || err != nil {
 		return err
 	}
-	b := ledger.PlaceBatch{
+	b := txns.PlaceBatch{
 		Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, Docs: []ledger.NodeDoc{d},
 		TermRegistryRevision: m.view.TermRegistryRevision(), Placed: []ledger.Token{e.Token},
 	}
-	n := ledger.Needs{}
+	n := txns.Needs{}
 	if n.Guards, ok = m.guards(p.uid, d.NodeUID); !ok {
 		return nil
 	}
@@ -48,14 +50,14 @@ func (w *world) place(ctx context.Context) error {
 			return nil
 		}
 	}
-	b.Needs = map[ledger.Token]ledger.Needs{e.Token: n}
+	b.Needs = map[ledger.Token]txns.Needs{e.Token: n}
 	txn, err := b.Txn()
 	if err != nil {
 		return err
 	}
 	return w.submit(ctx, m, attempt{
 		what: "placed", uid: p.uid, epochs: b.Epochs, txn: txn, hint: hintOf(d.NodeUID, e),
-		losers: func(r ledger.TxnResult) (ledger.Lost, error) { return ledger.Losers(b, r) },
+		losers: func(r ledger.TxnResult) (txns.Outcome, error) { return txns.Classify(b, r) },
 	})
 }
 
@@ -80,13 +82,13 @@ func (m *member) reservation(p apiPod, token ledger.Token, s ledger.State) ledge
 // placed puts an entry into a document, if it also has room there in the future test.
 func (m *member) placed(w *world, d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, bool, error) {
 	if has(e.PodUID, "m") {
-		next, err := ledger.TakeOver(d, replacementOf(), 0, e)
+		next, err := txns.TakeOver(d, replacementOf(), 0, e)
 		if err == nil {
 			w.counts["taken over"]++
 			return next, m.fits(e.PodUID, d.NodeUID, future, map[string]bool{placeholder(d): true}), nil
 		}
 	}
-	next, err := ledger.Place(d, e)
+	next, err := txns.Place(d, e)
 	return next, m.fits(e.PodUID, d.NodeUID, future, nil), err
 }
 
@@ -118,7 +120,7 @@ func (w *world) follow(m *member, docs []ledger.NodeDoc, e ledger.Entry) ([]ledg
 	if at >= 0 {
 		home = docs[at]
 	}
-	next, err := ledger.Pin(home, ledger.Entry{PodUID: uid}, ledger.Dependent{PodUID: e.PodUID, PodRV: e.PodRV})
+	next, err := txns.Pin(home, ledger.Entry{PodUID: uid}, ledger.Dependent{PodUID: e.PodUID, PodRV: e.PodRV})
 	if err != nil || m.progress < home.HW[ledger.KindPod] {
 		return nil, nil, false
 	}
@@ -260,7 +262,7 @@ func (m *member) fits(uid, node string, t question, without map[string]bool) boo
 }
 
 // guards returns what a carrier needs; false while its zone is not fully counted.
-func (m *member) guards(uid, node string) ([]ledger.GuardUse, bool) {
+func (m *member) guards(uid, node string) ([]registry.GuardUse, bool) {
 	if !has(uid, "x") {
 		return nil, true
 	}
@@ -269,7 +271,7 @@ func (m *member) guards(uid, node string) ([]ledger.GuardUse, bool) {
 			return nil, false
 		}
 	}
-	uses := []ledger.GuardUse{
+	uses := []registry.GuardUse{
 		{Key: carriers(worldTerm, zone(node)), Compare: true, Put: true},
 		{Key: matchers(worldTerm, zone(node)), Compare: true},
 	}
@@ -285,10 +287,10 @@ func (m *member) guards(uid, node string) ([]ledger.GuardUse, bool) {
 // volume returns the volume's document with the entry's pod as its holder, if the pod uses the volume, and without
 // the reservation of another token; false if the pod cannot have it.
 func (m *member) volume(e ledger.Entry, node string, without ledger.Token) ([]ledger.ExclusiveDoc, bool) {
-	x, freed := ledger.LetGo(m.view.Exclusive(worldVolume), without)
+	x, freed := m.view.Exclusive(worldVolume).ReleaseHolder(without)
 	if has(e.PodUID, "v") {
 		var err error
-		x, err = ledger.Hold(x, ledger.Holder{PodUID: e.PodUID, Token: e.Token, NodeUID: node})
+		x, err = x.AddHolder(ledger.Holder{PodUID: e.PodUID, Token: e.Token, NodeUID: node})
 		if err != nil || m.progress < x.HW[ledger.KindPod] {
 			return nil, false
 		}
@@ -350,18 +352,18 @@ func (w *world) submit(ctx context.Context, m *member, a attempt) error {
 }
 
 // carry submits a change.
-func (w *world) carry(ctx context.Context, m *member, what, uid string, c ledger.Change) error {
+func (w *world) carry(ctx context.Context, m *member, what, uid string, c txns.Change) error {
 	txn, err := c.Txn()
 	if err != nil {
 		return err
 	}
-	a := attempt{what: what, uid: uid, txn: txn, losers: c.Losers}
-	if c.Mandate != nil {
-		a.epochs = c.Mandate.Epochs
+	a := attempt{what: what, uid: uid, txn: txn, losers: c.Classify}
+	if c.Authority != nil {
+		a.epochs = c.Authority.Epochs
 	}
-	if c.Sign.State == ledger.Committed {
+	if c.Marker.State == ledger.Committed {
 		for _, d := range c.Docs {
-			if e, ok := d.Find(uid); ok && e.Token == c.Sign.Token {
+			if e, ok := d.Find(uid); ok && e.Token == c.Marker.Token {
 				a.hint = hintOf(d.NodeUID, e)
 			}
 		}
@@ -445,7 +447,7 @@ func (w *world) handOver(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	d, changed := ledger.Finish(d, m)
+	d, changed := txns.Finish(d, m)
 	if !changed {
 		return nil
 	}
@@ -454,7 +456,7 @@ func (w *world) handOver(ctx context.Context) error {
 }
 
 func (w *world) replace(ctx context.Context, d ledger.NodeDoc) error {
-	txn, err := ledger.Replace(d)
+	txn, err := txns.Replace(d)
 	if err != nil {
 		return err
 	}
@@ -482,7 +484,7 @@ func (w *world) fenceMark(ctx context.Context) error {
 		return nil
 	}
 	d, _ := w.truth.Doc(e.node)
-	d, err := ledger.MarkFencing(d, e.uid, e.token, ledger.FenceByPod)
+	d, err := txns.MarkFencing(d, e.uid, e.token, ledger.FenceByPod)
 	if err != nil {
 		return err
 	}
@@ -517,8 +519,8 @@ func (w *world) fenceRelease(ctx context.Context) error {
 		return nil
 	}
 	d, _ := w.truth.Doc(f.node)
-	d, err := ledger.ReleaseFenced(d, f.uid, f.token, f.rv)
-	var gone *ledger.TransitionError
+	d, err := txns.ReleaseFenced(d, f.uid, f.token, f.rv)
+	var gone *txns.TransitionError
 	if errors.As(err, &gone) {
 		return nil
 	}

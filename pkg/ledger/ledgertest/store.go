@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // Run checks everything that package ledger promises of a Store and of Elections.
@@ -249,7 +251,7 @@ func contention(t *testing.T, h Harness) {
 			for n := 0; n < rounds; {
 				next := doc
 				next.HW = map[string]uint64{ledger.KindPod: doc.HW[ledger.KindPod] + 1}
-				txn, err := ledger.Replace(next)
+				txn, err := txns.Replace(next)
 				if err != nil {
 					return err
 				}
@@ -262,7 +264,7 @@ func contention(t *testing.T, h Harness) {
 					doc.Revision = r.Revision
 					continue
 				}
-				now, err := ledger.Refreshed([]ledger.NodeDoc{doc}, r)
+				now, err := txns.Refreshed([]ledger.NodeDoc{doc}, r)
 				if err != nil {
 					return err
 				}
@@ -275,7 +277,7 @@ func contention(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	kv, _ := get(t, h.Store, ledger.KeyNode("node"))
-	doc, err := ledger.DecodeNodeDoc(kv)
+	doc, err := codec.DecodeNodeDoc(kv)
 	if err != nil || doc.HW[ledger.KindPod] != writers*rounds {
 		t.Errorf("counted %d (%v), want %d", doc.HW[ledger.KindPod], err, writers*rounds)
 	}

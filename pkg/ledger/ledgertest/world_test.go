@@ -9,7 +9,13 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // rules are the parts of the protocol that an ablation can remove.
@@ -130,7 +136,7 @@ type attempt struct {
 	uid    string
 	epochs map[int32]int64
 	txn    ledger.Txn
-	losers func(ledger.TxnResult) (ledger.Lost, error)
+	losers func(ledger.TxnResult) (txns.Outcome, error)
 	// hint is the bind that follows when the transaction has committed.
 	hint *bindRequest
 }
@@ -139,7 +145,7 @@ type attempt struct {
 type member struct {
 	id       string
 	session  ledger.Session
-	view     *ledger.View
+	view     *replica.View
 	folded   int // batches of world.log
 	pods     map[string]apiPod
 	progress uint64
@@ -159,18 +165,18 @@ func (m *member) PodProgress() uint64 { return m.progress }
 
 func (m *member) BudgetProgress() uint64 { return m.budgets }
 
-func (m *member) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
+func (m *member) VictimFate(uid string, podRV uint64) (txns.Fate, uint64) {
 	p, known := m.pods[uid]
 	switch {
 	case known && p.deleting:
-		return ledger.Leaving, p.rv
+		return txns.Leaving, p.rv
 	case known || m.progress < podRV:
-		return ledger.Staying, 0
+		return txns.Staying, 0
 	}
 	if m.left[uid] == 0 {
 		m.left[uid] = m.progress
 	}
-	return ledger.Left, m.left[uid]
+	return txns.Left, m.left[uid]
 }
 
 // world is the API server, the ledger and everything in flight between them.
@@ -183,8 +189,8 @@ type world struct {
 
 	store *mem.Store
 	watch ledger.Watch
-	log   []ledger.ViewBatch
-	truth *ledger.View
+	log   []replica.Batch
+	truth *replica.View
 	cluster
 	flight
 
@@ -216,21 +222,21 @@ type flight struct {
 
 func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*world, error) {
 	w := &world{
-		rules: r, choose: choose, store: mem.New(), truth: ledger.NewView(), counts: map[string]int{},
+		rules: r, choose: choose, store: mem.New(), truth: replica.NewView(), counts: map[string]int{},
 		cluster: cluster{pods: map[string]apiPod{}, spent: map[string]bool{}},
 		flight:  flight{records: map[string]ledger.PlanRecord{}, growing: map[string]growth{}},
 	}
 	if w.fashion = r.fashion; w.fashion == anyFashion {
 		w.fashion = []string{"", "x", "v", "c"}[choose("fashion", 4)]
 	}
-	w.log = []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}}
+	w.log = []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}}
 	if _, err := w.truth.Fold(w.log[0]); err != nil {
 		return nil, err
 	}
 	w.watch = w.store.Watch(ctx, "", 2)
 	for i := range worldShards {
 		m := &member{
-			id: fmt.Sprintf("s%d", i), view: ledger.NewView(), pods: map[string]apiPod{}, left: map[string]uint64{},
+			id: fmt.Sprintf("s%d", i), view: replica.NewView(), pods: map[string]apiPod{}, left: map[string]uint64{},
 			trusting: r.noLarger,
 		}
 		var err error
@@ -239,7 +245,7 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 		}
 		w.members = append(w.members, m)
 	}
-	txn, err := ledger.RegisterTerms(ledger.Registry{}, ledger.NewView(), ledger.RegisteredTerm{Term: worldTerm})
+	txn, err := registry.RegisterTerms(registry.Registry{}, replica.NewView(), registry.RegisteredTerm{Term: worldTerm})
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +259,7 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 // member knows it.
 func (w *world) begin(ctx context.Context) error {
 	for i, m := range w.members {
-		txn, err := ledger.TakePartition(int32(i%worldPartitions), ledger.Owner{Member: m.id}, m.session.Lease())
+		txn, err := roster.TakePartition(int32(i%worldPartitions), roster.Owner{Member: m.id}, m.session.Lease())
 		if err != nil {
 			return err
 		}
@@ -293,12 +299,12 @@ func (w *world) commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 
 // sync waits until the watch has delivered all changes of the ledger, and checks them.
 func (w *world) sync(ctx context.Context) error {
-	_, revision, err := w.store.List(ctx, ledger.KeyCluster)
+	_, revision, err := w.store.List(ctx, identity.KeyCluster)
 	if err != nil {
 		return err
 	}
 	for w.truth.Revision() < revision {
-		b := ledger.ViewBatch{Events: <-w.watch.Batches()}
+		b := replica.Batch{Events: <-w.watch.Batches()}
 		changes, err := w.truth.Fold(b)
 		if err != nil {
 			return err
@@ -312,23 +318,23 @@ func (w *world) sync(ctx context.Context) error {
 }
 
 // violations returns those of one revision's changes, document by document.
-func (w *world) violations(changes ledger.ViewChanges) []ledger.Violation {
-	var out []ledger.Violation
+func (w *world) violations(changes replica.Changes) []invariant.Violation {
+	var out []invariant.Violation
 	for _, c := range changes.Docs {
-		out = append(out, ledger.CheckSuccessor(c.Before, c.After)...)
-		out = append(out, ledger.CheckDoc(c.After)...)
+		out = append(out, invariant.CheckSuccessor(c.Before, c.After)...)
+		out = append(out, invariant.CheckDoc(c.After)...)
 	}
 	budget, volume := w.truth.Budget(worldPDB), w.truth.Exclusive(worldVolume)
-	out = append(out, ledger.CheckBudgetSuccessor(w.budget, budget)...)
-	out = append(out, ledger.CheckExclusiveSuccessor(w.volume, volume)...)
+	out = append(out, invariant.CheckBudgetSuccessor(w.budget, budget)...)
+	out = append(out, invariant.CheckExclusiveSuccessor(w.volume, volume)...)
 	w.budget, w.volume = budget, volume
 	for _, plan := range changes.Plans {
 		r, _ := w.truth.Record(plan)
-		out = append(out, ledger.CheckPlanSuccessor(w.records[plan], r)...)
+		out = append(out, invariant.CheckPlanSuccessor(w.records[plan], r)...)
 		w.records[plan] = r
 	}
-	out = append(out, ledger.CheckClaims(w.truth.Docs())...)
-	return append(out, ledger.CheckUnique(w.truth.Docs())...)
+	out = append(out, invariant.CheckClaims(w.truth.Docs())...)
+	return append(out, invariant.CheckUnique(w.truth.Docs())...)
 }
 
 // check is S1, in its strict form, S6 and S7. Pods that other schedulers have bound, bypassing the ledger, are not
@@ -620,7 +626,7 @@ func (m *member) learnLedger(w *world, n int) error {
 func (w *world) take(ctx context.Context) error {
 	m := w.member()
 	p := int32(w.choose("partition", worldPartitions))
-	txn, err := ledger.TakePartition(p, ledger.Owner{Member: m.id}, m.session.Lease())
+	txn, err := roster.TakePartition(p, roster.Owner{Member: m.id}, m.session.Lease())
 	if err != nil {
 		return err
 	}

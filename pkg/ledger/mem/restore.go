@@ -23,7 +23,7 @@ func (s *Store) Backup() Backup {
 
 // Restore replaces the store by one with the content of the backup, without its leases and the keys attached to
 // them; the zero Backup yields an empty store. another gives it another identity, as some ways of restoring etcd
-// do. The old Store fails every call from then on with *ledger.AnewError.
+// do. The old Store fails every call from then on with *ledger.StoreReplacedError.
 func (s *Store) Restore(b Backup, another bool) *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Store) Restore(b Backup, another bool) *Store {
 			next.mu.keys[key] = kv
 		}
 	}
-	s.mu.anew = &ledger.AnewError{Was: s.mu.id, Now: next.mu.id, Seen: s.mu.revision, Revision: next.mu.revision}
+	s.mu.anew = &ledger.StoreReplacedError{Was: s.mu.id, Now: next.mu.id, Seen: s.mu.revision, Revision: next.mu.revision}
 	s.wake()
 	return next
 }
@@ -62,7 +62,7 @@ func (s *Store) come(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.revision < revision {
-		return &ledger.AnewError{Was: s.mu.id, Now: s.mu.id, Seen: revision, Revision: s.mu.revision}
+		return &ledger.StoreReplacedError{Was: s.mu.id, Now: s.mu.id, Seen: revision, Revision: s.mu.revision}
 	}
 	return nil
 }

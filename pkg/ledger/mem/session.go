@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // session is a lease that lives until Close or Expire.
@@ -73,7 +74,7 @@ func (s *Store) Campaign(ctx context.Context, n ledger.Session, name, candidate 
 	}
 	for {
 		s.mu.Lock()
-		queue := s.list(ledger.PrefixElection + name + "/")
+		queue := s.list(roster.PrefixElection + name + "/")
 		self, alive := s.mu.keys[key]
 		changed := s.mu.changed
 		s.mu.Unlock()
@@ -120,5 +121,5 @@ func (s *Store) withdraw(key string) {
 }
 
 func electionKey(n ledger.Session, name string) string {
-	return fmt.Sprintf("%s%s/%x", ledger.PrefixElection, name, n.Lease())
+	return fmt.Sprintf("%s%s/%x", roster.PrefixElection, name, n.Lease())
 }

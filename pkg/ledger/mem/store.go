@@ -33,7 +33,7 @@ type Store struct {
 		faults  faults
 		id      uint64
 		// anew is set once the store behind this Store has been replaced.
-		anew *ledger.AnewError
+		anew *ledger.StoreReplacedError
 	}
 }
 

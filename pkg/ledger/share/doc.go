@@ -3,5 +3,5 @@
 //
 // Start reading at Store.Watch. A watch that begins before what is kept starts another watch of the store, from which
 // those that begin later are served. A watch that is slow holds up no other one: it breaks with ErrBehind, and its
-// owner watches again from where it broke, as after any other break (ledger.Follow).
+// owner watches again from where it broke, as after any other break (replica.Follow).
 package share

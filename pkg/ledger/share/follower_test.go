@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
-// follower keeps what ledger.Follow delivers.
+// follower keeps what replica.Follow delivers.
 type follower struct {
 	stop func()
 	mu   struct {
@@ -21,10 +22,10 @@ type follower struct {
 func follow(ctx context.Context, s ledger.Store) *follower {
 	ctx, stop := context.WithCancel(ctx)
 	f := &follower{stop: stop}
-	out := make(chan ledger.ViewBatch)
+	out := make(chan replica.Batch)
 	go func() {
 		defer close(out)
-		_ = ledger.Follow(ctx, s, out)
+		_ = replica.Follow(ctx, s, out)
 	}()
 	go func() {
 		for b := range out {
@@ -34,7 +35,7 @@ func follow(ctx context.Context, s ledger.Store) *follower {
 	return f
 }
 
-func (f *follower) take(b ledger.ViewBatch) {
+func (f *follower) take(b replica.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if b.Reset {

@@ -119,7 +119,7 @@ func (s *Store) run(src *source, from ledger.Watch) {
 	if s.mu.source == src {
 		s.mu.source, s.mu.broken = nil, src
 	}
-	var anew *ledger.AnewError
+	var anew *ledger.StoreReplacedError
 	if err := from.Err(); errors.Is(err, ledger.ErrCompacted) || errors.As(err, &anew) {
 		s.mu.broken = nil
 	}

@@ -6,17 +6,17 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // ClaimFact returns what a snapshot shows of a claim to devices.
-func ClaimFact(s *state.Snapshot, namespace, name string) ledger.ClaimFact {
+func ClaimFact(s *state.Snapshot, namespace, name string) txns.DeviceClaimFact {
 	o, claim := claimOf(s, namespace, name)
 	if claim == nil {
-		return ledger.ClaimFact{}
+		return txns.DeviceClaimFact{}
 	}
-	return ledger.ClaimFact{
+	return txns.DeviceClaimFact{
 		UID: o.UID, RV: o.ResourceVersion, Allocated: claim.Status.Allocation != nil,
 		Protected: slices.Contains(claim.Finalizers, resourcev1.Finalizer),
 	}

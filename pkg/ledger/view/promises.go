@@ -6,7 +6,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // Question is one of the two tests that a placement must pass on a node with holds or claims. On a node without
@@ -100,7 +102,7 @@ type answer struct {
 // sides are the amounts that a plan holds on the node, and those of its victims there.
 type sides struct{ held, going amounts }
 
-type amounts struct{ requested, nonZero state.Resources }
+type amounts struct{ requested, nonZero resources.Resources }
 
 func (s *amounts) add(p *state.Pod) {
 	s.requested, s.nonZero = s.requested.Add(p.Requests), s.nonZero.Add(p.NonZero)
@@ -150,12 +152,12 @@ func (a *answer) larger() {
 }
 
 // smaller returns the smaller amount of each resource.
-func smaller(a, b state.Resources) state.Resources {
+func smaller(a, b resources.Resources) resources.Resources {
 	both := a.Map()
 	for name, amount := range both {
 		both[name] = min(amount, b.Get(name))
 	}
-	return state.ResourcesFromMap(both)
+	return resources.FromMap(both)
 }
 
 // Displaceable returns the holds on a node that a pod of this priority could displace (T4): those of strictly lower
@@ -207,23 +209,23 @@ const keptFates = 4096
 // replayedFates is the same bound after KeepFates.
 const replayedFates = 1 << 18
 
-// VictimFate implements ledger.ClaimFacts: it returns what the API view shows of a claimed pod. A pod that has
+// VictimFate implements txns.ClaimFacts: it returns what the API view shows of a claimed pod. A pod that has
 // ended counts as gone.
-func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
+func (v *View) VictimFate(podUID string, podRV uint64) (txns.Fate, uint64) {
 	p, known := v.snapshot.Pod(podUID)
 	switch {
 	case known && p.Terminal:
-		return ledger.Left, p.ResourceVersion
+		return txns.Left, p.ResourceVersion
 	case known && p.Deleting:
-		return ledger.Leaving, p.ResourceVersion
+		return txns.Leaving, p.ResourceVersion
 	case known || v.PodProgress() == 0 || v.PodProgress() < podRV:
-		return ledger.Staying, 0
+		return txns.Staying, 0
 	}
 	if rv, missed := v.fates.left[podUID]; missed {
-		return ledger.Left, rv
+		return txns.Left, rv
 	}
 	v.miss(podUID, v.PodProgress())
-	return ledger.Left, v.PodProgress()
+	return txns.Left, v.PodProgress()
 }
 
 // fates records, by resourceVersion, when claimed pods were first missed; with every, it records this for all pods.
@@ -247,7 +249,7 @@ func (v *View) miss(podUID string, rv uint64) {
 	v.fates.left[podUID] = rv
 }
 
-// BudgetProgress implements ledger.ClaimFacts: the applied progress of disruption budgets, 0 while undefined.
+// BudgetProgress implements txns.ClaimFacts: the applied progress of disruption budgets, 0 while undefined.
 func (v *View) BudgetProgress() uint64 {
 	rv, ok := v.store.Position().Progress(events.KindDisruptionBudget)
 	if !ok {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
@@ -27,7 +29,7 @@ func (w *world) promise(node string, record *ledger.PlanRecord, entries ...ledge
 	w.docs[node] = doc
 	put := w.stored(doc)
 	if record != nil {
-		raw, err := ledger.EncodePlan(*record)
+		raw, err := codec.EncodePlan(*record)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -149,11 +151,11 @@ func TestVictimFate(t *testing.T) {
 	w.pod("pod-a", "node-a", corev1.PodRunning)
 	w.pod("pod-b", "node-a", corev1.PodRunning)
 	w.promise("node-a", nil, claim("pod-a", "p"))
-	fate := func(pod string, since uint64) (ledger.Fate, uint64) { return w.view.VictimFate(uidOf(pod), since) }
-	if f, _ := fate("pod-a", w.rv); f != ledger.Staying {
+	fate := func(pod string, since uint64) (txns.Fate, uint64) { return w.view.VictimFate(uidOf(pod), since) }
+	if f, _ := fate("pod-a", w.rv); f != txns.Staying {
 		t.Errorf("a running pod is %s", f)
 	}
-	if f, _ := fate("pod-z", w.rv+1); f != ledger.Staying {
+	if f, _ := fate("pod-z", w.rv+1); f != txns.Staying {
 		t.Errorf("a pod that is not known yet is %s", f)
 	}
 	w.dropPod("pod-a")
@@ -163,7 +165,7 @@ func TestVictimFate(t *testing.T) {
 	ended := w.rv
 	w.pod("pod-d", "", corev1.PodPending)
 	for pod, want := range map[string]uint64{"pod-a": gone - 1, "pod-b": w.rv, "pod-c": ended} {
-		if f, rv := fate(pod, 1); f != ledger.Left || rv != want {
+		if f, rv := fate(pod, 1); f != txns.Left || rv != want {
 			t.Errorf("%s is %s at %d, want gone at %d", pod, f, rv, want)
 		}
 	}
@@ -188,7 +190,7 @@ func TestRoom(t *testing.T) {
 	if got := w.view.BudgetProgress(); got != w.rv {
 		t.Errorf("progress of budgets %d, want %d", got, w.rv)
 	}
-	want := ledger.BudgetRoom{
+	want := txns.BudgetRoom{
 		Doc: ledger.BudgetDoc{UID: "u", Namespace: "d", Name: "pdb"}, Shared: ledger.BudgetDoc{UID: "ns/d", Namespace: "d"},
 	}
 	if diff := cmp.Diff(want, w.view.Estimate(pdb)); diff != "" {
@@ -217,7 +219,7 @@ func TestRoomCounts(t *testing.T) {
 	if r := w.view.Estimate(pdb); r.Count != nil {
 		t.Errorf("a budget that nothing was claimed from is counted: %+v", r.Count)
 	}
-	raw, err := ledger.EncodeBudget(ledger.BudgetDoc{UID: "u"})
+	raw, err := codec.EncodeBudget(ledger.BudgetDoc{UID: "u"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +231,8 @@ func TestRoomCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.view.ApplyLedger(changes)
-	want := &ledger.BudgetCount{Healthy: []string{uidOf("pod-a"), uidOf("pod-b")}, Desired: 2}
-	for _, room := range []ledger.BudgetRoom{w.view.Room(pdb), w.view.Estimate(pdb)} {
+	want := &txns.BudgetCount{Healthy: []string{uidOf("pod-a"), uidOf("pod-b")}, Desired: 2}
+	for _, room := range []txns.BudgetRoom{w.view.Room(pdb), w.view.Estimate(pdb)} {
 		if diff := cmp.Diff(want, room.Count); diff != "" {
 			t.Errorf("the count (-want +got):\n%s", diff)
 		}

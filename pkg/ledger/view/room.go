@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -14,12 +16,12 @@ import (
 // with the spec, what has been claimed, and which pods are healthy. It counts the pods whether or not anything was
 // ever claimed: the status may be older than the end of some of them. Its cost is proportional to the number of
 // pods in the namespace.
-func (v *View) Room(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+func (v *View) Room(pdb *policyv1.PodDisruptionBudget) txns.BudgetRoom {
 	return RoomIn(v.snapshot, v.ledger, pdb)
 }
 
 // RoomIn is Room for a reader that has no View.
-func RoomIn(facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+func RoomIn(facts *state.Snapshot, promises *replica.View, pdb *policyv1.PodDisruptionBudget) txns.BudgetRoom {
 	r := roomByStatus(promises, pdb)
 	countPods(&r, facts, promises, pdb)
 	return r
@@ -27,7 +29,7 @@ func RoomIn(facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisru
 
 // Estimate is Room for a search over all budgets: it counts pods only where something is or was claimed. It may
 // find more room than a claim will.
-func (v *View) Estimate(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+func (v *View) Estimate(pdb *policyv1.PodDisruptionBudget) txns.BudgetRoom {
 	r := roomByStatus(v.ledger, pdb)
 	// Claimed from, possibly before it was collected, or from another budget that covered the same pods.
 	if r.Doc.Revision > 0 || len(r.Doc.HW) > 0 || v.ledger.HasVictimsIn(pdb.Namespace) {
@@ -36,8 +38,8 @@ func (v *View) Estimate(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 	return r
 }
 
-func roomByStatus(promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
-	r := ledger.BudgetRoom{Doc: promises.Budget(string(pdb.UID)), Allowed: state.DisruptionsAllowed(pdb)}
+func roomByStatus(promises *replica.View, pdb *policyv1.PodDisruptionBudget) txns.BudgetRoom {
+	r := txns.BudgetRoom{Doc: promises.Budget(string(pdb.UID)), Allowed: state.DisruptionsAllowed(pdb)}
 	r.Doc.UID = string(pdb.UID)
 	r.Doc.Namespace = pdb.Namespace
 	r.Doc.Name = pdb.Name
@@ -49,7 +51,7 @@ func roomByStatus(promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledg
 // ever claimed from it: Room uses this number after the next claim. Its cost is proportional to the number of pods
 // in the namespace.
 func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
-	r := ledger.BudgetRoom{Doc: v.ledger.Budget(string(pdb.UID))}
+	r := txns.BudgetRoom{Doc: v.ledger.Budget(string(pdb.UID))}
 	countPods(&r, v.snapshot, v.ledger, pdb)
 	return r.Spare()
 }
@@ -57,8 +59,8 @@ func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
 // countPods examines the pods of a budget: those that the disruption controller would count as healthy, and those
 // that are claimed as victims, though not from this budget. A selector that cannot be parsed covers no pod, as in
 // preempt.NewBudgets.
-func countPods(r *ledger.BudgetRoom, facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) {
-	r.Count = &ledger.BudgetCount{Desired: pdb.Status.DesiredHealthy}
+func countPods(r *txns.BudgetRoom, facts *state.Snapshot, promises *replica.View, pdb *policyv1.PodDisruptionBudget) {
+	r.Count = &txns.BudgetCount{Desired: pdb.Status.DesiredHealthy}
 	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 	if err != nil {
 		return

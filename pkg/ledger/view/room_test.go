@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // claimant is a member that evicts pods within budgets, with its own view of one ledger.
@@ -46,9 +47,9 @@ func (c *claimant) evict(pod, node, budget string) (ledger.TxnResult, error) {
 	}
 	victim := claim(pod, "")
 	victim.Namespace, victim.Budgets = "d", []string{budget}
-	change, err := ledger.ClaimEviction(ledger.SoleEviction{
-		Token: 1, Sender: "binder", Victim: ledger.NodeEntry{NodeUID: uidOf(node), Entry: victim},
-		Doc: c.ledger.Open(uidOf(node), node, 1), Budgets: []ledger.BudgetRoom{c.view.Room(pdb)}, Facts: c.view,
+	change, err := txns.ClaimEviction(txns.SoleEviction{
+		Token: 1, Sender: "binder", Victim: txns.NodeEntry{NodeUID: uidOf(node), Entry: victim},
+		Doc: c.ledger.Open(uidOf(node), node, 1), Budgets: []txns.BudgetRoom{c.view.Room(pdb)}, Facts: c.view,
 	})
 	if err != nil {
 		return ledger.TxnResult{}, err
@@ -108,7 +109,7 @@ func TestClaimsFromTwoBudgetsMeet(t *testing.T) {
 			if res, err := other.evict("pod-b", "node-b", second); err != nil || res.Succeeded {
 				t.Fatalf("the second claim, of a member that knows nothing of the first: %+v, %v", res, err)
 			}
-			var refused *ledger.RefusedError
+			var refused *txns.RefusedError
 			if _, err := other.evict("pod-b", "node-b", second); !errors.As(err, &refused) {
 				t.Errorf("before the watch has got there: %v", err)
 			}
@@ -117,7 +118,7 @@ func TestClaimsFromTwoBudgetsMeet(t *testing.T) {
 				t.Errorf("by facts that are older than those of the first claim: %v", err)
 			}
 			other.facts(3)
-			var full *ledger.BudgetError
+			var full *txns.BudgetError
 			if _, err := other.evict("pod-b", "node-b", second); !errors.As(err, &full) {
 				t.Errorf("with all that there is to know: %v, want no room", err)
 			}
@@ -129,7 +130,7 @@ func TestClaimsFromTwoBudgetsMeet(t *testing.T) {
 func TestRoomOfAStatusThatIsOld(t *testing.T) {
 	c := newClaimant(t, mem.New())
 	c.dropPod("pod-c")
-	var full *ledger.BudgetError
+	var full *txns.BudgetError
 	if _, err := c.evict("pod-a", "node-a", "pdb"); !errors.As(err, &full) {
 		t.Errorf("one of two pods that have to stay was claimed: %v", err)
 	}

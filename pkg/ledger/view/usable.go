@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -86,12 +87,12 @@ func (v *View) Settle() (behind int) {
 func (v *View) admitted(s *slot) bool {
 	n := s.info.Node
 	admission := v.ledger.Admission(n.UID, n.Name, n.ResourceVersion)
-	if admission == ledger.Unadmitted {
+	if admission == replica.Unadmitted {
 		v.unadmitted[s] = struct{}{}
 	} else {
 		delete(v.unadmitted, s)
 	}
-	return admission == ledger.Admitted
+	return admission == replica.Admitted
 }
 
 // Unadmitted returns, by name, up to limit of the nodes that Settle has found not to be admitted.

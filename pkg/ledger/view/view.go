@@ -8,7 +8,10 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // Facts is the API view: a *state.Store that keeps changing, or Frozen.
@@ -26,11 +29,11 @@ func (f Frozen) Snapshot() *state.Snapshot { return f.At }
 // Position implements Facts.
 func (f Frozen) Position() state.Position { return f.At.Position() }
 
-// View joins a state.Store and a ledger.View, both updated by the owner of this View, into one NodeInfo per node.
+// View joins a state.Store and a replica.View, both updated by the owner of this View, into one NodeInfo per node.
 // It is not safe for concurrent use.
 type View struct {
 	store    Facts
-	ledger   *ledger.View
+	ledger   *replica.View
 	snapshot *state.Snapshot
 
 	slots map[string]*slot // by node name; a slot may exist before its node does
@@ -66,7 +69,7 @@ type stagedPod struct {
 
 // New returns a view over a store and a ledger view in any state. The follower receives everything that exists, and
 // every change from then on; nil for no follower.
-func New(store Facts, l *ledger.View, f Follower) *View {
+func New(store Facts, l *replica.View, f Follower) *View {
 	if f == nil {
 		f = nobody{}
 	}
@@ -158,7 +161,7 @@ func (v *View) ApplyFacts(c state.Changes) {
 }
 
 // ApplyLedger recounts the pods whose entries changed, and rechecks the nodes whose documents changed.
-func (v *View) ApplyLedger(c ledger.ViewChanges) {
+func (v *View) ApplyLedger(c replica.Changes) {
 	for _, uid := range c.PodUIDs {
 		v.recount(uid)
 	}
@@ -272,7 +275,7 @@ func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
 	return nodes, false
 }
 
-// PodFact serves ledger.Finish: it returns what the API view shows of a pod.
+// PodFact serves txns.Finish: it returns what the API view shows of a pod.
 func (v *View) PodFact(podUID string) (boundRV uint64, bound, known bool) {
 	p, ok := v.snapshot.Pod(podUID)
 	if !ok {
@@ -281,7 +284,7 @@ func (v *View) PodFact(podUID string) (boundRV uint64, bound, known bool) {
 	return p.ResourceVersion, p.NodeName != "", true
 }
 
-// PodProgress serves ledger.Finish: the applied progress of pods, 0 while undefined.
+// PodProgress serves txns.Finish: the applied progress of pods, 0 while undefined.
 func (v *View) PodProgress() uint64 {
 	rv, ok := v.store.Position().Progress(events.KindPod)
 	if !ok {
@@ -290,12 +293,12 @@ func (v *View) PodProgress() uint64 {
 	return rv
 }
 
-// ClaimFact serves ledger.Finish: it returns what the API view shows of a claim to devices.
-func (v *View) ClaimFact(namespace, name string) ledger.ClaimFact {
+// ClaimFact serves txns.Finish: it returns what the API view shows of a claim to devices.
+func (v *View) ClaimFact(namespace, name string) txns.DeviceClaimFact {
 	return ClaimFact(v.snapshot, namespace, name)
 }
 
-// ClaimProgress serves ledger.Finish: the applied progress of claims to devices, 0 while undefined.
+// ClaimProgress serves txns.Finish: the applied progress of claims to devices, 0 while undefined.
 func (v *View) ClaimProgress() uint64 {
 	rv, ok := v.store.Position().Progress(events.KindResourceClaim)
 	if !ok {
@@ -421,7 +424,7 @@ func podOfEntry(e ledger.Entry) *state.Pod {
 	p := &state.Pod{
 		UID: e.PodUID, Namespace: e.Namespace, Name: e.Name,
 		ResourceVersion: e.PodRV, Priority: e.Priority, SchedulerName: e.SchedulerName,
-		Requests: state.ResourcesFromMap(e.Requests),
+		Requests: resources.FromMap(e.Requests),
 	}
 	p.NonZero = p.Requests
 	p.NonZero.MilliCPU, p.NonZero.Memory = e.NonZeroCPU, e.NonZeroMemory

@@ -15,6 +15,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -23,7 +25,7 @@ import (
 type world struct {
 	t        rapid.TB
 	store    *state.Store
-	ledger   *ledger.View
+	ledger   *replica.View
 	view     *view.View
 	seq, rv  uint64
 	revision int64
@@ -109,7 +111,7 @@ func (w *world) checkFollower() {
 
 func newWorld(t rapid.TB) *world {
 	w := &world{
-		t: t, store: state.New(), ledger: ledger.NewView(),
+		t: t, store: state.New(), ledger: replica.NewView(),
 		docs: map[string]ledger.NodeDoc{}, staged: map[string]string{}, stagedRV: map[string]uint64{},
 		told: newMirror(),
 	}
@@ -199,11 +201,11 @@ func (w *world) reserve(pod, node string, podRV uint64) {
 
 // stored returns a node's document, and the incarnation of its name, as a watch delivers them.
 func (w *world) stored(doc ledger.NodeDoc) []ledger.Event {
-	raw, err := ledger.EncodeNodeDoc(doc)
+	raw, err := codec.EncodeNodeDoc(doc)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	name, err := ledger.EncodeIncarnation(ledger.Incarnation{NodeUID: doc.NodeUID})
+	name, err := codec.EncodeIncarnation(ledger.Incarnation{NodeUID: doc.NodeUID})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // An extended resource that a DeviceClass names is provided as devices on nodes that do not list it (KEP-5004).
@@ -28,7 +29,7 @@ type Backed struct {
 // MayBeDevices reports whether a resource has a name that devices may back. Source: pkg/scheduler/util
 // IsDRAExtendedResourceName.
 func MayBeDevices(name string) bool {
-	return state.IsExtendedResource(name) || strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix)
+	return resources.IsExtendedResource(name) || strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix)
 }
 
 // ClassFor returns the class of the devices that back a resource, nil if there is none. If several classes
@@ -57,7 +58,7 @@ func byYouth(a, b *resourcev1.DeviceClass) int {
 }
 
 // BackedResources returns those of the requested resources that devices back, by name.
-func BackedResources(request state.Resources, objects rule.Objects) (list []Backed) {
+func BackedResources(request resources.Resources, objects rule.Objects) (list []Backed) {
 	if len(request.Extended) == 0 || objects == nil {
 		return nil // nearly always the case
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
@@ -176,7 +177,8 @@ func (p *pair) reserve(draw *rand.Rand) {
 	if len(nodes) == 0 || draw.IntN(30) > 0 {
 		return
 	}
-	pod := &state.Pod{UID: fmt.Sprintf("reserved-%d", draw.Uint64()), Requests: state.Resources{MilliCPU: 100, Pods: 1}}
+	pod := &state.Pod{UID: fmt.Sprintf("reserved-%d", draw.Uint64()),
+		Requests: resources.Resources{MilliCPU: 100, Pods: 1}}
 	n := nodes[draw.IntN(len(nodes))]
 	n.AddPod(pod)
 	p.engine.AddPod(n, pod)

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 var preemptRuns = flag.Int("preempt.runs", 250, "how many clusters preemption is checked on")
@@ -245,7 +246,7 @@ func (h *preemptHistory) preemptor() *state.Pod {
 		priority := placementtest.Pick[int32](h.Generator, 0, 5, 10, 1000)
 		p.Spec.Priority = &priority
 	}
-	state.Strip(p)
+	strip.Strip(p)
 	return state.NewPod(p)
 }
 

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // NodeEvent is one change of one node. Before is nil for a new node, and After is nil for one that was removed
@@ -66,7 +66,7 @@ func (c *Churn) Next() NodeEvent {
 // to.
 func given(n *corev1.Node) *corev1.Node {
 	n = n.DeepCopy()
-	state.Strip(n)
+	strip.Strip(n)
 	return n
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // Site is an engine with what a shard keeps around it: a NodeInfo per node, and a store for the other objects. Its
@@ -40,7 +41,7 @@ func NewSite(c Cluster) (*Site, error) {
 	}
 	s.Engine.SetObjects(objects)
 	for _, n := range c.Nodes {
-		state.Strip(n)
+		strip.Strip(n)
 		s.nodes[n.Name] = state.NewNodeInfo(state.NewNode(n))
 	}
 	for _, p := range c.Pods {
@@ -88,7 +89,7 @@ func (c Cluster) snapshot() (*state.Snapshot, error) {
 
 // Arrive does the work that a scheduler does once for every pod it learns of; it keeps obj.
 func Arrive(obj *corev1.Pod) *state.Pod {
-	state.Strip(obj)
+	strip.Strip(obj)
 	return state.NewPod(obj)
 }
 

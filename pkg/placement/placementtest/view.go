@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // Follower receives every change of a View, after it was applied; *engine.Engine is one. It receives only
@@ -95,7 +96,7 @@ func (v *View) setNode(e Event, after *corev1.Node) {
 	n := v.info(after.Name)
 	known := n.Node != nil
 	obj := after.DeepCopy()
-	state.Strip(obj)
+	strip.Strip(obj)
 	n.SetNode(state.NewNode(obj))
 	if !known {
 		i, _ := v.place(after.Name)
@@ -120,7 +121,7 @@ func (v *View) addPod(obj *corev1.Pod) {
 		return
 	}
 	obj = obj.DeepCopy()
-	state.Strip(obj)
+	strip.Strip(obj)
 	pod := state.NewPod(obj)
 	if !pod.Occupies() {
 		return
@@ -177,7 +178,7 @@ func (c Catalog) with(e Event) Catalog {
 	}
 	if e.New != nil {
 		obj := e.New.(runtime.Object).DeepCopyObject().(state.APIObject)
-		state.Strip(obj)
+		strip.Strip(obj)
 		list = append(list, &state.Object{
 			Kind: e.Kind, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(), API: obj,
 		})

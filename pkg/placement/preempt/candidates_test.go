@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // asked returns a profile and the input for a pod of priority 100 that requests this much cpu.
@@ -183,7 +184,7 @@ func TestPreemptAmongAll(t *testing.T) {
 		c, view, profile := drawPreemption(t, g)
 		for range 6 {
 			obj := g.Preemptor(c)
-			state.Strip(obj)
+			strip.Strip(obj)
 			in := preempt.Input{Input: placement.Input{
 				Pod: state.NewPod(obj), Nodes: view.Nodes(), Objects: view.Objects(), Seed: g.Uint64(),
 			}}

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 var (
@@ -63,7 +64,7 @@ func checkPreemptions(t *testing.T, seed uint64, seen map[string]int) {
 	c, view, profile := drawPreemption(t, g)
 	for range 12 {
 		obj := g.Preemptor(c)
-		state.Strip(obj)
+		strip.Strip(obj)
 		in := preempt.Input{Input: placement.Input{
 			Pod: state.NewPod(obj), Nodes: view.Nodes(), Objects: view.Objects(), Seed: g.Uint64(),
 		}}

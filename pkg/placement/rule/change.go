@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // Action is a set of ways in which an object changed, modelled on upstream's ActionType.
@@ -139,7 +140,7 @@ func podUpdate(before, after *state.Pod) Action {
 }
 
 // scaledDown reports whether any resource decreased.
-func scaledDown(before, after state.Resources) bool {
+func scaledDown(before, after resources.Resources) bool {
 	for name, v := range before.Map() {
 		if after.Get(name) < v {
 			return true

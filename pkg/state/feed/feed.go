@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
@@ -103,8 +104,8 @@ func (f *Folder) FoldAll(batches ...follow.Batch) (steps []Step, err error) {
 // Feed follows the facts for the services of one process. It reads the log while at least one reader follows it. It is
 // safe for concurrent use.
 type Feed struct {
-	log   events.Log
-	snaps events.Snapshots
+	log   eventlog.Log
+	snaps eventlog.Snapshots
 	mu    struct {
 		sync.Mutex
 		// reading is nil while there is no follower.
@@ -113,7 +114,7 @@ type Feed struct {
 }
 
 // New returns a feed of log's facts that starts from the snapshots in snaps.
-func New(log events.Log, snaps events.Snapshots) *Feed { return &Feed{log: log, snaps: snaps} }
+func New(log eventlog.Log, snaps eventlog.Snapshots) *Feed { return &Feed{log: log, snaps: snaps} }
 
 // Follow sends steps to out until ctx ends, and then returns nil. out may be unbuffered. While the log cannot be read,
 // it retries with growing delays. It returns an error when the facts cannot be applied.
@@ -162,7 +163,7 @@ func (f *Feed) readEnd(ctx context.Context, r *reader) bool {
 		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: retrySteps, Cap: retryCap,
 	}
 	for {
-		last, err := f.log.Last(ctx, events.Facts)
+		last, err := f.log.Last(ctx, eventlog.Facts)
 		if err == nil {
 			r.barrier = last
 			return true

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -196,8 +197,8 @@ func (p *process) pods(names ...string) {
 func (p *process) write(facts []events.SequencedFact) {
 	p.t.Helper()
 	for _, f := range facts {
-		messages := []events.Message{events.EncodeFact(f.Fact)}
-		if _, err := p.log.Append(p.ctx, events.Facts, events.Tail{Sequence: f.Sequence - 1}, messages); err != nil {
+		messages := []eventlog.Message{events.EncodeFact(f.Fact)}
+		if _, err := p.log.Append(p.ctx, eventlog.Facts, eventlog.Tail{Sequence: f.Sequence - 1}, messages); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -294,7 +295,7 @@ func TestLostTail(t *testing.T) {
 		a, b := p.read(), p.read()
 		p.pods("x", "lost")
 		time.Sleep(settle)
-		p.log.LoseTail(events.Facts, 1)
+		p.log.LoseTail(eventlog.Facts, 1)
 		p.h.Facts = p.h.Facts[:1]
 		p.h.BeginEpoch()
 		p.h.Upsert(events.KindPod, pod("x"))
@@ -321,7 +322,7 @@ func TestLateReaderOfALostHistory(t *testing.T) {
 		p.pods("x", "lost", "too")
 		time.Sleep(settle)
 		p.sees(early)
-		p.log.LoseTail(events.Facts, 1)
+		p.log.LoseTail(eventlog.Facts, 1)
 		late := p.read()
 		synctest.Wait()
 		if n := late.steps(); n != 0 {
@@ -370,7 +371,7 @@ func TestUnreadableSnapshot(t *testing.T) {
 		p := begin(t)
 		defer p.end()
 		p.pods("x")
-		if err := p.log.Put(p.ctx, events.Facts, 1, []byte("no snapshot")); err != nil {
+		if err := p.log.Put(p.ctx, eventlog.Facts, 1, []byte("no snapshot")); err != nil {
 			t.Fatal(err)
 		}
 		early := p.read()

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -38,8 +38,8 @@ func TestToldAnew(t *testing.T) {
 		pods(&lost, "lost")
 		write(t, log, lost.Facts[4:]...)
 		snapshot(t, log, lost.Facts)
-		log.Trim(events.Facts, 4)
-		log.LoseTail(events.Facts, 4)
+		log.Trim(eventlog.Facts, 4)
+		log.LoseTail(eventlog.Facts, 4)
 		late := start(log)
 		defer late.stop()
 		time.Sleep(settle)
@@ -62,7 +62,7 @@ func TestToldAnew(t *testing.T) {
 		snapshot(t, log, h.Facts[4:])
 		pods(&h, "d")
 		write(t, log, h.Facts[told:]...)
-		log.Trim(events.Facts, uint64(told)+1)
+		log.Trim(eventlog.Facts, uint64(told)+1)
 		later := start(log)
 		defer later.stop()
 		time.Sleep(settle)
@@ -80,7 +80,7 @@ func TestToldAnewTwice(t *testing.T) {
 			h := statetest.History{Epoch: 1}
 			pods(&h, "a")
 			write(t, log, h.Facts...)
-			log.Trim(events.Facts, 2)
+			log.Trim(eventlog.Facts, 2)
 			beginAnew(&h)
 			pods(&h, "b")
 			h.EndEpoch()
@@ -92,7 +92,7 @@ func TestToldAnewTwice(t *testing.T) {
 			from := len(h.Facts)
 			if lost {
 				from = 2
-				log.LoseTail(events.Facts, 2)
+				log.LoseTail(eventlog.Facts, 2)
 				h.Facts = h.Facts[:2]
 			}
 			beginAnew(&h)

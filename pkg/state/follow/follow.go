@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -76,12 +77,12 @@ type Follower struct {
 	// It must not block.
 	Retrying func(reason error)
 
-	log   events.Log
-	snaps events.Snapshots
+	log   eventlog.Log
+	snaps eventlog.Snapshots
 }
 
 // New returns a follower of log's facts that bootstraps from snaps.
-func New(log events.Log, snaps events.Snapshots) *Follower {
+func New(log eventlog.Log, snaps eventlog.Snapshots) *Follower {
 	return &Follower{log: log, snaps: snaps}
 }
 
@@ -131,7 +132,7 @@ type follower struct {
 func (f *follower) attempt(ctx context.Context) error {
 	if f.history.Next() == 0 {
 		err := f.bootstrap(ctx)
-		var gap *events.ErrGap
+		var gap *eventlog.ErrGap
 		switch {
 		case errors.As(err, &gap):
 			f.history.Missing(gap)
@@ -142,7 +143,7 @@ func (f *follower) attempt(ctx context.Context) error {
 		}
 	}
 	err := f.read(ctx)
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	switch {
 	case errors.As(err, &gap):
 		f.history.Missing(gap)
@@ -155,14 +156,14 @@ func (f *follower) attempt(ctx context.Context) error {
 // bootstrap selects the newest usable snapshot and announces it. It reads the snapshot before the stream's last
 // sequence, so that a valid one is never ahead of that.
 func (f *follower) bootstrap(ctx context.Context) error {
-	sequence, data, ok, err := f.snaps.Latest(ctx, events.Facts)
+	sequence, data, ok, err := f.snaps.Latest(ctx, eventlog.Facts)
 	if err != nil {
 		return err
 	}
 	if !ok {
 		data = nil
 	}
-	last, err := f.log.Last(ctx, events.Facts)
+	last, err := f.log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (f *follower) bootstrap(ctx context.Context) error {
 	f.holeSince = time.Time{}
 	// Open once before announcing: if the stream no longer reaches back to the snapshot, the receiver must not
 	// discard its store.
-	reader, err := f.log.Read(ctx, events.Facts, f.history.Next())
+	reader, err := f.log.Read(ctx, eventlog.Facts, f.history.Next())
 	if err != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func (f *follower) bootstrap(ctx context.Context) error {
 
 // read delivers records from next on.
 func (f *follower) read(ctx context.Context) error {
-	reader, err := f.log.Read(ctx, events.Facts, f.history.Next())
+	reader, err := f.log.Read(ctx, eventlog.Facts, f.history.Next())
 	if err != nil {
 		return err
 	}
@@ -221,14 +222,14 @@ func (f *follower) waitsInVain() bool {
 
 // await blocks for records; while there are none, it checks from time to time that the log still holds what has
 // been read.
-func (f *follower) await(ctx context.Context, reader events.Reader) ([]events.Record, error) {
+func (f *follower) await(ctx context.Context, reader eventlog.Reader) ([]eventlog.Record, error) {
 	waiting, cancel := context.WithTimeout(ctx, idleCheck)
 	defer cancel()
 	records, err := reader.Next(waiting)
 	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
 		return records, err
 	}
-	last, err := f.log.Last(ctx, events.Facts)
+	last, err := f.log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -128,8 +129,8 @@ func storeOf(t *testing.T, facts []events.SequencedFact) *state.Store {
 func write(t *testing.T, log *memlog.Log, facts ...events.SequencedFact) {
 	t.Helper()
 	for _, f := range facts {
-		msgs := []events.Message{events.EncodeFact(f.Fact)}
-		if _, err := log.Append(t.Context(), events.Facts, events.Tail{Sequence: f.Sequence - 1}, msgs); err != nil {
+		msgs := []eventlog.Message{events.EncodeFact(f.Fact)}
+		if _, err := log.Append(t.Context(), eventlog.Facts, eventlog.Tail{Sequence: f.Sequence - 1}, msgs); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +143,7 @@ func snapshot(t *testing.T, log *memlog.Log, facts []events.SequencedFact) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Put(t.Context(), events.Facts, sequence, data); err != nil {
+	if err := log.Put(t.Context(), eventlog.Facts, sequence, data); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -217,7 +218,7 @@ func TestFromSnapshot(t *testing.T) {
 		pods(&h, "a", "b", "c")
 		write(t, log, h.Facts...)
 		snapshot(t, log, h.Facts[:3])
-		log.Trim(events.Facts, 4)
+		log.Trim(eventlog.Facts, 4)
 		m := start(log)
 		defer m.stop()
 		synctest.Wait()
@@ -233,7 +234,7 @@ func TestWaitsForASnapshot(t *testing.T) {
 		var h statetest.History
 		pods(&h, "a", "b")
 		write(t, log, h.Facts...)
-		log.Trim(events.Facts, 3)
+		log.Trim(eventlog.Facts, 3)
 		m := start(log)
 		defer m.stop()
 		time.Sleep(settle)
@@ -269,7 +270,7 @@ func TestLostTail(t *testing.T) {
 				synctest.Wait()
 				m.sees(t, h.Facts)
 
-				log.LoseTail(events.Facts, 3)
+				log.LoseTail(eventlog.Facts, 3)
 				if seen {
 					time.Sleep(settle)
 				}
@@ -319,10 +320,10 @@ func live(t *testing.T, rng *rand.Rand, pause func(time.Duration)) {
 		case n < 7:
 			snapshot(t, log, h.Facts)
 			kept = max(kept, rng.IntN(written+1))
-			log.Trim(events.Facts, uint64(kept)+1)
+			log.Trim(eventlog.Facts, uint64(kept)+1)
 		case n < 8 && written > kept:
 			lose := kept + rng.IntN(written-kept)
-			log.LoseTail(events.Facts, uint64(lose))
+			log.LoseTail(eventlog.Facts, uint64(lose))
 			h.Facts, written = slices.Clone(h.Facts[:lose]), lose
 			h.BeginEpoch()
 			pods(&h, "repaired")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -66,7 +67,7 @@ func (h *History) Hole() (sequence uint64, ok bool) { return h.hole, h.hole != 0
 // Missing is Forget after a read that found records gone. If these are the records that had to come first, because
 // no snapshot stands for them, the remaining log is read in search of a fact that starts from scratch: before such
 // a fact nothing can be reported.
-func (h *History) Missing(gap *events.ErrGap) {
+func (h *History) Missing(gap *eventlog.ErrGap) {
 	start := h.next == h.origin.Sequence+1 && gap.Have > h.next
 	if h.next == h.anew {
 		h.anew = 0
@@ -126,8 +127,8 @@ func (h *History) Check(last uint64) error {
 
 // Take decodes records and checks that each follows from the one before. The returned facts must be applied: they
 // count as read. A record that cannot be read is returned as events.OpUnreadable. After ErrHistory only Forget
-// helps, after *events.ErrGap Missing.
-func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) {
+// helps, after *eventlog.ErrGap Missing.
+func (h *History) Take(records []eventlog.Record) ([]events.SequencedFact, error) {
 	facts := make([]events.SequencedFact, 0, len(records))
 	want := h.next
 	epoch := h.epoch
@@ -137,7 +138,7 @@ func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) 
 			continue // redelivered
 		}
 		if r.Sequence > want {
-			return nil, &events.ErrGap{Stream: events.Facts, Want: want, Have: r.Sequence}
+			return nil, &eventlog.ErrGap{Stream: eventlog.Facts, Want: want, Have: r.Sequence}
 		}
 		fact, err := events.DecodeFact(r)
 		if err == nil && !h.follows(epoch, known, fact) {

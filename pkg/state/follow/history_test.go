@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
@@ -36,7 +37,7 @@ func TestARefusedSnapshotIsKnownByItsPosition(t *testing.T) {
 	bad, good := snapshotAt(t, 1), snapshotAt(t, 2)
 	begin(bad)
 	next := events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: 4, Epoch: 2})
-	if _, err := h.Take([]events.Record{{Message: next, Sequence: 4}}); !errors.Is(err, follow.ErrHistory) {
+	if _, err := h.Take([]eventlog.Record{{Message: next, Sequence: 4}}); !errors.Is(err, follow.ErrHistory) {
 		t.Fatalf("a fact of another epoch: %v, want ErrHistory", err)
 	}
 	h.Forget()
@@ -50,31 +51,31 @@ func TestARefusedSnapshotIsKnownByItsPosition(t *testing.T) {
 }
 
 // facts returns records of an epoch from a sequence on.
-func facts(epoch, from, to uint64) (out []events.Record) {
+func facts(epoch, from, to uint64) (out []eventlog.Record) {
 	for n := from; n <= to; n++ {
 		f := events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: n, Epoch: epoch}
-		out = append(out, events.Record{Message: events.EncodeFact(f), Sequence: n})
+		out = append(out, eventlog.Record{Message: events.EncodeFact(f), Sequence: n})
 	}
 	return out
 }
 
 // opened returns the records of an epoch that continues from another one, from a sequence on.
-func opened(epoch, before, from, to uint64) []events.Record {
+func opened(epoch, before, from, to uint64) []eventlog.Record {
 	f := events.Fact{Op: events.OpEpochBegin, Epoch: epoch, Progress: before}
-	return append([]events.Record{{Message: events.EncodeFact(f), Sequence: from}}, facts(epoch, from+1, to)...)
+	return append([]eventlog.Record{{Message: events.EncodeFact(f), Sequence: from}}, facts(epoch, from+1, to)...)
 }
 
 // A log that loses its tail, and loses another one before the reader has come as far again, contains nothing
 // unreadable. Nor does one whose lost tail a snapshot stands for.
 func TestLostTailsAreNoHoles(t *testing.T) {
 	var h follow.History
-	take := func(records ...events.Record) {
+	take := func(records ...eventlog.Record) {
 		t.Helper()
 		if _, err := h.Take(records); err != nil {
 			t.Fatal(err)
 		}
 	}
-	breaks := func(records ...events.Record) {
+	breaks := func(records ...eventlog.Record) {
 		t.Helper()
 		if _, err := h.Take(records); !errors.Is(err, follow.ErrHistory) {
 			t.Fatalf("facts that do not follow: %v, want ErrHistory", err)
@@ -144,8 +145,8 @@ func TestStrayFactIsAHole(t *testing.T) {
 // A record that cannot be read is lost with a tail, and other records take its place before the reader looks again,
 // of the same epoch or the next: the hole is gone.
 func TestHoleThatIsLostUnseen(t *testing.T) {
-	poison := events.Record{Message: events.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}, Sequence: 4}
-	for name, again := range map[string][]events.Record{
+	poison := eventlog.Record{Message: eventlog.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}, Sequence: 4}
+	for name, again := range map[string][]eventlog.Record{
 		"the same epoch": facts(1, 4, 6), "the next epoch": opened(2, 1, 4, 6),
 	} {
 		t.Run(name, func(t *testing.T) {

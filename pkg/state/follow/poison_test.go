@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
@@ -21,10 +22,10 @@ type poisoned struct {
 }
 
 // hold occupies the sequence of a record that is not a fact.
-func (p *poisoned) hold(t *testing.T, m events.Message) {
+func (p *poisoned) hold(t *testing.T, m eventlog.Message) {
 	t.Helper()
-	tail := events.Tail{Sequence: uint64(len(p.h.Facts))}
-	last, err := p.log.Append(t.Context(), events.Facts, tail, []events.Message{m})
+	tail := eventlog.Tail{Sequence: uint64(len(p.h.Facts))}
+	last, err := p.log.Append(t.Context(), eventlog.Facts, tail, []eventlog.Message{m})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestPoisonIsWaitedOut(t *testing.T) {
 	}
 }
 
-func waitedOut(t *testing.T, poison events.Message, snapped bool, pause func(time.Duration)) {
+func waitedOut(t *testing.T, poison eventlog.Message, snapped bool, pause func(time.Duration)) {
 	p := poisoned{log: memlog.New(memlog.Options{ReadBatch: 2}), h: statetest.History{Epoch: 1}}
 	pods(&p.h, "a", "b")
 	write(t, p.log, p.h.Facts...)
@@ -170,7 +171,7 @@ func TestPoisonThatIsLost(t *testing.T) {
 				p.hold(t, poison.Message)
 				time.Sleep(settle)
 				m.unusable(t)
-				p.log.LoseTail(events.Facts, 3)
+				p.log.LoseTail(eventlog.Facts, 3)
 				p.h.Facts = p.h.Facts[:3]
 				p.h.BeginEpoch()
 				pods(&p.h, "c")
@@ -199,7 +200,7 @@ func TestSnapshotThatCannotBeRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := memlog.New(memlog.Options{})
 				write(t, log, h.Facts...)
-				if err := log.Put(t.Context(), events.Facts, 2, data); err != nil {
+				if err := log.Put(t.Context(), eventlog.Facts, 2, data); err != nil {
 					t.Fatal(err)
 				}
 				m := start(log)
@@ -216,8 +217,8 @@ func TestSnapshotThatCannotBeRead(t *testing.T) {
 func FuzzRecords(f *testing.F) {
 	for _, p := range statetest.PoisonFacts(1) {
 		h := p.Message.Header
-		f.Add(h.Get(events.HeaderSchema), h.Get(events.HeaderKind), h.Get(events.HeaderOp), h.Get(events.HeaderUID),
-			h.Get(events.HeaderEpoch), p.Message.Data)
+		f.Add(h.Get(eventlog.HeaderSchema), h.Get(eventlog.HeaderKind), h.Get(eventlog.HeaderOp), h.Get(eventlog.HeaderUID),
+			h.Get(eventlog.HeaderEpoch), p.Message.Data)
 	}
 	f.Fuzz(func(t *testing.T, schema, kind, op, uid, number string, data []byte) {
 		var h follow.History
@@ -225,13 +226,13 @@ func FuzzRecords(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		header := events.NewHeader(map[string]string{
-			events.HeaderSchema: schema, events.HeaderKind: kind, events.HeaderOp: op, events.HeaderUID: uid,
-			events.HeaderEpoch: number, events.HeaderProgress: number,
+		header := eventlog.NewHeader(map[string]string{
+			eventlog.HeaderSchema: schema, eventlog.HeaderKind: kind, eventlog.HeaderOp: op, eventlog.HeaderUID: uid,
+			eventlog.HeaderEpoch: number, eventlog.HeaderProgress: number,
 		})
 		for n := range uint64(3) {
-			r := events.Record{Message: events.Message{Header: header, Data: data}, Sequence: n + 1}
-			facts, err := h.Take([]events.Record{r})
+			r := eventlog.Record{Message: eventlog.Message{Header: header, Data: data}, Sequence: n + 1}
+			facts, err := h.Take([]eventlog.Record{r})
 			if errors.Is(err, follow.ErrHistory) {
 				return
 			}

@@ -6,12 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 )
 
 // Poison is a record of the facts that no reader can decode, or that has nonsensical content.
 type Poison struct {
 	Name    string
-	Message events.Message
+	Message eventlog.Message
 }
 
 // PoisonFacts returns records in positions where a fact of an epoch should be.
@@ -20,13 +21,13 @@ func PoisonFacts(epoch uint64) []Poison {
 	node := Node("poison")
 	nameless := Node("poison")
 	nameless.Name = ""
-	upsert := func(kind events.Kind, data []byte) events.Message {
+	upsert := func(kind events.Kind, data []byte) eventlog.Message {
 		return events.EncodeFact(events.Fact{
 			Kind: kind, Op: events.OpUpsert, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 			ResourceVersion: 1, Epoch: epoch, Object: data,
 		})
 	}
-	about := func(kind events.Kind, obj interface{ Marshal() ([]byte, error) }) events.Message {
+	about := func(kind events.Kind, obj interface{ Marshal() ([]byte, error) }) eventlog.Message {
 		data, err := obj.Marshal()
 		if err != nil {
 			panic("statetest: " + err.Error())
@@ -34,25 +35,25 @@ func PoisonFacts(epoch uint64) []Poison {
 		return upsert(kind, data)
 	}
 	whole := about(events.KindPod, pod)
-	with := func(key, value string) events.Message {
+	with := func(key, value string) eventlog.Message {
 		m := about(events.KindPod, pod)
 		m.Header.Set(key, value)
 		return m
 	}
-	bare := events.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}
+	bare := eventlog.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}
 	strange := about(events.KindNode, node)
-	strange.Header.Set(events.HeaderUID, string(node.UID))
-	strange.Header.Set(events.HeaderNamespace, "")
-	later := with(events.HeaderSchema, "99")
+	strange.Header.Set(eventlog.HeaderUID, string(node.UID))
+	strange.Header.Set(eventlog.HeaderNamespace, "")
+	later := with(eventlog.HeaderSchema, "99")
 	return []Poison{
 		{"no headers", bare},
 		{"a later encoding", later},
-		{"an epoch that is no number", with(events.HeaderEpoch, "x")},
-		{"another epoch", with(events.HeaderEpoch, "4000000000")},
-		{"no epoch", with(events.HeaderEpoch, "")},
-		{"an op that is not known", with(events.HeaderOp, "merge")},
-		{"a broken escape", with(events.HeaderName, "%4")},
-		{"no uid", with(events.HeaderUID, "")},
+		{"an epoch that is no number", with(eventlog.HeaderEpoch, "x")},
+		{"another epoch", with(eventlog.HeaderEpoch, "4000000000")},
+		{"no epoch", with(eventlog.HeaderEpoch, "")},
+		{"an op that is not known", with(eventlog.HeaderOp, "merge")},
+		{"a broken escape", with(eventlog.HeaderName, "%4")},
+		{"no uid", with(eventlog.HeaderUID, "")},
 		{"an empty payload", upsert(events.KindPod, nil)},
 		{"a payload that ends early", upsert(events.KindPod, whole.Data[:len(whole.Data)-3])},
 		{"a payload that is no message", upsert(events.KindPod, []byte{0xff, 0xff, 0xff})},
@@ -60,16 +61,16 @@ func PoisonFacts(epoch uint64) []Poison {
 		{"a node's payload of a pod", about(events.KindNode, pod)},
 		{"a pod's payload of a node", about(events.KindPod, node)},
 		{"another uid in the payload", about(events.KindPod, &corev1.Pod{})},
-		{"another name in the payload", with(events.HeaderName, "other")},
-		{"a node without a name", func() events.Message {
+		{"another name in the payload", with(eventlog.HeaderName, "other")},
+		{"a node without a name", func() eventlog.Message {
 			m := about(events.KindNode, nameless)
-			m.Header.Set(events.HeaderUID, string(nameless.UID))
-			m.Header.Set(events.HeaderNamespace, "")
+			m.Header.Set(eventlog.HeaderUID, string(nameless.UID))
+			m.Header.Set(eventlog.HeaderNamespace, "")
 			return m
 		}()},
-		{"a deletion with a payload", func() events.Message {
+		{"a deletion with a payload", func() eventlog.Message {
 			m := about(events.KindPod, pod)
-			m.Header.Set(events.HeaderOp, events.OpDelete.String())
+			m.Header.Set(eventlog.HeaderOp, events.OpDelete.String())
 			return m
 		}()},
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -19,7 +19,7 @@ const (
 // Notes logs the unreadable records of one stream in one service. It is safe for concurrent use.
 type Notes struct {
 	service string
-	stream  events.Stream
+	stream  eventlog.Stream
 	logger  *slog.Logger
 	now     func() time.Time
 	mu      struct {
@@ -32,12 +32,12 @@ type Notes struct {
 }
 
 // New returns the notes of a service about a stream. now is its clock.
-func New(service string, stream events.Stream, logger *slog.Logger, now func() time.Time) *Notes {
+func New(service string, stream eventlog.Stream, logger *slog.Logger, now func() time.Time) *Notes {
 	return &Notes{service: service, stream: stream, logger: logger, now: now}
 }
 
 // Record notes a record that is left out, and why.
-func (n *Notes) Record(r events.Record, err error) {
+func (n *Notes) Record(r eventlog.Record, err error) {
 	n.Write("record of the log cannot be decoded; skipped",
 		"sequence", r.Sequence, "subject", r.Subject, "bytes", r.Size(), telemetry.KeyError, err)
 }

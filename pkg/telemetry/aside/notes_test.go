@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
@@ -16,8 +16,8 @@ import (
 func TestNotesAreBounded(t *testing.T) {
 	var text strings.Builder
 	now := time.Unix(1000, 0)
-	n := aside.New("queue", events.Decisions, slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
-	r := events.Record{Message: events.Message{Subject: "decisions.x.placed", Data: []byte("12345")}, Sequence: 7}
+	n := aside.New("queue", eventlog.Decisions, slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
+	r := eventlog.Record{Message: eventlog.Message{Subject: "decisions.x.placed", Data: []byte("12345")}, Sequence: 7}
 	for range 1000 {
 		n.Record(r, errors.New("poison"))
 	}

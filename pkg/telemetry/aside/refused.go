@@ -4,7 +4,7 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -12,18 +12,18 @@ import (
 // that message is counted, logged and left out, and the caller appends the others again. refused is false for any
 // other error: its outcome is unknown.
 func WithoutRefused(
-	service string, s events.Stream, logger *slog.Logger, msgs []events.Message, err error,
-) (rest []events.Message, refused bool) {
-	rest, refused = events.WithoutRefused(msgs, err)
+	service string, s eventlog.Stream, logger *slog.Logger, msgs []eventlog.Message, err error,
+) (rest []eventlog.Message, refused bool) {
+	rest, refused = eventlog.WithoutRefused(msgs, err)
 	if !refused {
 		return msgs, false
 	}
-	var why *events.ErrRefused
+	var why *eventlog.ErrRefused
 	attributes := []any{"stream", s, telemetry.KeyError, err}
 	if errors.As(err, &why) && why.Message >= 0 && why.Message < len(msgs) {
 		h := msgs[why.Message].Header
-		attributes = append(attributes, "kind", h.Get(events.HeaderKind),
-			"namespace", h.Get(events.HeaderNamespace), "name", h.Get(events.HeaderName))
+		attributes = append(attributes, "kind", h.Get(eventlog.HeaderKind),
+			"namespace", h.Get(eventlog.HeaderNamespace), "name", h.Get(eventlog.HeaderName))
 	}
 	telemetry.Refused(service, s, len(msgs)-len(rest))
 	logger.Error("message rejected by the log; dropped", attributes...)

@@ -1,7 +1,7 @@
 package descore
 
 import (
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
@@ -21,6 +21,6 @@ type (
 func Cycle(in Input) Outcome { return decide.Cycle(in) }
 
 // NewPromises is decide.NewPromises.
-func NewPromises(cluster *state.Snapshot, l *ledger.View) *Promises {
+func NewPromises(cluster *state.Snapshot, l *replica.View) *Promises {
 	return decide.NewPromises(cluster, l)
 }

@@ -6,9 +6,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
@@ -101,19 +100,19 @@ func NewFacts() *Facts { return intake.NewFacts() }
 func NewHolds() *Holds { return intake.NewHolds() }
 
 // Stands returns nil if a position belongs to the log's current history.
-func Stands(ctx context.Context, log events.Log, p state.Position) error {
+func Stands(ctx context.Context, log eventlog.Log, p state.Position) error {
 	return commit.Stands(ctx, log, p)
 }
 
 // Behind returns the base of a round that continues from p.
-func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error) {
+func Behind(ctx context.Context, log eventlog.Log, p state.Position) (Base, error) {
 	return commit.Behind(ctx, log, p)
 }
 
 // Anew returns the base of a round that continues from nothing.
-func Anew(ctx context.Context, log events.Log) (Base, error) { return commit.Anew(ctx, log) }
+func Anew(ctx context.Context, log eventlog.Log) (Base, error) { return commit.Anew(ctx, log) }
 
 // NewWriter returns a writer that opens fact epoch behind base, the end of the log.
-func NewWriter(log events.Log, c clock.Clock, base Base, epoch uint64) *Writer {
+func NewWriter(log eventlog.Log, c clock.Clock, base Base, epoch uint64) *Writer {
 	return commit.NewWriter(log, slog.New(slog.DiscardHandler), c, base, epoch)
 }

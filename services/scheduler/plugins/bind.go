@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -20,7 +20,7 @@ func (s *Set) binds(d *deal) bool {
 // bindFor is the end of a binding cycle: it asks plugins in their order until one does not skip the pod. If plugins
 // heed their context, it takes no longer than binders leave the pod to them.
 func (s *Set) bindFor(ctx context.Context, key dealKey, answer *step.Performed) {
-	s.during(ctx, key, ledger.DelegatedFor, answer, func(until context.Context, d *deal) {
+	s.during(ctx, key, txns.DelegatedFor, answer, func(until context.Context, d *deal) {
 		answer.By, answer.Err = s.bindBy(until, d)
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/kube-scheduler/framework"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
@@ -92,7 +92,7 @@ func TestBindEnds(t *testing.T) {
 			a := <-bound
 			took, want := time.Since(begin), time.Duration(0)
 			if !takenBack {
-				want = ledger.DelegatedFor
+				want = txns.DelegatedFor
 			}
 			if a.Err == nil || took != want {
 				t.Errorf("%v after %v, want an error after %v", a.Err, took, want)

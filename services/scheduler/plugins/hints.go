@@ -140,8 +140,8 @@ func objects(c rule.Change) (before, after any) {
 	return before, after
 }
 
-// resources are the kinds that plugins may register for, by upstream's names.
-var resources = map[framework.EventResource]events.Kind{
+// kindsOfResources are the kinds that plugins may register for, by upstream's names.
+var kindsOfResources = map[framework.EventResource]events.Kind{
 	framework.Pod:                   events.KindPod,
 	framework.Node:                  events.KindNode,
 	framework.PersistentVolume:      events.KindPersistentVolume,
@@ -176,7 +176,7 @@ var actions = map[framework.ActionType]rule.Action{
 // eventOf translates an event to package placement; false for events that are not reported to the queue: those of
 // all resources at once, and of unsupported resources.
 func eventOf(e framework.ClusterEvent) (rule.Event, bool) {
-	kind, known := resources[e.Resource]
+	kind, known := kindsOfResources[e.Resource]
 	event := rule.Event{Kind: kind}
 	for theirs, ours := range actions {
 		if e.ActionType&theirs != 0 {

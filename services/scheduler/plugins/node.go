@@ -11,6 +11,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // nodeInfo is a node as plugins see it. Those in a cluster are shared and must not be changed; Snapshot returns a
@@ -176,5 +177,5 @@ func (n *nodeInfo) count(sign int64, p framework.PodInfo) {
 
 // SetNode replaces the node and its allocatable resources.
 func (n *nodeInfo) SetNode(node *corev1.Node) {
-	n.node, n.allocatable = node, amountsOf(state.NewResources(node.Status.Allocatable))
+	n.node, n.allocatable = node, amountsOf(resources.NewResources(node.Status.Allocatable))
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kube-scheduler/framework"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -286,7 +286,7 @@ func (s *Set) preFlights(ctx context.Context, d *deal) (work bool, err error) {
 // prepareFor is a binding cycle up to the bind. If plugins heed their context, it takes no longer than a place is
 // held for it.
 func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *step.Performed) {
-	s.during(ctx, key, ledger.PreparedFor, answer, func(until context.Context, d *deal) {
+	s.during(ctx, key, txns.PreparedFor, answer, func(until context.Context, d *deal) {
 		s.permitted(until, d, answer)
 		if answer.Err == nil && answer.Refusal == nil {
 			answer.Err = s.preBinds(until, d)

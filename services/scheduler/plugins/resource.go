@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // amounts are resources as plugins see them: CPU in millicores, memory and storage in bytes, all others in units.
@@ -17,7 +17,7 @@ type amounts struct {
 
 // amountsOf converts resources of the state. pods is set only for what a node has; requests of pods do not include
 // it.
-func amountsOf(r state.Resources) *amounts {
+func amountsOf(r resources.Resources) *amounts {
 	a := &amounts{cpu: r.MilliCPU, memory: r.Memory, storage: r.EphemeralStorage, pods: int(r.Pods)}
 	for name, v := range r.Extended {
 		a.setScalar(corev1.ResourceName(name), v)

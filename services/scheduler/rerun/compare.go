@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
 // Difference is one value in which a record differs from the remade decision.
@@ -27,7 +28,7 @@ func compare(was, is events.Decision) []Difference {
 		return []Difference{{"outcome", string(was.Kind), fmt.Sprintf("%s: %s", is.Kind, is.Message)}}
 	}
 	differ("configuration", fmt.Sprintf("%016x", e.Config), fmt.Sprintf("%016x", f.Config))
-	if e.Basis.Way == events.WayHeld {
+	if e.Basis.Way == evidence.WayHeld {
 		differ("node", was.NodeName, is.NodeName)
 		return out // the rest is about the evaluation of nodes before
 	}

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
 // A record that was cut when it was written counts as the same as the remade decision, unless it differs in the part
 // that was kept.
 func TestCompareWithARecordThatWasCut(t *testing.T) {
 	made := events.Decision{
-		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Evidence: &events.Evidence{},
+		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Evidence: &evidence.Evidence{},
 		Message: "0/3 nodes are available: " + strings.Repeat("x", 2*events.MaxText) + ".", Reasons: map[string]int32{},
 	}
 	for i := range 10_000 {
@@ -20,7 +22,7 @@ func TestCompareWithARecordThatWasCut(t *testing.T) {
 	}
 	told := made
 	told.Message += " preemption: no victims"
-	recorded, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(told), Sequence: 1})
+	recorded, err := events.DecodeDecision(eventlog.Record{Message: events.EncodeDecision(told), Sequence: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
@@ -21,12 +23,12 @@ type Job struct {
 	// Version is the version of this Berth, to explain differences.
 	Version string
 	// Wanted selects the records to make again; nil selects all of them.
-	Wanted func(r events.Record, d *events.Decision) bool
+	Wanted func(r eventlog.Record, d *events.Decision) bool
 	// Strict: the choices that a decision counted are used with the remade nodes too; if such a choice could not be
 	// remade, the decision that counted it cannot be remade either.
 	Strict bool
 	// LeftOut is called for every record that cannot be read; it may be nil.
-	LeftOut func(r events.Record, err error)
+	LeftOut func(r eventlog.Record, err error)
 	// Each is called for every wanted record, in the order of its shard.
 	Each func(Verdict) error
 }
@@ -50,7 +52,7 @@ func (v *Verdict) Same() bool { return v.Remade != nil && len(v.Differences) == 
 type item struct {
 	moment, order uint64
 	fact          uint64
-	record        events.Record
+	record        eventlog.Record
 	wanted        bool
 }
 
@@ -79,7 +81,7 @@ func Run(ctx context.Context, job Job) error {
 
 // gather reads the records of all shards.
 func gather(ctx context.Context, job Job) (map[string][]item, error) {
-	records, err := job.Source.Open(ctx, events.Decisions, 1)
+	records, err := job.Source.Open(ctx, eventlog.Decisions, 1)
 	if err != nil {
 		return nil, fmt.Errorf("decisions: %w", err)
 	}
@@ -140,7 +142,7 @@ func (job Job) shard(ctx context.Context, id string, profiles map[string]*placem
 }
 
 func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision) error {
-	granted := []events.Way{events.WayRanked, events.WayHeld, events.WayAdvised}
+	granted := []evidence.Way{evidence.WayRanked, evidence.WayHeld, evidence.WayAdvised}
 	if !i.wanted && !job.Strict && slices.Contains(granted, d.Evidence.Basis.Way) {
 		return shard.note(ctx, d)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -34,7 +36,7 @@ func newShard(
 	if s.facts, err = openFacts(ctx, src, first); err != nil {
 		return nil, err
 	}
-	if s.changes, err = src.Open(ctx, events.Ledger, 1); err == nil {
+	if s.changes, err = src.Open(ctx, eventlog.Ledger, 1); err == nil {
 		s.ledger, err = history.NewCursor(s.changes)
 	}
 	if err != nil {
@@ -121,7 +123,7 @@ func Erase(d events.Decision) events.Decision {
 		FactSequence: d.FactSequence, Seed: d.Seed,
 	}
 	if e := d.Evidence; e != nil {
-		left.Evidence = &events.Evidence{
+		left.Evidence = &evidence.Evidence{
 			Config: e.Config, LedgerRevision: e.LedgerRevision, Order: e.Order, Staged: e.Staged, Basis: e.Basis,
 		}
 	}

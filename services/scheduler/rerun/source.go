@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
@@ -15,14 +16,14 @@ import (
 // bundle.
 type Source interface {
 	// Open reads a stream from a sequence on, or from the oldest kept record if that is younger.
-	Open(ctx context.Context, s events.Stream, from uint64) (Records, error)
+	Open(ctx context.Context, s eventlog.Stream, from uint64) (Records, error)
 	// Snapshot returns the newest snapshot of the facts; ok is false if there is none.
 	Snapshot(ctx context.Context) (sequence uint64, data []byte, ok bool, err error)
 }
 
 // Records yields records in order, and io.EOF after the last.
 type Records interface {
-	Next(ctx context.Context) (events.Record, error)
+	Next(ctx context.Context) (eventlog.Record, error)
 	Close()
 }
 
@@ -30,7 +31,7 @@ type Records interface {
 type factCursor struct {
 	records Records
 	// ahead is a record that has been read and not been returned; at is the sequence of the last one returned.
-	ahead *events.Record
+	ahead *eventlog.Record
 	at    uint64
 	// start is the reset that announces the beginning, until it has been returned.
 	start *follow.Batch
@@ -54,7 +55,7 @@ func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, erro
 	if !ok || sequence > first {
 		sequence, data = 0, nil
 	}
-	records, err := src.Open(ctx, events.Facts, sequence+1)
+	records, err := src.Open(ctx, eventlog.Facts, sequence+1)
 	if err != nil {
 		return nil, fmt.Errorf("facts: %w", err)
 	}
@@ -67,7 +68,7 @@ func resetAt(sequence uint64, data []byte) *follow.Batch {
 	return &follow.Batch{Reset: true, Snapshot: data, Behind: sequence, Barrier: sequence}
 }
 
-func (c *factCursor) peek(ctx context.Context) (*events.Record, error) {
+func (c *factCursor) peek(ctx context.Context) (*eventlog.Record, error) {
 	if c.ahead == nil {
 		r, err := c.records.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -160,7 +161,7 @@ func (c *factCursor) reaches(ctx context.Context) error {
 }
 
 // read returns the fact of a record; events.OpUnreadable for a fact that cannot be read or does not follow.
-func (c *factCursor) read(r events.Record) events.SequencedFact {
+func (c *factCursor) read(r eventlog.Record) events.SequencedFact {
 	fact, err := events.DecodeFact(r)
 	if err == nil && !fact.Anew() && c.epochKnown && !state.Follows(c.epoch, fact.Fact) {
 		err = fmt.Errorf("epoch %d does not follow on %d", fact.Epoch, c.epoch)

@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
 // kept is a log of facts whose first facts are gone, with a snapshot.
 type kept struct {
-	facts    []events.Record
+	facts    []eventlog.Record
 	snapshot []byte
 	at       uint64
 }
 
-type list []events.Record
+type list []eventlog.Record
 
-func (l *list) Next(context.Context) (events.Record, error) {
+func (l *list) Next(context.Context) (eventlog.Record, error) {
 	if len(*l) == 0 {
-		return events.Record{}, io.EOF
+		return eventlog.Record{}, io.EOF
 	}
 	r := (*l)[0]
 	*l = (*l)[1:]
@@ -33,10 +34,10 @@ func (l *list) Next(context.Context) (events.Record, error) {
 
 func (l *list) Close() {}
 
-func (k *kept) Open(_ context.Context, s events.Stream, from uint64) (Records, error) {
+func (k *kept) Open(_ context.Context, s eventlog.Stream, from uint64) (Records, error) {
 	l := &list{}
 	for _, r := range k.facts {
-		if s == events.Facts && r.Sequence >= from {
+		if s == eventlog.Facts && r.Sequence >= from {
 			*l = append(*l, r)
 		}
 	}
@@ -77,7 +78,7 @@ func facts(t *testing.T, n int, at, first uint64) *kept {
 			}
 		}
 		if sequence >= first {
-			k.facts = append(k.facts, events.Record{
+			k.facts = append(k.facts, eventlog.Record{
 				Message: events.EncodeFact(f), Sequence: sequence, Time: time.Unix(int64(sequence), 0),
 			})
 		}

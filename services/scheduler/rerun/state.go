@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -24,7 +24,7 @@ type At struct {
 // of it.
 type Picture struct {
 	Facts  *state.Store
-	Ledger *ledger.View
+	Ledger *replica.View
 	// Time is when the last fact was stored, by the log's clock; zero if that is not known.
 	Time time.Time
 }
@@ -104,7 +104,7 @@ func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64)
 }
 
 func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
-	records, err := src.Open(ctx, events.Ledger, 1)
+	records, err := src.Open(ctx, eventlog.Ledger, 1)
 	if err != nil {
 		return fmt.Errorf("ledger history: %w", err)
 	}
@@ -114,8 +114,8 @@ func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
 		return err
 	}
 	defer cursor.Close()
-	view := ledger.NewView()
-	_, err = cursor.End(ctx, func(b ledger.ViewBatch) error {
+	view := replica.NewView()
+	_, err = cursor.End(ctx, func(b replica.Batch) error {
 		_, err := view.Fold(b)
 		return err
 	})
@@ -135,7 +135,7 @@ type until struct {
 	time time.Time
 }
 
-func (u until) Next(ctx context.Context) (events.Record, error) {
+func (u until) Next(ctx context.Context) (eventlog.Record, error) {
 	r, err := u.Records.Next(ctx)
 	if err == nil && !u.time.IsZero() && r.Time.After(u.time) {
 		return r, io.EOF

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 var (
@@ -201,7 +202,7 @@ func (w *world) snapshot() (*state.Snapshot, error) {
 }
 
 func upsert(h *statetest.History, kind events.Kind, obj state.APIObject) {
-	state.Strip(obj)
+	strip.Strip(obj)
 	h.Upsert(kind, obj)
 }
 

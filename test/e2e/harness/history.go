@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
 // Ledger returns everything that has ever happened in the ledger that is kept in this etcd,
@@ -75,7 +77,7 @@ func (s *Store) Size(ctx context.Context) (size LedgerSize, err error) {
 		if !strings.HasPrefix(kv.Key, ledger.PrefixNode) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(kv)
+		d, err := codec.DecodeNodeDoc(kv)
 		if err != nil {
 			return size, err
 		}
@@ -85,16 +87,16 @@ func (s *Store) Size(ctx context.Context) (size LedgerSize, err error) {
 }
 
 // Generation is which ledger is kept in this etcd; the zero value for none.
-func (s *Store) Generation(ctx context.Context) (g ledger.Generation, err error) {
+func (s *Store) Generation(ctx context.Context) (g identity.Generation, err error) {
 	store, err := etcd.Open(ctx, etcd.Config{Endpoints: []string{s.URL}})
 	if err != nil {
 		return g, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	kvs, _, err := store.List(ctx, ledger.KeyGeneration)
+	kvs, _, err := store.List(ctx, identity.KeyGeneration)
 	for _, kv := range kvs {
-		if kv.Key == ledger.KeyGeneration {
-			return ledger.DecodeGeneration(kv)
+		if kv.Key == identity.KeyGeneration {
+			return identity.DecodeGeneration(kv)
 		}
 	}
 	return g, err

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -51,12 +52,12 @@ func cluster(t *testing.T) *memlog.Log {
 	} {
 		facts.Bookmark(k)
 	}
-	var msgs []events.Message
+	var msgs []eventlog.Message
 	for _, f := range facts.Facts {
 		msgs = append(msgs, events.EncodeFact(f.Fact))
 	}
 	log := memlog.New(memlog.Options{})
-	if _, err := log.Append(t.Context(), events.Facts, events.Tail{}, msgs); err != nil {
+	if _, err := log.Append(t.Context(), eventlog.Facts, eventlog.Tail{}, msgs); err != nil {
 		t.Fatal(err)
 	}
 	return log

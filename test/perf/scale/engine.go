@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -52,12 +55,12 @@ func newEngine(w *world, id int, start beginning) (*engine, error) {
 		Laps: &e.searches,
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == self },
 	})
-	reset := ledger.ViewBatch{Reset: true, KVs: start.ledger, Events: ledger.EventBatch{Revision: start.at}}
+	reset := replica.Batch{Reset: true, KVs: start.ledger, Events: ledger.EventBatch{Revision: start.at}}
 	steps, err := e.folder.FoldAll(follow.Batch{Reset: true, Barrier: e.base}, follow.Batch{Facts: start.facts})
 	if err != nil {
 		return nil, fmt.Errorf("start of %s: %w", self, err)
 	}
-	_, err = e.core.Step(shardcore.Input{Ledger: []ledger.ViewBatch{reset}, Facts: steps}, epoch)
+	_, err = e.core.Step(shardcore.Input{Ledger: []replica.Batch{reset}, Facts: steps}, epoch)
 	if err != nil {
 		return nil, fmt.Errorf("start of %s: %w", self, err)
 	}
@@ -80,10 +83,10 @@ func (e *engine) step(in input, now time.Duration) (output, error) {
 		}
 	}
 	for _, r := range in.ledgers[0] {
-		core.Ledger = append(core.Ledger, ledger.ViewBatch{Events: r.events})
+		core.Ledger = append(core.Ledger, replica.Batch{Events: r.events})
 	}
 	if len(in.offers) > 0 {
-		core.Offers = []events.OfferBatch{e.offers(in.offers)}
+		core.Offers = []work.OfferBatch{e.offers(in.offers)}
 	}
 	for _, a := range in.answers {
 		core.Results = append(core.Results, shardcore.Result{ID: a.id, Txn: a.result})
@@ -128,12 +131,12 @@ func (w *world) encoded(f fact) (events.Fact, error) {
 	return made, err
 }
 
-func (e *engine) offers(list []offer) events.OfferBatch {
-	b := events.OfferBatch{Queue: "queue", Term: 1}
+func (e *engine) offers(list []offer) work.OfferBatch {
+	b := work.OfferBatch{Queue: "queue", Term: 1}
 	for _, o := range list {
 		e.inHand[o.pod] = o
 		uid := podUID(e.world.Seed, int(o.pod))
-		b.Offers = append(b.Offers, events.Offer{
+		b.Offers = append(b.Offers, work.Offer{
 			Pod:       events.PodRef{UID: uid, Namespace: namespace, Name: uid},
 			Partition: ledger.PartitionOf(uid), Token: tokenOf(o).String(), Attempt: o.attempt,
 			FactSequence: e.base + uint64(o.facts), LeaseMillis: int32(time.Minute.Milliseconds()),
@@ -190,7 +193,7 @@ func (e *engine) commit(c shardcore.Commit) (decided, error) {
 		if !ok {
 			continue
 		}
-		doc, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
+		doc, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
 		if err != nil {
 			return d, err
 		}

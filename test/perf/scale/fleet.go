@@ -13,8 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 const (
@@ -52,18 +54,18 @@ func (f *fleet) beginning(store *mem.Store, owners []int32) (b beginning, err er
 		return b, err
 	}
 	for i := range f.Shards {
-		value, err := ledger.EncodeMember(ledger.Member{ID: memberName(i), Role: membership.RoleScheduler})
+		value, err := roster.EncodeMember(roster.Member{ID: memberName(i), Role: membership.RoleScheduler})
 		if err != nil {
 			return b, err
 		}
-		key := ledger.KeyMember(membership.RoleScheduler, memberName(i))
+		key := roster.KeyMember(membership.RoleScheduler, memberName(i))
 		put := ledger.Put{Key: key, Value: value, Lease: session.Lease()}
 		if _, err := store.Commit(ctx, ledger.Txn{Puts: []ledger.Put{put}}); err != nil {
 			return b, err
 		}
 	}
 	for p, owner := range owners {
-		txn, err := ledger.TakePartition(int32(p), ledger.Owner{Member: memberName(int(owner))}, session.Lease())
+		txn, err := roster.TakePartition(int32(p), roster.Owner{Member: memberName(int(owner))}, session.Lease())
 		if err != nil {
 			return b, err
 		}
@@ -113,7 +115,7 @@ func (f *fleet) stand(b *beginning) error {
 // factOf makes the fact of an object as the queue's intake does.
 func factOf(k events.Kind, obj state.APIObject, version uint64) (events.Fact, error) {
 	obj.SetResourceVersion(fmt.Sprint(version))
-	state.Strip(obj)
+	strip.Strip(obj)
 	data, err := obj.Marshal()
 	if err != nil {
 		return events.Fact{}, fmt.Errorf("%s %s: %w", k, obj.GetName(), err)

@@ -3,7 +3,7 @@ package scale
 import (
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -24,7 +24,7 @@ type input struct {
 	ledgers [][]revision
 	offers  []offer
 	answers []answer
-	turns   []events.Turn
+	turns   []work.Turn
 	beat    bool
 }
 
@@ -42,7 +42,7 @@ type output struct {
 	failed  []offer
 	// returned are offers that are given back untried.
 	returned []offer
-	turns    []events.Turn
+	turns    []work.Turn
 	// tried counts searches for a node.
 	tried int
 	// more says that there is work left without input, soon that there will be after a while.
@@ -73,7 +73,7 @@ type shard struct {
 	facts, ledgers []cursor
 	offers         []offer
 	answers        []answer
-	turns          []events.Turn
+	turns          []work.Turn
 	// stepping: a step is being worked on. more: another has work to do. beat: one is due.
 	stepping, more, beat bool
 }

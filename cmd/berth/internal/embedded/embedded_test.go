@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
 // Data written before a stop is there after a start on the same directory, a second process is refused while the
@@ -20,21 +21,21 @@ import (
 func TestStoresSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	write := func(ctx context.Context, log *jetstream.Log, store *etcd.Store) {
-		msg := events.Message{Subject: "decisions.u.placed", Data: []byte("x")}
-		if _, err := log.Append(ctx, events.Decisions, events.Tail{}, []events.Message{msg}); err != nil {
+		msg := eventlog.Message{Subject: "decisions.u.placed", Data: []byte("x")}
+		if _, err := log.Append(ctx, eventlog.Decisions, eventlog.Tail{}, []eventlog.Message{msg}); err != nil {
 			t.Fatalf("append: %v", err)
 		}
-		res, err := store.Commit(ctx, ledger.Txn{Puts: []ledger.Put{{Key: ledger.KeyCluster, Value: []byte("c")}}})
+		res, err := store.Commit(ctx, ledger.Txn{Puts: []ledger.Put{{Key: identity.KeyCluster, Value: []byte("c")}}})
 		if err != nil || !res.Succeeded {
 			t.Fatalf("commit: %+v, %v", res, err)
 		}
 	}
 	withStores(t, dir, write)
 	withStores(t, dir, func(ctx context.Context, log *jetstream.Log, store *etcd.Store) {
-		if last, err := log.Last(ctx, events.Decisions); err != nil || last != 1 {
+		if last, err := log.Last(ctx, eventlog.Decisions); err != nil || last != 1 {
 			t.Errorf("last sequence %d, %v: want 1", last, err)
 		}
-		kvs, _, err := store.List(ctx, ledger.KeyCluster)
+		kvs, _, err := store.List(ctx, identity.KeyCluster)
 		if err != nil || len(kvs) != 1 || string(kvs[0].Value) != "c" {
 			t.Errorf("ledger has %v, %v: want the key written before", kvs, err)
 		}

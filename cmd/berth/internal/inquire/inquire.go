@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/explain"
 )
 
@@ -22,9 +24,9 @@ const (
 
 // Inquiry holds the sources of answers.
 type Inquiry struct {
-	Log     events.Log
-	History events.History
-	Bus     events.Bus
+	Log     eventlog.Log
+	History eventlog.History
+	Bus     eventlog.Bus
 }
 
 // PodName converts what a user gives as a pod to namespace/name, or to a UID.
@@ -83,11 +85,11 @@ func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 
 // Story returns the history of a pod.
 func (q *Inquiry) Story(ctx context.Context, uid string) (*explain.Story, error) {
-	facts, err := q.History.About(ctx, events.Facts, events.FactsAbout(events.KindPod, uid), most)
+	facts, err := q.History.About(ctx, eventlog.Facts, events.FactsAbout(events.KindPod, uid), most)
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := q.History.About(ctx, events.Decisions, events.DecisionsAbout(uid), most)
+	decisions, err := q.History.About(ctx, eventlog.Decisions, events.DecisionsAbout(uid), most)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +99,7 @@ func (q *Inquiry) Story(ctx context.Context, uid string) (*explain.Story, error)
 func (q *Inquiry) queue(ctx context.Context, question explain.Question) (*explain.QueueAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, queuePatience)
 	defer cancel()
-	answers, err := explain.Ask(ctx, q.Bus, events.SubjectAskQueue, question, one[explain.QueueAnswer])
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskQueue, question, one[explain.QueueAnswer])
 	if err != nil || len(answers) == 0 {
 		return nil, err
 	}
@@ -128,11 +130,11 @@ func (q *Inquiry) uid(ctx context.Context, pod string, queue *explain.QueueAnswe
 
 // search reads the facts for the last pod with a name: no other source knows pods that are gone.
 func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid string, err error) {
-	err = q.scan(ctx, events.Facts, func(r events.Record) {
+	err = q.scan(ctx, eventlog.Facts, func(r eventlog.Record) {
 		h := r.Header
-		if h.Get(events.HeaderName) == name && h.Get(events.HeaderNamespace) == namespace &&
-			h.Get(events.HeaderKind) == string(events.KindPod) {
-			uid = h.Get(events.HeaderUID)
+		if h.Get(eventlog.HeaderName) == name && h.Get(eventlog.HeaderNamespace) == namespace &&
+			h.Get(eventlog.HeaderKind) == string(events.KindPod) {
+			uid = h.Get(eventlog.HeaderUID)
 		}
 	})
 	if err == nil && uid == "" {
@@ -142,13 +144,13 @@ func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid strin
 }
 
 // scan reads a stream from the oldest record that is kept to the one that is the last now.
-func (q *Inquiry) scan(ctx context.Context, s events.Stream, visit func(events.Record)) error {
+func (q *Inquiry) scan(ctx context.Context, s eventlog.Stream, visit func(eventlog.Record)) error {
 	last, err := q.Log.Last(ctx, s)
 	if err != nil || last == 0 {
 		return err
 	}
 	reader, err := q.Log.Read(ctx, s, 1)
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) {
 		reader, err = q.Log.Read(ctx, s, gap.Have)
 	}
@@ -173,7 +175,7 @@ func (q *Inquiry) scan(ctx context.Context, s events.Stream, visit func(events.R
 func (q *Inquiry) shard(ctx context.Context, story *explain.Story, member string) error {
 	ctx, cancel := context.WithTimeout(ctx, shardPatience)
 	defer cancel()
-	answers, err := explain.Ask(ctx, q.Bus, events.SubjectAskShards, explain.Question{Pod: story.UID},
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, explain.Question{Pod: story.UID},
 		one[explain.ShardAnswer])
 	if err != nil {
 		return err
@@ -192,7 +194,7 @@ func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
 		return nil
 	}
 	if token := s.PlanToken(); token != "" {
-		records, err := q.History.About(ctx, events.Decisions, events.DecisionsOf(events.DecisionNominated), 0)
+		records, err := q.History.About(ctx, eventlog.Decisions, events.DecisionsOf(events.DecisionNominated), 0)
 		if err != nil {
 			return err
 		}
@@ -219,7 +221,7 @@ func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, 
 	ctx, cancel := context.WithTimeout(ctx, shardPatience)
 	defer cancel()
 	question := explain.Question{Node: name}
-	answers, err := explain.Ask(ctx, q.Bus, events.SubjectAskShards, question, one[explain.ShardAnswer])
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, one[explain.ShardAnswer])
 	if err != nil {
 		return nil, err
 	}
@@ -246,12 +248,12 @@ func (q *Inquiry) Overview(ctx context.Context, descheduler string) (*explain.Ov
 	}
 	sctx, cancel := context.WithTimeout(ctx, shardPatience)
 	defer cancel()
-	shards, err := explain.Ask(sctx, q.Bus, events.SubjectAskShards, explain.Question{Status: true},
+	shards, err := explain.Ask(sctx, q.Bus, work.SubjectAskShards, explain.Question{Status: true},
 		func(a []explain.ShardAnswer) bool { return len(a) >= alive })
 	if err != nil {
 		return nil, err
 	}
-	last, err := q.Log.Last(ctx, events.Facts)
+	last, err := q.Log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		return nil, err
 	}

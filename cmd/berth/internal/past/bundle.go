@@ -17,7 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
@@ -43,7 +43,7 @@ type Manifest struct {
 	Kubernetes string    `json:"kubernetes"`
 	Created    time.Time `json:"created"`
 	// Streams holds the span of each stream.
-	Streams map[events.Stream]Span `json:"streams"`
+	Streams map[eventlog.Stream]Span `json:"streams"`
 	// Snapshot is the sequence of the facts' snapshot, 0 for none.
 	Snapshot uint64 `json:"snapshot,omitempty"`
 	// Unreadable counts facts that Export could not decode: they are in the bundle without their objects. It is not
@@ -59,11 +59,11 @@ type Span struct {
 
 // line is the form of one record in a bundle.
 type line struct {
-	Sequence uint64        `json:"sequence"`
-	Time     time.Time     `json:"time"`
-	Subject  string        `json:"subject"`
-	Header   events.Header `json:"header,omitempty"`
-	Data     []byte        `json:"data,omitempty"`
+	Sequence uint64          `json:"sequence"`
+	Time     time.Time       `json:"time"`
+	Subject  string          `json:"subject"`
+	Header   eventlog.Header `json:"header,omitempty"`
+	Data     []byte          `json:"data,omitempty"`
 }
 
 // Bundle is a file that Export has written. It must be closed after use. Several goroutines may read from it, each
@@ -183,7 +183,7 @@ func (b *Bundle) add(header *tar.Header, content io.Reader) error {
 }
 
 // Open implements rerun.Source.
-func (b *Bundle) Open(_ context.Context, s events.Stream, from uint64) (rerun.Records, error) {
+func (b *Bundle) Open(_ context.Context, s eventlog.Stream, from uint64) (rerun.Records, error) {
 	var parts []member
 	for _, m := range b.members {
 		if m.dir != string(s) {
@@ -240,22 +240,22 @@ type bundleRecords struct {
 	name  string
 }
 
-func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
+func (r *bundleRecords) Next(ctx context.Context) (eventlog.Record, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return events.Record{}, err
+			return eventlog.Record{}, err
 		}
 		if r.lines == nil {
 			if len(r.parts) == 0 {
-				return events.Record{}, io.EOF
+				return eventlog.Record{}, io.EOF
 			}
 			if err := r.open(); err != nil {
-				return events.Record{}, r.failed(err)
+				return eventlog.Record{}, r.failed(err)
 			}
 		}
 		if !r.lines.Scan() {
 			if err := r.lines.Err(); err != nil {
-				return events.Record{}, r.failed(err)
+				return eventlog.Record{}, r.failed(err)
 			}
 			r.lines = nil
 			continue
@@ -263,13 +263,13 @@ func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
 		var l line
 		if err := json.Unmarshal(r.lines.Bytes(), &l); err != nil {
 			// A line may end early because unpacking has failed.
-			return events.Record{}, r.failed(cmp.Or(r.lines.Err(), err))
+			return eventlog.Record{}, r.failed(cmp.Or(r.lines.Err(), err))
 		}
 		if l.Sequence < r.from {
 			continue
 		}
-		return events.Record{
-			Message:  events.Message{Subject: l.Subject, Header: l.Header, Data: l.Data},
+		return eventlog.Record{
+			Message:  eventlog.Message{Subject: l.Subject, Header: l.Header, Data: l.Data},
 			Sequence: l.Sequence, Time: l.Time,
 		}, nil
 	}

@@ -3,7 +3,7 @@
 //
 // A bundle is a tar file: manifest.yaml, the configuration under config/, the newest snapshot of the facts, and the
 // records of each stream in members of a few megabytes, as lines of JSON compressed with zstd. Export strips every
-// object (state.Strip), however complete it is in the log: a bundle holds no environment variables, commands or
+// object (strip.Strip), however complete it is in the log: a bundle holds no environment variables, commands or
 // managed fields. It also removes the credentials from the configuration. Writing holds the snapshot and one member
 // in memory, reading the snapshot and some lines, within the limits of limits.go.
 //

@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
@@ -35,7 +35,8 @@ type Contents struct {
 // Objects are stripped, however complete they are in the log, and the configuration loses its credentials.
 func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Manifest, error) {
 	m := Manifest{
-		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(), Streams: map[events.Stream]Span{},
+		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(),
+		Streams: map[eventlog.Stream]Span{},
 	}
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -48,7 +49,7 @@ func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Man
 	if m.Snapshot, err = e.snapshot(ctx, src); err != nil {
 		return m, fmt.Errorf("snapshot of the facts: %w", err)
 	}
-	for _, s := range []events.Stream{events.Decisions, events.Facts, events.Ledger} {
+	for _, s := range []eventlog.Stream{eventlog.Decisions, eventlog.Facts, eventlog.Ledger} {
 		if m.Streams[s], err = e.stream(ctx, src, s); err != nil {
 			return m, fmt.Errorf("stream %s: %w", s, err)
 		}
@@ -123,7 +124,7 @@ func (e *export) add(name string, content []byte) error {
 }
 
 // stream copies one stream, member by member.
-func (e *export) stream(ctx context.Context, src rerun.Source, s events.Stream) (Span, error) {
+func (e *export) stream(ctx context.Context, src rerun.Source, s eventlog.Stream) (Span, error) {
 	var span Span
 	records, err := src.Open(ctx, s, 1)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -26,14 +27,14 @@ func FuzzOpenBundle(f *testing.F) {
 	log := memlog.New(memlog.Options{})
 	f.Cleanup(log.Close)
 	m := events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Object: []byte("o")})
-	if _, err := log.Append(f.Context(), events.Facts, events.AnySequence, []events.Message{m}); err != nil {
+	if _, err := log.Append(f.Context(), eventlog.Facts, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 		f.Fatal(err)
 	}
 	data, _, err := state.New().Marshal()
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := log.Put(f.Context(), events.Facts, 1, data); err != nil {
+	if err := log.Put(f.Context(), eventlog.Facts, 1, data); err != nil {
 		f.Fatal(err)
 	}
 	path := filepath.Join(f.TempDir(), "bundle.tar")
@@ -64,7 +65,7 @@ func FuzzOpenBundle(f *testing.F) {
 			}
 		}()
 		_, _, _, _ = b.Snapshot(t.Context())
-		for _, stream := range events.Streams() {
+		for _, stream := range eventlog.Streams() {
 			records, err := b.Open(t.Context(), stream, 1)
 			if err != nil {
 				continue

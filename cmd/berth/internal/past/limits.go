@@ -16,7 +16,7 @@ const (
 	maxManifest = 1 << 20
 	// maxConfig bounds each configuration file: a ConfigMap holds no more.
 	maxConfig = 1 << 20
-	// maxLine bounds one record in its encoded form: several times events.MaxMessage.
+	// maxLine bounds one record in its encoded form: several times eventlog.MaxMessage.
 	maxLine = 4 << 20
 	// maxSnapshot bounds the snapshot: several times the size for a cluster of a hundred thousand nodes.
 	maxSnapshot = 16 << 30

@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
@@ -74,7 +74,7 @@ func record(t *testing.T, bytes int) []byte {
 }
 
 // recordsOf returns the name of a member of a stream.
-func recordsOf(s events.Stream, first int) string { return fmt.Sprintf("%s/%020d.zst", s, first) }
+func recordsOf(s eventlog.Stream, first int) string { return fmt.Sprintf("%s/%020d.zst", s, first) }
 
 // readAll reads everything that a bundle has, and keeps nothing.
 func readAll(t *testing.T, path string) error {
@@ -86,7 +86,7 @@ func readAll(t *testing.T, path string) error {
 	if _, _, _, err := b.Snapshot(t.Context()); err != nil {
 		return err
 	}
-	for _, stream := range events.Streams() {
+	for _, stream := range eventlog.Streams() {
 		if err := drain(t, b, stream); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func readAll(t *testing.T, path string) error {
 	return nil
 }
 
-func drain(t *testing.T, src rerun.Source, s events.Stream) error {
+func drain(t *testing.T, src rerun.Source, s eventlog.Stream) error {
 	records, err := src.Open(t.Context(), s, 1)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func TestBombsAreRefused(t *testing.T) {
 	line := record(t, 100<<10)
 	var many []content
 	for i := range 100 {
-		many = append(many, content{recordsOf(events.Decisions, i+1), packed(t, line, 8)})
+		many = append(many, content{recordsOf(eventlog.Decisions, i+1), packed(t, line, 8)})
 	}
 	for name, c := range map[string]struct {
 		members []content
@@ -135,11 +135,11 @@ func TestBombsAreRefused(t *testing.T) {
 			"snapshot/1.zst: window size exceeded",
 		},
 		"a record of 100 MiB": {
-			[]content{{recordsOf(events.Facts, 1), packed(t, bytes.Repeat([]byte{' '}, mib), 100)}},
-			recordsOf(events.Facts, 1) + ": a record exceeds 4194304 bytes",
+			[]content{{recordsOf(eventlog.Facts, 1), packed(t, bytes.Repeat([]byte{' '}, mib), 100)}},
+			recordsOf(eventlog.Facts, 1) + ": a record exceeds 4194304 bytes",
 		},
 		"many records in one member": {
-			[]content{{recordsOf(events.Ledger, 1), packed(t, line, 1000)}},
+			[]content{{recordsOf(eventlog.Ledger, 1), packed(t, line, 1000)}},
 			"want at most 67108864 plus 200 for each of them",
 		},
 		"records in many members": {many, "want at most 67108864 plus 200 for each of them"},
@@ -178,14 +178,14 @@ func TestWhatPacksWellCanBeRead(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)
 	const records = 80
-	m := events.Message{Subject: "decisions.a.placed", Data: make([]byte, 900<<10)}
+	m := eventlog.Message{Subject: "decisions.a.placed", Data: make([]byte, 900<<10)}
 	for range records {
-		if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{m}); err != nil {
+		if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, path := export(t, past.Live{Log: log}, past.Contents{})
-	if got := len(read(t, open(t, path), events.Decisions, 1)); got != records {
+	if got := len(read(t, open(t, path), eventlog.Decisions, 1)); got != records {
 		t.Errorf("%d records, want %d", got, records)
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
 // Log is what Live reads from.
 type Log interface {
-	events.Log
-	events.Snapshots
+	eventlog.Log
+	eventlog.Snapshots
 }
 
 // Live is the log of a running Berth. Each Open reads up to the end of the stream at that time.
@@ -22,7 +22,7 @@ type Live struct{ Log Log }
 var _ rerun.Source = Live{}
 
 // Open implements rerun.Source.
-func (l Live) Open(ctx context.Context, s events.Stream, from uint64) (rerun.Records, error) {
+func (l Live) Open(ctx context.Context, s eventlog.Stream, from uint64) (rerun.Records, error) {
 	last, err := l.Log.Last(ctx, s)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (l Live) Open(ctx context.Context, s events.Stream, from uint64) (rerun.Rec
 		return &liveRecords{}, nil
 	}
 	reader, err := l.Log.Read(ctx, s, from)
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) && gap.Have > from {
 		reader, err = l.Log.Read(ctx, s, gap.Have)
 	}
@@ -43,25 +43,25 @@ func (l Live) Open(ctx context.Context, s events.Stream, from uint64) (rerun.Rec
 
 // Snapshot implements rerun.Source.
 func (l Live) Snapshot(ctx context.Context) (sequence uint64, data []byte, ok bool, err error) {
-	return l.Log.Latest(ctx, events.Facts)
+	return l.Log.Latest(ctx, eventlog.Facts)
 }
 
 type liveRecords struct {
-	reader   events.Reader
-	have     []events.Record
+	reader   eventlog.Reader
+	have     []eventlog.Record
 	at, last uint64
 }
 
-func (r *liveRecords) Next(ctx context.Context) (events.Record, error) {
+func (r *liveRecords) Next(ctx context.Context) (eventlog.Record, error) {
 	for r.at < r.last && len(r.have) == 0 {
 		records, err := r.reader.Next(ctx)
 		if err != nil {
-			return events.Record{}, fmt.Errorf("record behind %d: %w", r.at, err)
+			return eventlog.Record{}, fmt.Errorf("record behind %d: %w", r.at, err)
 		}
 		r.have = records
 	}
 	if r.at >= r.last || r.have[0].Sequence > r.last {
-		return events.Record{}, io.EOF
+		return eventlog.Record{}, io.EOF
 	}
 	next := r.have[0]
 	r.have, r.at = r.have[1:], next.Sequence

@@ -20,14 +20,16 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
 // subjects has one subject of each stream.
-var subjects = map[events.Stream]string{
-	events.Facts: "facts.pod.a", events.Decisions: "decisions.a.placed", events.Ledger: events.SubjectLedgerChanges,
+var subjects = map[eventlog.Stream]string{
+	eventlog.Facts: "facts.pod.a", eventlog.Decisions: "decisions.a.placed",
+	eventlog.Ledger: eventlog.SubjectLedgerChanges,
 }
 
 // fill appends n records of some kilobytes to each stream.
@@ -35,14 +37,14 @@ func fill(t *testing.T, log *memlog.Log, n int) {
 	t.Helper()
 	for stream, subject := range subjects {
 		for i := range n {
-			m := events.Message{
-				Subject: subject, Header: events.NewHeader(map[string]string{"kind": "pod", "number": fmt.Sprint(i)}),
+			m := eventlog.Message{
+				Subject: subject, Header: eventlog.NewHeader(map[string]string{"kind": "pod", "number": fmt.Sprint(i)}),
 				Data: bytes.Repeat([]byte{byte(i), 0, 255}, 1000),
 			}
-			if stream == events.Facts {
+			if stream == eventlog.Facts {
 				m = budget(t, i)
 			}
-			if _, err := log.Append(t.Context(), stream, events.AnySequence, []events.Message{m}); err != nil {
+			if _, err := log.Append(t.Context(), stream, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -50,7 +52,7 @@ func fill(t *testing.T, log *memlog.Log, n int) {
 }
 
 // budget returns the fact of an object of some kilobytes, of which nothing is stripped.
-func budget(t *testing.T, number int) events.Message {
+func budget(t *testing.T, number int) eventlog.Message {
 	t.Helper()
 	o := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: fmt.Sprint(number), UID: types.UID(fmt.Sprint(number)),
@@ -94,14 +96,14 @@ func open(t *testing.T, path string) *past.Bundle {
 	return b
 }
 
-func read(t *testing.T, src rerun.Source, s events.Stream, from uint64) []events.Record {
+func read(t *testing.T, src rerun.Source, s eventlog.Stream, from uint64) []eventlog.Record {
 	t.Helper()
 	records, err := src.Open(t.Context(), s, from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer records.Close()
-	var all []events.Record
+	var all []eventlog.Record
 	for {
 		r, err := records.Next(t.Context())
 		if errors.Is(err, io.EOF) {
@@ -122,9 +124,9 @@ func TestBundleIsTheLog(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)
 	fill(t, log, records)
-	log.Trim(events.Facts, 11)
+	log.Trim(eventlog.Facts, 11)
 	snapshot := snapshotOf(t, state.New())
-	if err := log.Put(t.Context(), events.Facts, 20, snapshot); err != nil {
+	if err := log.Put(t.Context(), eventlog.Facts, 20, snapshot); err != nil {
 		t.Fatal(err)
 	}
 	live := past.Live{Log: log}
@@ -135,8 +137,8 @@ func TestBundleIsTheLog(t *testing.T) {
 	if diff := cmp.Diff(m, b.Manifest); diff != "" {
 		t.Errorf("manifest (-written +read): %s", diff)
 	}
-	if want := (past.Span{First: 11, Last: records}); m.Streams[events.Facts] != want {
-		t.Errorf("facts %+v, want %+v", m.Streams[events.Facts], want)
+	if want := (past.Span{First: 11, Last: records}); m.Streams[eventlog.Facts] != want {
+		t.Errorf("facts %+v, want %+v", m.Streams[eventlog.Facts], want)
 	}
 	if string(b.Config) != "kind: X\n" || string(b.Policy) != "kind: Y\n" {
 		t.Errorf("configuration %q and policy %q", b.Config, b.Policy)
@@ -155,7 +157,7 @@ func TestBundleIsTheLog(t *testing.T) {
 	}
 }
 
-func equal(a, b events.Record) bool {
+func equal(a, b eventlog.Record) bool {
 	return a.Sequence == b.Sequence && a.Time.Equal(b.Time) && a.Subject == b.Subject &&
 		a.Header.Equal(b.Header) && bytes.Equal(a.Data, b.Data)
 }
@@ -165,7 +167,7 @@ func TestEmptyLog(t *testing.T) {
 	t.Cleanup(log.Close)
 	_, path := export(t, past.Live{Log: log}, past.Contents{})
 	b := open(t, path)
-	if got := read(t, b, events.Facts, 1); len(got) != 0 {
+	if got := read(t, b, eventlog.Facts, 1); len(got) != 0 {
 		t.Errorf("%d facts in the bundle of an empty log", len(got))
 	}
 	if _, _, ok, err := b.Snapshot(t.Context()); ok || err != nil {
@@ -210,7 +212,7 @@ func TestReadingStops(t *testing.T) {
 	_, path := export(t, past.Live{Log: log}, past.Contents{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	records, err := open(t, path).Open(ctx, events.Facts, 1)
+	records, err := open(t, path).Open(ctx, eventlog.Facts, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

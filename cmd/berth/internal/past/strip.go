@@ -8,14 +8,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // stripped removes from a record what a bundle must not hold. The queue strips facts too, but keeps whole pods and
-// nodes when extenders or custom plugins are configured (state.StripLess). A fact that cannot be decoded loses its
+// nodes when extenders or custom plugins are configured (strip.KeepSpec). A fact that cannot be decoded loses its
 // object, because stripped cannot remove fields from it.
-func (e *export) stripped(s events.Stream, r events.Record) events.Record {
-	if s != events.Facts || len(r.Data) == 0 {
+func (e *export) stripped(s eventlog.Stream, r eventlog.Record) eventlog.Record {
+	if s != eventlog.Facts || len(r.Data) == 0 {
 		return r
 	}
 	fact, err := events.DecodeFact(r)

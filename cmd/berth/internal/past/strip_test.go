@@ -18,10 +18,12 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
@@ -72,8 +74,8 @@ func keep(t *testing.T, log *memlog.Log, facts []events.SequencedFact) {
 		t.Fatal(err)
 	}
 	for _, f := range facts {
-		m := []events.Message{events.EncodeFact(f.Fact)}
-		if _, err := log.Append(t.Context(), events.Facts, events.AnySequence, m); err != nil {
+		m := []eventlog.Message{events.EncodeFact(f.Fact)}
+		if _, err := log.Append(t.Context(), eventlog.Facts, eventlog.AnySequence, m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +83,7 @@ func keep(t *testing.T, log *memlog.Log, facts []events.SequencedFact) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Put(t.Context(), events.Facts, at, data); err != nil {
+	if err := log.Put(t.Context(), eventlog.Facts, at, data); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -91,7 +93,7 @@ func keep(t *testing.T, log *memlog.Log, facts []events.SequencedFact) {
 func TestBundleHoldsNoEnvironment(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	t.Cleanup(log.Close)
-	keep(t, log, told(state.StripLess).Facts)
+	keep(t, log, told(strip.KeepSpec).Facts)
 	live := past.Live{Log: log}
 	_, snapshot, _, err := live.Snapshot(t.Context())
 	if err != nil || !bytes.Contains(snapshot, []byte(canary)) {
@@ -202,12 +204,13 @@ func TestUnreadableFactsAreEmptied(t *testing.T) {
 		if len(p.Message.Data) > 0 {
 			withData++
 		}
-		if _, err := log.Append(t.Context(), events.Facts, events.AnySequence, []events.Message{p.Message}); err != nil {
+		if _, err := log.Append(t.Context(), eventlog.Facts, eventlog.AnySequence,
+			[]eventlog.Message{p.Message}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m, path := export(t, past.Live{Log: log}, past.Contents{})
-	records := read(t, open(t, path), events.Facts, 1)
+	records := read(t, open(t, path), eventlog.Facts, 1)
 	kept := 0
 	for _, r := range records {
 		if len(r.Data) > 0 {
@@ -218,7 +221,7 @@ func TestUnreadableFactsAreEmptied(t *testing.T) {
 		t.Errorf("%d records of %d; %d of %d objects kept, %d said to be left out",
 			len(records), len(poison), kept, withData, m.Unreadable)
 	}
-	if err := log.Put(t.Context(), events.Facts, 1, []byte("snapshot")); err != nil {
+	if err := log.Put(t.Context(), eventlog.Facts, 1, []byte("snapshot")); err != nil {
 		t.Fatal(err)
 	}
 	_, err := past.Export(t.Context(), io.Discard, past.Live{Log: log}, past.Contents{})

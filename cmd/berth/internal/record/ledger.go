@@ -11,10 +11,12 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/audit"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
 // skipped are the prefixes of keys that no invariant covers: members, and leadership.
-var skipped = []string{ledger.PrefixMember, ledger.PrefixElection}
+var skipped = []string{roster.PrefixMember, roster.PrefixElection}
 
 // ledgerSource follows the ledger.
 type ledgerSource struct {
@@ -36,9 +38,9 @@ func newLedgerSource(store ledger.Store, out chan<- audit.Record) *ledgerSource 
 }
 
 func (s *ledgerSource) run(ctx context.Context) error {
-	batches := make(chan ledger.ViewBatch)
+	batches := make(chan replica.Batch)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return ledger.Follow(ctx, s.store, batches) })
+	g.Go(func() error { return replica.Follow(ctx, s.store, batches) })
 	g.Go(func() error {
 		for first := true; ; {
 			select {
@@ -56,7 +58,7 @@ func (s *ledgerSource) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *ledgerSource) take(ctx context.Context, b ledger.ViewBatch) {
+func (s *ledgerSource) take(ctx context.Context, b replica.Batch) {
 	record := audit.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
 	keys := map[string]int64{}
 	gone := map[string]bool{}

@@ -137,7 +137,7 @@ func (s *source) event(ctx context.Context, ev watch.Event) error {
 	if ev.Type == watch.Error {
 		return apierrors.FromObject(ev.Object)
 	}
-	uid, rv, err := identity(ev.Object)
+	uid, rv, err := identityOf(ev.Object)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) e
 	}
 	s.mu.Unlock()
 	for _, obj := range items {
-		uid, itemRV, err := identity(obj)
+		uid, itemRV, err := identityOf(obj)
 		if err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (s *source) has(items []runtime.Object, rv uint64) bool {
 	}
 	listed := map[string]struct{}{}
 	for _, obj := range items {
-		uid, itemRV, err := identity(obj)
+		uid, itemRV, err := identityOf(obj)
 		if err != nil || s.mu.objects[uid].rv < itemRV {
 			return false
 		}
@@ -312,7 +312,7 @@ func (s *source) page(ctx context.Context, opts metav1.ListOptions) (runtime.Obj
 	return s.kind.list(ctx, opts)
 }
 
-func identity(obj runtime.Object) (uid string, rv uint64, err error) {
+func identityOf(obj runtime.Object) (uid string, rv uint64, err error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return "", 0, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/audit"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -148,13 +149,13 @@ func (r *Recorder) mark(ctx context.Context) (audit.Mark, error) {
 	defer cancel()
 	m := audit.Mark{Unix: time.Now().UnixMilli()}
 	var err error
-	if _, m.Ledger, err = r.deps.Ledger.List(ctx, ledger.KeyCluster); err != nil {
+	if _, m.Ledger, err = r.deps.Ledger.List(ctx, identity.KeyCluster); err != nil {
 		return m, err
 	}
 	if m.Objects, err = r.objects[0].current(ctx); err != nil {
 		return m, err
 	}
-	_, m.Until, err = r.deps.Ledger.List(ctx, ledger.KeyCluster)
+	_, m.Until, err = r.deps.Ledger.List(ctx, identity.KeyCluster)
 	return m, err
 }
 

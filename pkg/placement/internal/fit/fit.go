@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // plugin rejects nodes without enough free resources and scores nodes by how full they would be. Source:
@@ -57,13 +58,13 @@ func (p plugin) Compile(pod *state.Pod, objects rule.Objects) (rule.Compiled, er
 }
 
 // incomingRequest returns the request of a pod that does not run yet: only its spec counts.
-func incomingRequest(obj *corev1.Pod) state.Resources {
-	return state.NewResources(podresource.PodRequests(obj, podresource.PodResourcesOptions{}))
+func incomingRequest(obj *corev1.Pod) resources.Resources {
+	return resources.NewResources(podresource.PodRequests(obj, podresource.PodResourcesOptions{}))
 }
 
 // ignores reports whether a resource is left to another component.
 func (p plugin) ignores(name string) bool {
-	if !state.IsExtendedResource(name) {
+	if !resources.IsExtendedResource(name) {
 		return false
 	}
 	group, _, _ := strings.Cut(name, "/")
@@ -73,7 +74,7 @@ func (p plugin) ignores(name string) bool {
 // Filter compares a request with the free resources of a node. extended is sorted by name and holds no zero and
 // no ignored resource.
 type Filter struct {
-	Request  state.Resources
+	Request  resources.Resources
 	Extended []amount
 }
 
@@ -84,7 +85,7 @@ type amount struct {
 	devices bool
 }
 
-func newFitFilter(request state.Resources, ignores func(string) bool) Filter {
+func newFitFilter(request resources.Resources, ignores func(string) bool) Filter {
 	f := Filter{Request: request}
 	for _, name := range slices.Sorted(maps.Keys(request.Extended)) {
 		if !ignores(name) {
@@ -201,7 +202,7 @@ func frees(pod *state.Pod, c rule.Change) bool {
 }
 
 // grew reports whether a node has more room for pods or more of any requested resource.
-func grew(request, before, after state.Resources) bool {
+func grew(request, before, after resources.Resources) bool {
 	if after.Pods > before.Pods {
 		return true
 	}
@@ -223,7 +224,7 @@ func (plugin) Interest(pod *state.Pod) rule.Interest {
 }
 
 // amounts returns the resources that are not zero, sorted.
-func amounts(r state.Resources) []string {
+func amounts(r resources.Resources) []string {
 	var list []string
 	for name, v := range r.Map() {
 		if v != 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // strategy defines how NodeResourcesFit scores: the resources, and a curve from the requested amount and the
@@ -109,7 +110,7 @@ func demands(specs []configv1.ResourceSpec, requests corev1.ResourceList) []Dema
 		if spec.Name == string(corev1.ResourceCPU) {
 			d.request = q.MilliValue()
 		}
-		if d.request != 0 || !state.IsAccountedResource(spec.Name) {
+		if d.request != 0 || !resources.IsAccountedResource(spec.Name) {
 			list = append(list, d)
 		}
 	}
@@ -173,7 +174,7 @@ type Share struct{ Capacity, Used int64 }
 const UsualDemands = 8
 
 // measureAll appends the share of each demand.
-func measureAll(to []Share, demands []Demand, n *state.NodeInfo, use *state.Resources) []Share {
+func measureAll(to []Share, demands []Demand, n *state.NodeInfo, use *resources.Resources) []Share {
 	for i := range demands {
 		capacity, used := demands[i].measure(n, use)
 		to = append(to, Share{capacity, used})
@@ -183,7 +184,7 @@ func measureAll(to []Share, demands []Demand, n *state.NodeInfo, use *state.Reso
 
 // measure returns a node's capacity and use of the resource. For cpu and memory, the use is taken from the
 // argument; for all other resources, it is the sum of the requests.
-func (d *Demand) measure(n *state.NodeInfo, use *state.Resources) (capacity, used int64) {
+func (d *Demand) measure(n *state.NodeInfo, use *resources.Resources) (capacity, used int64) {
 	switch corev1.ResourceName(d.Name) {
 	case corev1.ResourceCPU:
 		return n.Node.Allocatable.MilliCPU, use.MilliCPU

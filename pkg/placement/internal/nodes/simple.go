@@ -62,7 +62,7 @@ func (Gates) Events() []rule.Event {
 func (Gates) Hint(pod *state.Pod, c rule.Change) bool { return c.IsOf(pod) }
 
 // Unschedulable rejects cordoned nodes for pods that do not tolerate that. Source: plugins/nodeunschedulable.
-// It rejects closed nodes (see state.Reduce) for every pod, even in a profile that does not have the plugin.
+// It rejects closed nodes (see reduce.Reduce) for every pod, even in a profile that does not have the plugin.
 type Unschedulable struct{ ClosedOnly bool }
 
 // unschedulableFilter rejects closed nodes, and, unless tolerated, cordoned ones.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -37,7 +39,7 @@ type Base struct {
 	// Facts is the view of the cluster.
 	Facts effect.FactsMoved
 	// Ledger is the binder's own view of the whole ledger.
-	Ledger *ledger.View
+	Ledger *replica.View
 	// Revision is the revision of the ledger up to which every document has been processed.
 	Revision int64
 	// Draining means that nothing new is started.
@@ -54,7 +56,7 @@ type Base struct {
 func New(id string, limits Limits, enforces Enforces) *Base {
 	return &Base{
 		ID: id, Limits: limits, Enforces: enforces,
-		Ledger: ledger.NewView(), held: map[int32]bool{}, missed: map[string]uint64{},
+		Ledger: replica.NewView(), held: map[int32]bool{}, missed: map[string]uint64{},
 	}
 }
 
@@ -102,7 +104,7 @@ func (b *Base) Publish(d events.Decision) {
 
 // Amend sends a transaction for m; it returns 0 if the change is not a valid transaction. idle means that nothing
 // waits for it.
-func (b *Base) Amend(m effect.Machine, change ledger.Change, why string, idle bool) effect.OpID {
+func (b *Base) Amend(m effect.Machine, change txns.Change, why string, idle bool) effect.OpID {
 	txn, err := change.Txn()
 	if err != nil {
 		b.Fault(why, err)

@@ -3,6 +3,7 @@ package basis
 import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -22,7 +23,7 @@ func (b *Base) Pod(uid string, existedAt uint64) (p *state.Pod, known, gone bool
 	return nil, false, b.Facts.PodProgressKnown && b.Facts.PodProgress >= existedAt
 }
 
-// PodFact implements ledger.PodFacts.
+// PodFact implements txns.PodFacts.
 func (b *Base) PodFact(uid string) (boundRV uint64, bound, known bool) {
 	if b.Facts.Cluster == nil {
 		return 0, false, false
@@ -34,7 +35,7 @@ func (b *Base) PodFact(uid string) (boundRV uint64, bound, known bool) {
 	return p.ResourceVersion, true, true
 }
 
-// PodProgress implements ledger.PodFacts.
+// PodProgress implements txns.PodFacts.
 func (b *Base) PodProgress() uint64 {
 	if b.Facts.Cluster == nil || !b.Facts.PodProgressKnown {
 		return 0
@@ -42,43 +43,43 @@ func (b *Base) PodProgress() uint64 {
 	return b.Facts.PodProgress
 }
 
-// ClaimFact implements ledger.DeviceFacts.
-func (b *Base) ClaimFact(namespace, name string) ledger.ClaimFact {
+// ClaimFact implements txns.DeviceFacts.
+func (b *Base) ClaimFact(namespace, name string) txns.DeviceClaimFact {
 	if b.Facts.Claims == nil {
-		return ledger.ClaimFact{}
+		return txns.DeviceClaimFact{}
 	}
 	return b.Facts.Claims(namespace, name)
 }
 
-// ClaimProgress implements ledger.DeviceFacts.
+// ClaimProgress implements txns.DeviceFacts.
 func (b *Base) ClaimProgress() uint64 { return b.Facts.ClaimProgress }
 
-// BudgetProgress implements ledger.ClaimFacts.
+// BudgetProgress implements txns.ClaimFacts.
 func (b *Base) BudgetProgress() uint64 { return b.Facts.BudgetProgress }
 
-// VictimFate implements ledger.ClaimFacts. A pod that has ended counts as gone.
-func (b *Base) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
+// VictimFate implements txns.ClaimFacts. A pod that has ended counts as gone.
+func (b *Base) VictimFate(uid string, podRV uint64) (txns.Fate, uint64) {
 	p, known, gone := b.Pod(uid, podRV)
 	switch {
 	case known && p.Terminal:
-		return ledger.Left, p.ResourceVersion
+		return txns.Left, p.ResourceVersion
 	case known && p.Deleting:
-		return ledger.Leaving, p.ResourceVersion
+		return txns.Leaving, p.ResourceVersion
 	case known || !gone:
-		return ledger.Staying, 0
+		return txns.Staying, 0
 	}
 	if rv, missed := b.missed[uid]; missed {
-		return ledger.Left, rv
+		return txns.Left, rv
 	}
 	if len(b.missed) >= keptFates {
 		clear(b.missed)
 	}
 	b.missed[uid] = b.Facts.PodProgress
-	return ledger.Left, b.Facts.PodProgress
+	return txns.Left, b.Facts.PodProgress
 }
 
 // Fate returns what has become of a claimed pod.
-func (b *Base) Fate(claim ledger.Entry) ledger.Fate {
+func (b *Base) Fate(claim ledger.Entry) txns.Fate {
 	fate, _ := b.VictimFate(claim.PodUID, claim.PodRV)
 	return fate
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // Limits are the core's durations and bounds.
@@ -82,14 +82,14 @@ const (
 )
 
 const (
-	// evictionHang leaves room for ledger.EvictFor and for a request in flight: an API server answers within
+	// evictionHang leaves room for txns.EvictFor and for a request in flight: an API server answers within
 	// --request-timeout, 60 s by default, and a request may have waited in a connection before.
 	evictionHang = 5 * time.Minute
 	// changeCall is the longest time that any change of Kubernetes may take.
 	changeCall = 10 * time.Second
 	// evictWithin leaves changeCall for the call. A claim whose eviction is refused for longer than this, for
 	// instance by a budget, is read from the ledger once in that time.
-	evictWithin = ledger.EvictFor - changeCall
+	evictWithin = txns.EvictFor - changeCall
 )
 
 // DefaultKeepPlace and DefaultCollect are the defaults of Leftovers.KeepPlace and Leftovers.Collect.
@@ -101,7 +101,7 @@ const (
 // Leftovers are the times after which leftovers are dropped.
 type Leftovers struct {
 	// Overdue is how long a document with holds may be unchanged before the sweep gives the holds up, in addition to
-	// the grace period of pods that are leaving for them and to what plugins may take (ledger.PreparedFor). A process
+	// the grace period of pods that are leaving for them and to what plugins may take (txns.PreparedFor). A process
 	// that works on a plan changes the document much sooner.
 	Overdue time.Duration
 	// KeepPlace is how long the place of a pod that is moved is kept for its replacement after the pod has left, and
@@ -124,7 +124,7 @@ type Waits struct {
 	// Devices are the limits for pods whose devices have to become ready first. Volumes.Poll applies to them as well.
 	Devices WaitLimits
 	// Delegated is how long a bind is left to a plugin (ledger.Entry.Delegated): the plugin's own time
-	// (ledger.DelegatedFor), and half of that for its last request to be carried out or refused.
+	// (txns.DelegatedFor), and half of that for its last request to be carried out or refused.
 	Delegated time.Duration
 }
 
@@ -156,7 +156,7 @@ func DefaultLimits() Limits {
 			Volumes: WaitLimits{Deadline: 600 * time.Second, Poll: time.Second},
 			// This is the default of DynamicResourcesArgs.bindingTimeout.
 			Devices:   WaitLimits{Deadline: 600 * time.Second},
-			Delegated: ledger.DelegatedFor + ledger.DelegatedFor/2,
+			Delegated: txns.DelegatedFor + txns.DelegatedFor/2,
 		},
 		Idle:   5 * time.Second,
 		Losses: 3,

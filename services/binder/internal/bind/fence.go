@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -58,7 +59,7 @@ func (r *reservation) mark(b *Reservations) {
 	if !ok {
 		return
 	}
-	next, err := ledger.MarkFencing(d, r.key.Pod, r.key.Token, r.fence.cause(&r.entry))
+	next, err := txns.MarkFencing(d, r.key.Pod, r.key.Token, r.fence.cause(&r.entry))
 	r.replace(b, next, err, marking)
 }
 
@@ -69,11 +70,11 @@ func (r *reservation) release(b *Reservations) {
 	if !ok {
 		return
 	}
-	next, err := ledger.ReleaseFenced(d, r.key.Pod, r.key.Token, r.fence.after.ResourceVersion)
+	next, err := txns.ReleaseFenced(d, r.key.Pod, r.key.Token, r.fence.after.ResourceVersion)
 	if err != nil {
 		r.fence.after = nil // the change has to be repeated
 	} else if r.fence.claims > 0 {
-		next = ledger.Cover(next, ledger.KindClaim, r.fence.claims)
+		next = next.Cover(ledger.KindClaim, r.fence.claims)
 	}
 	r.replace(b, next, err, releasing)
 }
@@ -81,7 +82,7 @@ func (r *reservation) release(b *Reservations) {
 func (r *reservation) replace(b *Reservations, next ledger.NodeDoc, err error, s step) {
 	if err == nil {
 		r.fence.next = next
-		r.fence.txn, err = ledger.Replace(next)
+		r.fence.txn, err = txns.Replace(next)
 	}
 	if err != nil {
 		b.Fault("fence of pod "+r.key.Pod, err)

@@ -2,6 +2,7 @@ package bind
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -19,7 +20,7 @@ func (r *reservation) nameClaim(b *Reservations, made ledger.DevicePick) {
 		r.advance(b)
 		return
 	}
-	next, err := ledger.NameClaim(d, r.key.Pod, r.key.Token, made)
+	next, err := txns.NameClaim(d, r.key.Pod, r.key.Token, made)
 	r.replace(b, next, err, naming)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
@@ -79,7 +80,7 @@ func (r *promise) claimsOpen(b *basis.Base) bool {
 	if len(r.entry.Devices) == 0 {
 		return false
 	}
-	_, settled := ledger.SettledClaims(r.entry, b)
+	_, settled := txns.SettledClaims(r.entry, b)
 	return !settled
 }
 

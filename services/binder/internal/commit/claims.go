@@ -39,7 +39,7 @@ type claims struct {
 //
 // Order, for every claim: read it, unless it is known; protect it with the finalizer; write the devices and the pod
 // into its status. Each write carries UID and resourceVersion, the first of them the one that the decision used; see
-// ledger.SettledClaims. It may be repeated at any time, by any binder. A crash after the last write leaves a claim
+// txns.SettledClaims. It may be repeated at any time, by any binder. A crash after the last write leaves a claim
 // that has its devices, and the next binder continues. A crash after the first leaves a claim whose version has
 // moved, and the next binder takes the reservation back (settleClaims), so that the pod is placed again.
 func (c *claims) prepare(ctx context.Context, e effect.Bind) effect.Answered {

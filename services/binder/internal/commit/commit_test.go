@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -331,8 +332,8 @@ func TestCut(t *testing.T) {
 func TestPublisherRepeatsWhatWasNotAcknowledged(t *testing.T) {
 	log := memlog.New(memlog.Options{})
 	p := newPublisher(log, slog.New(slog.DiscardHandler), clock.RealClock{})
-	log.LoseNextAnswer(events.Decisions)
-	const n = events.MaxBatch + 10
+	log.LoseNextAnswer(eventlog.Decisions)
+	const n = eventlog.MaxBatch + 10
 	for i := range n {
 		p.queue <- effect.Publish{Decision: events.Decision{
 			Kind: events.DecisionBound, Pod: events.PodRef{UID: fmt.Sprint("uid", i)}, Token: "0000000000000001"}}
@@ -343,7 +344,7 @@ func TestPublisherRepeatsWhatWasNotAcknowledged(t *testing.T) {
 	if err := p.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if last, err := log.Last(t.Context(), events.Decisions); err != nil || last < n {
+	if last, err := log.Last(t.Context(), eventlog.Decisions); err != nil || last < n {
 		t.Fatalf("%d records (%v), want at least %d", last, err, n)
 	}
 	cancel()
@@ -367,7 +368,7 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 	if err := p.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if last, err := log.Last(t.Context(), events.Decisions); err != nil || last != 2 {
+	if last, err := log.Last(t.Context(), eventlog.Decisions); err != nil || last != 2 {
 		t.Errorf("%d records (%v), want the two that are small", last, err)
 	}
 	cancel()

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -96,7 +96,7 @@ type Deps struct {
 	// Extenders holds the extenders by scheduler name; profiles without any may be missing.
 	Extenders map[string]*extender.Set
 	Ledger    ledger.Store
-	Log       events.Log
+	Log       eventlog.Log
 	Logger    *slog.Logger
 	Clock     clock.WithTicker
 }

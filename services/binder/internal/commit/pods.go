@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -48,7 +49,7 @@ func (p *pods) get(ctx context.Context, pod events.PodRef) effect.Answered {
 	case err != nil:
 		return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 	}
-	state.MarkFull(obj)
+	strip.MarkFull(obj)
 	return effect.Answered{Result: effect.Done, Pod: state.NewPod(obj)}
 }
 

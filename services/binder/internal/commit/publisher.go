@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
@@ -19,7 +20,7 @@ import (
 const (
 	// publishBuffer is how many decisions may wait for the log. When it is full, the core hands over nothing more
 	// and, in the end, accepts no more input: the log is the bottleneck.
-	publishBuffer = 4 * events.MaxBatch
+	publishBuffer = 4 * eventlog.MaxBatch
 	// appendTimeout bounds one append.
 	appendTimeout = 10 * time.Second
 	// appendQuiet is how long there must be no error before the backoff is reset.
@@ -33,14 +34,14 @@ var appendPause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitte
 // whose answer was lost is sent again, so a decision may be in the log twice: readers identify it by pod, kind and
 // token.
 type publisher struct {
-	log    events.Log
+	log    eventlog.Log
 	logger *slog.Logger
 	clock  clock.Clock
 	queue  chan effect.Effect
 	marks  chan chan struct{}
 }
 
-func newPublisher(log events.Log, logger *slog.Logger, c clock.Clock) *publisher {
+func newPublisher(log eventlog.Log, logger *slog.Logger, c clock.Clock) *publisher {
 	return &publisher{
 		log: log, logger: logger, clock: c,
 		queue: make(chan effect.Effect, publishBuffer),
@@ -70,8 +71,8 @@ func (p *publisher) run(ctx context.Context) error {
 }
 
 // gather collects the waiting decisions, up to one batch.
-func (p *publisher) gather(first effect.Effect) []events.Message {
-	msgs := []events.Message{}
+func (p *publisher) gather(first effect.Effect) []eventlog.Message {
+	msgs := []eventlog.Message{}
 	size := 0
 	for e := first; ; {
 		if d, ok := e.(effect.Publish); ok {
@@ -79,7 +80,7 @@ func (p *publisher) gather(first effect.Effect) []events.Message {
 			size += len(m.Data)
 			msgs = append(msgs, m)
 		}
-		if len(msgs) == events.MaxBatch || size > events.BatchBytes {
+		if len(msgs) == eventlog.MaxBatch || size > eventlog.BatchBytes {
 			return msgs
 		}
 		select {
@@ -92,19 +93,19 @@ func (p *publisher) gather(first effect.Effect) []events.Message {
 
 // append retries until the log has acknowledged, ctx ends, or the log is closed. Decisions that the log refuses are
 // left out.
-func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []events.Message) error {
+func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []eventlog.Message) error {
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)
 		defer cancel()
-		_, err := p.log.Append(actx, events.Decisions, events.AnySequence, msgs)
+		_, err := p.log.Append(actx, eventlog.Decisions, eventlog.AnySequence, msgs)
 		switch {
 		case err == nil:
 			return true, nil
-		case errors.Is(err, events.ErrClosed):
+		case errors.Is(err, eventlog.ErrClosed):
 			return false, fmt.Errorf("binder: decision log: %w", err)
 		}
 		var refused bool
-		if msgs, refused = aside.WithoutRefused("binder", events.Decisions, p.logger, msgs, err); refused {
+		if msgs, refused = aside.WithoutRefused("binder", eventlog.Decisions, p.logger, msgs, err); refused {
 			return len(msgs) == 0, nil
 		}
 		p.logger.Warn("decisions not acknowledged; retrying", "count", len(msgs), telemetry.KeyError, err)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -99,7 +100,7 @@ func docOf(kvs []ledger.KV, nodeUID string) (*ledger.NodeDoc, error) {
 		if kv.Key != ledger.KeyNode(nodeUID) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(kv)
+		d, err := codec.DecodeNodeDoc(kv)
 		if err != nil {
 			return nil, err
 		}

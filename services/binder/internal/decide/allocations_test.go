@@ -3,7 +3,7 @@ package decide
 import (
 	"testing"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -27,7 +27,7 @@ func TestAllocationsOfBinds(t *testing.T) {
 	for _, d := range docs {
 		moved = append(moved, docsMoved(d))
 	}
-	view := ledger.NewView()
+	view := replica.NewView()
 	var next int
 	ofView := testing.AllocsPerRun(pods, func() {
 		next++

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -35,7 +36,7 @@ func (r *planRig) keys(prefixes ...string) (keys []string) {
 func (r *planRig) leave() []string {
 	r.Helper()
 	doc := ledger.NodeDoc{NodeUID: "gone-uid", NodeName: "gone", HW: map[string]uint64{ledger.KindPod: 7}}
-	change := ledger.Change{
+	change := txns.Change{
 		Docs:    []ledger.NodeDoc{doc},
 		Budgets: []ledger.BudgetDoc{{UID: "gone-pdb", HW: map[string]uint64{ledger.KindBudget: 8}}},
 		Exclusives: []ledger.ExclusiveDoc{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -164,7 +165,7 @@ func TestPluginsBindIsHandedOverBeforeItIsSeen(t *testing.T) {
 		} else {
 			r.api.deletePod("p0-uid")
 		}
-		next, changed := ledger.Finish(r.doc(), viewFacts{r.api.now()})
+		next, changed := txns.Finish(r.doc(), viewFacts{r.api.now()})
 		if !changed || !r.replace(next) {
 			t.Fatal("not handed over")
 		}

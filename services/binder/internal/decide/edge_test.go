@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
@@ -68,12 +69,12 @@ func TestEdge04RefreshReadsThePodThenTheDocument(t *testing.T) {
 	run[effect.Bind](r, delivered) // refused; its answer carries the pod as read afterwards
 	next[effect.ReadDoc](r)
 	// Another binder marks, changes and releases before the document is read.
-	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
+	marked, err := txns.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
 	if err != nil || !r.replace(marked) {
 		t.Fatal("not marked", err)
 	}
 	changed := r.api.changePod("p0-uid", annotate(effect.AnnotationFence, "x"))
-	released, err := ledger.ReleaseFenced(r.doc(), e.PodUID, e.Token, changed.ResourceVersion)
+	released, err := txns.ReleaseFenced(r.doc(), e.PodUID, e.Token, changed.ResourceVersion)
 	if err != nil || !r.replace(released) {
 		t.Fatal("not released", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -342,8 +343,8 @@ func (r *planRig) nominated(i int, victims ...string) string {
 	if !ok {
 		r.Fatalf("p%d has a place", i)
 	}
-	n := ledger.Nomination{
-		Mandate: r.mandate(e.PodUID), Hold: ledger.NodeEntry{NodeUID: "n0-uid", Entry: e}, Docs: a.docs(),
+	n := txns.Nomination{
+		Authority: r.mandate(e.PodUID), Hold: txns.NodeEntry{NodeUID: "n0-uid", Entry: e}, Docs: a.docs(),
 		Budgets: a.rooms(), Facts: a,
 	}
 	for _, name := range victims {
@@ -357,7 +358,7 @@ func (r *planRig) nominated(i int, victims ...string) string {
 		}
 		n.Victims = append(n.Victims, v)
 	}
-	c, err := ledger.Nominate(n)
+	c, err := txns.Nominate(n)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -484,18 +485,18 @@ func (r *planRig) givenUp(plan string) {
 	doc, _ := r.truth.Doc("n0-uid")
 	for _, step := range []func(ledger.NodeDoc) (ledger.NodeDoc, error){
 		func(d ledger.NodeDoc) (ledger.NodeDoc, error) {
-			return ledger.TakeEviction(d, "v4-uid", plan, "another")
+			return txns.TakeEviction(d, "v4-uid", plan, "another")
 		},
-		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return ledger.FailEviction(d, "v4-uid", plan) },
+		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return txns.FailEviction(d, "v4-uid", plan) },
 	} {
 		next, err := step(doc)
 		if err != nil {
 			r.Fatal(err)
 		}
-		r.changed(ledger.Change{Docs: []ledger.NodeDoc{next}})
+		r.changed(txns.Change{Docs: []ledger.NodeDoc{next}})
 		doc, _ = r.truth.Doc("n0-uid")
 	}
-	abort, err := ledger.AbortPlan(ledger.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
+	abort, err := txns.AbortPlan(txns.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -503,7 +504,7 @@ func (r *planRig) givenUp(plan string) {
 }
 
 // changed commits another member's change.
-func (r *planRig) changed(c ledger.Change) {
+func (r *planRig) changed(c txns.Change) {
 	r.Helper()
 	txn, err := c.Txn()
 	if err != nil {

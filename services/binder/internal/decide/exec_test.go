@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -171,7 +173,7 @@ func (w *world) amend(e effect.Amend) (effect.Input, error) {
 	lost := effect.Amended{Op: e.Op, Result: effect.Lost}
 	for _, c := range e.Txn.Compares {
 		d := w.ledger.current[c.Key]
-		value, err := ledger.EncodeNodeDoc(d)
+		value, err := codec.EncodeNodeDoc(d)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +200,7 @@ func (w *world) commit(t ledger.Txn, why string) (ledger.TxnResult, error) {
 		return res, err
 	}
 	for key, old := range before {
-		if v := ledger.CheckSuccessor(old, w.ledger.current[key]); len(v) > 0 {
+		if v := invariant.CheckSuccessor(old, w.ledger.current[key]); len(v) > 0 {
 			return res, v[0]
 		}
 	}
@@ -207,7 +209,7 @@ func (w *world) commit(t ledger.Txn, why string) (ledger.TxnResult, error) {
 
 // ablated rewrites what a transaction puts, when a part of the protocol is left out.
 func (w *world) ablated(put ledger.Put, why string, before ledger.NodeDoc) (ledger.Put, error) {
-	d, err := ledger.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
+	d, err := codec.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
 	switch {
 	case err != nil:
 		return put, err
@@ -218,7 +220,7 @@ func (w *world) ablated(put ledger.Put, why string, before ledger.NodeDoc) (ledg
 	default:
 		return put, nil
 	}
-	put.Value, err = ledger.EncodeNodeDoc(d)
+	put.Value, err = codec.EncodeNodeDoc(d)
 	return put, err
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -21,16 +23,16 @@ func boundTo(p *state.Pod, node string) *state.Pod {
 // begins shows the binder an open generation of the ledger, which goes with facts of later epochs.
 func (r *rig) begins(number, factsAfter uint64) {
 	r.Helper()
-	g := ledger.Generation{Number: number, Open: true, FactsAfter: factsAfter}
-	value, err := ledger.EncodeGeneration(g)
+	g := identity.Generation{Number: number, Open: true, FactsAfter: factsAfter}
+	value, err := identity.EncodeGeneration(g)
 	if err != nil {
 		r.Fatal(err)
 	}
 	r.ledger.revision++
 	batch := ledger.EventBatch{Revision: r.ledger.revision, Events: []ledger.Event{{
-		KV: ledger.KV{Key: ledger.KeyGeneration, Value: value, ModRevision: r.ledger.revision},
+		KV: ledger.KV{Key: identity.KeyGeneration, Value: value, ModRevision: r.ledger.revision},
 	}}}
-	r.step(r.b, effect.LedgerMoved{Batch: ledger.ViewBatch{Events: batch}})
+	r.step(r.b, effect.LedgerMoved{Batch: replica.Batch{Events: batch}})
 }
 
 // Kubernetes was restored from a backup. In the earlier facts, a pod is bound that is pending now, and another pod,
@@ -93,9 +95,9 @@ func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
 // gets its first one. The eviction rests on facts that still hold.
 func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
 	for name, shows := range map[string]func(r *rig){
-		"the first listing": func(r *rig) { r.lists(ledger.Generation{Number: 2, Open: true, FactsAfter: 3}) },
+		"the first listing": func(r *rig) { r.lists(identity.Generation{Number: 2, Open: true, FactsAfter: 3}) },
 		"the first generation": func(r *rig) {
-			r.lists(ledger.Generation{})
+			r.lists(identity.Generation{})
 			r.begins(1, 0)
 		},
 	} {
@@ -113,16 +115,16 @@ func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
 }
 
 // lists shows the binder a list of the ledger, which has a generation unless its number is 0.
-func (r *rig) lists(g ledger.Generation) {
+func (r *rig) lists(g identity.Generation) {
 	r.Helper()
 	r.ledger.revision++
-	batch := ledger.ViewBatch{Reset: true, Events: ledger.EventBatch{Revision: r.ledger.revision}}
+	batch := replica.Batch{Reset: true, Events: ledger.EventBatch{Revision: r.ledger.revision}}
 	if g.Number > 0 {
-		value, err := ledger.EncodeGeneration(g)
+		value, err := identity.EncodeGeneration(g)
 		if err != nil {
 			r.Fatal(err)
 		}
-		batch.KVs = []ledger.KV{{Key: ledger.KeyGeneration, Value: value, ModRevision: r.ledger.revision}}
+		batch.KVs = []ledger.KV{{Key: identity.KeyGeneration, Value: value, ModRevision: r.ledger.revision}}
 	}
 	r.step(r.b, effect.LedgerMoved{Batch: batch})
 }

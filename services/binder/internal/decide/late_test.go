@@ -7,6 +7,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -26,7 +28,7 @@ func (r *planRig) lose() (evictions int) {
 // givesUp makes the shard give a plan up; marks stay.
 func (r *planRig) givesUp(plan string) {
 	r.Helper()
-	abort, err := ledger.AbortPlan(ledger.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
+	abort, err := txns.AbortPlan(txns.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -243,12 +245,12 @@ func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
 	r.wait(time.Second)
 	again := next[effect.Amend](&rig{T: t, world: r.world, b: r.b})
 	r.b.lines = nil
-	g := ledger.Generation{Number: 2, Open: true, FactsAfter: 7}
-	value, err := ledger.EncodeGeneration(g)
+	g := identity.Generation{Number: 2, Open: true, FactsAfter: 7}
+	value, err := identity.EncodeGeneration(g)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.commit(ledger.Txn{Puts: []ledger.Put{{Key: ledger.KeyGeneration, Value: value}}}); err != nil {
+	if _, err := r.commit(ledger.Txn{Puts: []ledger.Put{{Key: identity.KeyGeneration, Value: value}}}); err != nil {
 		t.Fatal(err)
 	}
 	r.showLedger(r.b, len(r.kv.log))

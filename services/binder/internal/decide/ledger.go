@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/services/binder/internal/bind"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -36,7 +37,7 @@ func (c *Core) ledgerMoved(in effect.LedgerMoved) {
 }
 
 // moved lists each document that changed once, in its present form, and the nodes whose document was deleted.
-func moved(changes ledger.ViewChanges) (docs []ledger.NodeDoc, deleted []string) {
+func moved(changes replica.Changes) (docs []ledger.NodeDoc, deleted []string) {
 	seen := map[string]bool{}
 	for _, c := range slices.Backward(changes.Docs) {
 		uid := cmp.Or(c.After.NodeUID, c.Before.NodeUID)
@@ -91,7 +92,7 @@ func (c *Core) learnKeys(in effect.Amended) {
 }
 
 // claimsMoved brings plans and removals in line with the documents that changed, and advances them.
-func (c *Core) claimsMoved(changes ledger.ViewChanges) {
+func (c *Core) claimsMoved(changes replica.Changes) {
 	if changes.Generation {
 		c.forgetVersions()
 		c.evictor.RefuseOlder()

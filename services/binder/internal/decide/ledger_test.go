@@ -6,13 +6,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 func TestMovedListsEachDocumentOnceAsItIsNow(t *testing.T) {
 	doc := func(uid string, revision int64) ledger.NodeDoc {
 		return ledger.NodeDoc{NodeUID: uid, Revision: revision}
 	}
-	docs, deleted := moved(ledger.ViewChanges{Docs: []ledger.DocChange{
+	docs, deleted := moved(replica.Changes{Docs: []replica.DocChange{
 		{After: doc("a", 1)},
 		{After: doc("b", 2)},
 		{Before: doc("a", 1), After: doc("a", 3)},

@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // closes begins another generation of the ledger, which is closed.
 func (r *planRig) closes() {
 	r.Helper()
-	_, txn, err := ledger.Generation{}.Next(1, "lost", ledger.Floor{}, 0)
+	_, txn, err := identity.Generation{}.Next(1, "lost", ledger.Floor{}, 0)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 	for name, older := range map[string]func(r *planRig) effect.LedgerMoved{
 		"list": func(r *planRig) effect.LedgerMoved { return r.listed(r.b) },
 		"deletion": func(r *planRig) effect.LedgerMoved {
-			return effect.LedgerMoved{Batch: ledger.ViewBatch{
+			return effect.LedgerMoved{Batch: replica.Batch{
 				Events: ledger.EventBatch{Revision: r.kv.revision, Events: []ledger.Event{
 					{Deleted: true, KV: ledger.KV{Key: ledger.KeyNode("n0-uid"), ModRevision: r.kv.revision}},
 				}},
@@ -84,10 +86,10 @@ func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
 func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
 	broken := ledger.KV{Key: ledger.KeyNode("n1-uid"), Value: []byte{0xff}, ModRevision: 1000}
 	for name, in := range map[string]effect.Input{
-		"a list of before": effect.LedgerMoved{Batch: ledger.ViewBatch{
+		"a list of before": effect.LedgerMoved{Batch: replica.Batch{
 			Reset: true, Events: ledger.EventBatch{Revision: 1},
 		}},
-		"a change that cannot be read": effect.LedgerMoved{Batch: ledger.ViewBatch{
+		"a change that cannot be read": effect.LedgerMoved{Batch: replica.Batch{
 			Events: ledger.EventBatch{Revision: 1000, Events: []ledger.Event{{KV: broken}}},
 		}},
 		"an answer that cannot be read": effect.Amended{Result: effect.Lost, KVs: []ledger.KV{broken}},
@@ -106,7 +108,7 @@ func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
 					t.Fatalf("step %d: effects %+v, want that the binder ends and nothing else", i, out)
 				}
 			}
-			var anew *ledger.AnewError
+			var anew *ledger.StoreReplacedError
 			if name == "a list of before" && !errors.As(c.stop, &anew) {
 				t.Errorf("%v, want that the store went back", c.stop)
 			}

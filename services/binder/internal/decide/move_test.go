@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -20,8 +21,8 @@ func (r *planRig) moved(victim int) events.Decision {
 		r.Fatalf("v%d is no victim", victim)
 	}
 	r.tokens++
-	c, err := ledger.Relocate(ledger.Relocation{
-		Placeholder: ledger.NodeEntry{NodeUID: "n1-uid", Entry: ledger.Entry{
+	c, err := txns.Relocate(txns.Relocation{
+		Placeholder: txns.NodeEntry{NodeUID: "n1-uid", Entry: ledger.Entry{
 			Namespace: "ns", Name: v.Entry.Name, Token: r.tokens, Replacement: ledger.Replacement{Owner: "rs", Template: "t"},
 		}},
 		Victim: v, Docs: a.docs(), Budgets: a.rooms(), Facts: a,
@@ -36,7 +37,7 @@ func (r *planRig) moved(victim int) events.Decision {
 }
 
 // carry commits another member's change.
-func (r *planRig) carry(c ledger.Change) {
+func (r *planRig) carry(c txns.Change) {
 	r.Helper()
 	txn, err := c.Txn()
 	if err != nil {
@@ -79,11 +80,11 @@ func (r *planRig) takeOver() {
 		r.Fatal("p0 has a place")
 	}
 	e.State = ledger.Committed
-	d, err := ledger.TakeOver(d, ledger.Replacement{Owner: "rs", Template: "t"}, 0, e)
+	d, err := txns.TakeOver(d, ledger.Replacement{Owner: "rs", Template: "t"}, 0, e)
 	if err != nil {
 		r.Fatal(err)
 	}
-	r.carry(ledger.Change{Docs: []ledger.NodeDoc{d}})
+	r.carry(txns.Change{Docs: []ledger.NodeDoc{d}})
 }
 
 // A move is carried out once both are known: the place in the ledger, and the request in the log.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -11,7 +12,7 @@ import (
 func (r *rig) stands(nodeUID string, nodeRV uint64) {
 	r.Helper()
 	i := ledger.Incarnation{NodeName: "n0", NodeUID: nodeUID, NodeRV: nodeRV}
-	value, err := ledger.EncodeIncarnation(i)
+	value, err := codec.EncodeIncarnation(i)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 	"github.com/berth-scheduler/berth/services/binder/internal/evict"
@@ -337,7 +338,7 @@ func TestRecordsAreDropped(t *testing.T) {
 		ID: ledger.PlanID(9, true), State: ledger.PlanForming, NodeUID: "n0-uid", PodUID: "p9-uid", Victims: 1,
 	}
 	put := func() {
-		txn, err := ledger.Change{Plans: []ledger.PlanRecord{record}}.Txn()
+		txn, err := txns.Change{Plans: []ledger.PlanRecord{record}}.Txn()
 		if err != nil {
 			t.Fatal(err)
 		}

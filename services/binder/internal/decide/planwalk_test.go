@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
@@ -19,7 +20,7 @@ import (
 var firstSeed = flag.Uint64("seed", 0, "seed of the first walk; 0: TEST_SEED")
 
 // decided commits what an agent has built, unless it could not be built.
-func (w *planWorld) decided(what string, c ledger.Change, err error) error {
+func (w *planWorld) decided(what string, c txns.Change, err error) error {
 	if err != nil {
 		return nil
 	}
@@ -35,9 +36,9 @@ func (w *planWorld) decided(what string, c ledger.Change, err error) error {
 	return err
 }
 
-func (w *planWorld) mandate(uid string) ledger.Mandate {
+func (w *planWorld) mandate(uid string) txns.Authority {
 	p := ledger.PartitionOf(uid)
-	return ledger.Mandate{Epochs: map[int32]int64{p: w.epochs[p]}}
+	return txns.Authority{Epochs: map[int32]int64{p: w.epochs[p]}}
 }
 
 func (a *agent) docs() []ledger.NodeDoc {
@@ -53,25 +54,25 @@ func (a *agent) docs() []ledger.NodeDoc {
 }
 
 // victim returns one of the running pods, as an agent could choose it.
-func (a *agent) victim(i int) (ledger.NodeEntry, bool) {
+func (a *agent) victim(i int) (txns.NodeEntry, bool) {
 	uid := fmt.Sprintf("v%d-uid", i)
 	p, ok := a.api().pods[uid]
 	if !ok || p.Deleting {
-		return ledger.NodeEntry{}, false
+		return txns.NodeEntry{}, false
 	}
 	e := ledger.Entry{PodUID: uid, Namespace: "ns", Name: p.Name, PodRV: p.ResourceVersion}
 	if covered(uid) {
 		e.Budgets = []string{pdbUID}
 	}
-	return ledger.NodeEntry{NodeUID: p.NodeName + "-uid", Entry: e}, true
+	return txns.NodeEntry{NodeUID: p.NodeName + "-uid", Entry: e}, true
 }
 
-func (a *agent) rooms() []ledger.BudgetRoom {
+func (a *agent) rooms() []txns.BudgetRoom {
 	r := a.api().budgetRoom(a.view.Budget(pdbUID))
 	if a.w.byStatus {
 		r.Count = nil
 	}
-	return []ledger.BudgetRoom{r}
+	return []txns.BudgetRoom{r}
 }
 
 func (w *planWorld) reservation(a *agent, i int, priority int32) (ledger.Entry, bool) {
@@ -90,7 +91,7 @@ func (w *planWorld) reservation(a *agent, i int, priority int32) (ledger.Entry, 
 // nominate is T2 for pod i, with one or two victims anywhere; the last agent moves one (T12).
 func (w *planWorld) nominate(i int, pick choose) error {
 	a := w.agents[i]
-	var victims []ledger.NodeEntry
+	var victims []txns.NodeEntry
 	first := pick(6)
 	for n := range 1 + pick(2) {
 		if v, ok := a.victim((first + n*2) % 6); ok {
@@ -107,8 +108,8 @@ func (w *planWorld) nominate(i int, pick choose) error {
 	if !ok {
 		return nil
 	}
-	c, err := ledger.Nominate(ledger.Nomination{
-		Mandate: w.mandate(e.PodUID), Hold: ledger.NodeEntry{NodeUID: fmt.Sprintf("n%d-uid", first%2), Entry: e},
+	c, err := txns.Nominate(txns.Nomination{
+		Authority: w.mandate(e.PodUID), Hold: txns.NodeEntry{NodeUID: fmt.Sprintf("n%d-uid", first%2), Entry: e},
 		Victims: victims, Docs: a.docs(), Budgets: a.rooms(), Facts: a,
 	})
 	what := fmt.Sprintf("T2 of p%d with token %s, %d victims from v%d on", i, e.Token, len(victims), first)
@@ -129,10 +130,10 @@ func (w *planWorld) ask(pick choose) {
 	w.listen()
 }
 
-func (w *planWorld) move(a *agent, v ledger.NodeEntry, pick choose) error {
+func (w *planWorld) move(a *agent, v txns.NodeEntry, pick choose) error {
 	w.tokens++
-	c, err := ledger.Relocate(ledger.Relocation{
-		Placeholder: ledger.NodeEntry{NodeUID: fmt.Sprintf("n%d-uid", pick(2)), Entry: ledger.Entry{
+	c, err := txns.Relocate(txns.Relocation{
+		Placeholder: txns.NodeEntry{NodeUID: fmt.Sprintf("n%d-uid", pick(2)), Entry: ledger.Entry{
 			Namespace: "ns", Name: v.Entry.Name, Token: w.tokens,
 			Replacement: ledger.Replacement{Owner: "rs", Template: "t"},
 		}},
@@ -192,7 +193,7 @@ func (w *planWorld) conclude(i int, giveUp bool) error {
 		if e.Role == ledger.RoleMove && !giveUp {
 			return nil
 		}
-		c, err := ledger.AbortPlan(ledger.Abort{Plan: e.Plan, Docs: docs, Budgets: []ledger.BudgetDoc{a.view.Budget(pdbUID)}})
+		c, err := txns.AbortPlan(txns.Abort{Plan: e.Plan, Docs: docs, Budgets: []ledger.BudgetDoc{a.view.Budget(pdbUID)}})
 		return w.decided("T8 of plan "+e.Plan, c, err)
 	}
 	p, ok := a.api().pods[e.PodUID]
@@ -200,8 +201,8 @@ func (w *planWorld) conclude(i int, giveUp bool) error {
 		return nil
 	}
 	docs = slices.DeleteFunc(docs, func(o ledger.NodeDoc) bool { return o.NodeUID == d.NodeUID })
-	c, err := ledger.Promote(ledger.Promotion{
-		Mandate: w.mandate(e.PodUID), Target: d, Docs: docs, PodUID: e.PodUID, Token: e.Token,
+	c, err := txns.Promote(txns.Promotion{
+		Authority: w.mandate(e.PodUID), Target: d, Docs: docs, PodUID: e.PodUID, Token: e.Token,
 		PodRV: p.ResourceVersion, Fits: true, Facts: a,
 	})
 	return w.decided("T3 of plan "+e.Plan, c, err)
@@ -216,8 +217,8 @@ func (w *planWorld) displace() error {
 		return nil
 	}
 	docs := slices.DeleteFunc(a.view.PlanDocs(hold.Plan), func(o ledger.NodeDoc) bool { return o.NodeUID == d.NodeUID })
-	c, err := ledger.Displace(ledger.Displacement{
-		Mandate: w.mandate(e.PodUID), Target: d, Docs: docs, PodUID: hold.PodUID, Token: hold.Token, Entry: e, Facts: a,
+	c, err := txns.Displace(txns.Displacement{
+		Authority: w.mandate(e.PodUID), Target: d, Docs: docs, PodUID: hold.PodUID, Token: hold.Token, Entry: e, Facts: a,
 	})
 	return w.decided(fmt.Sprintf("T4 of plan %s by p1", hold.Plan), c, err)
 }

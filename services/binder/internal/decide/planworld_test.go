@@ -11,6 +11,11 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -25,7 +30,7 @@ const pdbUID = "pdb-uid"
 type kvLog struct {
 	revision int64
 	keys     map[string]ledger.KV
-	log      []ledger.ViewBatch
+	log      []replica.Batch
 }
 
 // lost returns the answer of a transaction that has lost a compare. It reports false if it has lost none.
@@ -49,7 +54,7 @@ func (l *kvLog) commit(t ledger.Txn) (r ledger.TxnResult) {
 		return r
 	}
 	l.revision++
-	b := ledger.ViewBatch{Events: ledger.EventBatch{Revision: l.revision}}
+	b := replica.Batch{Events: ledger.EventBatch{Revision: l.revision}}
 	for _, p := range t.Puts {
 		kv := ledger.KV{Key: p.Key, Value: p.Value, ModRevision: l.revision, CreateRevision: l.keys[p.Key].CreateRevision}
 		if kv.CreateRevision == 0 {
@@ -69,7 +74,7 @@ func (l *kvLog) commit(t ledger.Txn) (r ledger.TxnResult) {
 
 // agent is a shard or the descheduler, with a view of the ledger and one of the API.
 type agent struct {
-	view   *ledger.View
+	view   *replica.View
 	folded int
 	facts  int
 	left   map[string]uint64
@@ -81,18 +86,18 @@ func (a *agent) api() *apiVersion { return a.w.api.history[a.facts] }
 func (a *agent) PodFact(uid string) (uint64, bool, bool) { return viewFacts{a.api()}.PodFact(uid) }
 func (a *agent) PodProgress() uint64                     { return a.api().rv }
 func (a *agent) BudgetProgress() uint64                  { return a.api().rv }
-func (a *agent) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
+func (a *agent) VictimFate(uid string, podRV uint64) (txns.Fate, uint64) {
 	p, known := a.api().pods[uid]
 	switch {
 	case known && p.Deleting:
-		return ledger.Leaving, p.ResourceVersion
+		return txns.Leaving, p.ResourceVersion
 	case known || a.api().rv < podRV:
-		return ledger.Staying, 0
+		return txns.Staying, 0
 	}
 	if a.left[uid] == 0 {
 		a.left[uid] = a.api().rv
 	}
-	return ledger.Left, a.left[uid]
+	return txns.Left, a.left[uid]
 }
 
 // see advances a view.
@@ -108,7 +113,7 @@ func (a *agent) see(facts, ledgerTo int) {
 type planWorld struct {
 	*world
 	kv     *kvLog
-	truth  *ledger.View
+	truth  *replica.View
 	agents []*agent
 	epochs map[int32]int64
 	tokens ledger.Token
@@ -131,7 +136,7 @@ type planWorld struct {
 // and as many pods as agents that need their room; the last agent moves pods.
 func newPlanWorld(binders, allowed int, limits basis.Limits) *planWorld {
 	w := &planWorld{
-		world: newWorld(0, 2, 0, ablation{}), kv: &kvLog{keys: map[string]ledger.KV{}}, truth: ledger.NewView(),
+		world: newWorld(0, 2, 0, ablation{}), kv: &kvLog{keys: map[string]ledger.KV{}}, truth: replica.NewView(),
 		epochs: map[int32]int64{}, evicted: map[string]int{}, calls: map[string]int{}, refused: map[string]bool{},
 		counts: map[string]int{},
 	}
@@ -145,7 +150,7 @@ func newPlanWorld(binders, allowed int, limits basis.Limits) *planWorld {
 	})
 	for i := range 3 {
 		w.api.addPod(fmt.Sprintf("p%d", i))
-		w.agents = append(w.agents, &agent{view: ledger.NewView(), left: map[string]uint64{}, w: w})
+		w.agents = append(w.agents, &agent{view: replica.NewView(), left: map[string]uint64{}, w: w})
 	}
 	own := ledger.Txn{}
 	for i := range 3 {
@@ -153,11 +158,11 @@ func newPlanWorld(binders, allowed int, limits basis.Limits) *planWorld {
 		if _, ok := w.epochs[p]; ok {
 			continue
 		}
-		value, err := ledger.EncodeOwner(ledger.Owner{Member: "s"})
+		value, err := roster.EncodeOwner(roster.Owner{Member: "s"})
 		if err != nil {
 			panic(err)
 		}
-		own.Puts = append(own.Puts, ledger.Put{Key: ledger.KeyOwn(p), Value: value})
+		own.Puts = append(own.Puts, ledger.Put{Key: roster.KeyOwn(p), Value: value})
 		w.epochs[p] = 1
 	}
 	if _, err := w.commit(own); err != nil {
@@ -202,7 +207,7 @@ func (w *planWorld) listed(b *member) effect.LedgerMoved {
 	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int {
 		return int(a.ModRevision - b.ModRevision)
 	})
-	return effect.LedgerMoved{Batch: ledger.ViewBatch{
+	return effect.LedgerMoved{Batch: replica.Batch{
 		Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: w.kv.revision},
 	}}
 }
@@ -211,7 +216,7 @@ func nodeDocs(kv ledger.KV) []ledger.NodeDoc {
 	if len(kv.Key) < 2 || kv.Key[:2] != ledger.PrefixNode {
 		return nil
 	}
-	d, err := ledger.DecodeNodeDoc(kv)
+	d, err := codec.DecodeNodeDoc(kv)
 	if err != nil {
 		panic(err)
 	}
@@ -268,13 +273,13 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	if _, err := w.truth.Fold(w.kv.log[len(w.kv.log)-1]); err != nil {
 		return r, err
 	}
-	var bad []ledger.Violation
+	var bad []invariant.Violation
 	for d := range w.truth.Docs() {
 		old := before[d.NodeUID]
 		if d.Revision == old.Revision {
 			continue
 		}
-		bad = append(append(bad, ledger.CheckDoc(d)...), ledger.CheckSuccessor(old, d)...)
+		bad = append(append(bad, invariant.CheckDoc(d)...), invariant.CheckSuccessor(old, d)...)
 		if uid, ok := w.wentBack(old, d); ok {
 			return r, fmt.Errorf("S5: the mark of %s went back, and it leaves", uid)
 		}
@@ -282,8 +287,8 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 			return r, fmt.Errorf("S9: %s was marked for plan %s, which has no place", e.PodUID, e.Plan)
 		}
 	}
-	bad = append(bad, ledger.CheckClaims(w.truth.Docs())...)
-	bad = append(bad, ledger.CheckBudgetSuccessor(budget, w.truth.Budget(pdbUID))...)
+	bad = append(bad, invariant.CheckClaims(w.truth.Docs())...)
+	bad = append(bad, invariant.CheckBudgetSuccessor(budget, w.truth.Budget(pdbUID))...)
 	if len(bad) > 0 {
 		return r, bad[0]
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -75,7 +76,7 @@ func TestHeldWaitsForItsPermit(t *testing.T) {
 		PodUID: p.UID, Namespace: "ns", Name: p.Name, Role: ledger.RoleReservation, State: ledger.Held,
 		PodRV: p.ResourceVersion, Token: 7, SchedulerName: "berth",
 	}
-	d, err := ledger.Place(ledger.NodeDoc{NodeUID: "n0-uid", NodeName: "n0"}, entry)
+	d, err := txns.Place(ledger.NodeDoc{NodeUID: "n0-uid", NodeName: "n0"}, entry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -432,7 +433,7 @@ func TestThreeLossesAreAFence(t *testing.T) {
 func TestWantedEntryIsFinishedOrFencedWithoutAnotherTry(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
-	wanted, _, err := ledger.MarkWanted(r.doc(), e.PodUID, e.Token)
+	wanted, _, err := txns.MarkWanted(r.doc(), e.PodUID, e.Token)
 	if err != nil || !r.replace(wanted) {
 		t.Fatal("not marked", err)
 	}
@@ -479,7 +480,7 @@ func TestForeignFenceIsRedoneOnlyWhenIdle(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
 	run[effect.Bind](r, requestLost)
-	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
+	marked, err := txns.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
 	if err != nil || !r.replace(marked) {
 		t.Fatal("not marked", err)
 	}
@@ -570,7 +571,7 @@ func TestClaimIsNamedBeforeTheBind(t *testing.T) {
 func TestClaimOfAFencedReservationIsNotNamed(t *testing.T) {
 	r := newRig(t, 1)
 	entry := r.reserveWithClaim()
-	marked, err := ledger.MarkFencing(r.doc(), entry.PodUID, entry.Token, ledger.FenceByPod)
+	marked, err := txns.MarkFencing(r.doc(), entry.PodUID, entry.Token, ledger.FenceByPod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
 // The bind of a pod whose annotations are full says so, and is recognised by the condition.
 func TestBindOfFullAnnotations(t *testing.T) {
 	r := newRig(t, 1)
-	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
+	r.api.changePod("p0-uid", annotate(strip.FullAnnotation, "x"))
 	r.see()
 	r.reserve()
 	if e := run[effect.Bind](r, answerLost); !e.Full {
@@ -32,7 +32,7 @@ func TestBindOfFullAnnotations(t *testing.T) {
 // Facts from before the decision do not show whether there is room: annotations may have been filled since.
 func TestBindWaitsForTheFactsOfItsVersion(t *testing.T) {
 	r := newRig(t, 1)
-	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
+	r.api.changePod("p0-uid", annotate(strip.FullAnnotation, "x"))
 	r.reserve()
 	r.quiet("the facts do not show the version that the bind names")
 	r.wait(time.Second)
@@ -47,7 +47,7 @@ func TestBindWaitsForTheFactsOfItsVersion(t *testing.T) {
 func TestRefreshLooksForRoom(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
-	r.api.changePod("p0-uid", annotate(state.FullAnnotation, "x"))
+	r.api.changePod("p0-uid", annotate(strip.FullAnnotation, "x"))
 	if e := run[effect.Bind](r, delivered); e.Full {
 		t.Fatalf("bind %+v, want an annotation: there was room", e)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -122,7 +123,7 @@ func TestWantedReservationLeavesTheLine(t *testing.T) {
 	r := newLine(t, 3)
 	r.reserveAll()
 	d := r.ledger.current[ledger.KeyNode("n2-uid")]
-	wanted, _, err := ledger.MarkWanted(d, "p2-uid", d.Entries[0].Token)
+	wanted, _, err := txns.MarkWanted(d, "p2-uid", d.Entries[0].Token)
 	if err != nil || !r.replace(wanted) {
 		t.Fatal("not marked", err)
 	}

@@ -16,7 +16,11 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -44,7 +48,7 @@ type budgetStatus struct {
 
 func (v *apiVersion) Pod(uid string) (*state.Pod, bool)   { p, ok := v.pods[uid]; return p, ok }
 func (v *apiVersion) Node(uid string) (*state.Node, bool) { n, ok := v.nodes[uid]; return n, ok }
-func (v *apiVersion) Requested(node string) (sum state.Resources) {
+func (v *apiVersion) Requested(node string) (sum resources.Resources) {
 	for _, p := range v.pods {
 		if p.NodeName == node && p.Occupies() {
 			sum = sum.Add(p.Requests)
@@ -55,22 +59,22 @@ func (v *apiVersion) Requested(node string) (sum state.Resources) {
 
 func (v *apiVersion) NodeByName(name string) (*state.Node, bool) { return v.Node(name + "-uid") }
 
-func (v *apiVersion) BudgetsOf(p *state.Pod, promises *ledger.View) (out []ledger.BudgetRoom) {
+func (v *apiVersion) BudgetsOf(p *state.Pod, promises *replica.View) (out []txns.BudgetRoom) {
 	if v.budget.rv > 0 && covered(p.UID) {
 		out = append(out, v.budgetRoom(promises.Budget(pdbUID)))
 	}
 	n, _ := strconv.Atoi(p.Template.Labels["budgets"])
 	for i := range n {
-		out = append(out, ledger.BudgetRoom{Doc: ledger.BudgetDoc{UID: fmt.Sprintf("pdb-%d", i)}, Allowed: 1})
+		out = append(out, txns.BudgetRoom{Doc: ledger.BudgetDoc{UID: fmt.Sprintf("pdb-%d", i)}, Allowed: 1})
 	}
 	return out
 }
 
 // budgetRoom returns the budget as this version shows it.
-func (v *apiVersion) budgetRoom(doc ledger.BudgetDoc) ledger.BudgetRoom {
+func (v *apiVersion) budgetRoom(doc ledger.BudgetDoc) txns.BudgetRoom {
 	doc.UID, doc.Namespace, doc.Name = pdbUID, "ns", "pdb"
-	r := ledger.BudgetRoom{Doc: doc, Allowed: int32(v.budget.allowed)}
-	r.Count = &ledger.BudgetCount{Desired: int32(v.budget.desired)}
+	r := txns.BudgetRoom{Doc: doc, Allowed: int32(v.budget.allowed)}
+	r.Count = &txns.BudgetCount{Desired: int32(v.budget.desired)}
 	for uid, p := range v.pods {
 		if covered(uid) && !p.Deleting {
 			r.Count.Healthy = append(r.Count.Healthy, uid)
@@ -197,7 +201,7 @@ func (l *docLog) commit(t ledger.Txn) (ledger.TxnResult, error) {
 		if !strings.HasPrefix(p.Key, ledger.PrefixNode) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: l.revision})
+		d, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: l.revision})
 		if err != nil {
 			return ledger.TxnResult{}, err
 		}
@@ -360,7 +364,7 @@ func (w *world) showDocs(b *member, to int) {
 func docsMoved(docs ...ledger.NodeDoc) effect.LedgerMoved {
 	var out ledger.EventBatch
 	for _, d := range docs {
-		value, err := ledger.EncodeNodeDoc(d)
+		value, err := codec.EncodeNodeDoc(d)
 		if err != nil {
 			panic(err)
 		}
@@ -369,7 +373,7 @@ func docsMoved(docs ...ledger.NodeDoc) effect.LedgerMoved {
 			KV: ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.Revision},
 		})
 	}
-	return effect.LedgerMoved{Batch: ledger.ViewBatch{Events: out}}
+	return effect.LedgerMoved{Batch: replica.Batch{Events: out}}
 }
 
 // wish returns what a reservation records of the request; nothing if it is of a member of an earlier version.
@@ -406,9 +410,9 @@ func (w *world) place(pod, node int) bool {
 	if view.rv < d.HW[ledger.KindPod] || w.used(view, d) > 0 {
 		return false
 	}
-	next, _ := ledger.Finish(d, viewFacts{view})
+	next, _ := txns.Finish(d, viewFacts{view})
 	w.placed++
-	next, err := ledger.Place(next, ledger.Entry{
+	next, err := txns.Place(next, ledger.Entry{
 		PodUID: uid, Namespace: "ns", Name: p.Name, Role: ledger.RoleReservation, State: ledger.Committed,
 		PodRV: p.ResourceVersion, Wish: w.wish(p), Token: ledger.Token(w.placed), SchedulerName: "berth",
 	})
@@ -446,7 +450,7 @@ func (f viewFacts) PodFact(uid string) (uint64, bool, bool) {
 func (f viewFacts) PodProgress() uint64 { return f.v.rv }
 
 func (w *world) replace(next ledger.NodeDoc) bool {
-	txn, err := ledger.Replace(next)
+	txn, err := txns.Replace(next)
 	if err != nil {
 		panic(err)
 	}

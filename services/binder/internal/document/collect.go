@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -59,10 +60,10 @@ func (s *Sweeper) collect() {
 		return
 	}
 	n := min(len(due), s.Batches.Most(collectAtOnce))
-	txn, err := s.Ledger.Collection(due[:n]).Collect()
+	txn, err := txns.CollectionOf(s.Ledger, due[:n]).Collect()
 	for n > 1 && isTooLarge(err) { // nodes that still exist have to be written
 		n /= 2
-		txn, err = s.Ledger.Collection(due[:n]).Collect()
+		txn, err = txns.CollectionOf(s.Ledger, due[:n]).Collect()
 	}
 	if err != nil {
 		g.looked = s.Now
@@ -93,7 +94,7 @@ func (s *Sweeper) GoneFor(span time.Duration) (due []string) {
 			due = append(due, key)
 		}
 	}
-	for key, revision := range s.Ledger.Empty() {
+	for key, revision := range txns.Collectable(s.Ledger) {
 		if s.MayAct(key) && !s.Facts.Exists(key) {
 			note(key, revision)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -13,7 +14,7 @@ import (
 // large returns a document of about 50 KiB.
 func large(t *testing.T, name string) ledger.NodeDoc {
 	t.Helper()
-	d, err := ledger.Place(ledger.NodeDoc{NodeUID: name + "-uid", NodeName: name, Revision: 1}, ledger.Entry{
+	d, err := txns.Place(ledger.NodeDoc{NodeUID: name + "-uid", NodeName: name, Revision: 1}, ledger.Entry{
 		PodUID: "pod-of-" + name, Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1, Token: 1,
 		Volumes: []ledger.VolumePick{{Claim: strings.Repeat("c", 50<<10)}},
 	})
@@ -32,7 +33,7 @@ func TestHandOversOfLargeDocuments(t *testing.T) {
 		var together handOver
 		for i := range 64 {
 			d := large(t, fmt.Sprint("n", i))
-			together.add(s, &document{nodeUID: d.NodeUID}, ledger.Change{Docs: []ledger.NodeDoc{d}})
+			together.add(s, &document{nodeUID: d.NodeUID}, txns.Change{Docs: []ledger.NodeDoc{d}})
 		}
 		together.send(s)
 		docs := 0

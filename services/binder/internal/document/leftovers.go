@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -21,19 +22,19 @@ type idleDoc struct {
 // swept returns the change for a node's document that no process seems to work on (T5, T8): entries that the facts
 // confirm are handed over, claims of plans that were given up are removed, and so are overdue holds. Without a view
 // of the whole ledger up to the document, only the first is done.
-func (s *Sweeper) swept(d *document) (ledger.Change, bool) {
+func (s *Sweeper) swept(d *document) (txns.Change, bool) {
 	doc, _ := s.store.Get(d.nodeUID)
 	if d.ahead.Revision > 0 || s.Ledger.Revision() < doc.Revision {
-		next, changed := ledger.Finish(doc, s.Base)
-		return ledger.Change{Docs: []ledger.NodeDoc{next}}, changed
+		next, changed := txns.Finish(doc, s.Base)
+		return txns.Change{Docs: []ledger.NodeDoc{next}}, changed
 	}
-	sweep, err := ledger.SweepDoc(ledger.Sweeping{
-		Doc: doc, Picture: s.Ledger, Facts: s.Base,
+	sweep, err := txns.SweepDoc(txns.Sweeping{
+		Doc: doc, View: s.Ledger, Facts: s.Base,
 		Overdue: s.Now.Sub(d.since) > s.Limits.Overdue+s.plans.Leaving(doc),
 	})
 	if err != nil {
 		s.Fault("sweep of node "+d.nodeUID, err)
-		return ledger.Change{}, false
+		return txns.Change{}, false
 	}
 	return sweep.Change, !sweep.Empty()
 }
@@ -86,8 +87,8 @@ func (s *Sweeper) idle(key string, revision int64) *idleDoc {
 
 // settle drops the claims that the budget's status reflects by now (T10).
 func (d *idleDoc) settle(s *Sweeper, b ledger.BudgetDoc) {
-	if next, changed := ledger.SettleBudget(b, s.Base); changed {
-		d.op = s.tidy(d, ledger.Change{Budgets: []ledger.BudgetDoc{next}}, "budget-settle")
+	if next, changed := txns.SettleBudget(b, s.Base); changed {
+		d.op = s.tidy(d, txns.Change{Budgets: []ledger.BudgetDoc{next}}, "budget-settle")
 	}
 }
 
@@ -95,7 +96,7 @@ func (d *idleDoc) settle(s *Sweeper, b ledger.BudgetDoc) {
 func (d *idleDoc) drop(s *Sweeper, r ledger.PlanRecord) {
 	over := r.State == ledger.PlanAborted || r.State == ledger.PlanDone
 	if _, _, owned := s.Ledger.PlanOwner(r.ID); !over && !owned && s.Now.Sub(d.since) > s.Limits.Overdue {
-		if change, err := ledger.AbortPlan(ledger.Abort{Plan: r.ID, Record: &r}); err == nil {
+		if change, err := txns.AbortPlan(txns.Abort{Plan: r.ID, Record: &r}); err == nil {
 			d.op = s.tidy(d, change, "plan-abort")
 		}
 		return
@@ -103,7 +104,7 @@ func (d *idleDoc) drop(s *Sweeper, r ledger.PlanRecord) {
 	if !over || len(s.Ledger.PlanDocs(r.ID)) > 0 || s.Ledger.Revision() < r.Revision {
 		return
 	}
-	if change, err := ledger.DropPlan(r, s.Ledger); err == nil {
+	if change, err := txns.DropPlan(r, s.Ledger); err == nil {
 		d.op = s.tidy(d, change, "plan-drop")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 )
 
@@ -22,7 +23,7 @@ func TestDocumentAheadOfTheWatch(t *testing.T) {
 	if s.Forget("n", 4) {
 		t.Fatal("dropped by a deletion of before")
 	}
-	value, err := ledger.EncodeNodeDoc(shown)
+	value, err := codec.EncodeNodeDoc(shown)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -45,7 +46,7 @@ type work struct {
 func (w work) Answered(in effect.Input) { w.answered(w.s, in) }
 
 // tidy sends a transaction that nothing waits for; it returns 0 if the change is not a valid one.
-func (s *Sweeper) tidy(m machine, change ledger.Change, why string) effect.OpID {
+func (s *Sweeper) tidy(m machine, change txns.Change, why string) effect.OpID {
 	return s.Amend(work{m, s}, change, why, true)
 }
 
@@ -104,13 +105,13 @@ const handOversAtOnce = 16
 // handOver is T5 for several documents, all of which are changed, or none.
 type handOver struct {
 	docs   []*document
-	change ledger.Change
+	change txns.Change
 	bytes  int
 }
 
 // add adds one document to the hand-over. It first sends the collected documents if the transaction has no room for
 // one more, and afterwards if there are enough.
-func (h *handOver) add(s *Sweeper, d *document, change ledger.Change) {
+func (h *handOver) add(s *Sweeper, d *document, change txns.Change) {
 	weight := 0
 	for _, doc := range change.Docs {
 		weight += doc.Weight()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // These are the annotations that the binder writes.
@@ -23,8 +23,8 @@ const (
 
 // These are the conditions that the binder writes where the API server accepts no such annotations.
 const (
-	// ConditionAttempt has the token and the node in its message; see state.AttemptCondition.
-	ConditionAttempt = state.AttemptCondition
+	// ConditionAttempt has the token and the node in its message; see strip.AttemptCondition.
+	ConditionAttempt = strip.AttemptCondition
 	// ConditionFence has the value of AnnotationFence in its message.
 	ConditionFence corev1.PodConditionType = AnnotationFence
 )

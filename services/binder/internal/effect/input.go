@@ -5,7 +5,10 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // Input is one event. The set is closed: the types of this file.
@@ -17,10 +20,10 @@ type Cluster interface {
 	Node(uid string) (*state.Node, bool)
 	NodeByName(name string) (*state.Node, bool)
 	// Requested sums up the requests of the pods that are on a node and have not ended.
-	Requested(nodeName string) state.Resources
+	Requested(nodeName string) resources.Resources
 	// BudgetsOf returns the disruption budgets that the eviction API checks for a pod. promises shows what has been
 	// claimed from each, by the budget's UID.
-	BudgetsOf(pod *state.Pod, promises *ledger.View) []ledger.BudgetRoom
+	BudgetsOf(pod *state.Pod, promises *replica.View) []txns.BudgetRoom
 }
 
 // FactsMoved replaces the core's view of the cluster.
@@ -38,7 +41,7 @@ type FactsMoved struct {
 	BudgetProgress uint64
 	// Claims returns what the facts show of a device claim; nil if they show none. ClaimProgress is PodProgress for
 	// these claims; 0 while undefined.
-	Claims        func(namespace, name string) ledger.ClaimFact
+	Claims        func(namespace, name string) txns.DeviceClaimFact
 	ClaimProgress uint64
 	// Claim returns a device claim as the facts show it, read-only, or nil if they do not show it.
 	Claim func(namespace, name string) *resourcev1.ResourceClaim
@@ -57,7 +60,7 @@ type FactsMoved struct {
 }
 
 // LedgerMoved carries one step of the binder's own ledger watch.
-type LedgerMoved struct{ Batch ledger.ViewBatch }
+type LedgerMoved struct{ Batch replica.Batch }
 
 // PartitionsChanged lists the binder partitions that this member holds from now on.
 type PartitionsChanged struct{ Held []int32 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -67,12 +69,12 @@ func (w work) Answered(in effect.Input) { w.answered(w.v, in) }
 func (v *Evictor) begin(m machine) effect.OpID { return v.Begin(work{m, v}) }
 
 // amend sends a transaction for m; it returns 0 if the change is not a valid one.
-func (v *Evictor) amend(m machine, change ledger.Change, why string) effect.OpID {
+func (v *Evictor) amend(m machine, change txns.Change, why string) effect.OpID {
 	return v.Amend(work{m, v}, change, why, false)
 }
 
 // Follow brings plans and removals in line with the documents that changed in the ledger view, and advances them.
-func (v *Evictor) Follow(changes ledger.ViewChanges) {
+func (v *Evictor) Follow(changes replica.Changes) {
 	docs, touched := changes.Docs, map[string]bool{}
 	if changes.Reset {
 		docs = v.relisted()
@@ -128,7 +130,7 @@ func (v *Evictor) RefuseOlder() {
 
 // relisted returns all documents after a list of the ledger, which may have skipped changes, and drops the removals
 // whose claims are gone.
-func (v *Evictor) relisted() []ledger.DocChange {
+func (v *Evictor) relisted() []replica.DocChange {
 	for uid, r := range v.removals {
 		d, e, ok := v.Ledger.Victim(uid)
 		if !ok || d.NodeUID != r.nodeUID || e.Plan != r.plan {
@@ -136,16 +138,16 @@ func (v *Evictor) relisted() []ledger.DocChange {
 			delete(v.removals, uid)
 		}
 	}
-	var docs []ledger.DocChange
+	var docs []replica.DocChange
 	for d := range v.Ledger.Docs() {
-		docs = append(docs, ledger.DocChange{After: d})
+		docs = append(docs, replica.DocChange{After: d})
 	}
-	slices.SortFunc(docs, func(a, b ledger.DocChange) int { return strings.Compare(a.After.NodeUID, b.After.NodeUID) })
+	slices.SortFunc(docs, func(a, b replica.DocChange) int { return strings.Compare(a.After.NodeUID, b.After.NodeUID) })
 	return docs
 }
 
 // trackClaims creates, updates and drops the removals of one document's claims.
-func (v *Evictor) trackClaims(d ledger.DocChange) {
+func (v *Evictor) trackClaims(d replica.DocChange) {
 	for _, e := range d.Before.Entries {
 		r, ok := v.removals[e.PodUID]
 		if e.Role != ledger.RoleVictim || !ok || r.nodeUID != d.Before.NodeUID || r.plan != e.Plan {
@@ -249,8 +251,8 @@ func (v *Evictor) Leaving(d ledger.NodeDoc) time.Duration {
 		if hold.Plan == "" || hold.Role == ledger.RoleVictim {
 			continue
 		}
-		if ledger.IsPrepared(hold.Plan) {
-			longest = max(longest, int64(ledger.PreparedFor/time.Second))
+		if txns.IsPrepared(hold.Plan) {
+			longest = max(longest, int64(txns.PreparedFor/time.Second))
 		}
 		for _, r := range v.removalsOf(hold.Plan) {
 			p, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)

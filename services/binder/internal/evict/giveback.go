@@ -2,6 +2,7 @@ package evict
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -11,8 +12,8 @@ func (r *removal) takeOver(v *Evictor) {
 	if !ok {
 		return
 	}
-	next, err := ledger.TakeEviction(d, r.claim.PodUID, r.plan, v.ID)
-	r.amend(v, ledger.Change{Docs: []ledger.NodeDoc{next}}, err, "evict-take")
+	next, err := txns.TakeEviction(d, r.claim.PodUID, r.plan, v.ID)
+	r.amend(v, txns.Change{Docs: []ledger.NodeDoc{next}}, err, "evict-take")
 }
 
 // giveBack takes the mark back. If anything was sent, it may have taken from budgets. So the budgets' documents
@@ -28,12 +29,12 @@ func (r *removal) giveBack(v *Evictor) {
 	if !ok {
 		return
 	}
-	next, err := ledger.FailEviction(d, r.claim.PodUID, r.plan)
-	change := ledger.Change{Docs: []ledger.NodeDoc{next}}
-	failure := ledger.Failure{BudgetRV: r.budgetRV}
+	next, err := txns.FailEviction(d, r.claim.PodUID, r.plan)
+	change := txns.Change{Docs: []ledger.NodeDoc{next}}
+	failure := txns.Failure{BudgetRV: r.budgetRV}
 	for _, uid := range r.claim.Budgets {
 		if failure.BudgetRV > 0 {
-			change.Budgets = append(change.Budgets, ledger.CoverBudget(v.Ledger.Budget(uid), failure))
+			change.Budgets = append(change.Budgets, txns.CoverBudget(v.Ledger.Budget(uid), failure))
 		}
 	}
 	r.amend(v, change, err, "evict-failed")
@@ -53,7 +54,7 @@ func (r *removal) budgetRead(v *Evictor, a effect.Answered) {
 	}
 }
 
-func (r *removal) amend(v *Evictor, change ledger.Change, err error, why string) {
+func (r *removal) amend(v *Evictor, change txns.Change, err error, why string) {
 	if err != nil {
 		// The view is ahead of the state that the change was built on; the next try uses the current one.
 		r.Pause(v.Now)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 )
 
@@ -49,13 +50,13 @@ func (p *plan) endMove(v *Evictor, owner ledger.Entry) (ended bool) {
 	if why == "" {
 		return false
 	}
-	abort := ledger.Abort{Plan: p.id, Docs: v.Ledger.PlanDocs(p.id)}
+	abort := txns.Abort{Plan: p.id, Docs: v.Ledger.PlanDocs(p.id)}
 	if _, victim, ok := v.Ledger.Victim(owner.PodUID); ok && victim.Plan == p.id {
 		for _, uid := range victim.Budgets {
 			abort.Budgets = append(abort.Budgets, v.Ledger.Budget(uid))
 		}
 	}
-	change, err := ledger.AbortPlan(abort)
+	change, err := txns.AbortPlan(abort)
 	if err != nil {
 		v.Fault("end of move "+p.id, err)
 		p.Pause(v.Now)
@@ -75,7 +76,7 @@ func (p *plan) moveOver(v *Evictor, owner ledger.Entry) string {
 		claim, marked = victim, victim.State == ledger.Evicting
 	}
 	fate := v.Fate(claim)
-	if fate == ledger.Left && p.left.IsZero() {
+	if fate == txns.Left && p.left.IsZero() {
 		p.left = v.Now
 	}
 	e, asked := v.asking(p.id, owner)
@@ -83,9 +84,9 @@ func (p *plan) moveOver(v *Evictor, owner ledger.Entry) string {
 	switch {
 	case asked && e.failed && !marked:
 		return "its eviction was refused"
-	case fate == ledger.Left && v.Now.Sub(p.left) > v.Limits.KeepPlace:
+	case fate == txns.Left && v.Now.Sub(p.left) > v.Limits.KeepPlace:
 		return fmt.Sprintf("no pod took its place within %s", v.Limits.KeepPlace)
-	case fate == ledger.Staying && !asked && !marked && v.Now.Sub(p.since) > v.Limits.KeepPlace:
+	case fate == txns.Staying && !asked && !marked && v.Now.Sub(p.since) > v.Limits.KeepPlace:
 		return fmt.Sprintf("nobody asked for its eviction within %s", v.Limits.KeepPlace)
 	case v.Now.Sub(p.since) > v.Limits.Overdue+v.Leaving(held):
 		return "the pod did not leave in time"

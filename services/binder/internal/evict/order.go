@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
@@ -184,11 +185,11 @@ func (e *eviction) claim(v *Evictor, p *state.Pod) {
 		victim.Budgets = append(victim.Budgets, r.Doc.UID)
 	}
 	doc := v.Ledger.Open(n.UID, n.Name, n.ResourceVersion)
-	change, err := ledger.ClaimEviction(ledger.SoleEviction{
-		Token: e.key.Token, Sender: v.ID, Victim: ledger.NodeEntry{NodeUID: n.UID, Entry: victim}, Doc: doc,
+	change, err := txns.ClaimEviction(txns.SoleEviction{
+		Token: e.key.Token, Sender: v.ID, Victim: txns.NodeEntry{NodeUID: n.UID, Entry: victim}, Doc: doc,
 		Budgets: rooms, Facts: v.Base,
 	})
-	var behind *ledger.RefusedError
+	var behind *txns.RefusedError
 	switch {
 	case errors.As(err, &behind):
 		e.Pause(v.Now)

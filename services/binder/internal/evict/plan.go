@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
@@ -52,7 +53,7 @@ func (p *plan) advance(v *Evictor) {
 	if owner.Role == ledger.RoleMove && (p.endMove(v, owner) || !v.askedToMove(p.id, owner)) || !v.mayStillPlace(owner) {
 		return
 	}
-	mark := ledger.EvictPlan{Plan: p.id, Owner: doc, Sender: v.ID}
+	mark := txns.EvictPlan{Plan: p.id, Owner: doc, Sender: v.ID}
 	waits, bytes := false, 0
 	for _, d := range v.Ledger.PlanDocs(p.id) {
 		victims, ready := p.unmarked(v, d)
@@ -70,7 +71,7 @@ func (p *plan) advance(v *Evictor) {
 	if r, ok := v.Ledger.Record(p.id); ok {
 		mark.Record = &r
 	}
-	change, err := ledger.MarkEvicting(mark)
+	change, err := txns.MarkEvicting(mark)
 	if err != nil {
 		v.Fault("mark of plan "+p.id, err)
 		p.Pause(v.Now)
@@ -85,7 +86,7 @@ func (p *plan) advance(v *Evictor) {
 func (p *plan) unmarked(v *Evictor, d ledger.NodeDoc) (victims []string, ready bool) {
 	ready = true
 	for _, e := range d.Entries {
-		if e.Role != ledger.RoleVictim || e.Plan != p.id || e.State == ledger.Evicting || v.Fate(e) != ledger.Staying {
+		if e.Role != ledger.RoleVictim || e.Plan != p.id || e.State == ledger.Evicting || v.Fate(e) != txns.Staying {
 			continue
 		}
 		victims = append(victims, e.PodUID)

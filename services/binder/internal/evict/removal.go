@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/binder/internal/basis"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -168,7 +169,7 @@ func (r *removal) advance(v *Evictor) {
 		return
 	}
 	switch {
-	case v.Fate(r.claim) != ledger.Staying:
+	case v.Fate(r.claim) != txns.Staying:
 		r.reportGone(v)
 	case r.claim.State != ledger.Evicting:
 		if wanted && !r.podLeaving && !r.checksDone(v) {

@@ -13,10 +13,14 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
 
@@ -31,7 +35,7 @@ func FromFacts(step feed.Step) effect.FactsMoved {
 	}
 	if rv, known := position.Progress(events.KindResourceClaim); known {
 		in.ClaimProgress = rv
-		in.Claims = func(namespace, name string) ledger.ClaimFact { return view.ClaimFact(facts, namespace, name) }
+		in.Claims = func(namespace, name string) txns.DeviceClaimFact { return view.ClaimFact(facts, namespace, name) }
 		in.Claim = func(namespace, name string) *resourcev1.ResourceClaim {
 			return view.Claim(facts, namespace, name)
 		}
@@ -74,7 +78,7 @@ func (e *existence) exists(key string) bool {
 	if strings.HasPrefix(key, ledger.PrefixPool) {
 		return e.pool(key)
 	}
-	if namespace, name, ok := ledger.ParseClaim(key); ok {
+	if namespace, name, ok := ledger.ParseVolumeClaim(key); ok {
 		_, found := e.facts.ObjectByName(events.KindVolumeClaim, namespace, name)
 		return found
 	}
@@ -117,8 +121,8 @@ func (e *existence) pool(key string) bool {
 type cluster struct{ *state.Snapshot }
 
 // Requested implements decide.Cluster.
-func (c cluster) Requested(nodeName string) state.Resources {
-	var sum state.Resources
+func (c cluster) Requested(nodeName string) resources.Resources {
+	var sum resources.Resources
 	for p := range c.PodsOnNode(nodeName) {
 		if p.Occupies() {
 			sum = sum.Add(p.Requests)
@@ -131,7 +135,7 @@ func (c cluster) Requested(nodeName string) state.Resources {
 // skips pods that have not started or have ended and, where the only budget allows it, pods that are not ready
 // (registry/core/pod/storage/eviction.go). A budget whose selector cannot be parsed counts, which errs on the side of
 // checking it first.
-func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetRoom {
+func (c cluster) BudgetsOf(p *state.Pod, promises *replica.View) []txns.BudgetRoom {
 	if phase := p.Status().Phase; p.Terminal || p.Deleting || phase == corev1.PodPending {
 		return nil
 	}
@@ -149,7 +153,7 @@ func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetR
 	if len(covering) == 1 && !p.Ready() && state.SparesUnready(covering[0]) {
 		return nil
 	}
-	var rooms []ledger.BudgetRoom
+	var rooms []txns.BudgetRoom
 	for _, pdb := range covering {
 		rooms = append(rooms, view.RoomIn(c.Snapshot, promises, pdb))
 	}
@@ -160,16 +164,16 @@ func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetR
 // one has the members alone. It is for one goroutine.
 type Ledger struct {
 	binder  string
-	members *ledger.View
+	members *replica.View
 }
 
 // NewLedger returns the view of an empty ledger.
 func NewLedger(binder string) *Ledger {
-	return &Ledger{binder: binder, members: ledger.NewView()}
+	return &Ledger{binder: binder, members: replica.NewView()}
 }
 
 // Fold applies one batch: documents first, then the partitions that this binder holds.
-func (l *Ledger) Fold(b ledger.ViewBatch) ([]effect.Input, error) {
+func (l *Ledger) Fold(b replica.Batch) ([]effect.Input, error) {
 	changes, err := l.members.Fold(membersIn(b))
 	if err != nil {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
@@ -187,16 +191,16 @@ func (l *Ledger) Fold(b ledger.ViewBatch) ([]effect.Input, error) {
 }
 
 // membersIn returns the part of a batch that is about members.
-func membersIn(b ledger.ViewBatch) ledger.ViewBatch {
+func membersIn(b replica.Batch) replica.Batch {
 	all, changes := b.KVs, b.Events.Events
 	b.KVs, b.Events.Events = nil, nil
 	for _, kv := range all {
-		if strings.HasPrefix(kv.Key, ledger.PrefixMember) {
+		if strings.HasPrefix(kv.Key, roster.PrefixMember) {
 			b.KVs = append(b.KVs, kv)
 		}
 	}
 	for _, ev := range changes {
-		if strings.HasPrefix(ev.Key, ledger.PrefixMember) {
+		if strings.HasPrefix(ev.Key, roster.PrefixMember) {
 			b.Events.Events = append(b.Events.Events, ev)
 		}
 	}

@@ -52,8 +52,9 @@ func TestDocumentsOfClaimsThatExist(t *testing.T) {
 		ResourceVersion: 7, Progress: 7, Object: data,
 	}})
 	for key, want := range map[string]bool{
-		ledger.KeyClaim("ns", "c"): true, ledger.KeyClaim("ns", "d"): false, ledger.KeyClaim("other", "c"): false,
-		ledger.KeyVolume("uid"): true, ledger.KeyVolume("uid-before"): false,
+		ledger.KeyVolumeClaim("ns", "c"): true, ledger.KeyVolumeClaim("ns", "d"): false,
+		ledger.KeyVolumeClaim("other", "c"): false,
+		ledger.KeyVolume("uid"):             true, ledger.KeyVolume("uid-before"): false,
 	} {
 		if got := in.Exists(key); got != want {
 			t.Errorf("%s exists: %v, want %v", key, got, want)

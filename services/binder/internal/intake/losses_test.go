@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -32,7 +33,7 @@ func (l *lossyLog) add(uids ...string) {
 	for _, uid := range uids {
 		l.wait(time.Millisecond)
 		m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
-		if _, err := l.Append(l.Context(), events.Decisions, events.AnySequence, []events.Message{m}); err != nil {
+		if _, err := l.Append(l.Context(), eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 			l.Fatal(err)
 		}
 	}
@@ -41,7 +42,7 @@ func (l *lossyLog) add(uids ...string) {
 // lose drops what is behind a sequence, once all of it has been read.
 func (l *lossyLog) lose(after uint64) {
 	synctest.Wait()
-	l.LoseTail(events.Decisions, after)
+	l.LoseTail(eventlog.Decisions, after)
 }
 
 // checkRead starts a binder behind some decisions, and compares the pods of the decisions that it passes on.
@@ -136,7 +137,7 @@ func TestALossOfAllThatIsRemembered(t *testing.T) {
 // TestDecisionsAreRememberedBehindWhatRetentionTook: at the start, and later.
 func TestDecisionsAreRememberedBehindWhatRetentionTook(t *testing.T) {
 	checkRead(t, []string{"x", "y", "z"}, []string{"a", "b", "c"}, func(l *lossyLog) {
-		l.Trim(events.Decisions, 3)
+		l.Trim(eventlog.Decisions, 3)
 		l.lose(3)
 		l.add("a", "b")
 		l.lose(4)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/eventstest"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -68,10 +69,10 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
+func readsOn(t *testing.T, poison eventlog.Message, pause func(time.Duration)) {
 	log := memlog.New(memlog.Options{})
-	add := func(s events.Stream, msgs ...events.Message) {
-		if _, err := log.Append(t.Context(), s, events.AnySequence, msgs); err != nil {
+	add := func(s eventlog.Stream, msgs ...eventlog.Message) {
+		if _, err := log.Append(t.Context(), s, eventlog.AnySequence, msgs); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +84,7 @@ func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
 		}
 		h.Bookmark(events.KindPod)
 		for _, f := range h.Facts[from:] {
-			add(events.Facts, events.EncodeFact(f.Fact))
+			add(eventlog.Facts, events.EncodeFact(f.Fact))
 		}
 	}
 	write("a")
@@ -94,12 +95,12 @@ func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
 	if !running.facts.PodProgressKnown {
 		t.Fatal("no progress")
 	}
-	add(events.Facts, poison)
+	add(eventlog.Facts, poison)
 	write("b")
 	for _, m := range eventstest.PoisonDecisions() {
-		add(events.Decisions, m)
+		add(eventlog.Decisions, m)
 	}
-	add(events.Decisions, events.EncodeDecision(events.Decision{
+	add(eventlog.Decisions, events.EncodeDecision(events.Decision{
 		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "after"},
 	}))
 	started := reading(t, log)
@@ -113,8 +114,8 @@ func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
 		t.Errorf("decisions about %q, want the one that can be read", running.seen)
 	}
 	h.Epoch = 2
-	add(events.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: 2, Progress: 2}))
-	add(events.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochEnd, Epoch: 2}))
+	add(eventlog.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: 2, Progress: 2}))
+	add(eventlog.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochEnd, Epoch: 2}))
 	write("c")
 	pause(2 * time.Minute)
 	synctest.Wait()

@@ -11,7 +11,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
@@ -30,7 +32,7 @@ const readQuiet = time.Minute
 
 // Deps holds the systems that the reader reads from.
 type Deps struct {
-	Log    events.Log
+	Log    eventlog.Log
 	Facts  *feed.Feed
 	Ledger ledger.Store
 	Logger *slog.Logger
@@ -50,7 +52,7 @@ type Reader struct {
 func New(id string, deps Deps, out chan<- effect.Input) *Reader {
 	return &Reader{
 		id: id, deps: deps, out: out,
-		unreadable: aside.New("binder", events.Decisions, deps.Logger, deps.Clock.Now),
+		unreadable: aside.New("binder", eventlog.Decisions, deps.Logger, deps.Clock.Now),
 	}
 }
 
@@ -69,7 +71,7 @@ func (r *Reader) Facts(ctx context.Context) error {
 	steps := make(chan feed.Step, batchBuffer)
 	g.Go(func() error { return r.deps.Facts.Follow(ctx, steps) })
 	g.Go(func() error {
-		alarm := feed.NewAlarm(aside.New("binder", events.Facts, r.deps.Logger, r.deps.Clock.Now).Write)
+		alarm := feed.NewAlarm(aside.New("binder", eventlog.Facts, r.deps.Logger, r.deps.Clock.Now).Write)
 		for {
 			select {
 			case <-ctx.Done():
@@ -88,8 +90,8 @@ func (r *Reader) Facts(ctx context.Context) error {
 // Ledger follows the ledger until ctx ends: documents first, then the partitions that this binder holds.
 func (r *Reader) Ledger(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	batches := make(chan ledger.ViewBatch, batchBuffer)
-	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
+	batches := make(chan replica.Batch, batchBuffer)
+	g.Go(func() error { return replica.Follow(ctx, r.deps.Ledger, batches) })
 	g.Go(func() error {
 		partitions := NewLedger(r.id)
 		for {
@@ -123,7 +125,7 @@ func (r *Reader) deliver(ctx context.Context, ins []effect.Input) error {
 }
 
 // readBack is how many of the most recently read records are remembered, in case the decision log loses some.
-const readBack = 4 * events.MaxBatch
+const readBack = 4 * eventlog.MaxBatch
 
 // Decisions follows the decision log from its last record at start until ctx ends. What was reported before is in the
 // ledger and the facts, or will be reported again. If the log loses records that were read, the records that it has
@@ -167,7 +169,7 @@ type mark struct {
 }
 
 // pass moves the place behind the record, and reports whether the record must be passed on.
-func (p *place) pass(record events.Record) bool {
+func (p *place) pass(record eventlog.Record) bool {
 	p.next = record.Sequence + 1
 	m := &p.read[record.Sequence%readBack]
 	if m.sequence == record.Sequence && m.stored.Equal(record.Time) {
@@ -195,7 +197,7 @@ func (p *place) lost() {
 
 // start sets the place to readBack records before the end of the log.
 func (r *Reader) start(ctx context.Context, at *place) error {
-	last, err := r.deps.Log.Last(ctx, events.Decisions)
+	last, err := r.deps.Log.Last(ctx, eventlog.Decisions)
 	if err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ func (r *Reader) readDecisions(ctx context.Context, at *place) error {
 	}
 	for {
 		err := r.readFrom(ctx, at)
-		gap, is := errors.AsType[*events.ErrGap](err)
+		gap, is := errors.AsType[*eventlog.ErrGap](err)
 		switch {
 		case !is:
 			return err
@@ -228,7 +230,7 @@ func (r *Reader) readDecisions(ctx context.Context, at *place) error {
 }
 
 func (r *Reader) readFrom(ctx context.Context, at *place) error {
-	reader, err := r.deps.Log.Read(ctx, events.Decisions, at.next)
+	reader, err := r.deps.Log.Read(ctx, eventlog.Decisions, at.next)
 	if err != nil {
 		return err
 	}

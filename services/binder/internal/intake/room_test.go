@@ -13,8 +13,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/effect"
 )
@@ -54,7 +55,7 @@ func TestBudgetsOfAPod(t *testing.T) {
 		pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "p", Labels: map[string]string{"app": "web"},
 		}})
-		if got := (cluster{store.Snapshot()}).BudgetsOf(pod, ledger.NewView()); len(got) != tc.want {
+		if got := (cluster{store.Snapshot()}).BudgetsOf(pod, replica.NewView()); len(got) != tc.want {
 			t.Fatalf("with %s/%s: %d budgets, want %d", tc.namespace, tc.name, len(got), tc.want)
 		}
 	}
@@ -62,12 +63,12 @@ func TestBudgetsOfAPod(t *testing.T) {
 
 func TestDecisionsAreReadFromTheEndAndUnreadableOnesPassedOver(t *testing.T) {
 	log := memlog.New(memlog.Options{})
-	add := func(m events.Message) {
-		if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{m}); err != nil {
+	add := func(m eventlog.Message) {
+		if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	hint := func(uid string) events.Message {
+	hint := func(uid string) eventlog.Message {
 		return events.EncodeDecision(events.Decision{Kind: events.DecisionPlaced, Pod: events.PodRef{UID: uid}})
 	}
 	add(hint("before"))
@@ -78,7 +79,7 @@ func TestDecisionsAreReadFromTheEndAndUnreadableOnesPassedOver(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- r.Decisions(ctx) }()
 	<-r.deps.Log.(*readyLog).opened
-	add(events.Message{Subject: "decisions.x.y", Data: []byte("nonsense")})
+	add(eventlog.Message{Subject: "decisions.x.y", Data: []byte("nonsense")})
 	add(hint("after"))
 	if in, ok := (<-out).(effect.DecisionSeen); !ok || in.Decision.Pod.UID != "after" {
 		t.Fatalf("first input %+v, want the decision appended after the start", in)
@@ -91,11 +92,11 @@ func TestDecisionsAreReadFromTheEndAndUnreadableOnesPassedOver(t *testing.T) {
 
 // readyLog signals when the first reader has been opened.
 type readyLog struct {
-	events.Log
+	eventlog.Log
 	opened chan struct{}
 }
 
-func (l *readyLog) Read(ctx context.Context, s events.Stream, from uint64) (events.Reader, error) {
+func (l *readyLog) Read(ctx context.Context, s eventlog.Stream, from uint64) (eventlog.Reader, error) {
 	reader, err := l.Log.Read(ctx, s, from)
 	close(l.opened)
 	return reader, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
@@ -83,7 +84,7 @@ func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction)
 
 // Release gives up places for which no eviction was requested (T8). A change that loses a conflict is left for the
 // next cycle.
-func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []ledger.Change) (released int, err error) {
+func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []txns.Change) (released int, err error) {
 	for _, c := range changes {
 		if ctx.Err() != nil {
 			return released, ctx.Err()
@@ -111,7 +112,7 @@ func isTooLarge(err error) bool {
 }
 
 // change commits a change of the ledger and returns its revision, 0 if it has lost a conflict.
-func (r *Room) change(ctx context.Context, p *decide.Promises, c ledger.Change) (revision int64, err error) {
+func (r *Room) change(ctx context.Context, p *decide.Promises, c txns.Change) (revision int64, err error) {
 	txn, err := c.Txn()
 	if err != nil {
 		return 0, err
@@ -137,7 +138,7 @@ func (r *Room) change(ctx context.Context, p *decide.Promises, c ledger.Change) 
 	if err := p.Learn(result); err != nil {
 		return 0, err
 	}
-	lost, err := c.Losers(result)
+	lost, err := c.Classify(result)
 	if err != nil || !lost.Applied {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
@@ -41,7 +42,7 @@ type Ledger interface {
 
 // Deps holds the external systems of a Room.
 type Deps struct {
-	Log    events.Log
+	Log    eventlog.Log
 	Ledger Ledger
 	Clock  clock.Clock
 	Logger *slog.Logger
@@ -57,14 +58,14 @@ func New(deps Deps) *Room { return &Room{deps: deps} }
 
 // Ask requests the evictions in order, in batches, and returns how many requests are certainly in the log. It ends
 // early with ctx, which must end when the leadership does. If the log refuses one of them, all others are appended,
-// and the error is the refusal, an *events.ErrRefused.
+// and the error is the refusal, an *eventlog.ErrRefused.
 func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written int, err error) {
 	var refusal error
-	for batch := range slices.Chunk(evictions, events.MaxBatch) {
+	for batch := range slices.Chunk(evictions, eventlog.MaxBatch) {
 		if ctx.Err() != nil {
 			return written, ctx.Err()
 		}
-		msgs := make([]events.Message, 0, len(batch))
+		msgs := make([]eventlog.Message, 0, len(batch))
 		for _, e := range batch {
 			r.deps.Asking(e)
 			e.Decision.TraceParent = r.trace(ctx, e)
@@ -84,14 +85,14 @@ func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written in
 }
 
 func isRefusal(err error) bool {
-	_, is := errors.AsType[*events.ErrRefused](err)
+	_, is := errors.AsType[*eventlog.ErrRefused](err)
 	return is
 }
 
 // Tell appends findings other than requests. A lost one is found again.
 func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
-	for few := range slices.Chunk(found, events.MaxBatch) {
-		msgs := make([]events.Message, 0, len(few))
+	for few := range slices.Chunk(found, eventlog.MaxBatch) {
+		msgs := make([]eventlog.Message, 0, len(few))
 		for i := range few {
 			msgs = append(msgs, events.EncodeDecision(few[i]))
 		}
@@ -117,13 +118,13 @@ func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 
 // append appends messages, and returns how many are certainly in the log. If the log refuses one of them, the others
 // are appended and the refusal is returned: the next cycle decides again.
-func (r *Room) append(ctx context.Context, msgs []events.Message) (written int, err error) {
+func (r *Room) append(ctx context.Context, msgs []eventlog.Message) (written int, err error) {
 	var refusal error
-	for some := range events.Batches(msgs) {
+	for some := range eventlog.Batches(msgs) {
 		err := r.insist(ctx, "request evictions", func() error {
 			for len(some) > 0 {
-				_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, some)
-				rest, refused := aside.WithoutRefused("descheduler", events.Decisions, r.deps.Logger, some, err)
+				_, err := r.deps.Log.Append(ctx, eventlog.Decisions, eventlog.AnySequence, some)
+				rest, refused := aside.WithoutRefused("descheduler", eventlog.Decisions, r.deps.Logger, some, err)
 				if !refused {
 					return err
 				}

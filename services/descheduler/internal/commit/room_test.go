@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
@@ -34,20 +35,20 @@ func room(log *memlog.Log, asking func(decide.Eviction)) *Room {
 // TestManyAsks: more than one append accepts, in order, each recorded before it is written.
 func TestManyAsks(t *testing.T) {
 	log := memlog.New(memlog.Options{})
-	const n = 2*events.MaxBatch + 1
+	const n = 2*eventlog.MaxBatch + 1
 	noted := 0
 	r := room(log, func(e decide.Eviction) {
 		if want := fmt.Sprintf("uid-%d", noted); e.Decision.Pod.UID != want {
 			t.Fatalf("noted %s, want %s", e.Decision.Pod.UID, want)
 		}
-		last, err := log.Last(t.Context(), events.Decisions)
+		last, err := log.Last(t.Context(), eventlog.Decisions)
 		if err != nil || last > uint64(noted) {
 			t.Fatalf("%s is in the log before it was noted (last %d, error %v)", e.Decision.Pod.UID, last, err)
 		}
 		noted++
 	})
 	written, err := r.Ask(t.Context(), evictions(n))
-	last, lastErr := log.Last(t.Context(), events.Decisions)
+	last, lastErr := log.Last(t.Context(), eventlog.Decisions)
 	if err != nil || lastErr != nil || written != n || last != n || noted != n {
 		t.Errorf("written %d, in the log %d, noted %d, want %d (errors %v, %v)", written, last, noted, n, err, lastErr)
 	}
@@ -58,11 +59,11 @@ func TestGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
 		for range attempts {
-			log.LoseNextAnswer(events.Decisions)
+			log.LoseNextAnswer(eventlog.Decisions)
 		}
 		noted := 0
-		written, err := room(log, func(decide.Eviction) { noted++ }).Ask(t.Context(), evictions(events.MaxBatch+1))
-		if !errors.Is(err, memlog.ErrAnswerLost) || written != 0 || noted != events.MaxBatch {
+		written, err := room(log, func(decide.Eviction) { noted++ }).Ask(t.Context(), evictions(eventlog.MaxBatch+1))
+		if !errors.Is(err, memlog.ErrAnswerLost) || written != 0 || noted != eventlog.MaxBatch {
 			t.Errorf("written %d, noted %d, error %v", written, noted, err)
 		}
 	})
@@ -75,10 +76,10 @@ func TestRefusedAsk(t *testing.T) {
 	asks := evictions(3)
 	asks[1].Decision.Message = strings.Repeat("x", 2000)
 	written, err := room(log, func(decide.Eviction) {}).Ask(t.Context(), asks)
-	if refused := new(events.ErrRefused); !errors.As(err, &refused) || written != 2 {
+	if refused := new(eventlog.ErrRefused); !errors.As(err, &refused) || written != 2 {
 		t.Errorf("written %d, error %v, want 2 and the refusal", written, err)
 	}
-	if last, err := log.Last(t.Context(), events.Decisions); err != nil || last != 2 {
+	if last, err := log.Last(t.Context(), eventlog.Decisions); err != nil || last != 2 {
 		t.Errorf("%d records (%v), want the two that the log takes", last, err)
 	}
 }

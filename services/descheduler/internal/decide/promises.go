@@ -13,6 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -46,14 +48,14 @@ type Place struct {
 
 // Promises is one cycle's view of the ledger, with the facts against which it is read. It is for one goroutine.
 type Promises struct {
-	ledger *ledger.View
+	ledger *replica.View
 	view   *view.View
 	// moved holds the nodes, by UID, whose documents other members have changed since the plan.
 	moved map[string]bool
 }
 
 // NewPromises takes ownership of a view of the ledger.
-func NewPromises(cluster *state.Snapshot, l *ledger.View) *Promises {
+func NewPromises(cluster *state.Snapshot, l *replica.View) *Promises {
 	return &Promises{ledger: l, view: view.New(view.Frozen{At: cluster}, l, nil), moved: map[string]bool{}}
 }
 
@@ -115,24 +117,24 @@ func (p *Promises) promised(podUID string) bool {
 
 // Keep builds T12 for an eviction that has a Place, or returns the reason why the move must not be made. After Learn,
 // it must be built again.
-func (p *Promises) Keep(e *Eviction) (ledger.Change, descheduling.Refusal, error) {
+func (p *Promises) Keep(e *Eviction) (txns.Change, descheduling.Refusal, error) {
 	at, d := e.Keep, &e.Decision
 	token, err := ledger.ParseToken(d.Token)
 	if err != nil {
-		return ledger.Change{}, "", err
+		return txns.Change{}, "", err
 	}
 	if p.moved[at.Node.UID] && !p.fits(at) {
-		return ledger.Change{}, PlaceTaken, nil
+		return txns.Change{}, PlaceTaken, nil
 	}
 	victim := ledger.Entry{
 		PodUID: at.Pod.UID, Namespace: at.Pod.Namespace, Name: at.Pod.Name, PodRV: at.Pod.ResourceVersion,
 		Priority: at.Pod.Priority, Budgets: at.Budgets, NotAfter: d.NotAfter,
 	}
-	move := ledger.Relocation{
-		Placeholder: ledger.NodeEntry{NodeUID: at.Node.UID, Entry: placeholder(at, token, d.Actor)},
-		Victim:      ledger.NodeEntry{NodeUID: d.NodeUID, Entry: victim},
+	move := txns.Relocation{
+		Placeholder: txns.NodeEntry{NodeUID: at.Node.UID, Entry: placeholder(at, token, d.Actor)},
+		Victim:      txns.NodeEntry{NodeUID: d.NodeUID, Entry: victim},
 		Docs: []ledger.NodeDoc{
-			ledger.Cover(p.doc(at.Node.UID, at.Node.Name), ledger.KindNode, at.Node.ResourceVersion),
+			p.doc(at.Node.UID, at.Node.Name).Cover(ledger.KindNode, at.Node.ResourceVersion),
 			p.doc(d.NodeUID, d.NodeName),
 		},
 		Facts: p.view,
@@ -144,10 +146,10 @@ func (p *Promises) Keep(e *Eviction) (ledger.Change, descheduling.Refusal, error
 			}
 		}
 	}
-	change, err := ledger.Relocate(move)
+	change, err := txns.Relocate(move)
 	if err != nil {
 		r, err := refusalOf(err)
-		return ledger.Change{}, r, err
+		return txns.Change{}, r, err
 	}
 	return change, "", nil
 }
@@ -172,7 +174,7 @@ func (p *Promises) doc(uid, name string) ledger.NodeDoc {
 	if n, ok := p.view.Node(uid); ok {
 		rv = n.Node.ResourceVersion
 	}
-	doc, _ := ledger.Finish(p.ledger.Open(uid, name, rv), p.view)
+	doc, _ := txns.Finish(p.ledger.Open(uid, name, rv), p.view)
 	return doc
 }
 
@@ -190,11 +192,11 @@ func (p *Promises) fits(at *Place) bool {
 // refusalOf translates the ledger's refusals; other errors are bugs.
 func refusalOf(err error) (descheduling.Refusal, error) {
 	var (
-		claimed *ledger.ClaimedError
-		budget  *ledger.BudgetError
+		claimed *txns.ClaimedError
+		budget  *txns.BudgetError
 		large   *ledger.DocTooLargeError
 		entry   *ledger.EntryTooLargeError
-		refused *ledger.RefusedError
+		refused *txns.RefusedError
 	)
 	switch {
 	case errors.As(err, &claimed):
@@ -229,7 +231,7 @@ func (p *Promises) Learn(r ledger.TxnResult) error {
 // Leftovers returns the T8 of places that are no longer of use: places for which an earlier leader requested no
 // eviction, whose eviction was refused, or whose eviction was requested too long ago. They are in the order of their
 // plans.
-func (p *Promises) Leftovers(h *plan.History, now time.Time) []ledger.Change {
+func (p *Promises) Leftovers(h *plan.History, now time.Time) []txns.Change {
 	var left []ledger.Entry
 	for d := range p.ledger.Docs() {
 		for _, e := range d.Entries {
@@ -239,7 +241,7 @@ func (p *Promises) Leftovers(h *plan.History, now time.Time) []ledger.Change {
 		}
 	}
 	slices.SortFunc(left, func(a, b ledger.Entry) int { return strings.Compare(a.Plan, b.Plan) })
-	var out []ledger.Change
+	var out []txns.Change
 	for _, e := range left {
 		if change, err := p.abort(e); err == nil { // an error means that all of it is gone
 			out = append(out, change)
@@ -254,12 +256,12 @@ func stands(e ledger.Entry, h *plan.History, now time.Time) bool {
 	return e.Token == token(e.PodUID, last) && h.Stands(e.PodUID, last, now)
 }
 
-func (p *Promises) abort(e ledger.Entry) (ledger.Change, error) {
-	abort := ledger.Abort{Plan: e.Plan, Docs: p.ledger.PlanDocs(e.Plan)}
+func (p *Promises) abort(e ledger.Entry) (txns.Change, error) {
+	abort := txns.Abort{Plan: e.Plan, Docs: p.ledger.PlanDocs(e.Plan)}
 	if _, victim, ok := p.ledger.Victim(e.PodUID); ok && victim.Plan == e.Plan {
 		for _, uid := range victim.Budgets {
 			abort.Budgets = append(abort.Budgets, p.ledger.Budget(uid))
 		}
 	}
-	return ledger.AbortPlan(abort)
+	return txns.AbortPlan(abort)
 }

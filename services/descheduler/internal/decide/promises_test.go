@@ -18,6 +18,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -48,12 +52,12 @@ func known(t statetest.Fataler, all ...state.APIObject) *state.Snapshot {
 
 // book is a private ledger, to whose store changes are committed.
 type book struct {
-	view     *ledger.View
+	view     *replica.View
 	revision int64
 }
 
 func newBook(t statetest.Fataler) *book {
-	b := &book{view: ledger.NewView(), revision: 1}
+	b := &book{view: replica.NewView(), revision: 1}
 	if err := b.view.Reset(nil, 1); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -61,7 +65,7 @@ func newBook(t statetest.Fataler) *book {
 }
 
 // carryOut commits a change like a store without competing writers, and informs the given Promises.
-func (b *book) carryOut(t statetest.Fataler, c ledger.Change, p ...*Promises) {
+func (b *book) carryOut(t statetest.Fataler, c txns.Change, p ...*Promises) {
 	txn, err := c.Txn()
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -152,7 +156,7 @@ func TestPlaceThatIsTakenMeanwhile(t *testing.T) {
 		PodUID: "rival", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1000, Token: 7,
 		Requests: map[string]int64{"cpu": 1000, "pods": 1},
 	}}}
-	value, err := ledger.EncodeNodeDoc(rival)
+	value, err := codec.EncodeNodeDoc(rival)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,11 +239,11 @@ func TestPlacesKeepPromises(t *testing.T) {
 				}
 			}
 			for d := range b.view.Docs() {
-				if v := ledger.CheckDoc(d); len(v) > 0 {
+				if v := invariant.CheckDoc(d); len(v) > 0 {
 					t.Fatal(v)
 				}
 			}
-			if v := ledger.CheckClaims(b.view.Docs()); len(v) > 0 {
+			if v := invariant.CheckClaims(b.view.Docs()); len(v) > 0 {
 				t.Fatal(v)
 			}
 			for _, n := range NewPromises(cluster, b.view.Clone()).nodes() {

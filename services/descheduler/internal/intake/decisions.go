@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -21,7 +22,7 @@ func (r *Room) Decisions(ctx context.Context) error {
 			pause = newBackoff()
 			from = read + 1
 		}
-		if gap, ok := errors.AsType[*events.ErrGap](err); ok {
+		if gap, ok := errors.AsType[*eventlog.ErrGap](err); ok {
 			from = afterGap(from, gap)
 			r.rewind(from)
 		}
@@ -38,7 +39,7 @@ func (r *Room) Decisions(ctx context.Context) error {
 
 // afterGap returns where to read on after a gap. The present records may differ from those that were read, so all
 // that are kept are read again. A gap when reading from the start only shows where the kept records begin.
-func afterGap(from uint64, gap *events.ErrGap) uint64 {
+func afterGap(from uint64, gap *eventlog.ErrGap) uint64 {
 	if from > 1 {
 		return 1
 	}
@@ -47,7 +48,7 @@ func afterGap(from uint64, gap *events.ErrGap) uint64 {
 
 // readDecisions returns the last sequence applied, 0 for none, and the reason why it stopped.
 func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err error) {
-	reader, err := r.deps.Log.Read(ctx, events.Decisions, from)
+	reader, err := r.deps.Log.Read(ctx, eventlog.Decisions, from)
 	if err != nil {
 		return 0, err
 	}
@@ -65,7 +66,7 @@ func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err
 }
 
 // take decodes the decisions about evictions, a small part of the stream, and skips the rest by subject.
-func (r *Room) take(records []events.Record) {
+func (r *Room) take(records []eventlog.Record) {
 	var mine []events.SequencedDecision
 	for _, record := range records {
 		if !concerns(record.Subject) {
@@ -100,7 +101,7 @@ type settled struct {
 	outcome events.Decision
 }
 
-func (r *Room) remember(ds []events.SequencedDecision, records []events.Record) []settled {
+func (r *Room) remember(ds []events.SequencedDecision, records []eventlog.Record) []settled {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/eventstest"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -45,10 +46,10 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
+func readsOn(t *testing.T, poison eventlog.Message, pause func(time.Duration)) {
 	log := memlog.New(memlog.Options{})
-	add := func(s events.Stream, msgs ...events.Message) {
-		if _, err := log.Append(t.Context(), s, events.AnySequence, msgs); err != nil {
+	add := func(s eventlog.Stream, msgs ...eventlog.Message) {
+		if _, err := log.Append(t.Context(), s, eventlog.AnySequence, msgs); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +59,7 @@ func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
 		h.Upsert(events.KindPod, statetest.Pod("default", name))
 		h.Bookmark(events.KindPod)
 		for _, f := range h.Facts[from:] {
-			add(events.Facts, events.EncodeFact(f.Fact))
+			add(eventlog.Facts, events.EncodeFact(f.Fact))
 		}
 	}
 	pods := []events.Kind{events.KindPod}
@@ -69,14 +70,14 @@ func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
 	if err := running.Ready(pods); err != nil {
 		t.Fatal(err)
 	}
-	add(events.Facts, poison)
+	add(eventlog.Facts, poison)
 	write("b")
-	add(events.Decisions, ask("before"))
+	add(eventlog.Decisions, ask("before"))
 	for _, m := range eventstest.PoisonDecisions() {
-		add(events.Decisions, m)
+		add(eventlog.Decisions, m)
 	}
-	add(events.Decisions, ask("after"))
-	last, err := log.Last(t.Context(), events.Decisions)
+	add(eventlog.Decisions, ask("after"))
+	last, err := log.Last(t.Context(), eventlog.Decisions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +90,8 @@ func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
 		}
 	}
 	h.Epoch = 2
-	add(events.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: 2, Progress: 2}))
-	add(events.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochEnd, Epoch: 2}))
+	add(eventlog.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: 2, Progress: 2}))
+	add(eventlog.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochEnd, Epoch: 2}))
 	write("c")
 	pause(2 * time.Minute)
 	for name, r := range map[string]*Room{"running": running, "started": started} {

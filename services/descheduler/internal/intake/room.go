@@ -13,7 +13,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
@@ -25,7 +27,7 @@ const batchBuffer = 1
 
 // Deps holds the external systems of a Room.
 type Deps struct {
-	Log events.Log
+	Log eventlog.Log
 	// Facts is the feed of the process.
 	Facts *feed.Feed
 	// Ledger may be nil: then no View has one.
@@ -56,7 +58,7 @@ type Room struct {
 		// averages is nil while none are needed.
 		averages *decide.Averages
 		// ledger is nil until the ledger was first listed.
-		ledger *ledger.View
+		ledger *replica.View
 		// decisions is the last sequence of that stream that was applied.
 		decisions uint64
 		// mine holds the profiles behind this process's requests that have no outcome yet.
@@ -78,15 +80,15 @@ type View struct {
 	// Averages holds the averages of usage; nil if none are needed.
 	Averages *decide.Averages
 	// Ledger is a view of the ledger for the caller's own use; nil if the ledger is not followed.
-	Ledger *ledger.View
+	Ledger *replica.View
 }
 
 // New returns an empty room. Nothing runs yet.
 func New(deps Deps) *Room {
 	r := &Room{
 		deps: deps, steps: make(chan feed.Step, batchBuffer),
-		alarm:      feed.NewAlarm(aside.New("descheduler", events.Facts, deps.Logger, deps.Clock.Now).Write),
-		unreadable: aside.New("descheduler", events.Decisions, deps.Logger, deps.Clock.Now),
+		alarm:      feed.NewAlarm(aside.New("descheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write),
+		unreadable: aside.New("descheduler", eventlog.Decisions, deps.Logger, deps.Clock.Now),
 	}
 	r.mu.facts = state.New().Snapshot()
 	r.mu.history = plan.NewHistory()
@@ -155,8 +157,8 @@ func (r *Room) Promises(ctx context.Context) error {
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	batches := make(chan ledger.ViewBatch, batchBuffer)
-	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
+	batches := make(chan replica.Batch, batchBuffer)
+	g.Go(func() error { return replica.Follow(ctx, r.deps.Ledger, batches) })
 	g.Go(func() error {
 		for {
 			select {
@@ -172,11 +174,11 @@ func (r *Room) Promises(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (r *Room) fold(b ledger.ViewBatch) error {
+func (r *Room) fold(b replica.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.ledger == nil {
-		r.mu.ledger = ledger.NewView()
+		r.mu.ledger = replica.NewView()
 	}
 	if _, err := r.mu.ledger.Fold(b); err != nil {
 		return err

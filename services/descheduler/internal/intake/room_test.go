@@ -14,13 +14,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func ask(uid string) events.Message {
+func ask(uid string) eventlog.Message {
 	return events.EncodeDecision(events.Decision{
 		Kind: events.DecisionEvict, Attempt: 1, Pod: events.PodRef{UID: uid, Namespace: "default", Name: uid},
 	})
@@ -32,8 +33,8 @@ func TestUnreadableDecision(t *testing.T) {
 		log, output := memlog.New(memlog.Options{}), &bytes.Buffer{}
 		broken := ask("broken")
 		broken.Data = []byte{0xff}
-		msgs := []events.Message{ask("first"), broken, ask("last")}
-		if _, err := log.Append(t.Context(), events.Decisions, events.Tail{}, msgs); err != nil {
+		msgs := []eventlog.Message{ask("first"), broken, ask("last")}
+		if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.Tail{}, msgs); err != nil {
 			t.Fatal(err)
 		}
 		r := New(Deps{

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 )
 
@@ -60,7 +60,7 @@ func (m *Mover) write(ctx context.Context, moves []balance.Move) error {
 	for _, move := range moves {
 		wants[move.Partition] = move.To
 	}
-	txn, err := ledger.WantPartitions(wants)
+	txn, err := roster.WantPartitions(wants)
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
-
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 )
 
@@ -31,7 +30,7 @@ func TestTheMoverSaysWhoIsWanted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v := ledger.NewView()
+			v := replica.NewView()
 			if err := v.Reset(kvs, revision); err != nil {
 				t.Fatal(err)
 			}

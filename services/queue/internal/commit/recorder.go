@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
@@ -27,7 +28,7 @@ var recordBackoff = wait.Backoff{
 // Recorder appends the queue's own decisions to the log, in order. A decision may be appended twice when an answer of
 // the log is lost: readers identify decisions by their token.
 type Recorder struct {
-	log     events.Log
+	log     eventlog.Log
 	logger  *slog.Logger
 	records chan record
 	// ended counts the terms of this replica that have ended.
@@ -41,7 +42,7 @@ type record struct {
 }
 
 // NewRecorder returns a recorder; Run must be called for it to append anything.
-func NewRecorder(log events.Log, logger *slog.Logger) *Recorder {
+func NewRecorder(log eventlog.Log, logger *slog.Logger) *Recorder {
 	return &Recorder{log: log, logger: logger, records: make(chan record, recordBuffer)}
 }
 
@@ -78,13 +79,13 @@ func (r *Recorder) Run(ctx context.Context) error {
 }
 
 func (r *Recorder) append(ctx context.Context, d record) {
-	backoff, msgs := recordBackoff, []events.Message{events.EncodeDecision(d.Decision)}
+	backoff, msgs := recordBackoff, []eventlog.Message{events.EncodeDecision(d.Decision)}
 	for !r.deposed(d) {
-		_, err := r.log.Append(ctx, events.Decisions, events.AnySequence, msgs)
+		_, err := r.log.Append(ctx, eventlog.Decisions, eventlog.AnySequence, msgs)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if _, refused := aside.WithoutRefused("queue", events.Decisions, r.logger, msgs, err); refused {
+		if _, refused := aside.WithoutRefused("queue", eventlog.Decisions, r.logger, msgs, err); refused {
 			return
 		}
 		r.logger.Warn("decision not appended; retrying", "kind", d.Kind, telemetry.KeyError, err)

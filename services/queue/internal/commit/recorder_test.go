@@ -11,16 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 )
 
 // mute is a log that accepts nothing while it is out.
 type mute struct {
-	events.Log
+	eventlog.Log
 	out bool
 }
 
-func (m *mute) Append(ctx context.Context, s events.Stream, expect events.Tail, msgs []events.Message) (uint64, error) {
+func (m *mute) Append(ctx context.Context, s eventlog.Stream, expect eventlog.Tail, msgs []eventlog.Message) (uint64,
+	error) {
 	if m.out {
 		return 0, errors.New("out")
 	}
@@ -63,9 +65,9 @@ func TestNobodyIsLetGoByALeaderThatWas(t *testing.T) {
 }
 
 // recorded returns the pods of the first decisions in a log, once there are as many as requested.
-func recorded(t *testing.T, log events.Log, many int) []string {
+func recorded(t *testing.T, log eventlog.Log, many int) []string {
 	t.Helper()
-	reader, err := log.Read(t.Context(), events.Decisions, 1)
+	reader, err := log.Read(t.Context(), eventlog.Decisions, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +102,7 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 			r.Record(events.Decision{Kind: events.DecisionQuarantined, Pod: events.PodRef{UID: uid}, Message: message})
 		}
 		synctest.Wait()
-		if last, err := log.Last(ctx, events.Decisions); err != nil || last != 1 {
+		if last, err := log.Last(ctx, eventlog.Decisions); err != nil || last != 1 {
 			t.Errorf("%d decisions are in the log (%v), want the small one", last, err)
 		}
 		cancel()

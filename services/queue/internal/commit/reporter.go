@@ -9,9 +9,9 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
@@ -37,7 +37,7 @@ const (
 // Reporter carries out the effects of the core. It never blocks, because the deciding goroutine calls it. It is for
 // one goroutine.
 type Reporter struct {
-	bus      events.Bus
+	bus      eventlog.Bus
 	recorder *Recorder
 	mover    *Mover
 	tracer   trace.Tracer
@@ -52,7 +52,7 @@ type Reporter struct {
 // NewReporter returns a reporter that sends offers to bus, decisions to recorder, moves to
 // mover and root spans to tracer.
 func NewReporter(
-	bus events.Bus, recorder *Recorder, mover *Mover, tracer trace.Tracer, logger *slog.Logger,
+	bus eventlog.Bus, recorder *Recorder, mover *Mover, tracer trace.Tracer, logger *slog.Logger,
 ) *Reporter {
 	return &Reporter{
 		bus: bus, recorder: recorder, mover: mover, tracer: tracer, logger: logger,
@@ -104,7 +104,7 @@ func counted(n decide.Counted, took time.Duration) {
 // offer sends one message. If it cannot be sent, the leases expire and the pods are offered again.
 func (r *Reporter) offer(e decide.SendOffers) {
 	telemetry.BatchSize("offers", len(e.Batch.Offers))
-	if err := r.bus.Publish(events.SubjectOffers+e.Shard, events.EncodeOffers(e.Batch)); err != nil {
+	if err := r.bus.Publish(work.SubjectOffers+e.Shard, work.EncodeOffers(e.Batch)); err != nil {
 		r.logger.Warn("offers not sent", "shard", e.Shard, "offers", len(e.Batch.Offers), telemetry.KeyError, err)
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"errors"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Stands returns nil if a position belongs to the log's current history. It returns *DivergedError if the log has
 // lost the facts applied up to there, even if it has grown past the position again since.
-func Stands(ctx context.Context, log events.Log, p state.Position) error {
+func Stands(ctx context.Context, log eventlog.Log, p state.Position) error {
 	record, last, err := recordAt(ctx, log, p.Sequence)
 	if err != nil {
 		return err
@@ -28,7 +29,7 @@ func Stands(ctx context.Context, log events.Log, p state.Position) error {
 // Base is the starting point of a round: the record behind which it begins, and the epoch of that record.
 type Base struct {
 	// Tail is the log's end, and Epoch the epoch of the fact there (0 for none).
-	Tail  events.Tail
+	Tail  eventlog.Tail
 	Epoch uint64
 	// Anew means that the content of the log is disregarded. The round publishes everything, and begins with an epoch
 	// that marks this.
@@ -37,7 +38,7 @@ type Base struct {
 
 // Behind returns the base of a round that continues from p, which must be the end of the log. It returns
 // *DivergedError if p is not the end, or is the end of another history.
-func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error) {
+func Behind(ctx context.Context, log eventlog.Log, p state.Position) (Base, error) {
 	b, err := end(ctx, log)
 	if err != nil {
 		return Base{}, err
@@ -51,7 +52,7 @@ func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error)
 
 // Anew returns the base of a round that continues from nothing, whatever the log holds: its last record need not be a
 // fact.
-func Anew(ctx context.Context, log events.Log) (Base, error) {
+func Anew(ctx context.Context, log eventlog.Log) (Base, error) {
 	b, err := end(ctx, log)
 	var undecodable *events.DecodeError
 	if errors.As(err, &undecodable) {
@@ -63,15 +64,15 @@ func Anew(ctx context.Context, log events.Log) (Base, error) {
 
 // end reads the end of the log. Of a record that retention has deleted only the sequence is known; of one that is not
 // a fact (*events.DecodeError) only the sequence and the subject.
-func end(ctx context.Context, log events.Log) (Base, error) {
-	last, err := log.Last(ctx, events.Facts)
+func end(ctx context.Context, log eventlog.Log) (Base, error) {
+	last, err := log.Last(ctx, eventlog.Facts)
 	if err != nil || last == 0 {
 		return Base{}, err
 	}
-	b := Base{Tail: events.Tail{Sequence: last}}
+	b := Base{Tail: eventlog.Tail{Sequence: last}}
 	record, _, err := recordAt(ctx, log, last)
 	var diverged *DivergedError
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	switch {
 	case errors.As(err, &gap):
 		return b, nil
@@ -89,10 +90,10 @@ func end(ctx context.Context, log events.Log) (Base, error) {
 	return b, nil
 }
 
-// recordAt reads one record. It returns *DivergedError if the log does not reach that far, and *events.ErrGap if
+// recordAt reads one record. It returns *DivergedError if the log does not reach that far, and *eventlog.ErrGap if
 // retention has deleted the record.
-func recordAt(ctx context.Context, log events.Log, sequence uint64) (r events.Record, last uint64, err error) {
-	if last, err = log.Last(ctx, events.Facts); err != nil {
+func recordAt(ctx context.Context, log eventlog.Log, sequence uint64) (r eventlog.Record, last uint64, err error) {
+	if last, err = log.Last(ctx, eventlog.Facts); err != nil {
 		return r, 0, err
 	}
 	if last < sequence {
@@ -100,7 +101,7 @@ func recordAt(ctx context.Context, log events.Log, sequence uint64) (r events.Re
 	}
 	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()
-	reader, err := log.Read(ctx, events.Facts, sequence)
+	reader, err := log.Read(ctx, eventlog.Facts, sequence)
 	if err != nil {
 		return r, last, err
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -78,17 +79,17 @@ func (r Round) Epoch(before uint64) uint64 {
 
 // Writer is the one fenced writer of facts, for one round. Run is for one goroutine.
 type Writer struct {
-	log    events.Log
+	log    eventlog.Log
 	logger *slog.Logger
 	// epoch is the round's epoch, and before the one that its begin names (0 for none).
 	epoch, before uint64
 	// last is the end of the stream as this writer last left it.
-	last  events.Tail
+	last  eventlog.Tail
 	clock clock.Clock
 }
 
 // NewWriter returns a writer that opens the fact epoch behind base, the end of the log.
-func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base Base, epoch uint64) *Writer {
+func NewWriter(log eventlog.Log, logger *slog.Logger, c clock.Clock, base Base, epoch uint64) *Writer {
 	before := base.Epoch
 	if base.Anew {
 		before = epoch
@@ -98,12 +99,12 @@ func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base Base, ep
 
 // Run appends the opening of the epoch and then facts as they arrive, many waiting ones in one batch and few one by
 // one, without waiting for more, until ctx ends, when it returns nil. Otherwise it returns a *DivergedError, or the
-// *events.ErrRefused of a fact that the log does not accept, which the intake never produces (see state.Reduce). A
+// *eventlog.ErrRefused of a fact that the log does not accept, which the intake never produces (see reduce.Reduce). A
 // fact received from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
 	err := w.Open(ctx, cause)
 	for err == nil {
-		var batch []events.Message
+		var batch []eventlog.Message
 		if batch, err = w.take(ctx, facts); err == nil {
 			err = w.store(ctx, batch)
 		}
@@ -117,7 +118,7 @@ func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact
 // Open appends the opening of the epoch.
 func (w *Writer) Open(ctx context.Context, cause string) error {
 	begin := w.encode(events.Fact{Op: events.OpEpochBegin, Progress: w.before, Cause: cause})
-	return w.append(ctx, []events.Message{begin})
+	return w.append(ctx, []eventlog.Message{begin})
 }
 
 // Store appends the facts that are waiting now, at most one batch; it does nothing if there are none.
@@ -130,7 +131,7 @@ func (w *Writer) Store(ctx context.Context, facts <-chan events.Fact) error {
 }
 
 // store appends facts in order: as one batch, or each behind the one before it.
-func (w *Writer) store(ctx context.Context, facts []events.Message) error {
+func (w *Writer) store(ctx context.Context, facts []eventlog.Message) error {
 	each := 1
 	if len(facts) >= together {
 		each = len(facts)
@@ -143,14 +144,14 @@ func (w *Writer) store(ctx context.Context, facts []events.Message) error {
 	return nil
 }
 
-func (w *Writer) encode(f events.Fact) events.Message {
+func (w *Writer) encode(f events.Fact) eventlog.Message {
 	f.Epoch = w.epoch
 	return events.EncodeFact(f)
 }
 
 // take waits for one fact and adds those that are waiting as well.
-func (w *Writer) take(ctx context.Context, facts <-chan events.Fact) ([]events.Message, error) {
-	var batch []events.Message
+func (w *Writer) take(ctx context.Context, facts <-chan events.Fact) ([]eventlog.Message, error) {
+	var batch []eventlog.Message
 	select {
 	case f := <-facts:
 		batch = append(batch, w.encode(f))
@@ -161,12 +162,12 @@ func (w *Writer) take(ctx context.Context, facts <-chan events.Fact) ([]events.M
 }
 
 // gather adds the facts that are waiting, up to one batch.
-func (w *Writer) gather(batch []events.Message, facts <-chan events.Fact) []events.Message {
+func (w *Writer) gather(batch []eventlog.Message, facts <-chan events.Fact) []eventlog.Message {
 	size := 0
 	for i := range batch {
 		size += len(batch[i].Data)
 	}
-	for len(batch) < events.MaxBatch && size <= events.BatchBytes {
+	for len(batch) < eventlog.MaxBatch && size <= eventlog.BatchBytes {
 		select {
 		case f := <-facts:
 			batch, size = append(batch, w.encode(f)), size+len(f.Object)
@@ -180,20 +181,20 @@ func (w *Writer) gather(batch []events.Message, facts <-chan events.Fact) []even
 // append stores one batch behind last, whatever answers it gets. A missing answer is not a refusal, so it checks the
 // log before it repeats anything. A crash between an append and its answer leaves a log that the next leader reads to
 // its end.
-func (w *Writer) append(ctx context.Context, batch []events.Message) error {
+func (w *Writer) append(ctx context.Context, batch []eventlog.Message) error {
 	for i := range batch {
 		events.Place(&batch[i], w.last.Sequence+uint64(i)+1)
 	}
 	backoff := unknownBackoff
 	for {
-		last, err := w.log.Append(ctx, events.Facts, w.last, batch)
+		last, err := w.log.Append(ctx, eventlog.Facts, w.last, batch)
 		if err == nil {
 			w.ends(last, batch)
 			return nil
 		}
-		var refused *events.ErrRefused
+		var refused *eventlog.ErrRefused
 		if errors.As(err, &refused) {
-			telemetry.Refused("queue", events.Facts, 1)
+			telemetry.Refused("queue", eventlog.Facts, 1)
 			return fmt.Errorf("queue: fact rejected by the log: %w", err)
 		}
 		stored, err := w.settle(ctx, batch, err)
@@ -207,14 +208,14 @@ func (w *Writer) append(ctx context.Context, batch []events.Message) error {
 }
 
 // ends records that the log ends with a batch of this writer.
-func (w *Writer) ends(last uint64, batch []events.Message) {
-	w.last = events.Tail{Sequence: last, Subject: batch[len(batch)-1].Subject}
+func (w *Writer) ends(last uint64, batch []eventlog.Message) {
+	w.last = eventlog.Tail{Sequence: last, Subject: batch[len(batch)-1].Subject}
 }
 
 // settle determines the outcome of a batch whose append returned failure: stored, certainly not stored (try again),
 // or the log has diverged.
-func (w *Writer) settle(ctx context.Context, batch []events.Message, failure error) (stored bool, err error) {
-	var wrong *events.ErrWrongSequence
+func (w *Writer) settle(ctx context.Context, batch []eventlog.Message, failure error) (stored bool, err error) {
+	var wrong *eventlog.ErrWrongSequence
 	if !errors.As(failure, &wrong) {
 		w.logger.Warn("append to the log of facts not acknowledged", "expected", w.last.Sequence, telemetry.KeyError, failure)
 	}
@@ -233,8 +234,8 @@ func (w *Writer) settle(ctx context.Context, batch []events.Message, failure err
 }
 
 // compare checks the records behind last. An error other than *DivergedError means that the log could not be read.
-func (w *Writer) compare(ctx context.Context, batch []events.Message) (stored bool, err error) {
-	last, err := w.log.Last(ctx, events.Facts)
+func (w *Writer) compare(ctx context.Context, batch []eventlog.Message) (stored bool, err error) {
+	last, err := w.log.Last(ctx, eventlog.Facts)
 	if err != nil {
 		return false, err
 	}
@@ -246,7 +247,7 @@ func (w *Writer) compare(ctx context.Context, batch []events.Message) (stored bo
 		return false, &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
 	same, err := w.readBack(ctx, batch)
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	if err != nil && !errors.As(err, &gap) {
 		return false, err
 	}
@@ -264,7 +265,7 @@ func (w *Writer) stillThere(ctx context.Context) error {
 		return nil
 	}
 	record, last, err := recordAt(ctx, w.log, w.last.Sequence)
-	var gap *events.ErrGap
+	var gap *eventlog.ErrGap
 	if errors.As(err, &gap) || err == nil && record.Subject != w.last.Subject {
 		return &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
@@ -272,10 +273,10 @@ func (w *Writer) stillThere(ctx context.Context) error {
 }
 
 // readBack reports whether the records behind last are the batch.
-func (w *Writer) readBack(ctx context.Context, batch []events.Message) (bool, error) {
+func (w *Writer) readBack(ctx context.Context, batch []eventlog.Message) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()
-	reader, err := w.log.Read(ctx, events.Facts, w.last.Sequence+1)
+	reader, err := w.log.Read(ctx, eventlog.Facts, w.last.Sequence+1)
 	if err != nil {
 		return false, err
 	}
@@ -299,7 +300,7 @@ func (w *Writer) readBack(ctx context.Context, batch []events.Message) (bool, er
 }
 
 // equal compares a stored message with the one sent; a log may add headers of its own.
-func equal(stored, sent events.Message) bool {
+func equal(stored, sent eventlog.Message) bool {
 	if stored.Subject != sent.Subject || !bytes.Equal(stored.Data, sent.Data) {
 		return false
 	}

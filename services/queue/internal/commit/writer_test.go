@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -26,7 +27,8 @@ type flaky struct {
 
 var errFlaky = errors.New("no answer")
 
-func (f *flaky) Append(ctx context.Context, s events.Stream, last events.Tail, msgs []events.Message) (uint64, error) {
+func (f *flaky) Append(ctx context.Context, s eventlog.Stream, last eventlog.Tail, msgs []eventlog.Message) (uint64,
+	error) {
 	if f.appends > 0 {
 		f.appends--
 		return 0, errFlaky
@@ -34,7 +36,7 @@ func (f *flaky) Append(ctx context.Context, s events.Stream, last events.Tail, m
 	return f.Log.Append(ctx, s, last, msgs)
 }
 
-func (f *flaky) Last(ctx context.Context, s events.Stream) (uint64, error) {
+func (f *flaky) Last(ctx context.Context, s eventlog.Stream) (uint64, error) {
 	if f.lasts > 0 {
 		f.lasts--
 		return 0, errFlaky
@@ -80,13 +82,13 @@ func (r *running) say(names ...string) {
 }
 
 // stored lists the content of the log.
-func stored(t *testing.T, log events.Log) []string {
+func stored(t *testing.T, log eventlog.Log) []string {
 	t.Helper()
-	last, err := log.Last(t.Context(), events.Facts)
+	last, err := log.Last(t.Context(), eventlog.Facts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := log.Read(t.Context(), events.Facts, 1)
+	reader, err := log.Read(t.Context(), eventlog.Facts, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,7 @@ func TestTheWriterOpensItsEpochAndKeepsOrder(t *testing.T) {
 func TestAnUnansweredAppendIsStoredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
-		r.log.LoseNextAnswer(events.Facts) // it was stored
+		r.log.LoseNextAnswer(eventlog.Facts) // it was stored
 		r.say("a", "b")
 		r.log.appends, r.log.lasts = 3, 2 // it was not, and the log does not answer for a while
 		r.facts <- upsert("c")
@@ -166,10 +168,10 @@ func TestARefusedFactEndsTheWriter(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
 		r.say("a")
 		large := upsert("large")
-		large.Object = make([]byte, events.MaxMessage+1)
+		large.Object = make([]byte, eventlog.MaxMessage+1)
 		r.facts <- large
 		err := <-r.ended
-		if refused := new(events.ErrRefused); !errors.As(err, &refused) {
+		if refused := new(eventlog.ErrRefused); !errors.As(err, &refused) {
 			t.Errorf("the writer ended with %v, want the refusal", err)
 		}
 		r.wantStored("epoch-begin  4", "upsert a 4")
@@ -181,10 +183,10 @@ func TestARefusedFactEndsTheWriter(t *testing.T) {
 func TestBatchesOfFactsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &counting{Log: memlog.New(memlog.Options{})}
-		facts := make(chan events.Fact, events.MaxBatch)
+		facts := make(chan events.Fact, eventlog.MaxBatch)
 		for i := range 40 {
 			f := upsert(fmt.Sprint("pod-", i))
-			f.Object = make([]byte, events.MaxObject)
+			f.Object = make([]byte, eventlog.MaxObject)
 			facts <- f
 		}
 		w := NewWriter(log, slog.New(slog.DiscardHandler), clock.RealClock{}, Base{}, 4)
@@ -196,8 +198,8 @@ func TestBatchesOfFactsAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if log.largest > events.BatchBytes+events.MaxMessage || log.largest < events.BatchBytes {
-			t.Errorf("the largest batch has %d bytes, want about %d", log.largest, events.BatchBytes)
+		if log.largest > eventlog.BatchBytes+eventlog.MaxMessage || log.largest < eventlog.BatchBytes {
+			t.Errorf("the largest batch has %d bytes, want about %d", log.largest, eventlog.BatchBytes)
 		}
 	})
 }
@@ -209,7 +211,7 @@ type counting struct {
 }
 
 func (c *counting) Append(
-	ctx context.Context, s events.Stream, last events.Tail, msgs []events.Message,
+	ctx context.Context, s eventlog.Stream, last eventlog.Tail, msgs []eventlog.Message,
 ) (uint64, error) {
 	size := 0
 	for i := range msgs {
@@ -238,7 +240,7 @@ func TestALostTailEndsTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startWriter(t, memlog.New(memlog.Options{}))
 		r.say("a", "b")
-		r.log.LoseTail(events.Facts, 2)
+		r.log.LoseTail(eventlog.Facts, 2)
 		r.say("c")
 		r.wantStored("epoch-begin  4", "upsert a 4")
 		r.wantEnd(true)
@@ -254,8 +256,8 @@ func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
 		r.log.appends, r.log.lasts = 1, 1
 		r.facts <- upsert("a")
 		synctest.Wait()
-		other := []events.Message{events.EncodeFact(upsert("other"))}
-		if _, err := log.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, other); err != nil {
+		other := []eventlog.Message{events.EncodeFact(upsert("other"))}
+		if _, err := log.Append(t.Context(), eventlog.Facts, eventlog.Tail{Sequence: 1}, other); err != nil {
 			t.Fatal(err)
 		}
 		sleepFake(t)
@@ -271,7 +273,7 @@ func TestStandsFindsALostTailThatHasGrownAgain(t *testing.T) {
 		t.Helper()
 		for range n {
 			m := events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: 1, Epoch: epoch})
-			if _, err := log.Append(t.Context(), events.Facts, events.AnySequence, []events.Message{m}); err != nil {
+			if _, err := log.Append(t.Context(), eventlog.Facts, eventlog.AnySequence, []eventlog.Message{m}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -282,7 +284,7 @@ func TestStandsFindsALostTailThatHasGrownAgain(t *testing.T) {
 	if err := Stands(t.Context(), log, p); err != nil {
 		t.Fatalf("nothing is lost: %v", err)
 	}
-	log.LoseTail(events.Facts, 3)
+	log.LoseTail(eventlog.Facts, 3)
 	if err := Stands(t.Context(), log, p); !errors.As(err, &diverged) {
 		t.Fatalf("the tail is lost: %v, want *DivergedError", err)
 	}
@@ -299,11 +301,11 @@ func TestAnotherWritersLogOfTheSameLength(t *testing.T) {
 		log := memlog.New(memlog.Options{})
 		old := startWriter(t, log)
 		old.say("a", "b") // ends at 3
-		log.LoseTail(events.Facts, 1)
+		log.LoseTail(eventlog.Facts, 1)
 		other := upsert("other")
 		other.Epoch = 9
-		msgs := []events.Message{events.EncodeFact(other), events.EncodeFact(other)}
-		if _, err := log.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, msgs); err != nil {
+		msgs := []eventlog.Message{events.EncodeFact(other), events.EncodeFact(other)}
+		if _, err := log.Append(t.Context(), eventlog.Facts, eventlog.Tail{Sequence: 1}, msgs); err != nil {
 			t.Fatal(err)
 		}
 		old.say("c")
@@ -328,11 +330,11 @@ func TestBehind(t *testing.T) {
 	refused(state.Position{Sequence: 1, Epoch: 1})
 	f := upsert("a")
 	f.Epoch = 2
-	msgs := []events.Message{events.EncodeFact(f), events.EncodeFact(f)}
-	if _, err := log.Append(ctx, events.Facts, events.AnySequence, msgs); err != nil {
+	msgs := []eventlog.Message{events.EncodeFact(f), events.EncodeFact(f)}
+	if _, err := log.Append(ctx, eventlog.Facts, eventlog.AnySequence, msgs); err != nil {
 		t.Fatal(err)
 	}
-	want := Base{Tail: events.Tail{Sequence: 2, Subject: msgs[1].Subject}, Epoch: 2}
+	want := Base{Tail: eventlog.Tail{Sequence: 2, Subject: msgs[1].Subject}, Epoch: 2}
 	if b, err := Behind(ctx, log, state.Position{Sequence: 2, Epoch: 2}); err != nil || b != want {
 		t.Errorf("behind the end: %+v, %v; want %+v", b, err, want)
 	}
@@ -344,9 +346,9 @@ func TestBehind(t *testing.T) {
 	if b, err := Anew(ctx, log); err != nil || b != want {
 		t.Errorf("anew: %+v, %v; want %+v", b, err, want)
 	}
-	log.Trim(events.Facts, 3)
+	log.Trim(eventlog.Facts, 3)
 	refused(state.Position{Sequence: 2, Epoch: 2}) // it cannot be determined any more
-	want = Base{Tail: events.Tail{Sequence: 2}, Anew: true}
+	want = Base{Tail: eventlog.Tail{Sequence: 2}, Anew: true}
 	if b, err := Anew(ctx, log); err != nil || b != want {
 		t.Errorf("anew behind what retention has taken: %+v, %v; want %+v", b, err, want)
 	}

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 )
 
@@ -37,7 +36,7 @@ type worker struct {
 	id     string
 	pace   int
 	hangs  bool
-	inHand []events.Offer
+	inHand []work.Offer
 	placed int
 	asked  time.Time
 }
@@ -76,7 +75,7 @@ func (p *plant) carry(moves []balance.Move) {
 	for _, o := range p.last {
 		w := p.worker(p.harness.shards[o.Token])
 		// A pod that the shard already works on continues under the new token.
-		w.inHand = slices.DeleteFunc(w.inHand, func(known events.Offer) bool { return known.Pod == o.Pod })
+		w.inHand = slices.DeleteFunc(w.inHand, func(known work.Offer) bool { return known.Pod == o.Pod })
 		w.inHand = append(w.inHand, o)
 	}
 	if len(moves) == 0 {
@@ -165,7 +164,7 @@ func (p *plant) handOver() {
 	p.owners = owners
 	// A shard drops the offers of partitions that it no longer owns.
 	for _, w := range p.shards {
-		w.inHand = slices.DeleteFunc(w.inHand, func(o events.Offer) bool { return owners[o.Partition] != w.id })
+		w.inHand = slices.DeleteFunc(w.inHand, func(o work.Offer) bool { return owners[o.Partition] != w.id })
 	}
 	p.revision++
 	p.step(LedgerMoved{Revision: p.revision, Owners: &owners})
@@ -176,7 +175,7 @@ func (p *plant) work(w *worker) {
 	p.t.Helper()
 	ask := func() {
 		w.asked = p.now
-		r := events.WorkRequest{Shard: w.id, Window: plantWindow}
+		r := work.Request{Shard: w.id, Window: plantWindow}
 		for _, o := range w.inHand {
 			r.Renew = append(r.Renew, o.Token)
 		}

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -361,7 +361,7 @@ type cycle struct {
 }
 
 type dueOffer struct {
-	events.Offer
+	work.Offer
 	due time.Time
 }
 
@@ -413,7 +413,7 @@ func (c *cycle) begin(b *testing.B, parked int) {
 // pass advances the time by a millisecond, and answers the offers that are due.
 func (c *cycle) pass() {
 	c.now = c.now.Add(time.Millisecond)
-	c.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 96}})
+	c.step(WorkAsked{Request: work.Request{Shard: "s1", Window: 96}})
 	var decided Decided
 	for len(c.offers) > 0 && !c.offers[0].due.After(c.now) {
 		o := c.offers[0].Offer
@@ -433,7 +433,7 @@ func (c *cycle) pass() {
 	c.step(decided)
 }
 
-func (c *cycle) place(o events.Offer) {
+func (c *cycle) place(o work.Offer) {
 	c.revision++
 	c.step(LedgerMoved{Revision: c.revision, Holds: []Hold{{PodUID: o.Pod.UID, Live: true}}})
 	c.step(Decided{Decisions: []events.SequencedDecision{{Decision: events.Decision{

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -84,7 +84,7 @@ func (c *Core) dispatch(now waiting.Moment) {
 
 // offerTo fills one shard's window from the partitions it holds.
 func (c *Core) offerTo(s *shard, now waiting.Moment) {
-	var offers []events.Offer
+	var offers []work.Offer
 	for s.hasRoom() {
 		e := c.nextFor(s)
 		if e == nil || e.Suspect() && s.leased > 0 {
@@ -94,7 +94,7 @@ func (c *Core) offerTo(s *shard, now waiting.Moment) {
 	}
 	c.out.counts.Offered += len(offers)
 	for batch := range slices.Chunk(offers, c.cfg.MaxOffers) {
-		c.out.offers = append(c.out.offers, SendOffers{Shard: s.id, Batch: events.OfferBatch{
+		c.out.offers = append(c.out.offers, SendOffers{Shard: s.id, Batch: work.OfferBatch{
 			Queue: c.cfg.Queue, Term: c.leases.term, Offers: slices.Clip(batch),
 		}})
 	}
@@ -111,7 +111,7 @@ func (c *Core) nextFor(s *shard) *waiting.Entry {
 }
 
 // lease moves a pod to offered and makes the offer.
-func (c *Core) lease(e *waiting.Entry, s *shard, now waiting.Moment) events.Offer {
+func (c *Core) lease(e *waiting.Entry, s *shard, now waiting.Moment) work.Offer {
 	pools := c.backlog.pools
 	early := e.In == pools.Backoff
 	if early {
@@ -126,7 +126,7 @@ func (c *Core) lease(e *waiting.Entry, s *shard, now waiting.Moment) events.Offe
 	}
 	c.leases.begin(e, s, early, now.Add(c.cfg.Lease))
 	pools.Enter(e, pools.Offered, waiting.EventOffer, now)
-	return events.Offer{
+	return work.Offer{
 		Pod:          waiting.PodRef(e.Pod),
 		Partition:    e.Partition,
 		Token:        e.Attempt.Token,

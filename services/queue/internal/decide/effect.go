@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/balance"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
@@ -20,7 +20,7 @@ type Effect interface {
 // SendOffers sends one message of offers to one shard.
 type SendOffers struct {
 	Shard string
-	Batch events.OfferBatch
+	Batch work.OfferBatch
 }
 
 // Record appends a decision made by the queue to the log.

@@ -3,12 +3,12 @@ package decide
 import (
 	"fmt"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
 // LedgerSeen is the leading queue's knowledge of the ledger before it begins a round.
 type LedgerSeen struct {
-	Generation ledger.Generation
+	Generation identity.Generation
 	// Store is the identity of the store, and Revision its current revision.
 	Store    uint64
 	Revision int64

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
 func TestJudgeGeneration(t *testing.T) {
-	open := ledger.Generation{Number: 3, Store: 7, Open: true, Revision: 9}
-	closed := ledger.Generation{Number: 3, Store: 7, Revision: 9, Reason: "a member noticed"}
+	open := identity.Generation{Number: 3, Store: 7, Open: true, Revision: 9}
+	closed := identity.Generation{Number: 3, Store: 7, Revision: 9, Reason: "a member noticed"}
 	usual := LedgerSeen{Generation: open, Store: 7, Revision: 100, Claimed: true, FactsTold: true, Recorded: 100}
-	unfinished, none := open, ledger.Generation{}
+	unfinished, none := open, identity.Generation{}
 	unfinished.Open = false
 	with := func(change func(*LedgerSeen)) LedgerSeen {
 		s := usual

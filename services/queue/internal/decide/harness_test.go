@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -46,7 +47,7 @@ type harness struct {
 	shown
 	owners [ledger.Partitions]string
 	// offers holds the offers that were received and not yet answered, by token.
-	offers map[string]events.Offer
+	offers map[string]work.Offer
 	shards map[string]string
 	bound  []PodBound
 	// records holds the queue's own decisions.
@@ -56,7 +57,7 @@ type harness struct {
 	after func([]balance.Move)
 	tick  time.Time
 	// last holds the offers of the last step, in order.
-	last []events.Offer
+	last []work.Offer
 }
 
 // shown is the content of the facts.
@@ -78,7 +79,7 @@ func newHarness(t failer) *harness {
 		t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		core:   New(testConfig("queue-a")),
 		shown:  shown{pods: map[string]*state.Pod{}, nodes: map[string]*state.Node{}},
-		offers: map[string]events.Offer{}, shards: map[string]string{},
+		offers: map[string]work.Offer{}, shards: map[string]string{},
 		counts: Counted{Incoming: map[Incoming]int{}},
 	}
 }
@@ -292,7 +293,7 @@ func (h *harness) hold(holds ...Hold) {
 
 func (h *harness) ask(shard string, window int32) {
 	h.t.Helper()
-	h.step(WorkAsked{Request: events.WorkRequest{Shard: shard, Window: window}})
+	h.step(WorkAsked{Request: work.Request{Shard: shard, Window: window}})
 }
 
 // lead makes the core lead, with one shard that owns everything. It skips the wait for decisions that the log may
@@ -312,7 +313,7 @@ func (h *harness) sleep(d time.Duration) {
 }
 
 // answer answers an offer.
-func (h *harness) answer(o events.Offer, kind events.DecisionKind, change func(*events.Decision)) events.Decision {
+func (h *harness) answer(o work.Offer, kind events.DecisionKind, change func(*events.Decision)) events.Decision {
 	h.t.Helper()
 	d := events.Decision{
 		Kind: kind, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt,
@@ -331,9 +332,9 @@ func (h *harness) tell(d events.Decision) {
 }
 
 // offerOf returns the newest offer of a pod.
-func (h *harness) offerOf(name string) events.Offer {
+func (h *harness) offerOf(name string) work.Offer {
 	h.t.Helper()
-	var newest events.Offer
+	var newest work.Offer
 	for _, o := range h.offers {
 		if o.Pod.UID == name && o.Attempt > newest.Attempt {
 			newest = o

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/memory"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
@@ -25,7 +25,7 @@ func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
 	h.ownAll("s1")
 	h.ask("s1", 10) // a standby offers nothing
 	tell := func(name string, kind events.DecisionKind, attempt int32) {
-		o := events.Offer{Pod: events.PodRef{UID: name}, Token: "0000000000000001", Attempt: attempt}
+		o := work.Offer{Pod: events.PodRef{UID: name}, Token: "0000000000000001", Attempt: attempt}
 		h.answer(o, kind, plugins("NodeName"))
 	}
 	tell("parked", events.DecisionUnplaceable, 3)
@@ -63,7 +63,7 @@ func TestWhatAnOldLeaderOffered(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
 	h.lead()
-	old := events.Offer{Pod: events.PodRef{UID: "a"}, Token: "00000000000000aa", Attempt: 1}
+	old := work.Offer{Pod: events.PodRef{UID: "a"}, Token: "00000000000000aa", Attempt: 1}
 	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
 	h.want("a", waiting.PoolParked)
 	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))

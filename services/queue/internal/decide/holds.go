@@ -21,7 +21,7 @@ import (
 // been deleted (upstream: an assumed pod is forgotten). So does a place that was kept for the replacement of a pod,
 // unless a pod has taken it.
 //
-// A hold for plugins (ledger.IsPrepared) vanishes together with an answer to the attempt. Whichever is seen first,
+// A hold for plugins (txns.IsPrepared) vanishes together with an answer to the attempt. Whichever is seen first,
 // the pod moves to where the answer puts it.
 
 // holds applies what the ledger shows of reservations: which pods are held, which of those settle, and whom the end of

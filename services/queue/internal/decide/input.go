@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -91,7 +92,7 @@ type Decided struct {
 // WorkAsked is a shard's heartbeat and request for work. Every replica records the window; only the leader has leases
 // to renew or take back.
 type WorkAsked struct {
-	Request events.WorkRequest
+	Request work.Request
 }
 
 // Lead makes the core offer pods under a term. The offers of an earlier leader are not known: their pods are active

@@ -10,14 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // inHand lists the offered pods that are not answered yet, in order of arrival.
 func (h *harness) inHand() []*waiting.Entry { return waiting.InOrder(h.core.backlog.pools.Offered) }
 
-func (h *harness) offer(e *waiting.Entry) events.Offer {
+func (h *harness) offer(e *waiting.Entry) work.Offer {
 	h.t.Helper()
 	o, ok := h.offers[e.Attempt.Token]
 	if !ok {
@@ -148,7 +148,7 @@ func TestALaneOutlivesLostOffers(t *testing.T) {
 	h.bind(out[1].Pod.UID)
 	h.wantInHand(waiting.LaneWidth)
 	out = h.inHand()
-	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 100, Return: []string{out[0].Attempt.Token}}})
+	h.step(WorkAsked{Request: work.Request{Shard: "s1", Window: 100, Return: []string{out[0].Attempt.Token}}})
 	h.wantInHand(waiting.LaneWidth)
 	h.hold(Hold{PodUID: h.inHand()[0].Pod.UID, Live: true})
 	h.wantInHand(waiting.LaneWidth)

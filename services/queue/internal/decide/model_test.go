@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
@@ -645,7 +646,7 @@ func (m *model) answered(p *modelPod, d *events.Decision) {
 	}
 }
 
-func (m *model) asked(r events.WorkRequest) {
+func (m *model) asked(r work.Request) {
 	if r.Shard == "" {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
-
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
@@ -17,7 +17,7 @@ import (
 
 func tooLargeReason(p *state.Pod) string {
 	return fmt.Sprintf("the pod is too large to be scheduled (%s): shorten its spec, labels or annotations",
-		cmp.Or(p.Annotation(state.TooLargeAnnotation), "gate "+events.TooLargeGate))
+		cmp.Or(p.Annotation(strip.TooLargeAnnotation), "gate "+events.TooLargeGate))
 }
 
 // reportTooLarge makes the binder inform the owners of pods that are too large, through a decision.

@@ -7,14 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/state"
-
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 	"github.com/berth-scheduler/berth/services/queue/internal/waiting"
 )
 
 // reduced changes a pod to what the facts show of one that is too large.
 func reduced(p *corev1.Pod) {
-	p.Annotations = map[string]string{state.TooLargeAnnotation: "2000000 bytes; the log takes 1036288"}
+	p.Annotations = map[string]string{strip.TooLargeAnnotation: "2000000 bytes; the log takes 1036288"}
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.TooLargeGate}}
 }
 

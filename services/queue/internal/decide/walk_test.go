@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
@@ -107,7 +108,7 @@ type gates struct {
 type holders struct{ owners, wanted [ledger.Partitions]string }
 
 type given struct {
-	events.Offer
+	work.Offer
 	shard string
 }
 
@@ -375,8 +376,8 @@ func (w *walk) wantElsewhere() {
 func (w *walk) quiet() {
 	for range 4 + w.IntN(8) {
 		w.now = w.now.Add(time.Second)
-		w.all(WorkAsked{Request: events.WorkRequest{Shard: "s2", Window: 6}})
-		w.all(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 1}})
+		w.all(WorkAsked{Request: work.Request{Shard: "s2", Window: 6}})
+		w.all(WorkAsked{Request: work.Request{Shard: "s1", Window: 1}})
 	}
 }
 
@@ -515,7 +516,7 @@ func (w *walk) moveOwners() {
 }
 
 func (w *walk) ask() {
-	r := events.WorkRequest{Shard: one(w, []string{"s1", "s1", "s2", "s3", ""}), Window: int32(w.IntN(8) - 1)}
+	r := work.Request{Shard: one(w, []string{"s1", "s1", "s2", "s3", ""}), Window: int32(w.IntN(8) - 1)}
 	for _, token := range slices.Sorted(maps.Keys(w.offers)) {
 		switch n := w.IntN(5); {
 		case poison(w.offers[token].Pod.UID):
@@ -674,7 +675,7 @@ func (w *walk) relist() {
 
 // nonsense sends messages that no member should send.
 func (w *walk) nonsense() {
-	w.all(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: -5, Renew: []string{"", "x"}, Return: []string{"x"}}})
+	w.all(WorkAsked{Request: work.Request{Shard: "s1", Window: -5, Renew: []string{"", "x"}, Return: []string{"x"}}})
 	w.all(LedgerMoved{Revision: w.revision, Holds: []Hold{{PodUID: ""}, {PodUID: "nobody", HW: 1 << 60}}})
 	w.all(FactsApplied{Position: w.at()})
 	w.tell(events.Decision{Kind: "unheard-of", Pod: events.PodRef{UID: "p0001"}, Token: "x", Attempt: 1 << 20},
@@ -702,7 +703,7 @@ func (w *walk) finish() {
 	w.now = w.now.Add(24 * time.Hour)
 	core := w.leader().core
 	for range 400 { // suspects are tried one at a time, and the flush comes after 300
-		w.all(WorkAsked{Request: events.WorkRequest{
+		w.all(WorkAsked{Request: work.Request{
 			Shard: "s1", Window: 10_000, Renew: slices.Sorted(maps.Keys(core.leases.tokens)),
 		}})
 		left := 0

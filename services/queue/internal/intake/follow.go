@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
@@ -55,14 +57,14 @@ type Begin struct {
 // were read, Decisions reports that and starts again, because the log does not show where the records begin that have
 // taken their sequences.
 func Decisions(
-	ctx context.Context, log events.Log, begin Begin, logger *slog.Logger, out chan<- DecisionBatch,
+	ctx context.Context, log eventlog.Log, begin Begin, logger *slog.Logger, out chan<- DecisionBatch,
 ) error {
 	r := decisionReader{
-		log: log, out: out, begin: begin, unreadable: aside.New("queue", events.Decisions, logger, time.Now),
+		log: log, out: out, begin: begin, unreadable: aside.New("queue", eventlog.Decisions, logger, time.Now),
 	}
 	for ctx.Err() == nil {
 		err := r.read(ctx)
-		var gap *events.ErrGap
+		var gap *eventlog.ErrGap
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -80,7 +82,7 @@ func Decisions(
 
 // decisionReader is one run of Decisions.
 type decisionReader struct {
-	log   events.Log
+	log   eventlog.Log
 	out   chan<- DecisionBatch
 	begin Begin
 	// next is the sequence to read next, 0 before the first request to the log. target is the last sequence at that
@@ -96,8 +98,8 @@ type decisionReader struct {
 }
 
 // jump continues behind a gap: at the oldest record that is kept while the history is being read, later at the end.
-func (r *decisionReader) jump(ctx context.Context, gap *events.ErrGap) error {
-	last, err := r.log.Last(ctx, events.Decisions)
+func (r *decisionReader) jump(ctx context.Context, gap *eventlog.ErrGap) error {
+	last, err := r.log.Last(ctx, eventlog.Decisions)
 	switch {
 	case err != nil:
 		return err
@@ -127,7 +129,7 @@ func (r *decisionReader) beginAnew(ctx context.Context, last uint64) error {
 
 func (r *decisionReader) read(ctx context.Context) error {
 	if r.next == 0 {
-		last, err := r.log.Last(ctx, events.Decisions)
+		last, err := r.log.Last(ctx, eventlog.Decisions)
 		if err != nil {
 			return err
 		}
@@ -146,7 +148,7 @@ func (r *decisionReader) read(ctx context.Context) error {
 			return err
 		}
 	}
-	reader, err := r.log.Read(ctx, events.Decisions, r.next)
+	reader, err := r.log.Read(ctx, eventlog.Decisions, r.next)
 	if err != nil {
 		return err
 	}
@@ -189,8 +191,8 @@ func (r *decisionReader) isThere(ctx context.Context, last uint64) error {
 	if r.begin.After == 0 || r.stored.IsZero() || r.begin.After > last {
 		return nil // nothing to compare with, or the log itself reports the loss
 	}
-	reader, err := r.log.Read(ctx, events.Decisions, r.begin.After)
-	if _, gap := errors.AsType[*events.ErrGap](err); gap {
+	reader, err := r.log.Read(ctx, eventlog.Decisions, r.begin.After)
+	if _, gap := errors.AsType[*eventlog.ErrGap](err); gap {
 		return nil // retention has deleted it
 	}
 	if err != nil {
@@ -221,10 +223,10 @@ func (r *decisionReader) deliver(ctx context.Context, batch DecisionBatch) error
 
 // Work subscribes to the shards' requests for work until stop is called. Requests that cannot be decoded or do not
 // fit are dropped and counted.
-func Work(bus events.Bus) (requests <-chan events.WorkRequest, stop func(), err error) {
-	ch := make(chan events.WorkRequest, workBuffer)
-	stop, err = bus.Subscribe(events.SubjectWork, func(data []byte) {
-		r, err := events.DecodeWorkRequest(data)
+func Work(bus eventlog.Bus) (requests <-chan work.Request, stop func(), err error) {
+	ch := make(chan work.Request, workBuffer)
+	stop, err = bus.Subscribe(work.SubjectWork, func(data []byte) {
+		r, err := work.DecodeRequest(data)
 		if err != nil {
 			telemetry.BusDropped(1)
 			return

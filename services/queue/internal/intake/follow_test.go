@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 )
 
@@ -37,15 +38,15 @@ func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
 				defer log.Close()
 				add := func(n int) {
 					for range n {
-						one := []events.Message{unreadable}
-						if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, one); err != nil {
+						one := []eventlog.Message{unreadable}
+						if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, one); err != nil {
 							t.Fatal(err)
 						}
 					}
 				}
 				add(c.before)
 				if c.after == 0 && c.trim > 0 {
-					log.Trim(events.Decisions, c.trim)
+					log.Trim(eventlog.Decisions, c.trim)
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				out, ended := make(chan DecisionBatch, 10), make(chan error)
@@ -53,7 +54,7 @@ func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
 				synctest.Wait()
 				add(c.after)
 				if c.after > 0 && c.trim > 0 {
-					log.Trim(events.Decisions, c.trim)
+					log.Trim(eventlog.Decisions, c.trim)
 				}
 				synctest.Wait()
 				stop()
@@ -87,8 +88,8 @@ func losesDecisions(t *testing.T, restart bool) {
 		for _, uid := range uids {
 			<-time.After(time.Millisecond) // by the clock of the bubble, so that records differ in when they were stored
 			m := events.EncodeDecision(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: uid}})
-			one := []events.Message{m}
-			if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, one); err != nil {
+			one := []eventlog.Message{m}
+			if _, err := log.Append(t.Context(), eventlog.Decisions, eventlog.AnySequence, one); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -116,7 +117,7 @@ func losesDecisions(t *testing.T, restart bool) {
 		b := <-out
 		begin = Begin{After: b.Through, Stored: b.Stored}
 	}
-	log.LoseTail(events.Decisions, 1)
+	log.LoseTail(eventlog.Decisions, 1)
 	add("d", "e", "f")
 	if restart {
 		stop = start()

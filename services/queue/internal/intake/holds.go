@@ -6,15 +6,16 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
-
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 )
 
 // Holds turns the ledger's watch into inputs of the core. It is for one goroutine.
 type Holds struct {
-	view *ledger.View
+	view *replica.View
 	// last is where a pod's reservation was last seen, and in which state.
 	last map[string]seen
 	// claims counts the claims on each disruption budget, by the budget's UID.
@@ -30,14 +31,14 @@ type seen struct {
 
 // NewHolds returns the view of an empty ledger.
 func NewHolds() *Holds {
-	return &Holds{view: ledger.NewView(), last: map[string]seen{}, claims: map[string]int{}}
+	return &Holds{view: replica.NewView(), last: map[string]seen{}, claims: map[string]int{}}
 }
 
 // View returns the ledger as of the last batch. The caller must only read it.
-func (h *Holds) View() *ledger.View { return h.view }
+func (h *Holds) View() *replica.View { return h.view }
 
 // Fold applies one batch. facts is used to check whether a pod is bound.
-func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMoved, error) {
+func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved, error) {
 	changes, err := h.view.Fold(b)
 	if err != nil {
 		return decide.LedgerMoved{}, err
@@ -69,7 +70,7 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 }
 
 // freed returns which pods can benefit from the end of promises about pods, or of claims on budgets; nil for none.
-func (h *Holds) freed(changes ledger.ViewChanges, facts *state.Snapshot) *decide.Freed {
+func (h *Holds) freed(changes replica.Changes, facts *state.Snapshot) *decide.Freed {
 	if changes.Reset {
 		clear(h.claims)
 		for b := range h.view.Budgets() {
@@ -99,7 +100,7 @@ func (h *Holds) freed(changes ledger.ViewChanges, facts *state.Snapshot) *decide
 
 // freedIn returns the priorities of the pods that a document no longer protects from being victims and that still
 // exist.
-func freedIn(c *ledger.DocChange, facts *state.Snapshot) []int32 {
+func freedIn(c *replica.DocChange, facts *state.Snapshot) []int32 {
 	var out []int32
 	for i := range c.Before.Entries {
 		e := &c.Before.Entries[i]
@@ -117,7 +118,7 @@ func freedIn(c *ledger.DocChange, facts *state.Snapshot) []int32 {
 
 // leavesRoom reports whether a place that was kept for a pod that is moved is gone without a pod having taken it: a
 // pod that takes over or displaces such a place has a reservation in the same revision.
-func leavesRoom(c *ledger.DocChange) bool {
+func leavesRoom(c *replica.DocChange) bool {
 	left := 0
 	for i := range c.Before.Entries {
 		e := &c.Before.Entries[i]
@@ -146,7 +147,7 @@ func keeps(e *ledger.Entry) bool {
 
 func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 	if doc, e, ok := h.view.Entry(uid); ok {
-		h.last[uid] = seen{doc.NodeUID, e.State, ledger.IsPrepared(e.Plan)}
+		h.last[uid] = seen{doc.NodeUID, e.State, txns.IsPrepared(e.Plan)}
 		return decide.Hold{PodUID: uid, Live: true}
 	}
 	last := h.last[uid]

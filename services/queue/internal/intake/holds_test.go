@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -64,7 +65,7 @@ func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
 			[]ledger.Entry{{PodUID: "v", Role: ledger.RoleKeeper}}, []ledger.Entry{victim("v")}, nil,
 		},
 	} {
-		c := ledger.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
+		c := replica.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
 		if got := freedIn(&c, facts); !slices.Equal(got, test.want) {
 			t.Errorf("%s: frees %v, want %v", name, got, test.want)
 		}
@@ -89,7 +90,7 @@ func TestWhenAKeptPlaceLeavesRoom(t *testing.T) {
 		"kept":                           {nil, []ledger.Entry{kept(1)}, false},
 		"a reservation that is gone":     {[]ledger.Entry{placed}, nil, false},
 	} {
-		c := ledger.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
+		c := replica.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
 		if got := leavesRoom(&c); got != test.want {
 			t.Errorf("%s: leaves room: %t, want %t", name, got, test.want)
 		}

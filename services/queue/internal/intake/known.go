@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // known is the log's knowledge of one object: enough to compare it, and to delete it.
@@ -13,7 +14,7 @@ type known struct {
 	namespace, name string
 }
 
-// knownOf reads the objects of one kind from a snapshot, by UID. The version of a reduced object (see state.Reduce)
+// knownOf reads the objects of one kind from a snapshot, by UID. The version of a reduced object (see reduce.Reduce)
 // is not known: each round publishes it again, because an earlier queue may have reduced it differently.
 func knownOf(s *state.Snapshot, kind events.Kind) map[string]known {
 	out := map[string]known{}
@@ -26,12 +27,12 @@ func knownOf(s *state.Snapshot, kind events.Kind) map[string]known {
 		}
 	case events.KindNode:
 		for n := range s.Nodes() {
-			at := unless(state.Reduced(n.Object), n.ResourceVersion)
+			at := unless(strip.Reduced(n.Object), n.ResourceVersion)
 			out[n.UID] = known{version: at, name: n.Name}
 		}
 	default:
 		for o := range s.Objects(kind) {
-			at := unless(state.Reduced(o.API), o.ResourceVersion)
+			at := unless(strip.Reduced(o.API), o.ResourceVersion)
 			out[o.UID] = known{at, o.Namespace, o.Name}
 		}
 	}

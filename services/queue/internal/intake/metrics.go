@@ -26,7 +26,7 @@ import (
 const (
 	// causePoll is the cause of facts of usage, because metrics.k8s.io cannot be watched.
 	causePoll = "poll"
-	// podsOfPage is how many pods share a fact: few facts, each far below events.MaxMessage.
+	// podsOfPage is how many pods share a fact: few facts, each far below eventlog.MaxMessage.
 	podsOfPage = 500
 )
 

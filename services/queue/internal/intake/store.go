@@ -14,7 +14,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/reduce"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -259,7 +261,7 @@ func (s *kindStore) upsert(o object, version, progress uint64, cause string) err
 		return s.broken(fmt.Errorf("queue: %s %s/%s: encode: %w", s.kind, o.GetNamespace(), o.GetName(), err))
 	}
 	uid := string(o.GetUID())
-	if len(data) > events.MaxObject {
+	if len(data) > eventlog.MaxObject {
 		var kept bool
 		if data, kept = s.reduce(o, len(data)); !kept {
 			return s.leaveOut(uid, version, progress, cause)
@@ -278,7 +280,7 @@ func (s *kindStore) upsert(o object, version, progress uint64, cause string) err
 // reduce shrinks an object that is too large for the log to what readers need to stay safe. It reports false if the
 // result is too large as well.
 func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
-	kept = state.Reduce(o, size, events.MaxObject)
+	kept = reduce.Reduce(o, size, eventlog.MaxObject)
 	if kept {
 		var err error
 		data, err = o.Marshal()
@@ -295,7 +297,7 @@ func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
 		}
 		s.tooLarge[uid] = true
 		s.logger.Error(nil, "object too large for the log", "kind", s.kind, "namespace", o.GetNamespace(),
-			"name", o.GetName(), "bytes", size, "limit", events.MaxObject, "result", result)
+			"name", o.GetName(), "bytes", size, "limit", eventlog.MaxObject, "result", result)
 	}
 	return data, kept
 }

@@ -17,8 +17,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // room is the capacity of a test's channel of facts; more than any test makes.
@@ -30,7 +32,7 @@ func newStore(
 	out := make(chan events.Fact, room)
 	return &kindStore{
 		kind: events.KindPod, cause: CauseList, out: out, known: base, fail: fail, done: done,
-		onListed: func() error { return nil }, strip: state.Strip,
+		onListed: func() error { return nil }, strip: strip.Strip,
 	}, out
 }
 
@@ -341,7 +343,7 @@ func deletedAfter(c *cluster, name string, after uint64) bool {
 func TestObjectsThatAreTooLarge(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
-	long := strings.Repeat("x", events.MaxObject)
+	long := strings.Repeat("x", eventlog.MaxObject)
 	large := func(v uint64) *corev1.Pod {
 		p := podAt("large", v)
 		p.Spec.NodeName, p.Spec.Tolerations = "n1", []corev1.Toleration{{Key: long}}
@@ -355,7 +357,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 	var gated []bool
 	for len(out) > 0 {
 		f := <-out
-		if m := events.EncodeFact(f); events.CheckAppend(events.Facts, []events.Message{m}) != nil {
+		if m := events.EncodeFact(f); events.CheckAppend(eventlog.Facts, []eventlog.Message{m}) != nil {
 			t.Errorf("%s %s has %d bytes", f.Op, f.Name, m.Size())
 		}
 		if f.Name == "large" && f.Op == events.OpUpsert {
@@ -374,7 +376,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 func TestOtherObjectsThatAreTooLarge(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
-	long := strings.Repeat("x", events.MaxObject)
+	long := strings.Repeat("x", eventlog.MaxObject)
 	s, out := newStore(map[string]known{}, fail, nil)
 	s.kind = events.KindNode
 	node := func(v uint64, label string) *corev1.Node {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // reflectorBackoff is client-go's own backoff with a lower cap: one watcher per cluster causes no thundering herd,
@@ -34,7 +35,7 @@ type Round struct {
 	Logger klog.Logger
 	// Metrics configures the polling of actual usage, which runs next to the watches.
 	Metrics Metrics
-	// Whole keeps in facts the fields that no rule reads (state.StripLess), for plugins that are shown whole objects.
+	// Whole keeps in facts the fields that no rule reads (strip.KeepSpec), for plugins that are shown whole objects.
 	Whole bool
 }
 
@@ -95,10 +96,10 @@ func (r Round) stores(
 	for i, kind := range kinds {
 		store := &kindStore{
 			kind: kind, cause: r.Cause, out: out, known: knownOf(r.Base, kind), fail: fail, done: done,
-			strip: state.Strip, reached: r.Reached[kind], logger: r.Logger,
+			strip: strip.Strip, reached: r.Reached[kind], logger: r.Logger,
 		}
 		if r.Whole {
-			store.strip = state.StripLess
+			store.strip = strip.KeepSpec
 		}
 		store.onListed = func() error {
 			if unlisted.Add(-1) > 0 {

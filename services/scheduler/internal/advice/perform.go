@@ -26,7 +26,7 @@ import (
 // ActReserve is Reserve and Permit, and belongs to the cycle of the question that led to the choice: no other
 // question is sent before it is answered. Usually nothing is left to do then, and the reservation is like any other.
 // If Permit makes the pod wait, or work is left before the bind, its place is Held in the ledger for that time,
-// under a plan of its own (ledger.PreparedPlan): it counts for all shards, no binder binds it, and a more important
+// under a plan of its own (txns.PreparedPlan): it counts for all shards, no binder binds it, and a more important
 // pod may take it (T4). ActPrepare does the remaining work; depending on its result the place is promoted or given
 // up.
 //

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -16,7 +17,7 @@ import (
 // Shard is the state that answers are read from.
 type Shard struct {
 	View   *view.View
-	Ledger *ledger.View
+	Ledger *replica.View
 	Gate   *avoid.Gate
 	// Profiles by scheduler name.
 	Profiles map[string]*placement.Profile

@@ -7,8 +7,11 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -17,7 +20,7 @@ import (
 // Attempt is the shard's work on one offer: one try to place one pod.
 type Attempt struct {
 	Phase    Phase
-	Offer    events.Offer
+	Offer    work.Offer
 	Received time.Time
 	Pod      *state.Pod
 	Losses   int
@@ -63,16 +66,16 @@ type Pick struct {
 	// Kept is the placeholder that the pod takes over, if any.
 	Kept KeptPlace
 	// Evidence is for the record of the attempt.
-	Evidence *events.Evidence
+	Evidence *evidence.Evidence
 	Volumes  claims.Supply
 }
 
 // Needs lists what a pick depends on in addition to the node's document.
 type Needs struct {
-	Guards []ledger.GuardUse
+	Guards []registry.GuardUse
 	Pins   []Pin
 	// CountsBatch and Withdrawn: the pick is valid only if no staged pod has been withdrawn since (see
-	// ledger.Needs).
+	// txns.Needs).
 	CountsBatch bool
 	Withdrawn   uint64
 	// Registry is the revision of the term registry that the decision used.
@@ -80,7 +83,7 @@ type Needs struct {
 	// Carried is the number of the pod's own terms that need guards. Missing are the terms that must be registered
 	// first; an attempt with missing terms gets no pick.
 	Carried int
-	Missing []ledger.Term
+	Missing []registry.Term
 }
 
 // Pin is a bound pod that a pick relies on.
@@ -94,7 +97,7 @@ type Wait struct {
 	// Revision is the revision that the ledger's watch must have reached.
 	Revision int64
 	// Terms must be usable.
-	Terms []ledger.TermID
+	Terms []registry.TermID
 	// Asks and Losses count the waits so far.
 	Asks, Losses int
 }
@@ -138,11 +141,11 @@ type KeptPlace struct {
 func (p *Pick) Enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	switch {
 	case p.Kept.Token == 0:
-		return ledger.Place(d, e)
+		return txns.Place(d, e)
 	case p.Kept.Ousted:
-		return ledger.Oust(d, p.Kept.Token, e)
+		return txns.Oust(d, p.Kept.Token, e)
 	default:
-		return ledger.TakeOver(d, p.Kept.Replacement, p.Kept.Token, e)
+		return txns.TakeOver(d, p.Kept.Replacement, p.Kept.Token, e)
 	}
 }
 
@@ -160,8 +163,8 @@ func Seed(podUID string, attempt int32) uint64 {
 }
 
 // Ledger returns the needs in the form of a transaction.
-func (n Needs) Ledger() ledger.Needs {
-	out := ledger.Needs{Guards: slices.Clone(n.Guards), CountsBatch: n.CountsBatch}
+func (n Needs) Ledger() txns.Needs {
+	out := txns.Needs{Guards: slices.Clone(n.Guards), CountsBatch: n.CountsBatch}
 	for _, p := range n.Pins {
 		out.Pins = append(out.Pins, p.NodeUID)
 	}
@@ -210,7 +213,7 @@ func (a *Attempt) Entry(shard string) (ledger.Entry, error) {
 	switch {
 	case a.Deal == nil:
 	case a.Deal.Later:
-		e.State, e.Plan = ledger.Held, ledger.PreparedPlan(token)
+		e.State, e.Plan = ledger.Held, txns.PreparedPlan(token)
 	default:
 		e.Delegated = a.Deal.Delegate(a.Pick.Volumes)
 	}
@@ -225,9 +228,9 @@ func (a *Attempt) Entry(shard string) (ledger.Entry, error) {
 
 // Affordable returns an error if no transaction could hold what a pod needs.
 func (n Needs) Affordable(v claims.Supply) error {
-	if n.Carried > ledger.MaxPodTerms {
+	if n.Carried > registry.MaxPodTerms {
 		return fmt.Errorf("the pod has %d rules about pods on other nodes that the ledger has to guard, "+
-			"at most %d are accepted", n.Carried, ledger.MaxPodTerms)
+			"at most %d are accepted", n.Carried, registry.MaxPodTerms)
 	}
 	compares, puts := 0, 0
 	for _, g := range n.Guards {

@@ -9,12 +9,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 func attemptAt(uid string, priority int32) *Attempt {
-	return &Attempt{Offer: events.Offer{Pod: events.PodRef{UID: uid}}, Pod: &state.Pod{UID: uid, Priority: priority}}
+	return &Attempt{Offer: work.Offer{Pod: events.PodRef{UID: uid}}, Pod: &state.Pod{UID: uid, Priority: priority}}
 }
 
 func TestIllegalTransitionsAreFaults(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -69,7 +70,7 @@ func (t *Table) bound(nodeUID string) {
 
 // FollowWatch looks in changes of the ledger for reservations of any shard that binders have fenced and released
 // although their pod still exists and could be bound.
-func (t *Table) FollowWatch(changes ledger.ViewChanges, now time.Time) {
+func (t *Table) FollowWatch(changes replica.Changes, now time.Time) {
 	for _, d := range changes.Docs {
 		for i := range d.Before.Entries {
 			e := &d.Before.Entries[i]

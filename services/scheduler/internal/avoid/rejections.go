@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -36,7 +37,7 @@ func (h *ended) add(r reservation) {
 
 // FollowDocs finds reservations that have left their documents. The remaining entries of a document keep their
 // order.
-func (t *Table) FollowDocs(docs []ledger.DocChange) {
+func (t *Table) FollowDocs(docs []replica.DocChange) {
 	for i := range docs {
 		before, after := docs[i].Before.Entries, docs[i].After.Entries
 		at := 0

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // Where all shards want the same few nodes, as under a profile that packs, optimistic concurrency works badly: one
@@ -41,7 +42,7 @@ type Turns struct {
 	waiting map[string][]string
 	// granted are the nodes at which this shard has been granted turns; out are the messages to send.
 	granted []string
-	out     []events.Turn
+	out     []work.Turn
 }
 
 type turn struct {
@@ -56,7 +57,7 @@ func NewTurns(t *Table, shard string, home func(nodeUID string) bool) *Turns {
 
 // Ask asks for a turn at a node.
 func (t *Turns) Ask(nodeUID string, now time.Time) {
-	ask := events.Turn{NodeUID: nodeUID, Shard: t.shard}
+	ask := work.Turn{NodeUID: nodeUID, Shard: t.shard}
 	if t.home(nodeUID) {
 		t.Hear(ask, now)
 		return
@@ -65,7 +66,7 @@ func (t *Turns) Ask(nodeUID string, now time.Time) {
 }
 
 // Hear applies a message of a shard, this one included.
-func (t *Turns) Hear(said events.Turn, now time.Time) {
+func (t *Turns) Hear(said work.Turn, now time.Time) {
 	switch {
 	case said.Granted:
 		t.begin(said, now)
@@ -83,7 +84,7 @@ func (t *Turns) next(nodeUID string, now time.Time) {
 	if _, running := t.running[nodeUID]; running || len(queue) == 0 {
 		return
 	}
-	given := events.Turn{NodeUID: nodeUID, Shard: queue[0], Granted: true}
+	given := work.Turn{NodeUID: nodeUID, Shard: queue[0], Granted: true}
 	if queue = queue[1:]; len(queue) == 0 {
 		delete(t.waiting, nodeUID)
 	} else {
@@ -93,7 +94,7 @@ func (t *Turns) next(nodeUID string, now time.Time) {
 	t.begin(given, now)
 }
 
-func (t *Turns) begin(given events.Turn, now time.Time) {
+func (t *Turns) begin(given work.Turn, now time.Time) {
 	t.running[given.NodeUID] = turn{shard: given.Shard, until: now.Add(turnLength)}
 	if given.Shard != t.shard {
 		t.table.Begin(given.NodeUID, Turn)
@@ -111,7 +112,7 @@ func (t *Turns) end(nodeUID string, now time.Time) {
 }
 
 // FollowWatch ends the turns of shards that have placed a pod at the node of their turn.
-func (t *Turns) FollowWatch(changes ledger.ViewChanges, now time.Time) {
+func (t *Turns) FollowWatch(changes replica.Changes, now time.Time) {
 	if len(t.running) == 0 {
 		return
 	}
@@ -150,7 +151,7 @@ func (t *Turns) Granted() []string {
 }
 
 // Messages returns the messages to send since the last call.
-func (t *Turns) Messages() []events.Turn {
+func (t *Turns) Messages() []work.Turn {
 	out := t.out
 	t.out = nil
 	return out

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -13,7 +14,7 @@ import (
 // Book knows what is promised to claims: by the facts, by the ledger, and by the pods that a shard has staged.
 type Book struct {
 	View   *view.View
-	Ledger *ledger.View
+	Ledger *replica.View
 	// Staged are the pods that count on their nodes without a reservation yet.
 	Staged func() iter.Seq[Staged]
 	// Wrote reports whether the shard's own last transaction brought a document from one revision to another.
@@ -39,7 +40,7 @@ func (b *Book) FollowFacts(changes []state.ObjectChange) {
 }
 
 // FollowLedger applies changes of documents.
-func (b *Book) FollowLedger(changes ledger.ViewChanges) {
+func (b *Book) FollowLedger(changes replica.Changes) {
 	b.devices.followLedger(changes, b.View.Snapshot())
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -51,7 +52,7 @@ type devicePromise struct {
 func (b *deviceBook) close() { *b = deviceBook{} }
 
 // read starts from the current facts and ledger, if the book is not open.
-func (b *deviceBook) read(facts *state.Snapshot, view *ledger.View) {
+func (b *deviceBook) read(facts *state.Snapshot, view *replica.View) {
 	if b.open {
 		return
 	}
@@ -61,7 +62,7 @@ func (b *deviceBook) read(facts *state.Snapshot, view *ledger.View) {
 	}
 	b.index.Fill(facts)
 	for d := range view.Docs() {
-		b.followDoc(ledger.DocChange{After: d}, facts)
+		b.followDoc(replica.DocChange{After: d}, facts)
 	}
 }
 
@@ -79,7 +80,7 @@ func (b *deviceBook) followFacts(changes []state.ObjectChange, facts *state.Snap
 }
 
 // followLedger applies changes of documents.
-func (b *deviceBook) followLedger(changes ledger.ViewChanges, facts *state.Snapshot) {
+func (b *deviceBook) followLedger(changes replica.Changes, facts *state.Snapshot) {
 	if changes.Reset {
 		b.close()
 	}
@@ -91,7 +92,7 @@ func (b *deviceBook) followLedger(changes ledger.ViewChanges, facts *state.Snaps
 	}
 }
 
-func (b *deviceBook) followDoc(d ledger.DocChange, facts *state.Snapshot) {
+func (b *deviceBook) followDoc(d replica.DocChange, facts *state.Snapshot) {
 	now, before := promisesIn(d.After), promisesIn(d.Before)
 	// New promises come first, so that nothing is free in between.
 	for key, entry := range now {

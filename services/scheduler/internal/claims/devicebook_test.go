@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -86,7 +87,7 @@ func (w *bookWorld) claim(t *rapid.T) []state.ObjectChange {
 }
 
 // doc writes a new version of a document, with some of its entries unchanged, or deletes it.
-func (w *bookWorld) doc(t *rapid.T) ledger.DocChange {
+func (w *bookWorld) doc(t *rapid.T) replica.DocChange {
 	uid := fmt.Sprintf("n%d", rapid.IntRange(0, 1).Draw(t, "node"))
 	before := w.docs[uid]
 	after := ledger.NodeDoc{NodeUID: uid, NodeName: uid}
@@ -106,10 +107,10 @@ func (w *bookWorld) doc(t *rapid.T) ledger.DocChange {
 	}
 	if rapid.IntRange(0, 5).Draw(t, "dropped") == 0 {
 		delete(w.docs, uid)
-		return ledger.DocChange{Before: before}
+		return replica.DocChange{Before: before}
 	}
 	w.docs[uid] = after
-	return ledger.DocChange{Before: before, After: after}
+	return replica.DocChange{Before: before, After: after}
 }
 
 // stage draws which pods are staged, some of them with other picks than before.
@@ -129,9 +130,9 @@ func (w *bookWorld) stage(t *rapid.T) {
 // anew returns a book that has just read everything.
 func (w *bookWorld) anew(t *rapid.T, facts *state.Snapshot) *deviceBook {
 	b := &deviceBook{}
-	b.read(facts, ledger.NewView())
+	b.read(facts, replica.NewView())
 	for _, uid := range slices.Sorted(maps.Keys(w.docs)) {
-		b.followDoc(ledger.DocChange{After: w.docs[uid]}, facts)
+		b.followDoc(replica.DocChange{After: w.docs[uid]}, facts)
 	}
 	if err := b.stage(w.staged, facts); err != nil {
 		t.Fatal(err)
@@ -146,14 +147,14 @@ func TestDeviceBookFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &bookWorld{store: state.New(), docs: map[string]ledger.NodeDoc{}}
 		b := &deviceBook{}
-		b.read(w.store.Snapshot(), ledger.NewView())
+		b.read(w.store.Snapshot(), replica.NewView())
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			switch rapid.IntRange(0, 2).Draw(t, "what") {
 			case 0:
 				changes := w.claim(t)
 				b.followFacts(changes, w.store.Snapshot())
 			case 1:
-				b.followLedger(ledger.ViewChanges{Docs: []ledger.DocChange{w.doc(t)}}, w.store.Snapshot())
+				b.followLedger(replica.Changes{Docs: []replica.DocChange{w.doc(t)}}, w.store.Snapshot())
 			case 2:
 				w.stage(t)
 			}

@@ -165,7 +165,7 @@ func (b *Book) Take(
 			return nil, ErrMoved
 		}
 		holder.Items = h.items
-		if x, err = ledger.Hold(x, holder); err != nil {
+		if x, err = x.AddHolder(holder); err != nil {
 			return nil, err
 		}
 		held[x.Key] = x

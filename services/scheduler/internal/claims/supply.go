@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/placement/volumes"
@@ -113,7 +115,7 @@ func (v Supply) keys() []string {
 	}
 	list := make([]string, 0, 2*len(v.exclusive))
 	for _, claim := range v.exclusive {
-		list = append(list, ledger.KeyClaim(claim.Namespace, claim.Name), ledger.KeyVolume(string(claim.UID)))
+		list = append(list, ledger.KeyVolumeClaim(claim.Namespace, claim.Name), ledger.KeyVolume(string(claim.UID)))
 	}
 	return list
 }
@@ -148,21 +150,21 @@ func (b *Book) Free(v Supply) bool {
 // taken back. Their entries may still be in the nodes' documents: the high-water mark keeps any shard that has not
 // applied those facts from taking the claim.
 func (b *Book) Exclusive(key string) ledger.ExclusiveDoc {
-	x, _ := ledger.FinishHolders(b.Ledger.Exclusive(key), handedOver{b.Ledger, b})
+	x, _ := txns.FinishHolders(b.Ledger.Exclusive(key), handedOver{b.Ledger, b})
 	return x
 }
 
 // handedOver is the ledger as it will be once everything that the facts show has been handed over.
 type handedOver struct {
-	*ledger.View
+	*replica.View
 	book *Book
 }
 
-// Doc implements ledger.Reservations.
+// Doc implements txns.Reservations.
 func (h handedOver) Doc(nodeUID string) (ledger.NodeDoc, bool) {
 	d, ok := h.View.Doc(nodeUID)
 	if ok {
-		d, _ = ledger.Finish(d, h.book.View)
+		d, _ = txns.Finish(d, h.book.View)
 	}
 	return d, ok
 }

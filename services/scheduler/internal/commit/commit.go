@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -51,8 +53,8 @@ type Room struct {
 // Deps are the outside systems that a Room writes to and asks.
 type Deps struct {
 	Store  ledger.Store
-	Log    events.Log
-	Bus    events.Bus
+	Log    eventlog.Log
+	Bus    eventlog.Bus
 	Logger *slog.Logger
 	// Extenders are the extenders of the profiles, by scheduler name; profiles without any may be missing.
 	Extenders map[string]*extender.Set
@@ -101,7 +103,7 @@ func (r *Room) Do(ctx context.Context, out step.Output) error {
 		}
 	}
 	if out.Request != nil {
-		if err := r.Bus.Publish(events.SubjectWork, events.EncodeWorkRequest(*out.Request)); err != nil {
+		if err := r.Bus.Publish(work.SubjectWork, work.EncodeRequest(*out.Request)); err != nil {
 			r.Logger.Warn("request for offers not sent; the next heartbeat repeats it", telemetry.KeyError, err)
 		}
 	}
@@ -120,7 +122,7 @@ func (r *Room) Do(ctx context.Context, out step.Output) error {
 		}
 	}
 	for _, t := range out.Turns {
-		if err := r.Bus.Publish(events.SubjectTurns, events.EncodeTurn(t)); err != nil {
+		if err := r.Bus.Publish(work.SubjectTurns, work.EncodeTurn(t)); err != nil {
 			r.Logger.Warn("turn message not published", telemetry.KeyError, err)
 		}
 	}
@@ -217,8 +219,8 @@ func (r *Room) Publish(ctx context.Context) error {
 }
 
 // gather adds what else is queued, up to about one batch, and encodes it.
-func (r *Room) gather(batch []events.Decision) []events.Message {
-	msgs := make([]events.Message, 0, len(batch))
+func (r *Room) gather(batch []events.Decision) []eventlog.Message {
+	msgs := make([]eventlog.Message, 0, len(batch))
 	size := 0
 	for {
 		for _, d := range batch {
@@ -226,7 +228,7 @@ func (r *Room) gather(batch []events.Decision) []events.Message {
 			size += len(m.Data)
 			msgs = append(msgs, m)
 		}
-		if len(msgs) > events.MaxBatch/2 || size > events.BatchBytes {
+		if len(msgs) > eventlog.MaxBatch/2 || size > eventlog.BatchBytes {
 			return msgs
 		}
 		select {
@@ -238,8 +240,8 @@ func (r *Room) gather(batch []events.Decision) []events.Message {
 }
 
 // appendAll writes messages in as many batches as needed: one step may decide about more pods than fit in one.
-func (r *Room) appendAll(ctx context.Context, msgs []events.Message) error {
-	for some := range events.Batches(msgs) {
+func (r *Room) appendAll(ctx context.Context, msgs []eventlog.Message) error {
+	for some := range eventlog.Batches(msgs) {
 		if err := r.append(ctx, some); err != nil {
 			return err
 		}
@@ -249,21 +251,21 @@ func (r *Room) appendAll(ctx context.Context, msgs []events.Message) error {
 
 // append writes messages until they are acknowledged or ctx ends. Messages whose acknowledgement was lost may thus
 // be in the log twice. Messages that the log refuses are left out.
-func (r *Room) append(ctx context.Context, msgs []events.Message) error {
+func (r *Room) append(ctx context.Context, msgs []eventlog.Message) error {
 	for n := 0; ; n++ {
 		if n > 0 && !pause(ctx, n) {
 			return nil
 		}
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)
-		_, err := r.Log.Append(actx, events.Decisions, events.AnySequence, msgs)
+		_, err := r.Log.Append(actx, eventlog.Decisions, eventlog.AnySequence, msgs)
 		cancel()
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, events.ErrClosed):
+		case errors.Is(err, eventlog.ErrClosed):
 			return fmt.Errorf("scheduler: decisions log: %w", err)
 		}
-		if rest, refused := aside.WithoutRefused("scheduler", events.Decisions, r.Logger, msgs, err); refused {
+		if rest, refused := aside.WithoutRefused("scheduler", eventlog.Decisions, r.Logger, msgs, err); refused {
 			if len(rest) == 0 {
 				return nil
 			}

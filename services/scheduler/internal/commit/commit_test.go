@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
@@ -66,7 +67,7 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 		if err := room.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if last, err := log.Last(ctx, events.Decisions); err != nil || last != 400 {
+		if last, err := log.Last(ctx, eventlog.Decisions); err != nil || last != 400 {
 			t.Errorf("%d decisions are in the log (%v), want 400", last, err)
 		}
 		cancel()
@@ -85,13 +86,14 @@ func TestALargeDecisionIsShortened(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- room.Publish(ctx) }()
 		large := events.Decision{
-			Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "large"}, Message: strings.Repeat("x", events.MaxMessage),
+			Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "large"},
+			Message: strings.Repeat("x", eventlog.MaxMessage),
 		}
 		if err := room.Do(ctx, step.Output{Decisions: []events.Decision{large}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if last, err := log.Last(ctx, events.Decisions); err != nil || last != 1 {
+		if last, err := log.Last(ctx, eventlog.Decisions); err != nil || last != 1 {
 			t.Errorf("%d decisions are in the log (%v), want 1", last, err)
 		}
 		cancel()
@@ -109,7 +111,7 @@ func TestManyDecisionsOfOneStepAreWritten(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- room.Publish(ctx) }()
-		list := make([]events.Decision, 2*events.MaxBatch+1)
+		list := make([]events.Decision, 2*eventlog.MaxBatch+1)
 		for i := range list {
 			list[i] = events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}}
 		}
@@ -117,7 +119,7 @@ func TestManyDecisionsOfOneStepAreWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if last, err := log.Last(ctx, events.Decisions); err != nil || last != uint64(len(list)) {
+		if last, err := log.Last(ctx, eventlog.Decisions); err != nil || last != uint64(len(list)) {
 			t.Errorf("%d decisions are in the log (%v), want %d", last, err, len(list))
 		}
 		cancel()

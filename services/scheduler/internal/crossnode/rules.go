@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -66,7 +66,7 @@ func (x *Rules) MoveHosts(changes []state.NodeChange) {
 }
 
 // Apply updates the index of registered terms.
-func (x *Rules) Apply(changes ledger.ViewChanges) error {
+func (x *Rules) Apply(changes replica.Changes) error {
 	ids := changes.Terms
 	if changes.Reset {
 		x.index = guard.NewIndex()

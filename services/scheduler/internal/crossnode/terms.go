@@ -9,6 +9,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
@@ -29,7 +32,7 @@ type Terms struct {
 	Rules *Rules
 	// asked are the terms that attempts wait for, until the ledger's watch shows them registered; the next
 	// transactions register them. registerAt is the earliest time of the next such transaction.
-	asked      map[ledger.TermID]ledger.RegisteredTerm
+	asked      map[registry.TermID]registry.RegisteredTerm
 	registerAt time.Time
 	beats      beats
 }
@@ -46,7 +49,7 @@ const registerEvery = 250 * time.Millisecond
 // Registered reports whether all terms that a pod needs are registered. If not, it requests that, and the attempt
 // waits, or fails because it cannot be placed like this.
 func (x *Terms) Registered(a *attempt.Attempt, n attempt.Needs, v claims.Supply) bool {
-	if len(n.Missing) == 0 && n.Carried <= ledger.MaxPodTerms {
+	if len(n.Missing) == 0 && n.Carried <= registry.MaxPodTerms {
 		return true
 	}
 	err := n.Affordable(v)
@@ -72,12 +75,12 @@ func (x *Terms) storable(a *attempt.Attempt, v claims.Supply) error {
 	if err != nil {
 		return err
 	}
-	_, err = ledger.Place(ledger.NodeDoc{NodeUID: "any", NodeName: "any"}, entry)
+	_, err = txns.Place(ledger.NodeDoc{NodeUID: "any", NodeName: "any"}, entry)
 	return err
 }
 
 // ask requests the registration of terms for an attempt, which waits for them.
-func (x *Terms) ask(a *attempt.Attempt, missing []ledger.Term) error {
+func (x *Terms) ask(a *attempt.Attempt, missing []registry.Term) error {
 	if a.Wait.Asks++; a.Wait.Asks > maxAsks {
 		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxAsks)
 	}
@@ -93,8 +96,9 @@ func (x *Terms) ask(a *attempt.Attempt, missing []ledger.Term) error {
 
 // enlist requests the registration of terms for a pod of a namespace: of all of them, or of none if one is not
 // accepted or there is not enough room.
-func (x *Terms) enlist(namespace string, missing []ledger.Term) error {
-	d := ledger.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(), Own: x.Shard.Ledger.TermsOf(namespace)}
+func (x *Terms) enlist(namespace string, missing []registry.Term) error {
+	d := registry.TermDemand{Namespace: namespace, Terms: x.Shard.Ledger.TermCount(),
+		Own: x.Shard.Ledger.TermsOf(namespace)}
 	for id, t := range x.asked {
 		old, known := x.Shard.Ledger.Term(id)
 		if !known {
@@ -104,14 +108,14 @@ func (x *Terms) enlist(namespace string, missing []ledger.Term) error {
 			d.Own++
 		}
 	}
-	var fresh []ledger.RegisteredTerm
+	var fresh []registry.RegisteredTerm
 	for _, t := range missing {
 		id := t.ID()
 		if _, asked := x.asked[id]; asked {
 			continue
 		}
-		term := ledger.RegisteredTerm{Term: t, Namespace: namespace}
-		if err := ledger.CheckTerm(term); err != nil {
+		term := registry.RegisteredTerm{Term: t, Namespace: namespace}
+		if err := registry.CheckTerm(term); err != nil {
 			return err
 		}
 		fresh = append(fresh, term)
@@ -126,7 +130,7 @@ func (x *Terms) enlist(namespace string, missing []ledger.Term) error {
 		return err
 	}
 	if x.asked == nil {
-		x.asked = map[ledger.TermID]ledger.RegisteredTerm{}
+		x.asked = map[registry.TermID]registry.RegisteredTerm{}
 	}
 	for _, t := range fresh {
 		x.asked[t.ID()] = t
@@ -139,7 +143,7 @@ func (x *Terms) Register() bool {
 	if len(x.asked) == 0 || x.Shard.Now.Before(x.registerAt) {
 		return false
 	}
-	t, err := ledger.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
+	t, err := registry.RegisterTerms(x.Shard.Ledger.Registry(), x.Shard.Ledger, x.nextTerms()...)
 	if err != nil { // others have used the room in the meantime: the attempts ask again
 		x.unask(err)
 		return false
@@ -150,12 +154,12 @@ func (x *Terms) Register() bool {
 // unask forgets the terms for which there is no room any more: those of a namespace that has used up its share, or
 // all.
 func (x *Terms) unask(err error) {
-	var share *ledger.TermShareError
+	var share *registry.TermShareError
 	of := ""
 	if errors.As(err, &share) {
 		of = share.Namespace
 	}
-	maps.DeleteFunc(x.asked, func(_ ledger.TermID, t ledger.RegisteredTerm) bool {
+	maps.DeleteFunc(x.asked, func(_ registry.TermID, t registry.RegisteredTerm) bool {
 		return of == "" || t.Namespace == of
 	})
 	x.Life.Stir()
@@ -163,15 +167,15 @@ func (x *Terms) unask(err error) {
 
 // nextTerms returns as many of the requested terms as one transaction registers. Namespaces take turns, so that one
 // with many terms does not delay the others.
-func (x *Terms) nextTerms() []ledger.RegisteredTerm {
-	asked := map[string][]ledger.RegisteredTerm{}
+func (x *Terms) nextTerms() []registry.RegisteredTerm {
+	asked := map[string][]registry.RegisteredTerm{}
 	longest := 0
 	for _, id := range slices.Sorted(maps.Keys(x.asked)) {
 		t := x.asked[id]
 		asked[t.Namespace] = append(asked[t.Namespace], t)
 		longest = max(longest, len(asked[t.Namespace]))
 	}
-	var terms []ledger.RegisteredTerm
+	var terms []registry.RegisteredTerm
 	namespaces := slices.Sorted(maps.Keys(asked))
 	for turn := range longest {
 		for _, namespace := range namespaces {
@@ -180,7 +184,7 @@ func (x *Terms) nextTerms() []ledger.RegisteredTerm {
 			}
 		}
 	}
-	return terms[:ledger.TermsInTxn(terms)]
+	return terms[:registry.TermsInTxn(terms)]
 }
 
 // changeTerms sends a transaction about the registry: T11. Whether it was committed or not, the next one must wait
@@ -202,14 +206,14 @@ func (x *Terms) landTerms(r ledger.TxnResult) {
 		return
 	}
 	for _, kv := range r.Current {
-		if kv.Key == ledger.KeyTermRegistry {
+		if kv.Key == registry.KeyTermRegistry {
 			x.Slot.Hold(kv.ModRevision)
 		}
 	}
 }
 
 // Rests returns the guards that a placement on a node depends on; false if they are not known yet.
-func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]ledger.GuardUse, bool) {
+func (x *Terms) Rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]registry.GuardUse, bool) {
 	var followed Following
 	if concern.Together() {
 		followed = x.Rules.Keepers(pod, node)
@@ -230,20 +234,20 @@ func (x *Terms) MustWait(a *attempt.Attempt) bool {
 		x.Shard.Ledger.Revision() < a.Wait.Revision || a.Turn.Pending(x.Shard.Now) {
 		return true
 	}
-	return slices.ContainsFunc(a.Wait.Terms, func(id ledger.TermID) bool {
+	return slices.ContainsFunc(a.Wait.Terms, func(id registry.TermID) bool {
 		_, usable := x.Rules.index.Knows(id)
 		return !usable && x.expected(id)
 	})
 }
 
 // expected reports whether a term will be in the registry soon.
-func (x *Terms) expected(id ledger.TermID) bool {
+func (x *Terms) expected(id registry.TermID) bool {
 	_, asked := x.asked[id]
 	return asked || x.Slot.Waits()
 }
 
 // Follow applies terms that the ledger's watch shows registered.
-func (x *Terms) Follow(changes ledger.ViewChanges) {
+func (x *Terms) Follow(changes replica.Changes) {
 	if changes.Reset {
 		for id, known := range x.Shard.Ledger.Terms() {
 			x.arrived(id, known)
@@ -257,7 +261,7 @@ func (x *Terms) Follow(changes ledger.ViewChanges) {
 	}
 }
 
-func (x *Terms) arrived(id ledger.TermID, known ledger.RegisteredTerm) {
+func (x *Terms) arrived(id registry.TermID, known registry.RegisteredTerm) {
 	if !known.Retiring {
 		delete(x.asked, id)
 	}

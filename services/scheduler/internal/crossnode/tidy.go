@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
 const (
@@ -13,7 +14,7 @@ const (
 	// retires too early costs its next carrier a registration; if none retired, terms would fill the registry, since
 	// each rollout of a workload that counts its pods by template adds one. Terms of a namespace that has used three
 	// quarters of its share retire as well.
-	retireAbove = ledger.MaxTerms * 3 / 4
+	retireAbove = registry.MaxTerms * 3 / 4
 	// restsFor is how long a term must have been unused: a term registered for a pod must not retire while the pod
 	// waits for the rest of its terms.
 	restsFor = 30 * time.Second
@@ -61,9 +62,9 @@ func (b beats) rested(now time.Time) int64 {
 
 // tidying returns the next transaction that removes something from the registry, empty for none.
 func (x *Terms) tidying() (ledger.Txn, error) {
-	registry := x.Shard.Ledger.Registry()
+	reg := x.Shard.Ledger.Registry()
 	if unguarded := x.Shard.Ledger.Unguarded(); len(unguarded) > 0 {
-		return ledger.DropGuards(registry, x.guardsOf(unguarded, ledger.MaxTxnOps))
+		return registry.DropGuards(reg, x.guardsOf(unguarded, ledger.MaxTxnOps))
 	}
 	retiring, surplus := x.retiring(), x.surplus()
 	if len(retiring)+len(surplus) == 0 {
@@ -71,14 +72,14 @@ func (x *Terms) tidying() (ledger.Txn, error) {
 	}
 	used, known := x.inUse()
 	if known {
-		inUse := func(id ledger.TermID) bool { return used[id] }
+		inUse := func(id registry.TermID) bool { return used[id] }
 		if idle := slices.DeleteFunc(slices.Clone(retiring), inUse); len(idle) > 0 {
-			return x.dropTerms(registry, idle)
+			return x.dropTerms(reg, idle)
 		}
 	}
 	// A term that cannot be dropped would only retire for its carriers to register it again.
-	surplus = slices.DeleteFunc(surplus, func(id ledger.TermID) bool { return used[id] })
-	var terms []ledger.RegisteredTerm
+	surplus = slices.DeleteFunc(surplus, func(id registry.TermID) bool { return used[id] })
+	var terms []registry.RegisteredTerm
 	for _, id := range surplus[:min(len(surplus), max(0, maxRetiring-len(retiring)))] {
 		t, _ := x.Shard.Ledger.Term(id)
 		terms = append(terms, t)
@@ -86,11 +87,11 @@ func (x *Terms) tidying() (ledger.Txn, error) {
 	if len(terms) == 0 {
 		return ledger.Txn{}, nil
 	}
-	return ledger.RetireTerms(registry, terms[:ledger.TermsInTxn(terms)]...)
+	return registry.RetireTerms(reg, terms[:registry.TermsInTxn(terms)]...)
 }
 
-func (x *Terms) retiring() []ledger.TermID {
-	var ids []ledger.TermID
+func (x *Terms) retiring() []registry.TermID {
+	var ids []registry.TermID
 	for id, t := range x.Shard.Ledger.Terms() {
 		if t.Retiring {
 			ids = append(ids, id)
@@ -101,7 +102,7 @@ func (x *Terms) retiring() []ledger.TermID {
 }
 
 // guardsOf lists guards of the given terms, at most limit.
-func (x *Terms) guardsOf(ids []ledger.TermID, limit int) []string {
+func (x *Terms) guardsOf(ids []registry.TermID, limit int) []string {
 	var keys []string
 	for _, id := range ids {
 		keys = append(keys, x.Shard.Ledger.Guards(id)...)
@@ -111,8 +112,8 @@ func (x *Terms) guardsOf(ids []ledger.TermID, limit int) []string {
 
 // dropTerms drops as many retiring terms with their guards as fit in one transaction. If those of one term do not
 // fit, it drops guards first.
-func (x *Terms) dropTerms(r ledger.Registry, retiring []ledger.TermID) (ledger.Txn, error) {
-	var ids []ledger.TermID
+func (x *Terms) dropTerms(r registry.Registry, retiring []registry.TermID) (ledger.Txn, error) {
+	var ids []registry.TermID
 	var guards []string
 	for _, id := range retiring {
 		more := x.Shard.Ledger.Guards(id)
@@ -122,20 +123,20 @@ func (x *Terms) dropTerms(r ledger.Registry, retiring []ledger.TermID) (ledger.T
 		ids, guards = append(ids, id), append(guards, more...)
 	}
 	if len(ids) == 0 {
-		return ledger.DropGuards(r, x.guardsOf(retiring[:1], ledger.MaxTxnOps))
+		return registry.DropGuards(r, x.guardsOf(retiring[:1], ledger.MaxTxnOps))
 	}
-	return ledger.DropTerms(r, x.Shard.View.PodProgress(), ids, guards)
+	return registry.DropTerms(r, x.Shard.View.PodProgress(), ids, guards)
 }
 
 // inUse returns the terms that concern a pod which is reserved and not bound, according to everything this shard has
-// applied: ledger.DropTerms requires that there is none. (Carriers would be enough; but what pods that spread by
+// applied: registry.DropTerms requires that there is none. (Carriers would be enough; but what pods that spread by
 // default carried depends on objects that may have changed, and a carrier that its own term does not select is
 // unusual.) known is false if there may be others.
-func (x *Terms) inUse() (used map[ledger.TermID]bool, known bool) {
+func (x *Terms) inUse() (used map[registry.TermID]bool, known bool) {
 	if nodes, elsewhere := x.Shard.View.Uncounted(); len(nodes) > 0 || elsewhere {
 		return nil, false
 	}
-	used = map[ledger.TermID]bool{}
+	used = map[registry.TermID]bool{}
 	for uid := range x.Shard.Ledger.Reserved() {
 		pod, there := x.Shard.View.Pod(uid)
 		if !there || pod.NodeName != "" {
@@ -158,9 +159,9 @@ func (x *Terms) inUse() (used map[ledger.TermID]bool, known bool) {
 
 // surplus returns the terms that exceed the limits, those unused the longest first, by the ledger's revisions: of
 // all namespaces, or of a namespace that has nearly as many terms as remain free.
-func (x *Terms) surplus() []ledger.TermID {
+func (x *Terms) surplus() []registry.TermID {
 	full := x.Shard.Ledger.TermCount() > retireAbove
-	much := (ledger.MaxTerms - x.Shard.Ledger.TermCount()) * 3 / 4
+	much := (registry.MaxTerms - x.Shard.Ledger.TermCount()) * 3 / 4
 	greedy := map[string]bool{}
 	for namespace, n := range x.Shard.Ledger.TermShares() {
 		if n > much {
@@ -171,7 +172,7 @@ func (x *Terms) surplus() []ledger.TermID {
 		return nil
 	}
 	type used struct {
-		id   ledger.TermID
+		id   registry.TermID
 		last int64
 	}
 	var all []used
@@ -183,7 +184,7 @@ func (x *Terms) surplus() []ledger.TermID {
 		}
 	}
 	slices.SortFunc(all, func(a, b used) int { return cmp.Or(cmp.Compare(a.last, b.last), cmp.Compare(a.id, b.id)) })
-	ids := make([]ledger.TermID, len(all))
+	ids := make([]registry.TermID, len(all))
 	for i, u := range all {
 		ids[i] = u.id
 	}

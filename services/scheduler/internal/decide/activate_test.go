@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // What plugins want activated goes to the queue at once, as many in a message as it takes; pods that are
 // bound or not known do not.
 func TestActivated(t *testing.T) {
-	const pods = events.MaxActivate + 3
+	const pods = work.MaxActivate + 3
 	w := newWorld(t, 1, 1)
 	var wanted []events.PodRef
 	for i := range pods {
@@ -35,7 +36,7 @@ func TestActivated(t *testing.T) {
 		if in = (step.Input{}); out.Request == nil {
 			break
 		}
-		if n := len(out.Request.Activate); n > events.MaxActivate || message == 0 && !out.More {
+		if n := len(out.Request.Activate); n > work.MaxActivate || message == 0 && !out.More {
 			t.Fatalf("%d pods in a message, more to come: %v", n, out.More)
 		}
 		told = append(told, out.Request.Activate...)

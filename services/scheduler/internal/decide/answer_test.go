@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/explain"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -70,7 +70,7 @@ func BenchmarkAnswer(b *testing.B) {
 func decideInput(st *story) (in step.Input) {
 	in.Facts = st.s.fold(follow.Batch{Facts: st.facts})
 	for _, batch := range st.history {
-		in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: batch})
+		in.Ledger = append(in.Ledger, replica.Batch{Events: batch})
 	}
 	return in
 }

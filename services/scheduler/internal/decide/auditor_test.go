@@ -11,6 +11,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 )
 
 // auditor checks every placement, in the order of the ledger, against everything placed before it: whatever the
@@ -69,13 +71,13 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 		commit.before = append(commit.before, *s)
 	}
 	for _, ev := range batch.Events {
-		if strings.HasPrefix(ev.Key, ledger.PrefixTerm) && ev.Deleted {
+		if strings.HasPrefix(ev.Key, registry.PrefixTerm) && ev.Deleted {
 			a.checks["dropped"]++
 		}
 		if len(ev.Key) < 2 || ev.Key[:2] != ledger.PrefixNode || ev.Deleted {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ev.KV)
+		d, err := codec.DecodeNodeDoc(ev.KV)
 		if err != nil {
 			w.t.Fatal(err)
 		}

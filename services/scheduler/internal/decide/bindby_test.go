@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -39,7 +40,7 @@ func (x *actor) fence(d ledger.NodeDoc, e ledger.Entry) {
 	x.t.Helper()
 	replace := func(next ledger.NodeDoc, err error) {
 		x.t.Helper()
-		txn, cannot := ledger.Replace(next)
+		txn, cannot := txns.Replace(next)
 		if err = errors.Join(err, cannot); err != nil {
 			x.t.Fatal(err)
 		}
@@ -48,10 +49,10 @@ func (x *actor) fence(d ledger.NodeDoc, e ledger.Entry) {
 		}
 	}
 	if pod, exists := x.pods[e.PodUID]; exists {
-		replace(ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod))
+		replace(txns.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod))
 		x.publish(pod)
 		marked, _, _ := x.hold(e.PodUID)
-		replace(ledger.ReleaseFenced(marked, e.PodUID, e.Token, x.rv))
+		replace(txns.ReleaseFenced(marked, e.PodUID, e.Token, x.rv))
 	}
 }
 

@@ -17,7 +17,7 @@ type Config struct {
 	// for a node. Pods with node preferences always see all nodes. All pods prefer a home node among nodes with the
 	// same total.
 	HomeFirst bool
-	// NoEvidence omits events.Evidence from the decisions, to measure its cost.
+	// NoEvidence omits evidence.Evidence from the decisions, to measure its cost.
 	NoEvidence bool
 	// Gates are the scheduler names of profiles with custom plugins that may hold pods back before they are tried.
 	Gates map[string]bool

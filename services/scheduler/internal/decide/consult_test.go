@@ -12,7 +12,9 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -50,9 +52,9 @@ func (w *world) unread(s *shard) []feed.Step {
 	return s.fold(follow.Batch{Facts: facts})
 }
 
-func (w *world) told(s *shard) (list []ledger.ViewBatch) {
+func (w *world) told(s *shard) (list []replica.Batch) {
 	for ; s.ledger < len(w.history); s.ledger++ {
-		list = append(list, ledger.ViewBatch{Events: w.history[s.ledger]})
+		list = append(list, replica.Batch{Events: w.history[s.ledger]})
 	}
 	return list
 }
@@ -102,8 +104,8 @@ func TestExtendersHaveASay(t *testing.T) {
 	if diff := cmp.Diff([]string{"a b c"}, asked); diff != "" {
 		t.Fatalf("questions (-want +got):\n%s", diff)
 	}
-	if d.Evidence.Basis.Way != events.WayAdvised {
-		t.Fatalf("way %d, want %d", d.Evidence.Basis.Way, events.WayAdvised)
+	if d.Evidence.Basis.Way != evidence.WayAdvised {
+		t.Fatalf("way %d, want %d", d.Evidence.Basis.Way, evidence.WayAdvised)
 	}
 }
 
@@ -160,7 +162,7 @@ func TestExtenderIsNotAskedInVain(t *testing.T) {
 	w.addPod("q")
 	w.offer()
 	w.settle()
-	if d := w.only(); d.Kind != events.DecisionPlaced || d.Evidence.Basis.Way != events.WayRanked {
+	if d := w.only(); d.Kind != events.DecisionPlaced || d.Evidence.Basis.Way != evidence.WayRanked {
 		t.Fatal(d)
 	}
 }
@@ -243,7 +245,7 @@ func TestDrainWhileAnExtenderThinks(t *testing.T) {
 	w.offer()
 	w.step(s, step.Input{Facts: w.unread(s), Ledger: w.told(s)})
 	offered := s.offers[0].Token
-	w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
+	w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}}})
 	if len(s.consults) != 1 {
 		t.Fatalf("%d questions, want one", len(s.consults))
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -121,7 +122,7 @@ func TestPluginsAreAskedOncePerPod(t *testing.T) {
 		s := w.shards[0]
 		w.offer()
 		w.step(s, step.Input{Facts: w.unread(s), Ledger: w.told(s)})
-		w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
+		w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}}})
 		s.offers = nil
 		for len(s.consults) > 0 || s.commit != nil {
 			var in step.Input

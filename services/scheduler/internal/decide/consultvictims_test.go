@@ -14,6 +14,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
@@ -127,9 +128,9 @@ func TestExtendersChooseVictims(t *testing.T) {
 	if node := st.heldOn(p); node != "n1" {
 		t.Fatalf("a place is held on %q, want n1: n0 is cheaper, but not left", node)
 	}
-	if d := st.last(); d.Kind != events.DecisionNominated || d.Evidence.Basis.Way != events.WayAdvised {
+	if d := st.last(); d.Kind != events.DecisionNominated || d.Evidence.Basis.Way != evidence.WayAdvised {
 		t.Errorf("%s by way %d, want a nomination that cannot be made again (%d)",
-			d.Kind, d.Evidence.Basis.Way, events.WayAdvised)
+			d.Kind, d.Evidence.Basis.Way, evidence.WayAdvised)
 	}
 	st.mark(p)
 	st.deletePod("pod-v1")

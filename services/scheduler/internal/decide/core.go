@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/events/work"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -218,7 +219,7 @@ func (c *Core) applyFacts(step feed.Step) {
 	c.rules.MoveHosts(changes.Nodes)
 }
 
-func (c *Core) applyLedger(b ledger.ViewBatch) error {
+func (c *Core) applyLedger(b replica.Batch) error {
 	changes, err := c.shard.Ledger.Fold(b)
 	if err != nil {
 		return fmt.Errorf("scheduler: ledger watch: %w", err)
@@ -241,7 +242,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 }
 
 // accept adds offers, except stale ones, pods with an attempt in progress, and offers that the shard does not want.
-func (c *Core) accept(b events.OfferBatch) {
+func (c *Core) accept(b work.OfferBatch) {
 	if b.Term < c.term {
 		return
 	}
@@ -283,9 +284,9 @@ func (c *Core) drain() {
 
 // request asks for work, renews the leases of the offers in progress and gives back the rest. Attempts that wait for
 // a plan do not use up the window.
-func (c *Core) request() *events.WorkRequest {
+func (c *Core) request() *work.Request {
 	window := c.window + c.attempts.Count(attempt.Seeking)
-	r := &events.WorkRequest{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
+	r := &work.Request{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
 	if c.shard.Draining || !c.Ready() {
 		r.Window = 0
 	}
@@ -293,7 +294,7 @@ func (c *Core) request() *events.WorkRequest {
 		r.Renew = append(r.Renew, a.Offer.Token)
 	}
 	slices.Sort(r.Renew)
-	most := min(len(c.activated), events.MaxActivate)
+	most := min(len(c.activated), work.MaxActivate)
 	r.Activate, c.activated = c.activated[:most:most], c.activated[most:]
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -137,7 +138,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	w.offer()
 	offers := s.offers
 	s.offers = nil
-	w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
+	w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: offers}}})
 	out, err := s.core.Step(step.Input{Drain: true, Beat: true}, w.now)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +150,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	if out.Request.Window != 0 {
 		t.Errorf("a draining shard asks for %d pods", out.Request.Window)
 	}
-	again := []events.OfferBatch{{Term: 1, Offers: offers[:1]}}
+	again := []work.OfferBatch{{Term: 1, Offers: offers[:1]}}
 	late, err := s.core.Step(step.Input{Offers: again, Beat: true}, w.now)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -123,7 +126,7 @@ func (w *world) retire() {
 		return
 	}
 	ids := slices.Sorted(maps.Keys(terms))
-	txn, err := ledger.RetireTerms(v.Registry(), terms[ids[w.rng.IntN(len(ids))]])
+	txn, err := registry.RetireTerms(v.Registry(), terms[ids[w.rng.IntN(len(ids))]])
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -136,11 +139,11 @@ func (w *world) handOver() {
 	if len(docs) == 0 {
 		return
 	}
-	d, changed := ledger.Finish(docs[w.rng.IntN(len(docs))], truth{w})
+	d, changed := txns.Finish(docs[w.rng.IntN(len(docs))], truth{w})
 	if !changed {
 		return
 	}
-	txn, err := ledger.Replace(d)
+	txn, err := txns.Replace(d)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -156,9 +159,9 @@ func (w *world) fenceChanged() {
 			if !ok || e.Role != ledger.RoleReservation || p.Spec.NodeName != "" || p.ResourceVersion == fmt.Sprint(e.PodRV) {
 				continue
 			}
-			d = w.replace(ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod))
+			d = w.replace(txns.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod))
 			w.publish(p)
-			d = w.replace(ledger.ReleaseFenced(d, e.PodUID, e.Token, w.rv))
+			d = w.replace(txns.ReleaseFenced(d, e.PodUID, e.Token, w.rv))
 		}
 	}
 }
@@ -167,7 +170,7 @@ func (w *world) replace(d ledger.NodeDoc, err error) ledger.NodeDoc {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	txn, err := ledger.Replace(d)
+	txn, err := txns.Replace(d)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -317,19 +320,19 @@ func TestEachGuardIsNeeded(t *testing.T) {
 		}
 	}
 	none := func(string) bool { return false }
-	ofGuard := func(part ledger.Part) func(string) bool {
+	ofGuard := func(part registry.Part) func(string) bool {
 		return func(key string) bool {
-			_, _, p, ok := ledger.ParseGuard(key)
+			_, _, p, ok := registry.ParseGuard(key)
 			return ok && (part == "" || p == part)
 		}
 	}
-	ofRegistry := func(key string) bool { return key == ledger.KeyTermRegistry }
+	ofRegistry := func(key string) bool { return key == registry.KeyTermRegistry }
 	ablations := map[string]func(ledger.Txn) ledger.Txn{
 		"compare of the guards":          without(ofGuard(""), none),
-		"compare of the carriers' guard": without(ofGuard(ledger.Carriers), none),
-		"compare of the matchers' guard": without(ofGuard(ledger.Matchers), none),
-		"put of the carriers' guard":     without(none, ofGuard(ledger.Carriers)),
-		"put of the matchers' guard":     without(none, ofGuard(ledger.Matchers)),
+		"compare of the carriers' guard": without(ofGuard(registry.Carriers), none),
+		"compare of the matchers' guard": without(ofGuard(registry.Matchers), none),
+		"put of the carriers' guard":     without(none, ofGuard(registry.Carriers)),
+		"put of the matchers' guard":     without(none, ofGuard(registry.Matchers)),
 		"compare of the registry":        without(ofRegistry, none),
 		"high-water":                     withoutHighWater(t),
 	}
@@ -354,12 +357,12 @@ func withoutHighWater(t *testing.T) func(ledger.Txn) ledger.Txn {
 			if !strings.HasPrefix(p.Key, ledger.PrefixNode) {
 				continue
 			}
-			d, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
+			d, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
 			if err != nil {
 				t.Fatal(err)
 			}
 			d.HW = nil
-			if txn.Puts[i].Value, err = ledger.EncodeNodeDoc(d); err != nil {
+			if txn.Puts[i].Value, err = codec.EncodeNodeDoc(d); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 )
 
 // oneShard returns a world with a shard that has read everything, in a cluster of n nodes in two zones.
@@ -65,24 +67,24 @@ func TestTermIsRegisteredBeforeItsCarrierIsPlaced(t *testing.T) {
 	var register, place ledger.Txn
 	for _, txn := range all {
 		switch {
-		case len(written(txn, ledger.PrefixTerm)) > 0:
+		case len(written(txn, registry.PrefixTerm)) > 0:
 			register = txn
-		case len(written(txn, ledger.PrefixGuard)) > 0:
+		case len(written(txn, registry.PrefixGuard)) > 0:
 			place = txn
 		}
 	}
-	if len(written(register, ledger.PrefixTerm)) != 2 || len(written(register, ledger.PrefixNode)) != 0 {
+	if len(written(register, registry.PrefixTerm)) != 2 || len(written(register, ledger.PrefixNode)) != 0 {
 		t.Errorf("registration %+v: want the term and the registry alone", register.Puts)
 	}
-	if len(written(place, ledger.PrefixGuard)) != 1 {
+	if len(written(place, registry.PrefixGuard)) != 1 {
 		t.Fatalf("placement %+v: want one guard put", place.Puts)
 	}
 	guards := 0
 	for _, c := range place.Compares {
-		if strings.HasPrefix(c.Key, ledger.PrefixGuard) {
+		if strings.HasPrefix(c.Key, registry.PrefixGuard) {
 			guards++
 		}
-		if c.Key == ledger.KeyTermRegistry && c.Revision == 0 {
+		if c.Key == registry.KeyTermRegistry && c.Revision == 0 {
 			t.Error("the placement compares a registry without the term")
 		}
 	}
@@ -133,11 +135,11 @@ func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
 func TestPodWithAsManyRulesAsItMayCarry(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(1, aboutApp("many"))
-	w.addPod("many", ofApp("many"), manyTerms(ledger.MaxPodTerms, 0))
+	w.addPod("many", ofApp("many"), manyTerms(registry.MaxPodTerms, 0))
 	w.transactions()
 	registrations := 0
 	for _, b := range w.history {
-		if slices.ContainsFunc(b.Events, func(e ledger.Event) bool { return e.Key == ledger.KeyTermRegistry }) {
+		if slices.ContainsFunc(b.Events, func(e ledger.Event) bool { return e.Key == registry.KeyTermRegistry }) {
 			registrations++
 		}
 	}
@@ -168,15 +170,15 @@ func TestBatchEndsWhereTheTransactionIsFull(t *testing.T) {
 }
 
 // registerMany fills the registry, as other shards would; with sets the fields of each term other than its number.
-func (w *world) registerMany(n int, with ...func(t *ledger.RegisteredTerm)) {
+func (w *world) registerMany(n int, with ...func(t *registry.RegisteredTerm)) {
 	v := w.picture()
 	r := v.Registry()
 	const each = 60
 	for known := 0; known < n; known += each {
-		var terms []ledger.RegisteredTerm
+		var terms []registry.RegisteredTerm
 		for i := range min(each, n-known) {
-			t := ledger.RegisteredTerm{Term: ledger.Term{
-				Kind: ledger.TermApart, TopologyKey: "rack", Parts: []ledger.TermPart{{
+			t := registry.RegisteredTerm{Term: registry.Term{
+				Kind: registry.TermApart, TopologyKey: "rack", Parts: []registry.TermPart{{
 					Namespaces: []string{fmt.Sprint("ns-", known+i)},
 				}},
 			}}
@@ -185,7 +187,7 @@ func (w *world) registerMany(n int, with ...func(t *ledger.RegisteredTerm)) {
 			}
 			terms = append(terms, t)
 		}
-		txn, err := ledger.RegisterTerms(r, v, terms...)
+		txn, err := registry.RegisterTerms(r, v, terms...)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -194,22 +196,22 @@ func (w *world) registerMany(n int, with ...func(t *ledger.RegisteredTerm)) {
 }
 
 // aboutApp makes terms select an app of the namespace of pods, in zones.
-func aboutApp(app string) func(*ledger.RegisteredTerm) {
-	return func(t *ledger.RegisteredTerm) {
+func aboutApp(app string) func(*registry.RegisteredTerm) {
+	return func(t *registry.RegisteredTerm) {
 		t.TopologyKey = zoneKey
 		t.Parts[0].Namespaces = append(t.Parts[0].Namespaces, "d")
-		t.Parts[0].Selector = []ledger.Requirement{{Key: "app", Operator: "in", Values: []string{app}}}
+		t.Parts[0].Selector = []registry.Requirement{{Key: "app", Operator: "in", Values: []string{app}}}
 	}
 }
 
 // of makes terms a namespace's.
-func of(namespace string) func(*ledger.RegisteredTerm) {
-	return func(t *ledger.RegisteredTerm) { t.Namespace = namespace }
+func of(namespace string) func(*registry.RegisteredTerm) {
+	return func(t *registry.RegisteredTerm) { t.Namespace = namespace }
 }
 
 // picture returns a view of the current ledger.
-func (w *world) picture() *ledger.View {
-	v := ledger.NewView()
+func (w *world) picture() *replica.View {
+	v := replica.NewView()
 	kvs, revision, err := w.store.List(w.t.Context(), "")
 	if err != nil {
 		w.t.Fatal(err)
@@ -224,7 +226,7 @@ func (w *world) picture() *ledger.View {
 // dropped. A refused pod leaves nothing behind.
 func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 	w := oneShard(t, 4)
-	w.registerMany(ledger.MaxTerms)
+	w.registerMany(registry.MaxTerms)
 	before := w.terms()
 	w.addPod("p", kinds["apart"]...)
 	w.transactions()
@@ -243,7 +245,7 @@ func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 		t.Errorf("%d pods placed after terms were dropped, want 1", n)
 	}
 	after := w.terms()
-	if n := newTerms(before, after); len(after) >= ledger.MaxTerms || n != 1 {
+	if n := newTerms(before, after); len(after) >= registry.MaxTerms || n != 1 {
 		t.Errorf("%d terms, of which %d are new; want fewer than before, and that of the pod", len(after), n)
 	}
 }
@@ -271,7 +273,7 @@ func TestSharedHostnameIsGuarded(t *testing.T) {
 		w.addPod(fmt.Sprintf("p%d", n), ofApp("apart"), apartFrom(hostKey, "apart"))
 	}
 	all := w.transactions()
-	guarded := slices.ContainsFunc(all, func(txn ledger.Txn) bool { return len(written(txn, ledger.PrefixGuard)) > 0 })
+	guarded := slices.ContainsFunc(all, func(txn ledger.Txn) bool { return len(written(txn, registry.PrefixGuard)) > 0 })
 	if n := len(w.reservations()); n != 1 || !guarded {
 		t.Errorf("%d pods placed on two nodes of one hostname, guarded %v; want 1, guarded", n, guarded)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 )
 
 // TestEvidence checks the records of a decision and of a lost race.
@@ -45,10 +46,10 @@ func TestEvidence(t *testing.T) {
 func checkCandidates(t *testing.T, d events.Decision, node string) {
 	t.Helper()
 	e := d.Evidence
-	if len(e.Candidates) != events.EvidenceCandidates {
-		t.Fatalf("%d candidates, want %d", len(e.Candidates), events.EvidenceCandidates)
+	if len(e.Candidates) != evidence.MaxCandidates {
+		t.Fatalf("%d candidates, want %d", len(e.Candidates), evidence.MaxCandidates)
 	}
-	if !slices.ContainsFunc(e.Candidates, func(c events.Candidate) bool { return c.Node == node }) {
+	if !slices.ContainsFunc(e.Candidates, func(c evidence.Candidate) bool { return c.Node == node }) {
 		t.Errorf("candidates %+v, want %s among them", e.Candidates, node)
 	}
 	for _, c := range e.Candidates {

@@ -11,7 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
@@ -73,7 +76,7 @@ func newPlacer(tb testing.TB, without bool) *placer {
 		p.st.addNode(fmt.Sprintf("n%d", n), room)
 	}
 	p.settle(step.Input{
-		Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
+		Ledger: []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
 		Facts:  p.st.s.fold(follow.Batch{Reset: true}),
 	})
 	return p
@@ -88,7 +91,7 @@ func (p *placer) place(n int) time.Duration {
 	p.settle(step.Input{Facts: p.st.s.fold(follow.Batch{Facts: p.st.facts})})
 	begin := processorTime()
 	for batch := range slices.Chunk(offers, offersAtOnce) {
-		p.settle(step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})
+		p.settle(step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: batch}}})
 	}
 	spent := processorTime() - begin
 	if p.records != n {
@@ -113,7 +116,7 @@ func (p *placer) settle(in step.Input) {
 			in.Results = []step.Result{{ID: c.ID, Txn: p.st.commit(c.Txn)}}
 		}
 		for ; p.st.s.ledger < len(p.st.history); p.st.s.ledger++ {
-			in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: p.st.history[p.st.s.ledger]})
+			in.Ledger = append(in.Ledger, replica.Batch{Events: p.st.history[p.st.s.ledger]})
 		}
 		if len(in.Ledger)+len(in.Results) == 0 && !out.More {
 			return
@@ -125,7 +128,7 @@ func (p *placer) settle(in step.Input) {
 func writtenAndRead(tb testing.TB, d events.Decision) int {
 	m := events.EncodeDecision(d)
 	for range 2 {
-		if _, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 1}); err != nil {
+		if _, err := events.DecodeOutcome(eventlog.Record{Message: m, Sequence: 1}); err != nil {
 			tb.Fatal(err)
 		}
 	}

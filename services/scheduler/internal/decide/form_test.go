@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
@@ -35,7 +36,7 @@ func (w *world) record(plan string) ledger.PlanRecord {
 	if err != nil || len(kvs) != 1 {
 		w.t.Fatalf("record of plan %s: %v, %d keys", plan, err, len(kvs))
 	}
-	r, err := ledger.DecodePlan(kvs[0])
+	r, err := codec.DecodePlan(kvs[0])
 	if err != nil {
 		w.t.Fatal(err)
 	}

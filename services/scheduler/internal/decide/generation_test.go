@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 )
 
 // begins opens a generation of the ledger that requires facts after an epoch, and shows it to the shard.
@@ -14,7 +15,7 @@ func (st *story) begins(factsAfter uint64) {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	next, txn, err := ledger.Generation{}.Next(id, "Kubernetes was restored", ledger.Floor{}, factsAfter)
+	next, txn, err := identity.Generation{}.Next(id, "Kubernetes was restored", ledger.Floor{}, factsAfter)
 	if err != nil {
 		st.t.Fatal(err)
 	}

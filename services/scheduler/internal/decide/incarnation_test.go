@@ -9,7 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -89,7 +92,7 @@ func (w *world) placeBy(s *shard, told bool) (sent int) {
 	watch := func() {
 		var in step.Input
 		for ; told && s.ledger < len(w.history); s.ledger++ {
-			in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: w.history[s.ledger]})
+			in.Ledger = append(in.Ledger, replica.Batch{Events: w.history[s.ledger]})
 		}
 		w.step(s, in)
 	}
@@ -103,7 +106,7 @@ func (w *world) placeBy(s *shard, told bool) (sent int) {
 	for i := range s.offers {
 		s.offers[i].FactSequence = uint64(s.fact)
 	}
-	in := step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}}
+	in := step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}}}
 	s.offers = nil
 	w.step(s, in)
 	for range 20 {
@@ -148,7 +151,7 @@ func TestPromisesOfTheNodeBeforeCount(t *testing.T) {
 	w.publish(p0)
 	for _, d := range docs {
 		if _, ok := d.Find("pod-p0"); ok {
-			handed, changed := ledger.Finish(d, truth{w})
+			handed, changed := txns.Finish(d, truth{w})
 			if !changed {
 				t.Fatal("nothing was handed over")
 			}

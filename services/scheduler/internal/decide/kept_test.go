@@ -13,7 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -42,15 +45,15 @@ func (u upToDate) PodProgress() uint64 { return u.rv }
 
 func (u upToDate) BudgetProgress() uint64 { return u.rv }
 
-func (u upToDate) VictimFate(uid string, _ uint64) (ledger.Fate, uint64) {
+func (u upToDate) VictimFate(uid string, _ uint64) (txns.Fate, uint64) {
 	p, ok := u.pods[uid]
 	switch {
 	case !ok:
-		return ledger.Left, u.rv
+		return txns.Left, u.rv
 	case p.DeletionTimestamp != nil:
-		return ledger.Leaving, u.rv
+		return txns.Leaving, u.rv
 	}
-	return ledger.Staying, 0
+	return txns.Staying, 0
 }
 
 // keep is T12: it keeps a place on a node for the replacement of a running pod; false if that is not possible.
@@ -60,12 +63,12 @@ func (w *world) keep(victim, node string) (plan string, ok bool) {
 	pod := state.NewPod(p)
 	replacement, _ := view.ReplacementOf(pod)
 	w.tokens++
-	m := ledger.Relocation{
-		Placeholder: ledger.NodeEntry{NodeUID: "node-" + node, Entry: ledger.Entry{
+	m := txns.Relocation{
+		Placeholder: txns.NodeEntry{NodeUID: "node-" + node, Entry: ledger.Entry{
 			Namespace: "d", Name: p.Name, Priority: pod.Priority, Token: ledger.Token(w.tokens), Shard: "descheduler",
 			Requests: pod.Requests.Map(), Replacement: replacement,
 		}},
-		Victim: ledger.NodeEntry{NodeUID: "node-" + p.Spec.NodeName, Entry: ledger.Entry{
+		Victim: txns.NodeEntry{NodeUID: "node-" + p.Spec.NodeName, Entry: ledger.Entry{
 			PodUID: victim, Namespace: "d", Name: p.Name, PodRV: pod.ResourceVersion, Priority: pod.Priority,
 		}},
 		Facts: upToDate{w},
@@ -76,10 +79,10 @@ func (w *world) keep(victim, node string) (plan string, ok bool) {
 		if i >= 0 {
 			doc = w.docs()[i]
 		}
-		doc, _ = ledger.Finish(doc, upToDate{w})
+		doc, _ = txns.Finish(doc, upToDate{w})
 		m.Docs = append(m.Docs, doc)
 	}
-	change, err := ledger.Relocate(m)
+	change, err := txns.Relocate(m)
 	if err != nil {
 		return "", false
 	}
@@ -407,7 +410,7 @@ func TestTwoShardsWantOnePlace(t *testing.T) {
 	for _, s := range w.shards { // both decide before either has an answer
 		w.step(s, step.Input{
 			Facts:  s.fold(follow.Batch{Facts: w.facts[s.fact:]}),
-			Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}},
+			Offers: []work.OfferBatch{{Term: 1, Offers: s.offers}},
 		})
 		s.fact, s.offers = len(w.facts), nil
 		if s.commit == nil {
@@ -514,7 +517,7 @@ func (m *mover) settleMoves() {
 			docs := slices.DeleteFunc(m.docs(), func(d ledger.NodeDoc) bool {
 				return !slices.ContainsFunc(d.Entries, func(x ledger.Entry) bool { return x.Plan == e.Plan })
 			})
-			if change, err := ledger.AbortPlan(ledger.Abort{Plan: e.Plan, Docs: docs}); err == nil {
+			if change, err := txns.AbortPlan(txns.Abort{Plan: e.Plan, Docs: docs}); err == nil {
 				m.change(change)
 			}
 		}
@@ -588,7 +591,7 @@ func (m *mover) count() {
 			if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixNode) {
 				continue
 			}
-			d, err := ledger.DecodeNodeDoc(ev.KV)
+			d, err := codec.DecodeNodeDoc(ev.KV)
 			if err != nil {
 				m.t.Fatal(err)
 			}

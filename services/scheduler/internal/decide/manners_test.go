@@ -11,7 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -53,7 +57,7 @@ func (st *story) tellFacts() {
 func (st *story) tellLedger() {
 	var in step.Input
 	for ; st.s.ledger < len(st.history); st.s.ledger++ {
-		in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: st.history[st.s.ledger]})
+		in.Ledger = append(in.Ledger, replica.Batch{Events: st.history[st.s.ledger]})
 	}
 	st.step(st.s, in)
 }
@@ -75,7 +79,7 @@ func (st *story) pod(name string, options ...func(*corev1.Pod)) string {
 func (st *story) offerAgain(uid string) {
 	st.tokens++
 	st.offered[uid]++
-	st.step(st.s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
+	st.step(st.s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: []work.Offer{{
 		Pod: events.PodRef{UID: uid, Namespace: "d", Name: st.pods[uid].Name}, Partition: ledger.PartitionOf(uid),
 		Token: ledger.Token(st.tokens).String(), Attempt: st.offered[uid], FactSequence: uint64(len(st.facts)),
 	}}}}})
@@ -92,7 +96,7 @@ func (st *story) target() string {
 		if !strings.HasPrefix(p.Key, ledger.PrefixNode) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: 1})
+		d, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: 1})
 		if err != nil {
 			st.t.Fatal(err)
 		}
@@ -122,7 +126,7 @@ func (st *story) touch(node string, change func(d ledger.NodeDoc) ledger.NodeDoc
 			doc = d
 		}
 	}
-	txn, err := ledger.Replace(change(doc))
+	txn, err := txns.Replace(change(doc))
 	if err != nil {
 		st.t.Fatal(err)
 	}
@@ -131,7 +135,7 @@ func (st *story) touch(node string, change func(d ledger.NodeDoc) ledger.NodeDoc
 	}
 }
 
-func raised(d ledger.NodeDoc) ledger.NodeDoc { return ledger.Cover(d, "other", d.HW["other"]+1) }
+func raised(d ledger.NodeDoc) ledger.NodeDoc { return d.Cover("other", d.HW["other"]+1) }
 
 // lose makes the transaction in flight lose its node.
 func (st *story) lose() {
@@ -285,8 +289,8 @@ func TestThirdLossAsksForATurn(t *testing.T) {
 				st.lose()
 			}
 			st.tellLedger()
-			want := events.Turn{NodeUID: "node-n0", Shard: st.s.id, Granted: mine}
-			if diff := cmp.Diff([]events.Turn{want}, st.s.said); diff != "" {
+			want := work.Turn{NodeUID: "node-n0", Shard: st.s.id, Granted: mine}
+			if diff := cmp.Diff([]work.Turn{want}, st.s.said); diff != "" {
 				t.Fatalf("said (-want +got):\n%s", diff)
 			}
 			if mine == (st.target() == "") {
@@ -294,7 +298,7 @@ func TestThirdLossAsksForATurn(t *testing.T) {
 			}
 			if !mine {
 				want.Granted = true
-				st.step(st.s, step.Input{Turns: []events.Turn{want}})
+				st.step(st.s, step.Input{Turns: []work.Turn{want}})
 			}
 			if st.target() != "n0" {
 				t.Error("does not use its turn")
@@ -336,8 +340,8 @@ func TestWaitForATurnEnds(t *testing.T) {
 // A node is not used during another shard's turn, unless the only alternative is to wait.
 func TestAnothersTurn(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
-	turn := events.Turn{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}
-	st.step(st.s, step.Input{Turns: []events.Turn{turn}})
+	turn := work.Turn{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}
+	st.step(st.s, step.Input{Turns: []work.Turn{turn}})
 	if alone := st.s.core.LeftAlone()["turn"]; alone != 1 {
 		t.Fatalf("%d nodes left alone, want 1", alone)
 	}
@@ -350,7 +354,7 @@ func TestAnothersTurn(t *testing.T) {
 	}
 	// The turn ends when the other shard has placed a pod there.
 	st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
-		next, err := ledger.Place(d, ledger.Entry{
+		next, err := txns.Place(d, ledger.Entry{
 			PodUID: "other", Name: "other", Namespace: "d", Role: ledger.RoleReservation, State: ledger.Committed,
 			Token: 77, PodRV: 1, Shard: "scheduler-1",
 		})
@@ -367,7 +371,7 @@ func TestAnothersTurn(t *testing.T) {
 
 func TestTurnEndsWithTime(t *testing.T) {
 	st := newStory(t, 2, 1, 10)
-	st.step(st.s, step.Input{Turns: []events.Turn{{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}}})
+	st.step(st.s, step.Input{Turns: []work.Turn{{NodeUID: "node-n0", Shard: "scheduler-1", Granted: true}}})
 	st.pod("p")
 	if st.target() != "" || len(st.s.decisions) != 0 {
 		t.Fatalf("goes for %q, decided %v: want it to wait", st.target(), st.s.decisions)
@@ -388,7 +392,7 @@ func TestTurnsAreGivenInOrder(t *testing.T) {
 	st.s = st.shards[home]
 	st.tell()
 	for _, name := range []string{"scheduler-8", "scheduler-9", "scheduler-8"} {
-		st.step(st.s, step.Input{Turns: []events.Turn{{NodeUID: "node-n0", Shard: name}}})
+		st.step(st.s, step.Input{Turns: []work.Turn{{NodeUID: "node-n0", Shard: name}}})
 	}
 	st.wait(400 * time.Millisecond)
 	st.wait(400 * time.Millisecond)

@@ -1,7 +1,7 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 )
 
@@ -15,7 +15,7 @@ type ownership struct {
 }
 
 // apply applies a change of partitions or members.
-func (o *ownership) apply(changes ledger.ViewChanges, s *shard.State) {
+func (o *ownership) apply(changes replica.Changes, s *shard.State) {
 	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
 		o.moved = true
 		o.partitions = s.Partitions()

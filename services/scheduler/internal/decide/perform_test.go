@@ -13,6 +13,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -339,7 +341,7 @@ func TestPluginsThatNeverEnd(t *testing.T) {
 	if len(x.reservations()) != 1 {
 		t.Fatal("the place is gone at once")
 	}
-	x.now = x.now.Add(ledger.PreparedFor)
+	x.now = x.now.Add(txns.PreparedFor)
 	x.beat()
 	x.settle()
 	if len(x.reservations()) != 0 || x.did[step.ActUndo] != 1 {
@@ -376,8 +378,8 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	x.offer()
 	s := x.preparing()
 	doc, hold, _ := x.hold("pod-p")
-	change, err := ledger.Displace(ledger.Displacement{
-		Mandate: ledger.Mandate{Epochs: x.epochs("pod-p")}, Target: doc, PodUID: "pod-p", Token: hold.Token,
+	change, err := txns.Displace(txns.Displacement{
+		Authority: txns.Authority{Epochs: x.epochs("pod-p")}, Target: doc, PodUID: "pod-p", Token: hold.Token,
 		Entry: ledger.Entry{PodUID: "pod-p2", Namespace: "d", Name: "p2", Token: 99, PodRV: 1, Priority: 10,
 			GroupPartition: ledger.PartitionOf("pod-p") + 1, Shard: s.id},
 		Facts: progress(x.rv),
@@ -402,7 +404,7 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	}
 }
 
-// progress implements ledger.PodFacts.
+// progress implements txns.PodFacts.
 type progress uint64
 
 func (p progress) PodProgress() uint64                 { return uint64(p) }
@@ -410,7 +412,7 @@ func (p progress) PodFact(string) (uint64, bool, bool) { return 0, false, false 
 
 func (w *world) epochs(pod string) map[int32]int64 {
 	partition := ledger.PartitionOf(pod)
-	kvs, _, err := w.store.List(w.t.Context(), ledger.KeyOwn(partition))
+	kvs, _, err := w.store.List(w.t.Context(), roster.KeyOwn(partition))
 	if err != nil || len(kvs) == 0 {
 		w.t.Fatalf("partition %d: %v, %d keys", partition, err, len(kvs))
 	}

@@ -1,7 +1,7 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -50,7 +50,7 @@ type trial struct {
 	behind  int
 	// found is the result of the search, evidence its record.
 	found    record.Look
-	evidence *events.Evidence
+	evidence *evidence.Evidence
 	// node is the choice, with what it needs.
 	node  *state.NodeInfo
 	needs attempt.Needs

@@ -16,6 +16,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -63,7 +65,7 @@ func (w *world) mark(preemptor string) []string {
 	if !ok || hold.State != ledger.Held {
 		return nil
 	}
-	x := ledger.EvictPlan{Plan: hold.Plan, Owner: owner, Sender: "binder"}
+	x := txns.EvictPlan{Plan: hold.Plan, Owner: owner, Sender: "binder"}
 	for _, d := range w.docs() {
 		found := false
 		for _, e := range d.Entries {
@@ -78,7 +80,7 @@ func (w *world) mark(preemptor string) []string {
 	if len(x.Victims) == 0 {
 		return nil
 	}
-	change, err := ledger.MarkEvicting(x)
+	change, err := txns.MarkEvicting(x)
 	if err != nil {
 		w.t.Fatalf("mark: %v", err)
 	}
@@ -86,7 +88,7 @@ func (w *world) mark(preemptor string) []string {
 	return x.Victims
 }
 
-func (w *world) change(c ledger.Change) {
+func (w *world) change(c txns.Change) {
 	w.t.Helper()
 	txn, err := c.Txn()
 	if err != nil {
@@ -265,7 +267,7 @@ func TestNodeRegistersAgainWhileAPlaceIsHeld(t *testing.T) {
 	st, p, v := held(t, 1)
 	st.mark(p)
 	st.tell()
-	change, err := ledger.AdmitNode{
+	change, err := txns.AdmitNode{
 		NodeUID: "node-n0-again", NodeName: "n0", NodeRV: 1 << 20, Known: st.picture().Incarnation("n0"),
 		Docs: st.picture().Named("n0"), Floor: st.picture().Floor(),
 	}.Admit()
@@ -334,16 +336,16 @@ func (w *world) takeOver(pod string, heir *shard) {
 		w.t.Fatal(err)
 	}
 	partition := ledger.PartitionOf(pod)
-	kvs, _, err := w.store.List(w.t.Context(), ledger.KeyOwn(partition))
+	kvs, _, err := w.store.List(w.t.Context(), roster.KeyOwn(partition))
 	if err != nil || len(kvs) == 0 {
 		w.t.Fatalf("partition %d: %v, %d keys", partition, err, len(kvs))
 	}
-	release, err := ledger.ReleasePartition(partition, kvs[0].CreateRevision)
+	release, err := roster.ReleasePartition(partition, kvs[0].CreateRevision)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.commit(release)
-	take, err := ledger.TakePartition(partition, ledger.Owner{Member: heir.id}, session.Lease())
+	take, err := roster.TakePartition(partition, roster.Owner{Member: heir.id}, session.Lease())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -426,11 +428,11 @@ func (st *story) refuse(v string) {
 	st.t.Helper()
 	for _, d := range st.docs() {
 		if e, ok := d.Victim(v); ok && e.State == ledger.Evicting {
-			next, err := ledger.FailEviction(d, v, e.Plan)
+			next, err := txns.FailEviction(d, v, e.Plan)
 			if err != nil {
 				st.t.Fatal(err)
 			}
-			st.change(ledger.Change{Docs: []ledger.NodeDoc{next}})
+			st.change(txns.Change{Docs: []ledger.NodeDoc{next}})
 			return
 		}
 	}
@@ -497,7 +499,7 @@ func TestReservationIsAskedBack(t *testing.T) {
 		t.Fatalf("hold %+v, reservation %+v, claims %+v: want it asked back", hold, taken, st.claims())
 	}
 	st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
-		d, err := ledger.MarkFencing(d, low, taken.Token, ledger.FenceByWant)
+		d, err := txns.MarkFencing(d, low, taken.Token, ledger.FenceByWant)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -507,7 +509,7 @@ func TestReservationIsAskedBack(t *testing.T) {
 	st.publish(st.pods[low])
 	rv, _ := strconv.ParseUint(st.pods[low].ResourceVersion, 10, 64)
 	st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
-		d, err := ledger.ReleaseFenced(d, low, taken.Token, rv)
+		d, err := txns.ReleaseFenced(d, low, taken.Token, rv)
 		if err != nil {
 			t.Fatal(err)
 		}

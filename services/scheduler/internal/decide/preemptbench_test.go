@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -48,7 +50,7 @@ func BenchmarkPreemptors(b *testing.B) {
 				st.s.fact = len(st.facts)
 			}
 			for ; st.s.ledger < len(st.history); st.s.ledger++ {
-				in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: st.history[st.s.ledger]})
+				in.Ledger = append(in.Ledger, replica.Batch{Events: st.history[st.s.ledger]})
 			}
 			if len(in.Facts)+len(in.Ledger) == 0 && !out.More {
 				return
@@ -63,7 +65,7 @@ func BenchmarkPreemptors(b *testing.B) {
 	for len(offers) > 0 {
 		batch := offers[:min(96, len(offers))]
 		offers = offers[len(batch):]
-		settle(step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})
+		settle(step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: batch}}})
 	}
 	held := core.Holds()
 	for uid := range st.claims() {
@@ -78,13 +80,13 @@ func BenchmarkPreemptors(b *testing.B) {
 }
 
 // preemptors adds more important pods, and returns their offers.
-func (st *story) preemptors(n int) (offers []events.Offer) {
+func (st *story) preemptors(n int) (offers []work.Offer) {
 	for i := range n {
 		name := fmt.Sprintf("p%d", i)
 		st.addPod(name, important(10))
 		st.tokens++
 		uid := "pod-" + name
-		offers = append(offers, events.Offer{
+		offers = append(offers, work.Offer{
 			Pod: events.PodRef{UID: uid, Namespace: "d", Name: name}, Partition: ledger.PartitionOf(uid),
 			Token: ledger.Token(st.tokens).String(), Attempt: 1, FactSequence: uint64(len(st.facts)),
 		})

@@ -18,6 +18,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
+	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -168,20 +171,20 @@ func (a *arena) evict() {
 // created later. The binder gives up the eviction's plan.
 func (a *arena) refuse(uid string, claim ledger.Entry) {
 	d, _, _ := a.picture().Victim(uid)
-	failed, err := ledger.FailEviction(d, uid, claim.Plan)
+	failed, err := txns.FailEviction(d, uid, claim.Plan)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.change(ledger.Change{Docs: []ledger.NodeDoc{failed}})
+	a.change(txns.Change{Docs: []ledger.NodeDoc{failed}})
 	now := a.picture()
-	abort := ledger.Abort{Plan: claim.Plan, Docs: now.PlanDocs(claim.Plan)}
+	abort := txns.Abort{Plan: claim.Plan, Docs: now.PlanDocs(claim.Plan)}
 	byUID := func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) }
 	for _, b := range slices.SortedFunc(now.Budgets(), byUID) {
 		if slices.ContainsFunc(b.Claims, func(c ledger.BudgetClaim) bool { return c.Plan == claim.Plan }) {
 			abort.Budgets = append(abort.Budgets, b)
 		}
 	}
-	change, err := ledger.AbortPlan(abort)
+	change, err := txns.AbortPlan(abort)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -208,15 +211,15 @@ func (a *arena) fence() {
 			if e.Role != ledger.RoleReservation || !e.Wanted || !ok || p.Spec.NodeName != "" {
 				continue
 			}
-			marked, err := ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByWant)
+			marked, err := txns.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByWant)
 			if err == nil {
-				a.change(ledger.Change{Docs: []ledger.NodeDoc{marked}})
+				a.change(txns.Change{Docs: []ledger.NodeDoc{marked}})
 				return
 			}
 			a.publish(p)
 			rv, _ := strconv.ParseUint(p.ResourceVersion, 10, 64)
-			if free, err := ledger.ReleaseFenced(d, e.PodUID, e.Token, rv); err == nil {
-				a.change(ledger.Change{Docs: []ledger.NodeDoc{free}})
+			if free, err := txns.ReleaseFenced(d, e.PodUID, e.Token, rv); err == nil {
+				a.change(txns.Change{Docs: []ledger.NodeDoc{free}})
 				return
 			}
 		}
@@ -233,22 +236,22 @@ func (a *arena) watch() {
 			a.watchDoc(ev.KV)
 		}
 	}
-	for _, v := range ledger.CheckClaims(slices.Values(a.docs())) {
+	for _, v := range invariant.CheckClaims(slices.Values(a.docs())) {
 		a.breaks("%v", v)
 	}
 }
 
 // watchDoc checks one step of one document.
 func (a *arena) watchDoc(kv ledger.KV) {
-	after, err := ledger.DecodeNodeDoc(kv)
+	after, err := codec.DecodeNodeDoc(kv)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	before := a.docsBefore[after.NodeUID]
 	a.docsBefore[after.NodeUID] = after
-	found := slices.Concat(ledger.CheckDoc(after), ledger.CheckDisplaced(before, after))
+	found := slices.Concat(invariant.CheckDoc(after), invariant.CheckDisplaced(before, after))
 	if before.NodeUID != "" {
-		found = append(found, ledger.CheckSuccessor(before, after)...)
+		found = append(found, invariant.CheckSuccessor(before, after)...)
 	}
 	for _, v := range found {
 		a.breaks("revision %d: %v", kv.ModRevision, v)
@@ -433,7 +436,7 @@ func claimsWithout(t *testing.T, txn ledger.Txn, prefix string) ledger.Txn {
 		if !strings.HasPrefix(p.Key, ledger.PrefixNode) {
 			continue
 		}
-		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: 1})
+		d, err := codec.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

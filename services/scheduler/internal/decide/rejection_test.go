@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
@@ -25,7 +27,7 @@ func inFlight(t *testing.T, pods ...string) (*world, *shard) {
 	s := w.shards[0]
 	offers := s.offers
 	s.offers = nil
-	w.step(s, step.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
+	w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: offers}}})
 	if s.commit == nil {
 		t.Fatal("nothing was sent")
 	}
@@ -88,11 +90,11 @@ func TestOwnerToldByALostCompareIsNews(t *testing.T) {
 	w, s := inFlight(t, "p0")
 	s.core.Ownership()
 	p := ledger.PartitionOf("pod-p0")
-	kvs, _, err := w.store.List(context.Background(), ledger.KeyOwn(p))
+	kvs, _, err := w.store.List(context.Background(), roster.KeyOwn(p))
 	if err != nil {
 		t.Fatal(err)
 	}
-	release, err := ledger.ReleasePartition(p, kvs[0].CreateRevision)
+	release, err := roster.ReleasePartition(p, kvs[0].CreateRevision)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func TestOwnerToldByALostCompareIsNews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	take, err := ledger.TakePartition(p, ledger.Owner{Member: "another"}, session.Lease())
+	take, err := roster.TakePartition(p, roster.Owner{Member: "another"}, session.Lease())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -18,7 +21,7 @@ import (
 )
 
 // Replica makes the decisions of a shard again from its records. It is a Core that applies the facts and the ledger
-// up to the position of a record, and is given the rest of the shard's state that the record has (events.Basis). It
+// up to the position of a record, and is given the rest of the shard's state that the record has (evidence.Basis). It
 // is not given the node that was chosen: the code that chose it the first time must choose it again.
 //
 // Decisions must be remade in the order of their records. It is for one goroutine.
@@ -71,10 +74,10 @@ func (r *Replica) Facts(b follow.Batch) error {
 func (r *Replica) Unreadable() error { return r.facts.Snapshot().Unreadable() }
 
 // Ledger applies a batch of the ledger's watch.
-func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b) }
+func (r *Replica) Ledger(b replica.Batch) error { return r.core.applyLedger(b) }
 
-// Learn applies what the shard knew ahead of its watch (events.Basis.Learned): kvs are the keys that l names.
-func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {
+// Learn applies what the shard knew ahead of its watch (evidence.Basis.Learned): kvs are the keys that l names.
+func (r *Replica) Learn(l evidence.Learned, kvs []ledger.KV) error {
 	learn := r.core.shard.Ledger.Learn
 	if l.Key == "" {
 		learn = r.core.shard.Ledger.LearnPut
@@ -123,7 +126,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 		return events.Decision{}, err
 	}
 	b := d.Evidence.Basis
-	if b.Way == events.WayAdvised {
+	if b.Way == evidence.WayAdvised {
 		return events.Decision{}, &NotRemadeError{"extenders had a say in it, and the log does not have what they said"}
 	}
 	if err := r.stage(d.Evidence.Staged); err != nil {
@@ -135,7 +138,7 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	c.search.Start = [2]int{int(b.Start), int(b.HomeStart)}
 	c.shard.HomeFirst = !b.Whole
 	a := &attempt.Attempt{
-		Offer: events.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
+		Offer: work.Offer{Pod: d.Pod, Attempt: d.Attempt, Token: d.Token}, Pod: pod, Received: c.shard.Now,
 	}
 	c.attempts.Begin(a)
 	if a.Turn, err = r.turn(b.Preferred); err != nil {
@@ -146,9 +149,9 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	}
 	defer r.clear(a)
 	switch b.Way {
-	case events.WayHeld:
+	case evidence.WayHeld:
 		return r.seek(a, profile, d)
-	case events.WayOusted:
+	case evidence.WayOusted:
 		err = r.oust(a, profile)
 	default:
 		t := trial{attempt: a, profile: profile}
@@ -165,7 +168,7 @@ func (r *Replica) seek(a *attempt.Attempt, profile *placement.Profile, d events.
 	c := r.core
 	c.preempt.SetSpared(d.Evidence.Basis.Spared)
 	again := c.record.Decision(events.DecisionNominated, a)
-	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
+	again.Evidence = &evidence.Evidence{Config: profile.Hash(), Basis: evidence.Basis{Way: evidence.WayHeld}}
 	node, err := c.preempt.RemakeSearch(a, profile, d.Seed)
 	if err != nil {
 		return events.Decision{}, &NotRemadeError{err.Error()}
@@ -181,7 +184,7 @@ func (r *Replica) subject(d events.Decision) (*state.Pod, *placement.Profile, er
 	case d.Evidence == nil:
 		return nil, nil, &NotRemadeError{"the record does not say what it was computed from"}
 	case d.Evidence.Basis.Unlisted:
-		return nil, nil, &NotRemadeError{fmt.Sprintf("more than %d nodes were left alone", events.MaxLeftAlone)}
+		return nil, nil, &NotRemadeError{fmt.Sprintf("more than %d nodes were left alone", evidence.MaxLeftAlone)}
 	case c.shard.Store.Position().Epoch != d.Evidence.Basis.FactEpoch:
 		return nil, nil, &NotRemadeError{fmt.Sprintf("fact %d was of epoch %d, which the log has lost; it has %d there",
 			d.FactSequence, d.Evidence.Basis.FactEpoch, c.shard.Store.Position().Epoch)}
@@ -277,7 +280,7 @@ func (r *Replica) oust(a *attempt.Attempt, profile *placement.Profile) error {
 }
 
 // outcome returns the result of an attempt in the form of a record.
-func (r *Replica) outcome(a *attempt.Attempt, b events.Basis, out step.Output) (events.Decision, error) {
+func (r *Replica) outcome(a *attempt.Attempt, b evidence.Basis, out step.Output) (events.Decision, error) {
 	switch {
 	case a.Phase == attempt.Staged:
 		return r.chosen(a, b)
@@ -291,7 +294,7 @@ func (r *Replica) outcome(a *attempt.Attempt, b events.Basis, out step.Output) (
 	return events.Decision{}, &NotRemadeError{"the attempt came to nothing"}
 }
 
-func (r *Replica) chosen(a *attempt.Attempt, b events.Basis) (events.Decision, error) {
+func (r *Replica) chosen(a *attempt.Attempt, b evidence.Basis) (events.Decision, error) {
 	node := a.Pick.NodeName
 	if n := int(b.Alternative); n > 0 {
 		if n > len(a.Others) || a.Others[n-1].Node == nil {
@@ -317,7 +320,7 @@ func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
 		return
 	}
 	m := made{pod: pod, node: node}
-	if e := remade.Evidence; e != nil && (e.Basis.Way == events.WayKept || e.Basis.Way == events.WayOusted) {
+	if e := remade.Evidence; e != nil && (e.Basis.Way == evidence.WayKept || e.Basis.Way == evidence.WayOusted) {
 		m.instead = r.keptBy(pod, node)
 	}
 	r.remember(order, m)

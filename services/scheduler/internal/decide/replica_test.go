@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -140,7 +142,7 @@ func newPast(t *testing.T, w *world, s *shard) *past {
 		Shard: s.id, Profiles: map[string]*placement.Profile{corev1.DefaultSchedulerName: profile},
 		Home: func(_ []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.id },
 	})}
-	if err := p.replica.Ledger(ledger.ViewBatch{Reset: true, Events: ledger.EventBatch{Revision: 1}}); err != nil {
+	if err := p.replica.Ledger(replica.Batch{Reset: true, Events: ledger.EventBatch{Revision: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.replica.Facts(follow.Batch{Reset: true}); err != nil {
@@ -153,7 +155,7 @@ func newPast(t *testing.T, w *world, s *shard) *past {
 func (p *past) to(t *testing.T, d events.Decision) {
 	t.Helper()
 	for ; p.ledger < len(p.history) && p.history[p.ledger].Revision <= d.Evidence.LedgerRevision; p.ledger++ {
-		if err := p.replica.Ledger(ledger.ViewBatch{Events: p.history[p.ledger]}); err != nil {
+		if err := p.replica.Ledger(replica.Batch{Events: p.history[p.ledger]}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +173,7 @@ func (p *past) to(t *testing.T, d events.Decision) {
 }
 
 // put returns the keys written by a revision ahead of the watch.
-func (p *past) put(l events.Learned) (kvs []ledger.KV) {
+func (p *past) put(l evidence.Learned) (kvs []ledger.KV) {
 	for _, batch := range p.history[p.ledger:] {
 		for _, ev := range batch.Events {
 			if ev.ModRevision == l.Revision && !ev.Deleted && (l.Key == "" || l.Key == ev.Key) {
@@ -198,7 +200,7 @@ func blind(d events.Decision) events.Decision {
 	return events.Decision{
 		Kind: d.Kind, Pod: d.Pod, Actor: d.Actor, Attempt: d.Attempt, Token: d.Token, FactSequence: d.FactSequence,
 		Seed:     d.Seed,
-		Evidence: &events.Evidence{LedgerRevision: e.LedgerRevision, Order: e.Order, Staged: e.Staged, Basis: e.Basis},
+		Evidence: &evidence.Evidence{LedgerRevision: e.LedgerRevision, Order: e.Order, Staged: e.Staged, Basis: e.Basis},
 	}
 }
 
@@ -213,11 +215,11 @@ func remake(t *testing.T, w *world, s *shard) (n tally) {
 		}
 		b := d.Evidence.Basis
 		switch {
-		case b.Way == events.WayHeld && again.NodeName == d.NodeName:
+		case b.Way == evidence.WayHeld && again.NodeName == d.NodeName:
 			p.replica.Keep(d.Evidence.Order, again, again.NodeName)
 			n.held++
 		case again.NodeName != d.NodeName || again.NodesFeasible != d.NodesFeasible ||
-			again.Evidence != nil && b.Way != events.WayHeld && again.Evidence.Class != d.Evidence.Class:
+			again.Evidence != nil && b.Way != evidence.WayHeld && again.Evidence.Class != d.Evidence.Class:
 			t.Fatalf("%s %s of %s: %s of %d again, %s of %d recorded\n%+v\n%+v", s.id, d.Kind, d.Pod.Name, again.NodeName,
 				again.NodesFeasible, d.NodeName, d.NodesFeasible, d, *d.Evidence)
 		default:
@@ -237,7 +239,7 @@ func (n *tally) count(d events.Decision) {
 	if b.Alternative > 0 {
 		n.alternatives++
 	}
-	if b.Way == events.WayKept || b.Way == events.WayOusted {
+	if b.Way == evidence.WayKept || b.Way == evidence.WayOusted {
 		n.kept++
 	}
 	if d.Kind == events.DecisionLost {
@@ -250,10 +252,10 @@ func (n *tally) count(d events.Decision) {
 // Every part of a record's basis is needed: without a part, some decisions have another result, or cannot be made
 // again.
 func TestEachPartOfTheBasisIsNeeded(t *testing.T) {
-	parts := map[string]func(*events.Evidence){
-		"staged":      func(e *events.Evidence) { e.Staged = nil },
-		"learned":     func(e *events.Evidence) { e.Basis.Learned = nil },
-		"alternative": func(e *events.Evidence) { e.Basis.Alternative = 0 },
+	parts := map[string]func(*evidence.Evidence){
+		"staged":      func(e *evidence.Evidence) { e.Staged = nil },
+		"learned":     func(e *evidence.Evidence) { e.Basis.Learned = nil },
+		"alternative": func(e *evidence.Evidence) { e.Basis.Alternative = 0 },
 	}
 	for name, forget := range parts {
 		t.Run(name, func(t *testing.T) {
@@ -271,11 +273,11 @@ func TestEachPartOfTheBasisIsNeeded(t *testing.T) {
 	}
 }
 
-func differs(t *testing.T, w *world, s *shard, forget func(*events.Evidence)) bool {
+func differs(t *testing.T, w *world, s *shard, forget func(*evidence.Evidence)) bool {
 	t.Helper()
 	p := newPast(t, w, s)
 	for _, d := range records(s) {
-		if d.Evidence.Basis.Way == events.WayHeld {
+		if d.Evidence.Basis.Way == evidence.WayHeld {
 			p.replica.Note(d)
 			continue
 		}

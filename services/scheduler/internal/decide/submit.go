@@ -1,7 +1,7 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
@@ -23,7 +23,7 @@ func (c *Core) submit() {
 }
 
 // ledgerMoved passes changes of the ledger's view on to the parts.
-func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
+func (c *Core) ledgerMoved(changes replica.Changes) {
 	c.shard.View.ApplyLedger(changes)
 	c.shard.Claims.FollowLedger(changes)
 	c.preempt.FollowLedger(changes)

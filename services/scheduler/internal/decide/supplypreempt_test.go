@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
 // addDevices publishes devices of a node, of a class that selects all devices.
@@ -255,11 +256,11 @@ func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
 // claimForOne returns the document of the only claim, by its name.
 func (st *story) claimForOne() ledger.ExclusiveDoc {
 	st.t.Helper()
-	kvs, _, err := st.store.List(st.t.Context(), ledger.KeyClaim("d", ""))
+	kvs, _, err := st.store.List(st.t.Context(), ledger.KeyVolumeClaim("d", ""))
 	if err != nil || len(kvs) != 1 {
 		st.t.Fatalf("%d documents of claims, %v", len(kvs), err)
 	}
-	x, err := ledger.DecodeExclusive(kvs[0])
+	x, err := codec.DecodeExclusive(kvs[0])
 	if err != nil {
 		st.t.Fatal(err)
 	}
@@ -269,7 +270,7 @@ func (st *story) claimForOne() ledger.ExclusiveDoc {
 // rewrite writes the document of a claim, like a member of a later version.
 func (st *story) rewrite(x ledger.ExclusiveDoc) {
 	st.t.Helper()
-	value, err := ledger.EncodeExclusive(x)
+	value, err := codec.EncodeExclusive(x)
 	if err != nil {
 		st.t.Fatal(err)
 	}

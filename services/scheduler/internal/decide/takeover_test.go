@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
@@ -18,11 +20,11 @@ import (
 // epoch.
 func (w *world) movePartition(partition int32, to *shard) {
 	w.t.Helper()
-	kvs, _, err := w.store.List(context.Background(), ledger.KeyOwn(partition))
+	kvs, _, err := w.store.List(context.Background(), roster.KeyOwn(partition))
 	if err != nil || len(kvs) != 1 {
 		w.t.Fatalf("partition %d: %d owners, %v", partition, len(kvs), err)
 	}
-	release, err := ledger.ReleasePartition(partition, kvs[0].CreateRevision)
+	release, err := roster.ReleasePartition(partition, kvs[0].CreateRevision)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func (w *world) takePartition(partition int32, by *shard) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	take, err := ledger.TakePartition(partition, ledger.Owner{Member: by.id}, session.Lease())
+	take, err := roster.TakePartition(partition, roster.Owner{Member: by.id}, session.Lease())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func (w *world) takePartition(partition int32, by *shard) {
 func (w *world) reserve(uid, node string) {
 	w.t.Helper()
 	partition := ledger.PartitionOf(uid)
-	own, _, err := w.store.List(context.Background(), ledger.KeyOwn(partition))
+	own, _, err := w.store.List(context.Background(), roster.KeyOwn(partition))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -63,7 +65,7 @@ func (w *world) reserve(uid, node string) {
 	if _, err := fmt.Sscan(w.pods[uid].ResourceVersion, &rv); err != nil {
 		w.t.Fatal(err)
 	}
-	doc, err = ledger.Place(doc, ledger.Entry{
+	doc, err = txns.Place(doc, ledger.Entry{
 		PodUID: uid, Namespace: "d", Name: w.pods[uid].Name, Role: ledger.RoleReservation, State: ledger.Committed,
 		PodRV: rv, Token: ledger.Token(w.tokens), Shard: w.ownerOf(partition).id,
 		Requests: map[string]int64{"cpu": 100},
@@ -71,7 +73,7 @@ func (w *world) reserve(uid, node string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	txn, err := ledger.PlaceBatch{
+	txn, err := txns.PlaceBatch{
 		Epochs: map[int32]int64{partition: own[0].CreateRevision}, Docs: []ledger.NodeDoc{doc},
 		Placed: []ledger.Token{ledger.Token(w.tokens)},
 	}.Txn()

@@ -12,18 +12,20 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 )
 
 // terms returns the keys of the registered terms.
 func (w *world) terms() []string {
-	kvs, _, err := w.store.List(w.t.Context(), ledger.PrefixTerm)
+	kvs, _, err := w.store.List(w.t.Context(), registry.PrefixTerm)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	var keys []string
 	for _, kv := range kvs {
-		if kv.Key != ledger.KeyTermRegistry {
+		if kv.Key != registry.KeyTermRegistry {
 			keys = append(keys, kv.Key)
 		}
 	}
@@ -47,7 +49,7 @@ func (w *world) lastOf(name string) events.Decision {
 // A pod that no transaction can hold leaves no term behind, and the next pod finds the registry unchanged.
 func TestPodThatNoTransactionHoldsLeavesNoTerm(t *testing.T) {
 	w := oneShard(t, 4)
-	w.addPod("monster", manyTerms(ledger.MaxTerms, 0))
+	w.addPod("monster", manyTerms(registry.MaxTerms, 0))
 	for range 3 { // the queue offers it again after its back-off
 		w.transactions()
 	}
@@ -78,8 +80,8 @@ func TestNamespaceCannotTakeTheRegistry(t *testing.T) {
 		w.addPod(fmt.Sprint("greedy-", n), inNamespace("greedy"), manyTerms(50, 50*n))
 	}
 	w.transactions()
-	if n := len(w.terms()); n > ledger.MaxTerms/2 {
-		t.Errorf("%d terms are registered for one namespace, want at most %d", n, ledger.MaxTerms/2)
+	if n := len(w.terms()); n > registry.MaxTerms/2 {
+		t.Errorf("%d terms are registered for one namespace, want at most %d", n, registry.MaxTerms/2)
 	}
 	placed := len(w.reservations())
 	if placed != 40 {
@@ -111,7 +113,7 @@ func TestNamespaceCannotTakeTheRegistry(t *testing.T) {
 func TestNamespaceGetsRoomByItsUnusedTerms(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(100, of("other"))
-	w.registerMany(1980, of("d"), func(t *ledger.RegisteredTerm) { t.TopologyKey = "row" })
+	w.registerMany(1980, of("d"), func(t *registry.RegisteredTerm) { t.TopologyKey = "row" })
 	w.addPod("p", manyTerms(60, 0))
 	w.transactions()
 	if d := w.lastOf("p"); d.Kind != events.DecisionFailed || !strings.Contains(d.Message, "namespace d has 1980 terms") {
@@ -157,7 +159,7 @@ func TestRegistrationsAreRare(t *testing.T) {
 	var last []string
 	withOther := -1
 	w.ablate = func(txn ledger.Txn) ledger.Txn {
-		if n := len(written(txn, ledger.PrefixTerm)); n > 0 {
+		if n := len(written(txn, registry.PrefixTerm)); n > 0 {
 			if n > 1+64 {
 				t.Errorf("%d terms in one registration", n-1)
 			}
@@ -249,22 +251,22 @@ func TestTermsAreDroppedOneByOne(t *testing.T) {
 	if len(kept) != 1 || len(w.reservations()) != 1 {
 		t.Fatalf("%d terms and %d reservations, want one of each", len(kept), len(w.reservations()))
 	}
-	w.registerMany(ledger.MaxTerms - 1)
+	w.registerMany(registry.MaxTerms - 1)
 	v := w.picture()
-	txn, err := ledger.RetireTerms(v.Registry(), w.term(v, kept[0]))
+	txn, err := registry.RetireTerms(v.Registry(), w.term(v, kept[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.commit(txn)
 	w.settle()
 	w.beats(2)
-	if n := len(w.terms()); n != ledger.MaxTerms {
+	if n := len(w.terms()); n != registry.MaxTerms {
 		t.Errorf("%d terms left, want all: none has gone unused for long", n)
 	}
 	w.rest()
 	w.beats(8)
 	n := len(w.terms())
-	if n > ledger.MaxTerms-4*64 || !slices.Contains(w.terms(), kept[0]) {
+	if n > registry.MaxTerms-4*64 || !slices.Contains(w.terms(), kept[0]) {
 		t.Errorf("%d terms left after eight heartbeats, that of the reserved pod among them: %v; "+
 			"want at least 256 of the others dropped, and not that one", n, slices.Contains(w.terms(), kept[0]))
 	}
@@ -280,9 +282,9 @@ func TestTermsAreDroppedOneByOne(t *testing.T) {
 	}
 }
 
-func (w *world) term(v *ledger.View, key string) ledger.RegisteredTerm {
+func (w *world) term(v *replica.View, key string) registry.RegisteredTerm {
 	w.t.Helper()
-	t, ok := v.Term(ledger.TermID(strings.TrimPrefix(key, ledger.PrefixTerm)))
+	t, ok := v.Term(registry.TermID(strings.TrimPrefix(key, registry.PrefixTerm)))
 	if !ok {
 		w.t.Fatalf("no term %s", key)
 	}

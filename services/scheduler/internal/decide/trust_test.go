@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
@@ -33,13 +34,13 @@ func (st *story) takeBackFor(node, uid string, token ledger.Token, cause ledger.
 		return d
 	}
 	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc {
-		return must(ledger.Place(d, ledger.Entry{
+		return must(txns.Place(d, ledger.Entry{
 			PodUID: uid, Name: uid, Namespace: st.pods[uid].Namespace, Role: ledger.RoleReservation, State: ledger.Committed,
 			Token: token, PodRV: 1, Shard: "scheduler-9",
 		}))
 	})
-	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(ledger.MarkFencing(d, uid, token, cause)) })
-	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(ledger.ReleaseFenced(d, uid, token, st.rv)) })
+	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(txns.MarkFencing(d, uid, token, cause)) })
+	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(txns.ReleaseFenced(d, uid, token, st.rv)) })
 	st.tellLedger()
 }
 
@@ -354,7 +355,7 @@ func TestRejectionAfterTheHandOverTeaches(t *testing.T) {
 		"by the shard": func(st *story) { st.places("next", onNode("n0")) },
 		"by another": func(st *story) {
 			st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
-				d, _ = ledger.Finish(d, upToDate{st.world})
+				d, _ = txns.Finish(d, upToDate{st.world})
 				return d
 			})
 			st.tell()

@@ -45,7 +45,7 @@ func TestPodOnANodeThatSeemsGoneCounts(t *testing.T) {
 			st.rv += 2
 			deleted, again := st.rv-1, st.rv
 			st.addPod("user", usingClaim("one"), func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} })
-			st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc { return ledger.Cover(d, ledger.KindPod, st.rv+1) })
+			st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc { return d.Cover(ledger.KindPod, st.rv+1) })
 			st.bind("pod-user", "n0")
 			st.late(deleted, func() {
 				st.fact(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: string(node.UID), Name: "n0"})

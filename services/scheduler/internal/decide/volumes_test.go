@@ -14,6 +14,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -239,18 +241,18 @@ func (st *story) collect(node string) {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	v := ledger.NewView()
-	batch := ledger.ViewBatch{Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: revision}}
+	v := replica.NewView()
+	batch := replica.Batch{Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: revision}}
 	if _, err := v.Fold(batch); err != nil {
 		st.t.Fatal(err)
 	}
 	var keys []string
-	for key := range v.Empty() {
+	for key := range txns.Collectable(v) {
 		if strings.HasPrefix(key, ledger.PrefixVolume) {
 			keys = append(keys, key)
 		}
 	}
-	txn, err := v.Collection(keys).Collect()
+	txn, err := txns.CollectionOf(v, keys).Collect()
 	if err != nil || len(txn.Deletes) == 0 || !st.commit(txn).Succeeded {
 		st.t.Fatalf("not collected: %+v, %v", txn, err)
 	}

@@ -14,8 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -68,10 +72,10 @@ type shard struct {
 	commit         *step.Commit
 	decisions      []events.Decision
 	conflicts, won int
-	offers         []events.Offer
+	offers         []work.Offer
 	more           bool
 	// turns are messages of other shards that it has not received yet; said are all messages that it has sent.
-	turns, said []events.Turn
+	turns, said []work.Turn
 	lost        []events.Decision
 	notices     []avoid.Notice
 	asked
@@ -132,7 +136,7 @@ func newWorldWith(
 		set(&config)
 		s.core, s.facts = decide.New(config), feed.NewFolder()
 		w.step(s, step.Input{
-			Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
+			Ledger: []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
 			Facts:  s.fold(follow.Batch{Reset: true}),
 		})
 		w.shards = append(w.shards, s)
@@ -142,7 +146,7 @@ func newWorldWith(
 		t.Fatal(err)
 	}
 	for p := range int32(ledger.Partitions) {
-		txn, err := ledger.TakePartition(p, ledger.Owner{Member: w.ownerOf(p).id}, session.Lease())
+		txn, err := roster.TakePartition(p, roster.Owner{Member: w.ownerOf(p).id}, session.Lease())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,14 +162,14 @@ func acts(cfg placement.ProfileConfig) bool {
 
 // ownerOf returns the shard that the ledger names as owner; before it names one, the designated first owner.
 func (w *world) ownerOf(partition int32) *shard {
-	kvs, _, err := w.store.List(context.Background(), ledger.KeyOwn(partition))
+	kvs, _, err := w.store.List(context.Background(), roster.KeyOwn(partition))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if len(kvs) == 0 {
 		return w.shards[int(partition)%len(w.shards)]
 	}
-	owner, err := ledger.DecodeOwner(kvs[0].Value)
+	owner, err := roster.DecodeOwner(kvs[0].Value)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -315,7 +319,7 @@ func (w *world) offer() {
 		w.offered[uid]++
 		p := ledger.PartitionOf(uid)
 		s := w.ownerOf(p)
-		s.offers = append(s.offers, events.Offer{
+		s.offers = append(s.offers, work.Offer{
 			Pod:       events.PodRef{UID: uid, Namespace: w.pods[uid].Namespace, Name: w.pods[uid].Name},
 			Partition: p, Token: ledger.Token(w.tokens).String(), Attempt: w.offered[uid],
 			FactSequence: uint64(len(w.facts)),
@@ -341,7 +345,7 @@ func (w *world) docs() []ledger.NodeDoc {
 	}
 	docs := make([]ledger.NodeDoc, 0, len(kvs))
 	for _, kv := range kvs {
-		d, err := ledger.DecodeNodeDoc(kv)
+		d, err := codec.DecodeNodeDoc(kv)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -416,13 +420,13 @@ func (w *world) deliver() {
 	case 4, 5, 6, 7:
 		if n := len(w.history) - s.ledger; n > 0 {
 			for range 1 + w.rng.IntN(n) {
-				in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: w.history[s.ledger]})
+				in.Ledger = append(in.Ledger, replica.Batch{Events: w.history[s.ledger]})
 				s.ledger++
 			}
 		}
 	case 8, 9, 10, 11:
 		if len(s.offers) > 0 {
-			in.Offers = []events.OfferBatch{{Term: 1, Offers: s.offers}}
+			in.Offers = []work.OfferBatch{{Term: 1, Offers: s.offers}}
 			s.offers = nil
 		}
 	case 12, 13, 14, 15:

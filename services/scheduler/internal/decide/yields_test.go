@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // askedBackElsewhere returns a story in which a place on n0 is held for p, which excludes low from its zone. low is
@@ -45,12 +46,12 @@ func (st *story) yield(uid string) {
 		return d
 	}
 	st.touch(doc.NodeName, func(d ledger.NodeDoc) ledger.NodeDoc {
-		return must(ledger.MarkFencing(d, uid, e.Token, ledger.FenceByWant))
+		return must(txns.MarkFencing(d, uid, e.Token, ledger.FenceByWant))
 	})
 	st.publish(st.pods[uid])
 	rv, _ := strconv.ParseUint(st.pods[uid].ResourceVersion, 10, 64)
 	st.touch(doc.NodeName, func(d ledger.NodeDoc) ledger.NodeDoc {
-		return must(ledger.ReleaseFenced(d, uid, e.Token, rv))
+		return must(txns.ReleaseFenced(d, uid, e.Token, rv))
 	})
 }
 

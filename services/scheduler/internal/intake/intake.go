@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -32,32 +35,32 @@ type Room struct {
 	logger *slog.Logger
 	store  ledger.Store
 	facts  *feed.Feed
-	bus    events.Bus
+	bus    eventlog.Bus
 
 	factsC  chan feed.Step
-	ledgerC chan ledger.ViewBatch
-	offersC chan events.OfferBatch
-	turnsC  chan events.Turn
+	ledgerC chan replica.Batch
+	offersC chan work.OfferBatch
+	turnsC  chan work.Turn
 	// listed is closed when the ledger has been listed once. Facts must not be read before, so that every hand-over
 	// is seen (ledger first, then the log's end).
 	listed chan struct{}
 }
 
 // New returns an intake. Ledger, Facts, Offers and Turns must be run.
-func New(shard string, store ledger.Store, facts *feed.Feed, bus events.Bus, logger *slog.Logger) *Room {
+func New(shard string, store ledger.Store, facts *feed.Feed, bus eventlog.Bus, logger *slog.Logger) *Room {
 	return &Room{
 		shard: shard, logger: logger, store: store, facts: facts, bus: bus,
 		factsC:  make(chan feed.Step, factsBuffer),
-		ledgerC: make(chan ledger.ViewBatch, ledgerBuffer),
-		offersC: make(chan events.OfferBatch, offersBuffer),
-		turnsC:  make(chan events.Turn, turnsBuffer),
+		ledgerC: make(chan replica.Batch, ledgerBuffer),
+		offersC: make(chan work.OfferBatch, offersBuffer),
+		turnsC:  make(chan work.Turn, turnsBuffer),
 		listed:  make(chan struct{}),
 	}
 }
 
 // Ledger follows the ledger until ctx ends.
 func (r *Room) Ledger(ctx context.Context) error {
-	if err := ledger.Follow(ctx, r.store, r.ledgerC); err != nil && ctx.Err() == nil {
+	if err := replica.Follow(ctx, r.store, r.ledgerC); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("scheduler: follow the ledger: %w", err)
 	}
 	return nil
@@ -78,8 +81,8 @@ func (r *Room) Facts(ctx context.Context) error {
 
 // Offers receives offers from the bus until ctx ends.
 func (r *Room) Offers(ctx context.Context) error {
-	stop, err := r.bus.Subscribe(events.SubjectOffers+r.shard, func(data []byte) {
-		batch, err := events.DecodeOffers(data)
+	stop, err := r.bus.Subscribe(work.SubjectOffers+r.shard, func(data []byte) {
+		batch, err := work.DecodeOffers(data)
 		if err != nil {
 			r.logger.Warn("offer dropped: cannot be decoded", telemetry.KeyError, err)
 			return
@@ -100,8 +103,8 @@ func (r *Room) Offers(ctx context.Context) error {
 
 // Turns receives the messages of shards about turns from the bus until ctx ends.
 func (r *Room) Turns(ctx context.Context) error {
-	stop, err := r.bus.Subscribe(events.SubjectTurns, func(data []byte) {
-		t, err := events.DecodeTurn(data)
+	stop, err := r.bus.Subscribe(work.SubjectTurns, func(data []byte) {
+		t, err := work.DecodeTurn(data)
 		if err != nil {
 			r.logger.Warn("turn message dropped: cannot be decoded", telemetry.KeyError, err)
 			return
@@ -204,7 +207,7 @@ func (r *Room) take(ctx context.Context, in *step.Input, answers Answers, wake W
 	return true
 }
 
-func (r *Room) ledgerSeen(in *step.Input, b ledger.ViewBatch) {
+func (r *Room) ledgerSeen(in *step.Input, b replica.Batch) {
 	in.Ledger = append(in.Ledger, b)
 	select {
 	case <-r.listed:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
@@ -39,8 +40,8 @@ func (rc *reconciler) giveUp(s standing, e end) look {
 
 // sendAbort sends T8. If the plan is too large for one transaction, or has too many budgets, it sends as much as
 // fits, the hold first. The rest then has no hold, and is dropped as an orphan.
-func (rc *reconciler) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string) error {
-	change, err := ledger.AbortPlan(a)
+func (rc *reconciler) sendAbort(d txn.Proposal, a txns.Abort, holdNode string) error {
+	change, err := txns.AbortPlan(a)
 	if err == nil {
 		err = rc.slot.Launch(d, change)
 	}
@@ -74,9 +75,9 @@ func (rc *reconciler) sendAbort(d txn.Proposal, a ledger.Abort, holdNode string)
 	return rc.sendAbort(d, a, holdNode)
 }
 
-func (rc *reconciler) abortOf(plan string) ledger.Abort {
-	a := ledger.Abort{Plan: plan, Docs: rc.shard.Ledger.PlanDocs(plan)}
-	if _, e, owned := rc.shard.Ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
+func (rc *reconciler) abortOf(plan string) txns.Abort {
+	a := txns.Abort{Plan: plan, Docs: rc.shard.Ledger.PlanDocs(plan)}
+	if _, e, owned := rc.shard.Ledger.PlanOwner(plan); owned && txns.IsPrepared(plan) {
 		a.Exclusives = rc.shard.HeldBy(e.Token)
 	}
 	for _, e := range victimsOf(a.Docs, plan) {
@@ -148,7 +149,7 @@ func (a *abort) Done(revision int64) {
 		rc.loops.spare(a.victims)
 	}
 	rc.budgets.stale = true
-	if !ledger.IsPrepared(a.plan) {
+	if !txns.IsPrepared(a.plan) {
 		rc.effects.Plan(step.PlanReport{
 			What: step.PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: rc.shard.Now.Sub(a.since),
 			Detail: a.reason,
@@ -164,7 +165,7 @@ func (a *abort) Done(revision int64) {
 
 // Undone may be the answer to a second copy of a transaction that was committed: the verdict is recorded all the
 // same.
-func (a *abort) Undone(_ ledger.Lost) {
+func (a *abort) Undone(_ txns.Outcome) {
 	rc := a.by
 	rc.holds.due[a.podUID] = struct{}{}
 	if _, e, held := rc.shard.Ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
@@ -191,7 +192,7 @@ func (o *orphan) Done(_ int64) {
 
 func (o *orphan) TooLarge(string) { o.by.holds.orphans[o.plan] = struct{}{} }
 
-func (o *orphan) Undone(_ ledger.Lost) {
+func (o *orphan) Undone(_ txns.Outcome) {
 	rc := o.by
 	if len(rc.shard.Ledger.PlanDocs(o.plan)) > 0 {
 		rc.holds.orphans[o.plan] = struct{}{}

@@ -7,7 +7,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
@@ -67,7 +67,7 @@ func (b *budgetBook) now() *preempt.Budgets {
 // estimate returns the room left in a budget, and whether a claim on this version of it was refused. Pods are
 // counted only in that case and if there are claims, not for every budget: a search considers all budgets that
 // exist.
-func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (ledger.BudgetRoom, bool) {
+func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (txns.BudgetRoom, bool) {
 	if refused, scarce := b.scarce[string(pdb.UID)]; scarce && refused == rv {
 		return b.shard.View.Room(pdb), true
 	}
@@ -84,8 +84,8 @@ func (b *budgetBook) refused(uid string) {
 }
 
 // rooms returns the budgets that a plan uses, in the form in which a transaction claims from them.
-func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
-	var out []ledger.BudgetRoom
+func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]txns.BudgetRoom, bool) {
+	var out []txns.BudgetRoom
 	for _, u := range uses {
 		o, ok := b.shard.View.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)
 		if !ok {

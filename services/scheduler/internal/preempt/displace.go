@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
@@ -101,26 +102,27 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 	if !nm.terms.Registered(a, n, claims.Supply{}) {
 		return false
 	}
-	x := ledger.Displacement{
-		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards, Facts: nm.shard.View,
+	x := txns.Displacement{
+		Authority: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.Guards,
+		Facts: nm.shard.View,
 	}
 	for _, p := range followed.Pins {
 		b.openDoc(p.NodeUID, p.NodeName)
-		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.NodeUID, Entry: p.Keeper})
+		x.Keepers = append(x.Keepers, txns.NodeEntry{NodeUID: p.NodeUID, Entry: p.Keeper})
 	}
 	for _, d := range nm.shard.Ledger.PlanDocs(t.hold.Plan) {
 		if _, open := b.docs[d.NodeUID]; !open {
 			b.docs[d.NodeUID], b.order = d, append(b.order, d.NodeUID)
 		}
 	}
-	if ledger.IsPrepared(t.hold.Plan) {
+	if txns.IsPrepared(t.hold.Plan) {
 		for _, doc := range nm.shard.HeldBy(t.hold.Token) {
-			freed, _ := ledger.LetGo(doc, t.hold.Token)
+			freed, _ := doc.ReleaseHolder(t.hold.Token)
 			x.Exclusives = append(x.Exclusives, freed)
 		}
 	}
 	x.Target, x.Docs = b.docs[t.node.Node.UID], b.except(t.node.Node.UID)
-	change, err := ledger.Displace(x)
+	change, err := txns.Displace(x)
 	if err == nil {
 		nm.pickFor(a, t.node.Node, &s.Decision)
 		d := &displacement{nomination: nomination{
@@ -131,7 +133,7 @@ func (nm *nominator) sendDisplacement(s seeker, t takeover) bool {
 		}
 		nm.unpick(a)
 	}
-	var gone *ledger.TransitionError
+	var gone *txns.TransitionError
 	if errors.As(err, &gone) {
 		nm.life.Defer(a)
 		return false

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
 )
 
@@ -35,7 +36,7 @@ func (rc *reconciler) form(s standing) look {
 		part.victims = part.victims[:len(part.victims)/2]
 		err = rc.sendPart(s, part)
 	}
-	var refused *ledger.RefusedError
+	var refused *txns.RefusedError
 	switch {
 	case err == nil:
 		return lookSent
@@ -47,18 +48,18 @@ func (rc *reconciler) form(s standing) look {
 
 // formPart is a further transaction of a large plan; claimed is how many of its victims are claimed already.
 type formPart struct {
-	mandate ledger.Mandate
+	mandate txns.Authority
 	record  ledger.PlanRecord
-	victims []ledger.NodeEntry
+	victims []txns.NodeEntry
 	claimed int
 }
 
 // sendPart sends the claims on some more victims, or the change that makes the plan Ready if none is left.
 func (rc *reconciler) sendPart(s standing, p formPart) error {
-	var change ledger.Change
+	var change txns.Change
 	var err error
 	if len(p.victims) == 0 {
-		change, err = ledger.FinishPlan(p.mandate, p.record, s.doc, p.claimed)
+		change, err = txns.FinishPlan(p.mandate, p.record, s.doc, p.claimed)
 	} else {
 		profile, known := rc.shard.Profiles[s.pod.SchedulerName]
 		change, err = rc.extension(p.mandate, p.record, p.victims, known && profile.ExceedsBudgets())
@@ -69,12 +70,12 @@ func (rc *reconciler) sendPart(s standing, p formPart) error {
 	return rc.slot.Launch(&formation{standing: s}, change)
 }
 
-func (rc *reconciler) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
+func (rc *reconciler) unclaimed(s standing, claimed []ledger.Entry) []txns.NodeEntry {
 	known := map[string]bool{}
 	for _, e := range claimed {
 		known[e.PodUID] = true
 	}
-	var part []ledger.NodeEntry
+	var part []txns.NodeEntry
 	for _, v := range s.rest {
 		if !known[v.Entry.PodUID] && len(part) < victimsPerPart {
 			part = append(part, v)
@@ -84,9 +85,9 @@ func (rc *reconciler) unclaimed(s standing, claimed []ledger.Entry) []ledger.Nod
 }
 
 func (rc *reconciler) extension(
-	m ledger.Mandate, r ledger.PlanRecord, part []ledger.NodeEntry, exceed bool,
-) (ledger.Change, error) {
-	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: rc.shard.View}
+	m txns.Authority, r ledger.PlanRecord, part []txns.NodeEntry, exceed bool,
+) (txns.Change, error) {
+	x := txns.Extension{Authority: m, Record: r, Victims: part, Facts: rc.shard.View}
 	docs, budgets := map[string]bool{}, map[string]bool{}
 	for _, v := range part {
 		if !docs[v.NodeUID] {
@@ -110,7 +111,7 @@ func (rc *reconciler) extension(
 			}
 		}
 	}
-	return ledger.ExtendPlan(x)
+	return txns.ExtendPlan(x)
 }
 
 // formation is one further transaction of a large plan, in flight.
@@ -123,4 +124,4 @@ func (f *formation) Done(int64) { f.by.holds.due[f.podUID] = struct{}{} }
 // TooLarge makes the hold due: later parts are smaller, if that is possible.
 func (f *formation) TooLarge(string) { f.by.holds.due[f.podUID] = struct{}{} }
 
-func (f *formation) Undone(ledger.Lost) { f.by.holds.due[f.podUID] = struct{}{} }
+func (f *formation) Undone(txns.Outcome) { f.by.holds.due[f.podUID] = struct{}{} }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
@@ -53,7 +55,7 @@ type hold struct {
 	attempt     int32
 	traceParent string
 	// rest are the victims that a plan with a record must still claim.
-	rest     []ledger.NodeEntry
+	rest     []txns.NodeEntry
 	yielding yielding
 	// deal is the deal of its plugins, nil for none.
 	deal *attempt.Deal
@@ -74,7 +76,7 @@ func newHolds(s *shard.State) *holds {
 }
 
 // followLedger applies changes of the ledger.
-func (hs *holds) followLedger(changes ledger.ViewChanges) {
+func (hs *holds) followLedger(changes replica.Changes) {
 	hs.budgets.followLedger(changes.Reset || len(changes.Budgets) > 0)
 	if changes.Reset {
 		hs.promised, hs.kept = map[string]int32{}, map[string]int32{}
@@ -118,7 +120,7 @@ func (hs *holds) notePromises(d ledger.NodeDoc) {
 }
 
 // followDoc applies one change of a document.
-func (hs *holds) followDoc(d *ledger.DocChange) {
+func (hs *holds) followDoc(d *replica.DocChange) {
 	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
 		return
 	}
@@ -330,7 +332,7 @@ func (hs *holds) protect(nodeUID string) {
 
 // followYields makes the holds due that wait for reservations on other nodes, when a reservation that was asked back
 // is gone.
-func (hs *holds) followYields(d *ledger.DocChange) {
+func (hs *holds) followYields(d *replica.DocChange) {
 	gone := false
 	for i := range d.Before.Entries {
 		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
@@ -375,7 +377,7 @@ func (hs *holds) keepsBelow(priority int32) bool {
 func (hs *holds) holdPlace(d *attempt.Deal) {
 	a := d.Attempt
 	h := &hold{
-		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: ledger.PreparedPlan(d.Token), token: d.Token,
+		podUID: a.Offer.Pod.UID, nodeUID: d.NodeUID, plan: txns.PreparedPlan(d.Token), token: d.Token,
 		attempt: a.Offer.Attempt, traceParent: a.Offer.TraceParent, deal: d,
 	}
 	hs.addHold(h)

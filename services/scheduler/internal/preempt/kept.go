@@ -3,7 +3,7 @@ package preempt
 import (
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -96,9 +96,9 @@ func (ps *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kep
 	a.Pick.Feasible, a.Pick.Kept = 1, r
 	basis := ps.record.Basis(profile, ps.shard.Avoid.AvoidedBy(a.Pod, ps.shard.Now))
 	found := record.Look{Result: placement.Result{Feasible: one}, Basis: basis}
-	found.Basis.Way = events.WayKept
+	found.Basis.Way = evidence.WayKept
 	if r.Ousted {
-		found.Basis.Way = events.WayOusted
+		found.Basis.Way = evidence.WayOusted
 	}
 	a.Pick.Evidence = ps.record.Chose(ps.record.Evidence(a, profile, found, 0))
 	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
@@ -322,9 +323,9 @@ func (nm *nominator) supply(
 }
 
 // sendNomination sends a T2, as a whole or its first part.
-func (nm *nominator) sendNomination(d *nomination, n ledger.Nomination) bool {
+func (nm *nominator) sendNomination(d *nomination, n txns.Nomination) bool {
 	a := d.Attempt
-	change, err := ledger.Nominate(n)
+	change, err := txns.Nominate(n)
 	if err == nil {
 		d.plan = n.Plan()
 		nm.pickFor(a, d.node, &d.Decision)
@@ -342,9 +343,9 @@ func (nm *nominator) sendNomination(d *nomination, n ledger.Nomination) bool {
 // unsent ends a try that could not be made into a transaction: either the state that it was decided on has changed
 // and the attempt is deferred, or the attempt fails.
 func (nm *nominator) unsent(a *attempt.Attempt, err error) bool {
-	var claimed *ledger.ClaimedError
-	var refused *ledger.RefusedError
-	var budget *ledger.BudgetError
+	var claimed *txns.ClaimedError
+	var refused *txns.RefusedError
+	var budget *txns.BudgetError
 	if errors.As(err, &budget) {
 		nm.budgets.refused(budget.UID)
 	}
@@ -382,7 +383,7 @@ type nomination struct {
 	token   ledger.Token
 	victims int
 	// rest are the victims that are claimed later (of a plan with a record).
-	rest     []ledger.NodeEntry
+	rest     []txns.NodeEntry
 	yielding yielding
 }
 
@@ -415,7 +416,7 @@ func (n *nomination) Done(revision int64) {
 	})
 }
 
-func (n *nomination) Undone(lost ledger.Lost) {
+func (n *nomination) Undone(lost txns.Outcome) {
 	nm := n.by
 	nm.budgets.stale = true
 	nm.lostDeed(n.Attempt, lost)
@@ -438,7 +439,7 @@ func isNever(p *state.Pod) bool {
 
 // sendFirstPart sends the first transaction of a plan that is too large for one: the place and the plan's record.
 // The victims follow, see form.
-func (nm *nominator) sendFirstPart(d *nomination, n ledger.Nomination) bool {
+func (nm *nominator) sendFirstPart(d *nomination, n txns.Nomination) bool {
 	a := d.Attempt
 	all := n.Victims
 	n.Victims, n.Budgets = nil, nil
@@ -449,7 +450,7 @@ func (nm *nominator) sendFirstPart(d *nomination, n ledger.Nomination) bool {
 		}
 	}
 	n.Docs = docs
-	change, err := ledger.FormPlan(n, len(all))
+	change, err := txns.FormPlan(n, len(all))
 	if err == nil {
 		d.plan, d.rest = n.RecordedPlan(), all
 		nm.pickFor(a, d.node, &d.Decision)
@@ -461,7 +462,7 @@ func (nm *nominator) sendFirstPart(d *nomination, n ledger.Nomination) bool {
 	return nm.unsent(a, err)
 }
 
-func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
+func isAmong(list []txns.NodeEntry, nodeUID string) bool {
 	for _, e := range list {
 		if e.NodeUID == nodeUID {
 			return true
@@ -471,7 +472,7 @@ func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
 }
 
 // lostDeed puts an attempt back whose change of a plan was lost, or gives it back if it has lost too often.
-func (nm *nominator) lostDeed(a *attempt.Attempt, lost ledger.Lost) {
+func (nm *nominator) lostDeed(a *attempt.Attempt, lost txns.Outcome) {
 	reason := step.LostNode
 	switch {
 	case len(lost.Partitions) > 0:

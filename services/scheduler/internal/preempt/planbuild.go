@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -11,18 +12,18 @@ import (
 // planBuild collects the content of a T2 or T4.
 type planBuild struct {
 	shard   *shard.State
-	mandate ledger.Mandate
+	mandate txns.Authority
 	docs    map[string]ledger.NodeDoc
 	order   []string
-	claims  []ledger.NodeEntry
-	keepers []ledger.NodeEntry
+	claims  []txns.NodeEntry
+	keepers []txns.NodeEntry
 	yields  int
 }
 
 func (nm *nominator) newPlan(a *attempt.Attempt, node *state.NodeInfo) (*planBuild, bool) {
 	mandate, ok := nm.shard.Mandate(a.Offer.Partition)
 	b := &planBuild{shard: nm.shard, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
-	doc := ledger.Cover(b.open(node.Node), ledger.KindNode, node.Node.ResourceVersion)
+	doc := b.open(node.Node).Cover(ledger.KindNode, node.Node.ResourceVersion)
 	b.docs[node.Node.UID] = doc
 	return b, ok
 }
@@ -49,7 +50,7 @@ func (b *planBuild) victims(victims []preempt.Victim) bool {
 			if !ok || e.State == ledger.Held {
 				return false
 			}
-			if marked, changed, err := ledger.MarkWanted(doc, e.PodUID, e.Token); err == nil && changed {
+			if marked, changed, err := txns.MarkWanted(doc, e.PodUID, e.Token); err == nil && changed {
 				b.docs[doc.NodeUID] = marked
 			}
 			b.yields++
@@ -62,7 +63,7 @@ func (b *planBuild) victims(victims []preempt.Victim) bool {
 		for _, budget := range v.Budgets {
 			claim.Budgets = append(claim.Budgets, budget.UID)
 		}
-		b.claims = append(b.claims, ledger.NodeEntry{NodeUID: doc.NodeUID, Entry: claim})
+		b.claims = append(b.claims, txns.NodeEntry{NodeUID: doc.NodeUID, Entry: claim})
 	}
 	return true
 }
@@ -73,16 +74,16 @@ func (b *planBuild) keep(keepers []preempt.Keeper) bool {
 		if k.Pod.NodeName == "" {
 			return false
 		}
-		b.keepers = append(b.keepers, ledger.NodeEntry{NodeUID: b.open(k.Node.Node).NodeUID, Entry: ledger.Entry{
+		b.keepers = append(b.keepers, txns.NodeEntry{NodeUID: b.open(k.Node.Node).NodeUID, Entry: ledger.Entry{
 			PodUID: k.Pod.UID, Namespace: k.Pod.Namespace, Name: k.Pod.Name,
 		}})
 	}
 	return true
 }
 
-func (b *planBuild) nomination(node *state.NodeInfo, entry ledger.Entry) ledger.Nomination {
-	return ledger.Nomination{
-		Mandate: b.mandate, Hold: ledger.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
+func (b *planBuild) nomination(node *state.NodeInfo, entry ledger.Entry) txns.Nomination {
+	return txns.Nomination{
+		Authority: b.mandate, Hold: txns.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
 		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.shard.View,
 	}
 }

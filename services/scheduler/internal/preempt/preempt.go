@@ -1,8 +1,8 @@
 package preempt
 
 import (
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/advice"
@@ -104,7 +104,7 @@ func (p *Preemption) Propose() bool {
 }
 
 // FollowLedger applies changes of the ledger.
-func (p *Preemption) FollowLedger(changes ledger.ViewChanges) { p.holds.followLedger(changes) }
+func (p *Preemption) FollowLedger(changes replica.Changes) { p.holds.followLedger(changes) }
 
 // FollowFacts applies changes of facts.
 func (p *Preemption) FollowFacts(changes state.Changes) { p.holds.followFacts(changes) }

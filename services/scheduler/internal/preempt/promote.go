@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
@@ -158,13 +160,13 @@ func (rc *reconciler) inspect(h *hold) look {
 	switch {
 	case ledger.IsRecorded(h.plan):
 		l = rc.form(s)
-	case ledger.IsPrepared(h.plan):
+	case txns.IsPrepared(h.plan):
 		l = rc.prepared(s)
 	}
 	if l != lookOpen {
 		return l
 	}
-	if left, grace := rc.victimsLeft(s); left && !ledger.IsPrepared(h.plan) {
+	if left, grace := rc.victimsLeft(s); left && !txns.IsPrepared(h.plan) {
 		return rc.await(s, grace)
 	}
 	rc.holds.setBegun(s.hold, true)
@@ -180,7 +182,7 @@ func (rc *reconciler) inspect(h *hold) look {
 // returns the longest grace period of these victims.
 func (rc *reconciler) victimsLeft(s standing) (left bool, grace time.Duration) {
 	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
-		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
+		if fate, _ := rc.shard.View.VictimFate(v.PodUID, v.PodRV); fate != txns.Left {
 			left, grace = true, max(grace, rc.graceOf(v.PodUID))
 		}
 	}
@@ -385,7 +387,7 @@ type footing struct {
 	profile    *placement.Profile
 	node       *state.NodeInfo
 	concern    guard.Concern
-	guards     []ledger.GuardUse
+	guards     []registry.GuardUse
 	volumes    claims.Supply
 	exclusives []ledger.ExclusiveDoc
 }
@@ -405,14 +407,14 @@ func (rc *reconciler) resupply(
 	}
 	docs := map[string]ledger.ExclusiveDoc{}
 	for x := range rc.shard.Ledger.Exclusives() {
-		if free, had := ledger.LetGo(rc.shard.Claims.Exclusive(x.Key), s.token); had {
+		if free, had := rc.shard.Claims.Exclusive(x.Key).ReleaseHolder(s.token); had {
 			docs[x.Key] = free
 		}
 	}
 	holder := ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}
 	held, err := rc.shard.Claims.Take(v.Holdings(), holder, docs)
 	for key, x := range held {
-		docs[key] = ledger.HeldAgain(rc.shard.Claims.Exclusive(key), x, s.token)
+		docs[key] = x.KeepHolderFields(rc.shard.Claims.Exclusive(key), s.token)
 	}
 	return v, claims.Sorted(docs), err == nil, nil
 }
@@ -422,9 +424,9 @@ func (rc *reconciler) sendPromotion(s standing, f footing) look {
 	if !mine {
 		return lookLater
 	}
-	target, _ := ledger.Finish(s.doc, rc.shard.View)
-	p := ledger.Promotion{
-		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
+	target, _ := txns.Finish(s.doc, rc.shard.View)
+	p := txns.Promotion{
+		Authority: mandate, Target: target.Cover(ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
 		Fits: true, Guards: f.guards, Facts: rc.shard.View,
 		Volumes: f.volumes.Volumes, Devices: f.volumes.Devices, Exclusives: f.exclusives,
@@ -436,12 +438,12 @@ func (rc *reconciler) sendPromotion(s standing, f footing) look {
 	if s.deal != nil {
 		p.Delegated = s.deal.Delegate(f.volumes)
 	}
-	change, err := ledger.Promote(p)
+	change, err := txns.Promote(p)
 	if err == nil {
 		d := &promotion{standing: s, node: f.node.Node, agreed: s.deal, supplied: len(p.Volumes)+len(p.Devices) > 0}
 		err = rc.slot.Launch(d, change)
 	}
-	var refused *ledger.RefusedError
+	var refused *txns.RefusedError
 	switch {
 	case err == nil:
 		return lookSent

@@ -2,7 +2,7 @@ package preempt
 
 import (
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -58,7 +58,7 @@ func (p *promotion) TooLarge(why string) {
 	rc.holds.due[p.podUID] = struct{}{}
 }
 
-func (p *promotion) Undone(ledger.Lost) { p.by.holds.due[p.podUID] = struct{}{} }
+func (p *promotion) Undone(txns.Outcome) { p.by.holds.due[p.podUID] = struct{}{} }
 
 // decision returns a decision about the pod of a hold.
 func (s *standing) decision(kind events.DecisionKind) events.Decision {

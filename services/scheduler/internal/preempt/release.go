@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 )
 
@@ -20,7 +21,7 @@ func (r *release) Done(int64) { r.by.budgets.stale = true }
 // TooLarge does nothing: the binders sweep what is left.
 func (r *release) TooLarge(string) {}
 
-func (r *release) Undone(_ ledger.Lost) {
+func (r *release) Undone(_ txns.Outcome) {
 	rc := r.by
 	rc.releases = append(rc.releases, r.plan)
 }
@@ -34,7 +35,7 @@ func (rc *reconciler) missed(a *attempt.Attempt) {
 			continue
 		}
 		if _, victim, claimed := rc.shard.Ledger.Victim(e.PodUID); claimed {
-			if fate, _ := rc.shard.View.VictimFate(victim.PodUID, victim.PodRV); fate == ledger.Staying {
+			if fate, _ := rc.shard.View.VictimFate(victim.PodUID, victim.PodRV); fate == txns.Staying {
 				continue
 			}
 		}

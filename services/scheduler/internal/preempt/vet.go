@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -28,7 +28,7 @@ type vetting struct {
 func (rc *reconciler) vetPlace(s standing, profile *placement.Profile, node *state.Node) look {
 	v := &s.vetting
 	switch {
-	case ledger.IsPrepared(s.plan) || !profile.FilteredByExtenders(s.pod):
+	case txns.IsPrepared(s.plan) || !profile.FilteredByExtenders(s.pod):
 		return lookOpen
 	case v.id != 0:
 		return lookLater
@@ -58,8 +58,8 @@ func (rc *reconciler) prepared(s standing) look {
 	switch d := s.deal; {
 	case d == nil || d.Over && d.Outcome == nil:
 		return rc.giveUp(s, end{reason: noPlace})
-	case d.Outcome == nil && rc.shard.Now.Sub(s.since) > ledger.PreparedFor:
-		return rc.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)})
+	case d.Outcome == nil && rc.shard.Now.Sub(s.since) > txns.PreparedFor:
+		return rc.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", txns.PreparedFor)})
 	case d.Outcome == nil:
 		return lookLater
 	case d.Outcome.Failed():

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -62,7 +63,7 @@ func (rc *reconciler) lacksRoom(
 func (rc *reconciler) fitsWhenYielded(
 	s standing, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
 ) bool {
-	if len(in.Nodes) < 2 || ledger.IsPrepared(s.plan) {
+	if len(in.Nodes) < 2 || txns.IsPrepared(s.plan) {
 		return false // no other node matters, or no pod had to be evicted for it
 	}
 	gone := map[string]bool{}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
@@ -18,7 +18,7 @@ import (
 type Look struct {
 	placement.Result
 	Home      bool
-	Basis     events.Basis
+	Basis     evidence.Basis
 	Unsettled bool
 	OnHold    bool
 }
@@ -31,20 +31,20 @@ type Recorder struct {
 	// Start returns where the next search of a profile that samples begins: among all nodes, and among the home
 	// nodes.
 	Start func() (all, home int)
-	// chosen counts decisions that chose a node, for events.Evidence.Order; moments counts evaluations of nodes, for
-	// events.Basis.Moment.
+	// chosen counts decisions that chose a node, for evidence.Evidence.Order; moments counts evaluations of nodes, for
+	// evidence.Basis.Moment.
 	chosen, moments uint64
 	// ahead lists the changes that the view of the ledger has learned ahead of its watch.
-	ahead []events.Learned
+	ahead []evidence.Learned
 }
 
 // Evidence returns the record of an evaluation. The result belongs to the engine, so everything that is kept is
 // copied.
-func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look, behind int) *events.Evidence {
+func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look, behind int) *evidence.Evidence {
 	if r.Shard.NoEvidence {
 		return nil
 	}
-	e := &events.Evidence{
+	e := &evidence.Evidence{
 		Config: p.Hash(), Class: found.Class, LedgerRevision: r.Shard.Ledger.Revision(), Staged: r.stagedOrders(),
 		Home: found.Home, Behind: int32(behind),
 		Cause: a.Offer.Cause, Waited: a.Offer.Waited, Considered: r.Shard.Since(a.Received),
@@ -61,9 +61,9 @@ func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look
 		}
 	}
 	e.ScoredBy = found.Weighed.Plugins
-	e.Candidates = make([]events.Candidate, min(len(found.Feasible), events.EvidenceCandidates))
+	e.Candidates = make([]evidence.Candidate, min(len(found.Feasible), evidence.MaxCandidates))
 	for i := range e.Candidates {
-		e.Candidates[i] = events.Candidate{Node: found.Feasible[i].Node.Node.Name, Total: found.Feasible[i].Total}
+		e.Candidates[i] = evidence.Candidate{Node: found.Feasible[i].Node.Node.Name, Total: found.Feasible[i].Total}
 		if i < len(found.Weighed.Points) {
 			e.Candidates[i].Points = slices.Clone(found.Weighed.Points[i])
 		}
@@ -72,7 +72,7 @@ func (r *Recorder) Evidence(a *attempt.Attempt, p *placement.Profile, found Look
 }
 
 // Chose numbers a decision that chose a node.
-func (r *Recorder) Chose(e *events.Evidence) *events.Evidence {
+func (r *Recorder) Chose(e *evidence.Evidence) *evidence.Evidence {
 	if e != nil {
 		r.chosen++
 		e.Order = r.chosen
@@ -81,7 +81,7 @@ func (r *Recorder) Chose(e *events.Evidence) *events.Evidence {
 }
 
 // ChoseOther numbers the choice of the next-best node by the same evaluation.
-func (r *Recorder) ChoseOther(e *events.Evidence, alternative int) *events.Evidence {
+func (r *Recorder) ChoseOther(e *evidence.Evidence, alternative int) *evidence.Evidence {
 	if e == nil {
 		return nil
 	}
@@ -92,18 +92,18 @@ func (r *Recorder) ChoseOther(e *events.Evidence, alternative int) *events.Evide
 
 // Sought numbers the choice of a node by a search for victims that was just made, after the evaluation that found no
 // node.
-func (r *Recorder) Sought(a *attempt.Attempt, e *events.Evidence, spared []string) *events.Evidence {
+func (r *Recorder) Sought(a *attempt.Attempt, e *evidence.Evidence, spared []string) *evidence.Evidence {
 	if e == nil {
 		return nil
 	}
 	other := *e
 	other.LedgerRevision, other.Staged = r.Shard.Ledger.Revision(), r.stagedOrders()
 	other.Basis = r.Basis(r.Shard.Profiles[a.Pod.SchedulerName], nil)
-	if other.Basis.Way = events.WayHeld; a.Counsel.Opinions != nil || a.Counsel.Victims.Answered {
-		other.Basis.Way = events.WayAdvised
+	if other.Basis.Way = evidence.WayHeld; a.Counsel.Opinions != nil || a.Counsel.Victims.Answered {
+		other.Basis.Way = evidence.WayAdvised
 	}
 	other.Basis.Spared = spared
-	if most := events.MaxLeftAlone; len(other.Basis.Spared) > most {
+	if most := evidence.MaxLeftAlone; len(other.Basis.Spared) > most {
 		other.Basis.Spared, other.Basis.Unlisted = other.Basis.Spared[:most], true
 	}
 	return r.Chose(&other)
@@ -126,7 +126,7 @@ func (r *Recorder) stagedOrders() []uint64 {
 }
 
 // Answered returns the evidence of an attempt whose transaction has been answered.
-func (r *Recorder) Answered(a *attempt.Attempt) *events.Evidence {
+func (r *Recorder) Answered(a *attempt.Attempt) *evidence.Evidence {
 	if a.Pick.Evidence == nil {
 		return nil
 	}
@@ -138,19 +138,19 @@ func (r *Recorder) Answered(a *attempt.Attempt) *events.Evidence {
 
 // Basis returns what the decision made now depends on besides facts, ledger and pod; avoided are UIDs of nodes. Each
 // call counts as a moment.
-func (r *Recorder) Basis(profile *placement.Profile, avoided []string) events.Basis {
+func (r *Recorder) Basis(profile *placement.Profile, avoided []string) evidence.Basis {
 	r.moments++
 	if r.Shard.NoEvidence {
-		return events.Basis{}
+		return evidence.Basis{}
 	}
-	b := events.Basis{
+	b := evidence.Basis{
 		Moment: r.moments, FactEpoch: r.Shard.Store.Position().Epoch, Learned: r.learnedAhead(),
 		Avoided: r.Shard.NamesOf(avoided), Whole: !r.Shard.HomeFirst,
 	}
 	if avoided := r.Shard.Gate.Avoided(); len(avoided) > 0 {
 		names := r.Shard.NamesOf(slices.Collect(maps.Keys(avoided)))
-		b.Unlisted = len(names) > events.MaxLeftAlone
-		b.LeftAlone = names[:min(len(names), events.MaxLeftAlone)]
+		b.Unlisted = len(names) > evidence.MaxLeftAlone
+		b.LeftAlone = names[:min(len(names), evidence.MaxLeftAlone)]
 	}
 	if usable, _ := r.Shard.Engine.Candidates(); profile.SampleSize(usable) < usable {
 		all, home := r.Start()
@@ -160,7 +160,7 @@ func (r *Recorder) Basis(profile *placement.Profile, avoided []string) events.Ba
 }
 
 // Prefer notes that the choice prefers a node.
-func (r *Recorder) Prefer(e *events.Evidence, nodeUID string) {
+func (r *Recorder) Prefer(e *evidence.Evidence, nodeUID string) {
 	if n, ok := r.Shard.View.Node(nodeUID); ok && e != nil {
 		e.Basis.Preferred = n.Node.Name
 	}
@@ -171,7 +171,7 @@ func (r *Recorder) Prefer(e *events.Evidence, nodeUID string) {
 // on it.)
 func (r *Recorder) LearningOwn(revision int64) {
 	if !r.Shard.NoEvidence && revision > r.Shard.Ledger.Revision() {
-		r.ahead = append(r.ahead, events.Learned{Revision: revision})
+		r.ahead = append(r.ahead, evidence.Learned{Revision: revision})
 	}
 }
 
@@ -181,7 +181,7 @@ func (r *Recorder) Learning(current []ledger.KV) {
 		return // nothing would read or shorten it
 	}
 	for _, kv := range current {
-		l := events.Learned{Revision: kv.ModRevision, Key: kv.Key}
+		l := evidence.Learned{Revision: kv.ModRevision, Key: kv.Key}
 		if kv.ModRevision > r.Shard.Ledger.Revision() && !slices.Contains(r.ahead, l) {
 			r.ahead = append(r.ahead, l)
 		}
@@ -189,8 +189,8 @@ func (r *Recorder) Learning(current []ledger.KV) {
 }
 
 // learnedAhead returns what the watch has not delivered yet, in the order of learning.
-func (r *Recorder) learnedAhead() []events.Learned {
+func (r *Recorder) learnedAhead() []evidence.Learned {
 	told := r.Shard.Ledger.Revision()
-	r.ahead = slices.DeleteFunc(r.ahead, func(l events.Learned) bool { return l.Revision <= told })
+	r.ahead = slices.DeleteFunc(r.ahead, func(l evidence.Learned) bool { return l.Revision <= told })
 	return slices.Clone(r.ahead)
 }

@@ -3,7 +3,7 @@ package reserve
 import (
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/txn"
@@ -46,9 +46,9 @@ func (n *Admitter) Admit() bool {
 
 // sendAdmission sends one T15, unless none of the nodes can be admitted.
 func (n *Admitter) sendAdmission(nodes []*state.Node) error {
-	var all ledger.Change
+	var all txns.Change
 	for _, node := range nodes {
-		change, err := ledger.AdmitNode{
+		change, err := txns.AdmitNode{
 			NodeUID: node.UID, NodeName: node.Name, NodeRV: node.ResourceVersion,
 			Known: n.Shard.Ledger.Incarnation(node.Name), Docs: n.Shard.Ledger.Named(node.Name), Floor: n.Shard.Ledger.Floor(),
 		}.Admit()
@@ -74,7 +74,7 @@ func (*admission) Kind() string { return "T15" }
 func (a *admission) Done(int64) { a.by.Slot.Forget() }
 
 // Undone implements txn.Proposal.
-func (a *admission) Undone(lost ledger.Lost) { a.by.after = txn.LostAt(lost) }
+func (a *admission) Undone(lost txns.Outcome) { a.by.after = txn.LostAt(lost) }
 
 // TooLarge implements txn.Proposal: fewer nodes are admitted next.
 func (*admission) TooLarge(string) {}

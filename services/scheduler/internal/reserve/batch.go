@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 )
@@ -15,7 +16,7 @@ import (
 type batch struct {
 	by       *Reserver
 	attempts []*attempt.Attempt
-	place    ledger.PlaceBatch
+	place    txns.PlaceBatch
 	// drafts are the documents of nodes, by UID, in the order in which they were added.
 	drafts []draft
 	at     map[string]int // in drafts, by UID
@@ -54,9 +55,9 @@ const (
 func (r *Reserver) newBatch() *batch {
 	return &batch{
 		by: r, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
-		place: ledger.PlaceBatch{
+		place: txns.PlaceBatch{
 			Epochs: map[int32]int64{}, TermRegistryRevision: r.Shard.Ledger.TermRegistryRevision(),
-			Needs: map[ledger.Token]ledger.Needs{},
+			Needs: map[ledger.Token]txns.Needs{},
 		},
 	}
 }
@@ -93,7 +94,7 @@ func (b *batch) add(a *attempt.Attempt, entry ledger.Entry) joining {
 		return b.unfit(err)
 	}
 	own := &next[0]
-	own.doc = ledger.Cover(own.doc, ledger.KindNode, a.Pick.NodeRV)
+	own.doc = own.doc.Cover(ledger.KindNode, a.Pick.NodeRV)
 	if own.doc, err = a.Pick.Enter(own.doc, entry); err != nil {
 		return b.unfit(err)
 	}
@@ -128,7 +129,7 @@ func (b *batch) pin(a *attempt.Attempt, entry ledger.Entry) (next []draft, err e
 			at = len(next)
 			next = append(next, draft{doc: b.open(p.NodeUID, p.NodeName)})
 		}
-		if next[at].doc, err = ledger.Pin(next[at].doc, p.Keeper, dependent(entry)); err != nil {
+		if next[at].doc, err = txns.Pin(next[at].doc, p.Keeper, dependent(entry)); err != nil {
 			return nil, err
 		}
 	}
@@ -161,8 +162,8 @@ func (b *batch) unfit(err error) joining {
 	b.why = err
 	var (
 		large   *ledger.DocTooLargeError
-		refused *ledger.RefusedError
-		claimed *ledger.ClaimedError
+		refused *txns.RefusedError
+		claimed *txns.ClaimedError
 		taken   *ledger.TakenError
 	)
 	switch {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/claims"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
@@ -27,7 +27,7 @@ func (r *Reserver) placed(attempts []*attempt.Attempt, revision int64) {
 // committed and undone since (their token is not used again: docs/bugs.md, 27); attempts that lost their node, a
 // guard or a pin, and are decided again; and the rest, which is sent again as soon as possible. If the registry has
 // changed, that is once the watch shows the terms registered now.
-func (p *placing) Undone(lost ledger.Lost) {
+func (p *placing) Undone(lost txns.Outcome) {
 	r := p.by
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
@@ -80,7 +80,7 @@ type loser struct {
 
 // lostVolume returns the revision of the document of a claim or a pool that an attempt has lost to, or of the floor;
 // 0 if it has lost none.
-func lostVolume(a *attempt.Attempt, lost ledger.Lost) (revision int64) {
+func lostVolume(a *attempt.Attempt, lost txns.Outcome) (revision int64) {
 	for _, x := range lost.Exclusives {
 		if slices.ContainsFunc(a.Pick.Volumes.Holdings(), func(h claims.Holding) bool { return h.Key == x.Key }) {
 			revision = max(revision, x.Revision, lost.NamesAt)
@@ -93,7 +93,7 @@ func lostVolume(a *attempt.Attempt, lost ledger.Lost) (revision int64) {
 // there, otherwise by another decision as soon as the watch shows the change that they lost to. An attempt that has
 // lost turnAfter races for nodes asks for a turn at the last one. One that has lost attempt.MaxLosses is given back
 // to the queue.
-func (r *Reserver) retry(losers []loser, lost ledger.Lost) {
+func (r *Reserver) retry(losers []loser, lost txns.Outcome) {
 	for _, l := range slices.Backward(losers) {
 		a := l.Attempt
 		r.Effects.Report(a.Lost(l.reason))
@@ -125,7 +125,7 @@ func (r *Reserver) retry(losers []loser, lost ledger.Lost) {
 }
 
 // lostTo returns the revision of the node's document that an attempt has lost to, 0 if it has not lost the node.
-func lostTo(a *attempt.Attempt, lost ledger.Lost) int64 {
+func lostTo(a *attempt.Attempt, lost txns.Outcome) int64 {
 	for _, d := range lost.Docs {
 		switch {
 		case d.NodeUID != a.Pick.NodeUID:

@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/lifecycle"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
@@ -30,7 +31,7 @@ type Reserver struct {
 type placing struct {
 	by       *Reserver
 	attempts []*attempt.Attempt
-	batch    ledger.PlaceBatch
+	batch    txns.PlaceBatch
 	txn      ledger.Txn
 }
 
@@ -43,7 +44,7 @@ func (r *Reserver) Send() {
 	}
 	r.Slot.Send(txn.Request{
 		Proposal: p, Txn: p.txn, Attempts: p.attempts, Pods: len(p.batch.Placed), Epochs: p.batch.Epochs,
-		Losers: func(result ledger.TxnResult) (ledger.Lost, error) { return ledger.Losers(p.batch, result) }, Each: true,
+		Losers: func(result ledger.TxnResult) (txns.Outcome, error) { return txns.Classify(p.batch, result) }, Each: true,
 	})
 }
 

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/placement/names"
@@ -33,7 +33,7 @@ import (
 // The two views are upstream's, and do not cover every outcome of several holds: a hold in the pod's domain may stay
 // when a hold that evened it out is given up. The promotion of the remaining hold checks again.
 //
-// A place that is held for plugins (ledger.IsPrepared) counts in both views: upstream assumes a pod that waits at
+// A place that is held for plugins (txns.IsPrepared) counts in both views: upstream assumes a pod that waits at
 // Permit, and otherwise the last pods of a group that waits there would find no place.
 
 // onHold returns the UIDs of the pods that hard spread of a pod counts and whose places are only held; nil for none.
@@ -53,7 +53,7 @@ func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *g
 		doc, _ := x.Shard.Ledger.Doc(nodeUID)
 		for i := range doc.Entries {
 			e := &doc.Entries[i]
-			if e.Namespace != pod.Namespace || !shard.IsHold(e) || ledger.IsPrepared(e.Plan) || !x.counts(matchers, e.PodUID) {
+			if e.Namespace != pod.Namespace || !shard.IsHold(e) || txns.IsPrepared(e.Plan) || !x.counts(matchers, e.PodUID) {
 				continue
 			}
 			if held == nil {

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
@@ -77,7 +77,7 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s sc
 		x.markHome()
 	}
 	if !x.Shard.NoEvidence {
-		q.Weigh = events.EvidenceCandidates
+		q.Weigh = evidence.MaxCandidates
 	}
 	if len(avoided) > 0 {
 		q.Limit = placement.TopK + len(avoided)
@@ -85,7 +85,7 @@ func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s sc
 	if profile.Extended(a.Pod) {
 		q = x.Extend(q, a)
 		if q.Opinions != nil {
-			basis.Way = events.WayAdvised
+			basis.Way = evidence.WayAdvised
 		}
 	} else if q.HomeFirst && plain(a.Pod) && !s.whole {
 		if usable, home := x.Shard.Engine.Candidates(); home >= minHome && home < usable {

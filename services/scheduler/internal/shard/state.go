@@ -8,6 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -29,7 +31,7 @@ type State struct {
 	Home func(members []string, nodeUID string) bool
 	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster.
 	HomeFirst bool
-	// NoEvidence omits events.Evidence from the decisions.
+	// NoEvidence omits evidence.Evidence from the decisions.
 	NoEvidence bool
 	// Laps, if not nil, observes the progress of evaluations.
 	Laps engine.Laps
@@ -40,7 +42,7 @@ type State struct {
 	Draining bool
 
 	Store  *feed.Latest
-	Ledger *ledger.View
+	Ledger *replica.View
 	// View counts the pods on each node according to the facts, the ledger, and the pods that the shard has staged.
 	// Engine finds the nodes that a pod may be placed on; it follows View through Gate.
 	View   *view.View
@@ -56,7 +58,7 @@ type State struct {
 
 // New returns a State without facts: no node is usable until the first facts have reached their barrier.
 func New(id string, profiles map[string]*placement.Profile) *State {
-	s := &State{ID: id, Profiles: profiles, Store: feed.NewLatest(), Ledger: ledger.NewView()}
+	s := &State{ID: id, Profiles: profiles, Store: feed.NewLatest(), Ledger: replica.NewView()}
 	s.Engine = engine.New(engine.Config{})
 	s.Gate = avoid.NewGate(s.Engine)
 	s.View = view.New(s.Store, s.Ledger, s.Gate)
@@ -98,9 +100,9 @@ func (s *State) LoseEpochs(partitions []int32, epochs map[int32]int64) {
 }
 
 // Mandate returns what entitles this shard to decide about a pod of a partition.
-func (s *State) Mandate(partition int32) (ledger.Mandate, bool) {
+func (s *State) Mandate(partition int32) (txns.Authority, bool) {
 	epoch, ok := s.Holds(partition)
-	return ledger.Mandate{
+	return txns.Authority{
 		Epochs: map[int32]int64{partition: epoch}, TermRegistryRevision: s.Ledger.TermRegistryRevision(),
 	}, ok
 }
@@ -149,7 +151,7 @@ func (s *State) OpenDoc(nodeUID, nodeName string) ledger.NodeDoc {
 	if n, ok := s.View.Node(nodeUID); ok {
 		rv = n.Node.ResourceVersion
 	}
-	doc, _ := ledger.Finish(s.Ledger.Open(nodeUID, nodeName, rv), s.View)
+	doc, _ := txns.Finish(s.Ledger.Open(nodeUID, nodeName, rv), s.View)
 	return doc
 }
 

@@ -4,7 +4,10 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
 )
@@ -12,11 +15,11 @@ import (
 // Input is everything that may have happened since the last step; any field may be empty.
 type Input struct {
 	Facts   []feed.Step
-	Ledger  []ledger.ViewBatch
-	Offers  []events.OfferBatch
+	Ledger  []replica.Batch
+	Offers  []work.OfferBatch
 	Results []Result
 	// Turns are the messages of other shards about turns.
-	Turns []events.Turn
+	Turns []work.Turn
 	// Advice are the answers of extenders and custom plugins.
 	Advice []Advice
 	// Performed are the answers of plugins that act.
@@ -52,14 +55,14 @@ type Output struct {
 	// Lost records the races that attempts have lost and continue after, in order. It is appended to the log before
 	// Decisions. No component acts on it.
 	Lost    []events.Decision
-	Request *events.WorkRequest
+	Request *work.Request
 	// Consults are questions to extenders and plugins. If one is lost, its attempt waits for ever.
 	Consults []Consult
 	// Performs are the acts that plugins must carry out on chosen nodes, in order. If one is lost, its pod waits for
 	// ever, or until its place is taken back.
 	Performs []Perform
 	// Turns are messages to all other shards. They are hints.
-	Turns []events.Turn
+	Turns []work.Turn
 	// Notices are for people, and for metrics.
 	Notices []avoid.Notice
 	// Plans reports changes of preemption plans, for people and metrics.
@@ -149,5 +152,5 @@ type Attempt struct {
 	// Replaces is the UID of the pod whose kept place it took over; empty for none.
 	Replaces string
 	// Evidence is the evidence of the decision; nil for none. It is shared and must not be changed.
-	Evidence *events.Evidence
+	Evidence *evidence.Evidence
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 )
 
 // IsTooLarge reports whether a change is too large for one transaction.
@@ -14,7 +15,7 @@ func IsTooLarge(err error) bool {
 
 // LostAt returns the highest revision of what a change has lost to: nothing is gained by deciding again before the
 // watch has reached it.
-func LostAt(lost ledger.Lost) int64 {
+func LostAt(lost txns.Outcome) int64 {
 	at := max(lost.RegistryRevision, lost.NamesAt)
 	for _, d := range lost.Docs {
 		at = max(at, d.Revision)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/attempt"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/record"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/shard"
@@ -17,7 +19,7 @@ type Proposal interface {
 	// Done applies that the transaction has been committed, at a revision.
 	Done(revision int64)
 	// Undone applies that the transaction has lost.
-	Undone(lost ledger.Lost)
+	Undone(lost txns.Outcome)
 	// TooLarge applies that the store does not accept a transaction of its size: it has had no effect.
 	TooLarge(why string)
 }
@@ -37,7 +39,7 @@ type Request struct {
 	Pods int
 	// Losers classifies its failure. Each: the proposal itself determines which of its pods an earlier copy has
 	// placed.
-	Losers func(ledger.TxnResult) (ledger.Lost, error)
+	Losers func(ledger.TxnResult) (txns.Outcome, error)
 	Each   bool
 	// Epochs are the epochs that it compares, by partition.
 	Epochs map[int32]int64
@@ -63,7 +65,7 @@ type Slot struct {
 	Record   *record.Recorder
 	Effects  *step.Effects
 	// Moved applies what an answer has shown of the ledger.
-	Moved func(ledger.ViewChanges)
+	Moved func(replica.Changes)
 
 	Limits Limits
 	flight *flight
@@ -110,7 +112,7 @@ func (s *Slot) Forget() { s.written = nil }
 
 // Launch sends a change of a plan; an error means that it cannot be made into a transaction. attempts are those
 // whose pods it places.
-func (s *Slot) Launch(p Proposal, change ledger.Change, attempts ...*attempt.Attempt) error {
+func (s *Slot) Launch(p Proposal, change txns.Change, attempts ...*attempt.Attempt) error {
 	txn, err := change.Txn()
 	if err == nil {
 		err = s.Limits.check(txn, s.Shard.Now)
@@ -118,9 +120,9 @@ func (s *Slot) Launch(p Proposal, change ledger.Change, attempts ...*attempt.Att
 	if err != nil {
 		return fmt.Errorf("scheduler: %s: %w", p.Kind(), err)
 	}
-	r := Request{Proposal: p, Txn: txn, Attempts: attempts, Losers: change.Losers}
-	if change.Mandate != nil {
-		r.Epochs = change.Mandate.Epochs
+	r := Request{Proposal: p, Txn: txn, Attempts: attempts, Losers: change.Classify}
+	if change.Authority != nil {
+		r.Epochs = change.Authority.Epochs
 	}
 	s.begin(&flight{Request: r, change: true})
 	return nil

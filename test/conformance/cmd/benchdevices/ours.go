@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/devices"
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 // ours is the engine over a store, as a shard has them.
@@ -63,7 +64,7 @@ func newOurs(_ context.Context, l load) (contender, error) {
 	o.index.Fill(o.store.Snapshot())
 	for i := range l.nodes {
 		n := l.node(i)
-		state.Strip(n)
+		strip.Strip(n)
 		o.engine.SetNode(state.NewNodeInfo(state.NewNode(n)))
 	}
 	return o, nil
@@ -97,7 +98,7 @@ func (o *ours) tell(kind events.Kind, obj state.APIObject) error {
 func (o *ours) objects() objects { return objects{o.store.Snapshot(), &o.index} }
 
 func (o *ours) arrive(_ context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error {
-	state.Strip(pod)
+	strip.Strip(pod)
 	o.pod, o.claim = state.NewPod(pod), claim
 	return o.tell(events.KindResourceClaim, claim)
 }

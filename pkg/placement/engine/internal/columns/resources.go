@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
 )
 
 // Positions of the built-in resources in a row; extended ones follow.
@@ -17,7 +18,7 @@ const (
 )
 
 // Resources holds a row per slot: the capacities, how much of them is in use, and the cpu and memory in use
-// with defaults for containers without requests, in the units of state.Resources. Every extended resource that any
+// with defaults for containers without requests, in the units of resources.Resources. Every extended resource that any
 // node has had has a position. One that no node has needs none: its capacity is 0 everywhere.
 type Resources struct {
 	extended []string // names of the resources at the positions after rowBuiltIn
@@ -77,7 +78,7 @@ func (r *Resources) setUse(slot int, n *state.NodeInfo) {
 	nonzero[RowCPU], nonzero[RowMemory] = n.NonZeroRequested.MilliCPU, n.NonZeroRequested.Memory
 }
 
-func fillRow(row []int64, from *state.Resources, pods int64, extended []string) {
+func fillRow(row []int64, from *resources.Resources, pods int64, extended []string) {
 	row[RowCPU] = from.MilliCPU
 	row[RowMemory] = from.Memory
 	row[rowEphemeral] = from.EphemeralStorage

@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement/placementbench"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/strip"
 )
 
 const (
@@ -64,7 +67,7 @@ func newFactLog(o options) *factLog {
 }
 
 // record makes the fact with this sequence, from 1 to last.
-func (l *factLog) record(sequence uint64) (events.Record, error) {
+func (l *factLog) record(sequence uint64) (eventlog.Record, error) {
 	i := int(sequence) - 1
 	for _, s := range l.sections {
 		if i < s.count {
@@ -73,29 +76,29 @@ func (l *factLog) record(sequence uint64) (events.Record, error) {
 		i -= s.count
 	}
 	marker := events.Fact{Kind: state.Kinds()[i], Op: events.OpProgress, Progress: l.last, Cause: "list"}
-	return events.Record{Message: events.EncodeFact(marker), Sequence: sequence, Time: time.Now()}, nil
+	return eventlog.Record{Message: events.EncodeFact(marker), Sequence: sequence, Time: time.Now()}, nil
 }
 
 // recordOf makes the fact of one object as the queue's intake does.
-func recordOf(k events.Kind, obj state.APIObject, sequence uint64) (events.Record, error) {
+func recordOf(k events.Kind, obj state.APIObject, sequence uint64) (eventlog.Record, error) {
 	obj.SetResourceVersion(fmt.Sprint(sequence))
-	state.Strip(obj)
+	strip.Strip(obj)
 	data, err := obj.Marshal()
 	if err != nil {
-		return events.Record{}, fmt.Errorf("%s %s: %w", k, obj.GetName(), err)
+		return eventlog.Record{}, fmt.Errorf("%s %s: %w", k, obj.GetName(), err)
 	}
-	return events.Record{Sequence: sequence, Time: time.Now(), Message: events.EncodeFact(events.Fact{
+	return eventlog.Record{Sequence: sequence, Time: time.Now(), Message: events.EncodeFact(events.Fact{
 		Kind: k, Op: events.OpUpsert, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(),
 		ResourceVersion: sequence, Cause: "list", Object: data,
 	})}, nil
 }
 
 // offers are what the queue would offer for the pending pods.
-func (l *factLog) offers() []events.Offer {
-	offers := make([]events.Offer, l.pending)
+func (l *factLog) offers() []work.Offer {
+	offers := make([]work.Offer, l.pending)
 	for i := range offers {
 		p := l.load.Pending(i)
-		offers[i] = events.Offer{
+		offers[i] = work.Offer{
 			Pod:       events.PodRef{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
 			Partition: ledger.PartitionOf(string(p.UID)), Token: ledger.Token(i + 1).String(),
 			Attempt: 1, FactSequence: l.last, LeaseMillis: int32(time.Minute.Milliseconds()),
@@ -106,14 +109,15 @@ func (l *factLog) offers() []events.Offer {
 
 var errReadOnly = errors.New("the facts are made up: nothing can be appended to them")
 
-// Append implements events.Log for decisions.
-func (l *factLog) Append(ctx context.Context, s events.Stream, _ events.Tail, msgs []events.Message) (uint64, error) {
-	if s != events.Decisions {
+// Append implements eventlog.Log for decisions.
+func (l *factLog) Append(ctx context.Context, s eventlog.Stream, _ eventlog.Tail, msgs []eventlog.Message) (uint64,
+	error) {
+	if s != eventlog.Decisions {
 		return 0, errReadOnly
 	}
 	for _, m := range msgs {
 		sequence := l.stored.Add(1)
-		d, err := events.DecodeDecision(events.Record{Message: m, Sequence: sequence})
+		d, err := events.DecodeDecision(eventlog.Record{Message: m, Sequence: sequence})
 		if err != nil {
 			return 0, err
 		}
@@ -126,17 +130,17 @@ func (l *factLog) Append(ctx context.Context, s events.Stream, _ events.Tail, ms
 	return l.stored.Load(), nil
 }
 
-// Last implements events.Log.
-func (l *factLog) Last(_ context.Context, s events.Stream) (uint64, error) {
-	if s == events.Decisions {
+// Last implements eventlog.Log.
+func (l *factLog) Last(_ context.Context, s eventlog.Stream) (uint64, error) {
+	if s == eventlog.Decisions {
 		return l.stored.Load(), nil
 	}
 	return l.last, nil
 }
 
-// Read implements events.Log for facts.
-func (l *factLog) Read(_ context.Context, s events.Stream, from uint64) (events.Reader, error) {
-	if s != events.Facts {
+// Read implements eventlog.Log for facts.
+func (l *factLog) Read(_ context.Context, s eventlog.Stream, from uint64) (eventlog.Reader, error) {
+	if s != eventlog.Facts {
 		return nil, fmt.Errorf("stream %s: decisions are not kept", s)
 	}
 	return &factReader{log: l, next: from, closed: make(chan struct{})}, nil
@@ -149,17 +153,17 @@ type factReader struct {
 	closed chan struct{}
 }
 
-// Next implements events.Reader.
-func (r *factReader) Next(ctx context.Context) ([]events.Record, error) {
+// Next implements eventlog.Reader.
+func (r *factReader) Next(ctx context.Context) ([]eventlog.Record, error) {
 	if r.next > r.log.last {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-r.closed:
-			return nil, events.ErrClosed
+			return nil, eventlog.ErrClosed
 		}
 	}
-	var records []events.Record
+	var records []eventlog.Record
 	for ; r.next <= r.log.last && len(records) < readBatch; r.next++ {
 		record, err := r.log.record(r.next)
 		if err != nil {
@@ -170,5 +174,5 @@ func (r *factReader) Next(ctx context.Context) ([]events.Record, error) {
 	return records, nil
 }
 
-// Close implements events.Reader.
+// Close implements eventlog.Reader.
 func (r *factReader) Close() { close(r.closed) }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/test/perf/bench"
 )
@@ -35,7 +36,7 @@ func TestMeasure(t *testing.T) {
 func TestFactsAreAHistory(t *testing.T) {
 	o := options{nodes: 6, pods: 60, podsPerApp: 5, decisions: 7}
 	log := newFactLog(o)
-	reader, err := log.Read(t.Context(), events.Facts, 1)
+	reader, err := log.Read(t.Context(), eventlog.Facts, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -51,7 +52,7 @@ func startShard(ctx context.Context, log *factLog) (*shard, error) {
 		return nil, err
 	}
 	s := &shard{log: log, bus: bus, service: service, returned: make(chan []string, window)}
-	unsubscribe, err := bus.Subscribe(events.SubjectWork, s.request)
+	unsubscribe, err := bus.Subscribe(work.SubjectWork, s.request)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func startShard(ctx context.Context, log *factLog) (*shard, error) {
 
 // request hears what the shard asks for; all that matters is what it gives back.
 func (s *shard) request(data []byte) {
-	r, err := events.DecodeWorkRequest(data)
+	r, err := work.DecodeRequest(data)
 	if err != nil || len(r.Return) == 0 {
 		return
 	}
@@ -95,7 +96,7 @@ func (s *shard) awaitReady(ctx context.Context) error {
 // decide offers all pending pods, a window at a time, and counts the decisions.
 func (s *shard) decide(ctx context.Context) (placed, refused int, err error) {
 	waiting := s.log.offers()
-	out := map[string]events.Offer{}
+	out := map[string]work.Offer{}
 	for len(waiting) > 0 || len(out) > 0 {
 		if n := min(window-len(out), len(waiting)); n > 0 {
 			for _, o := range waiting[:n] {
@@ -129,7 +130,7 @@ func (s *shard) decide(ctx context.Context) (placed, refused int, err error) {
 	return placed, refused, nil
 }
 
-func (s *shard) offer(offers []events.Offer) error {
-	batch := events.OfferBatch{Queue: "queue", Term: 1, Offers: offers}
-	return s.bus.Publish(events.SubjectOffers+shardID, events.EncodeOffers(batch))
+func (s *shard) offer(offers []work.Offer) error {
+	batch := work.OfferBatch{Queue: "queue", Term: 1, Offers: offers}
+	return s.bus.Publish(work.SubjectOffers+shardID, work.EncodeOffers(batch))
 }

@@ -1,0 +1,4 @@
+package registry
+
+// DecodeTermValue decodes a term under any key.
+var DecodeTermValue = decodeTerm

@@ -1,0 +1,222 @@
+package replica
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/registry"
+)
+
+// termView is the part of a View about rules that reach beyond one node.
+type termView struct {
+	registry registry.Registry
+	terms    map[registry.TermID]registry.RegisteredTerm
+	// shares counts the terms by the namespaces that had them registered.
+	shares map[string]int
+	guards map[registry.TermID]map[string]guardView
+}
+
+// guardView is one guard: its revision as delivered by the watch and, ahead of the watch, that of the member's own
+// last put (0 if there is none).
+type guardView struct {
+	read, own int64
+	// follows: the own put compared the guard with the revision that this member had counted, so nothing uncounted
+	// lies between.
+	follows bool
+}
+
+func newTermView() termView {
+	return termView{
+		terms: map[registry.TermID]registry.RegisteredTerm{}, shares: map[string]int{},
+		guards: map[registry.TermID]map[string]guardView{},
+	}
+}
+
+func (tv *termView) clone() termView {
+	c := newTermView()
+	c.registry = tv.registry
+	c.terms = maps.Clone(tv.terms)
+	c.shares = maps.Clone(tv.shares)
+	for id, guards := range tv.guards {
+		c.guards[id] = maps.Clone(guards)
+	}
+	return c
+}
+
+// ofTerms reports whether a key is the registry's, a term's or a guard's.
+func ofTerms(key string) bool {
+	return strings.HasPrefix(key, registry.PrefixTerm) || strings.HasPrefix(key, registry.PrefixGuard)
+}
+
+// Registry returns the registry of terms as delivered by the watch.
+func (v *View) Registry() registry.Registry { return v.terms.registry }
+
+// TermRegistryRevision returns the mod revision of t/reg, which PlaceBatch compares; 0 while no term was ever
+// registered.
+func (v *View) TermRegistryRevision() int64 { return v.terms.registry.Revision }
+
+// Term returns a registered term.
+func (v *View) Term(id registry.TermID) (registry.RegisteredTerm, bool) {
+	t, ok := v.terms.terms[id]
+	return t, ok
+}
+
+// Terms iterates over the registered terms, in no order.
+func (v *View) Terms() iter.Seq2[registry.TermID, registry.RegisteredTerm] {
+	return maps.All(v.terms.terms)
+}
+
+// TermCount returns how many terms are registered.
+func (v *View) TermCount() int { return len(v.terms.terms) }
+
+// TermsOf returns how many terms count against a namespace's share.
+func (v *View) TermsOf(namespace string) int { return v.terms.shares[namespace] }
+
+// TermShares iterates over the namespaces that had terms registered, with their number, in no order.
+func (v *View) TermShares() iter.Seq2[string, int] { return maps.All(v.terms.shares) }
+
+// Guard returns the revision of a guard that stands for what this view has counted: every placement that moved the
+// guard up to it is in the documents this View has shown, or was handed over. It is 0 if the guard does not exist.
+// A decision made on this view compares that revision.
+//
+// It is the watch's revision or, ahead of it, that of the member's own put, if that put compared the revision that
+// was counted before. A put that compared nothing may have followed on puts of other members that the watch has not
+// delivered yet: then ok is false until it has.
+func (v *View) Guard(key string) (revision int64, ok bool) {
+	id, _, _, _ := registry.ParseGuard(key)
+	g := v.terms.guards[id][key]
+	if g.own <= v.revision {
+		return g.read, true
+	}
+	return g.own, g.follows
+}
+
+// Guards returns the keys of a term's guards, sorted.
+func (v *View) Guards(id registry.TermID) []string {
+	return slices.Sorted(maps.Keys(v.terms.guards[id]))
+}
+
+// Unguarded returns the ids of guards whose terms are not registered (any more), sorted.
+func (v *View) Unguarded() []registry.TermID {
+	var out []registry.TermID
+	for id := range v.terms.guards {
+		if _, ok := v.terms.terms[id]; !ok {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// LastUse returns the newest revision at which a term was registered or a guard of it moved.
+func (v *View) LastUse(id registry.TermID) int64 {
+	last := v.terms.terms[id].Revision
+	for _, g := range v.terms.guards[id] {
+		last = max(last, g.read, g.own)
+	}
+	return last
+}
+
+// LearnOwn folds in what this member's own transaction has put: what LearnPut accepts, and its guards as far as
+// their compares prove that nothing uncounted lies before them.
+func (v *View) LearnOwn(t ledger.Txn, r ledger.TxnResult) (Changes, error) {
+	if r.Succeeded && r.Revision > v.revision {
+		for _, p := range t.Puts {
+			if strings.HasPrefix(p.Key, registry.PrefixGuard) {
+				v.ownGuard(p.Key, t, r.Revision)
+			}
+		}
+	}
+	return v.LearnPut(t.Committed(r))
+}
+
+func (v *View) ownGuard(key string, t ledger.Txn, revision int64) {
+	id, _, _, ok := registry.ParseGuard(key)
+	if !ok {
+		return
+	}
+	counted, known := v.Guard(key)
+	follows := known && slices.Contains(t.Compares, ledger.Compare{Key: key, Target: ledger.ModRevision,
+		Revision: counted})
+	g := v.terms.guards[id][key]
+	g.own, g.follows = revision, follows
+	v.terms.setGuard(id, key, g)
+}
+
+func (tv *termView) setGuard(id registry.TermID, key string, g guardView) {
+	if tv.guards[id] == nil {
+		tv.guards[id] = map[string]guardView{}
+	}
+	tv.guards[id][key] = g
+}
+
+func (tv *termView) put(kv ledger.KV, set *changeSet) error {
+	if kv.Key == registry.KeyTermRegistry {
+		if kv.ModRevision <= tv.registry.Revision {
+			return nil
+		}
+		r, err := registry.DecodeRegistry(kv)
+		if err != nil {
+			return err
+		}
+		tv.registry, set.registry = r, true
+		return nil
+	}
+	if id, _, _, ok := registry.ParseGuard(kv.Key); ok {
+		g := tv.guards[id][kv.Key]
+		g.read = max(g.read, kv.ModRevision)
+		tv.setGuard(id, kv.Key, g)
+		return nil
+	}
+	id, t, err := registry.DecodeTerm(kv)
+	if err != nil || t.Revision <= tv.terms[id].Revision {
+		return err
+	}
+	tv.uncount(id)
+	tv.terms[id] = t
+	if t.Namespace != "" {
+		tv.shares[t.Namespace]++
+	}
+	set.term(id)
+	return nil
+}
+
+// uncount removes a term from the share of its namespace.
+func (tv *termView) uncount(id registry.TermID) {
+	namespace := tv.terms[id].Namespace
+	if n := tv.shares[namespace]; n > 1 {
+		tv.shares[namespace] = n - 1
+		return
+	}
+	delete(tv.shares, namespace)
+}
+
+func (tv *termView) drop(key string, revision int64, set *changeSet) {
+	if key == registry.KeyTermRegistry {
+		if tv.registry.Revision < revision {
+			tv.registry, set.registry = registry.Registry{}, true
+		}
+		return
+	}
+	if id, _, _, ok := registry.ParseGuard(key); ok {
+		switch g := tv.guards[id][key]; {
+		case g.own > revision:
+			tv.setGuard(id, key, guardView{own: g.own})
+		case g.read < revision:
+			delete(tv.guards[id], key)
+		}
+		if len(tv.guards[id]) == 0 {
+			delete(tv.guards, id)
+		}
+		return
+	}
+	id := registry.TermID(strings.TrimPrefix(key, registry.PrefixTerm))
+	if t, ok := tv.terms[id]; ok && t.Revision < revision {
+		tv.uncount(id)
+		delete(tv.terms, id)
+		set.term(id)
+	}
+}
