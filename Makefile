@@ -339,7 +339,7 @@ STEPS ?= 1000000
 
 .PHONY: walk
 walk: ## Compare the queue with a model of it over random cluster histories (STEPS=n)
-	@cd services/queue && go test -count=1 -v -timeout 60m -run 'TestWalk$$' ./internal/decide -args -steps=$(STEPS)
+	@cd services/queue && go test -count=1 -v -timeout 60m -run 'TestWalk$$' ./decide -args -steps=$(STEPS)
 
 # Seeds of the simulation that are the same each time, and how many new ones are played besides, from FIRST on:
 # a random number, unless it is given. LONG=1 also looks that everything that can happen has happened. SEED=n plays
@@ -393,7 +393,7 @@ scripts: ## Play the stories in test/sim/testdata/scripts on the real cores and 
 .PHONY: histories
 histories: ## Test new random shard histories: rules, places, preemption, take-overs, nodes (HISTORIES=n, FIRST=s repeats a run)
 	@echo "histories of shards: random seeds from $(FIRST); to repeat: make histories FIRST=$(FIRST) HISTORIES=$(HISTORIES)"
-	@cd services/scheduler && go test -count=1 -timeout 60m ./internal/decide \
+	@cd services/scheduler && go test -count=1 -timeout 60m ./decide \
 		-run 'TestShards(KeepRules|TakeOver|Preempt|Never)|TestDecisionsAreMadeAgain' \
 		-args $(foreach kind,$(HISTORY_KINDS),-$(kind)-first $(FIRST) -$(kind)-seeds $(HISTORIES))
 
@@ -570,8 +570,8 @@ MODES ?= live,drain
 
 .PHONY: bench-queue
 bench-queue: build .cluster-programs ## Measure the queue: many parked pods, a million pending pods; on a real API server, pods next to 10,000 unschedulable ones
-	@cd services/queue && go test -p 1 -run '^$$' -bench 'Events|Deletion|Cycle' -benchmem ./internal/decide
-	@cd services/queue && go test -p 1 -run '^$$' -bench MillionPending -benchtime 1x ./internal/decide
+	@cd services/queue && go test -p 1 -run '^$$' -bench 'Events|Deletion|Cycle' -benchmem ./decide
+	@cd services/queue && go test -p 1 -run '^$$' -bench MillionPending -benchtime 1x ./decide
 	@for blocked in 0 10000; do $(BENCH) e2e --runs $(RUNS) --contenders berth --modes live \
 		--leaving 500 --blocked $$blocked --out .build/bench/blocked-$$blocked || exit 1; done
 

@@ -20,11 +20,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-	"github.com/berth-scheduler/berth/services/binder/internal/basis"
-	"github.com/berth-scheduler/berth/services/binder/internal/commit"
-	"github.com/berth-scheduler/berth/services/binder/internal/decide"
-	"github.com/berth-scheduler/berth/services/binder/internal/effect"
-	"github.com/berth-scheduler/berth/services/binder/internal/intake"
+	"github.com/berth-scheduler/berth/services/binder/commit"
+	"github.com/berth-scheduler/berth/services/binder/decide"
+	"github.com/berth-scheduler/berth/services/binder/decide/basis"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+	"github.com/berth-scheduler/berth/services/binder/intake"
 )
 
 const (

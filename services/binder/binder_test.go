@@ -31,8 +31,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-	"github.com/berth-scheduler/berth/services/binder/internal/commit"
-	"github.com/berth-scheduler/berth/services/binder/internal/effect"
+	"github.com/berth-scheduler/berth/services/binder/commit"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // site is a set of binders and their environment, in memory. Tests run it in a synctest bubble, so that its seconds

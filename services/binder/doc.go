@@ -5,6 +5,6 @@
 // binders by rendezvous hashing. While the assignment changes, two binders may act on the same pod; every action is
 // guarded against that. A binder follows the facts and the ledger itself, and treats the decision log as hints.
 //
-// Start reading at Binder.Run (which connects the stages), then internal/decide (what is decided, and the order of
-// effects), internal/intake and internal/commit.
+// Start reading at Binder.Run (which connects the stages), then decide (what is decided, and the order of
+// effects), intake and commit.
 package binder

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/internal/effect"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // fill gives a pod annotations as large as the API server accepts, in an annotation that facts do not show.

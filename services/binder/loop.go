@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/commit"
-	"github.com/berth-scheduler/berth/services/binder/internal/effect"
+	"github.com/berth-scheduler/berth/services/binder/commit"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // loop is one run of the core, and the only goroutine that steps it. Effects wait in order, one line per lane, until

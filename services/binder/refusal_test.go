@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/binder/internal/effect"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // refuse makes the API server refuse calls, named "verb/subresource".

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-	"github.com/berth-scheduler/berth/services/descheduler/internal/usage"
+	"github.com/berth-scheduler/berth/services/descheduler/usage"
 )
 
 // DefaultInterval is the usual time between the starts of two cycles (the same as in upstream's packaging).

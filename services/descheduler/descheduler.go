@@ -20,10 +20,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/descheduler/internal/commit"
-	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
-	"github.com/berth-scheduler/berth/services/descheduler/internal/intake"
-	"github.com/berth-scheduler/berth/services/descheduler/internal/usage"
+	"github.com/berth-scheduler/berth/services/descheduler/commit"
+	"github.com/berth-scheduler/berth/services/descheduler/decide"
+	"github.com/berth-scheduler/berth/services/descheduler/intake"
+	"github.com/berth-scheduler/berth/services/descheduler/usage"
 )
 
 const (

@@ -1,8 +1,8 @@
 // Package descheduler finds pods that should not be where they are, by a DeschedulerPolicy, and requests their
 // eviction from the binders. It never talks to Kubernetes.
 //
-// Start reading at Descheduler.Run, then internal/decide.Cycle. Package policy reads the policy file. The stages are
-// internal/intake (facts, decisions and ledger → view), internal/decide (view → evictions, pure) and internal/commit
+// Start reading at Descheduler.Run, then decide.Cycle. Package policy reads the policy file. The stages are
+// intake (facts, decisions and ledger → view), decide (view → evictions, pure) and commit
 // (evictions → places in the ledger, requests in the log).
 //
 // Any number of replicas may run. All follow the log; the one that the ledger elects runs cycles. A cycle:

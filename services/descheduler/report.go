@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/descheduler/decide"
 )
 
 // These are the results of an eviction in the descheduler's metric. A limit that kept a pod is a result too, under

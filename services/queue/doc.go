@@ -7,7 +7,7 @@
 // replicas run. One leads; the others follow the log and the ledger and take over with warm state.
 //
 // Start reading at Queue.Run, then loop.go (the one goroutine that decides) and reign.go (what a leader does). The
-// three stages are internal/intake, internal/decide and internal/commit.
+// three stages are intake, decide and commit.
 //
 // Each leadership consists of rounds. A round reads the log to its end, opens a new fact epoch, lists everything,
 // publishes the differences, closes the epoch and then follows the watches. A round repairs whatever happened to the

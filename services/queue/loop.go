@@ -13,10 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
-	"github.com/berth-scheduler/berth/services/queue/internal/commit"
-	"github.com/berth-scheduler/berth/services/queue/internal/decide"
-	"github.com/berth-scheduler/berth/services/queue/internal/intake"
-	"github.com/berth-scheduler/berth/services/queue/internal/memory"
+	"github.com/berth-scheduler/berth/services/queue/commit"
+	"github.com/berth-scheduler/berth/services/queue/decide"
+	"github.com/berth-scheduler/berth/services/queue/decide/memory"
+	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
 // idleTick is how long the loop waits for the first input. From then on the core requests its own ticks.

@@ -21,9 +21,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/queue/internal/commit"
-	"github.com/berth-scheduler/berth/services/queue/internal/decide"
-	"github.com/berth-scheduler/berth/services/queue/internal/intake"
+	"github.com/berth-scheduler/berth/services/queue/commit"
+	"github.com/berth-scheduler/berth/services/queue/decide"
+	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/queue/internal/commit"
+	"github.com/berth-scheduler/berth/services/queue/commit"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/queue/internal/decide"
-	"github.com/berth-scheduler/berth/services/queue/internal/intake"
+	"github.com/berth-scheduler/berth/services/queue/decide"
+	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
 // vigilInterval is how often the ledger and the pods are searched for anomalies. A search takes milliseconds in a

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/queue/internal/decide"
-	"github.com/berth-scheduler/berth/services/queue/internal/intake"
+	"github.com/berth-scheduler/berth/services/queue/decide"
+	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
 // TestVigilOfALogThatIsReadAgain checks that a log that has lost records is read once more, and no release counts

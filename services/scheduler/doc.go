@@ -4,13 +4,13 @@
 //
 // Rooms:
 //
-//	internal/intake  facts, ledger changes and offers, gathered into one input
-//	internal/decide  the decision core: pure, effects as data
-//	internal/commit  reservation transactions and the decisions log
+//	intake  facts, ledger changes and offers, gathered into one input
+//	decide  the decision core: pure, effects as data
+//	commit  reservation transactions and the decisions log
 //
 // What can be lost on the way: offers and requests for work (their leases expire), and the message that a pod was
 // placed (binders find the reservation in the ledger). A shard has no Kubernetes credentials and calls no Kubernetes
 // API.
 //
-// Start reading at Scheduler.Run, then internal/decide.
+// Start reading at Scheduler.Run, then decide.
 package scheduler

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/engine"
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/avoid"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // tracerName is the instrumentation scope of the shard's spans.

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/evidence"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // BenchmarkTracing measures the cost of an attempt's spans if nothing is traced, if its pod is not among the traced

@@ -22,10 +22,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/intake"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/commit"
+	"github.com/berth-scheduler/berth/services/scheduler/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
+	"github.com/berth-scheduler/berth/services/scheduler/intake"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
 

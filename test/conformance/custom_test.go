@@ -24,8 +24,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	berthconfig "github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
 // customConfig enables the plugins of customplugins_test.go as a file would.
@@ -195,11 +195,11 @@ func (c *extendedCase) oursWithPlugins(
 	}()
 	set, _ := made.Of(read.Profiles[0].SchedulerName)
 	var guidance *placement.Guidance
-	driver := newShardDriver(ctx, profile, func(q shardcore.Consult) shardcore.Advice {
+	driver := newShardDriver(ctx, profile, func(q step.Consult) step.Advice {
 		advice := set.Consult(ctx, q)
 		guidance = advice.Guidance
 		return advice
-	}, func(p shardcore.Perform) shardcore.Performed { return set.Perform(ctx, p) })
+	}, func(p step.Perform) step.Performed { return set.Perform(ctx, p) })
 	if v, err = driver.fate(c); err != nil || v.Node == "" {
 		return v, nil, err
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/preempt"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 const preemptVerb = "preempt"
@@ -74,8 +74,8 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 	}
 	defer set.Close()
 	var left []preempt.Candidate
-	got, tied, err := c.ours(t, server.addressed(c.extenders, "ours"), func(q shardcore.Consult) shardcore.Advice {
-		a := shardcore.Advice{ID: q.ID}
+	got, tied, err := c.ours(t, server.addressed(c.extenders, "ours"), func(q step.Consult) step.Advice {
+		a := step.Advice{ID: q.ID}
 		a.Candidates, a.Err = set.Preempt(t.Context(), q.Pod, q.Candidates)
 		left = a.Candidates
 		return a

@@ -39,7 +39,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+	shardcore "github.com/berth-scheduler/berth/services/scheduler/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // upstreamPatience bounds upstream's binding goroutine.
@@ -187,7 +188,7 @@ func fateOf(status *fwk.Status, nominating *fwk.NominatingInfo) fate {
 // ours runs a shard's core for one pod, with real clients of the extenders; about answers questions about victims.
 // tied are the nodes that are as good as the one chosen.
 func (c *extendedCase) ours(
-	t *testing.T, extenders []configv1.Extender, about func(shardcore.Consult) shardcore.Advice,
+	t *testing.T, extenders []configv1.Extender, about func(step.Consult) step.Advice,
 ) (v fate, tied []string, err error) {
 	cfg := extendedProfile(extenders)
 	profile, err := placement.NewProfile(cfg)
@@ -199,12 +200,12 @@ func (c *extendedCase) ours(
 		return v, nil, err
 	}
 	defer set.Close()
-	d := newShardDriver(t.Context(), profile, func(q shardcore.Consult) shardcore.Advice {
+	d := newShardDriver(t.Context(), profile, func(q step.Consult) step.Advice {
 		if len(q.Candidates) > 0 {
 			return about(q)
 		}
 		opinions, err := set.Consult(t.Context(), q.Pod, q.Nodes)
-		return shardcore.Advice{ID: q.ID, Opinions: opinions, Err: err}
+		return step.Advice{ID: q.ID, Opinions: opinions, Err: err}
 	}, nil)
 	if v, err = d.fate(c); err != nil || v.Node == "" {
 		return v, nil, err
@@ -224,17 +225,17 @@ type shardDriver struct {
 	store    *mem.Store
 	folder   *feed.Folder
 	core     *shardcore.Core
-	advise   func(shardcore.Consult) shardcore.Advice
-	perform  func(shardcore.Perform) shardcore.Performed
-	out      shardcore.Output
+	advise   func(step.Consult) step.Advice
+	perform  func(step.Perform) step.Performed
+	out      step.Output
 	decided  []events.Decision
 	opinions map[string]placement.Opinion
 }
 
 // newShardDriver drives a shard with one profile; perform is nil for one without plugins that act.
 func newShardDriver(
-	ctx context.Context, profile *placement.Profile, advise func(shardcore.Consult) shardcore.Advice,
-	perform func(shardcore.Perform) shardcore.Performed,
+	ctx context.Context, profile *placement.Profile, advise func(step.Consult) step.Advice,
+	perform func(step.Perform) step.Performed,
 ) *shardDriver {
 	return &shardDriver{
 		folder: feed.NewFolder(),
@@ -267,7 +268,7 @@ func (d *shardDriver) fate(c *extendedCase) (fate, error) {
 	return v.sorted(), nil
 }
 
-func (d *shardDriver) step(in shardcore.Input) error {
+func (d *shardDriver) step(in step.Input) error {
 	out, err := d.core.Step(in, time.Unix(1_000_000, 0))
 	d.out = out
 	d.decided = append(d.decided, out.Decisions...)
@@ -301,7 +302,7 @@ func (d *shardDriver) start(c *extendedCase) error {
 	if err != nil {
 		return err
 	}
-	return d.step(shardcore.Input{
+	return d.step(step.Input{
 		Ledger: []replica.Batch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}, {Events: owned}},
 		Facts:  steps,
 		Offers: []work.OfferBatch{{Term: 1, Offers: []work.Offer{{
@@ -317,7 +318,7 @@ func (d *shardDriver) decide() (events.Decision, error) {
 		if len(d.decided) > 0 {
 			return d.decided[0], nil
 		}
-		var in shardcore.Input
+		var in step.Input
 		for _, q := range d.out.Consults {
 			advice := d.advise(q)
 			d.opinions = advice.Opinions
@@ -331,7 +332,7 @@ func (d *shardDriver) decide() (events.Decision, error) {
 			if err != nil {
 				return events.Decision{}, err
 			}
-			in.Results = []shardcore.Result{{ID: d.out.Commit.ID, Txn: res}}
+			in.Results = []step.Result{{ID: d.out.Commit.ID, Txn: res}}
 		}
 		if err := d.step(in); err != nil {
 			return events.Decision{}, err
@@ -359,7 +360,7 @@ func (d *shardDriver) bind(c *extendedCase, node string) error {
 	if err != nil {
 		return err
 	}
-	err = d.step(shardcore.Input{Facts: steps})
+	err = d.step(step.Input{Facts: steps})
 	for _, p := range d.out.Performs {
 		d.perform(p)
 	}

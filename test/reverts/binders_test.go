@@ -1,9 +1,9 @@
 package reverts_test
 
 const (
-	ofCalls     = "services/binder/internal/commit"
-	ofBinds     = "services/binder/internal/bind"
-	ofEvictions = "services/binder/internal/evict"
+	ofCalls     = "services/binder/commit"
+	ofBinds     = "services/binder/decide/bind"
+	ofEvictions = "services/binder/decide/evict"
 )
 
 // binders are fixes of what binders do, and of their calls to the API server.
@@ -46,7 +46,7 @@ var binders = []revert{
 	},
 	{
 		bug: 38, taken: "Documents of what is gone are not collected.",
-		edits: []edit{{"services/binder/internal/document/collect.go", `if len(due) == 0 {`, `if true {`}},
+		edits: []edit{{"services/binder/decide/document/collect.go", `if len(due) == 0 {`, `if true {`}},
 		fails: []failing{{ofBinder, "TestDocumentsOfGoneObjectsAreCollected"}},
 	},
 	{
@@ -141,7 +141,7 @@ var binders = []revert{
 	{
 		bug: 115, taken: "The removal of a gate is begun however late it is.",
 		edits: []edit{{
-			"services/binder/internal/gates/gate.go", `if u.over(g) || u.late(g) {`, `if u.over(g) {`,
+			"services/binder/decide/gates/gate.go", `if u.over(g) || u.late(g) {`, `if u.over(g) {`,
 		}},
 		fails: []failing{{ofBinder, "TestGateIsRemovedInTimeOrNotAtAll"}},
 	},

@@ -4,8 +4,8 @@ const (
 	ofTxns     = "pkg/ledger/txns"
 	ofReplica  = "pkg/ledger/replica"
 	ofRegistry = "pkg/ledger/registry"
-	ofShards   = "services/scheduler/internal/decide"
-	ofBinder   = "services/binder/internal/decide"
+	ofShards   = "services/scheduler/decide"
+	ofBinder   = "services/binder/decide"
 )
 
 // ledger are fixes of what transactions demand, and of the picture that members have of the ledger.

@@ -13,13 +13,13 @@ var queues = []revert{
 	},
 	{
 		bug: 61, taken: "The queue waits for facts up to a high-water of another generation.",
-		edits: []edit{{"services/queue/internal/decide/apply.go", `if in.Generation {`, `if false {`}},
-		fails: []failing{{"services/queue/internal/decide", "TestNoPodWaitsForAHighWaterOfAnotherGeneration"}},
+		edits: []edit{{"services/queue/decide/apply.go", `if in.Generation {`, `if false {`}},
+		fails: []failing{{"services/queue/decide", "TestNoPodWaitsForAHighWaterOfAnotherGeneration"}},
 	},
 	{
 		bug: 80, taken: "Pods that may preempt share a lane with pods that may not.",
-		edits: []edit{{"services/queue/internal/waiting/lane.go", `if neverPreempts(e.Pod) {`, `if false {`}},
-		fails: []failing{{"services/queue/internal/decide", "TestAVerdictCoversThosePreemptingAlike"}},
+		edits: []edit{{"services/queue/decide/waiting/lane.go", `if neverPreempts(e.Pod) {`, `if false {`}},
+		fails: []failing{{"services/queue/decide", "TestAVerdictCoversThosePreemptingAlike"}},
 	},
 }
 

@@ -2,10 +2,10 @@ package reverts_test
 
 // The packages that a shard's decisions are made in, besides ofShards.
 const (
-	ofAvoid     = "services/scheduler/internal/avoid"
-	ofReserve   = "services/scheduler/internal/reserve"
-	ofPreempt   = "services/scheduler/internal/preempt"
-	ofCrossNode = "services/scheduler/internal/crossnode"
+	ofAvoid     = "services/scheduler/decide/avoid"
+	ofReserve   = "services/scheduler/decide/reserve"
+	ofPreempt   = "services/scheduler/decide/preempt"
+	ofCrossNode = "services/scheduler/decide/crossnode"
 )
 
 // shards are fixes of how shards decide.
@@ -79,7 +79,7 @@ var shards = []revert{
 				`ofTerms(key) || strings.HasPrefix(key, roster.PrefixOwn) || strings.HasPrefix(key, ledger.PrefixInc`,
 				`ofTerms(key) || strings.HasPrefix(key, ledger.PrefixInc`,
 			},
-			{"services/scheduler/internal/shard/state.go", `&& epoch <= s.Ledger.Revision() &&`, `&&`},
+			{"services/scheduler/decide/shard/state.go", `&& epoch <= s.Ledger.Revision() &&`, `&&`},
 		},
 		fails: []failing{{ofShards, "TestOwnershipIsLearnedFromTheWatchAlone"}, {ofReplica, "TestOwnersAreNotLearned"}},
 	},
@@ -94,7 +94,7 @@ var shards = []revert{
 	{
 		bug: 32, taken: "A pod may carry more terms than MaxPodTerms.",
 		edits: []edit{
-			{"services/scheduler/internal/attempt/attempt.go", `if n.Carried > registry.MaxPodTerms {`, `if false {`},
+			{"services/scheduler/decide/attempt/attempt.go", `if n.Carried > registry.MaxPodTerms {`, `if false {`},
 			{ofCrossNode + "/terms.go", ` && n.Carried <= registry.MaxPodTerms {`, ` {`},
 		},
 		fails: []failing{{ofShards, "TestPodThatNoTransactionHoldsLeavesNoTerm"}},
@@ -159,7 +159,7 @@ var shards = []revert{
 	{
 		bug: 59, taken: "A claim's document that was collected is taken for one that never was.",
 		edits: []edit{{
-			"services/scheduler/internal/claims/supply.go", `append(versions, b.Ledger.Exclusive(key).Version())`,
+			"services/scheduler/decide/claims/supply.go", `append(versions, b.Ledger.Exclusive(key).Version())`,
 			`append(versions, ledger.Version{Revision: b.Ledger.Exclusive(key).Revision})`,
 		}},
 		fails: []failing{{ofShards, "TestStagedPickEndsWithItsClaimsDocument"}},

@@ -2,7 +2,7 @@ package reverts_test
 
 const (
 	ofEtcd   = "pkg/ledger/etcd"
-	ofIntake = "services/queue/internal/intake"
+	ofIntake = "services/queue/intake"
 )
 
 // stores are fixes of what happens when a store is another one than before, or holds what nobody can read.
@@ -25,22 +25,22 @@ var stores = []revert{
 	{
 		bug: 36, taken: "A ledger that is empty, although there are facts, goes on.",
 		edits: []edit{{
-			"services/queue/internal/decide/generation.go", `case g.Revision == 0 && !s.Claimed && s.FactsTold:`, `case false:`,
+			"services/queue/decide/generation.go", `case g.Revision == 0 && !s.Claimed && s.FactsTold:`, `case false:`,
 		}},
 		fails: []failing{{ofQueue, "TestLostLedgerBeginsAnew"}},
 	},
 	{
 		bug: 36, taken: "The history of the ledger is not compared with the ledger.",
 		edits: []edit{
-			{"services/queue/internal/decide/generation.go", `case s.Recorded > s.Revision:`, `case false:`},
-			{"services/queue/internal/decide/generation.go", `case s.Contradicted:`, `case false && s.Contradicted:`},
+			{"services/queue/decide/generation.go", `case s.Recorded > s.Revision:`, `case false:`},
+			{"services/queue/decide/generation.go", `case s.Contradicted:`, `case false && s.Contradicted:`},
 		},
 		fails: []failing{{ofQueue, "TestRestoredLedgerBeginsAnew"}},
 	},
 	{
 		bug: 36, taken: "What the history of the ledger says last is not compared with the ledger.",
 		edits: []edit{
-			{"services/queue/internal/decide/generation.go", `case s.Contradicted:`, `case false && s.Contradicted:`},
+			{"services/queue/decide/generation.go", `case s.Contradicted:`, `case false && s.Contradicted:`},
 		},
 		fails: []failing{{ofQueue, "TestRestoredLedgerThatWentOnBeginsAnew"}},
 	},
@@ -48,8 +48,8 @@ var stores = []revert{
 		bug: 37, taken: "A reader of the facts gets past no record that it cannot read.",
 		edits: []edit{{"pkg/state/follow/history.go", `h.hole = r.Sequence`, `return nil, err`}},
 		fails: []failing{
-			{"pkg/state/follow", "TestPoisonIsWaitedOut"}, {"services/binder/internal/intake", "TestWhatCannotBeRead"},
-			{"services/descheduler/internal/intake", "TestWhatCannotBeRead"},
+			{"pkg/state/follow", "TestPoisonIsWaitedOut"}, {"services/binder/intake", "TestWhatCannotBeRead"},
+			{"services/descheduler/intake", "TestWhatCannotBeRead"},
 		},
 	},
 	{
@@ -63,7 +63,7 @@ var stores = []revert{
 	{
 		bug: 37, taken: "The queue gets past no decision that it cannot read.",
 		edits: []edit{{
-			"services/queue/internal/intake/follow.go", "r.unreadable.Record(record, err)\n\t\t\t\tcontinue",
+			"services/queue/intake/follow.go", "r.unreadable.Record(record, err)\n\t\t\t\tcontinue",
 			"r.next = record.Sequence\n\t\t\t\treturn err",
 		}},
 		fails: []failing{{ofQueue, "TestDecisionsThatCannotBeRead"}},
@@ -91,7 +91,7 @@ var stores = []revert{
 	},
 	{
 		bug: 55, taken: "Watches are resumed after refused connections.",
-		edits: []edit{{"services/queue/internal/intake/resume.go", `if err == nil && r.away && !lists {`, `if false {`}},
+		edits: []edit{{"services/queue/intake/resume.go", `if err == nil && r.away && !lists {`, `if false {`}},
 		fails: []failing{{ofIntake, "TestAnAPIServerThatWasAwayIsListed"}},
 	},
 	{
@@ -102,7 +102,7 @@ var stores = []revert{
 	{
 		bug: 93, taken: "The queue goes on at the end of a log of decisions that has lost what was read.",
 		edits: []edit{{
-			"services/queue/internal/intake/follow.go",
+			"services/queue/intake/follow.go",
 			`case r.next > 1 && (gap.Want < r.next || gap.Have <= r.next):`, `case false:`,
 		}},
 		fails: []failing{{ofIntake, "TestDecisionsThatTheLogHasLost"}},

@@ -15,17 +15,17 @@ var (
 
 // backDebt is in percent.
 var backDebt = debt{
-	"pkg/audit":                           21,
-	"pkg/descheduling":                    25,
-	"pkg/ledger/etcd":                     23,
-	"pkg/placement":                       25,
-	"pkg/placement/config":                21,
-	"pkg/placement/devices":               27,
-	"pkg/placement/engine":                29,
-	"services/binder/internal/bind":       29,
-	"services/queue":                      25,
-	"services/scheduler/internal/decide":  25,
-	"services/scheduler/internal/preempt": 28,
+	"pkg/audit":                         21,
+	"pkg/descheduling":                  25,
+	"pkg/ledger/etcd":                   23,
+	"pkg/placement":                     25,
+	"pkg/placement/config":              21,
+	"pkg/placement/devices":             27,
+	"pkg/placement/engine":              29,
+	"services/binder/decide/bind":       29,
+	"services/queue":                    25,
+	"services/scheduler/decide":         25,
+	"services/scheduler/decide/preempt": 28,
 }
 
 // The debts of the house's measures, see House.

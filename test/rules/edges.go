@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -51,7 +52,7 @@ var edges = []edge{
 		why:   "a rest.Config is a credential: only the queue (reads) and the binder (writes) hold one, and users' plugins",
 	},
 	{
-		prefix: "k8s.io/metrics/pkg/client", only: []string{"services/queue/internal/intake"}, tests: true,
+		prefix: "k8s.io/metrics/pkg/client", only: []string{"services/queue/intake"}, tests: true,
 		why: "the queue is the only reader of Kubernetes: read use from the facts",
 	},
 	{
@@ -59,12 +60,12 @@ var edges = []edge{
 		why: "the binary reads kubeconfig files, services get a rest.Config",
 	},
 	{
-		prefix: "k8s.io/client-go/tools/cache", only: []string{"services/queue/internal/intake"}, tests: true,
+		prefix: "k8s.io/client-go/tools/cache", only: []string{"services/queue/intake"}, tests: true,
 		why: "the queue is the only lister and watcher of Kubernetes: read facts from the log",
 	},
 	{
 		prefix: "k8s.io/client-go/tools/events",
-		only:   []string{"services/binder/internal/commit", customPlugins}, tests: true,
+		only:   []string{"services/binder/commit", customPlugins}, tests: true,
 		why: "the binder is the only writer of Kubernetes (invariant I12): append a decision to the log",
 	},
 	{
@@ -72,10 +73,10 @@ var edges = []edge{
 		// The binary's audit command reads the API server itself: it checks the services, so it
 		// must not believe them.
 		only: []string{
-			"services/queue/internal/intake", "services/binder/internal/commit", "cmd/berth", customPlugins,
+			"services/queue/intake", "services/binder/commit", "cmd/berth", customPlugins,
 		},
 		tests: true,
-		why:   "Kubernetes is read by services/queue/internal/intake and written by services/binder/internal/commit",
+		why:   "Kubernetes is read by services/queue/intake and written by services/binder/commit",
 	},
 	{
 		prefix: "k8s.io/kubernetes", only: []string{"test/conformance", "tools/cluster"},
@@ -202,6 +203,12 @@ func checkServices(repo *Repo) []Finding {
 		own := serviceOf(file.Dir)
 		for _, imp := range repo.imports(file) {
 			target, ours := strings.CutPrefix(imp.path, module)
+			if ours && insideService(target) && own != serviceOf(target) && !withinAny(file.Dir, []string{"test", "tools"}) {
+				found = append(found, Finding{
+					Path: file.Path, Line: imp.line,
+					Detail: fmt.Sprintf("%s imported here: only its own service and tests may", target),
+				})
+			}
 			if !ours || own == "" {
 				continue
 			}
@@ -230,6 +237,14 @@ func serviceOf(dir string) string {
 	}
 	name, _, _ := strings.Cut(rest, "/")
 	return name
+}
+
+// insideService reports whether a folder is a part of a service: its intake, its decisions or its commit. Tests step
+// the cores themselves; programs run the service.
+func insideService(dir string) bool {
+	return slices.ContainsFunc([]string{"intake", "decide", "commit", "usage"}, func(room string) bool {
+		return withinPattern(dir, "services/*/"+room)
+	})
 }
 
 func checkLayers(repo *Repo) []Finding {

@@ -67,19 +67,19 @@ var plantedEdges = []planted{
 		source: "package x\n\nimport _ \"github.com/nats-io/nats.go/jetstream\"\n",
 	},
 	{
-		name: "etcd client in a service", path: "services/binder/internal/commit/x.go", rule: "edges", line: 3,
+		name: "etcd client in a service", path: "services/binder/commit/x.go", rule: "edges", line: 3,
 		source: "package x\n\nimport _ \"go.etcd.io/etcd/client/v3\"\n",
 	},
 	{
-		name: "clientset in a shard", path: "services/scheduler/internal/intake/x.go", rule: "edges", line: 3,
+		name: "clientset in a shard", path: "services/scheduler/intake/x.go", rule: "edges", line: 3,
 		source: "package x\n\nimport _ \"k8s.io/client-go/kubernetes\"\n",
 	},
 	{
-		name: "pure part of client-go in a shard", path: "services/scheduler/internal/intake/x.go",
+		name: "pure part of client-go in a shard", path: "services/scheduler/intake/x.go",
 		source: "package x\n\nimport _ \"k8s.io/client-go/kubernetes/scheme\"\n",
 	},
 	{
-		name: "writer in the reader", path: "services/queue/internal/intake/x.go", rule: "edges", line: 3,
+		name: "writer in the reader", path: "services/queue/intake/x.go", rule: "edges", line: 3,
 		source: "package x\n\nimport _ \"k8s.io/client-go/tools/events\"\n",
 	},
 	{
@@ -99,6 +99,14 @@ var plantedEdges = []planted{
 		source: "package x\n\nimport _ \"github.com/berth-scheduler/berth/services/binder\"\n",
 	},
 	{
+		name: "program imports a service's decisions", path: "cmd/berth/x.go", rule: "services", line: 3,
+		source: "package x\n\nimport _ \"github.com/berth-scheduler/berth/services/queue/decide/memory\"\n",
+	},
+	{
+		name: "test imports a service's decisions", path: "test/sim/x.go",
+		source: "package x\n\nimport _ \"github.com/berth-scheduler/berth/services/queue/decide\"\n",
+	},
+	{
 		name: "events import state", path: "pkg/events/x.go", rule: "layers", line: 3,
 		source: "package x\n\nimport _ \"github.com/berth-scheduler/berth/pkg/state\"\n",
 	},
@@ -110,7 +118,7 @@ var plantedEdges = []planted{
 
 var plantedPurity = []planted{
 	{
-		name: "context in a decision", path: "services/queue/internal/decide/x.go", rule: "pure", line: 3,
+		name: "context in a decision", path: "services/queue/decide/x.go", rule: "pure", line: 3,
 		source: "package x\n\nimport _ \"context\"\n",
 	},
 	{
@@ -122,7 +130,12 @@ var plantedPurity = []planted{
 		source: "package x\n\nimport \"time\"\n\nconst limit = 5 * time.Second\n",
 	},
 	{
-		name: "channel in a decision", path: "services/binder/internal/decide/x.go", rule: "pure", line: 3,
+		name: "goroutine's lock in a part of a decision", path: "services/scheduler/decide/attempt/x.go", rule: "pure",
+		line:   3,
+		source: "package x\n\nimport _ \"sync\"\n",
+	},
+	{
+		name: "channel in a decision", path: "services/binder/decide/x.go", rule: "pure", line: 3,
 		source: "package x\n\nvar c chan int\n",
 	},
 	{

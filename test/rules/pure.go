@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/ast"
 	"slices"
-	"strings"
 )
 
 // pureImports are what a decision must not be able to reach.
@@ -33,22 +32,14 @@ type pureRoom struct {
 	may []string
 }
 
-// decisionRooms are the services' rooms that decide.
-var decisionRooms = []string{
-	"decide", "avoid", "claims", "answer",
-	"balance", "memory", "quota", "waiting",
-	"basis", "bind", "document", "effect", "evict", "gates", "podstatus",
-}
+// decisionRooms match the folders of the services that decide: services/*/decide and what is below them.
+const decisionRooms = "services/*/decide"
 
 // pureRooms are the decision cores. Test files may do anything.
 var pureRooms = []pureRoom{
 	{
 		name: "decide",
-		has: func(f *GoFile) bool {
-			return slices.ContainsFunc(decisionRooms, func(room string) bool {
-				return strings.Contains(f.Dir+"/", "/internal/"+room+"/")
-			})
-		},
+		has:  func(f *GoFile) bool { return withinPattern(f.Dir, decisionRooms) },
 	},
 	{
 		name: "pkg/placement",

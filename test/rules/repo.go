@@ -165,6 +165,14 @@ func withinAny(dir string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) })
 }
 
+// withinPattern reports whether a folder matches a pattern of path.Match, or is below a folder that does.
+func withinPattern(dir, pattern string) bool {
+	parts := strings.Split(dir, "/")
+	depth := strings.Count(pattern, "/") + 1
+	matched, err := path.Match(pattern, strings.Join(parts[:min(depth, len(parts))], "/"))
+	return err == nil && matched
+}
+
 // calls returns the calls of pkg.Func in a file, where pkg is an import path. Dot imports are
 // not followed; the linter rejects them.
 func (r *Repo) calls(f *GoFile, importPath string) []callSite {

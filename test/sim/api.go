@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/services/binder/bindercore"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // apiServer is what kube-apiserver enforces on what we do to it, and nothing more: it looks
@@ -190,7 +190,7 @@ const (
 // bind is pods/binding: UID and resourceVersion are compared, a pod that is bound, being
 // deleted or gated is refused. Node and room are not looked at, nor is whether annotations become too large. The
 // condition that goes before the bind of a pod whose annotations are full is written with it.
-func (a *apiServer) bind(e bindercore.Bind, ignoreVersion bool) bindOutcome {
+func (a *apiServer) bind(e effect.Bind, ignoreVersion bool) bindOutcome {
 	p, ok := a.pod(e.Pod.UID)
 	switch {
 	case !ok:

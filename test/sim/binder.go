@@ -13,7 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/strip"
-	"github.com/berth-scheduler/berth/services/binder/bindercore"
+	bindercore "github.com/berth-scheduler/berth/services/binder/decide"
+	"github.com/berth-scheduler/berth/services/binder/decide/basis"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+	binderintake "github.com/berth-scheduler/berth/services/binder/intake"
 )
 
 // binder is one binder; its workers are calls under way.
@@ -23,7 +26,7 @@ type binder struct {
 	outbox
 	core   *bindercore.Core
 	facts  *feed.Folder
-	ledger *bindercore.Ledger
+	ledger *binderintake.Ledger
 	ticked time.Time
 	// running counts calls whose answer is outstanding.
 	running int
@@ -45,8 +48,8 @@ const (
 	collectAfter = time.Second
 )
 
-func limits() bindercore.Limits {
-	l := bindercore.DefaultLimits()
+func limits() basis.Limits {
+	l := basis.DefaultLimits()
 	l.Binds, l.BindDeadline, l.Idle = 2, bindDeadline, idleDocument
 	l.Retry.Cap = time.Second
 	l.EvictionHang, l.Overdue, l.PlanPause, l.EvictionMemory = evictionHang, overdue, planPause, 30*time.Second
@@ -64,7 +67,7 @@ func (b *binder) start() {
 	b.streams = streams{p: &b.proc}
 	b.outbox = outbox{}
 	b.core = bindercore.NewCore(b.member(), limits(), func(string, string) bool { return true })
-	b.facts, b.ledger = feed.NewFolder(), bindercore.NewLedger(b.member())
+	b.facts, b.ledger = feed.NewFolder(), binderintake.NewLedger(b.member())
 	b.ticked, b.running = time.Time{}, 0
 }
 
@@ -75,15 +78,15 @@ func (b *binder) steps() []func() error {
 	}
 }
 
-func (b *binder) step(in bindercore.Input) error {
+func (b *binder) step(in effect.Input) error {
 	for _, e := range b.core.Step(in, b.clock()) {
 		switch e := e.(type) {
-		case bindercore.Publish:
+		case effect.Publish:
 			b.add(e.Decision)
-		case bindercore.Report, bindercore.Rejected:
-		case bindercore.Stop:
+		case effect.Report, effect.Rejected:
+		case effect.Stop:
 			return b.w.breaks("%s: %v", b.member(), e.Err)
-		case bindercore.Fault:
+		case effect.Fault:
 			if b.w.wentBack {
 				continue // it refuses to release for a pod that is older than what it was promised for
 			}
@@ -108,7 +111,7 @@ func (b *binder) stepFacts() error {
 	if err != nil {
 		return b.w.breaks("%s: %v", b.member(), err)
 	}
-	return b.step(bindercore.FromFacts(step))
+	return b.step(binderintake.FromFacts(step))
 }
 
 func (b *binder) stepLedger() error {
@@ -142,11 +145,11 @@ func (b *binder) stepDecisions() error {
 }
 
 func (b *binder) seen(d events.Decision) error {
-	var ins []bindercore.Input
+	var ins []effect.Input
 	if b.w.mutant.hint != nil {
 		ins = b.w.mutant.hint(d)
 	}
-	for _, in := range append(ins, bindercore.DecisionSeen{Decision: d}) {
+	for _, in := range append(ins, effect.DecisionSeen{Decision: d}) {
 		if err := b.step(in); err != nil {
 			return err
 		}
@@ -159,51 +162,51 @@ func (b *binder) stepTick() error {
 		return nil
 	}
 	b.ticked = b.clock()
-	return b.step(bindercore.Tick{})
+	return b.step(effect.Tick{})
 }
 
 func (b *binder) drain() error {
 	b.draining = true
-	return b.step(bindercore.Drain{})
+	return b.step(effect.Drain{})
 }
 
 // answer feeds an answer to the core.
-func (b *binder) answer(in bindercore.Input) error {
+func (b *binder) answer(in effect.Input) error {
 	b.running--
 	return b.step(in)
 }
 
 // perform hands one effect to a worker.
-func (b *binder) perform(e bindercore.Effect) {
+func (b *binder) perform(e effect.Effect) {
 	b.running++
 	switch e := e.(type) {
-	case bindercore.Bind:
+	case effect.Bind:
 		b.prepare(e, 0, 0)
-	case bindercore.ReadPod:
-		b.ask("read pod", e.Op, func() bindercore.Answered { return b.w.api.read(e.Pod.UID) })
-	case bindercore.FencePod:
+	case effect.ReadPod:
+		b.ask("read pod", e.Op, func() effect.Answered { return b.w.api.read(e.Pod.UID) })
+	case effect.FencePod:
 		b.fence(e)
-	case bindercore.PatchCondition:
-		b.ask("condition", e.Op, func() bindercore.Answered { return b.w.patchCondition(e) })
-	case bindercore.RemoveGate:
-		b.ask("ungate", e.Op, func() bindercore.Answered { return b.w.removeGate(e) })
-	case bindercore.Nominate:
-		b.ask("nominate", e.Op, func() bindercore.Answered { return b.w.nominate(e) })
-	case bindercore.ReadBudget:
-		b.ask("read budget", e.Op, func() bindercore.Answered { return b.w.api.readBudget(e.Namespace, e.Name) })
-	case bindercore.Amend:
+	case effect.PatchCondition:
+		b.ask("condition", e.Op, func() effect.Answered { return b.w.patchCondition(e) })
+	case effect.RemoveGate:
+		b.ask("ungate", e.Op, func() effect.Answered { return b.w.removeGate(e) })
+	case effect.Nominate:
+		b.ask("nominate", e.Op, func() effect.Answered { return b.w.nominate(e) })
+	case effect.ReadBudget:
+		b.ask("read budget", e.Op, func() effect.Answered { return b.w.api.readBudget(e.Namespace, e.Name) })
+	case effect.Amend:
 		b.amend(e)
-	case bindercore.Evict:
-		b.ask("evict", e.Op, func() bindercore.Answered { return b.w.evict(e) })
-	case bindercore.ReadDoc:
+	case effect.Evict:
+		b.ask("evict", e.Op, func() effect.Answered { return b.w.evict(e) })
+	case effect.ReadDoc:
 		b.readDoc(e)
-	case bindercore.Transact:
+	case effect.Transact:
 		b.transact(e)
 	}
 }
 
 // ask sends one call to the API server.
-func (b *binder) ask(what string, op bindercore.OpID, carry func() bindercore.Answered) {
+func (b *binder) ask(what string, op effect.OpID, carry func() effect.Answered) {
 	b.w.send(&call{
 		who: &b.proc, to: toAPI, what: what,
 		carry: func() (any, error) {
@@ -212,9 +215,9 @@ func (b *binder) ask(what string, op bindercore.OpID, carry func() bindercore.An
 			return a, b.w.broken()
 		},
 		told: func(result any, err error) error {
-			a, ok := result.(bindercore.Answered)
+			a, ok := result.(effect.Answered)
 			if err != nil || !ok {
-				a = bindercore.Answered{Result: bindercore.Unknown, Problem: errUnknown.Error()}
+				a = effect.Answered{Result: effect.Unknown, Problem: errUnknown.Error()}
 			}
 			a.Op = op
 			return b.answer(a)
@@ -223,7 +226,7 @@ func (b *binder) ask(what string, op bindercore.OpID, carry func() bindercore.An
 }
 
 // bind posts the Binding; a refusal is looked into with a second call.
-func (b *binder) bind(e bindercore.Bind) {
+func (b *binder) bind(e effect.Bind) {
 	w := b.w
 	b.w.send(&call{
 		who: &b.proc, to: toAPI, what: "bind",
@@ -236,61 +239,61 @@ func (b *binder) bind(e bindercore.Bind) {
 			outcome, ok := result.(bindOutcome)
 			switch {
 			case err != nil || !ok:
-				return b.answer(bindercore.Answered{Op: e.Op, Result: bindercore.Unknown, Problem: errUnknown.Error()})
+				return b.answer(effect.Answered{Op: e.Op, Result: effect.Unknown, Problem: errUnknown.Error()})
 			case outcome == bindDone:
 				w.hit("bind: done")
-				return b.answer(bindercore.Answered{Op: e.Op, Result: bindercore.Done})
+				return b.answer(effect.Answered{Op: e.Op, Result: effect.Done})
 			}
 			w.hit("bind: refused")
 			w.ambush(&b.proc, e.Pod.UID, e.NodeUID)
-			b.ask("read after bind", e.Op, func() bindercore.Answered { return w.lostBind(e, outcome) })
+			b.ask("read after bind", e.Op, func() effect.Answered { return w.lostBind(e, outcome) })
 			return nil
 		},
 	})
 }
 
 // lostBind is what a pod shows whose bind was refused.
-func (w *world) lostBind(e bindercore.Bind, outcome bindOutcome) bindercore.Answered {
+func (w *world) lostBind(e effect.Bind, outcome bindOutcome) effect.Answered {
 	read := w.api.read(e.Pod.UID)
 	switch {
-	case read.Result != bindercore.Done:
+	case read.Result != effect.Done:
 		return read
 	case read.Pod.NodeName == e.NodeName:
-		read.Result = bindercore.AlreadyHere
+		read.Result = effect.AlreadyHere
 	case read.Pod.NodeName != "":
-		read.Result = bindercore.Elsewhere
+		read.Result = effect.Elsewhere
 	case outcome == bindNotFound:
-		read.Result = bindercore.Unknown
+		read.Result = effect.Unknown
 	default:
-		read.Result = bindercore.Moved
+		read.Result = effect.Moved
 		w.hit("bind: moved")
 	}
 	read.Problem = "conflict"
 	return read
 }
 
-func (a *apiServer) read(uid string) bindercore.Answered {
+func (a *apiServer) read(uid string) effect.Answered {
 	p, ok := a.pod(uid)
 	if !ok {
-		return bindercore.Answered{Result: bindercore.Gone}
+		return effect.Answered{Result: effect.Gone}
 	}
 	p = p.DeepCopy()
 	strip.MarkFull(p)
-	return bindercore.Answered{Result: bindercore.Done, Pod: state.NewPod(p)}
+	return effect.Answered{Result: effect.Done, Pod: state.NewPod(p)}
 }
 
-func (w *world) fencePod(e bindercore.FencePod) bindercore.Answered {
+func (w *world) fencePod(e effect.FencePod) effect.Answered {
 	if w.mutant.fence != nil {
 		return w.mutant.fence(w, e)
 	}
 	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool { return w.markFence(p, e.Value) })
 	if p == nil {
-		return bindercore.Answered{Result: bindercore.Gone}
+		return effect.Answered{Result: effect.Gone}
 	}
-	return bindercore.Answered{Result: bindercore.Done, Pod: state.NewPod(p.DeepCopy())}
+	return effect.Answered{Result: effect.Done, Pod: state.NewPod(p.DeepCopy())}
 }
 
-func (w *world) patchCondition(e bindercore.PatchCondition) bindercore.Answered {
+func (w *world) patchCondition(e effect.PatchCondition) effect.Answered {
 	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
 		before := p.Status.NominatedNodeName
 		if e.NominatedNodeName != "" {
@@ -299,16 +302,16 @@ func (w *world) patchCondition(e bindercore.PatchCondition) bindercore.Answered 
 		return setCondition(p, e.Condition) || before != p.Status.NominatedNodeName
 	})
 	if p == nil {
-		return bindercore.Answered{Result: bindercore.Gone}
+		return effect.Answered{Result: effect.Gone}
 	}
 	rv, err := strconv.ParseUint(p.ResourceVersion, 10, 64)
 	if err != nil {
 		w.note("form", "resourceVersion of pod %s: %v", p.UID, err)
 	}
-	return bindercore.Answered{Result: bindercore.Done, ResourceVersion: rv}
+	return effect.Answered{Result: effect.Done, ResourceVersion: rv}
 }
 
-func (w *world) removeGate(e bindercore.RemoveGate) bindercore.Answered {
+func (w *world) removeGate(e effect.RemoveGate) effect.Answered {
 	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
 		before := len(p.Spec.SchedulingGates)
 		p.Spec.SchedulingGates = slices.DeleteFunc(p.Spec.SchedulingGates,
@@ -316,32 +319,32 @@ func (w *world) removeGate(e bindercore.RemoveGate) bindercore.Answered {
 		return len(p.Spec.SchedulingGates) != before
 	})
 	if p == nil {
-		return bindercore.Answered{Result: bindercore.Gone}
+		return effect.Answered{Result: effect.Gone}
 	}
-	return bindercore.Answered{Result: bindercore.Done}
+	return effect.Answered{Result: effect.Done}
 }
 
-func (w *world) nominate(e bindercore.Nominate) bindercore.Answered {
+func (w *world) nominate(e effect.Nominate) effect.Answered {
 	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
 		before := p.Status.NominatedNodeName
 		p.Status.NominatedNodeName = e.NodeName
 		return before != e.NodeName
 	})
 	if p == nil {
-		return bindercore.Answered{Result: bindercore.Gone}
+		return effect.Answered{Result: effect.Gone}
 	}
-	return bindercore.Answered{Result: bindercore.Done, ResourceVersion: versionOf(p)}
+	return effect.Answered{Result: effect.Done, ResourceVersion: versionOf(p)}
 }
 
 // readDoc reads a document linearizably.
-func (b *binder) readDoc(e bindercore.ReadDoc) {
+func (b *binder) readDoc(e effect.ReadDoc) {
 	w := b.w
 	w.send(&call{
 		who: &b.proc, to: toEtcd, what: "read document",
 		carry: func() (any, error) {
 			if w.mutant.readDoc != nil {
 				if d, ok := w.mutant.readDoc(w, b, e); ok {
-					return bindercore.DocRead{Doc: d}, nil
+					return effect.DocRead{Doc: d}, nil
 				}
 			}
 			kvs, _, err := w.store.List(w.ctx, ledger.KeyNode(e.NodeUID))
@@ -349,12 +352,12 @@ func (b *binder) readDoc(e bindercore.ReadDoc) {
 				return nil, err
 			}
 			d, err := docOf(kvs, e.NodeUID)
-			return bindercore.DocRead{Doc: d}, err
+			return effect.DocRead{Doc: d}, err
 		},
 		told: func(result any, err error) error {
-			in, ok := result.(bindercore.DocRead)
+			in, ok := result.(effect.DocRead)
 			if err != nil || !ok {
-				in = bindercore.DocRead{Problem: errUnknown.Error()}
+				in = effect.DocRead{Problem: errUnknown.Error()}
 			}
 			in.Op = e.Op
 			return b.answer(in)
@@ -374,20 +377,20 @@ func docOf(kvs []ledger.KV, nodeUID string) (*ledger.NodeDoc, error) {
 }
 
 // amend runs a transaction on claims.
-func (b *binder) amend(e bindercore.Amend) {
+func (b *binder) amend(e effect.Amend) {
 	w := b.w
 	w.transact(&b.proc, txnName(e.Why), e.Txn, func(r ledger.TxnResult, err error) error {
-		out := bindercore.Amended{Op: e.Op}
+		out := effect.Amended{Op: e.Op}
 		var refused *ledger.TxnError
 		switch {
 		case isRefused(err, &refused):
 			return w.breaks("%s: %s: %v", b.member(), e.Why, err)
 		case err != nil:
-			out.Result, out.Problem = bindercore.TxnUnknown, err.Error()
+			out.Result, out.Problem = effect.TxnUnknown, err.Error()
 		case r.Succeeded:
-			out.Result, out.KVs = bindercore.Applied, e.Txn.Committed(r)
+			out.Result, out.KVs = effect.Applied, e.Txn.Committed(r)
 		default:
-			out.Result, out.KVs = bindercore.Lost, r.Current
+			out.Result, out.KVs = effect.Lost, r.Current
 		}
 		return b.answer(out)
 	})
@@ -409,20 +412,20 @@ func txnName(why string) string {
 	return why
 }
 
-func (b *binder) transact(e bindercore.Transact) {
+func (b *binder) transact(e effect.Transact) {
 	w := b.w
 	w.transact(&b.proc, txnName(e.Why), e.Txn, func(r ledger.TxnResult, err error) error {
-		out := bindercore.Transacted{Op: e.Op}
+		out := effect.Transacted{Op: e.Op}
 		var refused *ledger.TxnError
 		switch {
 		case isRefused(err, &refused):
-			out.Result, out.Problem = bindercore.TxnRefused, err.Error()
+			out.Result, out.Problem = effect.TxnRefused, err.Error()
 		case err != nil:
-			out.Result, out.Problem = bindercore.TxnUnknown, err.Error()
+			out.Result, out.Problem = effect.TxnUnknown, err.Error()
 		case r.Succeeded:
-			out.Result, out.Revision = bindercore.Applied, r.Revision
+			out.Result, out.Revision = effect.Applied, r.Revision
 		default:
-			out.Result = bindercore.Lost
+			out.Result = effect.Lost
 			if out.Current, err = docOf(r.Current, e.NodeUID); err != nil {
 				return w.breaks("%s: %v", b.member(), err)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-	"github.com/berth-scheduler/berth/services/descheduler/descore"
+	descore "github.com/berth-scheduler/berth/services/descheduler/decide"
 )
 
 // descheduler is one replica of the descheduler; one of them leads.

@@ -13,30 +13,30 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/binder/bindercore"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // evict is pods/eviction. As the real one it spends from the budget before it looks at the
 // UID, lets a pod go that is not bound or ends already, and fails for good with two budgets.
-func (a *apiServer) evict(e bindercore.Evict) bindercore.Result {
+func (a *apiServer) evict(e effect.Evict) effect.Result {
 	p, ok := a.pod(e.Pod.UID)
 	if !ok {
-		return bindercore.Gone
+		return effect.Gone
 	}
 	if p.DeletionTimestamp != nil {
-		return bindercore.Done
+		return effect.Done
 	}
 	if !annotationsFit(p) && !e.Delete {
-		return bindercore.Refused // it writes a condition first
+		return effect.Refused // it writes a condition first
 	}
 	budgets := a.budgetsOf(p)
 	if len(budgets) > 1 && !e.Delete {
-		return bindercore.Unknown // 500, for ever
+		return effect.Unknown // 500, for ever
 	}
 	if len(budgets) == 1 && p.Spec.NodeName != "" && !e.Delete {
 		b := budgets[0]
 		if b.Status.DisruptionsAllowed <= 0 {
-			return bindercore.Throttled
+			return effect.Throttled
 		}
 		if !e.DryRun {
 			b = b.DeepCopy()
@@ -51,7 +51,7 @@ func (a *apiServer) evict(e bindercore.Evict) bindercore.Result {
 	if !e.DryRun {
 		a.delete(e.Pod.UID)
 	}
-	return bindercore.Done
+	return effect.Done
 }
 
 func (a *apiServer) budgets() []*policyv1.PodDisruptionBudget {
@@ -127,18 +127,18 @@ func sameBudget(a, b *policyv1.PodDisruptionBudget) bool {
 }
 
 // readBudget is a quorum read of a budget.
-func (a *apiServer) readBudget(namespace, name string) bindercore.Answered {
+func (a *apiServer) readBudget(namespace, name string) effect.Answered {
 	for _, b := range a.budgets() {
 		if b.Namespace != namespace || b.Name != name {
 			continue
 		}
 		rv, err := strconv.ParseUint(b.ResourceVersion, 10, 64)
 		if err != nil {
-			return bindercore.Answered{Result: bindercore.Unknown, Problem: err.Error()}
+			return effect.Answered{Result: effect.Unknown, Problem: err.Error()}
 		}
-		return bindercore.Answered{Result: bindercore.Done, ResourceVersion: rv}
+		return effect.Answered{Result: effect.Done, ResourceVersion: rv}
 	}
-	return bindercore.Answered{Result: bindercore.Gone}
+	return effect.Answered{Result: effect.Gone}
 }
 
 // evicted is a pod that was made to leave for another.
@@ -147,15 +147,15 @@ type evicted struct {
 }
 
 // evict carries an eviction out and looks at whether it was right.
-func (w *world) evict(e bindercore.Evict) bindercore.Answered {
+func (w *world) evict(e effect.Evict) effect.Answered {
 	p, runs := w.api.pod(e.Pod.UID)
 	runs = runs && p.DeletionTimestamp == nil && p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded
 	r := w.api.evict(e)
 	w.hit("evict: " + r.String())
-	if runs && r == bindercore.Done && !e.DryRun {
+	if runs && r == effect.Done && !e.DryRun {
 		w.oracle.evicted(p)
 	}
-	return bindercore.Answered{Result: r}
+	return effect.Answered{Result: r}
 }
 
 // evicted is S5, S6 and S8: a pod that runs leaves only under a claim that is Evicting, for a

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
-	"github.com/berth-scheduler/berth/services/queue/queuecore"
+	queuecore "github.com/berth-scheduler/berth/services/queue/decide"
 )
 
 // The ledger's store is wiped, or restored from a backup. Members find that out when they talk to it next: they

@@ -10,16 +10,16 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/binder/bindercore"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // What a binder does to the claims of a pod before it binds it, and when its place is taken back: the calls
-// of services/binder/internal/commit (prepareDevices, settleClaims) with anything in between. What that does
+// of services/binder/commit (prepareDevices, settleClaims) with anything in between. What that does
 // with a read and a write that names the version which was read is one call here.
 
 // claimWritten is the answer to one write of a claim.
 type claimWritten struct {
-	bindercore.Answered
+	effect.Answered
 	// version is that of the claim afterwards; 0 if it is gone. more: it takes another write.
 	version uint64
 	more    bool
@@ -37,7 +37,7 @@ func (b *binder) handle(what string, write func() claimWritten, next func(claimW
 		told: func(result any, err error) error {
 			a, ok := result.(claimWritten)
 			if err != nil || !ok {
-				a = claimWritten{Answered: bindercore.Answered{Result: bindercore.Unknown, Problem: errUnknown.Error()}}
+				a = claimWritten{Answered: effect.Answered{Result: effect.Unknown, Problem: errUnknown.Error()}}
 			}
 			return next(a)
 		},
@@ -46,7 +46,7 @@ func (b *binder) handle(what string, write func() claimWritten, next func(claimW
 
 // prepare gives the claims of a pod their devices, from the i-th on, and binds the pod then. Version is the
 // one that the next write is for, 0 for that of the decision.
-func (b *binder) prepare(e bindercore.Bind, i int, version uint64) {
+func (b *binder) prepare(e effect.Bind, i int, version uint64) {
 	if e.Devices == nil || i == len(e.Devices.Picks) {
 		b.bind(e)
 		return
@@ -57,7 +57,7 @@ func (b *binder) prepare(e bindercore.Bind, i int, version uint64) {
 	}
 	b.handle("claim", func() claimWritten { return b.w.prepareClaim(e, pick, version) }, func(a claimWritten) error {
 		switch {
-		case a.Result != bindercore.Done:
+		case a.Result != effect.Done:
 			a.Op = e.Op
 			return b.answer(a.Answered)
 		case a.more:
@@ -70,9 +70,9 @@ func (b *binder) prepare(e bindercore.Bind, i int, version uint64) {
 }
 
 // prepareClaim is the next write that a claim needs.
-func (w *world) prepareClaim(e bindercore.Bind, pick ledger.DevicePick, version uint64) claimWritten {
+func (w *world) prepareClaim(e effect.Bind, pick ledger.DevicePick, version uint64) claimWritten {
 	no := func(why string) claimWritten {
-		return claimWritten{Answered: bindercore.Answered{Result: bindercore.Refused, Problem: why}}
+		return claimWritten{Answered: effect.Answered{Result: effect.Refused, Problem: why}}
 	}
 	c, ok := w.api.claim(pick.ClaimUID)
 	switch {
@@ -91,7 +91,7 @@ func (w *world) prepareClaim(e bindercore.Bind, pick ledger.DevicePick, version 
 	case c.Status.Allocation == nil && len(c.Finalizers) == 0:
 		n.Finalizers = []string{resourcev1.Finalizer}
 		w.api.put(events.KindResourceClaim, n)
-		return claimWritten{Answered: bindercore.Answered{Result: bindercore.Done}, version: w.api.rv, more: true}
+		return claimWritten{Answered: effect.Answered{Result: effect.Done}, version: w.api.rv, more: true}
 	case c.Status.Allocation == nil:
 		n.Status.Allocation = w.allocationOf(pick)
 		n.Status.ReservedFor = append(n.Status.ReservedFor, uses)
@@ -101,12 +101,12 @@ func (w *world) prepareClaim(e bindercore.Bind, pick ledger.DevicePick, version 
 	}):
 		return no("with other devices")
 	case slices.Contains(c.Status.ReservedFor, uses):
-		return claimWritten{Answered: bindercore.Answered{Result: bindercore.Done}}
+		return claimWritten{Answered: effect.Answered{Result: effect.Done}}
 	default:
 		n.Status.ReservedFor = append(n.Status.ReservedFor, uses)
 	}
 	w.api.put(events.KindResourceClaim, n)
-	return claimWritten{Answered: bindercore.Answered{Result: bindercore.Done}}
+	return claimWritten{Answered: effect.Answered{Result: effect.Done}}
 }
 
 func (w *world) allocationOf(pick ledger.DevicePick) *resourcev1.AllocationResult {
@@ -123,7 +123,7 @@ func claimVersion(o metav1.Object) uint64 {
 }
 
 // fence changes the pod, and settles the claims of its reservation, from the i-th on.
-func (b *binder) fence(e bindercore.FencePod) {
+func (b *binder) fence(e effect.FencePod) {
 	b.w.send(&call{
 		who: &b.proc, to: toAPI, what: "fence",
 		carry: func() (any, error) {
@@ -132,12 +132,12 @@ func (b *binder) fence(e bindercore.FencePod) {
 			return a, b.w.broken()
 		},
 		told: func(result any, err error) error {
-			a, ok := result.(bindercore.Answered)
+			a, ok := result.(effect.Answered)
 			if err != nil || !ok {
-				a = bindercore.Answered{Result: bindercore.Unknown, Problem: errUnknown.Error()}
+				a = effect.Answered{Result: effect.Unknown, Problem: errUnknown.Error()}
 			}
 			a.Op = e.Op
-			if a.Result != bindercore.Done && a.Result != bindercore.Gone || b.w.mutant.unsettledClaims {
+			if a.Result != effect.Done && a.Result != effect.Gone || b.w.mutant.unsettledClaims {
 				return b.answer(a)
 			}
 			return b.settle(e, a, 0)
@@ -145,7 +145,7 @@ func (b *binder) fence(e bindercore.FencePod) {
 	})
 }
 
-func (b *binder) settle(e bindercore.FencePod, fenced bindercore.Answered, i int) error {
+func (b *binder) settle(e effect.FencePod, fenced effect.Answered, i int) error {
 	for i < len(e.Claims) && len(e.Claims[i].Allocation) == 0 {
 		i++
 	}
@@ -155,8 +155,8 @@ func (b *binder) settle(e bindercore.FencePod, fenced bindercore.Answered, i int
 	kept := fenced.Pod != nil && fenced.Pod.NodeName == e.NodeName
 	b.handle("settle", func() claimWritten { return b.w.settleClaim(e, e.Claims[i], kept) }, func(a claimWritten) error {
 		switch {
-		case a.Result != bindercore.Done:
-			return b.answer(bindercore.Answered{Op: e.Op, Result: a.Result, Problem: a.Problem})
+		case a.Result != effect.Done:
+			return b.answer(effect.Answered{Op: e.Op, Result: a.Result, Problem: a.Problem})
 		case a.more:
 			return b.settle(e, fenced, i)
 		}
@@ -167,8 +167,8 @@ func (b *binder) settle(e bindercore.FencePod, fenced bindercore.Answered, i int
 }
 
 // settleClaim is the next write that ends what a reservation has to do with a claim.
-func (w *world) settleClaim(e bindercore.FencePod, pick ledger.DevicePick, kept bool) claimWritten {
-	done := claimWritten{Answered: bindercore.Answered{Result: bindercore.Done}}
+func (w *world) settleClaim(e effect.FencePod, pick ledger.DevicePick, kept bool) claimWritten {
+	done := claimWritten{Answered: effect.Answered{Result: effect.Done}}
 	c, ok := w.api.claim(pick.ClaimUID)
 	if !ok {
 		return done

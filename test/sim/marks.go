@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state/strip"
-	"github.com/berth-scheduler/berth/services/binder/bindercore"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // The marks that binders leave on pods, and what kube-apiserver says of annotations: their size is looked at when a pod
@@ -24,29 +24,29 @@ func factOf(o metav1.Object) metav1.Object {
 }
 
 // markAttempt names the attempt that binds a pod.
-func markAttempt(p *corev1.Pod, e bindercore.Bind) {
+func markAttempt(p *corev1.Pod, e effect.Bind) {
 	if !e.Full {
-		annotate(p, bindercore.AnnotationAttempt, e.Token.String())
+		annotate(p, effect.AnnotationAttempt, e.Token.String())
 		return
 	}
 	setCondition(p, corev1.PodCondition{
-		Type: bindercore.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
+		Type: effect.ConditionAttempt, Status: corev1.ConditionTrue, Message: e.Token.String() + " " + e.NodeName,
 	})
 }
 
 // markFence is the change of a fence: an annotation, or a condition if that is refused.
 func (w *world) markFence(p *corev1.Pod, value string) bool {
 	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == bindercore.ConditionAttempt
+		return c.Type == effect.ConditionAttempt
 	})
 	with := p.DeepCopy()
-	annotate(with, bindercore.AnnotationFence, value)
+	annotate(with, effect.AnnotationFence, value)
 	if annotationsFit(with) {
-		return annotate(p, bindercore.AnnotationFence, value)
+		return annotate(p, effect.AnnotationFence, value)
 	}
 	w.hit("fence beside full annotations")
 	return setCondition(p, corev1.PodCondition{
-		Type: bindercore.ConditionFence, Status: corev1.ConditionTrue, Message: value,
+		Type: effect.ConditionFence, Status: corev1.ConditionTrue, Message: value,
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/binder/bindercore"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // Mutant is one part of the protocol taken away, at a seam between a process and a world.
@@ -39,9 +39,9 @@ type Mutant struct {
 	epoch  func(before uint64) uint64
 	// hint is what a binder makes of a decision, fence what the pod's change does, readDoc what
 	// a read of a document brings.
-	hint    func(d events.Decision) []bindercore.Input
-	fence   func(w *world, e bindercore.FencePod) bindercore.Answered
-	readDoc func(w *world, b *binder, e bindercore.ReadDoc) (*ledger.NodeDoc, bool)
+	hint    func(d events.Decision) []effect.Input
+	fence   func(w *world, e effect.FencePod) effect.Answered
+	readDoc func(w *world, b *binder, e effect.ReadDoc) (*ledger.NodeDoc, bool)
 	switches
 }
 
@@ -144,9 +144,9 @@ func fenceMutants() []Mutant {
 		{
 			Name: "fence-write", expected: expected{rare: true},
 			Missing: "a fence does not change the pod",
-			fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
+			fence: func(w *world, e effect.FencePod) effect.Answered {
 				a := w.api.read(e.Pod.UID)
-				if a.Result == bindercore.Done {
+				if a.Result == effect.Done {
 					unchanged := *a.Pod
 					unchanged.ResourceVersion++ // or the release would be refused for want of a change
 					a.Pod = &unchanged
@@ -249,7 +249,7 @@ func startMutants() []Mutant {
 }
 
 // believed is the document that a hint would have one believe in.
-func believed(d events.Decision) []bindercore.Input {
+func believed(d events.Decision) []effect.Input {
 	token, err := ledger.ParseToken(d.Token)
 	if err != nil || d.Kind != events.DecisionPlaced {
 		return nil
@@ -265,7 +265,7 @@ func believed(d events.Decision) []bindercore.Input {
 		return nil
 	}
 	kv := ledger.KV{Key: ledger.KeyNode(d.NodeUID), Value: value, ModRevision: d.LedgerRevision}
-	return []bindercore.Input{bindercore.LedgerMoved{Batch: replica.Batch{Events: ledger.EventBatch{
+	return []effect.Input{effect.LedgerMoved{Batch: replica.Batch{Events: ledger.EventBatch{
 		Revision: d.LedgerRevision, Events: []ledger.Event{{KV: kv}},
 	}}}}
 }
@@ -380,7 +380,7 @@ func released(w *world, what string, t ledger.Txn) ledger.Txn {
 
 // docFirst answers a read of a document with what stood there when the bind was refused:
 // before the pod was read.
-func docFirst(w *world, b *binder, e bindercore.ReadDoc) (*ledger.NodeDoc, bool) {
+func docFirst(w *world, b *binder, e effect.ReadDoc) (*ledger.NodeDoc, bool) {
 	d, ok := w.refused[b.member()+e.NodeUID]
 	return &d, ok
 }

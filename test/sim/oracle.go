@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/invariant"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
-	"github.com/berth-scheduler/berth/services/binder/bindercore"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
 )
 
 // oracle knows everything at once, and looks for what must not be. S1 to S12 and I1 to I12
@@ -163,7 +163,7 @@ func versionOf(p *corev1.Pod) uint64 {
 }
 
 // postBinding carries a bind out. S2 and I3: it succeeds only for an entry that stands.
-func (w *world) postBinding(who *binder, e bindercore.Bind) bindOutcome {
+func (w *world) postBinding(who *binder, e effect.Bind) bindOutcome {
 	if w.now < w.faults.restless[e.Pod.UID] {
 		w.cluster.touch(w, e.Pod.UID)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
-	"github.com/berth-scheduler/berth/services/queue/queuecore"
+	queuecommit "github.com/berth-scheduler/berth/services/queue/commit"
+	queuecore "github.com/berth-scheduler/berth/services/queue/decide"
+	queueintake "github.com/berth-scheduler/berth/services/queue/intake"
 )
 
 // queueReplica is one replica of the queue: the core and its streams, and while it leads the
@@ -26,8 +29,8 @@ type queueReplica struct {
 	outbox
 	core     *queuecore.Core
 	folder   *feed.Folder
-	facts    *queuecore.Facts
-	holds    *queuecore.Holds
+	facts    *queueintake.Facts
+	holds    *queueintake.Holds
 	caughtUp bool
 	tick     time.Time
 	reign
@@ -59,10 +62,10 @@ type round struct {
 	epoch uint64
 	// behind is the fact that it continues from.
 	behind uint64
-	writer *queuecore.Writer
+	writer *queuecommit.Writer
 	log    *factLog
 	out    chan events.Fact
-	stores map[events.Kind]queuecore.KindStore
+	stores map[events.Kind]queueintake.KindStore
 	// watched is the resourceVersion each kind's watch has reached; a kind that is not in it
 	// has to be listed.
 	watched map[events.Kind]uint64
@@ -84,7 +87,7 @@ func (q *queueReplica) start() {
 	q.outbox = outbox{}
 	q.core = queuecore.New(q.w.queueConfig(q.member()))
 	q.folder = feed.NewFolder()
-	q.facts, q.holds = queuecore.NewFacts(), queuecore.NewHolds()
+	q.facts, q.holds = queueintake.NewFacts(), queueintake.NewHolds()
 	q.caughtUp, q.tick = false, time.Time{}
 	q.reign = reign{}
 }
@@ -214,7 +217,7 @@ func (q *queueReplica) stepLead() error {
 		term, leads := w.leads(electionPrefix, q.candidacy())
 		if leads {
 			w.hit("queue takes over")
-			q.running, q.term, q.cause = true, term, queuecore.CauseList
+			q.running, q.term, q.cause = true, term, queueintake.CauseList
 			return q.claim()
 		}
 		return nil
@@ -248,14 +251,14 @@ func (q *queueReplica) stalled() bool {
 
 // settle is the picture that a round begins with: the one at the very end of the log, or
 // after a while an empty one. Nil: neither yet.
-func (q *queueReplica) settle() (*state.Snapshot, queuecore.Base, error) {
+func (q *queueReplica) settle() (*state.Snapshot, queuecommit.Base, error) {
 	w := q.w
 	picture := q.facts.Snapshot()
 	if _, there := picture.Position().Hole(); there {
 		return q.anew()
 	}
-	base, err := queuecore.Behind(w.ctx, w.log, picture.Position())
-	var diverged *queuecore.DivergedError
+	base, err := queuecommit.Behind(w.ctx, w.log, picture.Position())
+	var diverged *queuecommit.DivergedError
 	var undecodable *events.DecodeError
 	switch {
 	case errors.As(err, &undecodable):
@@ -265,13 +268,13 @@ func (q *queueReplica) settle() (*state.Snapshot, queuecore.Base, error) {
 	case q.stalled():
 		return q.anew()
 	}
-	return nil, queuecore.Base{}, nil
+	return nil, queuecommit.Base{}, nil
 }
 
 // anew is the picture of a round that tells everything again.
-func (q *queueReplica) anew() (*state.Snapshot, queuecore.Base, error) {
+func (q *queueReplica) anew() (*state.Snapshot, queuecommit.Base, error) {
 	q.w.hit("facts told anew")
-	base, err := queuecore.Anew(q.w.ctx, q.w.log)
+	base, err := queuecommit.Anew(q.w.ctx, q.w.log)
 	base.Epoch = max(base.Epoch, q.facts.Snapshot().Position().Epoch)
 	return state.New().Snapshot(), base, err
 }
@@ -286,7 +289,7 @@ func (q *queueReplica) openRound() error {
 	if err != nil || picture == nil {
 		return err
 	}
-	n := queuecore.Round{Term: q.term, Number: q.rounds, Begun: q.clock()}
+	n := queuecommit.Round{Term: q.term, Number: q.rounds, Begun: q.clock()}
 	factsAfter, sound, err := q.sound(n.Epoch(base.Epoch))
 	if err != nil || !sound {
 		return err
@@ -306,8 +309,8 @@ func (q *queueReplica) openRound() error {
 		r.epoch = w.mutant.epoch(before)
 	}
 	r.log = &factLog{Log: w.log, p: &q.proc}
-	r.writer = queuecore.NewWriter(r.log, instant{}, base, r.epoch)
-	watches := queuecore.Watches{Base: picture, Reached: w.reached(), Cause: q.cause}
+	r.writer = queuecommit.NewWriter(r.log, slog.New(slog.DiscardHandler), instant{}, base, r.epoch)
+	watches := queueintake.Round{Base: picture, Reached: w.reached(), Cause: q.cause}
 	r.stores = watches.Stores(w.api.kinds, r.out, func(err error) { r.failed = err })
 	w.hit("round opened by " + q.cause)
 	w.tracef("%s opens a round behind fact %d, by %s, as epoch %d", q.member(), r.behind, q.cause, r.epoch)
@@ -317,7 +320,7 @@ func (q *queueReplica) openRound() error {
 
 // wrote looks at how the writer fared.
 func (q *queueReplica) wrote(err error) error {
-	var diverged *queuecore.DivergedError
+	var diverged *queuecommit.DivergedError
 	switch {
 	case errors.As(err, &diverged):
 		q.w.hit("writer found the log diverged")
@@ -404,10 +407,10 @@ func (q *queueReplica) stepSnapshot() error {
 	if s.Position().Sequence == q.round.stored {
 		return nil
 	}
-	var diverged *queuecore.DivergedError
+	var diverged *queuecommit.DivergedError
 	var undecodable *events.DecodeError
 	var gap *eventlog.ErrGap
-	switch err := queuecore.Stands(w.ctx, w.log, s.Position()); {
+	switch err := queuecommit.Stands(w.ctx, w.log, s.Position()); {
 	case errors.As(err, &undecodable) || errors.As(err, &gap): // it does not stand, or nobody can say
 		return nil
 	case errors.As(err, &diverged):

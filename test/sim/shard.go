@@ -13,7 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+	shardcore "github.com/berth-scheduler/berth/services/scheduler/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // shard is one scheduler shard.
@@ -78,7 +79,7 @@ func (s *shard) steps() []func() error {
 	}
 }
 
-func (s *shard) step(in shardcore.Input) error {
+func (s *shard) step(in step.Input) error {
 	w := s.w
 	out, err := s.core.Step(in, s.clock())
 	if err != nil {
@@ -108,7 +109,7 @@ func (s *shard) step(in shardcore.Input) error {
 	return w.broken()
 }
 
-func (s *shard) commit(c shardcore.Commit) {
+func (s *shard) commit(c step.Commit) {
 	w, core := s.w, s.core
 	txn := c.Txn
 	if c.Resubmitted == 0 {
@@ -125,7 +126,7 @@ func (s *shard) commit(c shardcore.Commit) {
 		if core != s.core {
 			return nil
 		}
-		err = s.step(shardcore.Input{Results: []shardcore.Result{{ID: c.ID, Err: err, Txn: r}}})
+		err = s.step(step.Input{Results: []step.Result{{ID: c.ID, Err: err, Txn: r}}})
 		if err == nil && w.mutant.earlyOwner && !r.Succeeded {
 			return s.learnEarly(r.Current)
 		}
@@ -135,7 +136,7 @@ func (s *shard) commit(c shardcore.Commit) {
 
 // learn takes in a part of the ledger.
 func (s *shard) learn(b ledger.EventBatch) error {
-	return s.step(shardcore.Input{Ledger: []replica.Batch{{Events: b}}})
+	return s.step(step.Input{Ledger: []replica.Batch{{Events: b}}})
 }
 
 func (s *shard) request(r work.Request) {
@@ -160,7 +161,7 @@ func (s *shard) offered(b work.OfferBatch) error {
 			s.registerFirst(o.Pod.UID)
 		}
 	}
-	return s.step(shardcore.Input{Offers: []work.OfferBatch{b}})
+	return s.step(step.Input{Offers: []work.OfferBatch{b}})
 }
 
 // nodesKnown is up to which resourceVersion its facts show all nodes.
@@ -204,7 +205,7 @@ func (s *shard) stepFacts() error {
 	if err != nil {
 		return s.w.breaks("%s: %v", s.member(), err)
 	}
-	return s.step(shardcore.Input{Facts: steps})
+	return s.step(step.Input{Facts: steps})
 }
 
 func (s *shard) stepLedger() error {
@@ -212,12 +213,12 @@ func (s *shard) stepLedger() error {
 	if err != nil || !ok {
 		return err
 	}
-	return s.step(shardcore.Input{Ledger: []replica.Batch{b}})
+	return s.step(step.Input{Ledger: []replica.Batch{b}})
 }
 
 // stepBoth is a step that finds something in both streams, as the real loop gathers it.
 func (s *shard) stepBoth() error {
-	var in shardcore.Input
+	var in step.Input
 	l, ok, err := s.readLedger()
 	if err != nil {
 		return err
@@ -245,7 +246,7 @@ func (s *shard) stepMore() error {
 	if !s.more {
 		return nil
 	}
-	return s.step(shardcore.Input{})
+	return s.step(step.Input{})
 }
 
 func (s *shard) stepBeat() error {
@@ -253,13 +254,13 @@ func (s *shard) stepBeat() error {
 		return nil
 	}
 	s.beat = s.clock()
-	return s.step(shardcore.Input{Beat: true})
+	return s.step(step.Input{Beat: true})
 }
 
 // drain is a rolling restart's: what is not reserved is given back.
 func (s *shard) drain() error {
 	s.draining = true
-	return s.step(shardcore.Input{Drain: true, Beat: true})
+	return s.step(step.Input{Drain: true, Beat: true})
 }
 
 // stepKeeper takes the partitions that this shard should hold and leaves the others.

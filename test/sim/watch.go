@@ -6,10 +6,10 @@ import (
 	"strconv"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/services/queue/queuecore"
+	queueintake "github.com/berth-scheduler/berth/services/queue/intake"
 )
 
-// The leader's lists and watches, as client-go's reflectors and services/queue/internal/intake make them.
+// The leader's lists and watches, as client-go's reflectors and services/queue/intake make them.
 
 // stepWatch moves one kind's list and watch on.
 func (q *queueReplica) stepWatch() error {
@@ -37,7 +37,7 @@ func (q *queueReplica) resume(kind events.Kind, at uint64) error {
 	if is := q.w.api.rv; is < at {
 		q.w.hit("watch not resumed, because Kubernetes went back")
 		q.wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and the watch had reached %d", kind, is, at)
-		q.round, q.cause = nil, queuecore.CauseRepair
+		q.round, q.cause = nil, queueintake.CauseRepair
 		return nil
 	}
 	q.w.hit("listed again after the API server was away")
@@ -73,7 +73,7 @@ func (q *queueReplica) watch(kind events.Kind, at uint64) error {
 	return nil
 }
 
-func tell(store queuecore.KindStore, c apiChange) error {
+func tell(store queueintake.KindStore, c apiChange) error {
 	o := factOf(c.object)
 	defer store.UpdateResourceVersion(o.GetResourceVersion())
 	switch {
@@ -98,10 +98,10 @@ func (q *queueReplica) list(kind events.Kind) error {
 // repair ends the round, because of what a store has failed of, if anything. The next one compares the log with
 // the cluster.
 func (q *queueReplica) repair(failed error) {
-	var back *queuecore.WentBackError
+	var back *queueintake.WentBackError
 	if errors.As(failed, &back) {
 		q.w.hit("list with an object of before what was told")
 		q.wentBack = back.Error()
 	}
-	q.round, q.cause = nil, queuecore.CauseRepair
+	q.round, q.cause = nil, queueintake.CauseRepair
 }

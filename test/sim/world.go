@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/services/queue/queuecore"
+	queuecore "github.com/berth-scheduler/berth/services/queue/decide"
 )
 
 // Options of one run.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
 // upstreams is like upstream's PodsToActivate.
@@ -62,7 +62,7 @@ func TestActivate(t *testing.T) {
 	leave("Reserve B", "reserved")
 	leave("PreFlight A", "flown")
 	c.says["Permit B"] = framework.NewStatus(framework.Unschedulable, "no")
-	if a := c.do(shardcore.ActReserve); a.Refusal == nil {
+	if a := c.do(step.ActReserve); a.Refusal == nil {
 		t.Fatal("permitted")
 	}
 	c.handle.Activate(klog.Logger{}, named("by hand"))
@@ -70,12 +70,12 @@ func TestActivate(t *testing.T) {
 		t.Errorf("%q after a cycle that failed, want that of the handle", got)
 	}
 	delete(c.says, "Permit B")
-	c.do(shardcore.ActReserve)
+	c.do(step.ActReserve)
 	if got := c.next(); got != "reserved" {
 		t.Errorf("%q after the cycle", got)
 	}
-	c.do(shardcore.ActPrepare)
-	c.do(shardcore.ActBound)
+	c.do(step.ActPrepare)
+	c.do(step.ActBound)
 	if got := c.next(); got != "flown" {
 		t.Errorf("%q after the bind", got)
 	}

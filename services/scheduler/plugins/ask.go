@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // Consult asks the plugins about a pod, and, between their filters and their scores, the extenders. Source:

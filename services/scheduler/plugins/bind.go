@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // binds reports whether plugins must be asked to bind a pod: not if an extender binds it, which has precedence.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // Bind plugins are asked in their order until one does not skip the pod; those after DefaultBinder are never asked.
@@ -41,11 +41,11 @@ func TestBind(t *testing.T) {
 			c := newBindingCompany(t, test.binds, test.noBinder)
 			defer c.stop()
 			c.says = test.says
-			if a := c.do(shardcore.ActReserve); !a.Binds || a.By != "" {
+			if a := c.do(step.ActReserve); !a.Binds || a.By != "" {
 				t.Fatalf("%+v, want that plugins bind", a)
 			}
 			before := c.said() + ", "
-			a := c.do(shardcore.ActBind)
+			a := c.do(step.ActBind)
 			failed := ""
 			if a.Err != nil {
 				failed = a.Err.Error()
@@ -57,7 +57,7 @@ func TestBind(t *testing.T) {
 				test.calls += ", " + test.then
 			}
 			c.want(before + test.calls)
-			c.do(shardcore.ActBound)
+			c.do(step.ActBound)
 			if posted := strings.Contains(c.said(), "PostBind"); posted != (test.then == "") {
 				t.Errorf("%s: want PostBind unless it has failed", c.said())
 			}
@@ -69,7 +69,7 @@ func TestBind(t *testing.T) {
 func TestBindAfterDefaultBinder(t *testing.T) {
 	c := newCompany(t)
 	defer c.stop()
-	if a := c.do(shardcore.ActReserve); a.Binds {
+	if a := c.do(step.ActReserve); a.Binds {
 		t.Error("plugins are to bind")
 	}
 }
@@ -80,14 +80,14 @@ func TestBindEnds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newBindingCompany(t, 2, false)
 			defer c.stop()
-			c.do(shardcore.ActReserve)
+			c.do(step.ActReserve)
 			c.before = func(ctx context.Context) { <-ctx.Done() }
-			bound := make(chan shardcore.Performed, 1)
+			bound := make(chan step.Performed, 1)
 			begin := time.Now()
-			go func() { bound <- c.do(shardcore.ActBind) }()
+			go func() { bound <- c.do(step.ActBind) }()
 			synctest.Wait()
 			if takenBack {
-				c.do(shardcore.ActUndo)
+				c.do(step.ActUndo)
 			}
 			a := <-bound
 			took, want := time.Since(begin), time.Duration(0)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger/txns"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // The acts of plugins once a node has been chosen. Source: prepareForBindingCycle and bindingCycle in

@@ -21,8 +21,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
 // doer is a plugin that acts at all points after the choice of a node, and records it.
@@ -192,18 +192,18 @@ func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
 var cargo = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
 
 // do performs an act of the current cycle; ActReserve begins one.
-func (c *company) do(act shardcore.Act) shardcore.Performed {
-	if act == shardcore.ActReserve {
+func (c *company) do(act step.Act) step.Performed {
+	if act == step.ActReserve {
 		c.cycle++
 		node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
-		a := c.set.Consult(c.t.Context(), shardcore.Consult{
+		a := c.set.Consult(c.t.Context(), step.Consult{
 			ID: c.cycle, Shard: "x", Pod: cargo, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
 		})
 		if a.Err != nil {
 			c.t.Fatal(a.Err)
 		}
 	}
-	return c.set.Perform(c.t.Context(), shardcore.Perform{ID: c.cycle, Act: act, Shard: "x", Pod: cargo, Node: "n"})
+	return c.set.Perform(c.t.Context(), step.Perform{ID: c.cycle, Act: act, Shard: "x", Pod: cargo, Node: "n"})
 }
 
 func (c *company) want(lines string) {
@@ -224,30 +224,30 @@ func TestOrderOfActs(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		says    map[string]*framework.Status
-		acts    []shardcore.Act
+		acts    []step.Act
 		lines   string
 		refused string
 		err     string
 	}{
-		{"all", nil, []shardcore.Act{shardcore.ActReserve, shardcore.ActPrepare, shardcore.ActBound, shardcore.ActUndo},
+		{"all", nil, []step.Act{step.ActReserve, step.ActPrepare, step.ActBound, step.ActUndo},
 			reserves + permits + flights + ", PreBind A, PreBind B, PostBind A, PostBind B", "", ""},
 		{"nothing before the bind", map[string]*framework.Status{"PreFlight A": skip, "PreFlight B": skip},
-			[]shardcore.Act{shardcore.ActReserve, shardcore.ActUndo, shardcore.ActUndo, shardcore.ActBound},
+			[]step.Act{step.ActReserve, step.ActUndo, step.ActUndo, step.ActBound},
 			reserves + permits + flights + ", " + undone, "", ""},
 		{"one before the bind", map[string]*framework.Status{"PreFlight A": skip},
-			[]shardcore.Act{shardcore.ActReserve, shardcore.ActPrepare}, reserves + permits + flights + ", PreBind B", "", ""},
+			[]step.Act{step.ActReserve, step.ActPrepare}, reserves + permits + flights + ", PreBind B", "", ""},
 		{"Reserve refuses", map[string]*framework.Status{"Reserve A": no},
-			[]shardcore.Act{shardcore.ActReserve, shardcore.ActUndo}, "Reserve A, " + undone, "A: no", ""},
-		{"Reserve fails", map[string]*framework.Status{"Reserve B": broken}, []shardcore.Act{shardcore.ActReserve},
+			[]step.Act{step.ActReserve, step.ActUndo}, "Reserve A, " + undone, "A: no", ""},
+		{"Reserve fails", map[string]*framework.Status{"Reserve B": broken}, []step.Act{step.ActReserve},
 			reserves + undone, "", `running Reserve plugin "B": broken`},
-		{"Permit refuses", map[string]*framework.Status{"Permit A": no}, []shardcore.Act{shardcore.ActReserve},
+		{"Permit refuses", map[string]*framework.Status{"Permit A": no}, []step.Act{step.ActReserve},
 			reserves + "Permit A, " + undone, "A: no", ""},
-		{"Permit fails", map[string]*framework.Status{"Permit B": broken}, []shardcore.Act{shardcore.ActReserve},
+		{"Permit fails", map[string]*framework.Status{"Permit B": broken}, []step.Act{step.ActReserve},
 			reserves + permits + undone, "", `running Permit plugin "B": broken`},
-		{"a flight fails", map[string]*framework.Status{"PreFlight B": broken}, []shardcore.Act{shardcore.ActReserve},
+		{"a flight fails", map[string]*framework.Status{"PreFlight B": broken}, []step.Act{step.ActReserve},
 			reserves + permits + flights + ", " + undone, "", `running PreBindPreFlight "B": broken`},
 		{"PreBind fails", map[string]*framework.Status{"PreBind A": broken},
-			[]shardcore.Act{shardcore.ActReserve, shardcore.ActPrepare, shardcore.ActUndo},
+			[]step.Act{step.ActReserve, step.ActPrepare, step.ActUndo},
 			reserves + permits + flights + ", PreBind A, " + undone, "", `running PreBind plugin "A": broken`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -310,11 +310,11 @@ func TestPermitWaits(t *testing.T) {
 				c := newCompany(t)
 				defer c.stop()
 				c.says, c.wait = waits, time.Minute
-				if a := c.do(shardcore.ActReserve); !a.Later {
+				if a := c.do(step.ActReserve); !a.Later {
 					t.Fatalf("%+v, want something left to do", a)
 				}
-				prepared := make(chan shardcore.Performed, 1)
-				go func() { prepared <- c.do(shardcore.ActPrepare) }()
+				prepared := make(chan step.Performed, 1)
+				go func() { prepared <- c.do(step.ActPrepare) }()
 				synctest.Wait()
 				waiting, seen := c.handle.GetWaitingPod("u"), 0
 				c.handle.IterateOverWaitingPods(func(p framework.WaitingPod) { seen++ })
@@ -366,18 +366,18 @@ func TestTakenBackMeanwhile(t *testing.T) {
 						}
 					}
 				}
-				c.do(shardcore.ActReserve)
-				prepared := make(chan shardcore.Performed, 1)
-				go func() { prepared <- c.do(shardcore.ActPrepare) }()
+				c.do(step.ActReserve)
+				prepared := make(chan step.Performed, 1)
+				go func() { prepared <- c.do(step.ActPrepare) }()
 				synctest.Wait()
 				if inPreBind := c.handle.GetPodInPreBind("u") != nil; inPreBind != under || under != (at == "PreBind") {
 					t.Fatalf("at PreBind %v, %v", inPreBind, under)
 				}
-				c.do(shardcore.ActUndo)
+				c.do(step.ActUndo)
 				if a := <-prepared; a.Err == nil {
 					t.Errorf("%+v, want that it was taken back", a)
 				}
-				c.do(shardcore.ActUndo)
+				c.do(step.ActUndo)
 				if n := strings.Count(c.said(), "Unreserve A"); n != 1 {
 					t.Errorf("undone %d times: %s", n, c.said())
 				}
@@ -395,8 +395,8 @@ func TestCancelledAtPreBind(t *testing.T) {
 			t.Error("not to be cancelled")
 		}
 	}
-	c.do(shardcore.ActReserve)
-	if a := c.do(shardcore.ActPrepare); a.Err == nil || a.Err.Error() != `running PreBind plugin "A": preempted` {
+	c.do(step.ActReserve)
+	if a := c.do(step.ActPrepare); a.Err == nil || a.Err.Error() != `running PreBind plugin "A": preempted` {
 		t.Errorf("%v, want that it was preempted", a.Err)
 	}
 }
@@ -405,11 +405,11 @@ func TestCancelledAtPreBind(t *testing.T) {
 func TestCycleThatIsGone(t *testing.T) {
 	c := newCompany(t)
 	defer c.stop()
-	c.do(shardcore.ActReserve)
-	c.do(shardcore.ActReserve)
-	for act := shardcore.ActReserve; act <= shardcore.ActBind; act++ {
-		a := c.set.Perform(t.Context(), shardcore.Perform{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
-		if wants := act != shardcore.ActUndo && act != shardcore.ActBound; (a.Err != nil) != wants {
+	c.do(step.ActReserve)
+	c.do(step.ActReserve)
+	for act := step.ActReserve; act <= step.ActBind; act++ {
+		a := c.set.Perform(t.Context(), step.Perform{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
+		if wants := act != step.ActUndo && act != step.ActBound; (a.Err != nil) != wants {
 			t.Errorf("act %d: %v", act, a.Err)
 		}
 	}
@@ -431,7 +431,7 @@ func TestPreEnqueue(t *testing.T) {
 		c := newCompany(t)
 		c.says["PreEnqueue B"] = test.says
 		node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
-		a := c.set.Consult(t.Context(), shardcore.Consult{
+		a := c.set.Consult(t.Context(), step.Consult{
 			ID: 1, Pod: cargo, GateOnly: test.gateOnly, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
 		})
 		held := ""

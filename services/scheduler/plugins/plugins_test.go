@@ -20,8 +20,8 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -136,7 +136,7 @@ func TestOneCycleAtATime(t *testing.T) {
 	for id := range uint64(8) {
 		g.Go(func() error {
 			node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
-			return set.Consult(ctx, shardcore.Consult{
+			return set.Consult(ctx, step.Consult{
 				ID: id, Pod: state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}),
 				Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
 			}).Err

@@ -8,7 +8,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/step"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // PostFilters reports whether plugins are asked about pods that fit nowhere.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // PostFilter records the statuses of the nodes n and gone, and nominates as the stage requests.
@@ -28,18 +28,18 @@ func (d *doer) PostFilter(
 }
 
 // fitsNowhere makes the plugins act on a pod that A has rejected on the only node.
-func (c *company) fitsNowhere() shardcore.Performed {
+func (c *company) fitsNowhere() step.Performed {
 	c.cycle++
 	node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
-	a := c.set.Consult(c.t.Context(), shardcore.Consult{
+	a := c.set.Consult(c.t.Context(), step.Consult{
 		ID: c.cycle, Shard: "x", Pod: cargo, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
 	})
 	if a.Err != nil {
 		c.t.Fatal(a.Err)
 	}
-	return c.set.Perform(c.t.Context(), shardcore.Perform{
-		ID: c.cycle, Act: shardcore.ActPostFilter, Shard: "x", Pod: cargo,
-		Verdicts: []shardcore.Verdict{{Node: "n", Plugin: "A", Reasons: []string{"full"}, Resolvable: true}},
+	return c.set.Perform(c.t.Context(), step.Perform{
+		ID: c.cycle, Act: step.ActPostFilter, Shard: "x", Pod: cargo,
+		Verdicts: []step.Verdict{{Node: "n", Plugin: "A", Reasons: []string{"full"}, Resolvable: true}},
 	})
 }
 
@@ -93,7 +93,7 @@ func TestPostFilter(t *testing.T) {
 func TestPostFilterOfAnotherCycle(t *testing.T) {
 	c := newCompany(t)
 	defer c.stop()
-	a := c.set.Perform(t.Context(), shardcore.Perform{ID: 9, Act: shardcore.ActPostFilter, Shard: "x", Pod: cargo})
+	a := c.set.Perform(t.Context(), step.Perform{ID: 9, Act: step.ActPostFilter, Shard: "x", Pod: cargo})
 	if a.Message+a.Nominated != "" || a.Err != nil {
 		t.Errorf("%+v, want nothing", a)
 	}

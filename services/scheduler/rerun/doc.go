@@ -2,7 +2,7 @@
 // ledger, and the record that each decision left. `berth replay` runs it.
 //
 // A record contains the state of the shard (its facts, its revision of the ledger, what it had staged and learned
-// ahead) and the result. Shard brings a core of internal/decide to the state of the record and makes it decide; the
+// ahead) and the result. Shard brings a core of decide to the state of the record and makes it decide; the
 // result is compared with the record. The core never sees the recorded result of a decision (Erase). In a strict run
 // it does not even use the recorded nodes of pods that the decision counted before the ledger showed them, but the
 // nodes that it chose itself.

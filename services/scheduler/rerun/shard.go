@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/decide"
 )
 
 // Shard is one shard, rebuilt from the log. Its decisions must be requested in the order of their moments.

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement/rule"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+	shardcore "github.com/berth-scheduler/berth/services/scheduler/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
 // epoch is where virtual time begins for the cores; any time would do.
@@ -60,7 +61,7 @@ func newEngine(w *world, id int, start beginning) (*engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start of %s: %w", self, err)
 	}
-	_, err = e.core.Step(shardcore.Input{Ledger: []replica.Batch{reset}, Facts: steps}, epoch)
+	_, err = e.core.Step(step.Input{Ledger: []replica.Batch{reset}, Facts: steps}, epoch)
 	if err != nil {
 		return nil, fmt.Errorf("start of %s: %w", self, err)
 	}
@@ -72,7 +73,7 @@ func newEngine(w *world, id int, start beginning) (*engine, error) {
 
 // step implements decider.
 func (e *engine) step(in input, now time.Duration) (output, error) {
-	core := shardcore.Input{Beat: in.beat, Turns: in.turns}
+	core := step.Input{Beat: in.beat, Turns: in.turns}
 	facts, err := e.facts(in.facts[0])
 	if err != nil {
 		return output{}, err
@@ -89,7 +90,7 @@ func (e *engine) step(in input, now time.Duration) (output, error) {
 		core.Offers = []work.OfferBatch{e.offers(in.offers)}
 	}
 	for _, a := range in.answers {
-		core.Results = append(core.Results, shardcore.Result{ID: a.id, Txn: a.result})
+		core.Results = append(core.Results, step.Result{ID: a.id, Txn: a.result})
 	}
 	before := e.searches.n
 	done, err := e.core.Step(core, epoch.Add(now))
@@ -155,7 +156,7 @@ func podOf(token string) (int32, error) {
 }
 
 // outcomes sorts what the core has decided.
-func (e *engine) outcomes(done shardcore.Output, out *output) error {
+func (e *engine) outcomes(done step.Output, out *output) error {
 	for _, d := range done.Decisions {
 		pod, err := podOf(d.Token)
 		if err != nil {
@@ -186,7 +187,7 @@ func (e *engine) outcomes(done shardcore.Output, out *output) error {
 }
 
 // commit reads from a transaction which places it makes.
-func (e *engine) commit(c shardcore.Commit) (decided, error) {
+func (e *engine) commit(c step.Commit) (decided, error) {
 	d := decided{id: c.ID, commit: commit{txn: c.Txn}}
 	for _, p := range c.Txn.Puts {
 		uid, ok := strings.CutPrefix(p.Key, ledger.PrefixNode)

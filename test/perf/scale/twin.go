@@ -15,7 +15,7 @@ import (
 
 const (
 	// twinBatch, twinLosses and twinOthers are batchPods, MaxLosses and maxAlternatives of the core:
-	// services/scheduler/internal/decide.
+	// services/scheduler/decide.
 	twinBatch, twinLosses, twinOthers = 24, 8, 4
 	// mostScore is the score that a node cannot exceed: two rules, each at most 100.
 	mostScore = 200

@@ -1,0 +1,234 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record/util"
+
+	podevents "github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+)
+
+const (
+	// noteLimit is the most bytes that the API server accepts in an event's note; a longer one is cut and ends in
+	// noteCut.
+	noteLimit = 1024
+	noteCut   = " ..."
+	// eventWriters is how many events may be in flight at once, and eventsWaiting how many may wait for that; further
+	// events are dropped. They compete with the binds that they report (see pace).
+	eventWriters  = 8
+	eventsWaiting = 20480
+	// eventsPatience is how many events wait, at most, for binds to leave room: half of what can wait, so that the
+	// other half remains for times when the API server is slow.
+	eventsPatience = eventsWaiting / 2
+	// dropsPerLine is how many dropped events share one line in the log.
+	dropsPerLine = 1000
+)
+
+// eventPause spaces the attempts to write an event while the API server does not answer, for about as long as
+// client-go, which tries for two minutes.
+var eventPause = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.25, Steps: 8}
+
+// reporter writes Kubernetes events (events.k8s.io/v1), and combines repeated ones into series. report never blocks:
+// beyond eventsWaiting, events are dropped.
+//
+// client-go's broadcaster was rejected. It keeps every event for 6 to 12 minutes in case it is repeated: at 200 binds
+// per second that takes 100 MB, and the events of binds are never repeated (effect.Report.Once). And it drops events
+// beyond the first 1,000 that arrive before it gets CPU time, without a sign of which it has taken.
+type reporter struct {
+	member  string
+	host    string
+	sink    events.EventSink
+	queue   chan waitingReport
+	drops   *drops
+	pace    *pace
+	series  series
+	writers errgroup.Group
+}
+
+// waitingReport is an event that has waited since a given time to be written.
+type waitingReport struct {
+	effect.Report
+	since time.Time
+}
+
+func newReporter(deps Deps, pace *pace) *reporter {
+	host, _ := os.Hostname() // empty when there is none, as in client-go
+	r := &reporter{
+		member: deps.Member, host: host, sink: &events.EventSinkImpl{Interface: deps.API.reports.EventsV1()},
+		queue: make(chan waitingReport, eventsWaiting), drops: &drops{logger: deps.Logger}, pace: pace, series: series{},
+	}
+	r.writers.SetLimit(eventWriters)
+	return r
+}
+
+// drops counts dropped events, and logs them from time to time.
+type drops struct {
+	logger *slog.Logger
+	count  atomic.Uint64
+}
+
+func (d *drops) add() {
+	if n := d.count.Add(1); n%dropsPerLine == 1 {
+		d.logger.Warn("dropping Kubernetes events: the API server is too slow", "dropped", n)
+	}
+}
+
+func (r *reporter) report(e effect.Report) {
+	select {
+	case r.queue <- waitingReport{Report: e, since: time.Now()}:
+		r.pace.nudge()
+	default:
+		r.drops.add()
+	}
+}
+
+// run writes events until ctx ends, and then waits until no write is in progress.
+func (r *reporter) run(ctx context.Context) error {
+	defer func() { _ = r.writers.Wait() }() // no writer returns an error
+	refresh, finish := time.NewTicker(refreshEvery), time.NewTicker(finishAfter)
+	defer refresh.Stop()
+	defer finish.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-refresh.C:
+			r.writeAll(ctx, r.series.all())
+		case now := <-finish.C:
+			r.writeAll(ctx, r.series.finish(now.Add(-finishAfter)))
+		case e := <-r.queue:
+			if !r.pace.wait(ctx, e.since, r.waiting) {
+				return nil
+			}
+			event := r.event(e)
+			if !e.Once {
+				event = r.series.add(event)
+			}
+			if event != nil {
+				r.start(ctx, event)
+			}
+		}
+	}
+}
+
+// waiting returns and reports how many events wait.
+func (r *reporter) waiting() int {
+	n := len(r.queue)
+	telemetry.EventsWaiting(r.member, n)
+	return n
+}
+
+// event builds the event as client-go's recorder does (tools/events/event_recorder.go), except for its time: when it
+// was reported, not when there was room to write it.
+func (r *reporter) event(e waitingReport) *eventsv1.Event {
+	event := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: util.GenerateEventName(e.Pod.Name, e.since.UnixNano()), Namespace: e.Pod.Namespace,
+		},
+		EventTime:           metav1.MicroTime{Time: e.since},
+		ReportingController: e.SchedulerName,
+		ReportingInstance:   e.SchedulerName + "-" + r.host,
+		Action:              e.Action,
+		Reason:              e.Reason,
+		Regarding:           *objectOf(e.Pod),
+		Note:                cut(e.Note),
+		Type:                e.Type,
+	}
+	if e.Related.UID != "" {
+		event.Related = objectOf(e.Related)
+	}
+	return event
+}
+
+func objectOf(p podevents.PodRef) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID),
+	}
+}
+
+// cut shortens a note to what the API server accepts, at a character boundary.
+func cut(note string) string {
+	if len(note) <= noteLimit {
+		return note
+	}
+	end := noteLimit - len(noteCut)
+	for end > 0 && !utf8.RuneStart(note[end]) {
+		end--
+	}
+	return note[:end] + noteCut
+}
+
+func (r *reporter) writeAll(ctx context.Context, all []*eventsv1.Event) {
+	for _, e := range all {
+		r.start(ctx, e)
+	}
+}
+
+// start writes e in the background until ctx ends. It blocks while eventWriters are busy.
+func (r *reporter) start(ctx context.Context, e *eventsv1.Event) {
+	r.writers.Go(func() error {
+		r.write(ctx, e)
+		return nil
+	})
+}
+
+// write retries until the API server has answered. A refusal is an answer, as it is for client-go. If the event
+// exists already, an attempt whose answer was lost has written it.
+func (r *reporter) write(ctx context.Context, e *eventsv1.Event) {
+	err := wait.ExponentialBackoffWithContext(ctx, eventPause, func(ctx context.Context) (bool, error) {
+		err := r.try(ctx, e)
+		exists := apierrors.IsAlreadyExists(err)
+		if err == nil || exists && e.Series == nil {
+			return true, nil
+		}
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && !exists {
+			return false, err
+		}
+		return false, nil
+	})
+	switch {
+	case err == nil || ctx.Err() != nil: // when the binder stops, events still in flight are dropped
+	case wait.Interrupted(err):
+		r.drops.add()
+	default:
+		r.drops.logger.Warn("Kubernetes event rejected by the API server", "pod", e.Namespace+"/"+e.Regarding.Name,
+			"reason", e.Reason, telemetry.KeyError, err)
+	}
+}
+
+// try sends one request: it creates the event, or updates the series of one that exists. An event that has been
+// deleted is created again; if it then exists, its first write has only just been carried out, and another try
+// updates it.
+func (r *reporter) try(ctx context.Context, e *eventsv1.Event) error {
+	defer r.pace.write()()
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	if e.Series != nil {
+		patch, err := json.Marshal(map[string]any{"series": e.Series})
+		if err != nil {
+			return err
+		}
+		if _, err = r.sink.Patch(ctx, e, patch); !util.IsKeyNotFoundError(err) {
+			return err
+		}
+	}
+	_, err := r.sink.Create(ctx, e)
+	return err
+}

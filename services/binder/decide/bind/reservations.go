@@ -1,0 +1,299 @@
+package bind
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/decide/basis"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+)
+
+// Documents has the nodes' documents as last seen.
+type Documents interface {
+	// Get returns the document of a node.
+	Get(nodeUID string) (ledger.NodeDoc, bool)
+	// Learn adopts a document if it is newer than the known one, and reports whether it is.
+	Learn(d ledger.NodeDoc) (newer bool)
+	// Forget drops a document that a revision of the ledger deleted, and reports whether it was dropped.
+	Forget(nodeUID string, by int64) bool
+}
+
+// Reservations has the reservations of the ledger.
+type Reservations struct {
+	*basis.Base
+	documents Documents
+	checker   checker
+
+	all map[basis.Attempt]*reservation
+	// ofPod holds a pod's reservations: one, unless a promise was broken.
+	ofPod map[string][]*reservation
+	// ofNode holds the keys of the reservations in a node's document, in the document's order.
+	ofNode map[string][]basis.Attempt
+	// waiting holds the reservations of held partitions that have work left and nothing in flight, except those that
+	// wait for a turn.
+	waiting map[basis.Attempt]*reservation
+	// fencesRefused holds the reservations of held partitions whose fence the API server refuses repeatedly.
+	fencesRefused map[basis.Attempt]*reservation
+	// departed holds reservations of plugins' binds that have left the ledger before the facts show why.
+	departed map[basis.Attempt]*reservation
+	// hints holds the hints whose entry the ledger view does not show yet.
+	hints map[basis.Attempt]events.Decision
+	// dropped counts hints that were dropped because Limits.Foreign was reached.
+	dropped  uint64
+	versions versions
+	turns    turns
+}
+
+// New returns an empty set of reservations.
+func New(base *basis.Base, documents Documents) *Reservations {
+	return &Reservations{
+		Base: base, documents: documents, checker: checker{base, documents},
+		all:           map[basis.Attempt]*reservation{},
+		ofPod:         map[string][]*reservation{},
+		ofNode:        map[string][]basis.Attempt{},
+		waiting:       map[basis.Attempt]*reservation{},
+		fencesRefused: map[basis.Attempt]*reservation{},
+		departed:      map[basis.Attempt]*reservation{},
+		hints:         map[basis.Attempt]events.Decision{},
+		versions:      versions{},
+	}
+}
+
+// work is a reservation that waits for the answer to its effect.
+type work struct {
+	r *reservation
+	b *Reservations
+}
+
+// Answered implements effect.Machine.
+func (w work) Answered(in effect.Input) { w.r.answered(w.b, in) }
+
+// Touched are reservations that are new or changed.
+type Touched []*reservation
+
+// Learn adopts a document if it is newer than the known one, whether it comes from the watch, a linearizable read or
+// the binder's own transaction, and returns the reservations in it that are new or changed.
+func (b *Reservations) Learn(d ledger.NodeDoc) (touched Touched) {
+	if !b.documents.Learn(d) {
+		return nil
+	}
+	var present []basis.Attempt
+	for _, e := range d.Entries {
+		if e.Role != ledger.RoleReservation {
+			continue
+		}
+		key := basis.Attempt{Pod: e.PodUID, Token: e.Token}
+		present = append(present, key)
+		if r, changed := b.track(key, d, e); changed {
+			touched = append(touched, r)
+		}
+	}
+	b.untrack(d.NodeUID, present)
+	return touched
+}
+
+// Forget drops a document that a revision of the ledger deleted, and the reservations in it.
+func (b *Reservations) Forget(nodeUID string, by int64) {
+	if b.documents.Forget(nodeUID, by) {
+		b.untrack(nodeUID, nil)
+	}
+}
+
+// track creates or updates the reservation of one entry.
+func (b *Reservations) track(key basis.Attempt, d ledger.NodeDoc, e ledger.Entry) (r *reservation, changed bool) {
+	r, ok := b.all[key]
+	if !ok {
+		r = &reservation{
+			promise: promise{
+				key: key, nodeUID: d.NodeUID, nodeName: d.NodeName, entry: e, since: b.Now, hint: b.hints[key],
+			},
+			rv: e.PodRV, Pacing: basis.Pacing{Retry: b.Limits.Retry},
+		}
+		delete(b.hints, key)
+		b.all[key] = r
+		b.ofPod[key.Pod] = append(b.ofPod[key.Pod], r)
+		return r, true
+	}
+	changed = r.entry.State != e.State || r.entry.Wanted != e.Wanted
+	if r.entry.State != e.State {
+		r.since = b.Now
+		r.settled = false
+	}
+	if r.entry.PodRV != e.PodRV {
+		r.rv, r.space = e.PodRV, unknownSpace // promoted: the pod's version was checked again
+	}
+	r.entry = e
+	return r, changed
+}
+
+// untrack drops the reservations of entries that left a document, given the keys of those in it now. One with an effect
+// in flight lives on until its answer, so that a successful bind is still reported.
+func (b *Reservations) untrack(nodeUID string, present []basis.Attempt) {
+	before := b.ofNode[nodeUID]
+	b.ofNode[nodeUID] = present
+	if len(present) == 0 {
+		delete(b.ofNode, nodeUID)
+	}
+	for _, key := range before {
+		r, ok := b.all[key]
+		if !ok || slices.Contains(present, key) || r.nodeUID != nodeUID {
+			continue
+		}
+		r.removed = true
+		r.leftUnanswered(b)
+		r.depart(b)
+		delete(b.all, key)
+		delete(b.waiting, key)
+		rest := slices.DeleteFunc(b.ofPod[key.Pod], func(o *reservation) bool { return o == r })
+		if len(rest) == 0 {
+			delete(b.ofPod, key.Pod)
+			continue
+		}
+		b.ofPod[key.Pod] = rest
+	}
+}
+
+// learnAndAdvance adopts a document and advances the other reservations in it; self is the caller's reservation,
+// which the caller advances.
+func (b *Reservations) learnAndAdvance(d ledger.NodeDoc, self *reservation) {
+	for _, r := range b.Learn(d) {
+		if r != self {
+			r.advance(b)
+		}
+	}
+}
+
+// Hint attaches a hint to its ledger entry, and tries to advance the entry. A hint ahead of the ledger view waits
+// here until the view shows the entry.
+func (b *Reservations) Hint(key basis.Attempt, d events.Decision) {
+	if r, ok := b.all[key]; ok {
+		r.hint = d
+		if r.entry.Delegated {
+			r.since = b.Now
+		}
+		r.advance(b)
+		return
+	}
+	if d.LedgerRevision <= b.Revision {
+		return // the view is past it and has no such entry: an old attempt
+	}
+	if len(b.hints) >= b.Limits.Foreign {
+		b.dropped++
+		return
+	}
+	b.hints[key] = d
+}
+
+// Advance advances reservations that have changed.
+func (b *Reservations) Advance(touched Touched) {
+	for _, r := range touched {
+		r.advance(b)
+	}
+}
+
+// AdvanceDue advances the waiting reservations whose time has come, in an order that depends only on keys.
+func (b *Reservations) AdvanceDue() {
+	var due []basis.Attempt
+	for k, r := range b.waiting {
+		if !b.Now.Before(r.Due) {
+			due = append(due, k)
+		}
+	}
+	slices.SortFunc(due, basis.Attempt.Compare)
+	for _, k := range due {
+		if r, ok := b.waiting[k]; ok {
+			r.advance(b)
+		}
+	}
+}
+
+// Park brings the set of waiting reservations in line with the partitions that the binder holds.
+func (b *Reservations) Park() {
+	for _, r := range b.all {
+		b.park(r)
+	}
+}
+
+// park keeps a waiting reservation in the set that ticks and facts visit. Most reservations of a large cluster belong
+// to other binders, and are therefore not in it.
+func (b *Reservations) park(r *reservation) {
+	if r.op == 0 && !r.removed && !r.settled && !r.lined && b.Holds(r.key.Pod) {
+		b.waiting[r.key] = r
+		return
+	}
+	delete(b.waiting, r.key)
+}
+
+// Placed reports whether the ledger holds a reservation of the pod for which a bind may be in flight.
+func (b *Reservations) Placed(podUID string) bool {
+	for _, r := range b.ofPod[podUID] {
+		if r.entry.State == ledger.Committed || r.entry.State == ledger.Fencing {
+			return true
+		}
+	}
+	return false
+}
+
+// TakingBack reports whether the place of a decision's attempt has yet to be given back.
+func (b *Reservations) TakingBack(d events.Decision) bool {
+	token, err := ledger.ParseToken(d.Token)
+	if err != nil {
+		return false
+	}
+	r, reserved := b.all[basis.Attempt{Pod: d.Pod.UID, Token: token}]
+	return reserved && !r.settled
+}
+
+// Replaced keeps versions of unbound pods that newer facts have replaced.
+func (b *Reservations) Replaced(pods []*state.Pod) {
+	for _, p := range pods {
+		b.versions.add(p)
+	}
+}
+
+// ForgetVersions drops what is known of earlier versions of pods: with a new generation of the ledger, they may be
+// versions that Kubernetes has yet to reach again.
+func (b *Reservations) ForgetVersions() { clear(b.versions) }
+
+// ForgetHints drops the hints whose entry the ledger view will never show.
+func (b *Reservations) ForgetHints() {
+	maps.DeleteFunc(b.hints, func(_ basis.Attempt, d events.Decision) bool { return d.LedgerRevision <= b.Revision })
+}
+
+// ForgetPods drops the earlier versions of pods that do not wait any more.
+func (b *Reservations) ForgetPods() {
+	maps.DeleteFunc(b.versions, func(uid string, _ []version) bool {
+		p, known, _ := b.Pod(uid, 0)
+		_, waits := b.ofPod[uid]
+		return !waits && (!known || p.NodeName != "")
+	})
+}
+
+// Stats counts what Reservations remembers.
+type Stats struct {
+	Reservations, Hints, FencesRefused int
+	// Waiting counts the reservations with work left and nothing in flight, Departed those whose bind by a plugin the
+	// facts have yet to show. Binding and Lined count those that are being bound and that wait for a turn.
+	Waiting, Departed, Binding, Lined int
+	Dropped                           uint64
+}
+
+// Stats counts what is remembered.
+func (b *Reservations) Stats() Stats {
+	return Stats{
+		Reservations: len(b.all), Hints: len(b.hints), FencesRefused: len(b.fencesRefused),
+		Waiting: len(b.waiting), Departed: len(b.departed), Binding: b.turns.taken, Lined: b.turns.line.Len(),
+		Dropped: b.dropped,
+	}
+}
+
+// wishAt returns what the pod requested at exactly that resourceVersion.
+func (b *Reservations) wishAt(uid string, rv uint64) (wish uint64, ok bool) {
+	if p, known, _ := b.Pod(uid, rv); known && p.ResourceVersion == rv {
+		return p.Wish(), true
+	}
+	return b.versions.wish(uid, rv)
+}

@@ -1,0 +1,447 @@
+package evict
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/services/binder/decide/basis"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+)
+
+// removalStep is the purpose of a removal's effect in flight.
+type removalStep uint8
+
+const (
+	// readingPod means that the pod is read: before anything that could spend from its budget, and after an eviction that
+	// got no answer.
+	readingPod removalStep = iota + 1
+	// dryRunning is the dry run, which checks the budget without spending from it.
+	dryRunning
+	// writingCondition means that the pod gets the condition that explains why it is deleted.
+	writingCondition
+	// sending is the eviction itself.
+	sending
+	// asking means that its budgets are read, because all evictions have failed.
+	asking
+	// amending means that its claim is taken over, or given back.
+	amending
+	// confirming means that its claim is read from the ledger, because the view may be late.
+	confirming
+)
+
+// removal is the binder's view of the claim on one victim, and of its evictions.
+//
+// The eviction subresource spends from the budget before it checks the preconditions, and what a failed call has
+// spent stays spent for two minutes. So a pod that a budget covers is read and dry-run before each eviction.
+//
+// Order: (mark, see plan) → condition, if it is deleted → eviction → outcome in the log and event. A crash after the
+// mark leaves the mark, and the binder that takes over first writes its own name into the claim (TakeEviction). From
+// then on only it could know that all evictions have failed; and it cannot, because its predecessor's may be in
+// flight. Then it reads the pod and continues. The claim stays until the pod has left, or until every eviction since
+// the mark was sent by this binder and refused (FailEviction): an eviction without an answer counts as in flight for
+// Limits.EvictionHang.
+//
+// Conversely, this binder may be the one that was replaced: if it is cut off from the ledger, its view shows a claim
+// that another binder has since taken over and given back. So an eviction is begun only within Limits.EvictWithin of
+// a request to the ledger whose answer showed the claim; if that was longer ago, the document is read. What the watch
+// delivers does not count: after an interruption it may be arbitrarily old. The call ends at most Limits.Call after
+// that, even if it has waited for a worker or the process was suspended.
+//
+// An order of the descheduler ends at its NotAfter, which its claim carries for binders that have not seen the order.
+// After that nothing is sent, and the claim is given back once nothing can be in flight any more.
+type removal struct {
+	claim   ledger.Entry
+	nodeUID string
+	plan    string
+	// since is when the claim was first seen in its present form. claimGone means that it has left the
+	// ledger.
+	since     time.Time
+	claimGone bool
+
+	op   effect.OpID
+	step removalStep
+	basis.Pacing
+	attempts
+}
+
+// attempts is this binder's record of the evictions of one victim.
+type attempts struct {
+	// cleared means that since the last eviction the pod was read and, if one is required, a dry run succeeded.
+	cleared bool
+	// conditionWritten means that the condition was written, or cannot be.
+	conditionWritten bool
+	// sent means that evictions were sent, and reported that their success is in the log. podLeaving means that the
+	// API server has reported the pod as leaving or gone: the facts will show it, and nothing is left to do.
+	sent, reported, podLeaving bool
+	// open is when the last eviction that may still be in flight was answered or found; zero without one.
+	open time.Time
+	// failures counts the refusals in a row, and problem is the last one.
+	failures int
+	problem  string
+	// returning means that the claim is being given back; nothing is sent until it has been.
+	returning bool
+	// budgetRV is the highest resourceVersion of the budgets as read after the refusals, and budgetsRead how many of
+	// them have been read.
+	budgetRV    uint64
+	budgetsRead int
+}
+
+// newRemoval begins with a claim as found. If another binder was responsible for sending its evictions, it is not
+// known what was sent; this binder has sent nothing without knowing of the claim.
+func newRemoval(v *Evictor, nodeUID string, claim ledger.Entry) *removal {
+	r := &removal{
+		nodeUID: nodeUID, plan: claim.Plan, claim: claim, since: v.Now, Pacing: basis.Pacing{Retry: v.Limits.Retry},
+	}
+	if claim.State == ledger.Evicting && claim.Shard != v.ID {
+		r.sent, r.open = true, v.Now
+	}
+	return r
+}
+
+// follow adopts the present form of the claim.
+func (r *removal) follow(v *Evictor, now ledger.Entry) {
+	before := r.claim
+	r.claim = now
+	if before.State == now.State && before.Shard == now.Shard {
+		return
+	}
+	known := r.attempts
+	r.since = v.Now
+	r.attempts = attempts{}
+	r.Pacing = basis.Pacing{Retry: v.Limits.Retry}
+	switch {
+	case now.State != ledger.Evicting:
+		if before.Shard == v.ID && known.failures >= r.tries(v) {
+			v.refused(r, known.problem)
+		}
+	case before.State != ledger.Evicting && now.State == ledger.Evicting && now.Shard == v.ID:
+		r.cleared = known.cleared // this binder's own mark: nothing has been sent
+	default:
+		r.sent, r.open = true, v.Now
+	}
+}
+
+func (r *removal) ref() events.PodRef {
+	return events.PodRef{UID: r.claim.PodUID, Namespace: r.claim.Namespace, Name: r.claim.Name}
+}
+
+// actsFor returns the pod whose partition's holder evicts the victim: the pod that has the place it is cleared for,
+// or the victim itself if there is none.
+func (r *removal) actsFor(v *Evictor) (uid string, wanted bool) {
+	ended := v.Ended(r.claim.NotAfter)
+	if _, owner, ok := v.planOwner(r.plan); ok {
+		return owner.PodUID, !ended && (owner.Role != ledger.RoleMove || v.wantsMove(r.plan, owner, r.claim))
+	}
+	// A refusal is reported after the claim has been given back: while the claim exists, its eviction is still wanted
+	// by its requester.
+	e, asked := v.askedFor(r)
+	return r.claim.PodUID, !ended && ledger.IsEviction(r.plan) && (!asked || !e.done)
+}
+
+// needed reports whether the pod for which the victim is evicted still waits for its place, by the facts. If it does
+// not, its shard gives the plan up; until then no pod is evicted for it.
+func (r *removal) needed(v *Evictor) bool {
+	_, owner, ok := v.planOwner(r.plan)
+	return !ok || owner.Role == ledger.RoleMove || v.mayStillPlace(owner)
+}
+
+// tries returns how many refusals in a row are final. The requester of a single eviction has other pods to choose
+// from; a plan has only this victim.
+func (r *removal) tries(v *Evictor) int {
+	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ledger.IsEviction(r.plan) || ok && owner.Role == ledger.RoleMove {
+		return 1
+	}
+	return v.Limits.EvictionTries
+}
+
+// advance takes the next step, if nothing is in flight and it is time.
+func (r *removal) advance(v *Evictor) {
+	if r.op != 0 || r.claimGone || v.Facts.Cluster == nil || v.Now.Before(r.Due) {
+		return
+	}
+	uid, wanted := r.actsFor(v)
+	if !v.MayAct(uid) {
+		return
+	}
+	switch {
+	case v.Fate(r.claim) != txns.Staying:
+		r.reportGone(v)
+	case r.claim.State != ledger.Evicting:
+		if wanted && !r.podLeaving && !r.checksDone(v) {
+			r.prepare(v)
+		}
+	case r.claim.Shard != v.ID:
+		if v.Now.Sub(r.since) > v.Limits.Idle {
+			r.takeOver(v)
+		}
+	default:
+		r.carryOn(v, wanted)
+	}
+}
+
+// carryOn handles a victim whose evictions this binder has to send.
+func (r *removal) carryOn(v *Evictor, wanted bool) {
+	failed := !wanted || r.failures >= r.tries(v)
+	switch {
+	case r.podLeaving:
+	case r.returning || failed && !r.underWay(v):
+		r.giveBack(v)
+	case !wanted || !r.needed(v):
+		// The plan was given up, or will be; an eviction that was sent may still arrive.
+	case !r.checksDone(v):
+		r.prepare(v)
+	case !r.maySend(v):
+		r.confirm(v)
+	case r.deletes(v) && !r.conditionWritten:
+		r.writeCondition(v)
+	default:
+		r.send(v)
+	}
+}
+
+// underWay reports whether an eviction may still arrive.
+func (r *removal) underWay(v *Evictor) bool {
+	return !r.open.IsZero() && v.Now.Sub(r.open) <= v.Limits.EvictionHang
+}
+
+// covered reports whether a budget is checked for the pod.
+func (r *removal) covered(v *Evictor) bool { return len(r.claim.Budgets) > 0 && !r.deletes(v) }
+
+// deletes reports whether the plan's profile respects budgets only as a preference, so that the victim is deleted.
+func (r *removal) deletes(v *Evictor) bool {
+	_, owner, ok := v.Ledger.PlanOwner(r.plan)
+	return ok && owner.Role == ledger.RoleReservation && !v.Enforces(owner.SchedulerName, basis.RuleBudgets)
+}
+
+// checksDone reports whether no check is needed before the eviction. An eviction that was sent is not repeated without
+// a read of the pod.
+func (r *removal) checksDone(v *Evictor) bool {
+	return r.cleared || !r.covered(v) && !r.sent
+}
+
+// maySend reports whether this binder may evict for the claim, by what the ledger has shown recently.
+func (r *removal) maySend(v *Evictor) bool {
+	vouched, ok := v.documents.Vouched(r.nodeUID)
+	return ok && !r.claimGone && r.claim.State == ledger.Evicting && r.claim.Shard == v.ID &&
+		v.Now.Sub(vouched) <= v.Limits.EvictWithin
+}
+
+// moot reports whether an eviction that waits for a worker must not be begun any more.
+func (r *removal) moot(v *Evictor) bool {
+	uid, wanted := r.actsFor(v)
+	return !wanted || !r.needed(v) || !v.MayAct(uid) || !r.maySend(v)
+}
+
+// confirm reads the claim's document, unless a transaction is in flight whose answer shows it.
+func (r *removal) confirm(v *Evictor) {
+	if p, ok := v.plans[r.plan]; ok && p.op != 0 {
+		return
+	}
+	if e, ok := v.askedFor(r); ok && e.op != 0 {
+		return
+	}
+	v.Emit(effect.ReadDoc{Op: r.begin(v, confirming), NodeUID: r.nodeUID})
+}
+
+// confirmed continues if the view has the version that was read, and waits if the view is behind.
+func (r *removal) confirmed(v *Evictor, in effect.DocRead) {
+	known, ok := v.Ledger.Doc(r.nodeUID)
+	if r.claimGone {
+		return
+	}
+	if in.Problem != "" || in.Doc == nil || !ok || known.Revision < in.Doc.Revision {
+		r.Pause(v.Now)
+		return
+	}
+	r.advance(v)
+}
+
+func (r *removal) begin(v *Evictor, s removalStep) effect.OpID {
+	r.op, r.step = v.begin(r), s
+	return r.op
+}
+
+// prepare reads the pod; the dry run follows if it is required.
+func (r *removal) prepare(v *Evictor) {
+	v.Emit(effect.ReadPod{Op: r.begin(v, readingPod), Pod: r.ref()})
+}
+
+// writeCondition writes the condition that explains to users why the pod is deleted, as kube-scheduler does before it
+// deletes a victim (framework/preemption/executor.go). The eviction API writes its own condition, with the reason
+// EvictionByEvictionAPI, over any other; so an eviction needs none of the binder's.
+func (r *removal) writeCondition(v *Evictor) {
+	r.conditionWritten = true
+	preemptor, _, ok := v.preemptor(r.plan)
+	victim, known, _ := v.Pod(r.claim.PodUID, r.claim.PodRV)
+	if !ok || !known {
+		r.advance(v)
+		return
+	}
+	v.Emit(effect.PatchCondition{Op: r.begin(v, writingCondition), Pod: r.ref(), Condition: corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		Message:            preemptor.SchedulerName + ": preempting to accommodate a higher priority pod",
+		ObservedGeneration: victim.Generation(), LastTransitionTime: metav1.NewTime(v.Now), LastProbeTime: metav1.Time{},
+	}})
+}
+
+func (r *removal) send(v *Evictor) {
+	r.cleared, r.sent = false, true
+	r.evict(v, sending)
+}
+
+func (r *removal) evict(v *Evictor, s removalStep) {
+	out := effect.Evict{
+		Op: r.begin(v, s), Pod: r.ref(), DryRun: s == dryRunning, Delete: r.deletes(v), Strategy: r.purpose(v),
+	}
+	if s == sending {
+		vouched, _ := v.documents.Vouched(r.nodeUID)
+		out.NotAfter = vouched.Add(v.Limits.EvictWithin + v.Limits.Call)
+	}
+	if p, _, ok := v.preemptor(r.plan); ok {
+		out.For = p.UID
+	}
+	if e, ok := v.askedFor(r); ok {
+		out.GracePeriodSeconds = e.order.GracePeriodSeconds
+		out.Strategy = e.order.Strategy
+		out.TraceParent = e.order.TraceParent
+	}
+	v.Emit(out)
+}
+
+// purpose returns the strategy of an eviction for which no requester is known.
+func (r *removal) purpose(v *Evictor) string {
+	if _, owner, ok := v.Ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
+		return "move"
+	}
+	return "preemption"
+}
+
+func (r *removal) answered(v *Evictor, in effect.Input) {
+	s := r.step
+	r.op, r.step = 0, 0
+	switch in := in.(type) {
+	case effect.Answered:
+		if !r.claimGone {
+			r.called(v, in, s)
+			return
+		}
+		if s == sending && in.Result == effect.Done {
+			r.reportDone(v)
+		}
+	case effect.Amended:
+		r.amended(v, in)
+	case effect.DocRead:
+		r.confirmed(v, in)
+	case effect.Untaken:
+		r.untaken(v)
+	}
+}
+
+// untaken handles an eviction that was not begun. That it counts as sent only causes another read of the pod. The
+// worker also checks the wall clock, by which the claim may have been vouched for too long ago where it is not by
+// v.Now: only another read of the claim gives the next eviction time by both clocks.
+func (r *removal) untaken(v *Evictor) {
+	v.documents.Distrust(r.nodeUID)
+	r.Pause(v.Now)
+}
+
+func (r *removal) called(v *Evictor, a effect.Answered, s removalStep) {
+	switch s {
+	case readingPod:
+		r.podRead(v, a)
+	case dryRunning:
+		r.dryRunAnswered(v, a)
+	case writingCondition:
+		r.advance(v) // whatever the answer: a condition delays nothing
+	case sending:
+		r.evicted(v, a)
+	case asking:
+		r.budgetRead(v, a)
+	}
+}
+
+func (r *removal) podRead(v *Evictor, a effect.Answered) {
+	uid, wanted := r.actsFor(v)
+	switch {
+	case a.Result == effect.Gone, a.Result == effect.Done && a.Pod.Deleting:
+		r.podLeaving = true
+	case a.Result != effect.Done:
+		r.Pause(v.Now)
+	case !wanted || !v.MayAct(uid):
+	case r.covered(v):
+		r.evict(v, dryRunning)
+	default:
+		r.cleared = true
+		r.proceed(v)
+	}
+}
+
+func (r *removal) dryRunAnswered(v *Evictor, a effect.Answered) {
+	switch a.Result {
+	case effect.Done:
+		r.cleared = true
+		r.proceed(v)
+	case effect.Gone:
+		r.podLeaving = true
+	case effect.Unknown:
+		r.Pause(v.Now)
+	default:
+		r.failed(v, "dry run: "+a.Problem)
+	}
+}
+
+// proceed continues with the victim, or with its plan, which waits for all victims.
+func (r *removal) proceed(v *Evictor) {
+	if p, ok := v.plans[r.plan]; ok && r.claim.State != ledger.Evicting {
+		p.advance(v)
+		return
+	}
+	r.advance(v)
+}
+
+func (r *removal) evicted(v *Evictor, a effect.Answered) {
+	switch a.Result {
+	case effect.Done:
+		r.podLeaving = true
+		r.reportDone(v)
+	case effect.Gone:
+		r.podLeaving = true
+	case effect.Unknown:
+		r.open = v.Now
+		r.Pause(v.Now)
+	default:
+		r.failed(v, a.Problem)
+	}
+}
+
+// failed counts a refusal. Whether the last one is final depends on what is in flight.
+func (r *removal) failed(v *Evictor, problem string) {
+	r.failures, r.problem = r.failures+1, problem
+	r.Pause(v.Now)
+	if r.claim.State != ledger.Evicting && r.failures >= r.tries(v) {
+		r.attempts, r.Retry = attempts{}, v.Limits.Retry
+		v.refused(r, problem)
+	}
+}
+
+// reportDone reports an eviction that was carried out, once.
+func (r *removal) reportDone(v *Evictor) {
+	if r.reported {
+		return
+	}
+	r.reported = true
+	r.conclude(v, events.DecisionEvicted, "")
+	r.preempted(v)
+}
+
+// reportGone reports a victim that is leaving after evictions of this binder without a known outcome.
+func (r *removal) reportGone(v *Evictor) {
+	if r.claim.State == ledger.Evicting && r.claim.Shard == v.ID && r.sent {
+		r.reportDone(v)
+	}
+}

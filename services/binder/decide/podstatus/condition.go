@@ -1,0 +1,250 @@
+package podstatus
+
+import (
+	"cmp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/decide/basis"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+)
+
+// condition is one pod's PodScheduled=False that is being written. The latest decision wins. At most one patch is in
+// flight; a newer decision waits for it and then replaces it.
+//
+// Order: event → patch → DecisionCondition. A crash before the patch leaves the decision in the log. Every other
+// binder remembers it until it sees its DecisionCondition, and the binder that takes over the partition writes it. A
+// crash after the patch leads to a second attempt that finds nothing to change.
+type condition struct {
+	// want is the latest decision; nil once it has been handled.
+	want *events.Decision
+	// sent is the decision of the patch in flight, and patch the condition that it writes.
+	sent  *events.Decision
+	patch corev1.PodCondition
+	// written is the condition of the last patch, and writtenRV the pod's resourceVersion after it; they count until
+	// the facts have reached that version.
+	written   *corev1.PodCondition
+	writtenRV uint64
+
+	// nomination is the nomination whose node name the patch in flight writes as well, if any.
+	nomination *nomination
+
+	op effect.OpID
+	basis.Pacing
+}
+
+// Require handles a decision that requires a condition.
+func (s *Writer) Require(d events.Decision) {
+	w, ok := s.conditions[d.Pod.UID]
+	if !ok {
+		if !s.Holds(d.Pod.UID) && len(s.conditions) >= s.Limits.Foreign {
+			s.dropped++
+			return
+		}
+		w = &condition{Pacing: basis.Pacing{Retry: s.Limits.Retry}}
+		s.conditions[d.Pod.UID] = w
+	}
+	w.want = &d
+	w.advance(s)
+}
+
+// Settled records that another binder has handled a decision.
+func (s *Writer) Settled(d events.Decision) {
+	w, ok := s.conditions[d.Pod.UID]
+	if ok && d.Actor != s.ID && w.want != nil && w.want.Token == d.Token {
+		w.want = nil
+	}
+}
+
+func (w *condition) advance(s *Writer) {
+	if w.want == nil || w.op != 0 || s.Facts.Cluster == nil || s.Now.Before(w.Due) || !s.MayAct(w.want.Pod.UID) {
+		return
+	}
+	d := *w.want
+	p, known, _ := s.Pod(d.Pod.UID, 0)
+	switch {
+	case !known && (s.Facts.Sequence < d.FactSequence || !s.Facts.PodProgressKnown):
+		return // the decision used later facts than this binder has, or the facts are being republished
+	case d.Kind == events.DecisionNominated && s.Ledger.Revision() < d.LedgerRevision:
+		return // its hold, which is written along with it, is about to show
+	case !known || p.NodeName != "":
+		w.want = nil // deleted or bound: the condition is no longer needed
+		return
+	}
+	if basis.BindFailed(d) && s.reservations.TakingBack(d) {
+		return // a write now would conflict with the fence
+	}
+	w.report(s, d)
+	if s.reservations.Placed(d.Pod.UID) {
+		// A later attempt has placed the pod. A patch now would move the resourceVersion that its bind relies on (the
+		// binder's own patches come before podRV is taken, or not at all).
+		w.settle(s, d, max(p.ResourceVersion, w.writtenRV), "")
+		return
+	}
+	current, rv := w.current(p)
+	w.patch = wanted(d, p, current, s.Now)
+	nominated := nominatedByPlugin(d, p)
+	if current != nil && same(*current, w.patch) && nominated == "" {
+		w.settle(s, d, rv, "")
+		return
+	}
+	w.sent, w.want = &d, nil
+	w.op = s.begin(w)
+	s.Emit(effect.PatchCondition{
+		Op: w.op, Pod: d.Pod, Condition: w.patch, NominatedNodeName: cmp.Or(w.nominate(s, d, p), nominated),
+	})
+}
+
+// nominatedByPlugin returns the node that a plugin has nominated for a pod that fits nowhere, if the pod's status
+// does not show it yet; else "". Nothing is held there.
+func nominatedByPlugin(d events.Decision, p *state.Pod) string {
+	if d.Kind != events.DecisionUnplaceable || d.NodeName == p.Status().NominatedNodeName {
+		return ""
+	}
+	return d.NodeName
+}
+
+// nominate returns the node name for the patch in flight to write as well, if a place is held for the pod and the
+// name has yet to be written; else "".
+func (w *condition) nominate(s *Writer, d events.Decision, p *state.Pod) string {
+	m, ok := s.nominations[d.Pod.UID]
+	if !ok || !m.joins(s, d, p) {
+		return ""
+	}
+	w.nomination = m
+	m.op = w.op
+	m.sent = m.node
+	return m.node
+}
+
+// report emits the event of a decision once: a decision that is retried after a failed patch has been reported
+// already.
+func (w *condition) report(s *Writer, d events.Decision) {
+	if w.sent != nil && w.sent.Token == d.Token {
+		return
+	}
+	reason := "FailedScheduling"
+	if d.Kind == events.DecisionWithdrawn {
+		// Events with the same reason become a series, which keeps the first note.
+		reason = "NominationWithdrawn"
+	}
+	s.Emit(effect.Report{
+		Pod: d.Pod, SchedulerName: d.SchedulerName,
+		Type: corev1.EventTypeWarning, Reason: reason, Action: "Scheduling", Note: d.Message,
+	})
+}
+
+// current returns the condition as this binder knows it, and the pod's resourceVersion.
+func (w *condition) current(p *state.Pod) (*corev1.PodCondition, uint64) {
+	if w.written != nil && p.ResourceVersion < w.writtenRV {
+		return w.written, w.writtenRV
+	}
+	conditions := p.Object().Status.Conditions
+	for i := range conditions {
+		if c := &conditions[i]; c.Type == corev1.PodScheduled {
+			return c, p.ResourceVersion
+		}
+	}
+	return nil, p.ResourceVersion
+}
+
+// wanted returns the condition that a decision requires. As upstream, the transition time moves only when the status
+// does, and observedGeneration is the known generation of the pod.
+func wanted(d events.Decision, p *state.Pod, current *corev1.PodCondition, now time.Time) corev1.PodCondition {
+	reason := corev1.PodReasonSchedulerError
+	switch d.Kind {
+	case events.DecisionUnplaceable, events.DecisionNominated, events.DecisionWithdrawn:
+		reason = corev1.PodReasonUnschedulable
+	}
+	transition := metav1.NewTime(now)
+	if current != nil && current.Status == corev1.ConditionFalse {
+		transition = current.LastTransitionTime
+	}
+	return corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: d.Message,
+		ObservedGeneration: p.Generation(), LastTransitionTime: transition,
+	}
+}
+
+func same(a, b corev1.PodCondition) bool {
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&
+		a.ObservedGeneration == b.ObservedGeneration
+}
+
+// settle publishes that the decision's condition is written, with the pod's resourceVersion.
+func (w *condition) settle(s *Writer, d events.Decision, rv uint64, problem string) {
+	w.want, w.sent = nil, nil
+	w.Pacing = basis.Pacing{Retry: s.Limits.Retry}
+	s.Publish(events.Decision{
+		Kind: events.DecisionCondition, Pod: d.Pod, SchedulerName: d.SchedulerName,
+		Attempt: d.Attempt, Token: d.Token, PodResourceVersion: rv, Message: problem, TraceParent: d.TraceParent,
+	})
+}
+
+func (w *condition) answered(s *Writer, in effect.Input) {
+	w.op = 0
+	if w.sent == nil {
+		return
+	}
+	a, ok := in.(effect.Answered)
+	if !ok { // Untaken
+		if w.nomination != nil {
+			w.nomination.op, w.nomination = 0, nil
+		}
+		if w.want == nil {
+			w.want = w.sent
+		}
+		w.advance(s)
+		return
+	}
+	if m := w.nomination; m != nil {
+		w.nomination = nil
+		m.written(s, a)
+	}
+	d := *w.sent
+	newer := w.want
+	switch a.Result {
+	case effect.Done:
+		written := w.patch
+		w.written, w.writtenRV = &written, a.ResourceVersion
+		w.settle(s, d, a.ResourceVersion, "")
+	case effect.Gone:
+		w.sent = nil
+	case effect.Refused:
+		// A retry would not help, and the pod must not wait for a condition it cannot get.
+		p, known, _ := s.Pod(d.Pod.UID, 0)
+		if known {
+			w.settle(s, d, p.ResourceVersion, a.Problem)
+		}
+		w.sent = nil
+	default:
+		w.Pause(s.Now)
+		if newer == nil {
+			w.want = &d
+			return
+		}
+	}
+	w.want = newer
+	w.advance(s)
+}
+
+// over reports whether nothing about the condition can matter any more.
+func (w *condition) over(s *Writer, uid string) bool {
+	if w.op != 0 {
+		return false
+	}
+	p, known, _ := s.Pod(uid, 0)
+	switch {
+	case s.Facts.Cluster == nil:
+		return false
+	case w.want != nil:
+		ended := !known || p.NodeName != ""
+		return ended && s.Facts.Sequence >= w.want.FactSequence
+	default:
+		return w.written == nil || !known || p.ResourceVersion >= w.writtenRV
+	}
+}

@@ -1,0 +1,208 @@
+package intake
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/pkg/state/resources"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+)
+
+// FromFacts turns a step of the facts into an input of the core.
+func FromFacts(step feed.Step) effect.FactsMoved {
+	facts, position := step.Snapshot, step.Snapshot.Position()
+	in := effect.FactsMoved{Cluster: cluster{facts}, Sequence: position.Sequence, Epoch: position.Epoch}
+	in.Exists = (&existence{facts: facts}).exists
+	in.PodProgress, in.PodProgressKnown = position.Progress(events.KindPod)
+	if rv, known := position.Progress(events.KindDisruptionBudget); known {
+		in.BudgetProgress = rv
+	}
+	if rv, known := position.Progress(events.KindResourceClaim); known {
+		in.ClaimProgress = rv
+		in.Claims = func(namespace, name string) txns.DeviceClaimFact { return view.ClaimFact(facts, namespace, name) }
+		in.Claim = func(namespace, name string) *resourcev1.ResourceClaim {
+			return view.Claim(facts, namespace, name)
+		}
+		in.Classes = func() []*resourcev1.DeviceClass { return classes(facts) }
+	}
+	if !step.Reset {
+		in.Moved = make([]string, 0, len(step.Changes.Pods))
+	}
+	for _, c := range step.Changes.Pods {
+		in.Moved = append(in.Moved, cmp.Or(c.After, c.Before).UID)
+		if c.Before != nil && c.After != nil && c.Before.NodeName == "" && c.After.NodeName == "" {
+			in.Replaced = append(in.Replaced, c.Before)
+		}
+		if c.Before != nil && c.After != nil && !c.Before.Terminal {
+			if _, _, rejected := c.After.Rejection(); rejected {
+				in.Rejected = append(in.Rejected, c.After)
+			}
+		}
+	}
+	return in
+}
+
+func classes(facts *state.Snapshot) (all []*resourcev1.DeviceClass) {
+	for o := range facts.Objects(events.KindDeviceClass) {
+		if class, ok := o.API.(*resourcev1.DeviceClass); ok {
+			all = append(all, class)
+		}
+	}
+	return all
+}
+
+// existence reports which objects a snapshot has, by the ledger's keys. It is for one goroutine.
+type existence struct {
+	facts *state.Snapshot
+	// pools holds the keys of pools with a slice, collected on first use.
+	pools map[string]bool
+}
+
+func (e *existence) exists(key string) bool {
+	if strings.HasPrefix(key, ledger.PrefixPool) {
+		return e.pool(key)
+	}
+	if namespace, name, ok := ledger.ParseVolumeClaim(key); ok {
+		_, found := e.facts.ObjectByName(events.KindVolumeClaim, namespace, name)
+		return found
+	}
+	if namespace, ok := ledger.ParseShared(key); ok {
+		_, found := e.facts.ObjectByName(events.KindNamespace, "", namespace)
+		return found
+	}
+	kinds := map[string]events.Kind{
+		ledger.PrefixNode: events.KindNode, ledger.PrefixBudget: events.KindDisruptionBudget,
+		ledger.PrefixVolume: events.KindVolumeClaim,
+	}
+	for prefix, kind := range kinds {
+		uid, is := strings.CutPrefix(key, prefix)
+		if !is {
+			continue
+		}
+		if kind == events.KindNode {
+			_, found := e.facts.Node(uid)
+			return found
+		}
+		_, found := e.facts.Object(kind, uid)
+		return found
+	}
+	return true // not a key that is collected
+}
+
+func (e *existence) pool(key string) bool {
+	if e.pools == nil {
+		e.pools = map[string]bool{}
+		for o := range e.facts.Objects(events.KindResourceSlice) {
+			if slice, ok := o.API.(*resourcev1.ResourceSlice); ok {
+				e.pools[ledger.KeyPool(slice.Spec.Driver, slice.Spec.Pool.Name)] = true
+			}
+		}
+	}
+	return e.pools[key]
+}
+
+// cluster presents a snapshot as a decide.Cluster.
+type cluster struct{ *state.Snapshot }
+
+// Requested implements decide.Cluster.
+func (c cluster) Requested(nodeName string) resources.Resources {
+	var sum resources.Resources
+	for p := range c.PodsOnNode(nodeName) {
+		if p.Occupies() {
+			sum = sum.Add(p.Requests)
+		}
+	}
+	return sum
+}
+
+// BudgetsOf implements decide.Cluster. As the eviction API does, it compares selectors within the namespace, and
+// skips pods that have not started or have ended and, where the only budget allows it, pods that are not ready
+// (registry/core/pod/storage/eviction.go). A budget whose selector cannot be parsed counts, which errs on the side of
+// checking it first.
+func (c cluster) BudgetsOf(p *state.Pod, promises *replica.View) []txns.BudgetRoom {
+	if phase := p.Status().Phase; p.Terminal || p.Deleting || phase == corev1.PodPending {
+		return nil
+	}
+	var covering []*policyv1.PodDisruptionBudget
+	for o := range c.ObjectsIn(events.KindDisruptionBudget, p.Namespace) {
+		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+		if err != nil || state.MayMatch(selector, p.Template.Labels) {
+			covering = append(covering, pdb)
+		}
+	}
+	if len(covering) == 1 && !p.Ready() && state.SparesUnready(covering[0]) {
+		return nil
+	}
+	var rooms []txns.BudgetRoom
+	for _, pdb := range covering {
+		rooms = append(rooms, view.RoomIn(c.Snapshot, promises, pdb))
+	}
+	return rooms
+}
+
+// Ledger turns batches of the ledger into inputs of one binder's core. The core has its own view of the ledger; this
+// one has the members alone. It is for one goroutine.
+type Ledger struct {
+	binder  string
+	members *replica.View
+}
+
+// NewLedger returns the view of an empty ledger.
+func NewLedger(binder string) *Ledger {
+	return &Ledger{binder: binder, members: replica.NewView()}
+}
+
+// Fold applies one batch: documents first, then the partitions that this binder holds.
+func (l *Ledger) Fold(b replica.Batch) ([]effect.Input, error) {
+	changes, err := l.members.Fold(membersIn(b))
+	if err != nil {
+		return nil, fmt.Errorf("binder: ledger: %w", err)
+	}
+	ins := []effect.Input{effect.LedgerMoved{Batch: b}}
+	if !changes.Reset && !changes.Members {
+		return ins, nil
+	}
+	var live []string
+	for _, m := range l.members.Members(membership.RoleBinder) {
+		live = append(live, m.ID)
+	}
+	held := membership.Assign(live, membership.BinderPartitions)[l.binder]
+	return append(ins, effect.PartitionsChanged{Held: slices.Clone(held)}), nil
+}
+
+// membersIn returns the part of a batch that is about members.
+func membersIn(b replica.Batch) replica.Batch {
+	all, changes := b.KVs, b.Events.Events
+	b.KVs, b.Events.Events = nil, nil
+	for _, kv := range all {
+		if strings.HasPrefix(kv.Key, roster.PrefixMember) {
+			b.KVs = append(b.KVs, kv)
+		}
+	}
+	for _, ev := range changes {
+		if strings.HasPrefix(ev.Key, roster.PrefixMember) {
+			b.Events.Events = append(b.Events.Events, ev)
+		}
+	}
+	return b
+}

@@ -1,0 +1,257 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventlog"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+	"github.com/berth-scheduler/berth/services/binder/decide/effect"
+)
+
+// batchBuffer is how many batches of facts or ledger changes may wait between the reader and the goroutine that folds
+// them in.
+const batchBuffer = 16
+
+// readPause paces the attempts to read the decision log again after an error: 50 ms doubling to 5 s, reset after a
+// minute without an error.
+var readPause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 5 * time.Second}
+
+const readQuiet = time.Minute
+
+// Deps holds the systems that the reader reads from.
+type Deps struct {
+	Log    eventlog.Log
+	Facts  *feed.Feed
+	Ledger ledger.Store
+	Logger *slog.Logger
+	Clock  clock.WithTicker
+}
+
+// Reader is the intake stage of the binder.
+type Reader struct {
+	id   string
+	deps Deps
+	out  chan<- effect.Input
+	// unreadable logs decisions that cannot be decoded.
+	unreadable *aside.Notes
+}
+
+// New returns the intake of binder id, which sends to out.
+func New(id string, deps Deps, out chan<- effect.Input) *Reader {
+	return &Reader{
+		id: id, deps: deps, out: out,
+		unreadable: aside.New("binder", eventlog.Decisions, deps.Logger, deps.Clock.Now),
+	}
+}
+
+func (r *Reader) send(ctx context.Context, in effect.Input) error {
+	select {
+	case r.out <- in:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Facts follows the log of facts until ctx ends.
+func (r *Reader) Facts(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	steps := make(chan feed.Step, batchBuffer)
+	g.Go(func() error { return r.deps.Facts.Follow(ctx, steps) })
+	g.Go(func() error {
+		alarm := feed.NewAlarm(aside.New("binder", eventlog.Facts, r.deps.Logger, r.deps.Clock.Now).Write)
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case step := <-steps:
+				alarm.Look(step)
+				if err := r.send(ctx, FromFacts(step)); err != nil {
+					return nil // ctx ended
+				}
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// Ledger follows the ledger until ctx ends: documents first, then the partitions that this binder holds.
+func (r *Reader) Ledger(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	batches := make(chan replica.Batch, batchBuffer)
+	g.Go(func() error { return replica.Follow(ctx, r.deps.Ledger, batches) })
+	g.Go(func() error {
+		partitions := NewLedger(r.id)
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case b := <-batches:
+				ins, err := partitions.Fold(b)
+				if err != nil {
+					return err
+				}
+				if err := r.deliver(ctx, ins); err != nil {
+					return nil // ctx ended
+				}
+			}
+		}
+	})
+	return g.Wait()
+}
+
+func (r *Reader) deliver(ctx context.Context, ins []effect.Input) error {
+	for _, in := range ins {
+		if p, ok := in.(effect.PartitionsChanged); ok {
+			r.deps.Logger.Info("partitions changed", "held", len(p.Held))
+		}
+		if err := r.send(ctx, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBack is how many of the most recently read records are remembered, in case the decision log loses some.
+const readBack = 4 * eventlog.MaxBatch
+
+// Decisions follows the decision log from its last record at start until ctx ends. What was reported before is in the
+// ledger and the facts, or will be reported again. If the log loses records that were read, the records that it has
+// stored instead are read, if they are among its last readBack records.
+func (r *Reader) Decisions(ctx context.Context) error {
+	delay := readPause.DelayWithReset(r.deps.Clock, readQuiet)
+	var at place
+	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := r.readDecisions(ctx, &at); ctx.Err() == nil {
+			r.deps.Logger.Warn("decision log interrupted; resuming", "from", at.next, telemetry.KeyError, err)
+		}
+		return false, nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// place is the position at which the decision log is read.
+type place struct {
+	// next is the sequence to read next, 0 before the start.
+	next uint64
+	// started is the last sequence at start: records up to it are remembered, and not passed on.
+	started uint64
+	// first is the lowest sequence that is remembered, or next. Records before it were read, or are from before the
+	// start.
+	first uint64
+	// read holds the records from first on, each at its sequence modulo readBack.
+	read []mark
+	// latest is when the record read last was stored. until is the latest of before a loss of everything that was
+	// remembered: records stored later than that are passed on, even up to started.
+	latest, until time.Time
+}
+
+// mark distinguishes a record from one that the log has stored in its place. Their times alone would not show which
+// of two records is the later one, because the servers that stored them have different clocks.
+type mark struct {
+	sequence uint64
+	stored   time.Time
+}
+
+// pass moves the place behind the record, and reports whether the record must be passed on.
+func (p *place) pass(record eventlog.Record) bool {
+	p.next = record.Sequence + 1
+	m := &p.read[record.Sequence%readBack]
+	if m.sequence == record.Sequence && m.stored.Equal(record.Time) {
+		return false
+	}
+	*m, p.latest = mark{sequence: record.Sequence, stored: record.Time}, record.Time
+	if p.next > readBack {
+		p.first = max(p.first, p.next-readBack)
+	}
+	return record.Sequence > p.started || !p.until.IsZero() && record.Time.After(p.until)
+}
+
+// lost moves the place back after the log has lost records: to the first remembered record, or to a new start if none
+// of those is left or the start had not ended.
+func (p *place) lost() {
+	switch {
+	case p.next <= p.started:
+		p.next = 0
+	case p.next == p.first:
+		p.next, p.until = 0, p.latest
+	default:
+		p.next, p.started = p.first, 0
+	}
+}
+
+// start sets the place to readBack records before the end of the log.
+func (r *Reader) start(ctx context.Context, at *place) error {
+	last, err := r.deps.Log.Last(ctx, eventlog.Decisions)
+	if err != nil {
+		return err
+	}
+	next := last + 1 - min(last, readBack)
+	*at = place{next: next, started: last, first: next, read: make([]mark, readBack), until: at.until}
+	return nil
+}
+
+func (r *Reader) readDecisions(ctx context.Context, at *place) error {
+	if at.next == 0 {
+		if err := r.start(ctx, at); err != nil {
+			return err
+		}
+	}
+	for {
+		err := r.readFrom(ctx, at)
+		gap, is := errors.AsType[*eventlog.ErrGap](err)
+		switch {
+		case !is:
+			return err
+		case gap.Have <= at.next:
+			at.lost()
+			return err
+		case at.next > at.started:
+			at.next = gap.Have
+			return err
+		}
+		at.next = gap.Have // retention has deleted the records before: none that had to be passed on
+	}
+}
+
+func (r *Reader) readFrom(ctx context.Context, at *place) error {
+	reader, err := r.deps.Log.Read(ctx, eventlog.Decisions, at.next)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for {
+		records, err := reader.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, record := range records {
+			if !at.pass(record) {
+				continue
+			}
+			d, err := events.DecodeOutcome(record)
+			if err != nil {
+				r.unreadable.Record(record, err)
+				continue
+			}
+			if err := r.send(ctx, effect.DecisionSeen{Decision: d.Decision}); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package decide
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/queue/decide/waiting"
+)
+
+func (in FactsReset) apply(c *Core, now waiting.Moment) {
+	c.rewind(in.Position, in.Objects)
+	// What happened in between is not known: assume that everything did.
+	c.backlog.journal.Clear(in.Position.Sequence)
+	c.resetBudgets(in)
+	known := make(map[string]bool, len(in.Pods))
+	for _, p := range byCreation(in.Pods) {
+		known[p.UID] = true
+		c.backlog.podChanged(p, now)
+	}
+	for uid, e := range c.backlog.pods {
+		if !known[uid] {
+			c.backlog.leave(e)
+		}
+	}
+	c.backlog.wakeAll(now)
+	c.world.Primed = true
+	c.forgetShown()
+}
+
+// byCreation sorts pods by creation, so that first come, first served survives a restart to within the API's whole
+// seconds.
+func byCreation(pods []*state.Pod) []*state.Pod {
+	type dated struct {
+		*state.Pod
+		created time.Time
+	}
+	list := make([]dated, len(pods))
+	for i, p := range pods {
+		list[i] = dated{p, p.Created().Time}
+	}
+	slices.SortFunc(list, func(a, b dated) int {
+		if d := a.created.Compare(b.created); d != 0 {
+			return d // breaking ties costs as much again
+		}
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	sorted := make([]*state.Pod, len(list))
+	for i := range list {
+		sorted[i] = list[i].Pod
+	}
+	return sorted
+}
+
+func (in FactsApplied) apply(c *Core, now waiting.Moment) {
+	c.advance(in.Position, in.Objects, now)
+	for _, o := range in.Changes.Others {
+		if o.Kind == events.KindNamespace {
+			c.out.complain(c.budgets.NamespaceChanged(nameOf(o), o.After))
+		}
+		c.backlog.changed(rule.ObjectChange(o), now)
+	}
+	for _, n := range in.Changes.Nodes {
+		c.backlog.changed(rule.NodeChange(n), now)
+	}
+	for _, p := range in.Changes.Pods {
+		c.budgets.PodChanged(p.Before, p.After)
+		switch {
+		case p.After != nil:
+			c.backlog.podChanged(p.After, now)
+		case p.Before != nil:
+			if e, ok := c.backlog.pods[p.Before.UID]; ok {
+				c.backlog.leave(e)
+			}
+		}
+		c.backlog.changed(rule.PodChange(p), now)
+	}
+	c.forgetShown()
+}
+
+func nameOf(o state.ObjectChange) string {
+	if o.After != nil {
+		return o.After.Name
+	}
+	return o.Before.Name
+}
+
+// forgetShown drops what is known of pods that the facts would have shown by now.
+func (c *Core) forgetShown() {
+	c.budgets.ForgetHidden(c.budgetFacts())
+	c.backlog.unseen.forgetShown(c.world.Facts.Sequence)
+}
+
+func (in LedgerMoved) apply(c *Core, now waiting.Moment) {
+	c.world.Revision = in.Revision
+	if in.Reset {
+		c.resetHolds(in, now)
+	}
+	for _, h := range in.Holds {
+		c.holds.apply(h, now)
+	}
+	if in.Generation {
+		c.holds.newGeneration(now)
+	}
+	switch {
+	case in.Reset:
+		c.holds.freed(math.MinInt32, now)
+	case in.Freed != nil:
+		c.holds.freed(in.Freed.Above, now)
+	}
+	if in.Room {
+		c.holds.roomFreed(now)
+	}
+	c.balancer.Requested(in.Wanted, c.clock.timeOf(now))
+	c.balancer.Alive(in.Shards)
+	if in.Owners != nil && *in.Owners != c.world.Owners {
+		c.owned(in.Owners, now)
+	}
+}
+
+// resetHolds applies a full list of the reservations. The remembered verdicts are moved forward to it if no
+// reservation that the memory knew is gone: one that came and went since was not counted when its pods were parked, so
+// nothing in the ledger up to now can help the parked pods either.
+func (c *Core) resetHolds(in LedgerMoved, now waiting.Moment) {
+	gone := c.holds.reset(in.Holds, now)
+	if c.decisions.remembered && gone == 0 {
+		c.backlog.trustMemory(in.Revision)
+	}
+	c.decisions.remembered = false
+	c.holds.roomFreed(now)
+}
+
+func (in Decided) apply(c *Core, now waiting.Moment) {
+	log := &c.decisions
+	if in.Shortened != nil {
+		log.shortened(in.Through, *in.Shortened)
+		c.budgets.LogShortened()
+		c.readAgain(now)
+		return
+	}
+	for i := range in.Decisions {
+		d := &in.Decisions[i]
+		if log.recalled != 0 && d.Sequence <= log.recalled && d.Kind != events.DecisionUngate {
+			continue
+		}
+		log.sequence = max(log.sequence, d.Sequence)
+		c.decided(&d.Decision, now)
+	}
+	log.read(in.Through, in.Stored)
+	c.readAgain(now)
+	if in.CaughtUp {
+		log.caughtUp, log.recalled = true, 0
+	}
+}
+
+func (c *Core) readAgain(now waiting.Moment) {
+	if c.decisions.readAgain() {
+		c.budgets.LogReadAgain(c.clock.timeOf(now))
+	}
+}
+
+func (c *Core) decided(d *events.Decision, now waiting.Moment) {
+	if d.Kind == events.DecisionUngate {
+		c.ungateSeen(d, now)
+		return
+	}
+	gone := c.world.Primed && d.FactSequence <= c.world.Facts.Sequence
+	c.backlog.decided(d, gone, now)
+}
+
+// apply records the shard's window, on a standby too: a queue that becomes the leader then offers pods at once
+// instead of waiting up to a heartbeat for the next request. Only the leader has leases to renew or take back.
+func (in WorkAsked) apply(c *Core, now waiting.Moment) {
+	if in.Request.Shard == "" {
+		return
+	}
+	s := c.leases.shard(in.Request.Shard)
+	s.window, s.lastSeen = max(int(in.Request.Window), 0), now
+	if !c.leases.leading {
+		return
+	}
+	for _, token := range in.Request.Renew {
+		if e := c.leases.of(s, token); e != nil {
+			e.Attempt.Deadline = now.Add(c.cfg.Lease)
+			c.backlog.pools.Offered.Fix(e)
+		}
+	}
+	for _, token := range in.Request.Return {
+		if e := c.leases.of(s, token); e != nil {
+			c.out.counts.Returned++
+			c.backlog.pools.Free(e, waiting.EventLeaseReturned, now)
+			e.Attempt.Count--
+			e.Attempt.Token = ""
+		}
+	}
+	for _, uid := range in.Request.Activate {
+		c.backlog.activate(uid, now)
+	}
+}
+
+func (in Lead) apply(c *Core, now waiting.Moment) {
+	c.leases.leading, c.out.leading = true, true
+	c.leases.term = in.Term
+	c.decisions.leaders = in.Decided
+	c.budgets.Lead(c.clock.timeOf(now))
+}
+
+// apply forgets the leases. Answers of shards to those offers are still believed.
+func (StepDown) apply(c *Core, now waiting.Moment) {
+	c.leases.leading, c.out.leading = false, false
+	c.budgets.StepDown()
+	for _, e := range waiting.InOrder(c.backlog.pools.Offered) {
+		c.backlog.pools.Free(e, waiting.EventTakeover, now)
+	}
+}

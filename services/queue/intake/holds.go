@@ -1,0 +1,181 @@
+package intake
+
+import (
+	"math"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/queue/decide"
+)
+
+// Holds turns the ledger's watch into inputs of the core. It is for one goroutine.
+type Holds struct {
+	view *replica.View
+	// last is where a pod's reservation was last seen, and in which state.
+	last map[string]seen
+	// claims counts the claims on each disruption budget, by the budget's UID.
+	claims map[string]int
+}
+
+type seen struct {
+	nodeUID string
+	state   ledger.State
+	// prepared means that plugins had work to do before the pod could be bound.
+	prepared bool
+}
+
+// NewHolds returns the view of an empty ledger.
+func NewHolds() *Holds {
+	return &Holds{view: replica.NewView(), last: map[string]seen{}, claims: map[string]int{}}
+}
+
+// View returns the ledger as of the last batch. The caller must only read it.
+func (h *Holds) View() *replica.View { return h.view }
+
+// Fold applies one batch. facts is used to check whether a pod is bound.
+func (h *Holds) Fold(b replica.Batch, facts *state.Snapshot) (decide.LedgerMoved, error) {
+	changes, err := h.view.Fold(b)
+	if err != nil {
+		return decide.LedgerMoved{}, err
+	}
+	pods := changes.PodUIDs
+	if changes.Reset {
+		pods = slices.Sorted(h.view.Reserved())
+		h.last = make(map[string]seen, len(pods))
+	}
+	out := decide.LedgerMoved{
+		Reset: changes.Reset, Generation: changes.Generation, Revision: h.view.Revision(), Freed: h.freed(changes, facts),
+	}
+	for i := range changes.Docs {
+		out.Room = out.Room || leavesRoom(&changes.Docs[i])
+	}
+	for _, uid := range pods {
+		out.Holds = append(out.Holds, h.hold(uid, facts))
+	}
+	if changes.Reset || len(changes.Partitions) > 0 {
+		out.Owners, out.Wanted = h.owners(), h.wanted()
+	}
+	if changes.Reset || changes.Members {
+		out.Shards = []string{}
+		for _, m := range h.view.Members(membership.RoleScheduler) {
+			out.Shards = append(out.Shards, m.ID)
+		}
+	}
+	return out, nil
+}
+
+// freed returns which pods can benefit from the end of promises about pods, or of claims on budgets; nil for none.
+func (h *Holds) freed(changes replica.Changes, facts *state.Snapshot) *decide.Freed {
+	if changes.Reset {
+		clear(h.claims)
+		for b := range h.view.Budgets() {
+			h.claims[b.UID] = len(b.Claims)
+		}
+		return nil
+	}
+	var freed *decide.Freed
+	for i := range changes.Docs {
+		for _, priority := range freedIn(&changes.Docs[i], facts) {
+			if freed == nil || priority < freed.Above {
+				freed = &decide.Freed{Above: priority}
+			}
+		}
+	}
+	for _, uid := range changes.Budgets {
+		before, now := h.claims[uid], len(h.view.Budget(uid).Claims)
+		if h.claims[uid] = now; now == 0 {
+			delete(h.claims, uid)
+		}
+		if now < before {
+			freed = &decide.Freed{Above: math.MinInt32}
+		}
+	}
+	return freed
+}
+
+// freedIn returns the priorities of the pods that a document no longer protects from being victims and that still
+// exist.
+func freedIn(c *replica.DocChange, facts *state.Snapshot) []int32 {
+	var out []int32
+	for i := range c.Before.Entries {
+		e := &c.Before.Entries[i]
+		kept := func(a ledger.Entry) bool { return a.PodUID == e.PodUID && keeps(&a) }
+		if !keeps(e) || slices.ContainsFunc(c.After.Entries, kept) {
+			continue
+		}
+		pod, known := facts.Pod(e.PodUID)
+		if known && !pod.Deleting && !pod.Terminal {
+			out = append(out, pod.Priority)
+		}
+	}
+	return out
+}
+
+// leavesRoom reports whether a place that was kept for a pod that is moved is gone without a pod having taken it: a
+// pod that takes over or displaces such a place has a reservation in the same revision.
+func leavesRoom(c *replica.DocChange) bool {
+	left := 0
+	for i := range c.Before.Entries {
+		e := &c.Before.Entries[i]
+		if e.Role == ledger.RoleMove && !slices.ContainsFunc(c.After.Entries, func(a ledger.Entry) bool {
+			return a.Role == ledger.RoleMove && a.Token == e.Token
+		}) {
+			left++
+		}
+	}
+	if left == 0 {
+		return false
+	}
+	for i := range c.After.Entries {
+		e := &c.After.Entries[i]
+		if _, was := c.Before.Find(e.PodUID); e.Role == ledger.RoleReservation && !was {
+			left--
+		}
+	}
+	return left > 0
+}
+
+// keeps reports whether an entry protects its pod from becoming a victim.
+func keeps(e *ledger.Entry) bool {
+	return e.Role == ledger.RoleVictim || e.Role == ledger.RoleKeeper || e.State == ledger.Held
+}
+
+func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
+	if doc, e, ok := h.view.Entry(uid); ok {
+		h.last[uid] = seen{doc.NodeUID, e.State, txns.IsPrepared(e.Plan)}
+		return decide.Hold{PodUID: uid, Live: true}
+	}
+	last := h.last[uid]
+	// A hold for plugins that was taken back is not reported as withdrawn: its verdict is on its way, and if the pod
+	// were offered again at once, it would meet the same plugins.
+	hold := decide.Hold{PodUID: uid, Withdrawn: last.state == ledger.Held && !last.prepared, Prepared: last.prepared}
+	if doc, ok := h.view.Doc(last.nodeUID); ok {
+		hold.HW = doc.HW[string(events.KindPod)]
+	}
+	if pod, ok := facts.Pod(uid); ok {
+		hold.Bound = pod.NodeName != ""
+	}
+	delete(h.last, uid)
+	return hold
+}
+
+func (h *Holds) owners() *[ledger.Partitions]string {
+	var out [ledger.Partitions]string
+	for p, owner := range h.view.Owners() {
+		out[p] = owner.Member
+	}
+	return &out
+}
+
+func (h *Holds) wanted() *[ledger.Partitions]string {
+	var out [ledger.Partitions]string
+	for p, member := range h.view.Wanted() {
+		out[p] = member
+	}
+	return &out
+}

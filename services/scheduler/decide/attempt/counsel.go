@@ -1,0 +1,115 @@
+package attempt
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
+)
+
+// Counsel holds the answers of custom plugins and extenders about an attempt, and the open question to them.
+type Counsel struct {
+	// Opinions is nil until an answer has arrived. Guidance is nil until then, and also if the answer has none.
+	Opinions map[string]placement.Opinion
+	Guidance *placement.Guidance
+	// Shown are the nodes as they were shown to custom plugins with question ShownFor, by name; nil if the profile
+	// has no custom plugins.
+	Shown    map[string]*state.NodeInfo
+	ShownFor uint64
+	// From are the positions at which the question was asked.
+	From Standpoint
+	// Questions is how often the attempt has asked. Everywhere: it asks about all nodes, and not only about the
+	// nominated one. Alone: the current question is about the nominated node only.
+	Questions         int
+	Everywhere, Alone bool
+	Victims           VictimCounsel
+}
+
+// Forget drops all answers, so that the attempt asks again.
+func (c *Counsel) Forget() {
+	c.Opinions = nil
+	c.Guidance = nil
+	c.Shown = nil
+	c.Victims = VictimCounsel{}
+}
+
+// Outdated reports whether a node has changed since it was shown to custom plugins, was not shown to them, or has
+// pods that no fact describes.
+func (c *Counsel) Outdated(n *state.NodeInfo) bool {
+	if c.Shown == nil {
+		return false
+	}
+	shown, ok := c.Shown[n.Node.Name]
+	return !ok || shown.Generation != n.Generation || n.UndescribedPods() > 0
+}
+
+// VictimCounsel is the answer of the extenders that are asked about victims.
+type VictimCounsel struct {
+	// Answered: the extenders have answered. Left are the candidates that they accept.
+	Answered bool
+	Left     []preempt.Candidate
+}
+
+// Standpoint is the set of positions that a decision depends on. Changes after them may lead to another result.
+type Standpoint struct {
+	Facts     state.Position
+	Ledger    int64
+	Withdrawn uint64
+}
+
+// Rejection is the verdict on an attempt that fits nowhere. The verdict has counted pods that are staged and may
+// still be withdrawn. Withdrawing a pod frees room without a fact or a change of the ledger, so that no event would
+// ever wake a pod that was parked because of it. The verdict therefore waits until the pods that it has counted are
+// settled, which takes one or two transactions. Other attempts continue in the meantime.
+type Rejection struct {
+	Attempt  *Attempt
+	Decision events.Decision
+	// Counted are the pods that were staged. Withdrawn is how many had been withdrawn before.
+	Counted   []string
+	Withdrawn uint64
+	// Unsettled: devices are promised to other pods, and such a promise may end without an event.
+	Unsettled bool
+	// OnHold: the pod would fit if the pods whose places are held were already there.
+	OnHold bool
+}
+
+// Awaits adds a plugin to those whose events wake the pod. DefaultPreemption stands for pods that must not be
+// victims now, for disruption budgets with more room, and for the end of plans (see rule.ObjectChange and the
+// queue's LedgerMoved).
+func (r *Rejection) Awaits(plugin string) {
+	if slices.Contains(r.Decision.Plugins, plugin) {
+		return
+	}
+	r.Decision.Plugins = append(slices.Clone(r.Decision.Plugins), plugin)
+	slices.Sort(r.Decision.Plugins)
+}
+
+// Deal is the agreement of plugins to place a pod on a node.
+type Deal struct {
+	ID      uint64
+	Attempt *Attempt
+	// NodeUID and Node are the node. Token is the token of the reservation.
+	NodeUID, Node string
+	Token         ledger.Token
+	// Later: plugins have work left before the bind. Outcome is its result; nil until then.
+	Later   bool
+	Outcome *step.Performed
+	// Over: plugins have nothing more to do for it.
+	Over bool
+	// Asked: plugins must be asked to bind. Delegated: the reservation leaves the bind to them.
+	Asked, Delegated bool
+	// Revision is the ledger revision at which the reservation became Committed.
+	Revision int64
+}
+
+// Delegate decides whether the bind is left to plugins, notes that in the deal, and returns it: not if binders must
+// first do work for the pod's claims.
+func (d *Deal) Delegate(v claims.Supply) bool {
+	d.Delegated = d.Asked && v.NoWork()
+	return d.Delegated
+}

@@ -1,0 +1,311 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/work"
+	"github.com/berth-scheduler/berth/pkg/ledger/replica"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/feed"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/advice"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/preempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/reserve"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/txn"
+)
+
+// Core is the decision state of one shard: it runs the steps of its parts in order. It is for one goroutine.
+type Core struct {
+	shard    *shard.State
+	attempts *attempt.Queues
+	effects  *step.Effects
+	record   *record.Recorder
+	life     *lifecycle.Attempts
+	slot     *txn.Slot
+	rules    *crossnode.Rules
+	terms    *crossnode.Terms
+	search   *search.Searcher
+	admitter *reserve.Admitter
+	reserver *reserve.Reserver
+
+	performing *advice.Plugins
+	consults   *advice.Consults
+	preempt    *preempt.Preemption
+	turns      *avoid.Turns
+
+	// window is how many offers the shard holds at once; term the term of the queue leader that sent the last ones.
+	window int
+	term   int64
+	owned  ownership
+	// activated are the UIDs of pods that plugins want tried and that have not been reported to the queue yet.
+	activated []string
+	// alternate: the last transaction was a change of a plan, so placements that wait go first.
+	alternate bool
+}
+
+// New returns a core without any state: no node is usable until the first facts have reached their barrier.
+func New(cfg Config) *Core {
+	c := &Core{
+		shard: shard.New(cfg.Shard, cfg.Profiles), attempts: attempt.NewQueues(), effects: &step.Effects{},
+		window: cfg.Window, performing: &advice.Plugins{}, consults: &advice.Consults{}, preempt: &preempt.Preemption{},
+	}
+	c.shard.Home, c.shard.HomeFirst = cfg.Home, cfg.HomeFirst
+	c.shard.NoEvidence, c.shard.Laps = cfg.NoEvidence, cfg.Laps
+	c.record = &record.Recorder{
+		Shard: c.shard, Attempts: c.attempts, Effects: c.effects,
+		Start: func() (all, home int) { return c.search.Start[0], c.search.Start[1] },
+	}
+	c.life = &lifecycle.Attempts{Shard: c.shard, Attempts: c.attempts, Record: c.record, Undo: c.performing.UndoInCycle}
+	c.slot = &txn.Slot{
+		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Moved: c.ledgerMoved,
+	}
+	c.shard.Claims.Staged, c.shard.Claims.Wrote = c.attempts.Supplies, c.slot.Wrote
+	c.rules = crossnode.NewRules(c.shard, c.life, c.slot)
+	c.terms = &crossnode.Terms{Shard: c.shard, Life: c.life, Slot: c.slot, Rules: c.rules}
+	c.search = &search.Searcher{
+		Shard: c.shard, Record: c.record, Rules: c.rules, Extend: c.consults.Extend, Held: c.preempt.Promised,
+	}
+	c.turns = avoid.NewTurns(c.shard.Avoid, cfg.Shard, c.shard.IsHome)
+	*c.performing = *advice.NewPlugins(c.life, c.preempt, cfg.Acts, cfg.PostFilters)
+	c.performing.Missed = c.preempt.Missed
+	*c.consults = *advice.NewConsults(c.life, c.performing, c.preempt, cfg.Gates)
+	*c.preempt = *preempt.New(preempt.Deps{
+		Life: c.life, Slot: c.slot, Rules: c.rules, Terms: c.terms, Search: c.search,
+		Consults: c.consults, Performing: c.performing,
+	})
+	c.admitter = &reserve.Admitter{Shard: c.shard, Slot: c.slot}
+	c.reserver = &reserve.Reserver{
+		Shard: c.shard, Attempts: c.attempts, Record: c.record, Effects: c.effects, Life: c.life, Slot: c.slot,
+		Settle: c.performing.Settle, Missed: c.preempt.Missed, AskTurn: c.askTurn,
+	}
+	return c
+}
+
+// Step applies its input, decides what can be decided, and returns the effects. An error means an invalid input: a
+// fact or document that does not decode. now is recorded in the reports on attempts and ends what lasts only for a
+// while; it must not go backwards.
+func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
+	c.shard.Now = now
+	moved := len(in.Facts)+len(in.Ledger)+len(in.Results)+len(in.Advice)+len(in.Performed) > 0
+	for _, b := range in.Ledger {
+		if err := c.applyLedger(b); err != nil {
+			return c.effects.Take(), err
+		}
+	}
+	for _, s := range in.Facts {
+		c.applyFacts(s)
+	}
+	for _, r := range in.Results {
+		if err := c.slot.Land(r); err != nil {
+			return c.effects.Take(), err
+		}
+	}
+	for _, a := range in.Advice {
+		c.consults.Advised(a)
+	}
+	for _, p := range in.Performed {
+		c.performing.Performed(p)
+	}
+	c.pass(in)
+	c.activate(in.Activated)
+	if eased, stirred := c.shard.Avoid.Eased(), c.life.Stirred(); moved || eased || stirred {
+		c.attempts.Resume()
+	}
+	for _, b := range in.Offers {
+		c.accept(b)
+	}
+	if in.Drain {
+		c.drain()
+	}
+	c.decide()
+	if in.Beat {
+		c.terms.Tidy()
+	}
+	c.submit()
+	c.preempt.Settle()
+	out := c.effects.Take()
+	if in.Beat || c.Ready() && !c.owned.announced || len(c.activated) > 0 {
+		c.owned.announce(c.Ready())
+		out.Request = c.request()
+	}
+	out.More = c.more()
+	out.Idle = len(c.attempts.ByPod) == 0 && c.performing.Idle()
+	out.Turns = c.turns.Messages()
+	out.Notices = c.shard.Avoid.Notices()
+	out.Soon = c.soon()
+	return out, c.attempts.Err()
+}
+
+// more reports whether another step has work to do even without input.
+func (c *Core) more() bool {
+	return len(c.activated) > 0 || c.attempts.Count(attempt.Pending) > 0 && c.hasRoom() ||
+		!c.slot.Busy() && !c.shard.Draining && c.preempt.Pending()
+}
+
+// pass applies the messages of other shards, and ends what has lasted long enough.
+func (c *Core) pass(in step.Input) {
+	for _, t := range in.Turns {
+		c.turns.Hear(t, c.shard.Now)
+	}
+	c.passTurns()
+	if in.Beat {
+		c.shard.Avoid.Expire(c.shard.Now)
+		c.preempt.Expire()
+		c.performing.SeeAll()
+	}
+}
+
+// Ready reports whether the shard can place pods: its facts have reached their barrier, so that nodes are usable,
+// and it holds partitions.
+func (c *Core) Ready() bool { return c.shard.Usable() && c.owned.partitions > 0 }
+
+// Ownership returns which shard holds which partitions, and which shards are alive. ok is false if that has not
+// changed since the last call.
+func (c *Core) Ownership() (picture membership.Picture, ok bool) {
+	if !c.owned.takeMoved() {
+		return membership.Picture{}, false
+	}
+	return membership.PictureOf(c.shard.Ledger, membership.RoleScheduler), true
+}
+
+// Holds returns how many places are held for pods of this shard.
+func (c *Core) Holds() int { return c.preempt.Held() }
+
+// Sizes returns how many nodes exist, how many pods count on them, and how many of those pods are not bound yet.
+func (c *Core) Sizes() (nodes, pods, reserved int) { return c.shard.View.Sizes() }
+
+// LeftAlone counts the nodes that are left alone, by reason: "quarantine" (reservations there do not survive),
+// "doubt" (its kubelet has rejected a pod for lack of resources) and "turn" (another shard has its turn there).
+// Every reason is in the map.
+func (c *Core) LeftAlone() map[string]int { return c.shard.Avoid.Counts() }
+
+// Asked visits how often each rule was evaluated since the last call; see engine.Engine.Asked.
+func (c *Core) Asked(visit func(a engine.Asked, calls uint64)) { c.shard.Engine.Asked(visit) }
+
+// Position returns how far the core has applied the facts.
+func (c *Core) Position() state.Position { return c.shard.Store.Position() }
+
+func (c *Core) applyFacts(step feed.Step) {
+	if step.Reset {
+		c.shard.Replace(step)
+		c.rules.CountHosts(c.shard.View.Nodes())
+		c.preempt.Reset()
+		return
+	}
+	changes := step.Changes
+	c.shard.Store.Take(step)
+	c.shard.View.ApplyFacts(changes)
+	c.performing.FollowFacts(changes.Pods)
+	c.shard.Claims.FollowFacts(changes.Others)
+	c.shard.Avoid.FollowFacts(changes, c.shard.Now)
+	c.preempt.FollowFacts(changes)
+	if slices.ContainsFunc(changes.Others, engine.ObjectsMatter) {
+		c.shard.Engine.SetObjects(c.shard.View.Snapshot())
+	} else {
+		c.shard.Engine.Refresh(c.shard.View.Snapshot())
+	}
+	c.rules.MoveHosts(changes.Nodes)
+}
+
+func (c *Core) applyLedger(b replica.Batch) error {
+	changes, err := c.shard.Ledger.Fold(b)
+	if err != nil {
+		return fmt.Errorf("scheduler: ledger watch: %w", err)
+	}
+	if err := c.rules.Apply(changes); err != nil {
+		return err
+	}
+	c.terms.Follow(changes)
+	if changes.Reset {
+		c.shard.View.RecountLedger()
+	}
+	c.shard.Avoid.FollowWatch(changes, c.shard.Now)
+	c.turns.FollowWatch(changes, c.shard.Now)
+	c.ledgerMoved(changes)
+	if changes.Reset || changes.Members {
+		c.search.ForgetHome()
+	}
+	c.owned.apply(changes, c.shard)
+	return nil
+}
+
+// accept adds offers, except stale ones, pods with an attempt in progress, and offers that the shard does not want.
+func (c *Core) accept(b work.OfferBatch) {
+	if b.Term < c.term {
+		return
+	}
+	c.term = b.Term
+	for _, o := range b.Offers {
+		if known, ok := c.attempts.ByPod[o.Pod.UID]; ok {
+			// The lease was renewed under a new token: the outcome must carry it, unless
+			// the old one is already in a transaction that may commit.
+			if known.Pick.NodeUID == "" {
+				known.Offer = o
+			}
+			continue
+		}
+		if c.shard.Draining {
+			c.life.Refuse(o.Token)
+			continue
+		}
+		a := &attempt.Attempt{Offer: o, Received: c.shard.Now}
+		c.attempts.Begin(a)
+		c.attempts.Append(attempt.Pending, a)
+	}
+}
+
+// drain gives back every attempt that is not in a transaction.
+func (c *Core) drain() {
+	c.shard.Draining = true
+	for _, p := range []attempt.Phase{
+		attempt.Pending, attempt.Deferred, attempt.Staged, attempt.Rejected, attempt.Seeking,
+		attempt.Reserving, attempt.Filtering,
+	} {
+		for _, a := range c.attempts.TakeAll(p) {
+			c.life.GiveBack(a)
+		}
+	}
+	c.preempt.Drain()
+	c.consults.Dismiss()
+	c.terms.Forget()
+}
+
+// request asks for work, renews the leases of the offers in progress and gives back the rest. Attempts that wait for
+// a plan do not use up the window.
+func (c *Core) request() *work.Request {
+	window := c.window + c.attempts.Count(attempt.Seeking)
+	r := &work.Request{Shard: c.shard.ID, Window: int32(window), Return: c.life.TakeReturns()}
+	if c.shard.Draining || !c.Ready() {
+		r.Window = 0
+	}
+	for _, a := range c.attempts.ByPod {
+		r.Renew = append(r.Renew, a.Offer.Token)
+	}
+	slices.Sort(r.Renew)
+	most := min(len(c.activated), work.MaxActivate)
+	r.Activate, c.activated = c.activated[:most:most], c.activated[most:]
+	return r
+}
+
+// activate requests that the queue tries pods that plugins want tried. A pod that the facts do not show is skipped:
+// it has never been rejected, so it waits for nothing.
+func (c *Core) activate(pods []events.PodRef) {
+	for _, ref := range pods {
+		pod, known := c.shard.View.Snapshot().PodByName(ref.Namespace, ref.Name)
+		if known && pod.NodeName == "" {
+			c.activated = append(c.activated, pod.UID)
+		}
+	}
+}

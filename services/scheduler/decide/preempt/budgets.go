@@ -1,0 +1,117 @@
+package preempt
+
+import (
+	"maps"
+	"math"
+
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/placement/preempt"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
+)
+
+// budgetBook keeps the disruption budgets in the form that the engine uses. When the engine gets other budgets, it
+// evaluates every covered node again, so they stay the same value until one changes.
+type budgetBook struct {
+	shard   *shard.State
+	stale   bool
+	budgets *preempt.Budgets
+	// taken is how much of each budget, by UID, is used but not in its status yet; claims: at least one budget has
+	// claims.
+	taken  map[string]int32
+	claims bool
+	// unknown: what is left of a budget is not known until more facts have arrived.
+	unknown bool
+	// scarce are the budgets that refused a claim, by UID, with their resourceVersions: their pods are counted until
+	// the object changes.
+	scarce map[string]uint64
+	// versions are the resourceVersions of the objects from which budgets was built, by UID.
+	versions map[string]uint64
+}
+
+// now returns the disruption budgets, less what has been claimed of them.
+func (b *budgetBook) now() *preempt.Budgets {
+	if b.budgets != nil && !b.stale {
+		return b.budgets
+	}
+	taken, versions := map[string]int32{}, map[string]uint64{}
+	b.claims, b.unknown = false, false
+	for o := range b.shard.View.Snapshot().Objects(events.KindDisruptionBudget) {
+		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			continue
+		}
+		versions[o.UID] = o.ResourceVersion
+		room, scarce := b.estimate(pdb, o.ResourceVersion)
+		b.claims = b.claims || scarce || len(room.Doc.Claims)+len(room.Others) > 0
+		free, known := room.Free(b.shard.View)
+		switch {
+		case !known:
+			b.unknown = true
+			taken[o.UID] = math.MaxInt32 / 2
+		case int32(free) != pdb.Status.DisruptionsAllowed:
+			taken[o.UID] = pdb.Status.DisruptionsAllowed - int32(free)
+		}
+	}
+	b.stale = false
+	if b.budgets == nil || !maps.Equal(b.taken, taken) || !maps.Equal(b.versions, versions) {
+		b.taken, b.versions = taken, versions
+		b.budgets = preempt.NewBudgets(b.shard.View.Snapshot(), func(uid string) int32 { return taken[uid] })
+	}
+	return b.budgets
+}
+
+// estimate returns the room left in a budget, and whether a claim on this version of it was refused. Pods are
+// counted only in that case and if there are claims, not for every budget: a search considers all budgets that
+// exist.
+func (b *budgetBook) estimate(pdb *policyv1.PodDisruptionBudget, rv uint64) (txns.BudgetRoom, bool) {
+	if refused, scarce := b.scarce[string(pdb.UID)]; scarce && refused == rv {
+		return b.shard.View.Room(pdb), true
+	}
+	delete(b.scarce, string(pdb.UID))
+	return b.shard.View.Estimate(pdb), false
+}
+
+// refused notes that a budget has less room than was assumed.
+func (b *budgetBook) refused(uid string) {
+	if b.scarce == nil {
+		b.scarce = map[string]uint64{}
+	}
+	b.scarce[uid], b.stale = b.versions[uid], true
+}
+
+// rooms returns the budgets that a plan uses, in the form in which a transaction claims from them.
+func (b *budgetBook) rooms(uses []preempt.BudgetUse, exceed bool) ([]txns.BudgetRoom, bool) {
+	var out []txns.BudgetRoom
+	for _, u := range uses {
+		o, ok := b.shard.View.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)
+		if !ok {
+			return nil, false
+		}
+		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			return nil, false
+		}
+		room := b.shard.View.Room(pdb)
+		room.Exceed = exceed
+		out = append(out, room)
+	}
+	return out, true
+}
+
+// followLedger notes a change of the ledger; budgets: the document of a budget has changed.
+func (b *budgetBook) followLedger(budgets bool) { b.stale = b.stale || b.unknown || budgets }
+
+// followFacts applies changes of facts.
+func (b *budgetBook) followFacts(changes state.Changes) {
+	b.stale = b.stale || b.unknown
+	for i := range changes.Others {
+		b.stale = b.stale || changes.Others[i].Kind == events.KindDisruptionBudget
+	}
+	if len(changes.Pods) > 0 && b.claims {
+		b.stale = true
+	}
+}

@@ -1,0 +1,145 @@
+package preempt
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/lifecycle"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/search"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
+)
+
+// A place that is kept for the replacement of a pod that is moved (T12) is taken over by the first pod of that owner
+// and template that fits there, in its T1. No other pod counts it as free, with one exception: a more important pod
+// that fits nowhere else ousts it, also in its T1. A replacement that does not fit in the place kept for it is
+// placed elsewhere, and the place is released when that is done.
+
+// places lets pods take over the places that are kept for the replacements of moved pods.
+type places struct {
+	shard    *shard.State
+	attempts *attempt.Queues
+	record   *record.Recorder
+	life     *lifecycle.Attempts
+	rules    *crossnode.Rules
+	terms    *crossnode.Terms
+	search   *search.Searcher
+	holds    *holds
+}
+
+// stoodIn reports whether a pod is staged in a kept place on a node. A hold there at the same time would count the
+// room of the place, and nothing would take the hold back if the pod did not get the place.
+func (ps *places) stoodIn(nodeUID string) bool {
+	return slices.ContainsFunc(ps.attempts.In(attempt.Staged), func(a *attempt.Attempt) bool {
+		return a.Pick.Kept.Token != 0 && a.Pick.NodeUID == nodeUID
+	})
+}
+
+// place stages a pod on a place that is kept for it; false if there is none where it fits. done: the attempt has
+// been dealt with for now.
+func (ps *places) place(
+	a *attempt.Attempt, profile *placement.Profile, concern *guard.Concern, avoided []string,
+) (done bool) {
+	a.Missed = nil
+	for _, k := range ps.shard.View.KeptFor(a.Pod) {
+		if ps.shard.Gate.Late(k.Node) {
+			ps.life.Defer(a)
+			return true
+		}
+		if slices.Contains(avoided, k.Node.Node.UID) || !ps.fitsKept(a.Pod, profile, concern, k) {
+			a.Missed = append(a.Missed, k.Entry.Plan)
+			continue
+		}
+		ps.stageIn(a, concern, k, attempt.KeptPlace{
+			Token: k.Entry.Token, Replacement: k.Entry.Replacement, Moved: k.Entry.PodUID,
+		})
+		return true
+	}
+	return false
+}
+
+// fitsKept reports whether a pod fits in the place of a placeholder.
+func (ps *places) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
+	if !ps.shard.Gate.Usable(k.Node) {
+		return false
+	}
+	in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{k.Node}, Objects: ps.shard.View.Snapshot()}
+	if !concern.None() {
+		in.Nodes = ps.shard.View.Nodes()
+	}
+	gone := map[string]bool{view.PlaceholderUID(k.Entry.Token): true}
+	fits, _, err := profile.FitsWithout(in, k.Node, gone)
+	return err == nil && fits && !ps.search.RestsOnHolds(in, profile, concern, k.Node, gone)
+}
+
+// stageIn stages an attempt in the room of a placeholder, or makes it wait for what its rules about other nodes need
+// there.
+func (ps *places) stageIn(a *attempt.Attempt, concern *guard.Concern, k view.Kept, r attempt.KeptPlace) {
+	profile := ps.shard.Profiles[a.Pod.SchedulerName]
+	one := []placement.Scored{{Node: k.Node}}
+	node, n := ps.rules.Choose(a, concern, one)
+	if node == nil {
+		ps.life.Defer(a)
+		return
+	}
+	if !ps.terms.Registered(a, n, claims.Supply{}) {
+		return
+	}
+	a.Pick = ps.life.PickOf(a, node, n)
+	a.Pick.Feasible, a.Pick.Kept = 1, r
+	basis := ps.record.Basis(profile, ps.shard.Avoid.AvoidedBy(a.Pod, ps.shard.Now))
+	found := record.Look{Result: placement.Result{Feasible: one}, Basis: basis}
+	found.Basis.Way = evidence.WayKept
+	if r.Ousted {
+		found.Basis.Way = evidence.WayOusted
+	}
+	a.Pick.Evidence = ps.record.Chose(ps.record.Evidence(a, profile, found, 0))
+	a.Others = [attempt.MaxAlternatives]attempt.Alternative{}
+	ps.shard.View.StageInstead(a.Pod, a.Pick.NodeName, r.Token)
+	ps.attempts.Append(attempt.Staged, a)
+}
+
+// displaceKept stages a pod that fits nowhere in room that is kept for a less important pod; of several such places
+// it takes that of the least important pod. No additional pod is evicted for it.
+func (ps *places) displaceKept(s seeker) (done bool) {
+	if isNever(s.pod) {
+		return false
+	}
+	var list []view.Kept
+	for _, uid := range ps.keepingBelow(s.pod.Priority) {
+		node, ok := ps.shard.View.Node(uid)
+		if !ok {
+			continue
+		}
+		for _, e := range ps.shard.View.KeptOn(uid, s.pod.Priority) {
+			list = append(list, view.Kept{Node: node, Entry: e})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b view.Kept) int { return int(a.Entry.Priority) - int(b.Entry.Priority) })
+	for _, k := range list[:min(len(list), maxDisplacements)] {
+		if ps.fitsKept(s.pod, s.profile, &s.concern, k) {
+			ps.stageIn(s.Attempt, &s.concern, k, attempt.KeptPlace{Token: k.Entry.Token, Ousted: true})
+			return true
+		}
+	}
+	return false
+}
+
+// keepingBelow returns the UIDs of the nodes on which a place is kept for a pod of lower priority.
+func (ps *places) keepingBelow(priority int32) []string {
+	var nodes []string
+	for uid, least := range ps.holds.kept {
+		if least < priority {
+			nodes = append(nodes, uid)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}

@@ -1,0 +1,53 @@
+package search
+
+import (
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
+)
+
+// Withheld explains why a pod may not use nodes on which it would fit.
+type Withheld struct {
+	Message string
+	nodes   int
+	// Brief: this ends before the queue would offer the pod again.
+	Brief bool
+}
+
+// HeldBack reports whether a pod that found no node would fit on nodes that are left alone, or that its workload
+// avoids. Its message counts no other nodes, and none whose facts are missing yet.
+func (x *Searcher) HeldBack(p *placement.Profile, a *attempt.Attempt, seed uint64, avoided []string) (Withheld, bool) {
+	if len(x.Shard.Gate.Avoided())+len(avoided) == 0 {
+		return Withheld{}, false
+	}
+	excluded := map[string]string{}
+	brief := true
+	for uid, because := range x.Shard.Gate.Avoided() {
+		gravest := because.Gravest()
+		excluded[uid], brief = gravest.Message(), brief && gravest == avoid.Turn
+	}
+	for _, uid := range avoided {
+		excluded[uid], brief = avoid.OwnerMessage, false
+	}
+	in := placement.Input{
+		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Objects: x.Shard.View.Snapshot(), Seed: seed, Limit: -1,
+		Candidates: []*state.NodeInfo{}, Opinions: a.Counsel.Opinions,
+	}
+	for _, n := range in.Nodes {
+		if _, is := excluded[n.Node.UID]; is {
+			in.Candidates = append(in.Candidates, n)
+		}
+	}
+	fit := p.Evaluate(in)
+	if len(fit.Feasible) == 0 {
+		return Withheld{}, false
+	}
+	open := map[string]string{}
+	for _, s := range fit.Feasible {
+		open[s.Node.Node.UID] = excluded[s.Node.Node.UID]
+	}
+	in.Candidates, in.Excluded = nil, open
+	all := p.Evaluate(in)
+	return Withheld{Message: all.Diagnosis.Message(), nodes: all.NodesTotal, Brief: brief}, true
+}

@@ -1,0 +1,173 @@
+package search
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/txns"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/placement/names"
+	"github.com/berth-scheduler/berth/pkg/placement/rule"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/avoid"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
+)
+
+// A place that is held counts like a placement, but may still be given up. For most rules this is the strict side.
+// For hard spread it is not: skew is measured against the domain with the fewest pods, and the hold may count in
+// that domain. So a pod with such a rule may only be placed where the rules pass it both with the holds and without
+// them. Upstream also evaluates twice, with and without the pods that are nominated to the node in question, but
+// never counts pods nominated to other nodes (RunFilterPluginsWithNominatedPods in
+// pkg/scheduler/framework/runtime/framework.go).
+//
+// A pod that fits only with the holds has no place. It is rejected with upstream's message, and waits until one of
+// the held pods is bound or its place is given up. The queue treats these as the events of a pod that was assigned
+// or deleted.
+//
+// The two views are upstream's, and do not cover every outcome of several holds: a hold in the pod's domain may stay
+// when a hold that evened it out is given up. The promotion of the remaining hold checks again.
+//
+// A place that is held for plugins (txns.IsPrepared) counts in both views: upstream assumes a pod that waits at
+// Permit, and otherwise the last pods of a group that waits there would find no place.
+
+// onHold returns the UIDs of the pods that hard spread of a pod counts and whose places are only held; nil for none.
+func (x *Searcher) onHold(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) map[string]bool {
+	if len(x.Held()) == 0 || !concern.CountsBatch() {
+		return nil
+	}
+	var matchers []*crossnode.Matcher
+	rules, _ := profile.CrossRules(pod, x.Shard.View.Snapshot()) // an error would have ended concernOf
+	for i := range rules {
+		if rules[i].Kind == rule.CrossSpread {
+			matchers = append(matchers, x.Rules.MatcherOf(rules[i].Terms))
+		}
+	}
+	var held map[string]bool
+	for nodeUID := range x.Held() {
+		doc, _ := x.Shard.Ledger.Doc(nodeUID)
+		for i := range doc.Entries {
+			e := &doc.Entries[i]
+			if e.Namespace != pod.Namespace || !shard.IsHold(e) || txns.IsPrepared(e.Plan) || !x.counts(matchers, e.PodUID) {
+				continue
+			}
+			if held == nil {
+				held = map[string]bool{}
+			}
+			held[e.PodUID] = true
+		}
+	}
+	return held
+}
+
+// counts reports whether one of the rules selects an unbound pod. An unknown pod counts.
+func (x *Searcher) counts(rules []*crossnode.Matcher, podUID string) bool {
+	pod, known := x.Shard.View.Pod(podUID)
+	if !known {
+		return true
+	}
+	selects := func(m *crossnode.Matcher) bool { return m.Matches(pod) }
+	return pod.NodeName == "" && slices.ContainsFunc(rules, selects)
+}
+
+// besideHolds reduces a result to the nodes that also pass without the held pods.
+func (x *Searcher) besideHolds(
+	a *attempt.Attempt, p *placement.Profile, v claims.Supply, r record.Look, held map[string]bool,
+) record.Look {
+	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {
+		return r
+	}
+	in := placement.Input{
+		Pod: a.Pod, Nodes: nodesWithout(x.Shard.View.Nodes(), held), Candidates: []*state.NodeInfo{},
+		Objects: v.Lookups(x.Shard.View.Snapshot()), Limit: -1, Details: true, Everywhere: true,
+	}
+	among := placesOf(r.Feasible)
+	for _, n := range in.Nodes {
+		if among[n.Node.UID] {
+			in.Candidates = append(in.Candidates, n)
+		}
+	}
+	without := p.Evaluate(in)
+	if without.Err != nil {
+		return record.Look{Result: placement.Result{Err: without.Err}, Basis: r.Basis}
+	}
+	passed := placesOf(without.Feasible)
+	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
+	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
+	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
+		r.OnHold = true
+		r.Diagnosis = x.diagnoseHeld(a, p, v, without.Nodes)
+	}
+	return r
+}
+
+// diagnoseHeld explains why no node is feasible: some would be, but fail without the held pods.
+func (x *Searcher) diagnoseHeld(
+	a *attempt.Attempt, p *placement.Profile, v claims.Supply, failed []placement.NodeReport,
+) placement.Diagnosis {
+	in := placement.Input{
+		Pod: a.Pod, Nodes: x.Shard.View.Nodes(), Objects: v.Lookups(x.Shard.View.Snapshot()), Everywhere: true,
+		Opinions: map[string]placement.Opinion{}, Guidance: a.Counsel.Guidance, Excluded: map[string]string{},
+	}
+	if p.Extended(a.Pod) {
+		maps.Copy(in.Opinions, x.Extend(engine.Query{}, a).Opinions)
+	}
+	for _, n := range in.Nodes {
+		if x.Shard.Gate.Usable(n) {
+			in.Candidates = append(in.Candidates, n)
+		}
+	}
+	for _, uid := range x.Shard.Avoid.AvoidedBy(a.Pod, x.Shard.Now) {
+		in.Excluded[uid] = avoid.OwnerMessage
+	}
+	for i := range failed {
+		f := &failed[i]
+		in.Opinions[f.Node.Node.Name] = placement.Opinion{Rejected: true, Plugin: f.Plugin, Reasons: f.Reasons}
+	}
+	return p.Evaluate(in).Diagnosis
+}
+
+// placesOf returns the set of the nodes' UIDs.
+func placesOf(ranked []placement.Scored) map[string]bool {
+	uids := make(map[string]bool, len(ranked))
+	for i := range ranked {
+		uids[ranked[i].Node.Node.UID] = true
+	}
+	return uids
+}
+
+// nodesWithout returns all nodes, without the given unbound pods.
+func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeInfo {
+	nodes = slices.Clone(nodes)
+	for i, n := range nodes {
+		for p := range n.Pods() {
+			if p.NodeName != "" || !pods[p.UID] {
+				continue
+			}
+			if nodes[i] == n {
+				nodes[i] = n.Clone()
+			}
+			nodes[i].RemovePod(p.UID)
+		}
+	}
+	return nodes
+}
+
+// RestsOnHolds reports whether a pod that fits on a node of the input, without the pods in gone, would not fit if
+// the pods whose places are held were gone as well.
+func (x *Searcher) RestsOnHolds(
+	in placement.Input, profile *placement.Profile, concern *guard.Concern, node *state.NodeInfo, gone map[string]bool,
+) bool {
+	held := x.onHold(in.Pod, profile, concern)
+	if len(held) == 0 {
+		return false
+	}
+	maps.Copy(held, gone)
+	fits, why, err := profile.FitsWithout(in, node, held)
+	return err == nil && !fits && why.Plugin == names.PodTopologySpread
+}

@@ -1,0 +1,177 @@
+package search
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events/evidence"
+	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/engine"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/attempt"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/claims"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/crossnode"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/record"
+	"github.com/berth-scheduler/berth/services/scheduler/decide/shard"
+)
+
+// Searcher finds the nodes that a pod may be placed on.
+type Searcher struct {
+	Shard  *shard.State
+	Record *record.Recorder
+	Rules  *crossnode.Rules
+	// Extend adds the answers of extenders and plugins to a query, or extends it to the nodes that they must be
+	// asked about.
+	Extend func(engine.Query, *attempt.Attempt) engine.Query
+	// Held returns the nodes with held places, by UID.
+	Held func() map[string]int32
+	// Start is where the next search of a profile that samples begins: among all nodes, and among the home nodes.
+	Start [2]int
+	home  homeNodes
+}
+
+const (
+	// minHome is how many home nodes a shard must have to try them first: fewer are not a fair sample of the
+	// cluster, and in a small cluster a lost race costs little.
+	minHome = 64
+	// minNarrowed is how many home nodes must pass a pod that restricts its nodes, before it is placed on one of
+	// them: with fewer there is little to choose from, and other shards have as few.
+	minNarrowed = 8
+	// timedShare: the rules are timed for one in so many attempts. Source: upstream's pluginMetricsSamplePercent
+	// (pkg/scheduler/schedule_one.go) of 10.
+	timedShare = 10
+)
+
+// Find evaluates a pod with its volumes and devices as they are promised. If hard spread of the pod counts pods
+// whose places are only held, the result has only the nodes that also pass without those pods.
+func (x *Searcher) Find(
+	a *attempt.Attempt, profile *placement.Profile, v claims.Supply, concern *guard.Concern, avoided []string,
+) record.Look {
+	onHold := x.onHold(a.Pod, profile, concern)
+	found := x.evaluateWith(a, profile, v, scope{avoided: avoided, whole: len(onHold) > 0})
+	return x.besideHolds(a, profile, v, found, onHold)
+}
+
+func (x *Searcher) evaluateWith(a *attempt.Attempt, p *placement.Profile, v claims.Supply, s scope) record.Look {
+	defer x.Shard.LookUp(v)()
+	return x.evaluate(p, a, s)
+}
+
+// scope limits the nodes that an evaluation finds.
+type scope struct {
+	// avoided are UIDs of nodes that the pod's workload avoids.
+	avoided []string
+	// whole: all nodes that pass, instead of the best ones or of those that are tried first.
+	whole bool
+}
+
+// evaluate tries the home nodes first if that costs the pod nothing, and then all usable nodes, where home nodes
+// rank before other nodes of the same total. Rules that count pods on other nodes see all nodes in both cases.
+func (x *Searcher) evaluate(profile *placement.Profile, a *attempt.Attempt, s scope) record.Look {
+	avoided := s.avoided
+	basis := x.Record.Basis(profile, avoided)
+	q := engine.Query{Pod: a.Pod, Seed: attempt.Seed(a.Pod.UID, a.Offer.Attempt), HomeFirst: x.Shard.HomeFirst}
+	if q.HomeFirst {
+		x.markHome()
+	}
+	if !x.Shard.NoEvidence {
+		q.Weigh = evidence.MaxCandidates
+	}
+	if len(avoided) > 0 {
+		q.Limit = placement.TopK + len(avoided)
+	}
+	if profile.Extended(a.Pod) {
+		q = x.Extend(q, a)
+		if q.Opinions != nil {
+			basis.Way = evidence.WayAdvised
+		}
+	} else if q.HomeFirst && plain(a.Pod) && !s.whole {
+		if usable, home := x.Shard.Engine.Candidates(); home >= minHome && home < usable {
+			home := q
+			home.Home = true
+			if r := without(avoided, x.Query(profile, home)); r.FeasibleCount >= enoughHome(a.Pod) {
+				return record.Look{Result: r, Home: true, Basis: basis}
+			}
+		}
+	}
+	if s.whole {
+		q.Limit, q.Everywhere = -1, true
+	}
+	return record.Look{Result: without(avoided, x.Query(profile, q)), Basis: basis}
+}
+
+// without removes avoided nodes from the feasible ones.
+func without(avoided []string, r placement.Result) placement.Result {
+	if len(avoided) == 0 {
+		return r
+	}
+	before := len(r.Feasible)
+	r.Weighed = placement.Weighed{} // their indexes would no longer be those of the nodes
+	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool {
+		return slices.Contains(avoided, s.Node.Node.UID)
+	})
+	r.FeasibleCount -= before - len(r.Feasible)
+	return r
+}
+
+// Query runs a query of the engine, and advances the start of the next search.
+func (x *Searcher) Query(profile *placement.Profile, q engine.Query) placement.Result {
+	start := &x.Start[0]
+	if q.Home {
+		start = &x.Start[1]
+	}
+	q.Start = *start
+	q.Laps, q.TimeRules = x.Shard.Laps, q.Seed%timedShare == 0
+	r := x.Shard.Engine.Evaluate(profile, q)
+	if r.NodesTotal > 0 {
+		*start = (*start + r.Examined) % r.NodesTotal
+	}
+	return r
+}
+
+// plain reports whether the pod states no preference among the nodes that it may be placed on, so that a subset of
+// them is as good a choice as all.
+func plain(p *state.Pod) bool {
+	spec := &p.Template.Spec
+	if slices.ContainsFunc(spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool {
+		return s.WhenUnsatisfiable != corev1.DoNotSchedule
+	}) {
+		return false
+	}
+	about := spec.Affinity
+	if about == nil {
+		return true
+	}
+	preferred := 0
+	if about.NodeAffinity != nil {
+		preferred += len(about.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if about.PodAffinity != nil {
+		preferred += len(about.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if about.PodAntiAffinity != nil {
+		preferred += len(about.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return preferred == 0
+}
+
+// enoughHome returns how many home nodes must pass a plain pod before it is placed on one of them.
+func enoughHome(p *state.Pod) int {
+	spec := &p.Template.Spec
+	if len(spec.NodeSelector) > 0 || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 {
+		return minNarrowed
+	}
+	return 1
+}
+
+// PreferNode moves a node to the front of the ranked ones, if it is among them.
+func PreferNode(ranked []placement.Scored, nodeUID string) {
+	for i := range ranked {
+		if ranked[i].Node.Node.UID == nodeUID {
+			ranked[0], ranked[i] = ranked[i], ranked[0]
+			return
+		}
+	}
+}
