@@ -12,15 +12,18 @@ func TestHeapsGrowToTheirRoom(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		live, goal uint64
+		last       time.Duration
 		want       int
 	}{
-		{"nothing yet", 0, 0, 500},
-		{"a small heap stays small", 20 << 20, 120 << 20, 500},
-		{"what fits is not collected before it is full", 128 << 20, 512 << 20, 300},
-		{"half of the room", 256 << 20, 512 << 20, 100},
-		{"a large heap doubles, as is the runtime's rule", 4 << 30, 8 << 30, 100},
+		{"nothing yet", 0, 0, 0, 300},
+		{"a small heap stays small", 20 << 20, 80 << 20, time.Second, 300},
+		{"what fits is not collected before it is full", 64 << 20, 192 << 20, time.Second, 200},
+		{"half of the room", 96 << 20, 192 << 20, time.Second, 100},
+		{"a large heap doubles, as is the runtime's rule", 4 << 30, 8 << 30, time.Second, 100},
+		{"an idle process keeps little garbage", 100 << 20, 140 << 20, idleCycle, idleGCPercent},
+		{"a large heap doubles, idle or not", 4 << 30, 8 << 30, time.Hour, 100},
 	} {
-		got := gcPercent(c.live)
+		got := gcPercent(c.live, c.last)
 		if goal := c.live + c.live*uint64(got)/100; got != c.want || goal != c.goal {
 			t.Errorf("%s: %d bytes are in use: %d%%, collected at %d; want %d%%, %d", c.name, c.live, got, goal, c.want, c.goal)
 		}
@@ -32,8 +35,8 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
 	tuneCollector()
-	// This is 512 MiB divided by 200 MiB and the test's other data.
-	waitForPercent(t, make([]byte, 200<<20), leastGCPercent+1, 156)
+	// This is 192 MiB divided by 80 MiB and the test's other data.
+	waitForPercent(t, make([]byte, 80<<20), leastGCPercent+1, 140)
 	// The large slice is gone: a second collection and later ones are followed as well.
 	waitForPercent(t, nil, mostGCPercent, mostGCPercent)
 }
@@ -66,4 +69,23 @@ func gogc() uint64 {
 	percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 	metrics.Read(percent)
 	return percent[0].Value.Uint64()
+}
+
+// TestIdleProcessReturnsMemory: a busy process that allocates nothing more collects once, without being asked, and
+// continues at an idle process's pace.
+func TestIdleProcessReturnsMemory(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(77)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	tuneCollector()
+	deadline := time.After(10 * idleCycle)
+	look := time.NewTicker(idleCycle / 50)
+	defer look.Stop()
+	for gogc() != idleGCPercent {
+		select {
+		case <-look.C:
+		case <-deadline:
+			t.Fatalf("GOGC is %d after %v almost without garbage, want %d", gogc(), 10*idleCycle, idleGCPercent)
+		}
+	}
 }
