@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgertest"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
+	"github.com/berth-scheduler/berth/pkg/ledger/share"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,6 +26,24 @@ func TestProtocol(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).harne
 func TestContractLocal(t *testing.T) { ledgertest.Run(t, start(t, true).localHarness) }
 
 func TestProtocolLocal(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).localHarness) }
+
+// The same contract through the one watch that the services of a process share.
+func TestContractShared(t *testing.T) { ledgertest.Run(t, sharing(start(t, true).localHarness)) }
+
+func TestProtocolShared(t *testing.T) { ledgertest.RunProtocol(t, sharing(start(t, true).localHarness)) }
+
+// sharing returns open with a shared store in front of each store.
+func sharing(open func(*testing.T) ledgertest.Harness) func(*testing.T) ledgertest.Harness {
+	return func(t *testing.T) ledgertest.Harness {
+		h := open(t)
+		shared := share.New(struct {
+			ledger.Store
+			ledger.Elections
+		}{h.Store, h.Elections})
+		h.Store, h.Elections = shared, shared
+		return h
+	}
+}
 
 func TestStoresOfDifferentPrefixesDoNotMeet(t *testing.T) {
 	s := start(t, true)
