@@ -52,7 +52,8 @@ func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	}
 }
 
-// timed returns a function that observes how long strategies take; nil in a dry run.
+// timed returns a function that observes how long strategies take; nil in a dry run. The core calls it around each
+// strategy, because it has no clock; what it measures does not influence the plan.
 func (d *Descheduler) timed() func(profile, strategy string) (ended func()) {
 	if d.cfg.DryRun {
 		return nil
@@ -72,6 +73,7 @@ type summary struct {
 	facts uint64
 }
 
+// summarise writes the one log line of a cycle, and a warning for each strategy that has failed.
 func (d *Descheduler) summarise(s summary) {
 	attrs := []any{
 		"nodes", s.out.Nodes, "picked", s.out.Picked, "decided", len(s.out.Evict), "asked", s.written,
@@ -86,7 +88,7 @@ func (d *Descheduler) summarise(s summary) {
 	d.deps.Logger.Info("cycle", attrs...)
 }
 
-// refusals counts the pods that were kept, by reason, sorted.
+// refusals counts the pods that were kept, by reason, sorted by reason so that equal cycles have equal lines.
 func refusals(out decide.Outcome) slog.Attr {
 	byReason := map[string]int{}
 	for r, n := range out.Refused {
@@ -99,8 +101,8 @@ func refusals(out decide.Outcome) slog.Attr {
 	return slog.Group("kept", attrs...)
 }
 
-// show logs every eviction of a dry run.
-func (d *Descheduler) show(out decide.Outcome) {
+// logEvictions logs every eviction of a dry run.
+func (d *Descheduler) logEvictions(out decide.Outcome) {
 	for _, e := range out.Evict {
 		d.deps.Logger.Info("would evict", "pod", e.Decision.Pod.Namespace+"/"+e.Decision.Pod.Name,
 			"node", e.Decision.NodeName, "why", e.Decision.Message)

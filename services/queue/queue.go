@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/pkg/driver"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/explain"
@@ -39,20 +40,25 @@ const (
 	maxOffers = 256
 )
 
-// Queue is one replica of the service. Run may be called once.
+// Queue is one replica of the service. Run may be called once; all other methods are safe for concurrent use.
 type Queue struct {
 	cfg     Config
 	deps    Deps
 	logger  *slog.Logger
 	cluster *intake.Cluster
+	// applied is the state that the deciding goroutine has published. The leader's goroutines wait for it.
 	applied *applied
 	// inputs carries Lead and StepDown to the deciding goroutine; queries carries questions that run on it.
 	inputs  chan decide.Input
-	queries chan func(*loop)
+	queries *driver.Queries
+	// deciding is the loop of Run. Only the deciding goroutine uses it, for itself and for the questions.
+	deciding *loop
 	// leads is true while the deciding goroutine offers pods.
-	leads    atomic.Bool
+	leads atomic.Bool
+	// profiles are the served profiles by scheduler name. They are shared and not changed.
 	profiles map[string]*placement.Profile
-	seed     uint64
+	// seed seeds the tokens of this life's offers; see decide.Config.TokenSeed.
+	seed uint64
 	// generations and snapshots work for the leader.
 	generations generations
 	snapshots   snapshots
@@ -81,7 +87,7 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	q := &Queue{
 		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
 		cluster: cluster, applied: newApplied(),
-		inputs: make(chan decide.Input), queries: make(chan func(*loop)),
+		inputs: make(chan decide.Input), queries: driver.NewQueries(),
 		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),
 	}
 	q.generations = generations{
@@ -96,8 +102,9 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 }
 
 // Run serves until ctx ends and then returns nil, after it has stopped offering, stored a last snapshot if it leads,
-// and resigned. It returns an error if the API server cannot be reached at start, if the ledger belongs to another
-// cluster (*identity.ClusterMismatchError), or if the log or the ledger holds something that cannot be read.
+// and resigned. A stored memory of attempts, written last, makes the next start cheaper. It returns an error if the
+// API server cannot be reached at start, if the ledger belongs to another cluster (*identity.ClusterMismatchError),
+// or if the log or the ledger holds something that cannot be read.
 func (q *Queue) Run(ctx context.Context) error {
 	uid, err := q.cluster.Identify(ctx, q.cfg.StartTimeout)
 	if err != nil {
@@ -131,10 +138,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	group.Go(func() error { return recorder.Run(ctx) })
 	group.Go(func() error { return mover.Run(ctx) })
 	group.Go(func() error {
-		l := newLoop(q, in, commit.NewReporter(q.deps.Bus, recorder, mover, q.deps.Tracer, q.logger))
-		begin := l.recall(ctx)
+		q.deciding = newLoop(q, in, commit.NewReporter(q.deps.Bus, recorder, mover, q.deps.Tracer, q.logger))
+		begin := q.deciding.loadMemory(ctx)
 		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, begin, q.logger, in.decisions) })
-		return l.run(ctx)
+		return q.deciding.drive(ctx)
 	})
 	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, work.SubjectAskQueue, q.answer) })
 	// The membership outlives the leadership, which depends on the membership's session.
@@ -148,7 +155,7 @@ func (q *Queue) Run(ctx context.Context) error {
 }
 
 // Ready returns nil once this replica has applied the log and knows how far the log's progress reaches: it leads, or
-// could take over at once.
+// could take over at once. Followers are ready too, so that a rolling update waits until the next leader is warm.
 func (q *Queue) Ready() error {
 	snapshot, _ := q.applied.snapshot()
 	if _, ok := snapshot.Position().Progress(events.KindPod); !ok {
@@ -157,6 +164,7 @@ func (q *Queue) Ready() error {
 	return nil
 }
 
+// coreConfig returns the configuration of the core: what people configure, and the constants of this package.
 func (q *Queue) coreConfig() decide.Config {
 	return decide.Config{
 		Queue:          q.cfg.ID,
@@ -215,18 +223,11 @@ func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	return fmt.Sprintf("%s: %s: %s\n", pod, or(pool, "in no pool"), reason), nil
 }
 
-// ask runs question on the deciding goroutine and waits until it has returned.
+// ask runs question on the deciding goroutine, between two steps, and waits until it has returned. The question may
+// look at everything that the loop owns, and must keep nothing of it that changes. ask fails only if ctx ends first.
 func (q *Queue) ask(ctx context.Context, question func(*loop)) error {
-	answered := make(chan struct{})
-	run := func(l *loop) {
-		question(l)
-		close(answered)
+	if err := q.queries.Ask(ctx, func() { question(q.deciding) }); err != nil {
+		return fmt.Errorf("queue: query the core: %w", err)
 	}
-	select {
-	case q.queries <- run:
-		<-answered
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("queue: query the core: %w", ctx.Err())
-	}
+	return nil
 }

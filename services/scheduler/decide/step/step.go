@@ -78,6 +78,9 @@ type Output struct {
 	Soon bool
 	// Idle is true when nothing is pending, staged or in flight.
 	Idle bool
+	// Fatal ends the shard: the core's view of the ledger has a gap, or an attempt was moved against the rules, and
+	// what it decides from now on might contradict a promise. Nothing else of this output is to be carried out.
+	Fatal error
 }
 
 // SoonAfter is the interval of steps that wait for time to pass, where heartbeats are too coarse.
