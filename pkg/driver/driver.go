@@ -20,7 +20,7 @@ type Core[I, O any] interface {
 	Step(in I, now time.Time) O
 }
 
-// Event is what a Source has received. The zero Event means that nothing is to be stepped: the loop then checks its
+// Event is one delivery of a Source. The zero Event means that nothing is to be stepped: the loop then checks its
 // contexts and calls Next again.
 type Event[I any] struct {
 	// Query is a question about the core, received from Queries.Asked. It runs before the inputs are stepped.

@@ -119,8 +119,8 @@ func (d *Descheduler) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// campaign leads whenever possible, until ctx ends or a requested single cycle is done. A session that is lost, or
-// cannot be opened, is followed by a new one after retryPause.
+// campaign runs on the deciding goroutine. It leads whenever possible, until ctx ends or a requested single cycle is
+// done. A session that is lost, or cannot be opened, is followed by a new one after retryPause.
 func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
 	for ctx.Err() == nil {
 		if d.cfg.Interval == 0 && errors.Is(d.refusePaused(ctx), errPaused) {
@@ -144,6 +144,7 @@ func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, e
 	if err != nil {
 		return false, fmt.Errorf("descheduler: open session: %w", err)
 	}
+	// However it ends, the session is closed: the next leader need not wait for sessionTTL.
 	defer d.closeSession(ctx, session)
 	d.logWaiting(ctx)
 	term, err := d.deps.Ledger.Campaign(ctx, session, election, d.cfg.ID)
@@ -224,6 +225,8 @@ func (d *Descheduler) reload() {
 func (d *Descheduler) prepare(ctx context.Context) (in decide.Input, ready bool, err error) {
 	d.reload()
 	p := d.policy.Load()
+	// The end of the decisions is read before anything else, so that the view below has every request that an earlier
+	// leader has made.
 	last, err := d.deps.Log.Last(ctx, eventlog.Decisions)
 	if err != nil {
 		return in, false, fmt.Errorf("descheduler: last decision: %w", err)
@@ -263,6 +266,7 @@ func (d *Descheduler) conclude(ctx context.Context, s driver.Step[decide.Input, 
 	} else {
 		written, err = d.carryOut(ctx, s.Input.History, s.Input.Promises, &out)
 	}
+	// Once a cycle, the data about pods that are gone is dropped.
 	d.intake.Forget()
 	took := d.deps.Clock.Since(s.At)
 	observeCycle(out, took, d.cfg.DryRun)
@@ -270,7 +274,8 @@ func (d *Descheduler) conclude(ctx context.Context, s driver.Step[decide.Input, 
 	return err
 }
 
-// report passes a plan to Config.Report.
+// report passes a plan to Config.Report, with a note if evictions are paused. It reads the ledger only for a dry run:
+// any other cycle has read the switch at its begin.
 func (d *Descheduler) report(ctx context.Context, r *plan.Report) error {
 	if d.cfg.Report == nil {
 		return nil

@@ -27,7 +27,8 @@ type pauseSwitch struct {
 	}
 }
 
-// running returns the context of one cycle, which a pause ends.
+// running returns the context of one cycle, which a pause ends. At most one cycle runs at a time. The function that it
+// returns must be called when the cycle has ended.
 func (s *pauseSwitch) running(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(ctx)
 	s.mu.Lock()

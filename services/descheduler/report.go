@@ -20,7 +20,8 @@ const (
 )
 
 // observeSettled counts the outcome of an eviction that this process requested. So an eviction counts once, whichever
-// replica leads when its outcome arrives.
+// replica leads when its outcome arrives. The outcome is the binder's; a request is no success yet. It is called by
+// intake, on the goroutine that reads the decisions.
 func observeSettled(profile string, outcome events.Decision) {
 	result := resultError
 	if outcome.Kind == events.DecisionEvicted {
@@ -32,7 +33,8 @@ func observeSettled(profile string, outcome events.Decision) {
 	})
 }
 
-// observeCycle updates the metrics of a cycle. It skips dry runs, because what they decide does not happen.
+// observeCycle updates the metrics of a cycle. It skips dry runs, because what they decide does not happen. A limit
+// that kept pods counts twice, as upstream's metric has it: as a result of an eviction, and under the reason.
 func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	if dryRun {
 		return
@@ -68,7 +70,8 @@ func (d *Descheduler) timed() func(profile, strategy string) (ended func()) {
 type summary struct {
 	out     decide.Outcome
 	written int
-	took    time.Duration
+	// took is the time from the decision to the end of the last request.
+	took time.Duration
 	// facts is the sequence of the facts on which the cycle was decided.
 	facts uint64
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
-// idleTick is how long the loop waits for the first input. From then on the core requests its own ticks.
+// idleTick is how long the timer waits before the first step. From then on the core requests its own ticks.
 const idleTick = time.Minute
 
 // gaugeInterval is the greatest age of the gauges: setting them after every step would cost more than many steps do.
@@ -84,6 +84,7 @@ func (l *loop) drive(ctx context.Context) error {
 	defer l.vigils.Stop()
 	d := driver.Loop[decide.Input, []decide.Effect]{Core: l.core, Clock: l.queue.deps.Clock, Source: l, Sink: l}
 	err := d.Run(ctx, ctx)
+	// Also after an error: what is stored is what the core knew before it.
 	l.out.Idle()
 	l.storeMemory(ctx)
 	return err
@@ -142,12 +143,14 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 	case step := <-l.in.facts:
 		return l.take(step)
 	case b := <-l.in.ledger:
+		// The fold looks at the facts, to distinguish a reservation that has ended from one whose pod is bound.
 		moved, err := l.holds.Fold(b, l.facts.Snapshot())
 		if err != nil {
 			return driver.Event[decide.Input]{}, fmt.Errorf("queue: ledger: %w", err)
 		}
 		return l.event(moved)
 	case d := <-l.in.decisions:
+		// Observers first: the core may emit effects about the same pods in this step.
 		l.caughtUp = l.caughtUp || d.CaughtUp
 		l.vigil.decided(d, l.facts.Snapshot())
 		l.out.Decided(d.Decisions)
@@ -156,7 +159,7 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 		})
 	case r := <-l.in.requests:
 		return l.event(decide.WorkAsked{Request: r})
-	case in := <-l.queue.inputs:
+	case in := <-l.queue.inputs: // Lead or StepDown
 		_, l.leads = in.(decide.Lead)
 		l.queue.leads.Store(l.leads)
 		telemetry.Leads("queue", l.leads)
@@ -168,6 +171,7 @@ func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
 	case <-l.gauges.C():
 		l.gauge()
 	case <-l.vigils.C():
+		// Followers search too, so that a new leader knows since when entries exist.
 		l.vigil.look(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
 	}
 	return driver.Event[decide.Input]{}, nil
@@ -199,6 +203,7 @@ func (l *loop) Execute(_ context.Context, s driver.Step[decide.Input, []decide.E
 		l.out.Went(applied.Changes.Pods, s.At)
 	}
 	for _, effect := range s.Output {
+		// The timer is reset by the time that is left now, not at the step: a step may take longer than that.
 		if tick, ok := effect.(decide.NextTick); ok {
 			l.timer.Reset(max(tick.At.Sub(l.queue.deps.Clock.Now()), 0))
 			continue

@@ -31,12 +31,14 @@ const (
 	// batchBuffer is how many batches of facts, of the ledger and of decisions may wait for the deciding goroutine.
 	// Each batch is bounded; a full buffer blocks the reader.
 	batchBuffer = 16
-	// shardTimeout is how long a shard's window counts after its last request.
+	// shardTimeout is how long a shard's window counts after its last request: ten of the shards' heartbeats, so that a
+	// few lost requests do not stop the offers.
 	shardTimeout = 10 * time.Second
 	// conditionWait bounds the wait for the condition of the last verdict to show in the facts. A lost message delays
 	// the pod by this much; the first backoff is one second anyway.
 	conditionWait = 5 * time.Second
-	// maxOffers is the largest number of offers in one message to a shard, about 50 kB.
+	// maxOffers is the largest number of offers in one message to a shard, about 50 kB. A message is lost as a whole,
+	// so a larger one would cost more pods a lease.
 	maxOffers = 256
 )
 
@@ -64,7 +66,8 @@ type Queue struct {
 	snapshots   snapshots
 }
 
-// New checks the configuration and the dependencies. It makes no request yet.
+// New checks the configuration and the dependencies. It makes no request yet, and starts nothing. The seed of the
+// tokens is drawn here, so that two lives of a replica never give two offers the same token.
 func New(cfg Config, deps Deps) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -90,6 +93,7 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 		inputs: make(chan decide.Input), queries: driver.NewQueries(),
 		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),
 	}
+	// The parts of the leader get what they use, not the queue.
 	q.generations = generations{
 		ledger: deps.Ledger, log: deps.Log, cluster: cluster, clock: deps.Clock, logger: q.logger,
 		grace: grace(q.cfg.Profiles), ask: q.ask,
@@ -113,6 +117,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	// Every replica receives the shards' requests, leader or not, so that a new leader knows their windows.
 	requests, unsubscribe, err := intake.Work(q.deps.Bus)
 	if err != nil {
 		return err
@@ -125,6 +130,8 @@ func (q *Queue) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
+	// From here on, the first goroutine that fails ends all others. The core has no drain (see loop.drive), so they
+	// need no context that outlives ctx.
 	group, ctx := errgroup.WithContext(ctx)
 	in := feeds{
 		facts:     make(chan feed.Step, batchBuffer),
@@ -139,12 +146,14 @@ func (q *Queue) Run(ctx context.Context) error {
 	group.Go(func() error { return mover.Run(ctx) })
 	group.Go(func() error {
 		q.deciding = newLoop(q, in, commit.NewReporter(q.deps.Bus, recorder, mover, q.deps.Tracer, q.logger))
+		// The memory determines where the reading of the decisions begins, so the reader starts after it was loaded.
 		begin := q.deciding.loadMemory(ctx)
 		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, begin, q.logger, in.decisions) })
 		return q.deciding.drive(ctx)
 	})
 	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, work.SubjectAskQueue, q.answer) })
-	// The membership outlives the leadership, which depends on the membership's session.
+	// The membership outlives the leadership, which depends on the membership's session: a leader resigns under it, so
+	// that the next one follows at once.
 	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return member.Run(stay) })
 	group.Go(func() error {
@@ -182,15 +191,15 @@ func (q *Queue) coreConfig() decide.Config {
 	}
 }
 
-// Describe prints every pool and its pods, sorted. It fails only if ctx ends first, for instance because the replica
-// does not run.
+// Describe prints every pool and its pods, sorted, as tests and debug dumps show them. Its time and its result grow
+// with the number of waiting pods. It fails only if ctx ends first, for instance because the replica does not run.
 func (q *Queue) Describe(ctx context.Context) (string, error) {
 	var text string
 	err := q.ask(ctx, func(l *loop) { text = l.core.Describe() })
 	return text, err
 }
 
-// Where returns the pool of a pod ("" for none) and a reason in words for people.
+// Where returns the pool of a pod ("" for none) and a reason in words for people. It fails only if ctx ends first.
 func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, err error) {
 	err = q.ask(ctx, func(l *loop) {
 		p, why := l.core.Where(podUID)

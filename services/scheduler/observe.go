@@ -77,7 +77,8 @@ func reserved(a step.Attempt, end time.Time) {
 	telemetry.ExtensionPoint("Reserve", status, a.Profile, end.Sub(a.Decided))
 }
 
-// log writes one line about an attempt that has ended, at debug level.
+// log writes one line about an attempt that has ended, at debug level. The level is checked first,
+// because building the arguments allocates.
 func (s *Scheduler) log(ctx context.Context, a step.Attempt, end time.Time) {
 	if !s.deps.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -98,7 +99,7 @@ func (s *Scheduler) reportNotice(n avoid.Notice) {
 	log("node "+string(n.What), "node", n.Node, "detail", n.Detail)
 }
 
-// reportPlan logs and counts a change of a plan.
+// reportPlan logs and counts a change of a plan. A search for victims is counted only, as there are many of them.
 func (s *Scheduler) reportPlan(p step.PlanReport) {
 	if p.What == step.PlanAsked {
 		telemetry.PreemptionAttempt()

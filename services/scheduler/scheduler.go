@@ -33,12 +33,13 @@ const (
 	// DefaultWindow is how many offers a shard holds: enough to keep two batches busy, and few enough that a pod of
 	// high priority never waits behind many others.
 	DefaultWindow = 96
-	// maxWindow bounds Config.Window.
+	// maxWindow bounds Config.Window. Every offer of the window is named in every heartbeat, and its lease is renewed
+	// there.
 	maxWindow = 4096
 	// heartbeat is how often a shard asks for work and renews its leases: ten times within an offer's lease (the queue's
 	// default is 10 s). It also bounds how late a step is that becomes due by time alone.
 	heartbeat = time.Second
-	// lagInterval is how often the shard compares itself with the end of the log.
+	// lagInterval is how often the shard compares itself with the end of the log, which costs one request.
 	lagInterval = 5 * time.Second
 	// drainTimeout bounds how long a stopping shard waits for its last transaction. It is longer than one request to
 	// the store may take (commit: 10 s), and shorter than the grace period of a shard's own pod (deploy/k8s: 30 s).
@@ -59,7 +60,8 @@ type Config struct {
 	NoEvidence bool
 }
 
-// Deps are the outside dependencies of a shard.
+// Deps are the outside dependencies of a shard. All but Plugins are required. They outlive the shard, which closes none
+// of them.
 type Deps struct {
 	Log eventlog.Log
 	// Facts is the feed that the services of the process share.
@@ -88,7 +90,8 @@ type Scheduler struct {
 	queries *driver.Queries
 	// conflicts counts lost races by reason. Only the deciding goroutine uses it.
 	conflicts map[string]int
-	// applied is the sequence of the last applied fact, as of the last heartbeat.
+	// applied is the sequence of the last applied fact, as of the last heartbeat. It is atomic because the goroutine
+	// that measures the lag reads it.
 	applied atomic.Uint64
 }
 
@@ -108,6 +111,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, errors.New("scheduler: Profiles: empty: want at least one")
 	}
 	profiles := make(map[string]*placement.Profile, len(cfg.Profiles))
+	// Profiles are compiled once; the core, and the engine in it, share them read-only.
 	for _, pc := range cfg.Profiles {
 		if profiles[pc.SchedulerName] != nil {
 			return nil, fmt.Errorf("scheduler: Profiles: %q given twice: want unique scheduler names", pc.SchedulerName)
@@ -144,7 +148,8 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	return s, nil
 }
 
-// pluginsOf returns the plugins of the profiles that have some, by scheduler name.
+// pluginsOf returns the plugins of the profiles that have some, by scheduler name. The runtime may serve other shards
+// of the process with the same plugins, as kube-scheduler has one instance of a plugin for each profile.
 func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[string]*plugins.Set, error) {
 	sets := map[string]*plugins.Set{}
 	for _, pc := range profiles {
@@ -163,7 +168,8 @@ func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[s
 	return sets, nil
 }
 
-// withPlugins returns for which scheduler names do is true of the plugins.
+// withPlugins returns for which scheduler names do is true of the plugins. The core gets these answers as data, so
+// that it asks only where there is an answer.
 func withPlugins(sets map[string]*plugins.Set, do func(*plugins.Set) bool) map[string]bool {
 	names := map[string]bool{}
 	for name, set := range sets {
@@ -172,7 +178,7 @@ func withPlugins(sets map[string]*plugins.Set, do func(*plugins.Set) bool) map[s
 	return names
 }
 
-// advisers returns the same plugins as commit.Advisers.
+// advisers returns the same plugins as commit.Advisers: a map of one type is not a map of the other.
 func advisers(sets map[string]*plugins.Set) map[string]commit.Adviser {
 	all := map[string]commit.Adviser{}
 	for name, set := range sets {
@@ -210,7 +216,8 @@ func (s *Scheduler) Ready() error {
 // continue. In both cases the membership ends last, and with it the session: other shards take the partitions over at
 // once, and not while this one may still commit, because both would then place the same pods.
 func (s *Scheduler) Run(ctx context.Context) error {
-	// The goroutines below outlive ctx by the drain.
+	// The goroutines below outlive ctx by the drain. The first of them that fails ends all others, and the loop returns
+	// without a drain.
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, lifetime := errgroup.WithContext(lifetime)
@@ -240,7 +247,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// answer asks the core on the deciding goroutine. It returns false if the shard has no answer, or ctx ends first.
+// answer serves people's questions (berth explain, berth status): it asks the core on the deciding goroutine. It
+// returns false if the shard has no answer, or ctx ends first.
 func (s *Scheduler) answer(ctx context.Context, q explain.Question) (a explain.ShardAnswer, ok bool) {
 	err := s.queries.Ask(ctx, func() {
 		a, ok = s.core.Answer(q)

@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// txnTimeout is for a store without a timeout of its own; etcd's is shorter.
+	// txnTimeout is for a store without a timeout of its own; etcd's is shorter. A transaction that is cut off may
+	// still be applied.
 	txnTimeout = 10 * time.Second
 	// appendTimeout bounds one append to the log; an append that is not acknowledged is repeated.
 	appendTimeout = 10 * time.Second
@@ -33,7 +34,8 @@ const (
 	performsBuffer = 64
 )
 
-// retry spaces the copies of a transaction or an append whose answer was lost.
+// retry spaces the copies of a transaction or an append whose answer was lost: 50 ms, doubling. The jitter keeps shards
+// that lost their answers to the same outage from returning all at once.
 func retry() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 7, Cap: 3 * time.Second}
 }
@@ -239,7 +241,8 @@ func (x *Executor) Publish(ctx context.Context) error {
 	}
 }
 
-// gather adds what else is queued, up to about one batch, and encodes it.
+// gather adds what else is queued, up to about one batch, and encodes it. It stops at half of the largest batch: the
+// decisions of one step stay together, and the next ones could be too many for the rest.
 func (x *Executor) gather(batch []events.Decision) []eventlog.Message {
 	msgs := make([]eventlog.Message, 0, len(batch))
 	size := 0

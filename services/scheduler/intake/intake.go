@@ -23,7 +23,8 @@ const (
 	ledgerBuffer = 64
 	// offersBuffer bounds waiting offers; further ones are dropped, and offered again when their lease expires.
 	offersBuffer = 64
-	// gatherLimit bounds what one input gathers, so that a flood of facts cannot delay a step indefinitely.
+	// gatherLimit bounds what one input gathers, so that a flood of facts cannot delay a step indefinitely. It is checked
+	// after each sweep, so that an input may have a few events more.
 	gatherLimit = 64
 	// turnsBuffer bounds waiting messages about turns; further ones are dropped, which only costs time.
 	turnsBuffer = 256
@@ -132,8 +133,8 @@ func (r *Reader) Turns(ctx context.Context) error {
 type Wake struct {
 	// Beat is the heartbeat.
 	Beat <-chan time.Time
-	// Soon requests one step before the next heartbeat; nil when that is not needed. It carries nothing into the
-	// input: the step itself is what it asks for.
+	// Soon requests one step before the next heartbeat; nil when that is not needed. It adds nothing to the
+	// input: a step at that time is all that is needed.
 	Soon <-chan time.Time
 	// Asked delivers questions about the core.
 	Asked <-chan func()
@@ -148,7 +149,7 @@ type Answers struct {
 	Activated <-chan []events.PodRef
 }
 
-// Received is what arrived for one step.
+// Received holds everything that arrived for one step.
 type Received struct {
 	Input step.Input
 	// Query is a question to answer before the step, nil for none. The step is taken even if nothing else arrived.

@@ -44,8 +44,9 @@ type Result struct {
 	Txn     ledger.TxnResult
 }
 
-// Output is what has to be done, in this order: Commit may start at once; Decisions must
-// be appended in order; Request is a hint.
+// Output holds the effects of one step, to be carried out in this order: Commit may start at once; Decisions must
+// be appended in order; Request is a hint. It is one value rather than a list of effects (docs/decisions/0031). It
+// belongs to the caller: the core keeps no reference to its slices.
 //
 // A crash before Commit loses nothing (the lease of the offer expires); after a crash between Commit and Decisions,
 // the binders find the reservation through their own watch.
