@@ -37,18 +37,21 @@ const (
 	// DefaultKeepPlace and DefaultCollectAfter are the defaults of the corresponding fields of Config.
 	DefaultKeepPlace    = basis.DefaultKeepPlace
 	DefaultCollectAfter = basis.DefaultCollect
-	// maxKeepPlace is Leftovers.Overdue: after that every hold is given up. maxCollectAfter is a day.
+	// maxKeepPlace is Leftovers.Overdue: after that every hold is given up, so a longer time would have no effect.
+	// maxCollectAfter is a day; empty documents that stay longer only take space in etcd.
 	maxKeepPlace    = 10 * time.Minute
 	maxCollectAfter = 24 * time.Hour
-	// looksWhileWaiting is how many times a binder checks an empty document before it collects it.
-	looksWhileWaiting = 10
-	// bindsPerWorker is how many binds the core emits per worker: one in progress and one to take next.
+	// checksWhileWaiting is how many times a binder checks an empty document before it collects it.
+	checksWhileWaiting = 10
+	// bindsPerWorker is how many binds the core emits per worker: one in progress and one to take next, so that no
+	// worker waits for a step. More would only become moot while they wait.
 	bindsPerWorker = 2
 	// tick is how often deadlines are checked; they are in the order of seconds.
 	tick = 200 * time.Millisecond
 	// inputBuffer is how many inputs may wait for the core.
 	inputBuffer = 64
-	// maxPending is how many effects may wait for a worker before the core accepts no more input except answers.
+	// maxPending is how many effects may wait for a worker before the core accepts no more input except answers. It
+	// bounds memory, not throughput: binds are limited by bindsPerWorker long before.
 	maxPending = 1024
 	// drainTimeout bounds how long a stopping binder waits for calls in flight; it is longer than any one of them may
 	// take. leaveTimeout bounds what follows: appending the last decisions, and removing the member key.
@@ -56,7 +59,8 @@ const (
 	leaveTimeout = 5 * time.Second
 )
 
-// Config configures a binder.
+// Config configures a binder. New checks it and names the field, the value and what is accepted. The zero value of a
+// field means its default; only ID has none.
 type Config struct {
 	// ID is the member id, unique for every start of every binder ("binder-0-k3x9").
 	ID string
@@ -79,7 +83,9 @@ type Config struct {
 	CollectAfter time.Duration
 }
 
-// enforces derives from the profiles which rules the recheck before a bind applies.
+// enforces derives from the profiles which rules the recheck before a bind applies. The result is pure and safe for
+// concurrent use. It returns true for a scheduler name without a profile: a pod that an unknown profile has placed is
+// held to every rule rather than to none.
 func enforces(profiles []placement.ProfileConfig) basis.Enforces {
 	rules := map[string]map[string]bool{}
 	for _, p := range profiles {
@@ -96,13 +102,15 @@ func enforces(profiles []placement.ProfileConfig) basis.Enforces {
 	}
 }
 
-// limits returns the core's limits, including the profiles' timeouts for volumes and devices.
+// limits returns the core's limits, including the profiles' timeouts for volumes and devices
+// (VolumeBindingArgs.bindTimeoutSeconds and DynamicResourcesArgs.bindingTimeout, as in kube-scheduler). A profile that
+// sets none has the default of basis.DefaultLimits.
 func (c Config) limits() basis.Limits {
 	l := basis.DefaultLimits()
 	l.Binds = bindsPerWorker * c.Workers
 	l.KeepPlace = cmp.Or(c.KeepPlace, DefaultKeepPlace)
 	l.Collect = cmp.Or(c.CollectAfter, DefaultCollectAfter)
-	l.CollectEvery = l.Collect / looksWhileWaiting
+	l.CollectEvery = l.Collect / checksWhileWaiting
 	l.Volumes.Deadlines, l.Devices.Deadlines = map[string]time.Duration{}, map[string]time.Duration{}
 	for _, p := range c.Profiles {
 		for _, plugin := range p.Plugins {
@@ -131,15 +139,19 @@ type Deps struct {
 	Clock      clock.WithTicker
 }
 
-// Binder is one replica of the service.
+// Binder is one replica of the service. Run may be called once; Ready is safe for concurrent use.
 type Binder struct {
-	cfg    Config
-	deps   Deps
+	cfg  Config
+	deps Deps
+	// core is stepped, and asked, by the deciding goroutine alone.
 	core   *decide.Core
 	intake *intake.Reader
 	commit *commit.Executor
+	// inputs carries everything but answers and ticks to the deciding goroutine. It is bounded and never closed; when
+	// it is full, the readers of intake wait.
 	inputs chan effect.Input
-	ready  atomic.Bool
+	// ready is the answer of Ready, as of the last step.
+	ready atomic.Bool
 }
 
 // New checks the configuration and builds a binder. It starts nothing and makes no request yet.
@@ -160,6 +172,7 @@ func New(cfg Config, deps Deps) (*Binder, error) {
 	return build(cfg, deps, api)
 }
 
+// validate returns an error about the first field that cannot be used as given.
 func (c Config) validate() error {
 	switch {
 	case c.ID == "":
@@ -186,6 +199,7 @@ func ValidKeepPlace(d time.Duration) error { return within(d, maxKeepPlace) }
 // ValidCollectAfter returns an error if d is not a valid Config.CollectAfter.
 func ValidCollectAfter(d time.Duration) error { return within(d, maxCollectAfter) }
 
+// within returns an error unless d is from one second to most.
 func within(d, most time.Duration) error {
 	if d < time.Second || d > most {
 		return fmt.Errorf("%s: want %s to %s", d, time.Second, most)
@@ -244,7 +258,7 @@ func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[s
 	return sets, nil
 }
 
-// Ready returns nil once the binder knows the facts and the ledger and holds partitions.
+// Ready returns nil while the binder knows the facts and the ledger and holds partitions, and does not drain.
 func (b *Binder) Ready() error {
 	if !b.ready.Load() {
 		return errors.New("binder: facts, ledger or partitions not read yet")
@@ -260,23 +274,23 @@ func (b *Binder) Ready() error {
 // it), fences in state Fencing (the next holder repeats the change), and its member key until the lease expires.
 func (b *Binder) Run(ctx context.Context) error {
 	// Intake and commit outlive ctx until the drain has ended.
-	rooms, stop := context.WithCancel(context.WithoutCancel(ctx))
+	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	g, rooms := errgroup.WithContext(rooms)
-	member, err := membership.Join(rooms, b.deps.Ledger, membership.Config{
+	g, lifetime := errgroup.WithContext(lifetime)
+	member, err := membership.Join(lifetime, b.deps.Ledger, membership.Config{
 		Role: membership.RoleBinder, ID: b.cfg.ID, Started: b.deps.Clock.Now(), Log: b.deps.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("binder: join: %w", err)
 	}
-	g.Go(func() error { return member.Run(rooms) })
-	g.Go(func() error { return b.intake.Ledger(rooms) })
-	g.Go(func() error { return b.intake.Facts(rooms) })
-	g.Go(func() error { return b.intake.Decisions(rooms) })
-	g.Go(func() error { return b.commit.Run(rooms) })
+	g.Go(func() error { return member.Run(lifetime) })
+	g.Go(func() error { return b.intake.Ledger(lifetime) })
+	g.Go(func() error { return b.intake.Facts(lifetime) })
+	g.Go(func() error { return b.intake.Decisions(lifetime) })
+	g.Go(func() error { return b.commit.Run(lifetime) })
 	g.Go(func() error {
 		defer stop()
-		return b.loop(ctx, rooms)
+		return b.drive(ctx, lifetime)
 	})
 	return g.Wait()
 }

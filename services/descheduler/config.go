@@ -18,10 +18,11 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler/usage"
 )
 
-// DefaultInterval is the usual time between the starts of two cycles (the same as in upstream's packaging).
+// DefaultInterval is the usual time between the starts of two cycles (the same as in upstream's packaging). New does
+// not apply it, because an Interval of 0 means a single cycle.
 const DefaultInterval = 5 * time.Minute
 
-// Config configures a replica.
+// Config configures a replica. New checks it and names the field and what is accepted.
 type Config struct {
 	// ID is the member id, unique for every start of every replica ("descheduler-k3x9").
 	ID string
@@ -47,14 +48,14 @@ type Config struct {
 // Prometheus configures the connection to a Prometheus server.
 type Prometheus = usage.Config
 
-// Ledger is what a replica needs of the ledger: leadership, the promises of other members, its own places for
+// Ledger is a replica's access to the ledger: leadership, the promises of other members, its own places for
 // replacements, and the stop switch.
 type Ledger interface {
 	ledger.Store
 	ledger.Elections
 }
 
-// Deps holds the external systems of a replica.
+// Deps holds the external systems of a replica. New reports every one that is missing, not only the first.
 type Deps struct {
 	Log eventlog.Log
 	// Facts is the feed of the process, which its services share.
@@ -65,6 +66,7 @@ type Deps struct {
 	Clock  clock.Clock
 }
 
+// validate returns an error about the first field that cannot be used as given.
 func (c Config) validate() error {
 	switch {
 	case c.ID == "":
@@ -78,6 +80,7 @@ func (c Config) validate() error {
 	}
 }
 
+// validate returns an error about the systems that are missing.
 func (d Deps) validate(dryRun bool) error {
 	var missing []error
 	for _, dep := range []struct {
@@ -97,7 +100,9 @@ func (d Deps) validate(dryRun bool) error {
 	return errors.Join(missing...)
 }
 
-// placementBy builds the profiles and returns a function that selects one by scheduler name.
+// placementBy builds the profiles and returns a function that selects one by scheduler name. The function is safe for
+// concurrent use. Pods of a scheduler without a profile are judged by the default profile, because the policy may name
+// pods that Berth does not place.
 func placementBy(configs []placement.ProfileConfig) (func(string) *placement.Profile, error) {
 	fallback, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
 	if err != nil {

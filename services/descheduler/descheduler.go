@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/driver"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -27,30 +28,35 @@ import (
 )
 
 const (
-	// election is the name under which replicas campaign.
+	// election is the name under which replicas campaign. It is part of a key of the ledger and must not change while
+	// replicas of two versions run.
 	election = "descheduler"
 	// sessionTTL is how long a silent leader keeps others waiting. Cycles are minutes apart, so a short TTL is not
 	// needed.
 	sessionTTL = 15 * time.Second
 	// closeTimeout bounds resigning at the end; the lease would expire anyway.
 	closeTimeout = 3 * time.Second
-	// retryPause is the pause after a cycle or a campaign that failed.
+	// retryPause is the pause after a cycle or a campaign that failed, far shorter than DefaultInterval.
 	retryPause = 5 * time.Second
 	// viewTimeout bounds the wait for facts and decisions before a cycle is started again: what it waits for may have
 	// been lost from the log. It is longer than a start takes.
 	viewTimeout = 30 * time.Second
 )
 
-// Descheduler is one replica.
+// Descheduler is one replica. Run may be called once; Ready and Leading are safe for concurrent use.
 type Descheduler struct {
-	cfg       Config
-	deps      Deps
+	cfg  Config
+	deps Deps
+	// placement returns the profile that would place a pod of a scheduler name.
 	placement func(schedulerName string) *placement.Profile
 	intake    *intake.Room
-	commit    *commit.Room
-	leading   atomic.Bool
-	// term is the last term in which this replica led; it is a revision of the ledger.
-	term   atomic.Int64
+	// commit is used by the deciding goroutine alone.
+	commit  *commit.Room
+	leading atomic.Bool
+	// term is the last term in which this replica led; it is a revision of the ledger. A cycle waits for a view that is
+	// at least as new, so that it sees the places of the leader before it.
+	term atomic.Int64
+	// policy is replaced between two cycles. A cycle reads it once and keeps what it has read.
 	policy atomic.Pointer[policy.Policy]
 	paused pauseSwitch
 }
@@ -77,7 +83,8 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 	return d, nil
 }
 
-// Ready returns nil once a cycle could run, because the facts that the policy needs are known.
+// Ready returns nil once a cycle could run, because the facts that the policy needs are known. It does not depend on
+// who leads: a replica that waits for the leadership is ready to take it.
 func (d *Descheduler) Ready() error { return d.intake.Ready(d.policy.Load().Kinds()) }
 
 // Leading reports whether this replica runs the cycles.
@@ -103,7 +110,7 @@ func (d *Descheduler) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer stop()
 		if d.cfg.DryRun {
-			d.cycles(ctx)
+			d.runCycles(ctx)
 			return nil
 		}
 		d.campaign(ctx, g)
@@ -112,7 +119,8 @@ func (d *Descheduler) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// campaign leads whenever possible, until ctx ends or a requested single cycle is done.
+// campaign runs on the deciding goroutine. It leads whenever possible, until ctx ends or a requested single cycle is
+// done. A session that is lost, or cannot be opened, is followed by a new one after retryPause.
 func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
 	for ctx.Err() == nil {
 		if d.cfg.Interval == 0 && errors.Is(d.refusePaused(ctx), errPaused) {
@@ -129,24 +137,26 @@ func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// lead runs one session from campaign to loss. It reports whether all work is done.
+// lead runs one session from campaign to loss. It reports whether all work is done. The context of the cycles ends with
+// the session, so a deposed leader stops between two moves; what it has sent by then is settled by tokens.
 func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, err error) {
 	session, err := d.deps.Ledger.OpenSession(ctx, sessionTTL)
 	if err != nil {
 		return false, fmt.Errorf("descheduler: open session: %w", err)
 	}
-	defer d.giveBack(ctx, session)
-	d.tellWaiting(ctx)
+	// However it ends, the session is closed: the next leader need not wait for sessionTTL.
+	defer d.closeSession(ctx, session)
+	d.logWaiting(ctx)
 	term, err := d.deps.Ledger.Campaign(ctx, session, election, d.cfg.ID)
 	if err != nil {
 		return false, err
 	}
-	leading, over := context.WithCancel(ctx)
-	defer over()
+	leading, deposed := context.WithCancel(ctx)
+	defer deposed()
 	g.Go(func() error {
 		select {
 		case <-session.Done():
-			over()
+			deposed()
 		case <-leading.Done():
 		}
 		return nil
@@ -155,14 +165,14 @@ func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, e
 	d.leading.Store(true)
 	defer d.leading.Store(false)
 	d.deps.Logger.Info("leading", "id", d.cfg.ID, "term", term)
-	if d.cycles(leading) {
+	if d.runCycles(leading) {
 		return true, nil
 	}
 	return false, errors.New("descheduler: session lost")
 }
 
-// tellWaiting logs, for a single cycle, that it has to wait for its turn, and for which leader.
-func (d *Descheduler) tellWaiting(ctx context.Context) {
+// logWaiting logs, for a single cycle, that it has to wait for its turn, and for which leader.
+func (d *Descheduler) logWaiting(ctx context.Context) {
 	if d.cfg.Interval > 0 {
 		return
 	}
@@ -176,38 +186,13 @@ func (d *Descheduler) tellWaiting(ctx context.Context) {
 	d.deps.Logger.Warn("another descheduler is running; waiting until it stops", "leader", string(first.Value))
 }
 
-// giveBack closes the session, which ends the leadership at once.
-func (d *Descheduler) giveBack(ctx context.Context, s ledger.Session) {
+// closeSession closes the session, which ends the leadership at once.
+func (d *Descheduler) closeSession(ctx context.Context, s ledger.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
 		d.deps.Logger.Warn("could not end the session; its lease will expire", telemetry.KeyError, err)
 	}
-}
-
-// cycles runs one cycle after another until ctx ends. It reports true if a single cycle was requested and is done.
-func (d *Descheduler) cycles(ctx context.Context) (done bool) {
-	for ctx.Err() == nil {
-		began := d.deps.Clock.Now()
-		err := d.cycle(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return false
-		case errors.Is(err, errPaused):
-			if d.cfg.Interval == 0 {
-				return true
-			}
-			d.pause(ctx, d.cfg.Interval-d.deps.Clock.Since(began))
-		case err != nil:
-			d.deps.Logger.Warn("cycle failed", "retryIn", retryPause, telemetry.KeyError, err)
-			d.pause(ctx, retryPause)
-		case d.cfg.Interval == 0:
-			return true
-		default:
-			d.pause(ctx, d.cfg.Interval-d.deps.Clock.Since(began))
-		}
-	}
-	return false
 }
 
 // warn logs the policy's warnings.
@@ -217,7 +202,8 @@ func (d *Descheduler) warn() {
 	}
 }
 
-// reload adopts a new policy if there is one.
+// reload adopts a new policy if there is one. An invalid policy changes nothing: descheduling by the previous one is
+// better than by none, and the file is read again before the next cycle.
 func (d *Descheduler) reload() {
 	if d.cfg.Reload == nil {
 		return
@@ -233,73 +219,68 @@ func (d *Descheduler) reload() {
 	}
 }
 
-// cycle runs one cycle, which a pause stops.
-func (d *Descheduler) cycle(ctx context.Context) error {
-	ctx, done := d.paused.running(ctx)
-	defer done()
-	if err := d.refusePaused(ctx); err != nil {
-		return err
-	}
-	err := d.work(ctx)
-	if errors.Is(context.Cause(ctx), errPaused) {
-		d.deps.Logger.Info("cycle stopped: descheduling is paused", telemetry.KeyError, err)
-		return errPaused
-	}
-	return err
-}
-
-// work does what the package documentation describes as a cycle.
-func (d *Descheduler) work(ctx context.Context) error {
+// prepare does what must precede the decision of a cycle: it adopts a new policy, reads the usage, and waits for a view
+// that has everything up to the end of the log. ready is false, without an error, if the ledger does not permit a cycle
+// now.
+func (d *Descheduler) prepare(ctx context.Context) (in decide.Input, ready bool, err error) {
 	d.reload()
 	p := d.policy.Load()
+	// The end of the decisions is read before anything else, so that the view below has every request that an earlier
+	// leader has made.
 	last, err := d.deps.Log.Last(ctx, eventlog.Decisions)
 	if err != nil {
-		return fmt.Errorf("descheduler: last decision: %w", err)
+		return in, false, fmt.Errorf("descheduler: last decision: %w", err)
 	}
 	measured := usage.Read(ctx, d.cfg.Prometheus, p, d.deps.Clock.Now())
 	waiting, cancel := context.WithTimeout(ctx, viewTimeout)
 	view, err := d.intake.View(waiting, intake.Least{Kinds: p.Kinds(), Decisions: last, Ledger: d.term.Load()})
 	cancel()
 	if err != nil {
-		return err
+		return in, false, err
 	}
 	if view.Ledger != nil && !view.Ledger.Permits(view.Cluster.Position().Epoch) && !d.cfg.DryRun {
 		d.deps.Logger.Warn("cycle skipped: new ledger generation begins", "reason", view.Ledger.Generation().Reason)
-		return nil
+		return in, false, nil
 	}
-	began := d.deps.Clock.Now()
-	decide.Measure(&measured, p, view.Cluster, view.Averages, began)
-	var promises *decide.Promises
+	in = decide.Input{
+		Cluster: view.Cluster, Policy: p, History: view.History, Placement: d.placement, Actor: d.cfg.ID,
+		Explain: d.cfg.Report != nil, Usage: measured, Averages: view.Averages, Timed: d.timed(),
+	}
 	if view.Ledger != nil {
-		promises = decide.NewPromises(view.Cluster, view.Ledger)
+		in.Promises = decide.NewPromises(view.Cluster, view.Ledger)
 	}
-	out := decide.Cycle(decide.Input{
-		Cluster: view.Cluster, Policy: p, History: view.History, Promises: promises,
-		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil, Usage: measured,
-		Timed: d.timed(),
-	})
+	return in, true, nil
+}
+
+// conclude reports and carries out what a cycle has decided, and then logs and counts it. Nothing of a plan is carried
+// out that could not be reported.
+func (d *Descheduler) conclude(ctx context.Context, s driver.Step[decide.Input, decide.Outcome]) error {
+	out := s.Output
 	if err := d.report(ctx, out.Report); err != nil {
 		return err
 	}
 	written := 0
+	var err error
 	if d.cfg.DryRun {
-		d.show(out)
+		d.logEvictions(out)
 	} else {
-		written, err = d.carryOut(ctx, view.History, promises, &out)
+		written, err = d.carryOut(ctx, s.Input.History, s.Input.Promises, &out)
 	}
+	// Once a cycle, the data about pods that are gone is dropped.
 	d.intake.Forget()
-	took := d.deps.Clock.Since(began)
+	took := d.deps.Clock.Since(s.At)
 	observeCycle(out, took, d.cfg.DryRun)
-	d.summarise(summary{out: out, written: written, took: took, facts: view.Cluster.Position().Sequence})
+	d.summarise(summary{out: out, written: written, took: took, facts: s.Input.Cluster.Position().Sequence})
 	return err
 }
 
-// report passes a plan to Config.Report.
+// report passes a plan to Config.Report, with a note if evictions are paused. It reads the ledger only for a dry run:
+// any other cycle has read the switch at its begin.
 func (d *Descheduler) report(ctx context.Context, r *plan.Report) error {
 	if d.cfg.Report == nil {
 		return nil
 	}
-	paused, err := d.pausedForReal(ctx)
+	paused, err := d.pauseNote(ctx)
 	if err != nil {
 		return err
 	}
@@ -309,7 +290,9 @@ func (d *Descheduler) report(ctx context.Context, r *plan.Report) error {
 }
 
 // carryOut gives up places for which no eviction was requested, keeps the places of the plan and requests its
-// evictions. What the ledger refuses is added to the outcome's refusals.
+// evictions. What the ledger refuses is added to the outcome's refusals. written is the number of requests that are
+// certainly in the log. The plan counts the places that are given up as taken, so the order within a cycle does not
+// change it.
 func (d *Descheduler) carryOut(
 	ctx context.Context, h *plan.History, p *decide.Promises, out *decide.Outcome,
 ) (written int, err error) {
@@ -320,7 +303,7 @@ func (d *Descheduler) carryOut(
 	if err != nil {
 		return 0, err
 	}
-	if err := d.tellReturned(ctx, out.Returned); err != nil {
+	if err := d.reportReturned(ctx, out.Returned); err != nil {
 		return 0, err
 	}
 	written, refused, err := d.commit.Move(ctx, p, out.Evict)
@@ -337,8 +320,8 @@ func (d *Descheduler) carryOut(
 	return written, err
 }
 
-// tellReturned reports pods that came back: in the process's log, in metrics, and in the decisions log.
-func (d *Descheduler) tellReturned(ctx context.Context, returned []events.Decision) error {
+// reportReturned reports pods that came back: in the process's log, in metrics, and in the decisions log.
+func (d *Descheduler) reportReturned(ctx context.Context, returned []events.Decision) error {
 	for i := range returned {
 		r := &returned[i]
 		d.deps.Logger.Warn("pod returned to the node it was moved from",
@@ -349,6 +332,7 @@ func (d *Descheduler) tellReturned(ctx context.Context, returned []events.Decisi
 	return d.commit.Tell(ctx, returned)
 }
 
+// pause waits for t, or until ctx ends. It returns at once if t is not positive.
 func (d *Descheduler) pause(ctx context.Context, t time.Duration) {
 	select {
 	case <-ctx.Done():

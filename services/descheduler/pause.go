@@ -14,19 +14,21 @@ import (
 // errPaused ends a cycle while the descheduler is paused.
 var errPaused = errors.New("descheduling is paused")
 
-// pauseSwitch is the stop switch of all replicas, which is stored in the ledger. A cycle reads the ledger before it
-// begins; while it runs, the goroutine that follows the ledger stops it.
+// pauseSwitch is the stop switch of all replicas, which is stored in the ledger (pause.Key). A cycle reads the ledger
+// before it begins; while it runs, the goroutine that follows the ledger stops it. A pause that is set and removed
+// while no cycle runs has no effect. It is safe for concurrent use.
 type pauseSwitch struct {
 	mu struct {
 		sync.Mutex
 		// stop stops the running cycle; nil when none runs.
 		stop context.CancelCauseFunc
-		// told means that the pause that is in force has been logged.
-		told bool
+		// logged means that the pause that is in force has been logged.
+		logged bool
 	}
 }
 
-// running returns the context of one cycle, which a pause ends.
+// running returns the context of one cycle, which a pause ends. At most one cycle runs at a time. The function that it
+// returns must be called when the cycle has ended.
 func (s *pauseSwitch) running(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -40,7 +42,8 @@ func (s *pauseSwitch) running(ctx context.Context) (context.Context, context.Can
 	}
 }
 
-func (s *pauseSwitch) thrown() {
+// stopCycle stops the running cycle, if there is one, with errPaused as the cause of its context.
+func (s *pauseSwitch) stopCycle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.stop != nil {
@@ -48,12 +51,12 @@ func (s *pauseSwitch) thrown() {
 	}
 }
 
-// news reports whether the present state of the switch has yet to be logged.
-func (s *pauseSwitch) news(paused bool) bool {
+// changed reports whether the present state of the switch has yet to be logged.
+func (s *pauseSwitch) changed(paused bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed := s.mu.told != paused
-	s.mu.told = paused
+	changed := s.mu.logged != paused
+	s.mu.logged = paused
 	return changed
 }
 
@@ -67,47 +70,49 @@ func (d *Descheduler) followPause(ctx context.Context) {
 	}
 }
 
+// watchPause stops cycles until the watch of the switch ends. The watch begins behind the revision that was read, so no
+// change is missed.
 func (d *Descheduler) watchPause(ctx context.Context) error {
 	p, revision, err := pause.Current(ctx, d.deps.Ledger)
 	if err != nil {
 		return err
 	}
 	if p != nil {
-		d.paused.thrown()
+		d.paused.stopCycle()
 	}
 	watch := d.deps.Ledger.Watch(ctx, pause.Key, revision+1)
 	for batch := range watch.Batches() {
 		for _, e := range batch.Events {
 			if e.Key == pause.Key && !e.Deleted {
-				d.paused.thrown()
+				d.paused.stopCycle()
 			}
 		}
 	}
 	return watch.Err()
 }
 
-// pausedNow reads the switch from the ledger, and logs a change once.
-func (d *Descheduler) pausedNow(ctx context.Context) (*pause.Pause, error) {
+// currentPause reads the switch from the ledger, and logs a change once.
+func (d *Descheduler) currentPause(ctx context.Context) (*pause.Pause, error) {
 	p, _, err := pause.Current(ctx, d.deps.Ledger)
 	if err != nil {
 		return nil, err
 	}
-	switch news := d.paused.news(p != nil); {
-	case news && p != nil:
+	switch changed := d.paused.changed(p != nil); {
+	case changed && p != nil:
 		d.deps.Logger.Info("paused", "since", p.Since.UTC().Format(time.RFC3339), "by", p.By, "reason", p.Reason)
-	case news:
+	case changed:
 		d.deps.Logger.Info("resumed")
 	}
 	return p, nil
 }
 
-// pausedForReal returns a note for the report of a dry run while the switch is set: the dry run itself is not
+// pauseNote returns a note for the report of a dry run while the switch is set: the dry run itself is not
 // stopped, but its evictions would not happen. It is empty if the switch is not set or there is no ledger to read.
-func (d *Descheduler) pausedForReal(ctx context.Context) (string, error) {
+func (d *Descheduler) pauseNote(ctx context.Context) (string, error) {
 	if !d.cfg.DryRun || d.deps.Ledger == nil {
 		return "", nil
 	}
-	p, err := d.pausedNow(ctx)
+	p, err := d.currentPause(ctx)
 	if err != nil || p == nil {
 		return "", err
 	}
@@ -119,7 +124,7 @@ func (d *Descheduler) refusePaused(ctx context.Context) error {
 	if d.cfg.DryRun {
 		return nil
 	}
-	p, err := d.pausedNow(ctx)
+	p, err := d.currentPause(ctx)
 	if err != nil || p == nil {
 		return err
 	}

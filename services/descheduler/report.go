@@ -20,7 +20,8 @@ const (
 )
 
 // observeSettled counts the outcome of an eviction that this process requested. So an eviction counts once, whichever
-// replica leads when its outcome arrives.
+// replica leads when its outcome arrives. The outcome is the binder's; a request is no success yet. It is called by
+// intake, on the goroutine that reads the decisions.
 func observeSettled(profile string, outcome events.Decision) {
 	result := resultError
 	if outcome.Kind == events.DecisionEvicted {
@@ -32,7 +33,8 @@ func observeSettled(profile string, outcome events.Decision) {
 	})
 }
 
-// observeCycle updates the metrics of a cycle. It skips dry runs, because what they decide does not happen.
+// observeCycle updates the metrics of a cycle. It skips dry runs, because what they decide does not happen. A limit
+// that kept pods counts twice, as upstream's metric has it: as a result of an eviction, and under the reason.
 func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	if dryRun {
 		return
@@ -52,7 +54,8 @@ func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	}
 }
 
-// timed returns a function that observes how long strategies take; nil in a dry run.
+// timed returns a function that observes how long strategies take; nil in a dry run. The core calls it around each
+// strategy, because it has no clock; what it measures does not influence the plan.
 func (d *Descheduler) timed() func(profile, strategy string) (ended func()) {
 	if d.cfg.DryRun {
 		return nil
@@ -67,11 +70,13 @@ func (d *Descheduler) timed() func(profile, strategy string) (ended func()) {
 type summary struct {
 	out     decide.Outcome
 	written int
-	took    time.Duration
+	// took is the time from the decision to the end of the last request.
+	took time.Duration
 	// facts is the sequence of the facts on which the cycle was decided.
 	facts uint64
 }
 
+// summarise writes the one log line of a cycle, and a warning for each strategy that has failed.
 func (d *Descheduler) summarise(s summary) {
 	attrs := []any{
 		"nodes", s.out.Nodes, "picked", s.out.Picked, "decided", len(s.out.Evict), "asked", s.written,
@@ -86,7 +91,7 @@ func (d *Descheduler) summarise(s summary) {
 	d.deps.Logger.Info("cycle", attrs...)
 }
 
-// refusals counts the pods that were kept, by reason, sorted.
+// refusals counts the pods that were kept, by reason, sorted by reason so that equal cycles have equal lines.
 func refusals(out decide.Outcome) slog.Attr {
 	byReason := map[string]int{}
 	for r, n := range out.Refused {
@@ -99,8 +104,8 @@ func refusals(out decide.Outcome) slog.Attr {
 	return slog.Group("kept", attrs...)
 }
 
-// show logs every eviction of a dry run.
-func (d *Descheduler) show(out decide.Outcome) {
+// logEvictions logs every eviction of a dry run.
+func (d *Descheduler) logEvictions(out decide.Outcome) {
 	for _, e := range out.Evict {
 		d.deps.Logger.Info("would evict", "pod", e.Decision.Pod.Namespace+"/"+e.Decision.Pod.Name,
 			"node", e.Decision.NodeName, "why", e.Decision.Message)

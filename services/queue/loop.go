@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/driver"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
@@ -19,13 +20,14 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/intake"
 )
 
-// idleTick is how long the loop waits for the first input. From then on the core requests its own ticks.
+// idleTick is how long the timer waits before the first step. From then on the core requests its own ticks.
 const idleTick = time.Minute
 
 // gaugeInterval is the greatest age of the gauges: setting them after every step would cost more than many steps do.
 const gaugeInterval = 250 * time.Millisecond
 
-// feeds are the inputs of the deciding goroutine.
+// feeds are the inputs of the deciding goroutine, each with one writer. All but requests are bounded by batchBuffer and
+// block their writer; requests are hints, and the bus drops what does not fit.
 type feeds struct {
 	facts     chan feed.Step
 	ledger    chan replica.Batch
@@ -33,22 +35,37 @@ type feeds struct {
 	requests  <-chan work.Request
 }
 
-// loop is the one goroutine that owns the core, the store and the view of the ledger.
+// loop is the queue's side of its driver.Loop: the source of its inputs and the sink of its effects. It owns the core,
+// the state and the view of the ledger; only the deciding goroutine uses it.
 type loop struct {
 	queue *Queue
 	in    feeds
 	core  *decide.Core
+	// facts is the state as of the last step of the feed; holds is the view of the ledger.
 	facts *intake.Facts
-	alarm *feed.Alarm
 	holds *intake.Holds
+	// alarm reports facts that cannot be decoded, once each.
+	alarm *feed.Alarm
 	out   *commit.Reporter
+	// timer fires when the core wants a tick (decide.NextTick); nothing else makes time pass for the core.
 	timer clock.Timer
-	vigil *vigil
+	// gauges and vigils are the tickers for the gauges and for the search for anomalies.
+	gauges, vigils clock.Ticker
+	vigil          *vigil
+	// leads means that the core was last given decide.Lead.
 	leads bool
 	// caughtUp means that the decisions that were in the log at the start have been read.
 	caughtUp bool
+	// first are the inputs to step before any other is received: the memory of an earlier life, if there is one.
+	first []decide.Input
+	// applied is the step of the facts whose inputs are being stepped; nil if the last event had none.
+	applied *feed.Step
+	// array is the array of every event with one input, so that such an event allocates nothing.
+	array [1]decide.Input
 }
 
+// newLoop returns a loop with a core that knows nothing and does not lead. The timer is set to idleTick, because a core
+// requests its first tick in its first step.
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
@@ -57,25 +74,25 @@ func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	}
 }
 
-// run decides, one input at a time, until ctx ends.
-func (l *loop) run(ctx context.Context) error {
+// drive steps the core, one input at a time, until ctx ends. There is no drain: offers expire by themselves, and the
+// leader's round, which repairs the log, needs no farewell from the core.
+func (l *loop) drive(ctx context.Context) error {
 	defer l.timer.Stop()
-	gauges := l.queue.deps.Clock.NewTicker(gaugeInterval)
-	defer gauges.Stop()
-	vigils := l.queue.deps.Clock.NewTicker(vigilInterval)
-	defer vigils.Stop()
-	for {
-		if err := l.next(ctx, ticks{gauges.C(), vigils.C()}); err != nil || ctx.Err() != nil {
-			l.out.Idle()
-			l.remember(ctx)
-			return err
-		}
-	}
+	l.gauges = l.queue.deps.Clock.NewTicker(gaugeInterval)
+	defer l.gauges.Stop()
+	l.vigils = l.queue.deps.Clock.NewTicker(vigilInterval)
+	defer l.vigils.Stop()
+	d := driver.Loop[decide.Input, []decide.Effect]{Core: l.core, Clock: l.queue.deps.Clock, Source: l, Sink: l}
+	err := d.Run(ctx, ctx)
+	// Also after an error: what is stored is what the core knew before it.
+	l.out.Idle()
+	l.storeMemory(ctx)
+	return err
 }
 
-// remember stores the known state of attempts, and the pods that were let go through the quota gate, for the next
+// storeMemory stores the known state of attempts, and the pods that were let go through the quota gate, for the next
 // start of any replica. Without it a start costs one attempt at each parked pod and reads more of the decisions log.
-func (l *loop) remember(ctx context.Context) {
+func (l *loop) storeMemory(ctx context.Context) {
 	if !l.facts.Ready() || !l.caughtUp {
 		return
 	}
@@ -87,10 +104,10 @@ func (l *loop) remember(ctx context.Context) {
 	}
 }
 
-// recall gives a new core the memory that an earlier life of some replica has stored. It returns the record of the
+// loadMemory gives a new core the memory that an earlier life of some replica has stored. It returns the record of the
 // decisions log from which reading continues, or the zero value if the decisions from before the memory must be read
 // as well.
-func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
+func (l *loop) loadMemory(ctx context.Context) (begin intake.Begin) {
 	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, eventlog.Decisions)
 	if err != nil || !ok {
 		l.queue.logger.Debug("no stored attempt state", telemetry.KeyError, err)
@@ -107,87 +124,113 @@ func (l *loop) recall(ctx context.Context) (begin intake.Begin) {
 		l.queue.logger.Warn("stored attempt state cannot be decoded", "sequence", sequence, telemetry.KeyError, err)
 		return begin
 	}
-	l.step(decide.Remembered{Memory: known})
+	l.first = []decide.Input{decide.Remembered{Memory: known}}
 	if !known.Complete {
 		return begin
 	}
 	return intake.Begin{After: sequence, Stored: known.Stored}
 }
 
-// ticks are the timers for the gauges and for the search for anomalies.
-type ticks struct{ gauges, vigils <-chan time.Time }
-
-func (l *loop) next(ctx context.Context, t ticks) error {
+// Next implements driver.Source. It sets the gauges and searches for anomalies as well; that is no event, and the loop
+// calls it again.
+func (l *loop) Next(ctx context.Context) (driver.Event[decide.Input], error) {
+	if first := l.first; len(first) > 0 {
+		l.first = nil
+		return driver.Event[decide.Input]{Inputs: first}, nil
+	}
 	select {
 	case <-ctx.Done():
-		return nil
 	case step := <-l.in.facts:
-		l.applyFacts(step)
+		return l.take(step)
 	case b := <-l.in.ledger:
+		// The fold looks at the facts, to distinguish a reservation that has ended from one whose pod is bound.
 		moved, err := l.holds.Fold(b, l.facts.Snapshot())
 		if err != nil {
-			return fmt.Errorf("queue: ledger: %w", err)
+			return driver.Event[decide.Input]{}, fmt.Errorf("queue: ledger: %w", err)
 		}
-		l.step(moved)
+		return l.event(moved)
 	case d := <-l.in.decisions:
+		// Observers first: the core may emit effects about the same pods in this step.
 		l.caughtUp = l.caughtUp || d.CaughtUp
 		l.vigil.decided(d, l.facts.Snapshot())
 		l.out.Decided(d.Decisions)
-		l.step(decide.Decided{
+		return l.event(decide.Decided{
 			Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp, Shortened: d.Shortened, Stored: d.Stored,
 		})
 	case r := <-l.in.requests:
-		l.step(decide.WorkAsked{Request: r})
-	case in := <-l.queue.inputs:
+		return l.event(decide.WorkAsked{Request: r})
+	case in := <-l.queue.inputs: // Lead or StepDown
 		_, l.leads = in.(decide.Lead)
 		l.queue.leads.Store(l.leads)
 		telemetry.Leads("queue", l.leads)
-		l.step(in)
-		if !l.leads {
-			l.out.Idle()
-		}
-	case ask := <-l.queue.queries:
-		ask(l)
+		return l.event(in)
+	case ask := <-l.queue.queries.Asked():
+		return driver.Event[decide.Input]{Query: ask}, nil
 	case <-l.timer.C():
-		l.step(decide.Tick{})
-	case <-t.gauges:
+		return l.event(decide.Tick{})
+	case <-l.gauges.C():
 		l.gauge()
-	case <-t.vigils:
+	case <-l.vigils.C():
+		// Followers search too, so that a new leader knows since when entries exist.
 		l.vigil.look(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
 	}
-	return nil
+	return driver.Event[decide.Input]{}, nil
 }
 
-// applyFacts applies a step to the state and passes the resulting inputs to the core once the state has caught up.
-func (l *loop) applyFacts(step feed.Step) {
-	for _, in := range l.facts.Take(step) {
-		if applied, ok := in.(decide.FactsApplied); ok {
-			l.out.Went(applied.Changes.Pods, l.queue.deps.Clock.Now())
-		}
-		l.step(in)
+// take applies a step of the facts to the state, and returns the resulting inputs. There are none while the state has
+// not caught up; the state is published all the same.
+func (l *loop) take(step feed.Step) (driver.Event[decide.Input], error) {
+	l.applied = &step
+	inputs := l.facts.Take(step)
+	if len(inputs) == 0 {
+		l.Publish(false)
 	}
-	l.alarm.Look(step)
-	l.queue.applied.publish(l.facts.Snapshot())
+	return driver.Event[decide.Input]{Inputs: inputs}, nil
 }
 
-// step runs one input through the core and carries out the effects.
-func (l *loop) step(in decide.Input) {
-	now := l.queue.deps.Clock.Now()
-	effects := l.core.Step(in, now)
-	took := l.queue.deps.Clock.Since(now)
-	for _, effect := range effects {
+// event returns the event of one input.
+func (l *loop) event(in decide.Input) (driver.Event[decide.Input], error) {
+	l.array[0] = in
+	return driver.Event[decide.Input]{Inputs: l.array[:]}, nil
+}
+
+// Execute implements driver.Sink. The reporter never blocks, so that a slow log or bus does not delay decisions.
+// Effects are hints and reports: a crash between two of them costs time, a number or an explanation, never
+// correctness.
+func (l *loop) Execute(_ context.Context, s driver.Step[decide.Input, []decide.Effect]) error {
+	took := l.queue.deps.Clock.Since(s.At)
+	if applied, ok := s.Input.(decide.FactsApplied); ok {
+		l.out.Went(applied.Changes.Pods, s.At)
+	}
+	for _, effect := range s.Output {
+		// The timer is reset by the time that is left now, not at the step: a step may take longer than that.
 		if tick, ok := effect.(decide.NextTick); ok {
 			l.timer.Reset(max(tick.At.Sub(l.queue.deps.Clock.Now()), 0))
 			continue
 		}
 		if n, ok := effect.(decide.Counted); ok {
-			l.vigil.watch.Caught(n.Caught, now)
+			l.vigil.watch.Caught(n.Caught, s.At)
 		}
 		l.out.Carry(effect, took)
 	}
+	if _, down := s.Input.(decide.StepDown); down {
+		l.out.Idle()
+	}
+	return nil
 }
 
-// gauge reports the sizes of the pools, if this replica leads, and whether the ledger is closed.
+// Publish implements driver.Sink: goroutines that wait for a state see it once the core knows it.
+func (l *loop) Publish(bool) {
+	if l.applied == nil {
+		return
+	}
+	l.alarm.Look(*l.applied)
+	l.queue.applied.publish(l.facts.Snapshot())
+	l.applied = nil
+}
+
+// gauge reports the sizes of the pools, if this replica leads, and whether the ledger is closed. Only a leader reports
+// pools, so that each pod counts once in the sum over the replicas.
 func (l *loop) gauge() {
 	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.position().Epoch))
 	if l.leads {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/pkg/driver"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/explain"
@@ -30,35 +31,43 @@ const (
 	// batchBuffer is how many batches of facts, of the ledger and of decisions may wait for the deciding goroutine.
 	// Each batch is bounded; a full buffer blocks the reader.
 	batchBuffer = 16
-	// shardTimeout is how long a shard's window counts after its last request.
+	// shardTimeout is how long a shard's window counts after its last request: ten of the shards' heartbeats, so that a
+	// few lost requests do not stop the offers.
 	shardTimeout = 10 * time.Second
 	// conditionWait bounds the wait for the condition of the last verdict to show in the facts. A lost message delays
 	// the pod by this much; the first backoff is one second anyway.
 	conditionWait = 5 * time.Second
-	// maxOffers is the largest number of offers in one message to a shard, about 50 kB.
+	// maxOffers is the largest number of offers in one message to a shard, about 50 kB. A message is lost as a whole,
+	// so a larger one would cost more pods a lease.
 	maxOffers = 256
 )
 
-// Queue is one replica of the service. Run may be called once.
+// Queue is one replica of the service. Run may be called once; all other methods are safe for concurrent use.
 type Queue struct {
 	cfg     Config
 	deps    Deps
 	logger  *slog.Logger
 	cluster *intake.Cluster
+	// applied is the state that the deciding goroutine has published. The leader's goroutines wait for it.
 	applied *applied
 	// inputs carries Lead and StepDown to the deciding goroutine; queries carries questions that run on it.
 	inputs  chan decide.Input
-	queries chan func(*loop)
+	queries *driver.Queries
+	// deciding is the loop of Run. Only the deciding goroutine uses it, for itself and for the questions.
+	deciding *loop
 	// leads is true while the deciding goroutine offers pods.
-	leads    atomic.Bool
+	leads atomic.Bool
+	// profiles are the served profiles by scheduler name. They are shared and not changed.
 	profiles map[string]*placement.Profile
-	seed     uint64
+	// seed seeds the tokens of this life's offers; see decide.Config.TokenSeed.
+	seed uint64
 	// generations and snapshots work for the leader.
 	generations generations
 	snapshots   snapshots
 }
 
-// New checks the configuration and the dependencies. It makes no request yet.
+// New checks the configuration and the dependencies. It makes no request yet, and starts nothing. The seed of the
+// tokens is drawn here, so that two lives of a replica never give two offers the same token.
 func New(cfg Config, deps Deps) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -81,9 +90,10 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	q := &Queue{
 		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
 		cluster: cluster, applied: newApplied(),
-		inputs: make(chan decide.Input), queries: make(chan func(*loop)),
+		inputs: make(chan decide.Input), queries: driver.NewQueries(),
 		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),
 	}
+	// The parts of the leader get what they use, not the queue.
 	q.generations = generations{
 		ledger: deps.Ledger, log: deps.Log, cluster: cluster, clock: deps.Clock, logger: q.logger,
 		grace: grace(q.cfg.Profiles), ask: q.ask,
@@ -96,8 +106,9 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 }
 
 // Run serves until ctx ends and then returns nil, after it has stopped offering, stored a last snapshot if it leads,
-// and resigned. It returns an error if the API server cannot be reached at start, if the ledger belongs to another
-// cluster (*identity.ClusterMismatchError), or if the log or the ledger holds something that cannot be read.
+// and resigned. A stored memory of attempts, written last, makes the next start cheaper. It returns an error if the
+// API server cannot be reached at start, if the ledger belongs to another cluster (*identity.ClusterMismatchError),
+// or if the log or the ledger holds something that cannot be read.
 func (q *Queue) Run(ctx context.Context) error {
 	uid, err := q.cluster.Identify(ctx, q.cfg.StartTimeout)
 	if err != nil {
@@ -106,6 +117,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	// Every replica receives the shards' requests, leader or not, so that a new leader knows their windows.
 	requests, unsubscribe, err := intake.Work(q.deps.Bus)
 	if err != nil {
 		return err
@@ -118,6 +130,8 @@ func (q *Queue) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
+	// From here on, the first goroutine that fails ends all others. The core has no drain (see loop.drive), so they
+	// need no context that outlives ctx.
 	group, ctx := errgroup.WithContext(ctx)
 	in := feeds{
 		facts:     make(chan feed.Step, batchBuffer),
@@ -131,13 +145,15 @@ func (q *Queue) Run(ctx context.Context) error {
 	group.Go(func() error { return recorder.Run(ctx) })
 	group.Go(func() error { return mover.Run(ctx) })
 	group.Go(func() error {
-		l := newLoop(q, in, commit.NewReporter(q.deps.Bus, recorder, mover, q.deps.Tracer, q.logger))
-		begin := l.recall(ctx)
+		q.deciding = newLoop(q, in, commit.NewReporter(q.deps.Bus, recorder, mover, q.deps.Tracer, q.logger))
+		// The memory determines where the reading of the decisions begins, so the reader starts after it was loaded.
+		begin := q.deciding.loadMemory(ctx)
 		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, begin, q.logger, in.decisions) })
-		return l.run(ctx)
+		return q.deciding.drive(ctx)
 	})
 	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, work.SubjectAskQueue, q.answer) })
-	// The membership outlives the leadership, which depends on the membership's session.
+	// The membership outlives the leadership, which depends on the membership's session: a leader resigns under it, so
+	// that the next one follows at once.
 	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return member.Run(stay) })
 	group.Go(func() error {
@@ -148,7 +164,7 @@ func (q *Queue) Run(ctx context.Context) error {
 }
 
 // Ready returns nil once this replica has applied the log and knows how far the log's progress reaches: it leads, or
-// could take over at once.
+// could take over at once. Followers are ready too, so that a rolling update waits until the next leader is warm.
 func (q *Queue) Ready() error {
 	snapshot, _ := q.applied.snapshot()
 	if _, ok := snapshot.Position().Progress(events.KindPod); !ok {
@@ -157,6 +173,7 @@ func (q *Queue) Ready() error {
 	return nil
 }
 
+// coreConfig returns the configuration of the core: what people configure, and the constants of this package.
 func (q *Queue) coreConfig() decide.Config {
 	return decide.Config{
 		Queue:          q.cfg.ID,
@@ -174,15 +191,15 @@ func (q *Queue) coreConfig() decide.Config {
 	}
 }
 
-// Describe prints every pool and its pods, sorted. It fails only if ctx ends first, for instance because the replica
-// does not run.
+// Describe prints every pool and its pods, sorted, as tests and debug dumps show them. Its time and its result grow
+// with the number of waiting pods. It fails only if ctx ends first, for instance because the replica does not run.
 func (q *Queue) Describe(ctx context.Context) (string, error) {
 	var text string
 	err := q.ask(ctx, func(l *loop) { text = l.core.Describe() })
 	return text, err
 }
 
-// Where returns the pool of a pod ("" for none) and a reason in words for people.
+// Where returns the pool of a pod ("" for none) and a reason in words for people. It fails only if ctx ends first.
 func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, err error) {
 	err = q.ask(ctx, func(l *loop) {
 		p, why := l.core.Where(podUID)
@@ -215,18 +232,11 @@ func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	return fmt.Sprintf("%s: %s: %s\n", pod, or(pool, "in no pool"), reason), nil
 }
 
-// ask runs question on the deciding goroutine and waits until it has returned.
+// ask runs question on the deciding goroutine, between two steps, and waits until it has returned. The question may
+// look at everything that the loop owns, and must keep nothing of it that changes. ask fails only if ctx ends first.
 func (q *Queue) ask(ctx context.Context, question func(*loop)) error {
-	answered := make(chan struct{})
-	run := func(l *loop) {
-		question(l)
-		close(answered)
+	if err := q.queries.Ask(ctx, func() { question(q.deciding) }); err != nil {
+		return fmt.Errorf("queue: query the core: %w", err)
 	}
-	select {
-	case q.queries <- run:
-		<-answered
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("queue: query the core: %w", ctx.Err())
-	}
+	return nil
 }

@@ -24,9 +24,9 @@ const tracerName = "github.com/berth-scheduler/berth/services/scheduler"
 
 // observe counts and traces the attempts that ended in a step that began at begin. It divides the time of the step
 // equally among them.
-func (s *Scheduler) observe(ctx context.Context, out step.Output, begin time.Time) {
+func (s *Scheduler) observe(ctx context.Context, out *step.Output, begin time.Time) {
 	for _, n := range out.Notices {
-		s.tell(n)
+		s.reportNotice(n)
 	}
 	for _, t := range out.Turns {
 		if t.Granted {
@@ -34,7 +34,7 @@ func (s *Scheduler) observe(ctx context.Context, out step.Output, begin time.Tim
 		}
 	}
 	for _, p := range out.Plans {
-		s.tellPlan(p)
+		s.reportPlan(p)
 	}
 	if len(out.Attempts) == 0 {
 		return
@@ -50,7 +50,7 @@ func (s *Scheduler) observe(ctx context.Context, out step.Output, begin time.Tim
 		telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
 		if a.Outcome == step.Conflict {
 			telemetry.Conflict(string(a.Reason))
-			s.lost[string(a.Reason)]++
+			s.conflicts[string(a.Reason)]++
 		}
 		reserved(a, end)
 		s.log(ctx, a, end)
@@ -77,7 +77,8 @@ func reserved(a step.Attempt, end time.Time) {
 	telemetry.ExtensionPoint("Reserve", status, a.Profile, end.Sub(a.Decided))
 }
 
-// log writes one line about an attempt that has ended, at debug level.
+// log writes one line about an attempt that has ended, at debug level. The level is checked first,
+// because building the arguments allocates.
 func (s *Scheduler) log(ctx context.Context, a step.Attempt, end time.Time) {
 	if !s.deps.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -88,8 +89,8 @@ func (s *Scheduler) log(ctx context.Context, a step.Attempt, end time.Time) {
 		telemetry.KeyTook, end.Sub(a.Received))
 }
 
-// tell logs and counts a notice about a node.
-func (s *Scheduler) tell(n avoid.Notice) {
+// reportNotice logs and counts a notice about a node.
+func (s *Scheduler) reportNotice(n avoid.Notice) {
 	telemetry.NodeNotice(string(n.What))
 	log := s.deps.Logger.Info
 	if n.What == avoid.Quarantined || n.What == avoid.Spared {
@@ -98,8 +99,8 @@ func (s *Scheduler) tell(n avoid.Notice) {
 	log("node "+string(n.What), "node", n.Node, "detail", n.Detail)
 }
 
-// tellPlan logs and counts a change of a plan.
-func (s *Scheduler) tellPlan(p step.PlanReport) {
+// reportPlan logs and counts a change of a plan. A search for victims is counted only, as there are many of them.
+func (s *Scheduler) reportPlan(p step.PlanReport) {
 	if p.What == step.PlanAsked {
 		telemetry.PreemptionAttempt()
 		return
@@ -119,7 +120,8 @@ func (s *Scheduler) tellPlan(p step.PlanReport) {
 		"victims", p.Victims, "held", p.Held, "detail", p.Detail)
 }
 
-// observeSizes reports how much the shard holds, and its position in the facts.
+// observeSizes reports how much the shard holds, and its position in the facts. It runs with each heartbeat, which is
+// often enough for gauges.
 func (s *Scheduler) observeSizes() {
 	nodes, pods, reserved := s.core.Sizes()
 	telemetry.CacheSize("nodes", nodes)
@@ -135,7 +137,8 @@ func (s *Scheduler) observeSizes() {
 	s.applied.Store(s.core.Position().Sequence)
 }
 
-// watchLag reports how far behind the log of facts the shard is, until ctx ends.
+// watchLag reports how far behind the log of facts the shard is, until ctx ends. It runs on a goroutine of its own,
+// because asking the log for its end may take long.
 func (s *Scheduler) watchLag(ctx context.Context) error {
 	tick := s.deps.Clock.NewTicker(lagInterval)
 	defer tick.Stop()
@@ -221,7 +224,8 @@ func traceQueued(ctx context.Context, tracer trace.Tracer, a step.Attempt) {
 	queued.End(trace.WithTimestamp(a.Received))
 }
 
-// traceEvidence writes the spans for the evidence of an attempt.
+// traceEvidence writes the spans for the evidence of an attempt. The core does not measure its parts, so each span
+// covers the whole time from the offer to the pick.
 func traceEvidence(ctx context.Context, tracer trace.Tracer, a step.Attempt, end time.Time) {
 	decided := a.Decided
 	if decided.IsZero() {

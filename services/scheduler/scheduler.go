@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/driver"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/work"
 	"github.com/berth-scheduler/berth/pkg/explain"
@@ -24,7 +25,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/scheduler/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/decide"
-	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 	"github.com/berth-scheduler/berth/services/scheduler/intake"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
@@ -33,17 +33,20 @@ const (
 	// DefaultWindow is how many offers a shard holds: enough to keep two batches busy, and few enough that a pod of
 	// high priority never waits behind many others.
 	DefaultWindow = 96
-	// maxWindow bounds Config.Window.
+	// maxWindow bounds Config.Window. Every offer of the window is named in every heartbeat, and its lease is renewed
+	// there.
 	maxWindow = 4096
-	// heartbeat is how often a shard asks for work and renews its leases.
+	// heartbeat is how often a shard asks for work and renews its leases: ten times within an offer's lease (the queue's
+	// default is 10 s). It also bounds how late a step is that becomes due by time alone.
 	heartbeat = time.Second
-	// lagInterval is how often the shard compares itself with the end of the log.
+	// lagInterval is how often the shard compares itself with the end of the log, which costs one request.
 	lagInterval = 5 * time.Second
-	// drainTimeout bounds how long a stopping shard waits for its last transaction.
+	// drainTimeout bounds how long a stopping shard waits for its last transaction. It is longer than one request to
+	// the store may take (commit: 10 s), and shorter than the grace period of a shard's own pod (deploy/k8s: 30 s).
 	drainTimeout = 15 * time.Second
 )
 
-// Config configures a shard.
+// Config configures a shard. New checks it. It is not changed afterwards.
 type Config struct {
 	// ID is the member id, unique for every start of every shard ("scheduler-0-k3x9").
 	ID string
@@ -57,7 +60,8 @@ type Config struct {
 	NoEvidence bool
 }
 
-// Deps are the outside dependencies of a shard.
+// Deps are the outside dependencies of a shard. All but Plugins are required. They outlive the shard, which closes none
+// of them.
 type Deps struct {
 	Log eventlog.Log
 	// Facts is the feed that the services of the process share.
@@ -71,24 +75,28 @@ type Deps struct {
 	Plugins *plugins.Runtime
 }
 
-// Scheduler is one shard.
+// Scheduler is one shard. Run may be called once; Ready is safe for concurrent use.
 type Scheduler struct {
 	cfg    Config
 	deps   Deps
 	core   *decide.Core
-	intake *intake.Room
-	commit *commit.Room
-	alarm  *feed.Alarm
-	ready  atomic.Bool
-	// asked carries questions to the deciding goroutine.
-	asked chan func()
-	// lost counts lost races by reason. Only the deciding goroutine uses it.
-	lost map[string]int
-	// applied is the sequence of the last applied fact, as of the last heartbeat.
+	intake *intake.Reader
+	commit *commit.Executor
+	// alarm reports facts that cannot be decoded, once each. Only the deciding goroutine uses it.
+	alarm *feed.Alarm
+	// ready is the answer of Ready, as of the last step.
+	ready atomic.Bool
+	// queries carries questions to the deciding goroutine.
+	queries *driver.Queries
+	// conflicts counts lost races by reason. Only the deciding goroutine uses it.
+	conflicts map[string]int
+	// applied is the sequence of the last applied fact, as of the last heartbeat. It is atomic because the goroutine
+	// that measures the lag reads it.
 	applied atomic.Uint64
 }
 
-// New checks the configuration and builds a shard; nothing runs yet.
+// New checks the configuration and builds a shard; nothing runs yet. Its errors name the field, the value and what is
+// accepted.
 func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if cfg.ID == "" {
 		return nil, errors.New("scheduler: ID: empty: want a member id")
@@ -103,6 +111,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, errors.New("scheduler: Profiles: empty: want at least one")
 	}
 	profiles := make(map[string]*placement.Profile, len(cfg.Profiles))
+	// Profiles are compiled once; the core, and the engine in it, share them read-only.
 	for _, pc := range cfg.Profiles {
 		if profiles[pc.SchedulerName] != nil {
 			return nil, fmt.Errorf("scheduler: Profiles: %q given twice: want unique scheduler names", pc.SchedulerName)
@@ -122,24 +131,25 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
+	s := &Scheduler{cfg: cfg, deps: deps, queries: driver.NewQueries(), conflicts: map[string]int{}}
 	s.alarm = feed.NewAlarm(aside.New("scheduler", eventlog.Facts, deps.Logger, deps.Clock.Now).Write)
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
 		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
 		PostFilters: withPlugins(custom, (*plugins.Set).PostFilters),
-		Laps:        &laps{clock: deps.Clock},
+		Laps:        &ruleTimer{clock: deps.Clock},
 		Home:        func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
 	s.intake = intake.New(cfg.ID, deps.Ledger, deps.Facts, deps.Bus, deps.Logger)
 	s.commit = commit.New(commit.Deps{
-		Store: deps.Ledger, Log: deps.Log, Bus: deps.Bus, Logger: deps.Logger, Extenders: extenders,
-		Plugins: advisers(custom),
+		Store: deps.Ledger, Log: deps.Log, Bus: deps.Bus, Logger: deps.Logger, Clock: deps.Clock,
+		Extenders: extenders, Plugins: advisers(custom),
 	})
 	return s, nil
 }
 
-// pluginsOf returns the plugins of the profiles that have some, by scheduler name.
+// pluginsOf returns the plugins of the profiles that have some, by scheduler name. The runtime may serve other shards
+// of the process with the same plugins, as kube-scheduler has one instance of a plugin for each profile.
 func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[string]*plugins.Set, error) {
 	sets := map[string]*plugins.Set{}
 	for _, pc := range profiles {
@@ -158,7 +168,8 @@ func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[s
 	return sets, nil
 }
 
-// withPlugins returns for which scheduler names do is true of the plugins.
+// withPlugins returns for which scheduler names do is true of the plugins. The core gets these answers as data, so
+// that it asks only where there is an answer.
 func withPlugins(sets map[string]*plugins.Set, do func(*plugins.Set) bool) map[string]bool {
 	names := map[string]bool{}
 	for name, set := range sets {
@@ -167,7 +178,7 @@ func withPlugins(sets map[string]*plugins.Set, do func(*plugins.Set) bool) map[s
 	return names
 }
 
-// advisers returns the same plugins as commit.Advisers.
+// advisers returns the same plugins as commit.Advisers: a map of one type is not a map of the other.
 func advisers(sets map[string]*plugins.Set) map[string]commit.Adviser {
 	all := map[string]commit.Adviser{}
 	for name, set := range sets {
@@ -192,7 +203,7 @@ func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[s
 	return sets, nil
 }
 
-// Ready reports nil once the shard has applied the facts and holds partitions.
+// Ready returns nil while the shard can place pods: it has applied the facts, holds partitions, and does not drain.
 func (s *Scheduler) Ready() error {
 	if !s.ready.Load() {
 		return errors.New("facts not applied yet, or no partitions owned")
@@ -201,113 +212,49 @@ func (s *Scheduler) Ready() error {
 }
 
 // Run works until ctx ends, then drains: it gives back the offers that it has not reserved, waits for the
-// transaction in flight, and leaves its partitions.
+// transaction in flight, and leaves its partitions. Then it returns nil. It returns an error when the shard cannot
+// continue. In both cases the membership ends last, and with it the session: other shards take the partitions over at
+// once, and not while this one may still commit, because both would then place the same pods.
 func (s *Scheduler) Run(ctx context.Context) error {
-	// The goroutines below outlive ctx by the drain.
-	rooms, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// The goroutines below outlive ctx by the drain. The first of them that fails ends all others, and the loop returns
+	// without a drain.
+	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	g, rooms := errgroup.WithContext(rooms)
-	member, err := membership.Join(rooms, s.deps.Ledger, membership.Config{
+	g, lifetime := errgroup.WithContext(lifetime)
+	member, err := membership.Join(lifetime, s.deps.Ledger, membership.Config{
 		Role: membership.RoleScheduler, ID: s.cfg.ID, Started: s.deps.Clock.Now(), Log: s.deps.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("scheduler: join: %w", err)
 	}
 	keeper := membership.NewKeeper(s.deps.Ledger, member)
-	g.Go(func() error { return member.Run(rooms) })
-	g.Go(func() error { return keeper.Run(rooms) })
-	g.Go(func() error { return s.intake.Ledger(rooms) })
-	g.Go(func() error { return s.intake.Facts(rooms) })
-	g.Go(func() error { return s.intake.Offers(rooms) })
-	g.Go(func() error { return s.intake.Turns(rooms) })
-	g.Go(func() error { return s.commit.Transact(rooms) })
-	g.Go(func() error { return s.commit.Publish(rooms) })
-	g.Go(func() error { return s.commit.Consult(rooms) })
-	g.Go(func() error { return s.commit.Perform(rooms) })
-	g.Go(func() error { return s.watchLag(rooms) })
-	g.Go(func() error { return explain.Serve(rooms, s.deps.Bus, work.SubjectAskShards, s.answer) })
+	g.Go(func() error { return member.Run(lifetime) })
+	g.Go(func() error { return keeper.Run(lifetime) })
+	g.Go(func() error { return s.intake.Ledger(lifetime) })
+	g.Go(func() error { return s.intake.Facts(lifetime) })
+	g.Go(func() error { return s.intake.Offers(lifetime) })
+	g.Go(func() error { return s.intake.Turns(lifetime) })
+	g.Go(func() error { return s.commit.Transact(lifetime) })
+	g.Go(func() error { return s.commit.Publish(lifetime) })
+	g.Go(func() error { return s.commit.Consult(lifetime) })
+	g.Go(func() error { return s.commit.Perform(lifetime) })
+	g.Go(func() error { return s.watchLag(lifetime) })
+	g.Go(func() error { return explain.Serve(lifetime, s.deps.Bus, work.SubjectAskShards, s.answer) })
 	g.Go(func() error {
 		defer stop()
-		return s.loop(ctx, rooms, keeper)
+		return s.drive(ctx, lifetime, keeper)
 	})
 	return g.Wait()
 }
 
-// answer asks the core on the deciding goroutine. It returns false if the shard has no answer, or ctx ends first.
+// answer serves people's questions (berth explain, berth status): it asks the core on the deciding goroutine. It
+// returns false if the shard has no answer, or ctx ends first.
 func (s *Scheduler) answer(ctx context.Context, q explain.Question) (a explain.ShardAnswer, ok bool) {
-	answered := make(chan struct{})
-	ask := func() {
+	err := s.queries.Ask(ctx, func() {
 		a, ok = s.core.Answer(q)
 		if a.Status != nil {
-			a.Status.Conflicts = maps.Clone(s.lost)
+			a.Status.Conflicts = maps.Clone(s.conflicts)
 		}
-		close(answered)
-	}
-	select {
-	case s.asked <- ask:
-		<-answered
-		return a, ok
-	case <-ctx.Done():
-		return a, false
-	}
-}
-
-// loop steps the core until ctx ends and the core is idle, or rooms ends.
-func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) error {
-	tick := s.deps.Clock.NewTicker(heartbeat)
-	defer tick.Stop()
-	var drainBy <-chan time.Time
-	live := ctx
-	draining := false
-	more := false
-	wake := intake.Wake{Beat: tick.C(), Asked: s.asked}
-	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice(), Performed: s.commit.Performed()}
-	if s.deps.Plugins != nil {
-		answers.Activated = s.deps.Plugins.Activated()
-	}
-	for {
-		in, err := s.intake.Next(live, !more, answers, wake)
-		if rooms.Err() != nil {
-			return nil
-		}
-		if err != nil && !draining {
-			in.Drain = true
-			in.Beat = true
-			draining = true
-			live = rooms
-			drainBy = s.deps.Clock.After(drainTimeout)
-		}
-		begin := s.deps.Clock.Now()
-		out, err := s.core.Step(in, begin)
-		if err != nil {
-			return err
-		}
-		for _, b := range in.Facts {
-			s.alarm.Look(b)
-		}
-		s.observe(rooms, out, begin)
-		if in.Beat {
-			s.observeSizes()
-		}
-		if err := s.commit.Do(rooms, out); err != nil {
-			return nil // rooms ended
-		}
-		if picture, moved := s.core.Ownership(); moved {
-			keeper.Observe(picture)
-		}
-		s.ready.Store(s.core.Ready() && !draining)
-		more, wake.Soon = out.More, nil
-		if out.Soon {
-			wake.Soon = s.deps.Clock.After(step.SoonAfter)
-		}
-		select {
-		case <-drainBy:
-			s.deps.Logger.Warn("stopped before the last reservation was answered; binders will complete or release it")
-			return nil
-		default:
-		}
-		if draining && out.Idle {
-			return s.commit.Flush(rooms)
-		}
-	}
+	})
+	return a, ok && err == nil
 }

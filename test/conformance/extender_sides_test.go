@@ -269,10 +269,9 @@ func (d *shardDriver) fate(c *extendedCase) (fate, error) {
 }
 
 func (d *shardDriver) step(in step.Input) error {
-	out, err := d.core.Step(in, time.Unix(1_000_000, 0))
-	d.out = out
-	d.decided = append(d.decided, out.Decisions...)
-	return err
+	d.out = d.core.Step(in, time.Unix(1_000_000, 0))
+	d.decided = append(d.decided, d.out.Decisions...)
+	return d.out.Fatal
 }
 
 // start has the shard know the cluster, hold all partitions, and be offered the pod.

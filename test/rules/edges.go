@@ -114,6 +114,8 @@ var layers = []layer{
 	// How long an answer is waited for is about neither.
 	{dir: "pkg/events/jetstream", mayImport: []string{"pkg/events", "pkg/patience"}},
 	{dir: "pkg/events", mayImport: []string{"pkg/events"}},
+	// The loop knows no domain: what it drives is a parameter.
+	{dir: "pkg/driver", mayImport: []string{"pkg/driver", "pkg/telemetry"}},
 	{dir: "pkg/telemetry", mayImport: []string{"pkg/telemetry", "pkg/events"}},
 	{dir: "pkg/state", mayImport: []string{"pkg/state", "pkg/events"}},
 	{dir: "pkg/placement/rule", mayImport: []string{"pkg/placement/rule", "pkg/state", "pkg/events"}},

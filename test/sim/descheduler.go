@@ -156,11 +156,11 @@ func (d *descheduler) stepCycle() error {
 	cluster := d.facts.Snapshot()
 	p := descore.NewPromises(cluster, d.promised.Clone())
 	h := d.history.Clone()
-	out := descore.Cycle(descore.Input{
+	out := descore.Core{}.Step(descore.Input{
 		Cluster: cluster, Policy: w.policy, Promises: p, History: h,
 		Placement: func(name string) *placement.Profile { return w.profiles[name] },
-		Actor:     d.member(), Now: d.clock(),
-	})
+		Actor:     d.member(),
+	}, d.clock())
 	d.cycle = &cycle{promises: p, leave: p.Leftovers(h, d.clock()), moves: out.Evict}
 	for _, e := range out.Evict {
 		w.tracef("%s would move %s from %s to %q", d.member(), e.Decision.Pod.Name, e.Decision.NodeName, e.Decision.Landing)

@@ -81,9 +81,9 @@ func (s *shard) steps() []func() error {
 
 func (s *shard) step(in step.Input) error {
 	w := s.w
-	out, err := s.core.Step(in, s.clock())
-	if err != nil {
-		return w.breaks("%s: %v", s.member(), err)
+	out := s.core.Step(in, s.clock())
+	if out.Fatal != nil {
+		return w.breaks("%s: %v", s.member(), out.Fatal)
 	}
 	if out.Commit != nil {
 		s.commit(*out.Commit)

@@ -50,8 +50,8 @@ func NewCore(id string, limits basis.Limits, enforces basis.Enforces) *Core {
 	return c
 }
 
-// Step processes one input at the time now and returns what to do, in order. now must not go backwards (use a
-// monotonic clock).
+// Step processes one input at the time now and returns what to do, in order. It implements driver.Core. now must not go
+// backwards (use a monotonic clock). After effect.Stop the core must not be trusted: every later step returns it again.
 func (c *Core) Step(in effect.Input, now time.Time) []effect.Effect {
 	c.base.Now = now
 	if c.stop == nil {

@@ -27,11 +27,13 @@ type Input struct {
 	History *plan.History
 	// Placement returns the profile by which a pod of this scheduler would be placed (nodeFit).
 	Placement func(schedulerName string) *placement.Profile
-	// Usage is the actual usage, for strategies that need it.
+	// Usage is the actual usage, for strategies that need it. Core.Step adds to it what the facts show.
 	Usage descheduling.Usage
+	// Averages smooth the usage that the facts show; nil for none.
+	Averages *Averages
 	// Actor is the member that requests the evictions.
 	Actor string
-	// Now is compared with the times in History, and with pods' start times (minPodAge).
+	// Now is compared with the times in History, and with pods' start times (minPodAge). Core.Step sets it.
 	Now time.Time
 	// Explain requests a report.
 	Explain bool

@@ -73,8 +73,8 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// Step applies one input at a time and returns what to do. If the given time runs backwards, the core's time stands
-// still.
+// Step applies one input at a time and returns what to do. It implements driver.Core. If the given time runs
+// backwards, the core's time stands still. A step that has nothing to do returns nil.
 func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.out.begin()
 	now := c.clock.advance(at)

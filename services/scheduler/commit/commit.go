@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
@@ -21,7 +22,8 @@ import (
 )
 
 const (
-	// txnTimeout is for a store without a timeout of its own; etcd's is shorter.
+	// txnTimeout is for a store without a timeout of its own; etcd's is shorter. A transaction that is cut off may
+	// still be applied.
 	txnTimeout = 10 * time.Second
 	// appendTimeout bounds one append to the log; an append that is not acknowledged is repeated.
 	appendTimeout = 10 * time.Second
@@ -32,45 +34,58 @@ const (
 	performsBuffer = 64
 )
 
-// retry spaces the copies of a transaction or an append whose answer was lost.
+// retry spaces the copies of a transaction or an append whose answer was lost: 50 ms, doubling. The jitter keeps shards
+// that lost their answers to the same outage from returning all at once.
 func retry() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 7, Cap: 3 * time.Second}
 }
 
-// Room carries out the effects of one shard.
-type Room struct {
+// Executor carries out the effects of one shard. Do and Flush are for the deciding goroutine; Transact, Publish,
+// Consult and Perform each run on one goroutine of their own.
+type Executor struct {
 	Deps
-	commits   chan step.Commit
-	results   chan step.Result
+	// commits and results carry the one transaction in flight and its answer, so neither channel is ever full.
+	commits chan step.Commit
+	results chan step.Result
+	// decisions carries the records of one step as one value: they are never torn apart by those of another step.
 	decisions chan []events.Decision
-	flush     chan chan struct{}
-	consults  chan step.Consult
-	advice    chan step.Advice
+	// flush carries the channel that Publish closes when everything before it has been written.
+	flush chan chan struct{}
+	// consults and advice have room for all questions that the core may have open.
+	consults chan step.Consult
+	advice   chan step.Advice
+	// performs and performed carry the acts of plugins and their answers.
 	performs  chan step.Perform
 	performed chan step.Performed
 }
 
-// Deps are the outside systems that a Room writes to and asks.
+// Deps are the outside systems that a Executor writes to and asks.
 type Deps struct {
 	Store  ledger.Store
 	Log    eventlog.Log
 	Bus    eventlog.Bus
 	Logger *slog.Logger
+	// Clock measures transactions and spaces the copies of what was not answered.
+	Clock clock.Clock
 	// Extenders are the extenders of the profiles, by scheduler name; profiles without any may be missing.
 	Extenders map[string]*extender.Set
 	// Plugins are those of the profiles that have some, by scheduler name. They also ask the profile's extenders.
 	Plugins map[string]Adviser
 }
 
-// Adviser answers a question, and acts on a decision, until ctx ends. Safe for concurrent use.
+// Adviser is the plugins of one profile. It is safe for concurrent use.
 type Adviser interface {
+	// Consult answers a question. The answer has the question's ID; a plugin that fails, and the end of ctx, are
+	// answers with Err.
 	Consult(ctx context.Context, q step.Consult) step.Advice
+	// Perform acts on a decision and returns once the plugins have acted or ctx has ended. The answer has the ID and
+	// the Act of p.
 	Perform(ctx context.Context, p step.Perform) step.Performed
 }
 
 // New returns a room. It does nothing unless Transact, Publish, Consult and Perform are running.
-func New(deps Deps) *Room {
-	return &Room{
+func New(deps Deps) *Executor {
+	return &Executor{
 		Deps:      deps,
 		consults:  make(chan step.Consult, step.MaxConsults),
 		advice:    make(chan step.Advice, step.MaxConsults),
@@ -83,65 +98,68 @@ func New(deps Deps) *Room {
 	}
 }
 
-// Results delivers the answer to each Commit.
-func (r *Room) Results() <-chan step.Result { return r.results }
+// Results delivers one answer to each Commit, in their order.
+func (x *Executor) Results() <-chan step.Result { return x.results }
 
-// Do starts the effects of one step. Decisions block it only when the log is decisionsBuffer steps behind.
-func (r *Room) Do(ctx context.Context, out step.Output) error {
+// Do starts the effects of one step, in the order of the package documentation, and does not wait for any of them.
+// Decisions block it only when the log is decisionsBuffer steps behind. It returns an error only when ctx ends. It
+// keeps the slices of out, but not out itself.
+func (x *Executor) Do(ctx context.Context, out *step.Output) error {
 	if out.Commit != nil {
 		select {
-		case r.commits <- *out.Commit:
+		case x.commits <- *out.Commit:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	if decisions := slices.Concat(out.Lost, out.Decisions); len(decisions) > 0 {
 		select {
-		case r.decisions <- decisions:
+		case x.decisions <- decisions:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	if out.Request != nil {
-		if err := r.Bus.Publish(work.SubjectWork, work.EncodeRequest(*out.Request)); err != nil {
-			r.Logger.Warn("request for offers not sent; the next heartbeat repeats it", telemetry.KeyError, err)
+		if err := x.Bus.Publish(work.SubjectWork, work.EncodeRequest(*out.Request)); err != nil {
+			x.Logger.Warn("request for offers not sent; the next heartbeat repeats it", telemetry.KeyError, err)
 		}
 	}
 	for _, q := range out.Consults {
 		select {
-		case r.consults <- q:
+		case x.consults <- q:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	for _, p := range out.Performs {
 		select {
-		case r.performs <- p:
+		case x.performs <- p:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	for _, t := range out.Turns {
-		if err := r.Bus.Publish(work.SubjectTurns, work.EncodeTurn(t)); err != nil {
-			r.Logger.Warn("turn message not published", telemetry.KeyError, err)
+		if err := x.Bus.Publish(work.SubjectTurns, work.EncodeTurn(t)); err != nil {
+			x.Logger.Warn("turn message not published", telemetry.KeyError, err)
 		}
 	}
 	return nil
 }
 
-// Transact commits transactions until ctx ends.
-func (r *Room) Transact(ctx context.Context) error {
+// Transact commits transactions, one after the other, until ctx ends. It returns an error only for a transaction that
+// the store rejects as malformed: that is a bug of the core, and repeating it would not help.
+func (x *Executor) Transact(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case c := <-r.commits:
-			res, err := r.commit(ctx, c)
+		case c := <-x.commits:
+			res, err := x.commit(ctx, c)
 			if err != nil {
 				return err
 			}
 			select {
-			case r.results <- res:
+			case x.results <- res:
 			case <-ctx.Done():
 				return nil
 			}
@@ -149,14 +167,16 @@ func (r *Room) Transact(ctx context.Context) error {
 	}
 }
 
-func (r *Room) commit(ctx context.Context, c step.Commit) (step.Result, error) {
-	if c.Resubmitted > 0 && !pause(ctx, c.Resubmitted) {
+// commit sends one copy of a transaction and returns its result. A copy after the first waits, so that a store which
+// does not answer is not flooded. An unknown outcome is a result with Err: the core decides whether to send it again.
+func (x *Executor) commit(ctx context.Context, c step.Commit) (step.Result, error) {
+	if c.Resubmitted > 0 && !x.pause(ctx, c.Resubmitted) {
 		return step.Result{ID: c.ID, Err: ctx.Err()}, nil
 	}
 	tctx, cancel := context.WithTimeout(ctx, txnTimeout)
 	defer cancel()
-	begin := time.Now()
-	res, err := r.Store.Commit(tctx, c.Txn)
+	begin := x.Clock.Now()
+	res, err := x.Store.Commit(tctx, c.Txn)
 	var refused *ledger.TxnError
 	if errors.As(err, &refused) && !refused.TooLarge {
 		return step.Result{}, fmt.Errorf("scheduler: transaction %s: %w", c.Kind, err)
@@ -164,52 +184,55 @@ func (r *Room) commit(ctx context.Context, c step.Commit) (step.Result, error) {
 	result := "ok"
 	switch {
 	case refused != nil:
-		telemetry.LedgerTxn(c.Kind, "refused", time.Since(begin))
-		r.Logger.Error("ledger transaction rejected for its size: etcd must accept requests of 1.5 MiB, "+
+		telemetry.LedgerTxn(c.Kind, "refused", x.Clock.Since(begin))
+		x.Logger.Error("ledger transaction rejected for its size: etcd must accept requests of 1.5 MiB, "+
 			"its default (--max-request-bytes)", "transaction", c.Kind, "bytes", c.Txn.Bytes(), telemetry.KeyError, err)
 		return step.Result{ID: c.ID, Refused: fmt.Sprintf(
 			"the ledger store rejects a transaction of %d bytes: %s", c.Txn.Bytes(), refused.Reason)}, nil
 	case err != nil:
 		result = "unknown"
-		r.Logger.Warn("no answer to the transaction; sending it again", "attempt", c.Resubmitted+1,
+		x.Logger.Warn("no answer to the transaction; sending it again", "attempt", c.Resubmitted+1,
 			telemetry.KeyError, err)
 	case !res.Succeeded:
 		result = "conflict"
 	}
-	telemetry.LedgerTxn(c.Kind, result, time.Since(begin))
+	telemetry.LedgerTxn(c.Kind, result, x.Clock.Since(begin))
 	return step.Result{ID: c.ID, Err: err, Txn: res}, nil
 }
 
-// pause waits before the n-th copy; false when ctx ended.
-func pause(ctx context.Context, n int) bool {
+// pause waits before the n-th copy, and reports false when ctx ended first. The wait is computed from n alone, so that
+// neither transactions nor appends carry state from one copy to the next. It stops growing at the sixth copy, at 1.6 s
+// before jitter.
+func (x *Executor) pause(ctx context.Context, n int) bool {
 	b := retry()
 	d := b.Step()
 	for range min(n, b.Steps) - 1 {
 		d = b.Step()
 	}
-	t := time.NewTimer(d)
+	t := x.Clock.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.C:
+	case <-t.C():
 		return true
 	}
 }
 
-// Publish appends decisions in order until ctx ends. Flush writes what is queued.
-func (r *Room) Publish(ctx context.Context) error {
+// Publish appends decisions in order until ctx ends, or until the log is closed, which is its only error. What waits is
+// written as one batch: while one append is under way, the decisions of the next steps collect.
+func (x *Executor) Publish(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case first := <-r.decisions:
-			if err := r.appendAll(ctx, r.gather(first)); err != nil {
+		case first := <-x.decisions:
+			if err := x.appendAll(ctx, x.gather(first)); err != nil {
 				return err
 			}
-		case done := <-r.flush:
-			for msgs := r.gather(nil); len(msgs) > 0; msgs = r.gather(nil) {
-				if err := r.appendAll(ctx, msgs); err != nil {
+		case done := <-x.flush:
+			for msgs := x.gather(nil); len(msgs) > 0; msgs = x.gather(nil) {
+				if err := x.appendAll(ctx, msgs); err != nil {
 					return err
 				}
 			}
@@ -218,8 +241,9 @@ func (r *Room) Publish(ctx context.Context) error {
 	}
 }
 
-// gather adds what else is queued, up to about one batch, and encodes it.
-func (r *Room) gather(batch []events.Decision) []eventlog.Message {
+// gather adds what else is queued, up to about one batch, and encodes it. It stops at half of the largest batch: the
+// decisions of one step stay together, and the next ones could be too many for the rest.
+func (x *Executor) gather(batch []events.Decision) []eventlog.Message {
 	msgs := make([]eventlog.Message, 0, len(batch))
 	size := 0
 	for {
@@ -232,7 +256,7 @@ func (r *Room) gather(batch []events.Decision) []eventlog.Message {
 			return msgs
 		}
 		select {
-		case batch = <-r.decisions:
+		case batch = <-x.decisions:
 		default:
 			return msgs
 		}
@@ -240,9 +264,9 @@ func (r *Room) gather(batch []events.Decision) []eventlog.Message {
 }
 
 // appendAll writes messages in as many batches as needed: one step may decide about more pods than fit in one.
-func (r *Room) appendAll(ctx context.Context, msgs []eventlog.Message) error {
+func (x *Executor) appendAll(ctx context.Context, msgs []eventlog.Message) error {
 	for some := range eventlog.Batches(msgs) {
-		if err := r.append(ctx, some); err != nil {
+		if err := x.append(ctx, some); err != nil {
 			return err
 		}
 	}
@@ -251,13 +275,13 @@ func (r *Room) appendAll(ctx context.Context, msgs []eventlog.Message) error {
 
 // append writes messages until they are acknowledged or ctx ends. Messages whose acknowledgement was lost may thus
 // be in the log twice. Messages that the log refuses are left out.
-func (r *Room) append(ctx context.Context, msgs []eventlog.Message) error {
+func (x *Executor) append(ctx context.Context, msgs []eventlog.Message) error {
 	for n := 0; ; n++ {
-		if n > 0 && !pause(ctx, n) {
+		if n > 0 && !x.pause(ctx, n) {
 			return nil
 		}
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)
-		_, err := r.Log.Append(actx, eventlog.Decisions, eventlog.AnySequence, msgs)
+		_, err := x.Log.Append(actx, eventlog.Decisions, eventlog.AnySequence, msgs)
 		cancel()
 		switch {
 		case err == nil:
@@ -265,22 +289,22 @@ func (r *Room) append(ctx context.Context, msgs []eventlog.Message) error {
 		case errors.Is(err, eventlog.ErrClosed):
 			return fmt.Errorf("scheduler: decisions log: %w", err)
 		}
-		if rest, refused := aside.WithoutRefused("scheduler", eventlog.Decisions, r.Logger, msgs, err); refused {
+		if rest, refused := aside.WithoutRefused("scheduler", eventlog.Decisions, x.Logger, msgs, err); refused {
 			if len(rest) == 0 {
 				return nil
 			}
 			msgs, n = rest, -1
 			continue
 		}
-		r.Logger.Warn("decisions not acknowledged by the log; retrying", "count", len(msgs), telemetry.KeyError, err)
+		x.Logger.Warn("decisions not acknowledged by the log; retrying", "count", len(msgs), telemetry.KeyError, err)
 	}
 }
 
 // Flush waits until every decision given to Do has been written or ctx ends.
-func (r *Room) Flush(ctx context.Context) error {
+func (x *Executor) Flush(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
-	case r.flush <- done:
+	case x.flush <- done:
 	case <-ctx.Done():
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"k8s.io/utils/clock"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
@@ -20,13 +22,13 @@ import (
 func TestRefusedForItsSize(t *testing.T) {
 	store := mem.New()
 	store.RefuseAbove(100)
-	room := commit.New(commit.Deps{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	room := commit.New(commit.Deps{Store: store, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- room.Transact(ctx) }()
 	send := func(id uint64, bytes int) step.Result {
 		txn := ledger.Txn{Puts: []ledger.Put{{Key: "k", Value: make([]byte, bytes)}}}
-		if err := room.Do(ctx, step.Output{Commit: &step.Commit{ID: id, Kind: "T1", Txn: txn}}); err != nil {
+		if err := room.Do(ctx, &step.Output{Commit: &step.Commit{ID: id, Kind: "T1", Txn: txn}}); err != nil {
 			t.Fatal(err)
 		}
 		return <-room.Results()
@@ -51,7 +53,7 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
 		log.RefuseAbove(1000)
-		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler)})
+		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- room.Publish(ctx) }()
@@ -60,7 +62,7 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 		}
 		for range 200 {
 			list := []events.Decision{decision("a", "no"), decision("large", strings.Repeat("x", 2000)), decision("b", "no")}
-			if err := room.Do(ctx, step.Output{Decisions: list}); err != nil {
+			if err := room.Do(ctx, &step.Output{Decisions: list}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,7 +83,7 @@ func TestARefusedDecisionIsLeftOut(t *testing.T) {
 func TestALargeDecisionIsShortened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
-		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler)})
+		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- room.Publish(ctx) }()
@@ -89,7 +91,7 @@ func TestALargeDecisionIsShortened(t *testing.T) {
 			Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "large"},
 			Message: strings.Repeat("x", eventlog.MaxMessage),
 		}
-		if err := room.Do(ctx, step.Output{Decisions: []events.Decision{large}}); err != nil {
+		if err := room.Do(ctx, &step.Output{Decisions: []events.Decision{large}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -107,7 +109,7 @@ func TestALargeDecisionIsShortened(t *testing.T) {
 func TestManyDecisionsOfOneStepAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
-		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler)})
+		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- room.Publish(ctx) }()
@@ -115,7 +117,7 @@ func TestManyDecisionsOfOneStepAreWritten(t *testing.T) {
 		for i := range list {
 			list[i] = events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}}
 		}
-		if err := room.Do(ctx, step.Output{Decisions: list}); err != nil {
+		if err := room.Do(ctx, &step.Output{Decisions: list}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -28,13 +29,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // consulting returns a room that asks one extender for profile "s" until end, which checks that it ended without an
 // error.
-func consulting(t *testing.T, e configv1.Extender) (ctx context.Context, room *commit.Room, end func()) {
+func consulting(t *testing.T, e configv1.Extender) (ctx context.Context, room *commit.Executor, end func()) {
 	t.Helper()
 	set, err := extender.NewSet([]configv1.Extender{e}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	room = commit.New(commit.Deps{Logger: slog.New(slog.DiscardHandler), Extenders: map[string]*extender.Set{"s": set}})
+	room = commit.New(commit.Deps{
+		Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}, Extenders: map[string]*extender.Set{"s": set},
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- room.Consult(ctx) }()
@@ -71,7 +74,7 @@ func TestConsult(t *testing.T) {
 	for id := range uint64(step.MaxConsults) {
 		out.Consults = append(out.Consults, step.Consult{ID: id, SchedulerName: "s", Pod: pod, Nodes: []*state.Node{node}})
 	}
-	if err := room.Do(ctx, out); err != nil {
+	if err := room.Do(ctx, &out); err != nil {
 		t.Fatal(err)
 	}
 	for range step.MaxConsults {
@@ -89,7 +92,7 @@ func TestConsult(t *testing.T) {
 	if len(seen) != step.MaxConsults {
 		t.Fatalf("answers to %v, want one each", seen)
 	}
-	unknown := step.Output{Consults: []step.Consult{{ID: 77, SchedulerName: "x"}}}
+	unknown := &step.Output{Consults: []step.Consult{{ID: 77, SchedulerName: "x"}}}
 	if err := room.Do(ctx, unknown); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +120,7 @@ func TestConsultAboutVictims(t *testing.T) {
 			Node: node, Standing: []*state.Pod{pod}, Victims: []*state.Pod{pod},
 		})
 	}
-	if err := room.Do(ctx, step.Output{Consults: []step.Consult{q}}); err != nil {
+	if err := room.Do(ctx, &step.Output{Consults: []step.Consult{q}}); err != nil {
 		t.Fatal(err)
 	}
 	a := <-room.Advice()

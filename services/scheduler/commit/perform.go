@@ -9,14 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/decide/step"
 )
 
-// Performed delivers the answer to each Perform.
-func (r *Room) Performed() <-chan step.Performed { return r.performed }
+// Performed delivers one answer to each Perform, in no order across pods.
+func (x *Executor) Performed() <-chan step.Performed { return x.performed }
 
-// Perform makes plugins act until ctx ends. Acts that belong to a cycle, or end one, run in the core's order; acts
-// after a cycle run concurrently. The core bounds the number of acts. They are always received without waiting, so
-// that the core can always receive their results.
-func (r *Room) Perform(ctx context.Context) error {
-	if len(r.Plugins) == 0 {
+// Perform makes plugins act until ctx ends, and returns when all acts under way have ended. Acts that belong to a
+// cycle, or end one, run in the core's order; acts after a cycle run concurrently. The core bounds the number of
+// acts. They are always received without waiting, so that the core can always receive their results.
+func (x *Executor) Perform(ctx context.Context) error {
+	if len(x.Plugins) == 0 {
 		<-ctx.Done()
 		return nil
 	}
@@ -24,7 +24,7 @@ func (r *Room) Perform(ctx context.Context) error {
 	inOrder := make(chan step.Perform)
 	g.Go(func() error {
 		for p := range inOrder {
-			r.perform(ctx, p)
+			x.perform(ctx, p)
 		}
 		return nil
 	})
@@ -41,26 +41,28 @@ func (r *Room) Perform(ctx context.Context) error {
 			return g.Wait()
 		case to <- next:
 			queue = queue[1:]
-		case p := <-r.performs:
+		case p := <-x.performs:
 			if p.Act != step.ActPrepare && p.Act != step.ActBind && p.Act != step.ActBound {
 				queue = append(queue, p)
 				continue
 			}
 			g.Go(func() error {
-				r.perform(ctx, p)
+				x.perform(ctx, p)
 				return nil
 			})
 		}
 	}
 }
 
-func (r *Room) perform(ctx context.Context, p step.Perform) {
+// perform makes plugins act once and delivers the answer. An answer after the end of ctx is dropped: no core waits for
+// it any more.
+func (x *Executor) perform(ctx context.Context, p step.Perform) {
 	answer := step.Performed{ID: p.ID, Act: p.Act, Err: fmt.Errorf("no plugins for profile %s", p.SchedulerName)}
-	if plugins, ok := r.Plugins[p.SchedulerName]; ok {
+	if plugins, ok := x.Plugins[p.SchedulerName]; ok {
 		answer = plugins.Perform(ctx, p)
 	}
 	select {
-	case r.performed <- answer:
+	case x.performed <- answer:
 	case <-ctx.Done():
 	}
 }

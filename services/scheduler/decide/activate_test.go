@@ -29,7 +29,7 @@ func TestActivated(t *testing.T) {
 	var told []string
 	in := step.Input{Activated: wanted}
 	for message := 0; ; message++ {
-		out, err := core.Step(in, w.now)
+		out, err := checked(core.Step(in, w.now))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func BenchmarkAnswer(b *testing.B) {
 		}
 	}
 	st.addPod("wants-room")
-	if _, err := st.s.core.Step(decideInput(st), st.now); err != nil {
+	if _, err := checked(st.s.core.Step(decideInput(st), st.now)); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {

@@ -249,11 +249,11 @@ func TestDrainWhileAnExtenderThinks(t *testing.T) {
 	if len(s.consults) != 1 {
 		t.Fatalf("%d questions, want one", len(s.consults))
 	}
-	out, err := s.core.Step(step.Input{Drain: true, Beat: true}, w.now)
+	out, err := checked(s.core.Step(step.Input{Drain: true, Beat: true}, w.now))
 	if err != nil || !out.Idle || !slices.Equal(out.Request.Return, []string{offered}) {
 		t.Fatalf("%v, idle %v, returned %+v: want the one offer back", err, out.Idle, out.Request)
 	}
-	out, err = s.core.Step(step.Input{Advice: []step.Advice{w.advise(s.consults[0])}}, w.now)
+	out, err = checked(s.core.Step(step.Input{Advice: []step.Advice{w.advise(s.consults[0])}}, w.now))
 	if err != nil || len(out.Decisions) > 0 {
 		t.Fatalf("%v, decisions %v: want none", err, out.Decisions)
 	}

@@ -433,11 +433,11 @@ func TestDrainWhileAnExtenderThinksAboutVictims(t *testing.T) {
 	if len(st.s.consults) != 1 || len(st.s.consults[0].Candidates) != 1 {
 		t.Fatalf("questions %+v, want one about a candidate", st.s.consults)
 	}
-	out, err := st.s.core.Step(step.Input{Drain: true, Beat: true}, st.now)
+	out, err := checked(st.s.core.Step(step.Input{Drain: true, Beat: true}, st.now))
 	if err != nil || !out.Idle || len(out.Request.Return) != 1 {
 		t.Fatalf("%v, idle %v, returned %+v: want the one offer back", err, out.Idle, out.Request)
 	}
-	out, err = st.s.core.Step(step.Input{Advice: []step.Advice{st.advised(st.s.consults[0])}}, st.now)
+	out, err = checked(st.s.core.Step(step.Input{Advice: []step.Advice{st.advised(st.s.consults[0])}}, st.now))
 	if err != nil || out.Commit != nil || len(out.Decisions) > 0 {
 		t.Fatalf("%v, commit %+v, decisions %v: want none", err, out.Commit, out.Decisions)
 	}

@@ -93,15 +93,17 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// Step applies its input, decides what can be decided, and returns the effects. An error means an invalid input: a
-// fact or document that does not decode. now is recorded in the reports on attempts and ends what lasts only for a
-// while; it must not go backwards.
-func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
+// Step applies its input, decides what can be decided, and returns the effects. It implements driver.Core. now is
+// recorded in the reports on attempts and ends what lasts only for a while; it must not go backwards.
+//
+// Output.Fatal means an invalid input, such as a document of the ledger that does not decode. The core must not be
+// stepped again.
+func (c *Core) Step(in step.Input, now time.Time) step.Output {
 	c.shard.Now = now
 	moved := len(in.Facts)+len(in.Ledger)+len(in.Results)+len(in.Advice)+len(in.Performed) > 0
 	for _, b := range in.Ledger {
 		if err := c.applyLedger(b); err != nil {
-			return c.effects.Take(), err
+			return c.failed(err)
 		}
 	}
 	for _, s := range in.Facts {
@@ -109,7 +111,7 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	}
 	for _, r := range in.Results {
 		if err := c.slot.Land(r); err != nil {
-			return c.effects.Take(), err
+			return c.failed(err)
 		}
 	}
 	for _, a := range in.Advice {
@@ -145,7 +147,15 @@ func (c *Core) Step(in step.Input, now time.Time) (step.Output, error) {
 	out.Turns = c.turns.Messages()
 	out.Notices = c.shard.Avoid.Notices()
 	out.Soon = c.soon()
-	return out, c.attempts.Err()
+	out.Fatal = c.attempts.Err()
+	return out
+}
+
+// failed returns the output of a step that could not be completed.
+func (c *Core) failed(err error) step.Output {
+	out := c.effects.Take()
+	out.Fatal = err
+	return out
 }
 
 // more reports whether another step has work to do even without input.

@@ -139,7 +139,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	offers := s.offers
 	s.offers = nil
 	w.step(s, step.Input{Offers: []work.OfferBatch{{Term: 1, Offers: offers}}})
-	out, err := s.core.Step(step.Input{Drain: true, Beat: true}, w.now)
+	out, err := checked(s.core.Step(step.Input{Drain: true, Beat: true}, w.now))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 		t.Errorf("a draining shard asks for %d pods", out.Request.Window)
 	}
 	again := []work.OfferBatch{{Term: 1, Offers: offers[:1]}}
-	late, err := s.core.Step(step.Input{Offers: again, Beat: true}, w.now)
+	late, err := checked(s.core.Step(step.Input{Offers: again, Beat: true}, w.now))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
 			if _, again, ok := st.hold(p); ok {
 				t.Errorf("reserved again under token %s, the first one was %s", again.Token, lost.Token)
 			}
-			out, err := st.s.core.Step(step.Input{Beat: true}, st.now)
+			out, err := checked(st.s.core.Step(step.Input{Beat: true}, st.now))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,9 +55,9 @@ func TestNominationThatMayHaveBeenCarriedOutDoesNotFail(t *testing.T) {
 		t.Fatal("the transaction is not sent again")
 	}
 	again := *st.s.commit
-	out, err := st.s.core.Step(step.Input{
+	out, err := checked(st.s.core.Step(step.Input{
 		Beat: true, Results: []step.Result{{ID: again.ID, Refused: "it takes more than the store accepts"}},
-	}, st.now)
+	}, st.now))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func BenchmarkEvidence(b *testing.B) {
 type placer struct {
 	tb             testing.TB
 	st             *story
-	step           func(step.Input, time.Time) (step.Output, error)
+	step           func(step.Input, time.Time) step.Output
 	bytes, records int
 }
 
@@ -104,7 +104,7 @@ func (p *placer) place(n int) time.Duration {
 func (p *placer) settle(in step.Input) {
 	for {
 		p.st.now = p.st.now.Add(time.Millisecond)
-		out, err := p.step(in, p.st.now)
+		out, err := checked(p.step(in, p.st.now))
 		if err != nil {
 			p.tb.Fatal(err)
 		}

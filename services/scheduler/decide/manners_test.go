@@ -262,7 +262,7 @@ func TestRepeatedLoserGoesBackToTheHeadOfTheQueue(t *testing.T) {
 		st.lose()
 	}
 	st.tellLedger()
-	out, err := st.s.core.Step(step.Input{Beat: true}, st.now)
+	out, err := checked(st.s.core.Step(step.Input{Beat: true}, st.now))
 	if err != nil {
 		t.Fatal(err)
 	}

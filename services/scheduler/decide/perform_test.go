@@ -363,7 +363,7 @@ func TestPluginsOfAShardThatEnds(t *testing.T) {
 	if len(x.reserved) > 0 {
 		t.Errorf("%v is reserved still", x.reserved)
 	}
-	if out, err := s.core.Step(step.Input{}, x.now); err != nil || !out.Idle {
+	if out, err := checked(s.core.Step(step.Input{}, x.now)); err != nil || !out.Idle {
 		t.Errorf("idle %v, %v: want it to have come to an end", out.Idle, err)
 	}
 }

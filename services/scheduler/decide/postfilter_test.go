@@ -109,7 +109,7 @@ func TestPostFilterBelongsToItsCycle(t *testing.T) {
 	if len(s.performs) != 1 || s.performs[0].Act != step.ActPostFilter {
 		t.Fatalf("%+v, want one question about a pod that fits nowhere", s.performs)
 	}
-	out, err := s.core.Step(step.Input{Drain: true, Beat: true}, w.now)
+	out, err := checked(s.core.Step(step.Input{Drain: true, Beat: true}, w.now))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func BenchmarkPreemptors(b *testing.B) {
 	run := func(in step.Input) step.Output {
 		st.now = st.now.Add(time.Millisecond)
 		begin := time.Now()
-		out, err := core.Step(in, st.now)
+		out, err := checked(core.Step(in, st.now))
 		spent += time.Since(begin)
 		if err != nil {
 			b.Fatal(err)

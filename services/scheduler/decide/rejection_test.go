@@ -75,7 +75,7 @@ func TestDrainingShardGivesBackWhatLost(t *testing.T) {
 	w.touchDoc()
 	w.step(s, step.Input{Drain: true})
 	lost := step.Result{ID: s.commit.ID, Txn: w.commit(s.commit.Txn)}
-	out, err := s.core.Step(step.Input{Results: []step.Result{lost}}, time.Time{})
+	out, err := checked(s.core.Step(step.Input{Results: []step.Result{lost}}, time.Time{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func TestPickOfAnEarlierEpochIsGivenBack(t *testing.T) {
 	if st.s.commit != nil {
 		t.Errorf("a pick of an earlier epoch was sent, to %s", st.target())
 	}
-	out, err := st.s.core.Step(step.Input{Beat: true}, st.now)
+	out, err := checked(st.s.core.Step(step.Input{Beat: true}, st.now))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -197,9 +197,12 @@ func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
 	return res
 }
 
+// checked returns an output, and its error if it is fatal.
+func checked(out step.Output) (step.Output, error) { return out, out.Fatal }
+
 func (w *world) step(s *shard, in step.Input) {
 	w.now = w.now.Add(5 * time.Millisecond)
-	out, err := s.core.Step(in, w.now)
+	out, err := checked(s.core.Step(in, w.now))
 	if err != nil {
 		w.t.Fatalf("%s: %v", s.id, err)
 	}

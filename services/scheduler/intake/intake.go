@@ -23,20 +23,24 @@ const (
 	ledgerBuffer = 64
 	// offersBuffer bounds waiting offers; further ones are dropped, and offered again when their lease expires.
 	offersBuffer = 64
-	// gatherLimit bounds what one input gathers, so that a flood of facts cannot delay a step indefinitely.
+	// gatherLimit bounds what one input gathers, so that a flood of facts cannot delay a step indefinitely. It is checked
+	// after each sweep, so that an input may have a few events more.
 	gatherLimit = 64
 	// turnsBuffer bounds waiting messages about turns; further ones are dropped, which only costs time.
 	turnsBuffer = 256
 )
 
-// Room is the intake of one shard.
-type Room struct {
+// Reader is the intake of one shard. Ledger, Facts, Offers and Turns each run on one goroutine of their own; Next is
+// for the deciding goroutine.
+type Reader struct {
+	// shard is the member id, to which the queue addresses offers.
 	shard  string
 	logger *slog.Logger
 	store  ledger.Store
 	facts  *feed.Feed
 	bus    eventlog.Bus
 
+	// Each channel has one writer and one reader. None is ever closed.
 	factsC  chan feed.Step
 	ledgerC chan replica.Batch
 	offersC chan work.OfferBatch
@@ -46,9 +50,9 @@ type Room struct {
 	listed chan struct{}
 }
 
-// New returns an intake. Ledger, Facts, Offers and Turns must be run.
-func New(shard string, store ledger.Store, facts *feed.Feed, bus eventlog.Bus, logger *slog.Logger) *Room {
-	return &Room{
+// New returns an intake. Until Ledger, Facts, Offers and Turns are running, nothing but answers and heartbeats arrives.
+func New(shard string, store ledger.Store, facts *feed.Feed, bus eventlog.Bus, logger *slog.Logger) *Reader {
+	return &Reader{
 		shard: shard, logger: logger, store: store, facts: facts, bus: bus,
 		factsC:  make(chan feed.Step, factsBuffer),
 		ledgerC: make(chan replica.Batch, ledgerBuffer),
@@ -58,16 +62,18 @@ func New(shard string, store ledger.Store, facts *feed.Feed, bus eventlog.Bus, l
 	}
 }
 
-// Ledger follows the ledger until ctx ends.
-func (r *Room) Ledger(ctx context.Context) error {
+// Ledger follows the ledger until ctx ends. It returns an error only if the store turns out to be another one, or to
+// have gone back (*ledger.StoreReplacedError); any other failure is retried.
+func (r *Reader) Ledger(ctx context.Context) error {
 	if err := replica.Follow(ctx, r.store, r.ledgerC); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("scheduler: follow the ledger: %w", err)
 	}
 	return nil
 }
 
-// Facts follows the facts, once the ledger has been listed, until ctx ends.
-func (r *Room) Facts(ctx context.Context) error {
+// Facts follows the facts, once the ledger has been listed, until ctx ends. It returns an error if the facts cannot be
+// applied; then every service of the process ends.
+func (r *Reader) Facts(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -79,8 +85,9 @@ func (r *Room) Facts(ctx context.Context) error {
 	return nil
 }
 
-// Offers receives offers from the bus until ctx ends.
-func (r *Room) Offers(ctx context.Context) error {
+// Offers receives offers from the bus until ctx ends. Its callback must not block (see eventlog.Bus), so a full channel
+// drops.
+func (r *Reader) Offers(ctx context.Context) error {
 	stop, err := r.bus.Subscribe(work.SubjectOffers+r.shard, func(data []byte) {
 		batch, err := work.DecodeOffers(data)
 		if err != nil {
@@ -102,7 +109,7 @@ func (r *Room) Offers(ctx context.Context) error {
 }
 
 // Turns receives the messages of shards about turns from the bus until ctx ends.
-func (r *Room) Turns(ctx context.Context) error {
+func (r *Reader) Turns(ctx context.Context) error {
 	stop, err := r.bus.Subscribe(work.SubjectTurns, func(data []byte) {
 		t, err := work.DecodeTurn(data)
 		if err != nil {
@@ -122,11 +129,14 @@ func (r *Room) Turns(ctx context.Context) error {
 	return nil
 }
 
-// Wake are the channels for time and questions: Beat is the heartbeat; Soon requests one step before the next
-// heartbeat, and is nil when that is not needed.
+// Wake are the channels for time and questions.
 type Wake struct {
-	Beat, Soon <-chan time.Time
-	// Asked delivers questions about the core as functions, which run on the caller's goroutine.
+	// Beat is the heartbeat.
+	Beat <-chan time.Time
+	// Soon requests one step before the next heartbeat; nil when that is not needed. It adds nothing to the
+	// input: a step at that time is all that is needed.
+	Soon <-chan time.Time
+	// Asked delivers questions about the core.
 	Asked <-chan func()
 }
 
@@ -139,53 +149,44 @@ type Answers struct {
 	Activated <-chan []events.PodRef
 }
 
-// Next waits for an event (or not, if wait is false), and returns all events that are ready.
-func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) (step.Input, error) {
-	var in step.Input
-	if err := ctx.Err(); err != nil {
-		return in, err
-	}
-	if wait && !r.take(ctx, &in, answers, wake) {
-		return in, ctx.Err()
-	}
-	for range gatherLimit {
-		select {
-		case b := <-r.factsC:
-			in.Facts = append(in.Facts, b)
-		case b := <-r.ledgerC:
-			r.ledgerSeen(&in, b)
-		case b := <-r.offersC:
-			in.Offers = append(in.Offers, b)
-		case t := <-r.turnsC:
-			in.Turns = append(in.Turns, t)
-		case res := <-answers.Results:
-			in.Results = append(in.Results, res)
-		case a := <-answers.Advice:
-			in.Advice = append(in.Advice, a)
-		case p := <-answers.Performed:
-			in.Performed = append(in.Performed, p)
-		case pods := <-answers.Activated:
-			in.Activated = append(in.Activated, pods...)
-		case <-wake.Beat:
-			in.Beat = true
-		case ask := <-wake.Asked:
-			ask()
-		default:
-			return in, nil
-		}
-	}
-	return in, nil
+// Received holds everything that arrived for one step.
+type Received struct {
+	Input step.Input
+	// Query is a question to answer before the step, nil for none. The step is taken even if nothing else arrived.
+	Query func()
 }
 
-// take waits for one event; false when ctx ended first.
-func (r *Room) take(ctx context.Context, in *step.Input, answers Answers, wake Wake) bool {
+// Next waits for an event (or not, if wait is false), and returns it together with all other events that are ready, up
+// to gatherLimit: a burst costs one step instead of many. ok is false if ctx has ended and nothing was received. It is
+// for one goroutine.
+func (r *Reader) Next(ctx context.Context, wait bool, answers Answers, wake Wake) (got Received, ok bool) {
+	if ctx.Err() != nil {
+		return got, false
+	}
+	if wait && !r.receive(ctx, &got, answers, wake) {
+		return got, false
+	}
+	for left := gatherLimit; left > 0; {
+		n := r.sweep(&got, answers, wake)
+		if n == 0 {
+			break
+		}
+		left -= n
+	}
+	return got, true
+}
+
+// receive waits for one event. It returns false if ctx ended first.
+func (r *Reader) receive(ctx context.Context, got *Received, answers Answers, wake Wake) bool {
+	in := &got.Input
 	select {
 	case <-ctx.Done():
 		return false
 	case b := <-r.factsC:
 		in.Facts = append(in.Facts, b)
 	case b := <-r.ledgerC:
-		r.ledgerSeen(in, b)
+		in.Ledger = append(in.Ledger, b)
+		r.ledgerListed()
 	case b := <-r.offersC:
 		in.Offers = append(in.Offers, b)
 	case t := <-r.turnsC:
@@ -201,14 +202,60 @@ func (r *Room) take(ctx context.Context, in *step.Input, answers Answers, wake W
 	case <-wake.Beat:
 		in.Beat = true
 	case <-wake.Soon:
-	case ask := <-wake.Asked:
-		ask()
+	case got.Query = <-wake.Asked:
 	}
 	return true
 }
 
-func (r *Room) ledgerSeen(in *step.Input, b replica.Batch) {
-	in.Ledger = append(in.Ledger, b)
+// sweep takes at most one more event from each channel, without waiting, and returns how many. Sweeps are as fair as a
+// select: a flood on one channel cannot use up gatherLimit and keep out the others.
+func (r *Reader) sweep(got *Received, answers Answers, wake Wake) (taken int) {
+	in := &got.Input
+	taken += take(&in.Facts, r.factsC)
+	if n := take(&in.Ledger, r.ledgerC); n > 0 {
+		taken += n
+		r.ledgerListed()
+	}
+	taken += take(&in.Offers, r.offersC)
+	taken += take(&in.Turns, r.turnsC)
+	taken += take(&in.Results, answers.Results)
+	taken += take(&in.Advice, answers.Advice)
+	taken += take(&in.Performed, answers.Performed)
+	select {
+	case pods := <-answers.Activated:
+		in.Activated = append(in.Activated, pods...)
+		taken++
+	default:
+	}
+	select {
+	case <-wake.Beat:
+		in.Beat = true
+		taken++
+	default:
+	}
+	if got.Query == nil {
+		select {
+		case got.Query = <-wake.Asked:
+			taken++
+		default:
+		}
+	}
+	return taken
+}
+
+// take appends the next value of a channel, if one is ready, and returns how many it has appended.
+func take[T any](to *[]T, from <-chan T) int {
+	select {
+	case v := <-from:
+		*to = append(*to, v)
+		return 1
+	default:
+		return 0
+	}
+}
+
+// ledgerListed notes that the ledger has been listed: its first batch is the list.
+func (r *Reader) ledgerListed() {
 	select {
 	case <-r.listed:
 	default:

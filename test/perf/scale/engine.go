@@ -61,9 +61,9 @@ func newEngine(w *world, id int, start beginning) (*engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start of %s: %w", self, err)
 	}
-	_, err = e.core.Step(step.Input{Ledger: []replica.Batch{reset}, Facts: steps}, epoch)
-	if err != nil {
-		return nil, fmt.Errorf("start of %s: %w", self, err)
+	first := e.core.Step(step.Input{Ledger: []replica.Batch{reset}, Facts: steps}, epoch)
+	if first.Fatal != nil {
+		return nil, fmt.Errorf("start of %s: %w", self, first.Fatal)
 	}
 	if !e.core.Ready() {
 		return nil, fmt.Errorf("start of %s: it is not ready after all facts: it holds no partition", self)
@@ -93,9 +93,9 @@ func (e *engine) step(in input, now time.Duration) (output, error) {
 		core.Results = append(core.Results, step.Result{ID: a.id, Txn: a.result})
 	}
 	before := e.searches.n
-	done, err := e.core.Step(core, epoch.Add(now))
-	if err != nil {
-		return output{}, fmt.Errorf("shard %d: %w", e.id, err)
+	done := e.core.Step(core, epoch.Add(now))
+	if done.Fatal != nil {
+		return output{}, fmt.Errorf("shard %d: %w", e.id, done.Fatal)
 	}
 	out := output{more: done.More, soon: done.Soon, turns: done.Turns, tried: e.searches.n - before}
 	if err := e.outcomes(done, &out); err != nil {

@@ -44,8 +44,9 @@ type Result struct {
 	Txn     ledger.TxnResult
 }
 
-// Output is what has to be done, in this order: Commit may start at once; Decisions must
-// be appended in order; Request is a hint.
+// Output holds the effects of one step, to be carried out in this order: Commit may start at once; Decisions must
+// be appended in order; Request is a hint. It is one value rather than a list of effects (docs/decisions/0031). It
+// belongs to the caller: the core keeps no reference to its slices.
 //
 // A crash before Commit loses nothing (the lease of the offer expires); after a crash between Commit and Decisions,
 // the binders find the reservation through their own watch.
@@ -78,6 +79,9 @@ type Output struct {
 	Soon bool
 	// Idle is true when nothing is pending, staged or in flight.
 	Idle bool
+	// Fatal ends the shard: the core's view of the ledger has a gap, or an attempt was moved against the rules, and
+	// what it decides from now on might contradict a promise. Nothing else of this output is to be carried out.
+	Fatal error
 }
 
 // SoonAfter is the interval of steps that wait for time to pass, where heartbeats are too coarse.
