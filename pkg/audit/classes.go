@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +18,8 @@ type class struct {
 	// apart holds its required anti-affinity terms, together its required affinity terms.
 	apart, together []*term
 	spread          []*spreadRule
-	// standing holds the placements that count.
-	standing map[*placement]struct{}
+	// placements holds the placements that count.
+	placements map[*placement]struct{}
 }
 
 // term selects pods of some namespaces, for the domains of a topology key.
@@ -51,7 +53,7 @@ func (c *classes) of(pod *corev1.Pod) *class {
 	if known := c.byText[text]; known != nil {
 		return known
 	}
-	k := &class{namespace: pod.Namespace, labels: pod.Labels, standing: map[*placement]struct{}{}}
+	k := &class{namespace: pod.Namespace, labels: pod.Labels, placements: map[*placement]struct{}{}}
 	if affinity := pod.Spec.Affinity; affinity != nil {
 		if affinity.PodAntiAffinity != nil {
 			k.apart = termsOf(pod, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
@@ -128,4 +130,13 @@ func (c *classes) selects(t *term, k *class) bool {
 		t.byLabel != nil && t.byLabel.Matches(labels.Set(c.namespaces[k.namespace]))
 	t.memo[k] = in && t.selector.Matches(k.labels)
 	return t.memo[k]
+}
+
+// canonical returns a text that is equal for equal values.
+func canonical(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("%+v", v) // API types always marshal
+	}
+	return string(text)
 }

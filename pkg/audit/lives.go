@@ -258,8 +258,23 @@ func (n *nodeLife) label(key string, lo, hi uint64) (value string, ok bool) {
 	return value, true
 }
 
-func nodeObject(name string) string     { return "node/" + name }
-func podObject(name string) string      { return "pod/" + name }
-func ledgerObject(key string) string    { return "ledger/" + key }
-func (p *podLife) object() string       { return podObject(p.name) }
+// budgetLife is all that a history knows about one disruption budget.
+type budgetLife struct {
+	name     string // namespace/name
+	versions []version[*Budget]
+	gone     moment
+}
+
+func (b *budgetLife) object() string { return "poddisruptionbudget/" + b.name }
+
+func nodeObject(name string) string { return "node/" + name }
+
+func podObject(name string) string { return "pod/" + name }
+
+func ledgerObject(key string) string { return "ledger/" + key }
+
+func (p *podLife) object() string { return podObject(p.name) }
+
 func entryObject(e ledger.Entry) string { return podObject(e.Namespace + "/" + e.Name) }
+
+func nameOf(p *corev1.Pod) string { return podObject(p.Namespace + "/" + p.Name) }

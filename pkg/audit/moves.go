@@ -13,20 +13,20 @@ import (
 //
 // Whether the pod that took it is the replacement cannot be determined: histories do not contain the owners of
 // pods.
-func (a *replay) checkMoves(before map[string]ledger.NodeDoc) {
+func (l *planLaws) checkMoves(before map[string]ledger.NodeDoc) {
 	for _, uid := range slices.Sorted(maps.Keys(before)) {
-		old, now := before[uid], a.docs[uid]
+		old, now := before[uid], l.state.docs[uid]
 		for _, e := range now.Entries {
 			if was, known := old.Owner(e.Plan); e.Role != ledger.RoleMove || known && was.Token == e.Token {
 				continue
 			}
-			a.report.Moves++
-			if !a.claimedBy(e.PodUID, e.Plan) {
-				a.violate("S9", []string{entryObject(e), nodeObject(now.NodeName)},
+			l.found.report.Moves++
+			if !l.state.claimedBy(e.PodUID, e.Plan) {
+				l.found.violate("S9", []string{entryObject(e), nodeObject(now.NodeName)},
 					"plan %s keeps a place for its replacement but does not claim the pod", e.Plan)
 			}
 		}
-		a.report.TakenOver += min(placesGone(old, now), arrivals(old, now))
+		l.found.report.TakenOver += min(placesGone(old, now), arrivals(old, now))
 	}
 }
 

@@ -18,6 +18,13 @@ const (
 	Warning Severity = "warning"
 )
 
+func ownFault(ours bool) Severity {
+	if ours {
+		return Violation
+	}
+	return Warning
+}
+
 // Finding is one thing that should not be.
 type Finding struct {
 	Severity Severity `json:"severity"`
@@ -137,5 +144,28 @@ func (r *Report) sort() {
 			cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Revision, b.Revision),
 			cmp.Compare(a.ResourceVersion, b.ResourceVersion), slices.Compare(a.Objects, b.Objects),
 		)
+	})
+}
+
+// findings adds what is wrong at one revision of the ledger to the report. All parts of a replay share it.
+type findings struct {
+	report *Report
+	// revision is that of the ledger which is being checked; 0 before the first.
+	revision int64
+}
+
+// violate reports a violation in the ledger at this revision.
+func (f *findings) violate(invariant string, objects []string, message string, args ...any) {
+	f.report.add(Finding{
+		Severity: Violation, Invariant: invariant, Revision: f.revision, Objects: objects,
+		Message: fmt.Sprintf(message, args...),
+	})
+}
+
+// undecodable reports a value of the ledger that its codec refuses.
+func (f *findings) undecodable(ev LedgerEvent, err error) {
+	f.report.add(Finding{
+		Severity: Violation, Invariant: "form", Revision: ev.Mod, Objects: []string{ledgerObject(ev.Key)},
+		Message: "has a value that cannot be decoded: " + err.Error(),
 	})
 }

@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -52,40 +50,6 @@ func (r *StandingReport) Violations() int {
 	return len(slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity != Violation }))
 }
 
-// Check adds everything up from scratch. It checks that what is or may be bound on a node is within its allocatable
-// (S1), is on a node that exists and that it selects (fit), has exclusive ports and obeys required anti-affinity
-// (S7); that a pod has one reservation (S3); that no pod is a victim twice (S5); that what is claimed from
-// disruption budgets is claimed for a victim and within what they allow (S6); that victims that are being evicted
-// are claimed (S9); that a claim for one pod has one user (S14); that a device is in one claim (S15); that devices
-// in claims have a pod (L7); and that every value of the ledger can be decoded (form). A violation is only a
-// warning if other schedulers bound pods involved in it, or if it may have arisen after the bind.
-func Check(in Standing) *StandingReport {
-	c := &standing{
-		StandingReport: &StandingReport{Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: []Finding{}},
-		nodes:          map[string]*account{}, classes: newClasses(), bound: map[string]bool{}, live: map[string]bool{},
-	}
-	c.classes.namespaces = map[string]map[string]string{}
-	for i := range in.Namespaces {
-		c.classes.namespaces[in.Namespaces[i].Name] = in.Namespaces[i].Labels
-	}
-	for i := range in.Nodes {
-		c.nodes[in.Nodes[i].Name] = &account{node: &in.Nodes[i], used: amounts{}, berthOnly: true}
-	}
-	for i := range in.Pods {
-		c.pod(&in.Pods[i])
-	}
-	c.ledger(in.Before, in.After)
-	c.promises(in)
-	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
-		c.balance(c.nodes[name])
-		c.places(c.nodes[name])
-	}
-	c.distances()
-	c.holdings(in)
-	slices.SortStableFunc(c.Findings, func(a, b Finding) int { return slices.Compare(a.Objects, b.Objects) })
-	return c.StandingReport
-}
-
 // standing is one check in progress.
 type standing struct {
 	*StandingReport
@@ -119,7 +83,7 @@ func (c *standing) add(s Severity, invariant, message string, objects ...string)
 	c.Findings = append(c.Findings, Finding{Severity: s, Invariant: invariant, Objects: objects, Message: message})
 }
 
-func (c *standing) pod(p *corev1.Pod) {
+func (c *standing) addPod(p *corev1.Pod) {
 	terminal := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	c.live[string(p.UID)] = !terminal
 	if p.Spec.NodeName == "" {
@@ -151,22 +115,13 @@ func (c *standing) pod(p *corev1.Pod) {
 	c.placed = append(c.placed, r)
 }
 
-func ownFault(ours bool) Severity {
-	if ours {
-		return Violation
-	}
-	return Warning
-}
-
-func nameOf(p *corev1.Pod) string { return podObject(p.Namespace + "/" + p.Name) }
-
-// ledger adds what may still be bound.
-func (c *standing) ledger(before, after []ledger.KV) {
-	stood := c.docs(before)
+// addLedger adds what may still be bound.
+func (c *standing) addLedger(before, after []ledger.KV) {
+	stood := c.nodeDocs(before)
 	reserved := map[string]string{}
-	c.current = c.docs(after)
+	c.current = c.nodeDocs(after)
 	for _, doc := range sortedDocs(c.current) {
-		c.claims(doc)
+		c.checkVictims(doc)
 		for _, e := range reservations(doc) {
 			if other, twice := reserved[e.PodUID]; twice && e.State != ledger.Held {
 				c.add(Violation, "S3", "is reserved on "+doc.NodeName+" and on "+other, entryObject(e))
@@ -176,13 +131,13 @@ func (c *standing) ledger(before, after []ledger.KV) {
 			}
 			old, stands := stood[doc.NodeUID].Find(e.PodUID)
 			if stands && old.Token == e.Token {
-				c.reservation(e, doc)
+				c.addReservation(e, doc)
 			}
 		}
 	}
 }
 
-func (c *standing) docs(kvs []ledger.KV) map[string]ledger.NodeDoc {
+func (c *standing) nodeDocs(kvs []ledger.KV) map[string]ledger.NodeDoc {
 	out := map[string]ledger.NodeDoc{}
 	for _, kv := range kvs {
 		if !strings.HasPrefix(kv.Key, ledger.PrefixNode) {
@@ -198,7 +153,7 @@ func (c *standing) docs(kvs []ledger.KV) map[string]ledger.NodeDoc {
 	return out
 }
 
-func (c *standing) claims(doc ledger.NodeDoc) {
+func (c *standing) checkVictims(doc ledger.NodeDoc) {
 	victims := map[string]bool{}
 	for _, e := range doc.Entries {
 		if e.Role == ledger.RoleVictim && victims[e.PodUID] {
@@ -214,7 +169,7 @@ func (c *standing) claims(doc ledger.NodeDoc) {
 	}
 }
 
-func (c *standing) reservation(e ledger.Entry, doc ledger.NodeDoc) {
+func (c *standing) addReservation(e ledger.Entry, doc ledger.NodeDoc) {
 	if c.bound[e.PodUID] || !c.live[e.PodUID] || e.State == ledger.Held {
 		return
 	}
@@ -231,62 +186,4 @@ func (c *standing) reservation(e ledger.Entry, doc ledger.NodeDoc) {
 		at.used[name] += n
 	}
 	at.used[string(corev1.ResourcePods)]++
-}
-
-func (c *standing) balance(at *account) {
-	room := amountsOf(at.node.Status.Allocatable)
-	for _, name := range slices.Sorted(maps.Keys(at.used)) {
-		if at.used[name] > room[name] {
-			c.add(ownFault(at.berthOnly), "S1", fmt.Sprintf("%d of %s is bound or reserved on it, but %d is allocatable",
-				at.used[name], name, room[name]), nodeObject(at.node.Name))
-		}
-	}
-}
-
-// places checks each pod of Berth's on a node separately, and the ports of all of them.
-func (c *standing) places(at *account) {
-	for i, r := range at.residents {
-		for _, other := range at.residents[:i] {
-			c.ports(r, other)
-		}
-		if why := objection(r.pod, at.node); why != "" && r.ours {
-			severity := Violation
-			if selects(r.pod, at.node) {
-				severity = Warning // taints and cordons may be newer than the bind, and do not undo it
-			}
-			c.add(severity, "fit", "is on node "+at.node.Name+" "+why, nameOf(r.pod))
-		}
-	}
-}
-
-func (c *standing) ports(r, other *resident) {
-	for _, p := range portsOf(r.pod) {
-		if slices.ContainsFunc(portsOf(other.pod), func(q ledger.HostPort) bool { return clash(p, q) }) {
-			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("uses host port %d of node %s, which %s also uses",
-				p.Port, r.node.Name, nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod))
-		}
-	}
-}
-
-// distances checks required anti-affinity among all pods.
-func (c *standing) distances() {
-	for _, r := range c.placed {
-		for _, t := range r.class.apart {
-			domain, ok := r.node.Labels[t.key]
-			if !ok {
-				continue
-			}
-			c.distance(r, t, domain)
-		}
-	}
-}
-
-func (c *standing) distance(r *resident, t *term, domain string) {
-	for _, other := range c.placed {
-		value, ok := other.node.Labels[t.key]
-		if other != r && ok && value == domain && c.classes.selects(t, other.class) {
-			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("has anti-affinity to %s, but both are in %s=%s",
-				nameOf(other.pod), t.key, domain), nameOf(r.pod), nameOf(other.pod))
-		}
-	}
 }

@@ -10,9 +10,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// holdings checks the current claims: those for one pod have one user (S14), no device is in two claims (S15),
+// checkClaims checks the current claims: those for one pod have one user (S14), no device is in two claims (S15),
 // volumes can be used where their pods are (fit), and claims with devices have a pod (L7).
-func (c *standing) holdings(in Standing) {
+func (c *standing) checkClaims(in Standing) {
 	volumeClaims := map[string]*corev1.PersistentVolumeClaim{}
 	for i := range in.VolumeClaims {
 		claim := &in.VolumeClaims[i]
@@ -40,7 +40,7 @@ func (c *standing) holdings(in Standing) {
 			users[name] = r
 		}
 	}
-	c.devices(in)
+	c.checkDevices(in)
 }
 
 // volumeClaimsOf returns the claims that a pod names, including those of its ephemeral volumes.
@@ -51,7 +51,7 @@ func volumeClaimsOf(p *corev1.Pod) (names []string) {
 	return names
 }
 
-func (c *standing) devices(in Standing) {
+func (c *standing) checkDevices(in Standing) {
 	pods := map[string]*corev1.Pod{}
 	for i := range in.Pods {
 		pods[string(in.Pods[i].UID)] = &in.Pods[i]
@@ -65,7 +65,7 @@ func (c *standing) devices(in Standing) {
 		for _, device := range exclusiveDevices(claim) {
 			owners[device] = append(owners[device], claim)
 		}
-		c.orphaned(claim, pods)
+		c.checkUsers(claim, pods)
 	}
 	for _, device := range slices.Sorted(maps.Keys(owners)) {
 		for _, claim := range owners[device][1:] {
@@ -79,8 +79,8 @@ func (c *standing) devices(in Standing) {
 
 func claimName(c *resourcev1.ResourceClaim) string { return c.Namespace + "/" + c.Name }
 
-// orphaned warns about devices that no pod uses. Kubernetes' controller takes them back, and may be about to.
-func (c *standing) orphaned(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) {
+// checkUsers warns about devices that no pod uses. Kubernetes' controller takes them back, and may be about to.
+func (c *standing) checkUsers(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) {
 	var gone []string
 	for _, user := range claim.Status.ReservedFor {
 		if user.Resource == "pods" && user.APIGroup == "" && pods[string(user.UID)] == nil {
