@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -16,7 +17,7 @@ type budgetLaws struct {
 }
 
 // checkBudgets checks the budgets that changed at this revision. before holds their previous state.
-func (l *budgetLaws) checkBudgets(events []LedgerEvent, before map[string]ledger.BudgetDoc) {
+func (l *budgetLaws) checkBudgets(events []recording.LedgerEvent, before map[string]ledger.BudgetDoc) {
 	for _, ev := range events {
 		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget); ok && !ev.Deleted {
 			l.checkBudget(before[uid], l.state.budgets[uid])

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // claimLives is all that a history knows about claims to volumes and devices.
@@ -41,9 +43,9 @@ type tenure struct {
 }
 
 // load applies the next version of a claim or volume.
-func (c *claimLives) load(o Object, at moment) {
+func (c *claimLives) load(o recording.Object, at moment) {
 	switch {
-	case o.Kind == KindDeviceClaim:
+	case o.Kind == recording.KindDeviceClaim:
 		c.loadDeviceClaim(o, at)
 	case o.Claim != nil:
 		c.volumeClaims[o.Claim.Namespace+"/"+o.Claim.Name] = o.Claim
@@ -52,7 +54,7 @@ func (c *claimLives) load(o Object, at moment) {
 	}
 }
 
-func (c *claimLives) loadDeviceClaim(o Object, at moment) {
+func (c *claimLives) loadDeviceClaim(o recording.Object, at moment) {
 	life := c.devices[o.UID]
 	if life == nil {
 		if o.DeviceClaim == nil {
@@ -123,6 +125,6 @@ func volumeAdmits(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	return ok && err == nil
 }
 
-func volumeClaimObject(name string) string { return string(KindVolumeClaim) + "/" + name }
+func volumeClaimObject(name string) string { return string(recording.KindVolumeClaim) + "/" + name }
 
-func deviceClaimObject(name string) string { return string(KindDeviceClaim) + "/" + name }
+func deviceClaimObject(name string) string { return string(recording.KindDeviceClaim) + "/" + name }

@@ -4,12 +4,13 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
 // checkCollected checks that a document is deleted only when it promises nothing, that the floor includes its
 // high-water marks from that revision on, and that the floor never decreases (S12).
-func (l *documentLaws) checkCollected(events []LedgerEvent, before map[string]stub, floor map[string]uint64) {
+func (l *documentLaws) checkCollected(events []recording.LedgerEvent, before map[string]stub, floor map[string]uint64) {
 	for _, kind := range slices.Sorted(maps.Keys(floor)) {
 		if l.state.floor[kind] < floor[kind] {
 			l.found.violate("S12", []string{ledgerObject(ledger.KeyFloor)},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // evidence is the content of a history: every version of every object, and every change of the ledger. It does not
@@ -14,7 +16,7 @@ type evidence struct {
 	byName     map[string][]*nodeLife
 	foreign    map[string][]*podLife // bound by other schedulers, by node name
 	namespaces map[string]map[string]string
-	batches    []Ledger
+	batches    []recording.Ledger
 	timeline   timeline
 	classes    *classes
 	// budgets holds the disruption budgets, by UID.
@@ -34,7 +36,7 @@ func newEvidence(found *findings) *evidence {
 	return e
 }
 
-func (e *evidence) load(r Record) error {
+func (e *evidence) load(r recording.Record) error {
 	switch {
 	case r.Ledger != nil:
 		e.batches = append(e.batches, *r.Ledger)
@@ -49,7 +51,7 @@ func (e *evidence) load(r Record) error {
 	return nil
 }
 
-func (e *evidence) loadObject(o Object) error {
+func (e *evidence) loadObject(o recording.Object) error {
 	at := moment{after: o.RV - 1, rv: o.RV}
 	if o.RV == 0 || o.UID == "" {
 		return fmt.Errorf("%s %q: no UID or no resourceVersion", o.Kind, o.UID)
@@ -58,13 +60,13 @@ func (e *evidence) loadObject(o Object) error {
 		at.after = o.After
 	}
 	switch {
-	case o.Kind == KindPod:
+	case o.Kind == recording.KindPod:
 		return e.loadPod(o, at)
-	case o.Kind == KindNode:
+	case o.Kind == recording.KindNode:
 		return e.loadNode(o, at)
-	case o.Kind == KindBudget:
+	case o.Kind == recording.KindBudget:
 		return e.loadBudget(o, at)
-	case o.Kind == KindNamespace && o.Namespace != nil:
+	case o.Kind == recording.KindNamespace && o.Namespace != nil:
 		e.namespaces[o.Namespace.Name] = o.Namespace.Labels
 	default:
 		e.claims.load(o, at)
@@ -72,7 +74,7 @@ func (e *evidence) loadObject(o Object) error {
 	return nil
 }
 
-func (e *evidence) loadPod(o Object, at moment) error {
+func (e *evidence) loadPod(o recording.Object, at moment) error {
 	life := e.pods[o.UID]
 	if life == nil {
 		if o.Gone || o.Pod == nil {
@@ -98,7 +100,7 @@ func (e *evidence) loadPod(o Object, at moment) error {
 	return nil
 }
 
-func (e *evidence) loadNode(o Object, at moment) error {
+func (e *evidence) loadNode(o recording.Object, at moment) error {
 	life := e.nodes[o.UID]
 	if life == nil {
 		if o.Node == nil {
@@ -117,7 +119,7 @@ func (e *evidence) loadNode(o Object, at moment) error {
 	return nil
 }
 
-func (e *evidence) loadBudget(o Object, at moment) error {
+func (e *evidence) loadBudget(o recording.Object, at moment) error {
 	life := e.budgets[o.UID]
 	if life == nil {
 		if o.Budget == nil {
@@ -130,17 +132,17 @@ func (e *evidence) loadBudget(o Object, at moment) error {
 	case o.Gone:
 		life.gone = at
 	case o.Budget != nil:
-		life.versions = append(life.versions, version[*Budget]{at, o.Budget})
+		life.versions = append(life.versions, version[*recording.Budget]{at, o.Budget})
 	}
 	return nil
 }
 
 // summarize fills in the counts of the report, and finds the pods of other schedulers.
 func (e *evidence) summarize() {
-	e.found.report.Complete = e.timeline.end != nil && e.timeline.end.Reason == EndStopped
+	e.found.report.Complete = e.timeline.end != nil && e.timeline.end.Reason == recording.EndStopped
 	if e.timeline.end == nil {
 		e.found.report.note("the history is incomplete: the recorder was interrupted, and the last binds are not checked")
-	} else if e.timeline.end.Reason != EndStopped {
+	} else if e.timeline.end.Reason != recording.EndStopped {
 		e.found.report.note("the history ends early: %s", e.timeline.end.Reason)
 	}
 	e.found.report.Nodes, e.found.report.Pods = len(e.nodes), len(e.pods)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
@@ -30,8 +31,8 @@ type generations struct {
 }
 
 // decode returns the generation that a revision begins, closes or opens.
-func (gs *generations) decode(events []LedgerEvent) (g identity.Generation, ok bool) {
-	i := slices.IndexFunc(events, func(ev LedgerEvent) bool { return ev.Key == identity.KeyGeneration && !ev.Deleted })
+func (gs *generations) decode(events []recording.LedgerEvent) (g identity.Generation, ok bool) {
+	i := slices.IndexFunc(events, func(ev recording.LedgerEvent) bool { return ev.Key == identity.KeyGeneration && !ev.Deleted })
 	if i < 0 {
 		return g, false
 	}
@@ -44,7 +45,7 @@ func (gs *generations) decode(events []LedgerEvent) (g identity.Generation, ok b
 
 // apply applies the generation that a revision names and checks that numbers increase, and that only a closed
 // generation is opened (S17). It reports whether the revision opens one.
-func (gs *generations) apply(events []LedgerEvent) (opens bool) {
+func (gs *generations) apply(events []recording.LedgerEvent) (opens bool) {
 	g, ok := gs.decode(events)
 	if !ok {
 		return false
@@ -68,7 +69,7 @@ func (gs *generations) apply(events []LedgerEvent) (opens bool) {
 
 // clear removes the deletions from the events of a closed generation: they are not actions of the protocol, and
 // end what they delete.
-func (gs *generations) clear(events []LedgerEvent) (others []LedgerEvent) {
+func (gs *generations) clear(events []recording.LedgerEvent) (others []recording.LedgerEvent) {
 	if !gs.closed {
 		return events
 	}

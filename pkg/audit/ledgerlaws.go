@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
@@ -21,7 +22,7 @@ type documentLaws struct {
 
 // checkKey checks one change against the state before it: keys that must not be deleted (S12), and owners that must
 // not change under one epoch (S11).
-func (l *documentLaws) checkKey(ev LedgerEvent) {
+func (l *documentLaws) checkKey(ev recording.LedgerEvent) {
 	switch {
 	case strings.HasPrefix(ev.Key, registry.PrefixGuard) && ev.Deleted:
 		if id, _, _, ok := registry.ParseGuard(ev.Key); ok && l.state.terms[id] {
@@ -32,7 +33,7 @@ func (l *documentLaws) checkKey(ev LedgerEvent) {
 	}
 }
 
-func (l *documentLaws) checkOwner(ev LedgerEvent) {
+func (l *documentLaws) checkOwner(ev recording.LedgerEvent) {
 	partition, ok := roster.ParseOwn(ev.Key)
 	if !ok {
 		return
@@ -238,7 +239,7 @@ func (l *documentLaws) abandoned(e ledger.Entry) {
 
 // checkUnique checks that a pod has one reservation that is committed or being fenced, over all nodes (S3), even
 // while its partition moves between shards.
-func (l *documentLaws) checkUnique(events []LedgerEvent) {
+func (l *documentLaws) checkUnique(events []recording.LedgerEvent) {
 	for _, ev := range events {
 		uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode)
 		if !ok {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -261,7 +262,7 @@ func (n *nodeLife) label(key string, lo, hi uint64) (value string, ok bool) {
 // budgetLife is all that a history knows about one disruption budget.
 type budgetLife struct {
 	name     string // namespace/name
-	versions []version[*Budget]
+	versions []version[*recording.Budget]
 	gone     moment
 }
 

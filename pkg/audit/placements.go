@@ -3,6 +3,7 @@ package audit
 import (
 	"slices"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -40,7 +41,7 @@ func (p *placement) ended(rv uint64) bool {
 }
 
 // past reports whether the placement had certainly ended at a mark.
-func (p *placement) past(m Mark) bool {
+func (p *placement) past(m recording.Mark) bool {
 	return p.released != 0 && p.released <= m.Ledger || p.pod != nil && p.pod.ended.surely(m.Objects)
 }
 

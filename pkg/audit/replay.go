@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -61,7 +62,7 @@ func newReplay() *replay {
 // read; broken invariants are in the report.
 func Replay(r io.Reader) (*Report, error) {
 	a := newReplay()
-	if err := Read(r, a.evidence.load); err != nil {
+	if err := recording.Read(r, a.evidence.load); err != nil {
 		return nil, err
 	}
 	a.run()
@@ -69,7 +70,7 @@ func Replay(r io.Reader) (*Report, error) {
 }
 
 // ReplayRecords is Replay for a history in memory, without a header.
-func ReplayRecords(records []Record) (*Report, error) {
+func ReplayRecords(records []recording.Record) (*Report, error) {
 	a := newReplay()
 	for i, record := range records {
 		if err := a.evidence.load(record); err != nil {
@@ -111,7 +112,7 @@ func (a *replay) run() {
 }
 
 // relist takes a list of the ledger as the current state.
-func (a *replay) relist(batch Ledger, again bool) {
+func (a *replay) relist(batch recording.Ledger, again bool) {
 	if again {
 		a.state.jumped, a.report.Complete = true, false
 		a.report.note("revisions %d to %d of the ledger were missed", a.found.revision+1, batch.Revision)
@@ -138,7 +139,7 @@ func (a *replay) relist(batch Ledger, again bool) {
 
 // step processes one revision: it checks documents against the state before, then applies the new state, then
 // checks what was placed against everything that exists.
-func (a *replay) step(events []LedgerEvent) {
+func (a *replay) step(events []recording.LedgerEvent) {
 	a.found.revision = events[0].Mod
 	a.report.Revisions++
 	a.placed.fresh = a.placed.fresh[:0]

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // Severity is the severity of a finding.
@@ -163,7 +165,7 @@ func (f *findings) violate(invariant string, objects []string, message string, a
 }
 
 // undecodable reports a value of the ledger that its codec refuses.
-func (f *findings) undecodable(ev LedgerEvent, err error) {
+func (f *findings) undecodable(ev recording.LedgerEvent, err error) {
 	f.report.add(Finding{
 		Severity: Violation, Invariant: "form", Revision: ev.Mod, Objects: []string{ledgerObject(ev.Key)},
 		Message: "has a value that cannot be decoded: " + err.Error(),

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
@@ -16,7 +17,7 @@ type Standing struct {
 	Nodes      []corev1.Node
 	Pods       []corev1.Pod
 	Namespaces []corev1.Namespace
-	Budgets    []Budget
+	Budgets    []recording.Budget
 	// VolumeClaims and DeviceClaims are read before the pods, so that their users are among the pods; Volumes are
 	// read afterwards.
 	VolumeClaims []corev1.PersistentVolumeClaim

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
@@ -113,7 +114,7 @@ func TestCheckOfBadStates(t *testing.T) {
 	})
 	t.Run("S1: a reservation on the node before", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
-		s.happens(Object{Kind: KindNode, UID: "n-uid", Gone: true})
+		s.happens(recording.Object{Kind: recording.KindNode, UID: "n-uid", Gone: true})
 		again := s.nodes["n"].DeepCopy()
 		again.UID = "n-uid-2"
 		s.nodes["n"] = again
@@ -134,9 +135,9 @@ func TestCheckOfVictimsAndBudgets(t *testing.T) {
 		s.nominate("v")
 		s.marks(marks...)
 		in := s.now()
-		b := Budget{}
+		b := recording.Budget{}
 		b.Namespace, b.Name, b.UID, b.Status.DisruptionsAllowed = "d", "pdb", pdbUID, allowed
-		in.Budgets = []Budget{b}
+		in.Budgets = []recording.Budget{b}
 		if doc != nil {
 			in.After = append(in.After, ledger.KV{Key: ledger.KeyBudget(pdbUID), Value: s.must(codec.EncodeBudget(*doc))})
 			in.Before = in.After

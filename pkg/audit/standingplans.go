@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
@@ -83,7 +84,7 @@ func (c *standing) checkBudgetClaims(old, b ledger.BudgetDoc, victims map[string
 // checkBudgetStatus checks that no more is claimed than the status allows, except what is claimed regardless of it. The
 // budget may have shrunk since, so it is only a warning.
 func (c *standing) checkBudgetStatus(in Standing, old, b ledger.BudgetDoc, pods map[string]*corev1.Pod) {
-	i := slices.IndexFunc(in.Budgets, func(pdb Budget) bool { return string(pdb.UID) == b.UID })
+	i := slices.IndexFunc(in.Budgets, func(pdb recording.Budget) bool { return string(pdb.UID) == b.UID })
 	if i < 0 {
 		return
 	}

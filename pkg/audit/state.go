@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 	"github.com/berth-scheduler/berth/pkg/ledger/registry"
@@ -58,7 +59,7 @@ func (s *ledgerState) clear() {
 }
 
 // apply applies one change of one key, without checks.
-func (s *ledgerState) apply(ev LedgerEvent) {
+func (s *ledgerState) apply(ev recording.LedgerEvent) {
 	s.applyStub(ev)
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
@@ -92,7 +93,7 @@ func (s *ledgerState) apply(ev LedgerEvent) {
 	}
 }
 
-func (s *ledgerState) applyOwner(ev LedgerEvent) {
+func (s *ledgerState) applyOwner(ev recording.LedgerEvent) {
 	partition, ok := roster.ParseOwn(ev.Key)
 	if !ok || ev.Deleted {
 		delete(s.owners, partition)
@@ -107,7 +108,7 @@ func (s *ledgerState) applyOwner(ev LedgerEvent) {
 }
 
 // applyPlan applies one change of a plan's record or a budget's document, without checks.
-func (s *ledgerState) applyPlan(ev LedgerEvent) {
+func (s *ledgerState) applyPlan(ev recording.LedgerEvent) {
 	var err error
 	if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget); ok {
 		delete(s.budgets, uid)
@@ -127,7 +128,7 @@ func (s *ledgerState) applyPlan(ev LedgerEvent) {
 }
 
 // applyStub records the document of a key, and the floor.
-func (s *ledgerState) applyStub(ev LedgerEvent) {
+func (s *ledgerState) applyStub(ev recording.LedgerEvent) {
 	if ev.Key == ledger.KeyFloor {
 		f, err := codec.DecodeFloor(ev.KV())
 		if err != nil {
@@ -189,7 +190,7 @@ type stub struct {
 
 // stubOf decodes the value of a key. It returns false for a key of another kind, and for a value that cannot be
 // decoded, which is reported elsewhere.
-func stubOf(ev LedgerEvent) (stub, bool) {
+func stubOf(ev recording.LedgerEvent) (stub, bool) {
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
 		d, err := codec.DecodeNodeDoc(ev.KV())

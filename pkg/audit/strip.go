@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // ownPrefix is the prefix of the annotations and pod conditions that a history keeps, which are Berth's own.
@@ -86,8 +88,8 @@ func StripDeviceClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 }
 
 // StripBudget returns the part of a disruption budget that the rules read, without its resourceVersion.
-func StripBudget(b *Budget) *Budget {
-	out := &Budget{ObjectMeta: stripMeta(b.ObjectMeta), Spec: b.Spec, Status: b.Status}
+func StripBudget(b *recording.Budget) *recording.Budget {
+	out := &recording.Budget{ObjectMeta: stripMeta(b.ObjectMeta), Spec: b.Spec, Status: b.Status}
 	out.Generation = b.Generation
 	out.Status.Conditions = nil
 	out.Status.DisruptedPods = nil

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/record"
 	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
@@ -178,7 +179,7 @@ func (o *options) record(ctx context.Context, say io.Writer, path string, limitM
 		return fmt.Errorf("--out: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	writer, err := audit.NewWriter(file, limitMiB<<20, audit.Header{Cluster: string(system.UID), Prefix: o.ledgerPrefix})
+	writer, err := recording.NewWriter(file, limitMiB<<20, recording.Header{Cluster: string(system.UID), Prefix: o.ledgerPrefix})
 	if err != nil {
 		return err
 	}

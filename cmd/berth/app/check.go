@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
@@ -194,7 +195,7 @@ func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Stan
 		return err
 	}
 	budgets := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
-	in.Budgets, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]audit.Budget, string, error) {
+	in.Budgets, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]recording.Budget, string, error) {
 		page, err := budgets.List(ctx, o)
 		if err != nil {
 			return nil, "", fmt.Errorf("list disruption budgets: %w", err)

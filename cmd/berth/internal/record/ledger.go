@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/replica"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
@@ -21,7 +21,7 @@ var skipped = []string{roster.PrefixMember, roster.PrefixElection}
 // ledgerSource follows the ledger.
 type ledgerSource struct {
 	store  ledger.Store
-	out    chan<- audit.Record
+	out    chan<- recording.Record
 	listed chan struct{}
 	mu     struct {
 		sync.Mutex
@@ -31,7 +31,7 @@ type ledgerSource struct {
 	}
 }
 
-func newLedgerSource(store ledger.Store, out chan<- audit.Record) *ledgerSource {
+func newLedgerSource(store ledger.Store, out chan<- recording.Record) *ledgerSource {
 	s := &ledgerSource{store: store, out: out, listed: make(chan struct{})}
 	s.mu.keys = map[string]int64{}
 	return s
@@ -59,12 +59,12 @@ func (s *ledgerSource) run(ctx context.Context) error {
 }
 
 func (s *ledgerSource) take(ctx context.Context, b replica.Batch) {
-	record := audit.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
+	record := recording.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
 	keys := map[string]int64{}
 	gone := map[string]bool{}
 	for _, kv := range b.KVs {
 		if !skips(kv.Key) {
-			record.Events = append(record.Events, audit.FromLedger(ledger.Event{KV: kv}))
+			record.Events = append(record.Events, recording.FromLedger(ledger.Event{KV: kv}))
 			keys[kv.Key] = kv.ModRevision
 		}
 	}
@@ -72,11 +72,11 @@ func (s *ledgerSource) take(ctx context.Context, b replica.Batch) {
 		if skips(ev.Key) {
 			continue
 		}
-		record.Events = append(record.Events, audit.FromLedger(ev))
+		record.Events = append(record.Events, recording.FromLedger(ev))
 		keys[ev.Key], gone[ev.Key] = ev.ModRevision, ev.Deleted
 	}
 	if b.Reset || len(record.Events) > 0 {
-		send(ctx, s.out, audit.Record{Ledger: &record})
+		send(ctx, s.out, recording.Record{Ledger: &record})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
@@ -40,11 +40,11 @@ var errRelist = errors.New("resourceVersion is no longer available from the API 
 
 // kind describes how to read objects of one kind, and what to keep of them.
 type kind struct {
-	name  audit.Kind
+	name  recording.Kind
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	// strip fills in the kind's field of a record.
-	strip func(runtime.Object, *audit.Object)
+	strip func(runtime.Object, *recording.Object)
 }
 
 // seen is the newest recorded version of one object.
@@ -56,7 +56,7 @@ type seen struct {
 // source follows the objects of one kind.
 type source struct {
 	kind   kind
-	out    chan<- audit.Record
+	out    chan<- recording.Record
 	logger *slog.Logger
 	listed chan struct{}
 	seed   maphash.Seed
@@ -71,7 +71,7 @@ type source struct {
 	}
 }
 
-func newSource(k kind, out chan<- audit.Record, logger *slog.Logger) *source {
+func newSource(k kind, out chan<- recording.Record, logger *slog.Logger) *source {
 	s := &source{kind: k, out: out, logger: logger, listed: make(chan struct{}), seed: maphash.MakeSeed()}
 	s.mu.objects = map[string]seen{}
 	return s
@@ -142,7 +142,7 @@ func (s *source) event(ctx context.Context, ev watch.Event) error {
 		return err
 	}
 	if ev.Type != watch.Bookmark {
-		if err := s.tell(ctx, ev.Object, audit.Object{UID: uid, RV: rv, Gone: ev.Type == watch.Deleted}); err != nil {
+		if err := s.tell(ctx, ev.Object, recording.Object{UID: uid, RV: rv, Gone: ev.Type == watch.Deleted}); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func (s *source) event(ctx context.Context, ev watch.Event) error {
 }
 
 // tell records one version, unless nothing that the audit uses has changed.
-func (s *source) tell(ctx context.Context, obj runtime.Object, o audit.Object) error {
+func (s *source) tell(ctx context.Context, obj runtime.Object, o recording.Object) error {
 	o.Kind = s.kind.name
 	var hash uint64
 	if !o.Gone {
@@ -175,11 +175,11 @@ func (s *source) tell(ctx context.Context, obj runtime.Object, o audit.Object) e
 	if o.Gone && !known || !o.Gone && known && old.hash == hash {
 		return nil
 	}
-	send(ctx, s.out, audit.Record{Object: &o})
+	send(ctx, s.out, recording.Record{Object: &o})
 	return nil
 }
 
-func (s *source) hash(o audit.Object) (uint64, error) {
+func (s *source) hash(o recording.Object) (uint64, error) {
 	o.RV = 0
 	o.After = 0
 	o.Missed = false
@@ -213,12 +213,12 @@ func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) e
 		if old.rv >= itemRV {
 			continue
 		}
-		if err := s.tell(ctx, obj, audit.Object{UID: uid, RV: itemRV, Missed: true, After: after}); err != nil {
+		if err := s.tell(ctx, obj, recording.Object{UID: uid, RV: itemRV, Missed: true, After: after}); err != nil {
 			return err
 		}
 	}
 	for uid := range gone {
-		if err := s.tell(ctx, nil, audit.Object{UID: uid, RV: rv, Gone: true, Missed: true, After: after}); err != nil {
+		if err := s.tell(ctx, nil, recording.Object{UID: uid, RV: rv, Gone: true, Missed: true, After: after}); err != nil {
 			return err
 		}
 	}

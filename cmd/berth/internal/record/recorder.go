@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/identity"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
@@ -36,7 +36,7 @@ const (
 type Deps struct {
 	Ledger ledger.Store
 	API    kubernetes.Interface
-	Out    *audit.Writer
+	Out    *recording.Writer
 	Logger *slog.Logger
 	// Started is called once, when both systems have been listed: everything that happens from then on will be in the
 	// history.
@@ -46,14 +46,14 @@ type Deps struct {
 // Recorder is one recording.
 type Recorder struct {
 	deps    Deps
-	records chan audit.Record
+	records chan recording.Record
 	ledger  *ledgerSource
 	objects []*source
 }
 
 // New prepares a recording. Nothing is read yet.
 func New(deps Deps) *Recorder {
-	r := &Recorder{deps: deps, records: make(chan audit.Record, buffer)}
+	r := &Recorder{deps: deps, records: make(chan recording.Record, buffer)}
 	r.ledger = newLedgerSource(deps.Ledger, r.records)
 	for _, k := range kinds(deps.API) {
 		r.objects = append(r.objects, newSource(k, r.records, deps.Logger))
@@ -74,8 +74,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return r.record(ctx, watching, g)
 	})
 	err := g.Wait()
-	if errors.Is(err, audit.ErrFull) {
-		end := audit.Record{End: &audit.End{Ledger: r.ledger.revision(), Reason: "the size limit was reached"}}
+	if errors.Is(err, recording.ErrFull) {
+		end := recording.Record{End: &recording.End{Ledger: r.ledger.revision(), Reason: "the size limit was reached"}}
 		r.deps.Logger.Warn("history ended: size limit reached", "revision", end.End.Ledger)
 		return errors.Join(r.deps.Out.Write(end), r.deps.Out.Flush())
 	}
@@ -137,17 +137,17 @@ func (r *Recorder) markUntil(ctx, watching context.Context) {
 			missing = failed
 		}
 		if err == nil {
-			send(watching, r.records, audit.Record{Mark: &mark})
+			send(watching, r.records, recording.Record{Mark: &mark})
 		}
 	}
 }
 
 // mark reads the ledger's revision, then the API server's resourceVersion, then the ledger's revision again, each
 // from the store itself.
-func (r *Recorder) mark(ctx context.Context) (audit.Mark, error) {
+func (r *Recorder) mark(ctx context.Context) (recording.Mark, error) {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
-	m := audit.Mark{Unix: time.Now().UnixMilli()}
+	m := recording.Mark{Unix: time.Now().UnixMilli()}
 	var err error
 	if _, m.Ledger, err = r.deps.Ledger.List(ctx, identity.KeyCluster); err != nil {
 		return m, err
@@ -164,9 +164,9 @@ func (r *Recorder) mark(ctx context.Context) (audit.Mark, error) {
 func (r *Recorder) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	end := audit.End{Reason: audit.EndStopped}
+	end := recording.End{Reason: recording.EndStopped}
 	if mark, err := r.mark(ctx); err == nil {
-		send(ctx, r.records, audit.Record{Mark: &mark})
+		send(ctx, r.records, recording.Record{Mark: &mark})
 	}
 	for _, s := range r.objects {
 		rv, err := s.settle(ctx)
@@ -182,7 +182,7 @@ func (r *Recorder) finish(ctx context.Context) error {
 	if end.Ledger = revision; err != nil {
 		end.Reason = fmt.Sprintf("the ledger could not be read at the end: %v", err)
 	}
-	send(context.WithoutCancel(ctx), r.records, audit.Record{End: &end})
+	send(context.WithoutCancel(ctx), r.records, recording.Record{End: &end})
 	return nil
 }
 
@@ -220,7 +220,7 @@ func (r *Recorder) drain() error {
 	}
 }
 
-func send(ctx context.Context, to chan<- audit.Record, r audit.Record) {
+func send(ctx context.Context, to chan<- recording.Record, r recording.Record) {
 	select {
 	case to <- r:
 	case <-ctx.Done():

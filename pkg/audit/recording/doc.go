@@ -1,0 +1,2 @@
+// Package recording is the file format of a history.
+package recording
