@@ -32,7 +32,9 @@ type generations struct {
 
 // decode returns the generation that a revision begins, closes or opens.
 func (gs *generations) decode(events []recording.LedgerEvent) (g identity.Generation, ok bool) {
-	i := slices.IndexFunc(events, func(ev recording.LedgerEvent) bool { return ev.Key == identity.KeyGeneration && !ev.Deleted })
+	i := slices.IndexFunc(events, func(ev recording.LedgerEvent) bool {
+		return ev.Key == identity.KeyGeneration && !ev.Deleted
+	})
 	if i < 0 {
 		return g, false
 	}

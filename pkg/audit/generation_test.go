@@ -15,10 +15,11 @@ func (s *story) generation(number uint64, open bool) {
 	s.revision++
 	floor := ledger.Floor{HW: map[string]uint64{ledger.KindPod: s.rv, ledger.KindNode: s.rv}}
 	generation := identity.Generation{Number: number, Store: 1, Open: open, Reason: "it was lost"}
-	s.records = append(s.records, recording.Record{Ledger: &recording.Ledger{Revision: s.revision, Events: []recording.LedgerEvent{
+	events := []recording.LedgerEvent{
 		{Key: identity.KeyGeneration, Value: s.must(identity.EncodeGeneration(generation)), Mod: s.revision},
 		{Key: ledger.KeyFloor, Value: s.must(codec.EncodeFloor(floor)), Mod: s.revision},
-	}}})
+	}
+	s.records = append(s.records, recording.Record{Ledger: &recording.Ledger{Revision: s.revision, Events: events}})
 }
 
 // clear deletes the document of a node.

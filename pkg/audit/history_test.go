@@ -16,7 +16,7 @@ func TestAHistoryComesBackAsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range append(s.records, recording.Record{End: &recording.End{Objects: s.rv, Ledger: s.revision, Reason: recording.EndStopped}}) {
+	for _, r := range append(s.records, s.end()) {
 		if err := w.Write(r); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func FuzzReplay(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, r := range append(s.records, recording.Record{End: &recording.End{Objects: s.rv, Ledger: s.revision, Reason: recording.EndStopped}}) {
+	for _, r := range append(s.records, s.end()) {
 		if err := w.Write(r); err != nil {
 			f.Fatal(err)
 		}

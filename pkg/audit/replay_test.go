@@ -336,7 +336,9 @@ func TestOwnersAndDocuments(t *testing.T) {
 	})
 	t.Run("S11: another owner under the same epoch", func(t *testing.T) {
 		s := begin(t)
-		s.key(recording.LedgerEvent{Key: roster.KeyOwn(7), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s2"})), Create: 1})
+		s.key(recording.LedgerEvent{
+			Key: roster.KeyOwn(7), Value: s.must(roster.EncodeOwner(roster.Owner{Member: "s2"})), Create: 1,
+		})
 		s.finds("violation S11 ledger/own/007")
 	})
 	t.Run("S12: a high-water sinks", func(t *testing.T) {

@@ -147,7 +147,8 @@ func (s *story) key(ev recording.LedgerEvent) {
 	if ev.Create == 0 {
 		ev.Create = s.revision
 	}
-	s.records = append(s.records, recording.Record{Ledger: &recording.Ledger{Revision: s.revision, Events: []recording.LedgerEvent{ev}}})
+	batch := recording.Ledger{Revision: s.revision, Events: []recording.LedgerEvent{ev}}
+	s.records = append(s.records, recording.Record{Ledger: &batch})
 }
 
 // edit changes and writes one document.
@@ -247,10 +248,17 @@ func (s *story) later(seconds int64) {
 	}})
 }
 
+// end returns the record that closes the history.
+func (s *story) end() recording.Record {
+	return recording.Record{
+		End: &recording.End{Objects: s.rv, Ledger: s.revision, Reason: recording.EndStopped},
+	}
+}
+
 // finds ends the story and requires exactly these findings, each as "violation S1 node/n pod/d/a".
 func (s *story) finds(want ...string) *Report {
 	s.Helper()
-	s.records = append(s.records, recording.Record{End: &recording.End{Objects: s.rv, Ledger: s.revision, Reason: recording.EndStopped}})
+	s.records = append(s.records, s.end())
 	report, err := ReplayRecords(s.records)
 	if err != nil {
 		s.Fatal(err)

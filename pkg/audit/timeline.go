@@ -24,10 +24,18 @@ func (t *timeline) sort() {
 	slices.SortStableFunc(t.marks, func(x, y recording.Mark) int { return cmp.Compare(x.Ledger, y.Ledger) })
 }
 
+// firstMark returns the index of the first mark that was made at a revision or after it, len(marks) for none.
+func (t *timeline) firstMark(revision int64) int {
+	i, _ := slices.BinarySearchFunc(t.marks, revision, func(m recording.Mark, r int64) int {
+		return cmp.Compare(m.Ledger, r)
+	})
+	return i
+}
+
 // latest returns a resourceVersion of the API server at which the ledger had not yet gone beyond revision: a
 // decision at revision knew nothing newer.
 func (t *timeline) latest(revision int64) uint64 {
-	i, _ := slices.BinarySearchFunc(t.marks, revision, func(m recording.Mark, r int64) int { return cmp.Compare(m.Ledger, r) })
+	i := t.firstMark(revision)
 	if i < len(t.marks) {
 		return t.marks[i].Objects
 	}
@@ -62,7 +70,7 @@ func (t *timeline) longAgo(revision int64) recording.Mark {
 
 // now returns the recorder's clock at this revision, in milliseconds, or shortly before.
 func (t *timeline) now(revision int64) int64 {
-	i, _ := slices.BinarySearchFunc(t.marks, revision, func(m recording.Mark, r int64) int { return cmp.Compare(m.Ledger, r) })
+	i := t.firstMark(revision)
 	if i == 0 {
 		return 0
 	}

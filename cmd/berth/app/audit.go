@@ -179,7 +179,8 @@ func (o *options) record(ctx context.Context, say io.Writer, path string, limitM
 		return fmt.Errorf("--out: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	writer, err := recording.NewWriter(file, limitMiB<<20, recording.Header{Cluster: string(system.UID), Prefix: o.ledgerPrefix})
+	header := recording.Header{Cluster: string(system.UID), Prefix: o.ledgerPrefix}
+	writer, err := recording.NewWriter(file, limitMiB<<20, header)
 	if err != nil {
 		return err
 	}
