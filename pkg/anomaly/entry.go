@@ -16,7 +16,7 @@ func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) Waiting {
 	}
 	switch {
 	case e.Role == ledger.RoleKeeper:
-	case e.Role == ledger.RoleReservation && e.State != ledger.Held && !waits(e):
+	case e.Role == ledger.RoleReservation && e.State != ledger.Held && !waitsForProvisioning(e):
 		w.Limit = overdueReservation
 	default:
 		w.Limit = overdueWait
@@ -24,7 +24,7 @@ func Entry(doc ledger.NodeDoc, e ledger.Entry, since time.Time) Waiting {
 	return w
 }
 
-// waits reports whether the binder waits for volumes to be made, or for devices, as in its own deadline.
-func waits(e ledger.Entry) bool {
+// waitsForProvisioning reports whether the binder waits for volumes to be made, or for devices, as in its own deadline.
+func waitsForProvisioning(e ledger.Entry) bool {
 	return len(e.Devices) > 0 || slices.ContainsFunc(e.Volumes, func(p ledger.VolumePick) bool { return !p.HasVolume })
 }

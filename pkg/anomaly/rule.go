@@ -29,9 +29,9 @@ var Rules = []Rule{PodOverdue, PreemptedAgain, PreemptsInVain, BindsRejected, Fe
 const (
 	// Window is how long something that has happened counts.
 	Window = 10 * time.Minute
-	// often is how many times within it are too many. A shard refuses preemption after three
+	// repeatLimit is how many times within it are too many. A shard refuses preemption after three
 	// that came to nothing, and a binder repeats what the API server leaves open by itself.
-	often = 3
+	repeatLimit = 3
 	// OverdueTrying is how long a pod may be offered or reserved: a lease runs for seconds, a
 	// bind gets 30 s and a fence as much.
 	OverdueTrying = 2 * time.Minute

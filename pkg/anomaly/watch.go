@@ -28,15 +28,15 @@ type Waiting struct {
 
 // Watch remembers what has happened lately. For one goroutine.
 type Watch struct {
-	preempted map[string]*spell
-	nominated map[string]*spell
-	rejected  map[string]*spell
-	refused   map[string]*spell
-	caught    spell
+	preempted map[string]*series
+	nominated map[string]*series
+	rejected  map[string]*series
+	refused   map[string]*series
+	swept     series
 }
 
-// spell is something that happens again and again to one thing.
-type spell struct {
+// series is something that happens again and again to one thing.
+type series struct {
 	name   string
 	times  []time.Time
 	detail string
@@ -45,90 +45,90 @@ type spell struct {
 // NewWatch remembers nothing.
 func NewWatch() *Watch {
 	return &Watch{
-		preempted: map[string]*spell{}, nominated: map[string]*spell{}, rejected: map[string]*spell{},
-		refused: map[string]*spell{},
+		preempted: map[string]*series{}, nominated: map[string]*series{}, rejected: map[string]*series{},
+		refused: map[string]*series{},
 	}
 }
 
 // Decided takes in one decision of the log, which was stored then. whose is the pod's workload
 // as the facts have it; only evictions need it.
-func (w *Watch) Decided(d events.Decision, at time.Time, whose Workload) {
+func (w *Watch) Decided(d events.Decision, at time.Time, workload Workload) {
 	pod := d.Pod.Namespace + "/" + d.Pod.Name
 	switch d.Kind {
 	case events.DecisionNominated:
-		note(w.nominated, d.Pod.UID, pod, at).detail = "last on node " + d.NodeName
+		record(w.nominated, d.Pod.UID, pod, at).detail = "last on node " + d.NodeName
 	case events.DecisionBound:
 		delete(w.nominated, d.Pod.UID)
 		delete(w.rejected, d.Pod.UID)
 		delete(w.refused, d.Pod.UID)
 	case events.DecisionFenceRefused:
-		note(w.refused, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s", d.NodeName, d.Message)
+		record(w.refused, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s", d.NodeName, d.Message)
 	case events.DecisionReleased, events.DecisionRejected:
 		delete(w.refused, d.Pod.UID)
-		note(w.rejected, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s",
+		record(w.rejected, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s",
 			d.NodeName, cmp.Or(d.Message, "the reservation was cancelled"))
 	case events.DecisionEvicted:
 		if d.Strategy == "" {
-			w.wasPreempted(d, at, whose)
+			w.recordPreemption(d, at, workload)
 		}
 	}
 }
 
-// wasPreempted notes the end of a pod, if it is not the first of its workload: one that was
+// recordPreemption notes the end of a pod, if it is not the first of its workload: one that was
 // created after another had to go, and now has to go as well. So a large workload may lose many
 // pods at once.
-func (w *Watch) wasPreempted(d events.Decision, at time.Time, whose Workload) {
-	if whose.Owner == "" {
+func (w *Watch) recordPreemption(d events.Decision, at time.Time, workload Workload) {
+	if workload.Owner == "" {
 		return
 	}
-	s, known := w.preempted[whose.Owner]
-	if known && !whose.Created.After(s.times[0]) {
+	s, known := w.preempted[workload.Owner]
+	if known && !workload.Created.After(s.times[0]) {
 		return
 	}
-	note(w.preempted, whose.Owner, whose.Owner, at).detail = "last pod " + d.Pod.Namespace + "/" + d.Pod.Name
+	record(w.preempted, workload.Owner, workload.Owner, at).detail = "last pod " + d.Pod.Namespace + "/" + d.Pod.Name
 }
 
 // Anew forgets what decisions have said: the log is read once more, and they come again.
 func (w *Watch) Anew() {
-	caught := w.caught
+	caught := w.swept
 	*w = *NewWatch()
-	w.caught = caught
+	w.swept = caught
 }
 
 // Caught notes pods that the sweep has brought to a node.
 func (w *Watch) Caught(pods int, at time.Time) {
 	for range min(pods, maxNames) {
-		w.caught.times = append(w.caught.times, at)
+		w.swept.times = append(w.swept.times, at)
 	}
 }
 
-// note adds to a spell, and forgets the oldest when there are too many.
-func note(list map[string]*spell, key, name string, at time.Time) *spell {
+// record adds to a spell, and forgets the oldest when there are too many.
+func record(list map[string]*series, key, name string, at time.Time) *series {
 	s := list[key]
 	if s == nil {
 		if len(list) >= maxNames {
-			delete(list, oldest(list))
+			delete(list, leastRecent(list))
 		}
-		s = &spell{name: name}
+		s = &series{name: name}
 		list[key] = s
 	}
 	s.times = append(s.times, at)
-	if len(s.times) > maxListed*often {
+	if len(s.times) > maxListed*repeatLimit {
 		s.times = slices.Delete(s.times, 1, 2) // the first says since when
 	}
 	return s
 }
 
-func oldest(list map[string]*spell) string {
+func leastRecent(list map[string]*series) string {
 	return slices.MinFunc(slices.Collect(maps.Keys(list)), func(a, b string) int {
 		return cmp.Or(list[a].last().Compare(list[b].last()), cmp.Compare(a, b))
 	})
 }
 
-func (s *spell) last() time.Time { return s.times[len(s.times)-1] }
+func (s *series) last() time.Time { return s.times[len(s.times)-1] }
 
-// pass forgets what is too old; false if nothing is left.
-func (s *spell) pass(now time.Time) bool {
+// prune forgets what is too old; false if nothing is left.
+func (s *series) prune(now time.Time) bool {
 	s.times = slices.DeleteFunc(s.times, func(t time.Time) bool { return now.Sub(t) > Window })
 	return len(s.times) > 0
 }
@@ -145,15 +145,15 @@ func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 		case HoldOverdue:
 			found = overdue(rule, entries, now)
 		case PreemptedAgain:
-			found = repeated(rule, w.preempted, now, often, "its pods were preempted %d times, including replacements; %s")
+			found = repeated(rule, w.preempted, now, repeatLimit, "its pods were preempted %d times, including replacements; %s")
 		case PreemptsInVain:
-			found = repeated(rule, w.nominated, now, often, "a place was held for it %d times without a bind; %s")
+			found = repeated(rule, w.nominated, now, repeatLimit, "a place was held for it %d times without a bind; %s")
 		case BindsRejected:
-			found = repeated(rule, w.rejected, now, often, "its bind failed %d times; %s")
+			found = repeated(rule, w.rejected, now, repeatLimit, "its bind failed %d times; %s")
 		case FenceRefused:
 			found = repeated(rule, w.refused, now, 1, "its reservation cannot be cancelled (reported %d times), %s")
 		case CaughtBySweep:
-			found = w.sweeps(now)
+			found = w.sweepFindings(now)
 		}
 		r.Found[rule] = len(found)
 		slices.SortFunc(found, func(a, b Finding) int {
@@ -177,9 +177,9 @@ func overdue(rule Rule, list []Waiting, now time.Time) (found []Finding) {
 }
 
 // repeated finds what has happened least times or more within the window.
-func repeated(rule Rule, list map[string]*spell, now time.Time, least int, sentence string) (found []Finding) {
+func repeated(rule Rule, list map[string]*series, now time.Time, least int, sentence string) (found []Finding) {
 	for key, s := range list {
-		if !s.pass(now) {
+		if !s.prune(now) {
 			delete(list, key)
 			continue
 		}
@@ -192,12 +192,12 @@ func repeated(rule Rule, list map[string]*spell, now time.Time, least int, sente
 	return found
 }
 
-func (w *Watch) sweeps(now time.Time) []Finding {
-	if !w.caught.pass(now) {
+func (w *Watch) sweepFindings(now time.Time) []Finding {
+	if !w.swept.prune(now) {
 		return nil
 	}
 	return []Finding{{
-		Rule: CaughtBySweep, About: "queue", Since: w.caught.times[0],
-		Detail: fmt.Sprintf("%d parked pods were placed without an event that woke them", len(w.caught.times)),
+		Rule: CaughtBySweep, About: "queue", Since: w.swept.times[0],
+		Detail: fmt.Sprintf("%d parked pods were placed without an event that woke them", len(w.swept.times)),
 	}}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -15,17 +16,17 @@ import (
 // are claimed (S9); that a claim for one pod has one user (S14); that a device is in one claim (S15); that devices
 // in claims have a pod (L7); and that every value of the ledger can be decoded (form). A violation is only a
 // warning if other schedulers bound pods involved in it, or if it may have arisen after the bind.
-func Check(in Standing) *StandingReport {
-	c := &standing{
-		StandingReport: &StandingReport{Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: []Finding{}},
-		nodes:          map[string]*account{}, classes: newClasses(), bound: map[string]bool{}, live: map[string]bool{},
+func Check(in CurrentState) *CheckReport {
+	c := &stateCheck{
+		CheckReport: &CheckReport{Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: []Finding{}},
+		nodes:       map[string]*nodeUsage{}, classes: newClasses(), bound: map[string]bool{}, live: map[string]bool{},
 	}
 	c.classes.namespaces = map[string]map[string]string{}
 	for i := range in.Namespaces {
 		c.classes.namespaces[in.Namespaces[i].Name] = in.Namespaces[i].Labels
 	}
 	for i := range in.Nodes {
-		c.nodes[in.Nodes[i].Name] = &account{node: &in.Nodes[i], used: amounts{}, berthOnly: true}
+		c.nodes[in.Nodes[i].Name] = &nodeUsage{node: &in.Nodes[i], used: fit.Amounts{}, berthOnly: true}
 	}
 	for i := range in.Pods {
 		c.addPod(&in.Pods[i])
@@ -33,54 +34,59 @@ func Check(in Standing) *StandingReport {
 	c.addLedger(in.Before, in.After)
 	c.checkPromises(in)
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
-		c.checkRoom(c.nodes[name])
+		c.checkAllocatable(c.nodes[name])
 		c.checkPods(c.nodes[name])
 	}
 	c.checkAntiAffinity()
 	c.checkClaims(in)
 	slices.SortStableFunc(c.Findings, func(a, b Finding) int { return slices.Compare(a.Objects, b.Objects) })
-	return c.StandingReport
+	return c.CheckReport
 }
 
-func (c *standing) checkRoom(at *account) {
-	room := amountsOf(at.node.Status.Allocatable)
+// checkAllocatable checks that what is bound and reserved on a node is within its allocatable (S1).
+func (c *stateCheck) checkAllocatable(at *nodeUsage) {
+	room := fit.AmountsOf(at.node.Status.Allocatable)
 	for _, name := range slices.Sorted(maps.Keys(at.used)) {
 		if at.used[name] > room[name] {
-			c.add(ownFault(at.berthOnly), "S1", fmt.Sprintf("%d of %s is bound or reserved on it, but %d is allocatable",
+			c.add(severityFor(at.berthOnly), "S1", fmt.Sprintf("%d of %s is bound or reserved on it, but %d is allocatable",
 				at.used[name], name, room[name]), nodeObject(at.node.Name))
 		}
 	}
 }
 
-// checkPods checks each pod of Berth's on a node separately, and the ports of all of them.
-func (c *standing) checkPods(at *account) {
-	for i, r := range at.residents {
-		for _, other := range at.residents[:i] {
+// checkPods checks each pod of Berth's on a node separately (fit), and the ports of all of them (S7).
+func (c *stateCheck) checkPods(at *nodeUsage) {
+	for i, r := range at.pods {
+		for _, other := range at.pods[:i] {
 			c.checkPorts(r, other)
 		}
-		if why := objection(r.pod, at.node); why != "" && r.ours {
+		if why := fit.UnfitReason(r.pod, at.node); why != "" && r.boundByBerth {
 			severity := Violation
-			if selects(r.pod, at.node) {
+			if fit.Selects(r.pod, at.node) {
 				severity = Warning // taints and cordons may be newer than the bind, and do not undo it
 			}
-			c.add(severity, "fit", "is on node "+at.node.Name+" "+why, nameOf(r.pod))
+			c.add(severity, "fit", "is on node "+at.node.Name+" "+why, podObjectOf(r.pod))
 		}
 	}
 }
 
-func (c *standing) checkPorts(r, other *resident) {
-	for _, p := range portsOf(r.pod) {
-		if slices.ContainsFunc(portsOf(other.pod), func(q ledger.HostPort) bool { return clash(p, q) }) {
-			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("uses host port %d of node %s, which %s also uses",
-				p.Port, r.node.Name, nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod))
+// checkPorts reports the node ports that two pods on a node share (S7).
+func (c *stateCheck) checkPorts(r, other *placedPod) {
+	for _, p := range fit.Ports(r.pod) {
+		if slices.ContainsFunc(fit.Ports(other.pod), func(q ledger.HostPort) bool { return fit.PortsConflict(p, q) }) {
+			severity := severityFor(r.boundByBerth && other.boundByBerth)
+			c.add(severity, "S7", fmt.Sprintf("uses host port %d of node %s, which %s also uses",
+				p.Port, r.node.Name, podObjectOf(other.pod)), podObjectOf(r.pod), podObjectOf(other.pod))
 		}
 	}
 }
 
-// checkAntiAffinity checks required anti-affinity among all pods.
-func (c *standing) checkAntiAffinity() {
+// checkAntiAffinity checks required anti-affinity among all pods (S7). It compares every pod that has a term with
+// every other one: quadratic, but only in pods with such terms. Other rules between pods are not checked: affinity and
+// spread may have been broken by pods that left since.
+func (c *stateCheck) checkAntiAffinity() {
 	for _, r := range c.placed {
-		for _, t := range r.class.apart {
+		for _, t := range r.class.antiAffinity {
 			domain, ok := r.node.Labels[t.key]
 			if !ok {
 				continue
@@ -90,12 +96,14 @@ func (c *standing) checkAntiAffinity() {
 	}
 }
 
-func (c *standing) checkTerm(r *resident, t *term, domain string) {
+// checkTerm reports the pods that a term of r selects in its domain.
+func (c *stateCheck) checkTerm(r *placedPod, t *term, domain string) {
 	for _, other := range c.placed {
 		value, ok := other.node.Labels[t.key]
 		if other != r && ok && value == domain && c.classes.selects(t, other.class) {
-			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("has anti-affinity to %s, but both are in %s=%s",
-				nameOf(other.pod), t.key, domain), nameOf(r.pod), nameOf(other.pod))
+			severity := severityFor(r.boundByBerth && other.boundByBerth)
+			c.add(severity, "S7", fmt.Sprintf("has anti-affinity to %s, but both are in %s=%s",
+				podObjectOf(other.pod), t.key, domain), podObjectOf(r.pod), podObjectOf(other.pod))
 		}
 	}
 }

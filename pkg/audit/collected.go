@@ -9,7 +9,9 @@ import (
 )
 
 // checkCollected checks that a document is deleted only when it promises nothing, that the floor includes its
-// high-water marks from that revision on, and that the floor never decreases (S12).
+// high-water marks from that revision on, and that the floor never decreases (S12). The floor stands in for all
+// deleted documents: a shard that finds no document for a node takes its high-water marks from the floor. before and
+// floor are the stubs of the changed keys and the floor as they were before the revision.
 func (l *documentLaws) checkCollected(events []recording.LedgerEvent, before map[string]stub, floor map[string]uint64) {
 	for _, kind := range slices.Sorted(maps.Keys(floor)) {
 		if l.state.floor[kind] < floor[kind] {

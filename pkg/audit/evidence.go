@@ -5,37 +5,44 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
 // evidence is the content of a history: every version of every object, and every change of the ledger. It does not
-// change after it has been loaded.
+// change after it has been loaded (load, then summarize), so all rules may share it.
 type evidence struct {
-	pods       map[string]*podLife
-	nodes      map[string]*nodeLife
-	byName     map[string][]*nodeLife
-	foreign    map[string][]*podLife // bound by other schedulers, by node name
+	// pods and nodes are by UID; byName lists the nodes that have had a name, as a bind names only that. namespaces
+	// holds the newest labels of each namespace.
+	pods       map[string]*podHistory
+	nodes      map[string]*nodeHistory
+	byName     map[string][]*nodeHistory
+	foreign    map[string][]*podHistory // bound by other schedulers, by node name
 	namespaces map[string]map[string]string
-	batches    []recording.Ledger
-	timeline   timeline
-	classes    *classes
+	// batches are the changes of the ledger in the order of the file: the walk's input.
+	batches  []recording.Ledger
+	timeline timeline
+	classes  *classes
 	// budgets holds the disruption budgets, by UID.
-	budgets map[string]*budgetLife
+	budgets map[string]*budgetHistory
 	// claims holds the claims to volumes and devices, and the volumes.
-	claims *claimLives
-	found  *findings
+	claims *claimHistories
+	// found receives the findings that loading itself makes, and the counts.
+	found *findings
 }
 
 func newEvidence(found *findings) *evidence {
 	e := &evidence{
-		pods: map[string]*podLife{}, nodes: map[string]*nodeLife{}, byName: map[string][]*nodeLife{},
-		foreign: map[string][]*podLife{}, namespaces: map[string]map[string]string{}, classes: newClasses(),
-		budgets: map[string]*budgetLife{}, claims: newClaims(), found: found,
+		pods: map[string]*podHistory{}, nodes: map[string]*nodeHistory{}, byName: map[string][]*nodeHistory{},
+		foreign: map[string][]*podHistory{}, namespaces: map[string]map[string]string{}, classes: newClasses(),
+		budgets: map[string]*budgetHistory{}, claims: newClaims(), found: found,
 	}
 	e.classes.namespaces = e.namespaces
 	return e
 }
 
+// load adds one record. An error means that the history cannot be interpreted, and ends the replay; a broken invariant
+// does not.
 func (e *evidence) load(r recording.Record) error {
 	switch {
 	case r.Ledger != nil:
@@ -51,6 +58,8 @@ func (e *evidence) load(r recording.Record) error {
 	return nil
 }
 
+// loadObject adds one version of an object. A version that the recorder saw on its watch happened at exactly its
+// resourceVersion; one that was found in a list happened at some time after the newest version before (moment).
 func (e *evidence) loadObject(o recording.Object) error {
 	at := moment{after: o.RV - 1, rv: o.RV}
 	if o.RV == 0 || o.UID == "" {
@@ -74,70 +83,77 @@ func (e *evidence) loadObject(o recording.Object) error {
 	return nil
 }
 
+// loadPod adds one version of a pod, computes its requests and its class once, and checks that the pod was not bound
+// twice (S2).
 func (e *evidence) loadPod(o recording.Object, at moment) error {
-	life := e.pods[o.UID]
-	if life == nil {
+	history := e.pods[o.UID]
+	if history == nil {
 		if o.Gone || o.Pod == nil {
 			return fmt.Errorf("pod %s: its first version is missing", o.UID)
 		}
-		life = &podLife{uid: o.UID}
-		e.pods[o.UID] = life
+		history = &podHistory{uid: o.UID}
+		e.pods[o.UID] = history
 	}
-	life.missed = life.missed || o.Missed && o.After > 0
+	history.missed = history.missed || o.Missed && o.After > 0
 	if o.Gone {
-		life.goes(at)
+		history.setGone(at)
 		return nil
 	}
-	first := len(life.versions) == 0
-	moved := life.apply(at, &podVersion{pod: o.Pod, requests: requestsOf(o.Pod), class: e.classes.of(o.Pod)})
-	life.initially = life.initially || first && o.Missed && life.bound.known()
+	first := len(history.versions) == 0
+	moved := history.apply(at, &podVersion{pod: o.Pod, requests: fit.Requests(o.Pod), class: e.classes.of(o.Pod)})
+	history.initially = history.initially || first && o.Missed && history.bound.happened()
 	if moved != "" {
 		e.found.report.add(Finding{
-			Severity: Violation, Invariant: "S2", ResourceVersion: o.RV, Objects: []string{life.object(), nodeObject(life.node)},
+			Severity: Violation, Invariant: "S2", ResourceVersion: o.RV,
+			Objects: []string{history.object(), nodeObject(history.node)},
 			Message: fmt.Sprintf("was bound to %s and then to %s", moved, o.Pod.Spec.NodeName),
 		})
 	}
 	return nil
 }
 
+// loadNode adds one version of a node. A node that is deleted and registers again under its name is another node: it
+// has another UID.
 func (e *evidence) loadNode(o recording.Object, at moment) error {
-	life := e.nodes[o.UID]
-	if life == nil {
+	history := e.nodes[o.UID]
+	if history == nil {
 		if o.Node == nil {
 			return fmt.Errorf("node %s: its first version is missing", o.UID)
 		}
-		life = &nodeLife{uid: o.UID, name: o.Node.Name, born: at}
-		e.nodes[o.UID] = life
-		e.byName[life.name] = append(e.byName[life.name], life)
+		history = &nodeHistory{uid: o.UID, name: o.Node.Name, born: at}
+		e.nodes[o.UID] = history
+		e.byName[history.name] = append(e.byName[history.name], history)
 	}
 	switch {
 	case o.Gone:
-		life.gone = at
+		history.gone = at
 	case o.Node != nil:
-		life.versions = append(life.versions, version[*corev1.Node]{at, o.Node})
+		history.versions = append(history.versions, version[*corev1.Node]{at, o.Node})
 	}
 	return nil
 }
 
+// loadBudget adds one version of a disruption budget.
 func (e *evidence) loadBudget(o recording.Object, at moment) error {
-	life := e.budgets[o.UID]
-	if life == nil {
+	history := e.budgets[o.UID]
+	if history == nil {
 		if o.Budget == nil {
 			return fmt.Errorf("disruption budget %s: its first version is missing", o.UID)
 		}
-		life = &budgetLife{name: o.Budget.Namespace + "/" + o.Budget.Name}
-		e.budgets[o.UID] = life
+		history = &budgetHistory{name: o.Budget.Namespace + "/" + o.Budget.Name}
+		e.budgets[o.UID] = history
 	}
 	switch {
 	case o.Gone:
-		life.gone = at
+		history.gone = at
 	case o.Budget != nil:
-		life.versions = append(life.versions, version[*recording.Budget]{at, o.Budget})
+		history.versions = append(history.versions, version[*recording.Budget]{at, o.Budget})
 	}
 	return nil
 }
 
-// summarize fills in the counts of the report, and finds the pods of other schedulers.
+// summarize runs once, after the last record: it fills in the counts of the report, notes what is missing in the
+// history, and finds the pods that other schedulers bound.
 func (e *evidence) summarize() {
 	e.found.report.Complete = e.timeline.end != nil && e.timeline.end.Reason == recording.EndStopped
 	if e.timeline.end == nil {
@@ -147,12 +163,12 @@ func (e *evidence) summarize() {
 	}
 	e.found.report.Nodes, e.found.report.Pods = len(e.nodes), len(e.pods)
 	for _, p := range e.pods {
-		if p.bound.known() && !p.ours() {
+		if p.bound.happened() && !p.boundByBerth() {
 			e.foreign[p.node] = append(e.foreign[p.node], p)
 		}
 		switch {
-		case p.initially || !p.bound.known():
-		case p.ours():
+		case p.initially || !p.bound.happened():
+		case p.boundByBerth():
 			e.found.report.Bound++
 		default:
 			e.found.report.Foreign++
@@ -164,17 +180,19 @@ func (e *evidence) summarize() {
 	}
 }
 
-// nodeNamed returns the node that had a name at rv, the oldest if one may have replaced another.
-func (e *evidence) nodeNamed(name string, rv uint64) *nodeLife {
-	var found *nodeLife
+// nodeNamed returns the node that had a name at rv, the oldest if one may have replaced another; nil if there was
+// none. A bind contains the name of its node, not the UID.
+func (e *evidence) nodeNamed(name string, rv uint64) *nodeHistory {
+	var found *nodeHistory
 	for _, n := range e.byName[name] {
-		if n.born.maybe(rv) && !n.gone.surely(rv) && (found == nil || n.born.rv < found.born.rv) {
+		if n.born.possibleBy(rv) && !n.gone.certainBy(rv) && (found == nil || n.born.rv < found.born.rv) {
 			found = n
 		}
 	}
 	return found
 }
 
+// podNamed returns a pod as an object of a finding, by its UID if the history does not contain the pod.
 func (e *evidence) podNamed(uid string) string {
 	if pod := e.pods[uid]; pod != nil {
 		return pod.object()
@@ -182,8 +200,9 @@ func (e *evidence) podNamed(uid string) string {
 	return podObject(uid)
 }
 
-// finished reports whether a pod no longer needs a place.
+// finished reports whether a pod no longer needs a place at a revision, as far as the evidence can exclude: it may
+// have ended by then, or it was bound at any time. A hold for such a pod may be given up without an explanation.
 func (e *evidence) finished(podUID string, revision int64) bool {
 	pod := e.pods[podUID]
-	return pod != nil && (pod.ended.maybe(e.timeline.latest(revision)) || pod.bound.known())
+	return pod != nil && (pod.ended.possibleBy(e.timeline.upperBound(revision)) || pod.bound.happened())
 }

@@ -13,14 +13,15 @@ import (
 )
 
 // generations is the generation of the ledger at the current revision of the replay. A ledger that was lost or
-// restored is closed, cleared, and opened again under the next number. Its promises end when it is cleared,
-// whatever the facts show; binds that were sent for them may arrive until it is opened, and what they use counts
-// like any other bind.
+// restored is closed, cleared, and opened again under the next number. Its promises end when it is cleared, whatever
+// the facts show; binds that were sent for them may arrive until it is opened, and what they use counts like any other
+// bind.
 type generations struct {
+	// number is that of the newest generation, 0 before the first. closed reports that it has not been opened yet.
 	number uint64
 	closed bool
-	// void holds the placements that were cleared since the generation was closed.
-	void []*placement
+	// cleared holds the placements that were cleared since the generation was closed.
+	cleared []*placement
 	// opened is the high-water mark of pods at which the last generation of this history was opened; 0 if none was.
 	opened uint64
 
@@ -30,7 +31,7 @@ type generations struct {
 	found    *findings
 }
 
-// decode returns the generation that a revision begins, closes or opens.
+// decode returns the generation that a revision begins, closes or opens; false if the revision does not change it.
 func (gs *generations) decode(events []recording.LedgerEvent) (g identity.Generation, ok bool) {
 	i := slices.IndexFunc(events, func(ev recording.LedgerEvent) bool {
 		return ev.Key == identity.KeyGeneration && !ev.Deleted
@@ -46,7 +47,8 @@ func (gs *generations) decode(events []recording.LedgerEvent) (g identity.Genera
 }
 
 // apply applies the generation that a revision names and checks that numbers increase, and that only a closed
-// generation is opened (S17). It reports whether the revision opens one.
+// generation is opened (S17). It reports whether the revision opens one. A generation of a new ledger begins open; a
+// closed one may be followed by another closed one, under a higher number.
 func (gs *generations) apply(events []recording.LedgerEvent) (opens bool) {
 	g, ok := gs.decode(events)
 	if !ok {
@@ -69,8 +71,9 @@ func (gs *generations) apply(events []recording.LedgerEvent) (opens bool) {
 	return opens
 }
 
-// clear removes the deletions from the events of a closed generation: they are not actions of the protocol, and
-// end what they delete.
+// clear applies the deletions among the events of a closed generation and returns the other events: the deletions are
+// not actions of the protocol, and end what they delete. Deletions of owners stay among the others: partitions change
+// their owners in a closed generation, too.
 func (gs *generations) clear(events []recording.LedgerEvent) (others []recording.LedgerEvent) {
 	if !gs.closed {
 		return events
@@ -89,7 +92,8 @@ func (gs *generations) clear(events []recording.LedgerEvent) (others []recording
 	return others
 }
 
-// endPromises ends what a document promises. Until the next generation is opened it may still be bound.
+// endPromises ends what a document promises. Until the next generation is opened, binds for it may still arrive: its
+// placements get the greatest high-water mark for now, so that no bind is later, and open replaces it.
 func (gs *generations) endPromises(doc ledger.NodeDoc) {
 	for _, e := range reservations(doc) {
 		p := gs.placed.find(e.PodUID, e.Token)
@@ -97,7 +101,7 @@ func (gs *generations) endPromises(doc ledger.NodeDoc) {
 			continue
 		}
 		p.left, p.leftAt = gs.found.revision, math.MaxUint64
-		gs.void = append(gs.void, p)
+		gs.cleared = append(gs.cleared, p)
 		if p.pod == nil || p.pod.node != doc.NodeName || p.pod.token != e.Token {
 			p.released = gs.found.revision
 			gs.placed.deactivate(p)
@@ -105,15 +109,17 @@ func (gs *generations) endPromises(doc ledger.NodeDoc) {
 	}
 }
 
-// open handles the moment at which members continue: nothing is promised any more (S17), and no earlier bind
-// arrives from then on (S2, I3).
+// open handles the moment at which members continue: nothing is promised any more (S17), and no earlier bind arrives
+// from then on (S2, I3). The floor that the same revision writes holds the versions that every member must have
+// applied before it goes on, so it is the high-water mark of everything that was cleared. Pods that were bound for
+// reservations of the lost ledger get a placement without one, since they use their nodes.
 func (gs *generations) open() {
 	rv := gs.state.floor[ledger.KindPod]
 	gs.opened = rv
-	for _, p := range gs.void {
+	for _, p := range gs.cleared {
 		p.leftAt = rv
 	}
-	gs.void = nil
+	gs.cleared = nil
 	for _, key := range slices.Sorted(maps.Keys(gs.state.stubs)) {
 		if s := gs.state.stubs[key]; s.promises > 0 {
 			gs.found.violate("S17", []string{ledgerObject(key)}, "has %d entries while generation %d is being opened",
@@ -125,13 +131,14 @@ func (gs *generations) open() {
 			gs.number)
 	}
 	for _, pod := range gs.evidence.pods {
-		lost := pod.ours() && !pod.initially && pod.bound.known() && pod.bound.rv <= rv
+		lost := pod.boundByBerth() && !pod.initially && pod.bound.happened() && pod.bound.rv <= rv
 		if lost && gs.placed.find(pod.uid, pod.token) == nil {
 			gs.placed.addBound(pod)
 		}
 	}
 }
 
-// ofLost reports whether an event may originate from a ledger that was lost: it happened before the generation was
-// opened, in a ledger that this history does not contain.
-func (gs *generations) ofLost(at moment) bool { return at.rv <= gs.opened }
+// fromLostLedger reports whether an event may originate from a ledger that was lost: it happened before the generation
+// was opened, in a ledger that this history does not contain. It is false for every event if the history opens no
+// generation.
+func (gs *generations) fromLostLedger(at moment) bool { return at.rv <= gs.opened }

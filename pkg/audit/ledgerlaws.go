@@ -12,7 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 )
 
-// documentLaws checks each change of a single key of the ledger (S3, S4, S5, S10, S11, S12, S16).
+// documentLaws checks each change of a single key of the ledger against its previous value (S3, S4, S5, S10, S11, S12,
+// S16). It also records what a change of a node's document means for placements, so it must see every document that a
+// revision changed, exactly once.
 type documentLaws struct {
 	evidence *evidence
 	state    *ledgerState
@@ -21,7 +23,8 @@ type documentLaws struct {
 }
 
 // checkKey checks one change against the state before it: keys that must not be deleted (S12), and owners that must
-// not change under one epoch (S11).
+// not change under one epoch (S11). The guard of a registered term must stay: placements under the term compare it,
+// and a deleted key compares as if no placement had ever written it.
 func (l *documentLaws) checkKey(ev recording.LedgerEvent) {
 	switch {
 	case strings.HasPrefix(ev.Key, registry.PrefixGuard) && ev.Deleted:
@@ -33,6 +36,9 @@ func (l *documentLaws) checkKey(ev recording.LedgerEvent) {
 	}
 }
 
+// checkOwner checks that a partition keeps its owner under one epoch (S11). The epoch is the key's create revision: a
+// new owner must delete the key and create it again, so that transactions that compare the epoch of the deposed owner
+// fail. It counts take-overs.
 func (l *documentLaws) checkOwner(ev recording.LedgerEvent) {
 	partition, ok := roster.ParseOwn(ev.Key)
 	if !ok {
@@ -51,7 +57,10 @@ func (l *documentLaws) checkOwner(ev recording.LedgerEvent) {
 	}
 }
 
-// checkDoc checks one revision of a node's document against the previous one.
+// checkDoc checks one revision of a node's document against the previous one: its high-water marks do not decrease
+// (S12), its claims do not contradict each other (S5), it has one reservation for a pod (S3), and each reservation
+// stays, leaves or arrives as the protocol allows. Reservations are the same if pod and token are: a new attempt at
+// the same pod is a departure and an arrival.
 func (l *documentLaws) checkDoc(before, after ledger.NodeDoc) {
 	key := ledgerObject(ledger.KeyNode(after.NodeUID))
 	for _, kind := range slices.Sorted(maps.Keys(before.HW)) {
@@ -85,7 +94,8 @@ func (l *documentLaws) checkDoc(before, after ledger.NodeDoc) {
 	}
 }
 
-// checkClaims checks that no pod is a victim twice, or both a victim and relied upon (S5).
+// checkClaims checks that no pod is a victim twice, or both a victim and relied upon (S5): a keeper is a running pod
+// that satisfies the required affinity of a placement, and must not be evicted meanwhile.
 func (l *documentLaws) checkClaims(doc ledger.NodeDoc) {
 	plans := map[string]string{}
 	for _, e := range doc.Entries {
@@ -106,8 +116,15 @@ func (l *documentLaws) checkClaims(doc ledger.NodeDoc) {
 	}
 }
 
-// checkStep checks that a reservation only moves forward, and that nothing else in it changes except at a promotion
-// (S4).
+// checkStep checks that a reservation only moves forward (Held, Committed, Fencing), and that nothing else in it
+// changes (S4). Permitted changes are copied from the new entry to the old one; then the two must be equal, so that a
+// field which is added to entries later is covered as well. Permitted are:
+//
+//   - at a promotion (T3), what the shard evaluated again: the pod's version, its claims and who binds it;
+//   - the claim that a binder created for an entry that had none (T14);
+//   - the cause of a fence (T6);
+//   - fields that a later version of Berth has written (Later);
+//   - Wanted, by which a member asks the binders to give the entry back.
 func (l *documentLaws) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) {
 	if old.State != now.State {
 		forward := old.State == ledger.Held && now.State == ledger.Committed ||
@@ -156,7 +173,8 @@ func (l *documentLaws) checkStep(old, now ledger.Entry, before, after ledger.Nod
 }
 
 // checkArrival checks that a reservation starts Held or Committed, and is made by the shard that owns the pod's
-// partition (S11).
+// partition at this revision (S11). The transaction compares the owner's key, so the owner after the revision is the
+// one to compare with. A Held reservation is no placement yet: it may not be bound.
 func (l *documentLaws) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 	objects := []string{entryObject(e), nodeObject(after.NodeName)}
 	if e.State != ledger.Held && e.State != ledger.Committed {
@@ -180,7 +198,8 @@ func (l *documentLaws) checkArrival(e ledger.Entry, before, after ledger.NodeDoc
 	}
 }
 
-// checkName checks that a pod is assigned to a node only while the node's name refers to that node (S16).
+// checkName checks that a pod is assigned to a node only while the node's name refers to that node (S16): a bind is by
+// name, and would place the pod on the node that has the name now.
 func (l *documentLaws) checkName(e ledger.Entry, before, after ledger.NodeDoc) {
 	if before.SupersededBy != "" {
 		l.found.violate("S16", []string{entryObject(e), nodeObject(after.NodeName)},
@@ -188,8 +207,11 @@ func (l *documentLaws) checkName(e ledger.Entry, before, after ledger.NodeDoc) {
 	}
 }
 
-// checkDeparture checks that a committed reservation leaves with a fact that the high-water mark covers, or after a
-// completed fence (S4).
+// checkDeparture checks that a committed reservation leaves in one of two ways (S4): with a fact up to the document's
+// high-water mark that shows the pod bound or gone, so that every shard that may use the node again counts the pod
+// (T5); or after a fence, whose change of the pod makes any late bind fail (T7). A Held reservation may leave at any
+// time, as it was never bound. The defer records the departure whether or not it was right: later revisions are
+// checked against what is there.
 func (l *documentLaws) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
 	if e.State == ledger.Held {
 		l.abandoned(e)
@@ -206,7 +228,7 @@ func (l *documentLaws) checkDeparture(e ledger.Entry, before, after ledger.NodeD
 		return
 	}
 	switch {
-	case pod.bound.maybe(hw), pod.ended.maybe(hw):
+	case pod.bound.possibleBy(hw), pod.ended.possibleBy(hw):
 	case e.State != ledger.Fencing:
 		l.found.violate("S4", objects, "its committed reservation was removed at high-water mark %d without a fence, "+
 			"and no fact up to it shows the pod bound or gone", hw)
@@ -216,8 +238,8 @@ func (l *documentLaws) checkDeparture(e ledger.Entry, before, after ledger.NodeD
 	}
 }
 
-// abandoned counts a hold that is removed although pods have been evicted for it, unless another hold took its
-// plan.
+// abandoned counts a hold that is removed although pods have been evicted for it, unless another hold took its plan.
+// It is a count and no finding: a preemptor may be deleted, or become unschedulable, while its victims leave.
 func (l *documentLaws) abandoned(e ledger.Entry) {
 	if e.Plan == "" || l.evidence.finished(e.PodUID, l.found.revision) {
 		return
@@ -237,8 +259,9 @@ func (l *documentLaws) abandoned(e ledger.Entry) {
 	}
 }
 
-// checkUnique checks that a pod has one reservation that is committed or being fenced, over all nodes (S3), even
-// while its partition moves between shards.
+// checkUnique checks that a pod has one reservation that is committed or being fenced, over all nodes (S3), even while
+// its partition moves between shards. It runs after all documents of the revision were applied: one transaction may
+// remove the reservation on one node and make it on another.
 func (l *documentLaws) checkUnique(events []recording.LedgerEvent) {
 	for _, ev := range events {
 		uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode)
@@ -253,6 +276,7 @@ func (l *documentLaws) checkUnique(events []recording.LedgerEvent) {
 	}
 }
 
+// checkOthers reports the reservations of the same pod that existed before this placement and were not removed.
 func (l *documentLaws) checkOthers(p *placement) {
 	for _, other := range l.placed.byPod[p.entry.PodUID] {
 		if other == p || other.left != 0 || other.committed > p.committed {
@@ -263,19 +287,21 @@ func (l *documentLaws) checkOthers(p *placement) {
 	}
 }
 
-// checkDisplaced checks that a held reservation is displaced only by a higher priority (S10).
+// checkDisplaced checks that a held reservation is displaced only by a higher priority (S10). A hold for a pod that no
+// longer needs a place may go without one.
 func (l *documentLaws) checkDisplaced(before map[string]ledger.NodeDoc) {
 	for uid, old := range before {
 		for _, e := range reservations(old) {
 			now, ok := l.state.docs[uid].Find(e.PodUID)
 			if e.State == ledger.Held && (!ok || now.Token != e.Token) && !l.evidence.finished(e.PodUID, l.found.revision) {
-				l.checkTaker(e, l.state.docs[uid])
+				l.checkDisplacer(e, l.state.docs[uid])
 			}
 		}
 	}
 }
 
-func (l *documentLaws) checkTaker(held ledger.Entry, doc ledger.NodeDoc) {
+// checkDisplacer compares a hold that has left a document with the placements that the same revision made there.
+func (l *documentLaws) checkDisplacer(held ledger.Entry, doc ledger.NodeDoc) {
 	for _, p := range l.placed.fresh {
 		taker, found := doc.Find(p.entry.PodUID)
 		if p.nodeUID == doc.NodeUID && found && taker.Priority <= held.Priority && p.entry.PodUID != held.PodUID {

@@ -26,12 +26,12 @@ func (l *planLaws) checkMoves(before map[string]ledger.NodeDoc) {
 					"plan %s keeps a place for its replacement but does not claim the pod", e.Plan)
 			}
 		}
-		l.found.report.TakenOver += min(placesGone(old, now), arrivals(old, now))
+		l.found.report.TakenOver += min(placeholdersRemoved(old, now), reservationsAdded(old, now))
 	}
 }
 
-// placesGone counts the placeholders that a step has removed.
-func placesGone(old, now ledger.NodeDoc) (gone int) {
+// placeholdersRemoved counts the placeholders of moves that a revision has removed from a document.
+func placeholdersRemoved(old, now ledger.NodeDoc) (gone int) {
 	for _, e := range old.Entries {
 		if _, still := now.Owner(e.Plan); e.Role == ledger.RoleMove && !still {
 			gone++
@@ -40,8 +40,9 @@ func placesGone(old, now ledger.NodeDoc) (gone int) {
 	return gone
 }
 
-// arrivals counts the reservations that a step has added.
-func arrivals(old, now ledger.NodeDoc) (n int) {
+// reservationsAdded counts the reservations that a revision has added to a document, new attempts at the same pod
+// included.
+func reservationsAdded(old, now ledger.NodeDoc) (n int) {
 	for _, e := range reservations(now) {
 		if was, known := old.Find(e.PodUID); !known || was.Token != e.Token {
 			n++

@@ -11,11 +11,12 @@ import (
 )
 
 // unresolvedAfter is how long a reservation may exist at the end of a history without its pod being bound or gone
-// (L2): the time for a bind, a fence, and a lease or two.
+// (L2): the time for a bind (30 s), a fence (30 s), and a lease or two of members that died in between. A longer one
+// is a warning, not a violation: a binder may still be at work on it.
 const unresolvedAfter = 2 * time.Minute
 
 // replay is one walk through a history: the evidence, the state that the walk has reached, and the rules that it
-// checks.
+// checks. It is used once, by one goroutine: load, then run.
 type replay struct {
 	report   *Report
 	found    *findings
@@ -34,6 +35,8 @@ type replay struct {
 	claims    *claimLaws
 }
 
+// newReplay returns a replay of an empty history. The parts share one findings, so that each violation is reported at
+// the revision of the walk, and one evidence; a rule gets only the parts that it reads.
 func newReplay() *replay {
 	report := &Report{Findings: []Finding{}}
 	found := &findings{report: report}
@@ -58,8 +61,9 @@ func newReplay() *replay {
 	}
 }
 
-// Replay reads a history to its end and checks every revision of it. An error means that the history cannot be
-// read; broken invariants are in the report.
+// Replay reads a history to its end and checks every revision of it. An error means that the history cannot be read,
+// and names the line; broken invariants are in the report. A history that ends early is checked as far as it goes,
+// with a note. It holds the whole history in memory.
 func Replay(r io.Reader) (*Report, error) {
 	a := newReplay()
 	if err := recording.Read(r, a.evidence.load); err != nil {
@@ -69,7 +73,8 @@ func Replay(r io.Reader) (*Report, error) {
 	return a.report, nil
 }
 
-// ReplayRecords is Replay for a history in memory, without a header.
+// ReplayRecords is Replay for a history in memory, without a header. It keeps references to the records, and does not
+// change them.
 func ReplayRecords(records []recording.Record) (*Report, error) {
 	a := newReplay()
 	for i, record := range records {
@@ -81,7 +86,16 @@ func ReplayRecords(records []recording.Record) (*Report, error) {
 	return a.report, nil
 }
 
-// run walks through the history.
+// run walks through the history, in three parts:
+//
+//  1. Before the walk: sort the marks, count the objects, and place the pods that were bound when the recording
+//     began.
+//  2. The walk: each list of the ledger replaces the state, each revision is one step.
+//  3. After the walk: what needs the placements of all revisions (binds, claims, preempted pods, unresolved
+//     reservations).
+//
+// A bind is compared with the reservation that it names, not with the state at some revision: which revision was
+// current at the bind is known only as closely as the marks are.
 func (a *replay) run() {
 	a.evidence.timeline.sort()
 	a.evidence.summarize()
@@ -96,6 +110,7 @@ func (a *replay) run() {
 			for n < len(batch.Events) && batch.Events[n].Mod == batch.Events[0].Mod {
 				n++
 			}
+			// A revision at or before the current one is a repetition, by a watch that was opened again.
 			if batch.Events[0].Mod > a.found.revision {
 				a.step(batch.Events[:n])
 			}
@@ -111,7 +126,10 @@ func (a *replay) run() {
 	a.report.sort()
 }
 
-// relist takes a list of the ledger as the current state.
+// relist takes a list of the ledger as the current state. The first list begins the history. A later one (again) means
+// that revisions were missed: the report is then incomplete, and checks that need every revision are left out from
+// there on (ledgerState.jumped). Reservations that appear or disappear between the two states are recorded without
+// being checked, as the steps between them are unknown.
 func (a *replay) relist(batch recording.Ledger, again bool) {
 	if again {
 		a.state.jumped, a.report.Complete = true, false
@@ -137,8 +155,17 @@ func (a *replay) relist(batch recording.Ledger, again bool) {
 	a.placed.fresh = nil
 }
 
-// step processes one revision: it checks documents against the state before, then applies the new state, then
-// checks what was placed against everything that exists.
+// step processes one revision, all events of which are one transaction. The order matters:
+//
+//  1. the generation: while one is closed, deletions are cleanup, and are taken out of the events (generations.clear)
+//  2. checkKey, against the state before
+//  3. apply all events, keeping the documents, stubs and floor from before
+//  4. checkDoc for each changed document, old against new; it commits and releases placements
+//  5. across documents: victims, moves, budgets, double reservations, displaced holds
+//  6. checkFresh, which compares the placements committed in step 4 with all others
+//
+// Step 4 must precede 5 and 6, which read the placements of this revision; step 5 reads documents that the revision
+// did not change, and so must follow step 3 for all events.
 func (a *replay) step(events []recording.LedgerEvent) {
 	a.found.revision = events[0].Mod
 	a.report.Revisions++
@@ -180,16 +207,17 @@ func (a *replay) step(events []recording.LedgerEvent) {
 	a.capacity.checkFresh()
 }
 
-// checkEnd reports reservations that are not resolved (L2).
+// checkEnd reports reservations that are not resolved at the end of the history (L2): their pod exists, and was not
+// bound.
 func (a *replay) checkEnd() {
 	for _, doc := range sortedDocs(a.state.docs) {
 		for _, e := range reservations(doc) {
 			p, pod := a.placed.find(e.PodUID, e.Token), a.evidence.pods[e.PodUID]
-			if p == nil || pod == nil || pod.bound.known() || pod.gone.known() {
+			if p == nil || pod == nil || pod.bound.happened() || pod.gone.happened() {
 				continue
 			}
 			a.report.Unresolved++
-			if age := a.evidence.timeline.since(p.committed); age > unresolvedAfter {
+			if age := a.evidence.timeline.elapsedSince(p.committed); age > unresolvedAfter {
 				a.report.add(Finding{
 					Severity: Warning, Invariant: "L2", Revision: p.committed,
 					Objects: []string{p.object(), nodeObject(p.node)},

@@ -23,8 +23,11 @@ const (
 	preempting = ": preempting to accommodate"
 )
 
-// ledgerState is the content of the ledger at one revision.
+// ledgerState is the content of the ledger at one revision, as far as rules read it. apply changes it, event by event;
+// everything else reads it.
 type ledgerState struct {
+	// docs holds the documents of nodes, by node UID; owners the owner of each partition; terms the registered terms
+	// of rules beyond one node.
 	docs   map[string]ledger.NodeDoc
 	owners map[int32]owner
 	terms  map[registry.TermID]bool // false: retiring
@@ -34,11 +37,13 @@ type ledgerState struct {
 	// stubs holds the documents that may be collected, by key; floor holds the high-water marks of those that were.
 	stubs map[string]stub
 	floor map[string]uint64
-	// jumped reports that revisions of the ledger were missed.
+	// jumped reports that revisions of the ledger were missed at some time before. Then the absence of a reservation
+	// proves nothing.
 	jumped bool
 	found  *findings
 }
 
+// owner is the shard that owns a partition. epoch is the create revision of its key, which its transactions compare.
 type owner struct {
 	member string
 	epoch  int64
@@ -58,7 +63,8 @@ func (s *ledgerState) clear() {
 	s.stubs, s.floor = map[string]stub{}, nil
 }
 
-// apply applies one change of one key, without checks.
+// apply applies one change of one key, without checks. Keys of other kinds (members, elections, pauses) are ignored. A
+// value that cannot be decoded is reported and leaves the key's previous value in place.
 func (s *ledgerState) apply(ev recording.LedgerEvent) {
 	s.applyStub(ev)
 	switch {
@@ -93,6 +99,7 @@ func (s *ledgerState) apply(ev recording.LedgerEvent) {
 	}
 }
 
+// applyOwner applies one change of a partition's owner.
 func (s *ledgerState) applyOwner(ev recording.LedgerEvent) {
 	partition, ok := roster.ParseOwn(ev.Key)
 	if !ok || ev.Deleted {
@@ -107,7 +114,8 @@ func (s *ledgerState) applyOwner(ev recording.LedgerEvent) {
 	s.owners[partition] = owner{member: o.Member, epoch: ev.Create}
 }
 
-// applyPlan applies one change of a plan's record or a budget's document, without checks.
+// applyPlan applies one change of a plan's record or a budget's document, without checks. Unlike a node's document,
+// one that cannot be decoded is empty from then on.
 func (s *ledgerState) applyPlan(ev recording.LedgerEvent) {
 	var err error
 	if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget); ok {
@@ -127,7 +135,7 @@ func (s *ledgerState) applyPlan(ev recording.LedgerEvent) {
 	}
 }
 
-// applyStub records the document of a key, and the floor.
+// applyStub records the high-water marks and promises of a key that may be collected, and the floor.
 func (s *ledgerState) applyStub(ev recording.LedgerEvent) {
 	if ev.Key == ledger.KeyFloor {
 		f, err := codec.DecodeFloor(ev.KV())
@@ -144,7 +152,8 @@ func (s *ledgerState) applyStub(ev recording.LedgerEvent) {
 	}
 }
 
-// hadPlace reports whether a place was held or kept for a plan before this revision.
+// hadPlace reports whether a place was held or kept for a plan before this revision. before holds the previous state
+// of the documents that the revision changed. It looks at every document; evictions are rare.
 func (s *ledgerState) hadPlace(plan string, before map[string]ledger.NodeDoc) bool {
 	for uid, d := range s.docs {
 		if old, changed := before[uid]; changed {
@@ -157,6 +166,7 @@ func (s *ledgerState) hadPlace(plan string, before map[string]ledger.NodeDoc) bo
 	return false
 }
 
+// claimedBy reports whether a plan claims a pod as its victim, on any node.
 func (s *ledgerState) claimedBy(podUID, plan string) bool {
 	for _, d := range s.docs {
 		if claimsVictim(d, podUID, plan) {
@@ -166,7 +176,8 @@ func (s *ledgerState) claimedBy(podUID, plan string) bool {
 	return false
 }
 
-// heldBy counts the holders whose reservation is in the ledger.
+// heldBy counts the holders whose reservation is in the ledger. The document of a shared volume or pool may list
+// holders whose reservation has left; those promise nothing.
 func (s *ledgerState) heldBy(holders []ledger.Holder) (n int) {
 	for _, h := range holders {
 		for _, e := range s.docs[h.NodeUID].Entries {
@@ -205,6 +216,7 @@ func stubOf(ev recording.LedgerEvent) (stub, bool) {
 	return stub{}, false
 }
 
+// sortedDocs returns documents by node UID, so that findings come in the same order in every run.
 func sortedDocs(docs map[string]ledger.NodeDoc) []ledger.NodeDoc {
 	out := make([]ledger.NodeDoc, 0, len(docs))
 	for _, d := range docs {
@@ -214,6 +226,7 @@ func sortedDocs(docs map[string]ledger.NodeDoc) []ledger.NodeDoc {
 	return out
 }
 
+// reservations returns the entries of a document that are reservations, held ones included, in its order.
 func reservations(d ledger.NodeDoc) []ledger.Entry {
 	var out []ledger.Entry
 	for _, e := range d.Entries {
@@ -224,7 +237,7 @@ func reservations(d ledger.NodeDoc) []ledger.Entry {
 	return out
 }
 
-// victimOf returns the claim on a pod.
+// victimOf returns the claim on a pod in a document, whichever plan made it; false if there is none.
 func victimOf(d ledger.NodeDoc, podUID string) (ledger.Entry, bool) {
 	i := slices.IndexFunc(d.Entries, func(e ledger.Entry) bool {
 		return e.Role == ledger.RoleVictim && e.PodUID == podUID
@@ -235,11 +248,13 @@ func victimOf(d ledger.NodeDoc, podUID string) (ledger.Entry, bool) {
 	return d.Entries[i], true
 }
 
+// claimsVictim reports whether a document claims a pod for this plan.
 func claimsVictim(d ledger.NodeDoc, podUID, plan string) bool {
 	e, ok := victimOf(d, podUID)
 	return ok && e.Plan == plan
 }
 
+// holdsPlace reports whether a document has a place for a plan: a hold, or the placeholder of a move.
 func holdsPlace(d ledger.NodeDoc, plan string) bool {
 	return slices.ContainsFunc(d.Entries, func(e ledger.Entry) bool {
 		place := e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && e.State == ledger.Held

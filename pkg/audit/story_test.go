@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
@@ -119,7 +120,7 @@ func (s *story) entry(name string) ledger.Entry {
 	p := s.pods[name]
 	return ledger.Entry{
 		PodUID: name + "-uid", Namespace: "d", Name: name, Role: ledger.RoleReservation, State: ledger.Committed,
-		PodRV: s.podRV[name], Token: s.attempts, Shard: "s1", Ports: portsOf(p), Requests: amountsOf(requestList(p)),
+		PodRV: s.podRV[name], Token: s.attempts, Shard: "s1", Ports: fit.Ports(p), Requests: fit.AmountsOf(requestList(p)),
 	}
 }
 

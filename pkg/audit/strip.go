@@ -109,6 +109,8 @@ func StripNamespace(n *corev1.Namespace) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: stripMeta(n.ObjectMeta)}
 }
 
+// stripMeta keeps what identifies an object, its labels, and Berth's own annotations. The resourceVersion is a field
+// of the record (recording.Object.RV).
 func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Labels: m.Labels}
 	for k, v := range m.Annotations {
@@ -122,6 +124,8 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
+// stripContainers keeps requests, host ports, and what upstream's arithmetic needs to treat init containers: their
+// restart policy and name. Limits, images, commands and environment variables are removed.
 func stripContainers(in []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for _, c := range in {
@@ -138,6 +142,8 @@ func stripContainers(in []corev1.Container) []corev1.Container {
 	return out
 }
 
+// stripStatuses keeps the resources that the kubelet has allocated, by which a resize is counted (KEP-1287); a status
+// without any is left out.
 func stripStatuses(in []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
 	for _, s := range in {

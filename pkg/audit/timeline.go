@@ -9,12 +9,15 @@ import (
 )
 
 // maxLogPause is how long a shard may still count a pod that is gone: the longest pause of the log that the oracle
-// allows for.
+// allows for. Only spread constraints need it, as they compare counts: a pod that ended longer ago cannot be the
+// reason why a shard considered a domain fuller than it was.
 const maxLogPause = time.Minute
 
-// timeline relates the order of the ledger to that of the API server: the marks of the recording, by revision, and
-// its end.
+// timeline relates the order of the ledger to that of the API server. For a revision it bounds the resourceVersions
+// that the API server can have had, from lowerBound to upperBound. Without a mark and an end the bounds are 0 and the
+// greatest version, which excuse everything.
 type timeline struct {
+	// marks are in the order of the ledger once sort was called; their clocks then ascend, too.
 	marks []recording.Mark
 	end   *recording.End // nil: the recorder was interrupted
 }
@@ -32,9 +35,10 @@ func (t *timeline) firstMark(revision int64) int {
 	return i
 }
 
-// latest returns a resourceVersion of the API server at which the ledger had not yet gone beyond revision: a
-// decision at revision knew nothing newer.
-func (t *timeline) latest(revision int64) uint64 {
+// upperBound returns a resourceVersion of the API server at which the ledger had not yet gone beyond revision: a
+// decision at revision knew nothing newer. It is that of the first mark at or after the revision, whose
+// resourceVersion was read after its revision.
+func (t *timeline) upperBound(revision int64) uint64 {
 	i := t.firstMark(revision)
 	if i < len(t.marks) {
 		return t.marks[i].Objects
@@ -42,11 +46,13 @@ func (t *timeline) latest(revision int64) uint64 {
 	if t.end != nil && t.end.Ledger >= revision {
 		return t.end.Objects
 	}
+	// No mark follows. The greatest version but one leaves room for "version + 1".
 	return ^uint64(0) - 1
 }
 
-// before returns a resourceVersion that the API server had certainly reached before a revision.
-func (t *timeline) before(revision int64) uint64 {
+// lowerBound returns a resourceVersion that the API server had certainly reached before a revision: the highest of the
+// marks that were complete (Until) before it. It returns 0 if there is none.
+func (t *timeline) lowerBound(revision int64) uint64 {
 	var rv uint64
 	for _, m := range t.marks {
 		if m.Until < revision {
@@ -56,9 +62,10 @@ func (t *timeline) before(revision int64) uint64 {
 	return rv
 }
 
-// longAgo returns the last mark that was made more than maxLogPause before this revision; zero if there is none.
-func (t *timeline) longAgo(revision int64) recording.Mark {
-	now := t.now(revision)
+// lastMarkBeforePause returns the last mark that was made more than maxLogPause before this revision; zero if there is
+// none. What had ended at that mark is known to every shard that decides at the revision.
+func (t *timeline) lastMarkBeforePause(revision int64) recording.Mark {
+	now := t.recorderClock(revision)
 	n, _ := slices.BinarySearchFunc(t.marks, now-maxLogPause.Milliseconds(), func(m recording.Mark, unix int64) int {
 		return cmp.Compare(m.Unix, unix)
 	})
@@ -68,8 +75,9 @@ func (t *timeline) longAgo(revision int64) recording.Mark {
 	return t.marks[n-1]
 }
 
-// now returns the recorder's clock at this revision, in milliseconds, or shortly before.
-func (t *timeline) now(revision int64) int64 {
+// recorderClock returns the recorder's clock at this revision, in milliseconds since 1970, or shortly before: the time
+// of the last mark before it. It returns 0 before the first mark.
+func (t *timeline) recorderClock(revision int64) int64 {
 	i := t.firstMark(revision)
 	if i == 0 {
 		return 0
@@ -77,8 +85,8 @@ func (t *timeline) now(revision int64) int64 {
 	return t.marks[i-1].Unix
 }
 
-// since returns the recorder's time from a revision to the last mark.
-func (t *timeline) since(revision int64) time.Duration {
+// elapsedSince returns the recorder's time from a revision to the last mark, 0 if no mark follows the revision.
+func (t *timeline) elapsedSince(revision int64) time.Duration {
 	for _, m := range t.marks {
 		if m.Ledger >= revision {
 			return time.Duration(t.marks[len(t.marks)-1].Unix-m.Unix) * time.Millisecond
@@ -87,7 +95,8 @@ func (t *timeline) since(revision int64) time.Duration {
 	return 0
 }
 
-// cutOff reports whether the recording of the ledger may have ended before the reservation of a bind.
+// cutOff reports whether the recording of the ledger may have ended before the reservation of a bind: the bind is
+// newer than the point up to which the two orders are related. Such a bind is not judged.
 func (t *timeline) cutOff(bound moment) bool {
 	if t.end != nil && t.end.Reason == recording.EndStopped {
 		return bound.rv > t.end.Objects

@@ -4,9 +4,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 )
 
-// topologyLaws checks the rules of new placements about pods on other nodes (S7).
+// topologyLaws checks the rules of new placements about pods on other nodes (S7): required anti-affinity in both
+// directions, required affinity, and hard spread constraints. It works by class, because a rule cannot distinguish the
+// pods of one class: whether a term selects a class is computed once (classes.selects).
 type topologyLaws struct {
 	evidence *evidence
 	placed   *placements
@@ -14,7 +18,8 @@ type topologyLaws struct {
 }
 
 // checkTopology checks the rules about pods on other nodes (S7): the pod's own, and the anti-affinity of other pods
-// against it, among everything placed up to this revision.
+// against it, among everything placed up to this revision. A node that the history does not contain has no labels, so
+// its placements are left out.
 func (l *topologyLaws) checkTopology(p *placement) {
 	if l.evidence.nodes[p.nodeUID] == nil || p.class == nil {
 		return
@@ -24,12 +29,12 @@ func (l *topologyLaws) checkTopology(p *placement) {
 		if len(k.placements) == 0 {
 			continue
 		}
-		for _, t := range p.class.apart {
+		for _, t := range p.class.antiAffinity {
 			if l.evidence.classes.selects(t, k) {
 				l.checkApart(p, k, t, hi, "has anti-affinity to")
 			}
 		}
-		for _, t := range k.apart {
+		for _, t := range k.antiAffinity {
 			if l.evidence.classes.selects(t, p.class) {
 				l.checkApart(p, k, t, hi, "is excluded by the anti-affinity of")
 			}
@@ -38,11 +43,13 @@ func (l *topologyLaws) checkTopology(p *placement) {
 	for _, rule := range p.class.spread {
 		l.checkSpread(p, rule, hi)
 	}
-	if len(p.class.together) > 0 {
+	if len(p.class.affinity) > 0 {
 		l.checkTogether(p, hi)
 	}
 }
 
+// checkApart reports each pod of a class that is certainly in the same domain as the placement, for an anti-affinity
+// term of one of the two. verb says which of them has the term.
 func (l *topologyLaws) checkApart(p *placement, k *class, t *term, hi uint64, verb string) {
 	domain, ok := l.domain(p, t.key, hi)
 	if !ok {
@@ -59,7 +66,8 @@ func (l *topologyLaws) checkApart(p *placement, k *class, t *term, hi uint64, ve
 	}
 }
 
-// domain returns the domain of a placement, if it was the same during the whole time up to hi.
+// domain returns the domain of a placement: the value of its node's label, if it was the same during the whole time up
+// to hi; false otherwise. A node whose label changed may have been in either domain, and is not judged.
 func (l *topologyLaws) domain(p *placement, key string, hi uint64) (string, bool) {
 	node := l.evidence.nodes[p.nodeUID]
 	if node == nil {
@@ -68,8 +76,11 @@ func (l *topologyLaws) domain(p *placement, key string, hi uint64) (string, bool
 	return node.label(key, 0, hi)
 }
 
-// checkSpread counts in favour of the placement: in its own domain, only pods that were certainly there before this
-// revision; in the others, all that may have been.
+// checkSpread checks a hard spread constraint of the placement's pod: the skew, which is the number of matching pods
+// in its domain minus that in the emptiest domain, is at most maxSkew. It counts in favour of the placement: in its
+// own domain, only pods that were certainly there before this revision; in the others, all that may have been. A
+// domain is the emptiest only if it certainly counted. With fewer domains than minDomains the least is 0. Sources:
+// KEP-895, KEP-3022.
 func (l *topologyLaws) checkSpread(p *placement, rule *spreadRule, hi uint64) {
 	domain, ok := l.domain(p, rule.key, hi)
 	if !ok {
@@ -105,18 +116,18 @@ func (l *topologyLaws) countDomains(
 	p *placement, rule *spreadRule, hi uint64, own string,
 ) (here int, counts map[string]int) {
 	counts = map[string]int{}
-	past := l.evidence.timeline.longAgo(l.found.revision)
+	past := l.evidence.timeline.lastMarkBeforePause(l.found.revision)
 	for _, k := range l.evidence.classes.all {
 		if len(k.placements) == 0 || !l.evidence.classes.selects(&rule.term, k) {
 			continue
 		}
 		for q := range k.placements {
 			d, ok := l.domain(q, rule.key, hi)
-			if !ok || q.entry.PodUID == p.entry.PodUID || q.past(past) {
+			if !ok || q.entry.PodUID == p.entry.PodUID || q.endedAtMark(past) {
 				continue
 			}
 			counts[d]++
-			leaving := q.pod != nil && q.pod.leaving.maybe(hi)
+			leaving := q.pod != nil && q.pod.leaving.possibleBy(hi)
 			if d == own && q.committed < l.found.revision && !q.ended(hi) && !leaving && l.eligible(q, p, rule, hi) {
 				here++
 			}
@@ -129,14 +140,14 @@ func (l *topologyLaws) countDomains(
 // domain, even if another node registers under the name.
 func (l *topologyLaws) eligible(q, p *placement, rule *spreadRule, hi uint64) bool {
 	node := l.evidence.nodes[q.nodeUID]
-	return node != nil && !node.gone.maybe(hi) && l.counts(p, rule, node, hi)
+	return node != nil && !node.gone.possibleBy(hi) && l.counts(p, rule, node, hi)
 }
 
 // domainsOf returns the domains that certainly count for a rule, and those that may.
 func (l *topologyLaws) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, maybe map[string]bool) {
 	surely, maybe = map[string]bool{}, map[string]bool{}
 	for _, n := range l.evidence.nodes {
-		if !n.born.maybe(hi) {
+		if !n.born.possibleBy(hi) {
 			continue
 		}
 		last := n.versions[len(n.versions)-1].object
@@ -146,7 +157,7 @@ func (l *topologyLaws) domainsOf(p *placement, rule *spreadRule, hi uint64) (sur
 		}
 		maybe[value] = true
 		steady, ok := n.label(rule.key, p.knownNodes, hi)
-		if ok && n.born.surely(p.knownNodes) && !n.gone.maybe(hi) && l.counts(p, rule, n, hi) {
+		if ok && n.born.certainBy(p.knownNodes) && !n.gone.possibleBy(hi) && l.counts(p, rule, n, hi) {
 			surely[steady] = true
 		}
 	}
@@ -156,7 +167,7 @@ func (l *topologyLaws) domainsOf(p *placement, rule *spreadRule, hi uint64) (sur
 // counts reports whether a node counts for a spread rule in every version from the decision to hi: the pod selects
 // it and, if the rule requires that, tolerates its taints (KEP-3094). Nodes that lack a key of another hard
 // constraint do not count.
-func (l *topologyLaws) counts(p *placement, rule *spreadRule, n *nodeLife, hi uint64) bool {
+func (l *topologyLaws) counts(p *placement, rule *spreadRule, n *nodeHistory, hi uint64) bool {
 	pod := p.pod.decided(p.entry.PodRV).pod
 	for _, v := range within(n.versions, p.knownNodes, hi) {
 		if !countsIn(pod, rule, v.object) {
@@ -166,6 +177,8 @@ func (l *topologyLaws) counts(p *placement, rule *spreadRule, n *nodeLife, hi ui
 	return true
 }
 
+// countsIn reports whether a node counts for a spread constraint of a pod. The defaults of the two policies are those
+// of upstream: node affinity is honoured, taints are ignored.
 func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 	for _, s := range pod.Spec.TopologySpreadConstraints {
 		if _, ok := node.Labels[s.TopologyKey]; s.WhenUnsatisfiable == corev1.DoNotSchedule && !ok {
@@ -174,12 +187,12 @@ func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 	}
 	affinity, taints := rule.constraint.NodeAffinityPolicy, rule.constraint.NodeTaintsPolicy
 	if affinity == nil || *affinity == corev1.NodeInclusionPolicyHonor {
-		if !selects(pod, node) {
+		if !fit.Selects(pod, node) {
 			return false
 		}
 	}
 	if taints != nil && *taints == corev1.NodeInclusionPolicyHonor {
-		_, repelled := untolerated(pod, node.Spec.Taints)
+		_, repelled := fit.Untolerated(pod, node.Spec.Taints)
 		return !repelled
 	}
 	return true
@@ -189,7 +202,7 @@ func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 // first of its kind.
 func (l *topologyLaws) checkTogether(p *placement, hi uint64) {
 	missing, first := "", true
-	for _, t := range p.class.together {
+	for _, t := range p.class.affinity {
 		domain, _ := l.domain(p, t.key, hi)
 		here, anywhere := l.providers(p, t, domain, hi)
 		if !here {
@@ -203,7 +216,7 @@ func (l *topologyLaws) checkTogether(p *placement, hi uint64) {
 }
 
 // providers reports whether a pod that the term matches may be in the domain, and whether one certainly exists
-// anywhere.
+// anywhere. Pods of other schedulers may be anywhere, and so count for here.
 func (l *topologyLaws) providers(p *placement, t *term, domain string, hi uint64) (here, anywhere bool) {
 	for _, k := range l.evidence.classes.all {
 		if !l.evidence.classes.selects(t, k) {

@@ -28,8 +28,8 @@ type Overview struct {
 	Warnings []string `json:",omitempty"`
 }
 
-// manyBehind is the lag, in records, from which a warning is due: the threshold of the alert BerthShardLags.
-const manyBehind = 10000
+// lagWarning is the lag, in records, from which a warning is due: the threshold of the alert BerthShardLags.
+const lagWarning = 10000
 
 // NewOverview combines answers. It is pure: queue is nil when no queue leads or answers.
 func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, descheduler string) Overview {
@@ -37,7 +37,7 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 	for _, s := range shards {
 		if s.Status != nil {
 			o.Shards = append(o.Shards, s)
-			o.lags(s.Member, s.FactSequence)
+			o.recordLag(s.Member, s.FactSequence)
 		}
 	}
 	slices.SortFunc(o.Shards, func(a, b ShardAnswer) int { return strings.Compare(a.Member, b.Member) })
@@ -46,7 +46,7 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 		return o
 	}
 	o.Queue, o.Leader = queue.Status, queue.Member
-	o.lags(queue.Member, queue.FactSequence)
+	o.recordLag(queue.Member, queue.FactSequence)
 	alive := map[string]int{}
 	for _, m := range o.Queue.Members {
 		alive[m.Role]++
@@ -80,10 +80,10 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 	return o
 }
 
-func (o *Overview) lags(member string, applied uint64) {
+func (o *Overview) recordLag(member string, applied uint64) {
 	behind := o.FactsEnd - min(applied, o.FactsEnd)
 	o.FactLag[member] = behind
-	if behind > manyBehind {
+	if behind > lagWarning {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s is %d facts behind", member, behind))
 	}
 }

@@ -64,29 +64,29 @@ type Eviction struct {
 	Replacements []Where `json:",omitempty"`
 }
 
-// Tell builds the story of one pod from its records: the facts and the decisions. Records that cannot be read are
+// BuildStory builds the story of one pod from its records: the facts and the decisions. Records that cannot be read are
 // noted and left out.
-func Tell(uid string, facts, decisions []eventlog.Record) *Story {
+func BuildStory(uid string, facts, decisions []eventlog.Record) *Story {
 	s := &Story{UID: uid}
-	s.tellFacts(facts)
+	s.addFacts(facts)
 	for _, r := range decisions {
 		d, err := events.DecodeDecision(r)
 		if err != nil {
-			s.leaveOut(r, err)
+			s.noteUnreadable(r, err)
 			continue
 		}
-		s.decided(r, &d.Decision)
+		s.addDecision(r, &d.Decision)
 	}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return s
 }
 
-// leaveOut notes a record that cannot be read.
-func (s *Story) leaveOut(r eventlog.Record, err error) {
+// noteUnreadable notes a record that cannot be read.
+func (s *Story) noteUnreadable(r eventlog.Record, err error) {
 	s.Notes = append(s.Notes, fmt.Sprintf("record %d (%s) cannot be decoded: %v", r.Sequence, r.Subject, err))
 }
 
-func (s *Story) tellFacts(records []eventlog.Record) {
+func (s *Story) addFacts(records []eventlog.Record) {
 	var before *corev1.Pod
 	for _, r := range records {
 		f, err := events.DecodeFact(r)
@@ -95,7 +95,7 @@ func (s *Story) tellFacts(records []eventlog.Record) {
 			err = pod.Unmarshal(f.Object)
 		}
 		if err != nil {
-			s.leaveOut(r, err)
+			s.noteUnreadable(r, err)
 			continue
 		}
 		s.Namespace, s.Name = f.Namespace, f.Name
@@ -110,7 +110,7 @@ func (s *Story) tellFacts(records []eventlog.Record) {
 		for _, change := range changes(before, pod) {
 			add(change[0], change[1])
 		}
-		s.now(pod)
+		s.setState(pod)
 		before = pod
 	}
 }
@@ -125,7 +125,7 @@ const (
 	stateWaiting = "waiting"
 )
 
-func (s *Story) now(pod *corev1.Pod) {
+func (s *Story) setState(pod *corev1.Pod) {
 	s.SchedulerName, s.Node = pod.Spec.SchedulerName, cmp.Or(pod.Spec.NodeName, s.Node)
 	if pod.Spec.Priority != nil {
 		s.Priority = *pod.Spec.Priority
@@ -199,7 +199,7 @@ func disruption(pod *corev1.Pod) string {
 	return ""
 }
 
-func (s *Story) decided(r eventlog.Record, d *events.Decision) {
+func (s *Story) addDecision(r eventlog.Record, d *events.Decision) {
 	s.Namespace, s.Name = cmp.Or(s.Namespace, d.Pod.Namespace), cmp.Or(s.Name, d.Pod.Name)
 	s.Events = append(s.Events, Event{
 		Time: r.Time, Sequence: r.Sequence, What: string(d.Kind), Detail: detailOf(d), Decision: d,
@@ -214,13 +214,13 @@ func (s *Story) decided(r eventlog.Record, d *events.Decision) {
 			By: "descheduler, strategy " + d.Strategy, Reason: d.Message, Asked: r.Time, Landing: d.Landing,
 		}
 	case events.DecisionEvicted:
-		s.evicted(r).Done = r.Time
+		s.ensureEviction(r).Done = r.Time
 	case events.DecisionEvictRefused:
-		s.evicted(r).Failed = d.Message
+		s.ensureEviction(r).Failed = d.Message
 	}
 }
 
-func (s *Story) evicted(r eventlog.Record) *Eviction {
+func (s *Story) ensureEviction(r eventlog.Record) *Eviction {
 	if s.Evicted == nil {
 		s.Evicted = &Eviction{By: "preemption", Asked: r.Time}
 	}

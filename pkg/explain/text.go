@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// fewEvents and fewClasses are how many of each are shown unless all are requested.
-	fewEvents  = 12
-	fewClasses = 8
+	// defaultEvents and defaultClasses are how many of each are shown unless all are requested.
+	defaultEvents  = 12
+	defaultClasses = 8
 	// clockFormat is a time of day; times are shown in UTC, as in the API.
 	clockFormat = "15:04:05.000"
 )
@@ -151,14 +151,14 @@ func (p *page) nodes(s *Story) {
 		}
 		p.line("  %s", missText(&m))
 	}
-	p.butFor(v.Classes)
+	p.singleFailures(v.Classes)
 }
 
 func (p *page) classes(classes []placement.NodeClass) {
 	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	shown := classes
 	if !p.wide {
-		shown = classes[:min(len(classes), fewClasses)]
+		shown = classes[:min(len(classes), defaultClasses)]
 	}
 	rest := 0
 	for _, c := range classes[len(shown):] {
@@ -171,13 +171,13 @@ func (p *page) classes(classes []placement.NodeClass) {
 		}
 		fmt.Fprintf(table, "  %d\t%s\t%s\n", c.Nodes, failuresText(c.Failures), names)
 	}
-	p.err = cmpErr(p.err, table.Flush())
+	p.err = firstError(p.err, table.Flush())
 	if rest > 0 {
 		p.line("  and %d nodes in %d more classes (use -o wide to show them)", rest, len(classes)-len(shown))
 	}
 }
 
-func cmpErr(a, b error) error {
+func firstError(a, b error) error {
 	if a != nil {
 		return a
 	}
@@ -204,16 +204,16 @@ func reasonsText(f placement.Failure) string {
 	return text
 }
 
-// butFor counts the nodes that one rule alone rules out and that the departure of other pods would not help.
-func (p *page) butFor(classes []placement.NodeClass) {
+// singleFailures counts the nodes that one rule alone rules out and that the departure of other pods would not help.
+func (p *page) singleFailures(classes []placement.NodeClass) {
 	for _, c := range classes {
 		if len(c.Failures) == 1 && c.Failures[0].Code == rule.UnschedulableAndUnresolvable {
-			p.line("  %d %s fit except for: %s", c.Nodes, noun(c.Nodes), reasonsText(c.Failures[0]))
+			p.line("  %d %s fit except for: %s", c.Nodes, nodesWould(c.Nodes), reasonsText(c.Failures[0]))
 		}
 	}
 }
 
-func noun(n int) string {
+func nodesWould(n int) string {
 	if n == 1 {
 		return "node would"
 	}
@@ -283,13 +283,13 @@ func (p *page) choice(s *Story) {
 		}
 		fmt.Fprintf(table, "\t%d\n", c.Total)
 	}
-	p.err = cmpErr(p.err, table.Flush())
+	p.err = firstError(p.err, table.Flush())
 }
 
 func (p *page) history(list []Event) {
 	shown := list
-	if !p.wide && len(list) > fewEvents {
-		shown = list[len(list)-fewEvents:]
+	if !p.wide && len(list) > defaultEvents {
+		shown = list[len(list)-defaultEvents:]
 	}
 	p.line("history:")
 	if n := len(list) - len(shown); n > 0 {
@@ -297,12 +297,12 @@ func (p *page) history(list []Event) {
 	}
 	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, e := range shown {
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", e.Time.UTC().Format(clockFormat), who(e), e.What, oneLine(e.Detail))
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", e.Time.UTC().Format(clockFormat), actorOf(e), e.What, oneLine(e.Detail))
 	}
-	p.err = cmpErr(p.err, table.Flush())
+	p.err = firstError(p.err, table.Flush())
 }
 
-func who(e Event) string {
+func actorOf(e Event) string {
 	if e.Decision == nil {
 		return "facts"
 	}
@@ -350,5 +350,5 @@ func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
 				amount("cpu", s.Requests["cpu"]), amount("memory", s.Requests["memory"]))
 		}
 	}
-	return cmpErr(p.err, table.Flush())
+	return firstError(p.err, table.Flush())
 }

@@ -30,7 +30,7 @@ type Step struct {
 // how long the pod was in the queue, was evaluated, and waited for the ledger. Steps that have not ended last until
 // now.
 func (s *Story) Steps(now time.Time) []Step {
-	w := walk{}
+	w := pathBuilder{}
 	for _, e := range s.Events {
 		if e.Decision != nil {
 			w.decided(e)
@@ -43,8 +43,8 @@ func (s *Story) Steps(now time.Time) []Step {
 	return w.steps
 }
 
-// walk iterates over the events of a story.
-type walk struct {
+// pathBuilder iterates over the events of a story.
+type pathBuilder struct {
 	steps []Step
 	// parked, held, placed and leaving are when the pod entered that state, zero when it is not in it.
 	parked, held, placed, leaving time.Time
@@ -53,7 +53,7 @@ type walk struct {
 	last      time.Time
 }
 
-func (w *walk) add(s Step) {
+func (w *pathBuilder) add(s Step) {
 	if s.End.Before(s.Start) {
 		s.Start = s.End // the two times come from different clocks
 	}
@@ -68,7 +68,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func (w *walk) fact(e Event) {
+func (w *pathBuilder) fact(e Event) {
 	w.last = later(w.last, e.Time)
 	switch e.What {
 	case "seen":
@@ -85,26 +85,26 @@ func (w *walk) fact(e Event) {
 	case "leaving":
 		w.leaving = e.Time
 	case "deleted":
-		w.add(Step{Name: "leave", Start: orTime(w.leaving, e.Time), End: e.Time, Detail: "deleted"})
+		w.add(Step{Name: "leave", Start: firstSet(w.leaving, e.Time), End: e.Time, Detail: "deleted"})
 		w.leaving = time.Time{}
 	}
 }
 
-func orTime(a, b time.Time) time.Time {
+func firstSet(a, b time.Time) time.Time {
 	if a.IsZero() {
 		return b
 	}
 	return a
 }
 
-func (w *walk) unpark(at time.Time) {
+func (w *pathBuilder) unpark(at time.Time) {
 	if !w.parked.IsZero() {
 		w.add(Step{Name: "parked", Start: w.parked, End: at, Detail: w.why})
 		w.parked = time.Time{}
 	}
 }
 
-func (w *walk) decided(e Event) {
+func (w *pathBuilder) decided(e Event) {
 	d := e.Decision
 	w.last = later(w.last, e.Time)
 	if d.Evidence != nil {
@@ -130,16 +130,16 @@ func (w *walk) decided(e Event) {
 		w.add(Step{Name: "bind", Start: w.placed, End: e.Time, Detail: "to " + d.NodeName})
 		w.placed = time.Time{}
 	case events.DecisionReleased:
-		w.add(Step{Name: "bind", Start: orTime(w.placed, e.Time), End: e.Time, Detail: "released: " + d.Message})
+		w.add(Step{Name: "bind", Start: firstSet(w.placed, e.Time), End: e.Time, Detail: "released: " + d.Message})
 		w.placed = time.Time{}
 	case events.DecisionEvict:
 		w.leaving = e.Time
 	case events.DecisionEvicted:
-		w.add(Step{Name: "evict", Start: orTime(w.leaving, e.Time), End: e.Time, Detail: d.Message})
+		w.add(Step{Name: "evict", Start: firstSet(w.leaving, e.Time), End: e.Time, Detail: d.Message})
 	}
 }
 
-func (w *walk) unhold(at time.Time, why string) {
+func (w *pathBuilder) unhold(at time.Time, why string) {
 	if !w.held.IsZero() {
 		w.add(Step{Name: "hold", Start: w.held, End: at, Detail: why})
 		w.held = time.Time{}
@@ -147,7 +147,7 @@ func (w *walk) unhold(at time.Time, why string) {
 }
 
 // attempt adds the steps before a decision. The log stored the decision when the attempt was over.
-func (w *walk) attempt(e Event) {
+func (w *pathBuilder) attempt(e Event) {
 	d, evidence := e.Decision, e.Decision.Evidence
 	decided := e.Time.Add(-evidence.Reserved)
 	begin := decided.Add(-evidence.Considered)
@@ -192,7 +192,7 @@ func reservedText(d *events.Decision) string {
 }
 
 // end adds the steps that have not ended. A pod that waits and is neither parked nor gated is in the queue.
-func (w *walk) end(s *Story, now time.Time) {
+func (w *pathBuilder) end(s *Story, now time.Time) {
 	if s.State == stateGone || s.State == stateEnded {
 		return
 	}
@@ -248,7 +248,7 @@ func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
 		}
 		detail := oneLine(step.Detail)
 		if !wide {
-			detail = cut(detail, detailColumns)
+			detail = truncate(detail, detailColumns)
 		}
 		p.line("%-10s %9s %8s |%s| %s", name, "+"+short(step.Start.Sub(begin)), took, bar(step, begin, total), detail)
 	}
@@ -284,7 +284,7 @@ func short(d time.Duration) string {
 	return d.Round(time.Microsecond).String()
 }
 
-func cut(text string, columns int) string {
+func truncate(text string, columns int) string {
 	if utf8.RuneCountInString(text) <= columns {
 		return text
 	}

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// inflated is the share of all requests from which on the highest priority is said to be
+	// inflatedShare is the share of all requests from which on the highest priority is said to be
 	// inflated: nine tenths cannot be preempted by anybody but system pods.
-	inflated = 0.9
-	// highestOfUsers bounds the priorities that users can give (k8s.io/kubernetes
+	inflatedShare = 0.9
+	// highestUserPriority bounds the priorities that users can give (k8s.io/kubernetes
 	// pkg/apis/scheduling, HighestUserDefinablePriority). Above it are system pods, which are
 	// expected to be the most important.
-	highestOfUsers = 1_000_000_000
+	highestUserPriority = 1_000_000_000
 )
 
 // Band is all pods of one priority and PriorityClass.
@@ -65,21 +65,21 @@ type Report struct {
 func Of(pods []corev1.Pod, quotas []corev1.ResourceQuota) Report {
 	bands := map[string]*Band{}
 	for i := range pods {
-		add(bands, &pods[i])
+		addPod(bands, &pods[i])
 	}
 	var r Report
 	for _, key := range slices.Sorted(maps.Keys(bands)) {
 		r.Bands = append(r.Bands, *bands[key])
 	}
 	slices.SortStableFunc(r.Bands, func(a, b Band) int { return cmp.Compare(b.Priority, a.Priority) })
-	r.share()
-	r.Quotas = scoped(quotas)
-	r.Warnings = append(r.stuck(), r.inflation()...)
-	r.Warnings = append(r.Warnings, full(r.Quotas)...)
+	r.computeShares()
+	r.Quotas = scopedQuotas(quotas)
+	r.Warnings = append(r.preemptionWarnings(), r.inflationWarnings()...)
+	r.Warnings = append(r.Warnings, quotaWarnings(r.Quotas)...)
 	return r
 }
 
-func add(bands map[string]*Band, pod *corev1.Pod) {
+func addPod(bands map[string]*Band, pod *corev1.Pod) {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if ended || len(pod.Spec.SchedulingGates) > 0 {
 		return
@@ -104,7 +104,7 @@ func add(bands map[string]*Band, pod *corev1.Pod) {
 	b.MemoryBytes += requests.Memory().Value()
 }
 
-func (r *Report) share() {
+func (r *Report) computeShares() {
 	var all Band
 	for _, b := range r.Bands {
 		all.Pods += b.Pods
@@ -125,8 +125,8 @@ func (r *Report) share() {
 	}
 }
 
-// stuck warns of pods that wait while nothing less important stands anywhere.
-func (r *Report) stuck() []string {
+// preemptionWarnings warns of pods that wait while nothing less important stands anywhere.
+func (r *Report) preemptionWarnings() []string {
 	var out []string
 	for _, b := range r.Bands {
 		victim := func(o Band) bool { return o.Priority < b.Priority && o.Pods > o.Waiting }
@@ -139,9 +139,9 @@ func (r *Report) stuck() []string {
 	return out
 }
 
-// inflation warns when nearly everything has the highest priority of users.
-func (r *Report) inflation() []string {
-	i := slices.IndexFunc(r.Bands, func(b Band) bool { return b.Priority <= highestOfUsers })
+// inflationWarnings warns when nearly everything has the highest priority of users.
+func (r *Report) inflationWarnings() []string {
+	i := slices.IndexFunc(r.Bands, func(b Band) bool { return b.Priority <= highestUserPriority })
 	if i < 0 || r.Bands[i].Priority == r.Bands[len(r.Bands)-1].Priority && r.Bands[i].Priority <= 0 {
 		return nil // nobody uses priorities
 	}
@@ -156,7 +156,7 @@ func (r *Report) inflation() []string {
 	if sum.MemoryShare > share {
 		share, what = sum.MemoryShare, "memory"
 	}
-	if share < inflated {
+	if share < inflatedShare {
 		return nil
 	}
 	return []string{fmt.Sprintf("%.0f %% of the requested %s has the highest priority in use, %s, so its pods can hardly "+
@@ -167,8 +167,8 @@ func (b Band) name() string {
 	return fmt.Sprintf("priority %d (%s)", b.Priority, cmp.Or(b.Class, "no class"))
 }
 
-// scoped are the quotas that are about PriorityClasses.
-func scoped(quotas []corev1.ResourceQuota) []Quota {
+// scopedQuotas are the quotas that are about PriorityClasses.
+func scopedQuotas(quotas []corev1.ResourceQuota) []Quota {
 	var out []Quota
 	for i := range quotas {
 		q := &quotas[i]
@@ -208,7 +208,7 @@ func scopeOf(q *corev1.ResourceQuota) string {
 	return ""
 }
 
-func full(quotas []Quota) []string {
+func quotaWarnings(quotas []Quota) []string {
 	var out []string
 	for _, q := range quotas {
 		if q.Full {

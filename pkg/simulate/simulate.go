@@ -54,8 +54,8 @@ type Addition struct {
 	Like  string
 }
 
-// world is the cluster being simulated.
-type world struct {
+// simulation is the cluster being simulated.
+type simulation struct {
 	Input
 	profiles map[string]*placement.Profile
 	view     *view.View
@@ -63,26 +63,26 @@ type world struct {
 	report   Report
 	// queue holds the pods that need a place. evicted holds the pods evicted so far, by UID. taken counts the
 	// evictions charged to each budget, by the budget's UID; other evictions charge no budget.
-	queue   []waiting
+	queue   []queuedPod
 	evicted map[string]bool
-	taken   map[string]int32
+	charged map[string]int32
 	// version is larger than any resourceVersion.
-	version uint64
-	made    int
+	version  uint64
+	enqueued int
 }
 
-// waiting is a pod that needs a place, and the node of the pod that it replaces.
-type waiting struct {
+// queuedPod is a pod that needs a place, and the node of the pod that it replaces.
+type queuedPod struct {
 	pod      *state.Pod
 	replaces string
-	turn     int
+	seq      int
 }
 
 // Run runs the simulation.
 func Run(in Input) (Report, error) {
-	w := &world{
+	w := &simulation{
 		Input: in, profiles: map[string]*placement.Profile{}, engine: engine.New(engine.Config{}),
-		evicted: map[string]bool{}, taken: map[string]int32{}, version: simulatedVersion,
+		evicted: map[string]bool{}, charged: map[string]int32{}, version: simulatedVersion,
 	}
 	for _, cfg := range in.Profiles {
 		p, err := placement.NewProfile(cfg)
@@ -105,42 +105,42 @@ func Run(in Input) (Report, error) {
 	if behind := w.view.Settle(); behind > 0 {
 		w.note("%d nodes excluded: the facts do not yet show what the ledger has for them", behind)
 	}
-	w.gather()
-	w.play()
+	w.enqueuePending()
+	w.placeAll()
 	nodes, pods, _ := w.view.Sizes()
 	w.report.Nodes, w.report.Pods = nodes, pods
 	return w.report, nil
 }
 
-// gather adds the waiting pods to the replacements.
-func (w *world) gather() {
+// enqueuePending adds the waiting pods to the replacements.
+func (w *simulation) enqueuePending() {
 	for p := range w.view.Snapshot().Pods() {
 		_, _, reserved := w.Ledger.Entry(p.UID)
 		if p.NodeName == "" && !p.Terminal && !p.Deleting && !reserved {
-			w.push(waiting{pod: p})
+			w.enqueue(queuedPod{pod: p})
 		}
 	}
-	slices.SortStableFunc(w.queue, first)
+	slices.SortStableFunc(w.queue, compareQueued)
 }
 
-func (w *world) push(p waiting) {
-	w.made++
-	p.turn = w.made
+func (w *simulation) enqueue(p queuedPod) {
+	w.enqueued++
+	p.seq = w.enqueued
 	w.queue = append(w.queue, p)
 }
 
-// first is the order of the queue: by priority, then age (a replacement was created now), then UID.
-func first(a, b waiting) int {
+// compareQueued is the order of the queue: by priority, then age (a replacement was created now), then UID.
+func compareQueued(a, b queuedPod) int {
 	return cmp.Or(
 		cmp.Compare(b.pod.Priority, a.pod.Priority),
 		a.pod.Created().Compare(b.pod.Created().Time),
 		cmp.Compare(a.pod.UID, b.pod.UID),
-		cmp.Compare(a.turn, b.turn),
+		cmp.Compare(a.seq, b.seq),
 	)
 }
 
-// play tries every pod of the queue; the replacement of a victim joins the queue.
-func (w *world) play() {
+// placeAll tries every pod of the queue; the replacement of a victim joins the queue.
+func (w *simulation) placeAll() {
 	for n := 0; len(w.queue) > 0; n++ {
 		next := w.queue[0]
 		w.queue = w.queue[1:]
@@ -152,11 +152,11 @@ func (w *world) play() {
 	}
 }
 
-func (w *world) pending(p waiting, why string) {
+func (w *simulation) pending(p queuedPod, why string) {
 	w.report.Pending = append(w.report.Pending, Pending{Pod: p.pod.Key(), Replaces: p.replaces, Why: why})
 }
 
-func (w *world) try(p waiting) {
+func (w *simulation) try(p queuedPod) {
 	profile, ok := w.profiles[p.pod.SchedulerName]
 	switch {
 	case p.pod.Gated:
@@ -181,7 +181,7 @@ func (w *world) try(p waiting) {
 	}
 }
 
-func (w *world) place(p waiting, node string, feasible int) {
+func (w *simulation) place(p queuedPod, node string, feasible int) {
 	w.view.Stage(p.pod, node)
 	w.report.Placed = append(w.report.Placed, Placed{
 		Pod: p.pod.Key(), Node: node, Replaces: p.replaces, Feasible: feasible,
@@ -189,7 +189,7 @@ func (w *world) place(p waiting, node string, feasible int) {
 }
 
 // preempt looks for less important pods that could be evicted, and evicts them.
-func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
+func (w *simulation) preempt(p queuedPod, profile *placement.Profile, why string) {
 	plan := w.engine.Preempt(profile, engine.PreemptQuery{Pod: p.pod, Budgets: w.budgets()})
 	switch {
 	case plan.Err != nil:
@@ -208,15 +208,15 @@ func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
 	node := plan.Node.Node.Name
 	for _, v := range plan.Victims {
 		for _, b := range v.Budgets {
-			w.taken[b.UID]++
+			w.charged[b.UID]++
 		}
 		w.evict(v.Pod, v.Node.Node.Name, Eviction{By: "preemption", Why: "for pod " + p.pod.Key()})
 	}
 	w.place(p, node, 0)
-	slices.SortStableFunc(w.queue, first)
+	slices.SortStableFunc(w.queue, compareQueued)
 }
 
 // budgets returns the budgets with the evictions so far deducted.
-func (w *world) budgets() *preempt.Budgets {
-	return preempt.NewBudgets(w.view.Snapshot(), func(uid string) int32 { return w.taken[uid] })
+func (w *simulation) budgets() *preempt.Budgets {
+	return preempt.NewBudgets(w.view.Snapshot(), func(uid string) int32 { return w.charged[uid] })
 }

@@ -47,7 +47,7 @@ func WithPodsToActivate[T framework.StateData](create func() T) Option {
 		if create == nil {
 			return errors.New("pods to activate: want framework.NewPodsToActivate")
 		}
-		toActivate, err = plugins.NewPodsToActivate(func() framework.StateData { return create() })
+		podsToActivate, err = plugins.NewPodsToActivate(func() framework.StateData { return create() })
 		if err != nil {
 			return fmt.Errorf("pods to activate: %w", err)
 		}
@@ -55,8 +55,8 @@ func WithPodsToActivate[T framework.StateData](create func() T) Option {
 	}
 }
 
-// toActivate is nil unless WithPodsToActivate was given. It is written before the command runs.
-var toActivate *plugins.PodsToActivate
+// podsToActivate is nil unless WithPodsToActivate was given. It is written before the command runs.
+var podsToActivate *plugins.PodsToActivate
 
 // compiledIn are the plugins of this program. It is written before the command runs.
 var compiledIn = map[string]plugins.Factory{}

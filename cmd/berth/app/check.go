@@ -59,17 +59,17 @@ func newCheckCommand() *cobra.Command {
 }
 
 // check reads the ledger, the cluster, and the ledger again.
-func (o *options) check(ctx context.Context) (*audit.StandingReport, error) {
+func (o *options) check(ctx context.Context) (*audit.CheckReport, error) {
 	client, err := o.client()
 	if err != nil {
 		return nil, err
 	}
-	defer o.leave()
+	defer o.disconnect()
 	store, err := o.openLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var in audit.Standing
+	var in audit.CurrentState
 	if store != nil {
 		defer func() { _ = store.Close() }() // only read
 	}
@@ -105,7 +105,7 @@ func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
 
 // listCluster lists claims before pods, and pods before nodes and volumes, so that a claim's pods and a pod's node
 // are in the result.
-func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	if err := listClaims(ctx, client, in); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Sta
 }
 
 // listClaims lists claims to volumes and to devices. There are no claims to devices where their API is absent.
-func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	var err error
 	claims := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)
 	in.VolumeClaims, err = listPages(ctx, func(
@@ -159,7 +159,7 @@ func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Stan
 }
 
 // listPlaces lists pods, nodes, namespaces and disruption budgets.
-func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.CurrentState) error {
 	var err error
 	in.Pods, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
 		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
@@ -222,7 +222,7 @@ func listPages[T any](
 	}
 }
 
-func writeReport(w io.Writer, r *audit.StandingReport, format string) error {
+func writeReport(w io.Writer, r *audit.CheckReport, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err
 	}

@@ -20,19 +20,19 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// once is a single cycle, started by hand.
-type once struct {
+// storeFlags is a single cycle, started by hand.
+type storeFlags struct {
 	options
-	// run requests the evictions from the binders; dryRun only shows the plan.
-	run, dryRun bool
-	output      string
+	// runOnce requests the evictions from the binders; dryRun only shows the plan.
+	runOnce, dryRun bool
+	output          string
 	// write prints the plan.
 	write func(w io.Writer, r *plan.Report, format string) error
 }
 
 // newDescheduleCommand returns the command `berth deschedule`.
 func newDescheduleCommand() *cobra.Command {
-	o := &once{write: writePlan}
+	o := &storeFlags{write: writePlan}
 	cmd := &cobra.Command{
 		Use:   "deschedule",
 		Short: "Run one descheduling cycle, or show what it would do",
@@ -46,7 +46,7 @@ func newDescheduleCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.deschedule(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.run, "once", false, "run one cycle")
+	f.BoolVar(&o.runOnce, "once", false, "run one cycle")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the plan without evicting")
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: tables")
 	o.addDescheduling(f)
@@ -58,7 +58,7 @@ func newDescheduleCommand() *cobra.Command {
 }
 
 // addDescheduling adds the flags of a command that reads the log and the ledger of a Berth.
-func (o *once) addDescheduling(f *pflag.FlagSet) {
+func (o *storeFlags) addDescheduling(f *pflag.FlagSet) {
 	o.addLedger(f)
 	o.addNATS(f)
 	f.StringVar(&o.config, "config", "",
@@ -69,15 +69,15 @@ func (o *once) addDescheduling(f *pflag.FlagSet) {
 }
 
 // addLog adds the flags of a command that reads the log of a Berth.
-func (o *once) addLog(f *pflag.FlagSet) {
+func (o *storeFlags) addLog(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "",
 		"directory of a running berth up with an embedded log; default: "+defaultDataDir+", if one runs there")
 	o.addKubeconfig(f)
 	o.addNATS(f)
-	o.addInstallation(f, located)
+	o.addInstallation(f, locatedByDefault)
 }
 
-func (o *once) addNATS(f *pflag.FlagSet) {
+func (o *storeFlags) addNATS(f *pflag.FlagSet) {
 	o.descheduling.addPrometheus(f)
 	f.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
@@ -89,7 +89,7 @@ func (o *once) addNATS(f *pflag.FlagSet) {
 	f.StringVar(&o.nats.inboxPrefix, "nats-inbox-prefix", defaultInboxPrefix, inboxPrefixHelp)
 }
 
-func (o *once) deschedule(ctx context.Context, w io.Writer) error {
+func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	case store != nil: // without a ledger, a dry run does not know the promises
 		defer func() { _ = store.Close() }() // only the connection
 		deps.Ledger = store
-	case o.run:
+	case o.runOnce:
 		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir, to run a cycle")
 	}
 	var report *plan.Report
@@ -137,7 +137,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 }
 
 // openLog connects to the log that the flags name.
-func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log, error) {
+func (o *storeFlags) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log, error) {
 	cfg := jetstream.Config{
 		URLs: o.nats.urls, Name: "berth-deschedule", Logger: logger,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,

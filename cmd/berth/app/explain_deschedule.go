@@ -16,7 +16,7 @@ import (
 
 // newExplainDescheduleCommand returns the command `berth explain deschedule`.
 func newExplainDescheduleCommand() *cobra.Command {
-	o := &once{dryRun: true, write: writeExplanation}
+	o := &storeFlags{dryRun: true, write: writeExplanation}
 	cmd := &cobra.Command{
 		Use:   "deschedule",
 		Short: "Explain what a descheduling cycle would evict, and why",
@@ -46,10 +46,10 @@ func writeExplanation(w io.Writer, r *plan.Report, format string) error {
 		fmt.Fprintf(w, "no cycle: %s\n", r.Skipped)
 	}
 	for _, s := range r.Strategies {
-		going, because := 0, map[string]int{}
+		evicted, because := 0, map[string]int{}
 		for _, m := range r.Evict {
 			if m.Profile == s.Profile && m.Strategy == s.Strategy {
-				going++
+				evicted++
 			}
 		}
 		for _, k := range r.Kept {
@@ -57,11 +57,11 @@ func writeExplanation(w io.Writer, r *plan.Report, format string) error {
 				because[string(k.Because)]++
 			}
 		}
-		fmt.Fprintf(w, "\n%s of profile %s: %d picked, %d to evict\n", s.Strategy, s.Profile, s.Picked, going)
+		fmt.Fprintf(w, "\n%s of profile %s: %d picked, %d to evict\n", s.Strategy, s.Profile, s.Picked, evicted)
 		for _, sentence := range s.Says {
 			fmt.Fprintf(w, "  %s\n", sentence)
 		}
-		for _, reason := range counted(because) {
+		for _, reason := range countsByReason(because) {
 			fmt.Fprintf(w, "  stay: %s\n", reason)
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
@@ -74,8 +74,8 @@ func writeExplanation(w io.Writer, r *plan.Report, format string) error {
 	return writeByNode(w, r)
 }
 
-// counted lists "n reason", the most frequent first.
-func counted(because map[string]int) []string {
+// countsByReason lists "n reason", the most frequent first.
+func countsByReason(because map[string]int) []string {
 	reasons := slices.SortedFunc(maps.Keys(because), func(a, b string) int {
 		return cmp.Or(cmp.Compare(because[b], because[a]), cmp.Compare(a, b))
 	})
@@ -85,17 +85,17 @@ func counted(because map[string]int) []string {
 	return reasons
 }
 
-// traffic is the effect of a plan on a node.
-type traffic struct {
+// nodeEffect is the effect of a plan on a node.
+type nodeEffect struct {
 	leave, arrive int
 	because       map[string]int
 }
 
 func writeByNode(w io.Writer, r *plan.Report) error {
-	nodes := map[string]*traffic{}
-	at := func(name string) *traffic {
+	nodes := map[string]*nodeEffect{}
+	at := func(name string) *nodeEffect {
 		if nodes[name] == nil {
-			nodes[name] = &traffic{because: map[string]int{}}
+			nodes[name] = &nodeEffect{because: map[string]int{}}
 		}
 		return nodes[name]
 	}
@@ -115,7 +115,7 @@ func writeByNode(w io.Writer, r *plan.Report) error {
 	fmt.Fprintln(t, "\nNODE\tLEAVE\tARRIVE\tSTAY")
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		n := nodes[name]
-		stay := strings.Join(counted(n.because), "; ")
+		stay := strings.Join(countsByReason(n.because), "; ")
 		if stay == "" {
 			stay = "-"
 		}

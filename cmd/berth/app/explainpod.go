@@ -14,7 +14,7 @@ import (
 
 // newExplainPodCommand returns the command `berth explain pod`.
 func newExplainPodCommand() *cobra.Command {
-	r := &reading{}
+	r := &logCommand{}
 	cmd := &cobra.Command{
 		Use:   "pod [NAMESPACE/]NAME | UID",
 		Short: "Explain why a pod is on its node, pending, or gone",
@@ -45,7 +45,7 @@ func newExplainPodCommand() *cobra.Command {
 
 // newExplainNodeCommand returns the command `berth explain node`.
 func newExplainNodeCommand() *cobra.Command {
-	r := &reading{}
+	r := &logCommand{}
 	cmd := &cobra.Command{
 		Use:   "node NAME",
 		Short: "Explain what a node is used for, and whether shards use it",
@@ -68,13 +68,13 @@ func newExplainNodeCommand() *cobra.Command {
 	return cmd
 }
 
-// reading is a command that reads the log and asks the services.
-type reading struct {
-	once
+// logCommand is a command that reads the log and asks the services.
+type logCommand struct {
+	storeFlags
 	namespace string
 }
 
-func (r *reading) addFlags(cmd *cobra.Command) {
+func (r *logCommand) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&r.output, "output", "o", "", "wide, json or yaml; default: text that fits a screen")
 	f.StringVarP(&r.namespace, "namespace", "n", "",
@@ -83,7 +83,7 @@ func (r *reading) addFlags(cmd *cobra.Command) {
 }
 
 // about resolves the name of a pod and calls ask with it.
-func (r *reading) about(
+func (r *logCommand) about(
 	ctx context.Context, pod string, ask func(context.Context, *inquire.Inquiry, string) error,
 ) error {
 	namespace := r.namespace
@@ -98,11 +98,11 @@ func (r *reading) about(
 }
 
 // ask opens the log and calls ask with an inquiry on it.
-func (r *reading) ask(ctx context.Context, ask func(context.Context, *inquire.Inquiry) error) error {
+func (r *logCommand) ask(ctx context.Context, ask func(context.Context, *inquire.Inquiry) error) error {
 	if err := r.checkOutput(); err != nil {
 		return err
 	}
-	defer r.leave()
+	defer r.disconnect()
 	log, err := r.openRunning(ctx)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (r *reading) ask(ctx context.Context, ask func(context.Context, *inquire.In
 	return ask(ctx, &inquire.Inquiry{Log: log, History: log, Bus: log})
 }
 
-func (r *reading) checkOutput() error {
+func (r *logCommand) checkOutput() error {
 	if r.output != "wide" && checkOutput(r.output) != nil {
 		return errors.New(`--output: "` + r.output + `": want wide, json or yaml`)
 	}
@@ -119,7 +119,7 @@ func (r *reading) checkOutput() error {
 }
 
 // openRunning opens the log of a running Berth.
-func (r *reading) openRunning(ctx context.Context) (*jetstream.Log, error) {
+func (r *logCommand) openRunning(ctx context.Context) (*jetstream.Log, error) {
 	if err := r.locate(); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (r *reading) openRunning(ctx context.Context) (*jetstream.Log, error) {
 }
 
 // write writes an answer as text, or structured if requested.
-func (r *reading) write(w io.Writer, answer any, text func(w io.Writer, wide bool) error) error {
+func (r *logCommand) write(w io.Writer, answer any, text func(w io.Writer, wide bool) error) error {
 	if done, err := writeStructured(w, answer, r.output); done {
 		return err
 	}

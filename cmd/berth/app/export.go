@@ -17,15 +17,15 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// exporting is the command `berth export`.
-type exporting struct {
-	reading
+// exportCommand is the command `berth export`.
+type exportCommand struct {
+	logCommand
 	file string
 }
 
 // newExportCommand returns the command `berth export`.
 func newExportCommand() *cobra.Command {
-	e := &exporting{}
+	e := &exportCommand{}
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write the contents of the log to a file, to replay or to attach to a bug report",
@@ -49,12 +49,12 @@ func newExportCommand() *cobra.Command {
 	return cmd
 }
 
-func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
+func (e *exportCommand) run(ctx context.Context, w io.Writer) (err error) {
 	contents := past.Contents{Version: berthVersion(), Kubernetes: kubernetesVersion, Now: time.Now()}
 	if contents.Config, contents.Policy, err = e.files(); err != nil {
 		return err
 	}
-	return e.openPast(ctx, "", func(src rerun.Source, _ []placement.ProfileConfig) error {
+	return e.openSource(ctx, "", func(src rerun.Source, _ []placement.ProfileConfig) error {
 		manifest, size, err := e.write(ctx, src, contents)
 		if err != nil {
 			return fmt.Errorf("--file: %s: %w", e.file, err)
@@ -73,7 +73,7 @@ func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
 }
 
 // files reads the configuration and the policy, and refuses invalid ones.
-func (e *exporting) files() (config, policyFile []byte, err error) {
+func (e *exportCommand) files() (config, policyFile []byte, err error) {
 	if _, err := e.readFiles(); err != nil {
 		return nil, nil, err
 	}
@@ -91,7 +91,7 @@ func (e *exporting) files() (config, policyFile []byte, err error) {
 }
 
 // write writes the bundle, and removes it if it is incomplete.
-func (e *exporting) write(
+func (e *exportCommand) write(
 	ctx context.Context, src rerun.Source, c past.Contents,
 ) (m past.Manifest, size int64, err error) {
 	const private = 0o600

@@ -14,8 +14,8 @@ import (
 // shippedNamespace is the namespace of the manifests in deploy/k8s.
 const shippedNamespace = "berth-system"
 
-// located describes the default of commands that find an installation by themselves (locate).
-const located = "default without --nats-url, --etcd-endpoints and --data-dir: " + shippedNamespace
+// locatedByDefault describes the default of commands that find an installation by themselves (locate).
+const locatedByDefault = "default without --nats-url, --etcd-endpoints and --data-dir: " + shippedNamespace
 
 // installation is a Berth in a cluster whose stores a command reaches through the API server.
 type installation struct {
@@ -85,8 +85,8 @@ func (o *options) openInstalledLedger(ctx context.Context) (*etcd.Store, error) 
 	return store, o.explainStore("--etcd-endpoints", err)
 }
 
-// leave closes the connection to the installation.
-func (o *options) leave() {
+// disconnect closes the connection to the installation.
+func (o *options) disconnect() {
 	if o.installation.cluster != nil {
 		o.installation.cluster.Close()
 	}

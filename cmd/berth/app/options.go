@@ -42,12 +42,12 @@ type options struct {
 	replicas
 	// metricsInterval is how often actual usage is polled; 0 is never.
 	metricsInterval time.Duration
-	leftovers       leftovers
+	retention       retention
 	descheduling    descheduling
 }
 
-// leftovers are how long binders keep the places of moved pods and the documents of objects that are gone.
-type leftovers struct {
+// retention are how long binders keep the places of moved pods and the documents of objects that are gone.
+type retention struct {
 	keepPlace, collectAfter time.Duration
 }
 
@@ -176,9 +176,9 @@ func (o *options) addShards(f *pflag.FlagSet) {
 
 func (o *options) addBinders(f *pflag.FlagSet) {
 	f.IntVar(&o.binders, "binders", 1, "binders in this process (1 to 64), all active")
-	f.DurationVar(&o.leftovers.keepPlace, "keep-place", binder.DefaultKeepPlace,
+	f.DurationVar(&o.retention.keepPlace, "keep-place", binder.DefaultKeepPlace,
 		"how long the place of an evicted pod is kept for its replacement (1s to 10m)")
-	f.DurationVar(&o.leftovers.collectAfter, "collect-after", binder.DefaultCollectAfter,
+	f.DurationVar(&o.retention.collectAfter, "collect-after", binder.DefaultCollectAfter,
 		"how long the empty ledger document of a deleted node, budget, volume or pool is kept (1s to 24h)")
 }
 
@@ -232,7 +232,7 @@ func (o *options) validate() error {
 	return errors.Join(append(errs, o.http.TLS.Validate(), o.tls.validate())...)
 }
 
-func (l leftovers) validate() error {
+func (l retention) validate() error {
 	var errs []error
 	if err := binder.ValidKeepPlace(l.keepPlace); err != nil {
 		errs = append(errs, fmt.Errorf("--keep-place: %w", err))

@@ -29,9 +29,9 @@ import (
 // replayListed is how many decisions are printed unless -o wide, json or yaml is given.
 const replayListed = 20
 
-// replaying is the command `berth replay`.
-type replaying struct {
-	reading
+// replayCommand is the command `berth replay`.
+type replayCommand struct {
+	logCommand
 	bundle, pod, at string
 	all, strict     bool
 	sample          int
@@ -40,7 +40,7 @@ type replaying struct {
 
 // newReplayCommand returns the command `berth replay`.
 func newReplayCommand() *cobra.Command {
-	r := &replaying{}
+	r := &replayCommand{}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Recompute recorded decisions and compare the results",
@@ -75,17 +75,17 @@ func newReplayCommand() *cobra.Command {
 	return cmd
 }
 
-func (r *replaying) run(ctx context.Context, w io.Writer) error {
+func (r *replayCommand) run(ctx context.Context, w io.Writer) error {
 	if r.sample < 0 {
 		return fmt.Errorf("--sample: %d: want 1 or more", r.sample)
 	}
-	return r.openPast(ctx, r.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
+	return r.openSource(ctx, r.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
 		return r.replay(ctx, w, src, profiles)
 	})
 }
 
-// openPast opens the bundle, or the log of a running Berth, with the configuration to decide by.
-func (r *reading) openPast(
+// openSource opens the bundle, or the log of a running Berth, with the configuration to decide by.
+func (r *logCommand) openSource(
 	ctx context.Context, bundle string, use func(rerun.Source, []placement.ProfileConfig) error,
 ) error {
 	if err := r.checkOutput(); err != nil {
@@ -101,7 +101,7 @@ func (r *reading) openPast(
 		defer func() { _ = b.Close() }() // it was only read
 		src, text = b, b.Config
 	} else {
-		defer r.leave()
+		defer r.disconnect()
 		log, err := r.openRunning(ctx)
 		if err != nil {
 			return err
@@ -117,7 +117,7 @@ func (r *reading) openPast(
 }
 
 // profilesOf returns the configuration of --config, else that of a bundle, else the default.
-func (r *reading) profilesOf(bundled []byte) (*config.Configuration, error) {
+func (r *logCommand) profilesOf(bundled []byte) (*config.Configuration, error) {
 	switch {
 	case r.config != "":
 		cfg, err := config.Load(r.config, pluginNames()...)
@@ -135,7 +135,7 @@ func (r *reading) profilesOf(bundled []byte) (*config.Configuration, error) {
 	return config.Default(), nil
 }
 
-func (r *replaying) replay(
+func (r *replayCommand) replay(
 	ctx context.Context, w io.Writer, src rerun.Source, profiles []placement.ProfileConfig,
 ) error {
 	wanted, err := r.selection(ctx, src)
@@ -166,7 +166,7 @@ func (r *replaying) replay(
 }
 
 // selection returns a filter for the requested records; nil selects all.
-func (r *replaying) selection(
+func (r *replayCommand) selection(
 	ctx context.Context, src rerun.Source,
 ) (func(eventlog.Record, *events.Decision) bool, error) {
 	switch {
@@ -204,7 +204,7 @@ func mix(sequence, seed uint64) uint64 {
 	return h.Sum64() * 0x9e3779b97f4a7c15
 }
 
-func (r *replaying) firstFrom() (func(eventlog.Record, *events.Decision) bool, error) {
+func (r *replayCommand) firstFrom() (func(eventlog.Record, *events.Decision) bool, error) {
 	found := false
 	first := func(reached func(eventlog.Record) bool) func(eventlog.Record, *events.Decision) bool {
 		return func(rec eventlog.Record, _ *events.Decision) bool {

@@ -17,9 +17,9 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// simulating is the command `berth simulate`.
-type simulating struct {
-	reading
+// simulateCommand is the command `berth simulate`.
+type simulateCommand struct {
+	logCommand
 	bundle, at string
 	like       string
 	count      int
@@ -29,7 +29,7 @@ type simulating struct {
 
 // newSimulateCommand returns the command `berth simulate`.
 func newSimulateCommand() *cobra.Command {
-	s := &simulating{}
+	s := &simulateCommand{}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Predict what would happen to the cluster after a change",
@@ -62,7 +62,7 @@ func newSimulateCommand() *cobra.Command {
 	return cmd
 }
 
-func (s *simulating) run(ctx context.Context, w io.Writer) error {
+func (s *simulateCommand) run(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(s.output); err != nil {
 		return err
 	}
@@ -79,16 +79,16 @@ func (s *simulating) run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	in.Policy = files.policy
-	return s.openPast(ctx, s.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
-		picture, err := rerun.Rebuild(ctx, src, at)
+	return s.openSource(ctx, s.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
+		rebuilt, err := rerun.Rebuild(ctx, src, at)
 		if err != nil {
 			return err
 		}
-		in.Facts = picture.Facts
-		in.Ledger = picture.Ledger
+		in.Facts = rebuilt.Facts
+		in.Ledger = rebuilt.Ledger
 		in.Profiles = profiles
-		if !picture.Time.IsZero() && (s.at != "" || s.bundle != "") {
-			in.Now = picture.Time
+		if !rebuilt.Time.IsZero() && (s.at != "" || s.bundle != "") {
+			in.Now = rebuilt.Time
 		}
 		report, err := simulate.Run(in)
 		if err != nil {
@@ -101,7 +101,7 @@ func (s *simulating) run(ctx context.Context, w io.Writer) error {
 	})
 }
 
-func (s *simulating) moment() (rerun.At, error) {
+func (s *simulateCommand) moment() (rerun.At, error) {
 	if s.at == "" {
 		return rerun.At{}, nil
 	}
@@ -115,7 +115,7 @@ func (s *simulating) moment() (rerun.At, error) {
 	return rerun.At{Time: t}, nil
 }
 
-func (s *simulating) readChanges() (simulate.Changes, error) {
+func (s *simulateCommand) readChanges() (simulate.Changes, error) {
 	changes := s.changes
 	if s.like != "" {
 		if s.count < 1 {

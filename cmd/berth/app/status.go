@@ -28,18 +28,18 @@ const watchEvery = 2 * time.Second
 // clearScreen moves a terminal's cursor home and clears the screen (ECMA-48).
 const clearScreen = "\x1b[H\x1b[2J"
 
-// status is the command `berth status`.
-type status struct {
-	once
+// statusCommand is the command `berth status`.
+type statusCommand struct {
+	storeFlags
 	watch bool
 	every time.Duration
-	// unasked is the reason why the services were not asked.
-	unasked error
+	// servicesError is the reason why the services were not asked.
+	servicesError error
 }
 
 // newStatusCommand returns the command `berth status`.
 func newStatusCommand() *cobra.Command {
-	o := &status{}
+	o := &statusCommand{}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the services, pods and ledger, with warnings",
@@ -57,14 +57,14 @@ func newStatusCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.addLedger(f)
 	o.addNATS(f)
-	o.addInstallation(f, located)
+	o.addInstallation(f, locatedByDefault)
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: text")
 	f.BoolVarP(&o.watch, "watch", "w", false, "refresh until interrupted")
 	f.DurationVar(&o.every, "every", watchEvery, "refresh interval of --watch")
 	return cmd
 }
 
-func (o *status) run(ctx context.Context, w io.Writer) error {
+func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
@@ -75,13 +75,13 @@ func (o *status) run(ctx context.Context, w io.Writer) error {
 	if err := o.locate(); err != nil {
 		return err
 	}
-	defer o.leave()
+	defer o.disconnect()
 	ask, closeAll, err := o.services(ctx)
 	if err != nil && (named || o.installation.Namespace == "") {
 		return err
 	}
 	if err != nil { // the cluster may have no installation in the default namespace
-		o.unasked, o.installation.Namespace = err, ""
+		o.servicesError, o.installation.Namespace = err, ""
 	} else {
 		defer closeAll()
 	}
@@ -104,11 +104,11 @@ func (o *status) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// asking asks the services; nil if it is not known where they are.
-type asking func(context.Context) (*explain.Overview, error)
+// overviewSource asks the services; nil if it is not known where they are.
+type overviewSource func(context.Context) (*explain.Overview, error)
 
 // services connects to the log, through which services are asked. The ledger is opened with each report.
-func (o *status) services(ctx context.Context) (asking, func(), error) {
+func (o *statusCommand) services(ctx context.Context) (overviewSource, func(), error) {
 	if o.dataDir == "" && len(o.nats.urls) == 0 && o.installation.Namespace == "" {
 		return nil, func() {}, nil
 	}
@@ -131,7 +131,7 @@ func (o *status) services(ctx context.Context) (asking, func(), error) {
 }
 
 // descheduler returns the leading descheduler, by the ledger; empty if there is none, or no ledger was named.
-func (o *status) descheduler(ctx context.Context) (string, error) {
+func (o *statusCommand) descheduler(ctx context.Context) (string, error) {
 	store, err := o.openLedger(ctx)
 	if store == nil || err != nil {
 		return "", err
@@ -151,7 +151,7 @@ func (o *status) descheduler(ctx context.Context) (string, error) {
 }
 
 // report collects all available answers.
-func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
+func (o *statusCommand) report(ctx context.Context, ask overviewSource) (statusReport, error) {
 	var r statusReport
 	var err error
 	if ask != nil {
@@ -168,14 +168,14 @@ func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
 	case ask == nil || !errors.Is(err, errNoCluster):
 		return r, err
 	}
-	if o.unasked != nil {
-		r.Warnings = append(r.Warnings, "the services were not queried: "+o.unasked.Error())
+	if o.servicesError != nil {
+		r.Warnings = append(r.Warnings, "the services were not queried: "+o.servicesError.Error())
 	}
-	return r, o.ofLedger(ctx, &r)
+	return r, o.addLedgerState(ctx, &r)
 }
 
-// ofLedger adds the state of the ledger, if one was named.
-func (o *status) ofLedger(ctx context.Context, r *statusReport) error {
+// addLedgerState adds the state of the ledger, if one was named.
+func (o *statusCommand) addLedgerState(ctx context.Context, r *statusReport) error {
 	store, err := o.openLedger(ctx)
 	if store == nil || err != nil {
 		return err

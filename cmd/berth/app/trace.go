@@ -13,7 +13,7 @@ import (
 
 // newTraceCommand returns the command `berth trace`.
 func newTraceCommand() *cobra.Command {
-	r := &reading{}
+	r := &logCommand{}
 	pod := &cobra.Command{
 		Use:   "pod [NAMESPACE/]NAME | UID",
 		Short: "Draw the path of a pod as a waterfall",

@@ -41,7 +41,7 @@ type inputs struct {
 	rest   *rest.Config
 }
 
-// run checks everything, then starts the stores and the services, and stops them all when ctx ends or one fails.
+// runOnce checks everything, then starts the stores and the services, and stops them all when ctx ends or one fails.
 func (o *options) run(ctx context.Context, services []service) error {
 	in, err := o.read(services)
 	if err != nil {
@@ -117,7 +117,7 @@ func (o *options) read(services []service) (inputs, error) {
 	in, err := o.readFiles()
 	errs = append(errs, err)
 	if slices.Contains(services, binderService) {
-		errs = append(errs, o.leftovers.validate())
+		errs = append(errs, o.retention.validate())
 	}
 	if slices.Contains(services, deschedulerService) && o.descheduling.policy == "" {
 		errs = append(errs, errors.New("--policy: not set: want a DeschedulerPolicy (descheduler/v1alpha2) file"))
@@ -302,7 +302,7 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 	}
 	custom, err := plugins.New(ctx, plugins.Config{
 		Profiles: b.in.config.Profiles, Factories: compiledIn, Parallelism: int(b.in.config.Parallelism),
-		PodsToActivate: toActivate,
+		PodsToActivate: podsToActivate,
 	}, plugins.Deps{
 		RestConfig: func() (*rest.Config, error) {
 			if o.kubeconfig == "" {
@@ -324,7 +324,7 @@ func (b *builder) binders(o *options) error {
 		id := instanceID(binderService, i)
 		s, err := binder.New(binder.Config{
 			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
-			Profiles: b.in.config.Profiles, KeepPlace: o.leftovers.keepPlace, CollectAfter: o.leftovers.collectAfter,
+			Profiles: b.in.config.Profiles, KeepPlace: o.retention.keepPlace, CollectAfter: o.retention.collectAfter,
 		}, binder.Deps{
 			Log: b.st.log, Facts: b.facts, Ledger: b.ledger,
 			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.loggerOf(binderService, id), Clock: b.clock,

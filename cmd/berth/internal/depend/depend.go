@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// every is the interval between probes of each dependency.
-	every = 2 * time.Second
-	// patience bounds the wait for one answer.
-	patience = 3 * time.Second
-	// tolerated is the number of failures in a row that are not reported: etcd may be electing a leader, or a NATS
+	// probeInterval is the interval between probes of each dependency.
+	probeInterval = 2 * time.Second
+	// probeTimeout bounds the wait for one answer.
+	probeTimeout = 3 * time.Second
+	// toleratedFailures is the number of failures in a row that are not reported: etcd may be electing a leader, or a NATS
 	// connection moving to another server.
-	tolerated = 1
+	toleratedFailures = 1
 )
 
 // Probe sends a request to a dependency; nil means that it answered.
@@ -63,7 +63,7 @@ func (w *Watch) Ready() error {
 
 // Run probes until ctx ends, and then returns nil.
 func (w *Watch) Run(ctx context.Context) error {
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	failures := 0
 	var first time.Time
@@ -74,31 +74,31 @@ func (w *Watch) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		asked := time.Now()
-		err := w.ask(ctx)
+		err := w.probe(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err == nil {
 			failures = 0
-			w.back()
+			w.setAnswering()
 			continue
 		}
 		if failures++; failures == 1 {
 			first = asked
 		}
-		if failures > tolerated {
-			w.gone(err, first)
+		if failures > toleratedFailures {
+			w.setMissing(err, first)
 		}
 	}
 }
 
-func (w *Watch) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (w *Watch) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return w.dependency.Probe(ctx)
 }
 
-func (w *Watch) gone(err error, since time.Time) {
+func (w *Watch) setMissing(err error, since time.Time) {
 	w.dependency.Report(false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *Watch) gone(err error, since time.Time) {
 	w.mu.missing = err
 }
 
-func (w *Watch) back() {
+func (w *Watch) setAnswering() {
 	w.dependency.Report(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()

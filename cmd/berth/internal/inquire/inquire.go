@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// queuePatience bounds the wait for the leading queue, which answers within milliseconds.
-	queuePatience = time.Second
-	// shardPatience bounds the wait for a shard, which first finishes its current step and then checks all nodes.
-	shardPatience = 2 * time.Second
-	// most is how many records of one stream about one pod are read: the newest.
-	most = 500
+	// queueTimeout bounds the wait for the leading queue, which answers within milliseconds.
+	queueTimeout = time.Second
+	// shardTimeout bounds the wait for a shard, which first finishes its current step and then checks all nodes.
+	shardTimeout = 2 * time.Second
+	// maxRecords is how many records of one stream about one pod are read: the newest.
+	maxRecords = 500
 )
 
 // Inquiry holds the sources of answers.
@@ -80,33 +80,33 @@ func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
 			return nil, err
 		}
 	}
-	return story, q.evicted(ctx, story)
+	return story, q.addEviction(ctx, story)
 }
 
 // Story returns the history of a pod.
 func (q *Inquiry) Story(ctx context.Context, uid string) (*explain.Story, error) {
-	facts, err := q.History.About(ctx, eventlog.Facts, events.FactsAbout(events.KindPod, uid), most)
+	facts, err := q.History.About(ctx, eventlog.Facts, events.FactsAbout(events.KindPod, uid), maxRecords)
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := q.History.About(ctx, eventlog.Decisions, events.DecisionsAbout(uid), most)
+	decisions, err := q.History.About(ctx, eventlog.Decisions, events.DecisionsAbout(uid), maxRecords)
 	if err != nil {
 		return nil, err
 	}
-	return explain.Tell(uid, facts, decisions), nil
+	return explain.BuildStory(uid, facts, decisions), nil
 }
 
 func (q *Inquiry) queue(ctx context.Context, question explain.Question) (*explain.QueueAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, queuePatience)
+	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
-	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskQueue, question, one[explain.QueueAnswer])
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskQueue, question, anyAnswer[explain.QueueAnswer])
 	if err != nil || len(answers) == 0 {
 		return nil, err
 	}
 	return &answers[0], nil
 }
 
-func one[A any](answers []A) bool { return len(answers) > 0 }
+func anyAnswer[A any](answers []A) bool { return len(answers) > 0 }
 
 // UID returns the UID of a pod by namespace/name or UID, even if the pod is gone.
 func (q *Inquiry) UID(ctx context.Context, pod string) (string, error) {
@@ -125,11 +125,11 @@ func (q *Inquiry) uid(ctx context.Context, pod string, queue *explain.QueueAnswe
 	if !named {
 		return pod, nil
 	}
-	return q.search(ctx, namespace, name)
+	return q.searchFacts(ctx, namespace, name)
 }
 
-// search reads the facts for the last pod with a name: no other source knows pods that are gone.
-func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid string, err error) {
+// searchFacts reads the facts for the last pod with a name: no other source knows pods that are gone.
+func (q *Inquiry) searchFacts(ctx context.Context, namespace, name string) (uid string, err error) {
 	err = q.scan(ctx, eventlog.Facts, func(r eventlog.Record) {
 		h := r.Header
 		if h.Get(eventlog.HeaderName) == name && h.Get(eventlog.HeaderNamespace) == namespace &&
@@ -173,10 +173,10 @@ func (q *Inquiry) scan(ctx context.Context, s eventlog.Stream, visit func(eventl
 }
 
 func (q *Inquiry) shard(ctx context.Context, story *explain.Story, member string) error {
-	ctx, cancel := context.WithTimeout(ctx, shardPatience)
+	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
 	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, explain.Question{Pod: story.UID},
-		one[explain.ShardAnswer])
+		anyAnswer[explain.ShardAnswer])
 	if err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ func (q *Inquiry) shard(ctx context.Context, story *explain.Story, member string
 	return nil
 }
 
-// evicted determines for which pod a pod was evicted, and which pods its controller has created since.
-func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
+// addEviction determines for which pod a pod was evicted, and which pods its controller has created since.
+func (q *Inquiry) addEviction(ctx context.Context, s *explain.Story) error {
 	if s.Evicted == nil {
 		return nil
 	}
@@ -218,10 +218,10 @@ func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
 
 // Node asks the shards about a node.
 func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, shardPatience)
+	ctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
 	question := explain.Question{Node: name}
-	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, one[explain.ShardAnswer])
+	answers, err := explain.Ask(ctx, q.Bus, work.SubjectAskShards, question, anyAnswer[explain.ShardAnswer])
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (q *Inquiry) Overview(ctx context.Context, descheduler string) (*explain.Ov
 			}
 		}
 	}
-	sctx, cancel := context.WithTimeout(ctx, shardPatience)
+	sctx, cancel := context.WithTimeout(ctx, shardTimeout)
 	defer cancel()
 	shards, err := explain.Ask(sctx, q.Bus, work.SubjectAskShards, explain.Question{Status: true},
 		func(a []explain.ShardAnswer) bool { return len(a) >= alive })

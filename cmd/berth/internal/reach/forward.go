@@ -39,7 +39,7 @@ func (c *Cluster) start(ctx context.Context, pod string, port uint16) (*forward,
 	}
 	go func() { ended <- p.ForwardPorts() }()
 	f := &forward{stop: sync.OnceFunc(func() { close(stop) })}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	select {
 	case <-ready:

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerWithin bounds each request to the API server, and the wait for a port to be forwarded.
-const answerWithin = 10 * time.Second
+// requestTimeout bounds each request to the API server, and the wait for a port to be forwarded.
+const requestTimeout = 10 * time.Second
 
 // observer is the last part of the observer's names.
 const observer = "observer"
@@ -69,7 +69,7 @@ func Open(ctx context.Context, cfg *rest.Config, i Installation) (*Cluster, erro
 		return nil, err
 	}
 	c := &Cluster{installation: i, rest: cfg, client: client, forwards: map[Store]*forward{}}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	secret, err := client.CoreV1().Secrets(i.Namespace).Get(ctx, i.secret(), metav1.GetOptions{})
 	switch {
@@ -133,7 +133,7 @@ func (c *Cluster) forward(ctx context.Context, s Store) (*forward, error) {
 
 // ready returns the names of a store's ready members, at least one.
 func (c *Cluster) ready(ctx context.Context, s Store) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	selector := labels.Set{
 		"app.kubernetes.io/name": c.installation.Name, "app.kubernetes.io/component": s.component,

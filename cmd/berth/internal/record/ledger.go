@@ -47,7 +47,7 @@ func (s *ledgerSource) run(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case b := <-batches:
-				s.take(ctx, b)
+				s.applyBatch(ctx, b)
 				if first {
 					close(s.listed)
 					first = false
@@ -58,7 +58,7 @@ func (s *ledgerSource) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *ledgerSource) take(ctx context.Context, b replica.Batch) {
+func (s *ledgerSource) applyBatch(ctx context.Context, b replica.Batch) {
 	record := recording.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
 	keys := map[string]int64{}
 	gone := map[string]bool{}
@@ -106,7 +106,7 @@ func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
 	}
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
-	for !s.has(kvs, revision) {
+	for !s.caughtUp(kvs, revision) {
 		select {
 		case <-ctx.Done():
 			return s.revision(), ctx.Err()
@@ -116,9 +116,9 @@ func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-// has reports whether the changes up to a list have been recorded: every key in it, and the removal of every key that
-// is not.
-func (s *ledgerSource) has(kvs []ledger.KV, revision int64) bool {
+// caughtUp reports whether the changes up to a list have been recorded: every key in it, and the removal of every key
+// that is not.
+func (s *ledgerSource) caughtUp(kvs []ledger.KV, revision int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.revision >= revision {

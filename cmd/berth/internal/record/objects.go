@@ -28,8 +28,8 @@ const (
 	pageSize = 1000
 	// listTimeout bounds one page.
 	listTimeout = 30 * time.Second
-	// quiet is how long a watch must have lived for the backoff to be reset.
-	quiet = 10 * time.Second
+	// backoffReset is how long a watch must have lived for the backoff to be reset.
+	backoffReset = 10 * time.Second
 )
 
 // retry spaces attempts to reach the API server: 0.1 s doubling to 2 s, without end.
@@ -80,7 +80,7 @@ func newSource(k kind, out chan<- recording.Record, logger *slog.Logger) *source
 // run lists and watches until ctx ends.
 func (s *source) run(ctx context.Context) error {
 	failing := false
-	delay := retry.DelayWithReset(clock.RealClock{}, quiet)
+	delay := retry.DelayWithReset(clock.RealClock{}, backoffReset)
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) { // ends only with ctx
 		err := s.follow(ctx)
 		if ctx.Err() != nil {
@@ -102,7 +102,7 @@ func (s *source) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.adopt(ctx, items, rv); err != nil {
+		if err := s.applyList(ctx, items, rv); err != nil {
 			return err
 		}
 		s.version = strconv.FormatUint(rv, 10)
@@ -113,19 +113,19 @@ func (s *source) follow(ctx context.Context) error {
 	}
 	w, err := s.kind.watch(ctx, metav1.ListOptions{ResourceVersion: s.version, AllowWatchBookmarks: true})
 	if err != nil {
-		return s.forgotten(err)
+		return s.relistIfExpired(err)
 	}
 	defer w.Stop()
 	for ev := range w.ResultChan() {
-		if err := s.event(ctx, ev); err != nil {
-			return s.forgotten(err)
+		if err := s.applyEvent(ctx, ev); err != nil {
+			return s.relistIfExpired(err)
 		}
 	}
 	return nil
 }
 
-// forgotten makes the next attempt list if the API server requires it.
-func (s *source) forgotten(err error) error {
+// relistIfExpired makes the next attempt list if the API server requires it.
+func (s *source) relistIfExpired(err error) error {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		s.version = ""
 		return errRelist
@@ -133,7 +133,7 @@ func (s *source) forgotten(err error) error {
 	return err
 }
 
-func (s *source) event(ctx context.Context, ev watch.Event) error {
+func (s *source) applyEvent(ctx context.Context, ev watch.Event) error {
 	if ev.Type == watch.Error {
 		return apierrors.FromObject(ev.Object)
 	}
@@ -142,7 +142,8 @@ func (s *source) event(ctx context.Context, ev watch.Event) error {
 		return err
 	}
 	if ev.Type != watch.Bookmark {
-		if err := s.tell(ctx, ev.Object, recording.Object{UID: uid, RV: rv, Gone: ev.Type == watch.Deleted}); err != nil {
+		o := recording.Object{UID: uid, RV: rv, Gone: ev.Type == watch.Deleted}
+		if err := s.recordVersion(ctx, ev.Object, o); err != nil {
 			return err
 		}
 	}
@@ -153,8 +154,8 @@ func (s *source) event(ctx context.Context, ev watch.Event) error {
 	return nil
 }
 
-// tell records one version, unless nothing that the audit uses has changed.
-func (s *source) tell(ctx context.Context, obj runtime.Object, o recording.Object) error {
+// recordVersion records one version, unless nothing that the audit uses has changed.
+func (s *source) recordVersion(ctx context.Context, obj runtime.Object, o recording.Object) error {
 	o.Kind = s.kind.name
 	var hash uint64
 	if !o.Gone {
@@ -190,8 +191,8 @@ func (s *source) hash(o recording.Object) (uint64, error) {
 	return maphash.Bytes(s.seed, text), nil
 }
 
-// adopt takes a list as the current state. Anything that differs from what was recorded was missed.
-func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) error {
+// applyList takes a list as the current state. Anything that differs from what was recorded was missed.
+func (s *source) applyList(ctx context.Context, items []runtime.Object, rv uint64) error {
 	s.mu.Lock()
 	after := s.mu.newest
 	gone := map[string]struct{}{}
@@ -213,12 +214,13 @@ func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) e
 		if old.rv >= itemRV {
 			continue
 		}
-		if err := s.tell(ctx, obj, recording.Object{UID: uid, RV: itemRV, Missed: true, After: after}); err != nil {
+		if err := s.recordVersion(ctx, obj, recording.Object{UID: uid, RV: itemRV, Missed: true, After: after}); err != nil {
 			return err
 		}
 	}
 	for uid := range gone {
-		if err := s.tell(ctx, nil, recording.Object{UID: uid, RV: rv, Gone: true, Missed: true, After: after}); err != nil {
+		o := recording.Object{UID: uid, RV: rv, Gone: true, Missed: true, After: after}
+		if err := s.recordVersion(ctx, nil, o); err != nil {
 			return err
 		}
 	}
@@ -237,20 +239,20 @@ func (s *source) settle(ctx context.Context) (uint64, error) {
 	}
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
-	for limit := time.Now().Add(settleTimeout / 4); !s.has(items, rv) && time.Now().Before(limit); {
+	for limit := time.Now().Add(settleTimeout / 4); !s.caughtUp(items, rv) && time.Now().Before(limit); {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-tick.C:
 		}
 	}
-	if s.has(items, rv) {
+	if s.caughtUp(items, rv) {
 		return rv, nil
 	}
-	return rv, s.adopt(ctx, items, rv)
+	return rv, s.applyList(ctx, items, rv)
 }
 
-func (s *source) has(items []runtime.Object, rv uint64) bool {
+func (s *source) caughtUp(items []runtime.Object, rv uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.newest >= rv {

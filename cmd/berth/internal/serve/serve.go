@@ -40,7 +40,7 @@ type Server struct {
 	tls       TLS
 	identity  *identity // nil without TLS
 	mux       *http.ServeMux
-	patience  patience
+	timeouts  timeouts
 	mu        struct {
 		sync.Mutex
 		ready map[string]Check
@@ -63,7 +63,7 @@ func Listen(cfg Config) (*Server, error) {
 	if err := cfg.TLS.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{profiling: cfg.Profiling, tls: cfg.TLS, mux: http.NewServeMux(), patience: usual}
+	s := &Server{profiling: cfg.Profiling, tls: cfg.TLS, mux: http.NewServeMux(), timeouts: defaultTimeouts}
 	if cfg.TLS.CertFile != "" {
 		var err error
 		if s.identity, err = cfg.TLS.load(); err != nil {
@@ -127,7 +127,7 @@ func (s *Server) Run(ctx context.Context) error {
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	srv := s.patience.server(s.tls.guard(mux))
+	srv := s.timeouts.server(s.tls.guard(mux))
 	if s.identity == nil {
 		return serveUntil(ctx, srv, func() error { return srv.Serve(s.listener) })
 	}

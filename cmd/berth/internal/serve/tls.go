@@ -99,9 +99,9 @@ var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 // metricsPaths are the paths that a reader of metrics may get.
 var metricsPaths = []string{"/metrics", "/metrics/resources"}
 
-// may reports whether the holder of a certificate with this common name may make such a request. A reader of metrics
+// allows reports whether the holder of a certificate with this common name may make such a request. A reader of metrics
 // changes nothing: a log at debug slows the process down, and one at error hides what happens.
-func (t TLS) may(name, method, path string) bool {
+func (t TLS) allows(name, method, path string) bool {
 	if slices.Contains(t.AdminNames, name) {
 		return true
 	}
@@ -124,7 +124,7 @@ func (t TLS) guard(next http.Handler) http.Handler {
 			return
 		}
 		name := r.TLS.PeerCertificates[0].Subject.CommonName
-		if !t.may(name, r.Method, r.URL.Path) {
+		if !t.allows(name, r.Method, r.URL.Path) {
 			http.Error(w, fmt.Sprintf("%q may not %s %s", name, r.Method, r.URL.Path), http.StatusForbidden)
 			return
 		}

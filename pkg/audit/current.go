@@ -7,13 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/berth-scheduler/berth/pkg/audit/fit"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// Standing is the current state: what `berth check` reads.
-type Standing struct {
+// CurrentState holds the input of `berth check`: lists of the API server, and the ledger before and after them. The
+// lists are made one after the other, while the cluster goes on changing. The order in which the caller must make them
+// keeps that from looking like a violation: the ledger, claims, pods, the other objects, and the ledger again.
+type CurrentState struct {
 	Nodes      []corev1.Node
 	Pods       []corev1.Pod
 	Namespaces []corev1.Namespace
@@ -28,8 +31,9 @@ type Standing struct {
 	Before, After []ledger.KV
 }
 
-// StandingReport is the result of checking the current state.
-type StandingReport struct {
+// CheckReport is the result of checking the current state. Its counts are for people; Violations decides the exit
+// code.
+type CheckReport struct {
 	Nodes   int `json:"nodes"`
 	Pods    int `json:"pods"`
 	Bound   int `json:"bound"`
@@ -47,44 +51,48 @@ type StandingReport struct {
 }
 
 // Violations counts the findings with that severity.
-func (r *StandingReport) Violations() int {
+func (r *CheckReport) Violations() int {
 	return len(slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity != Violation }))
 }
 
-// standing is one check in progress.
-type standing struct {
-	*StandingReport
-	nodes   map[string]*account
+// stateCheck is one check in progress: the pods on each node, with the reservations that may still become pods there.
+type stateCheck struct {
+	*CheckReport
+	// nodes is by node name.
+	nodes   map[string]*nodeUsage
 	classes *classes
 	// placed holds the pods on nodes, in order.
-	placed []*resident
+	placed []*placedPod
 	// current holds the node documents as they were last read.
 	current map[string]ledger.NodeDoc
 	// By UID: pods that are bound, and pods that are known and have not ended.
 	bound, live map[string]bool
 }
 
-// account holds the pods on one node.
-type account struct {
+// nodeUsage adds up one node: what its pods and reservations use. berthOnly reports that Berth has bound all of its
+// pods, so that an excess is a violation.
+type nodeUsage struct {
 	node      *corev1.Node
-	used      amounts
+	used      fit.Amounts
 	berthOnly bool
-	residents []*resident
+	pods      []*placedPod
 }
 
-// resident is one pod on a node.
-type resident struct {
-	pod   *corev1.Pod
-	node  *corev1.Node
-	class *class
-	ours  bool
+// placedPod is one pod on a node, not terminal.
+type placedPod struct {
+	pod          *corev1.Pod
+	node         *corev1.Node
+	class        *class
+	boundByBerth bool
 }
 
-func (c *standing) add(s Severity, invariant, message string, objects ...string) {
+func (c *stateCheck) add(s Severity, invariant, message string, objects ...string) {
 	c.Findings = append(c.Findings, Finding{Severity: s, Invariant: invariant, Objects: objects, Message: message})
 }
 
-func (c *standing) addPod(p *corev1.Pod) {
+// addPod counts a pod, and adds it to its node unless it has ended. A pod on a node that does not exist is a finding
+// at once: nodes are listed after pods.
+func (c *stateCheck) addPod(p *corev1.Pod) {
 	terminal := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	c.live[string(p.UID)] = !terminal
 	if p.Spec.NodeName == "" {
@@ -104,20 +112,22 @@ func (c *standing) addPod(p *corev1.Pod) {
 	}
 	at := c.nodes[p.Spec.NodeName]
 	if at == nil {
-		c.add(ownFault(ours), "fit", "is bound to node "+p.Spec.NodeName+", which does not exist", nameOf(p))
+		c.add(severityFor(ours), "fit", "is bound to node "+p.Spec.NodeName+", which does not exist", podObjectOf(p))
 		return
 	}
-	for name, n := range requestsOf(p) {
+	for name, n := range fit.Requests(p) {
 		at.used[name] += n
 	}
 	at.berthOnly = at.berthOnly && ours
-	r := &resident{pod: p, node: at.node, class: c.classes.of(p), ours: ours}
-	at.residents = append(at.residents, r)
+	r := &placedPod{pod: p, node: at.node, class: c.classes.of(p), boundByBerth: ours}
+	at.pods = append(at.pods, r)
 	c.placed = append(c.placed, r)
 }
 
-// addLedger adds what may still be bound.
-func (c *standing) addLedger(before, after []ledger.KV) {
+// addLedger adds what may still be bound: the reservations that are in the ledger both before and after the lists. One
+// that is only in the first may have been bound or released meanwhile, and one that is only in the second may have
+// been made for room that has become free since.
+func (c *stateCheck) addLedger(before, after []ledger.KV) {
 	stood := c.nodeDocs(before)
 	reserved := map[string]string{}
 	c.current = c.nodeDocs(after)
@@ -138,7 +148,9 @@ func (c *standing) addLedger(before, after []ledger.KV) {
 	}
 }
 
-func (c *standing) nodeDocs(kvs []ledger.KV) map[string]ledger.NodeDoc {
+// nodeDocs decodes the documents of nodes, by node UID. It reports each value that cannot be decoded, and leaves it
+// out.
+func (c *stateCheck) nodeDocs(kvs []ledger.KV) map[string]ledger.NodeDoc {
 	out := map[string]ledger.NodeDoc{}
 	for _, kv := range kvs {
 		if !strings.HasPrefix(kv.Key, ledger.PrefixNode) {
@@ -154,7 +166,8 @@ func (c *standing) nodeDocs(kvs []ledger.KV) map[string]ledger.NodeDoc {
 	return out
 }
 
-func (c *standing) checkVictims(doc ledger.NodeDoc) {
+// checkVictims checks that no pod of a document is claimed as a victim twice, or claimed although it is a keeper (S5).
+func (c *stateCheck) checkVictims(doc ledger.NodeDoc) {
 	victims := map[string]bool{}
 	for _, e := range doc.Entries {
 		if e.Role == ledger.RoleVictim && victims[e.PodUID] {
@@ -170,7 +183,9 @@ func (c *standing) checkVictims(doc ledger.NodeDoc) {
 	}
 }
 
-func (c *standing) addReservation(e ledger.Entry, doc ledger.NodeDoc) {
+// addReservation counts a reservation on its node, unless its pod is bound and so counted already, or has ended, or
+// the reservation is only held.
+func (c *stateCheck) addReservation(e ledger.Entry, doc ledger.NodeDoc) {
 	if c.bound[e.PodUID] || !c.live[e.PodUID] || e.State == ledger.Held {
 		return
 	}
@@ -183,7 +198,7 @@ func (c *standing) addReservation(e ledger.Entry, doc ledger.NodeDoc) {
 		return // the node is gone; binders release the reservation
 	}
 	// Also for a node that had the name before: a bind is by name.
-	for name, n := range promisedTo(e) {
+	for name, n := range fit.EntryRequests(e) {
 		at.used[name] += n
 	}
 	at.used[string(corev1.ResourcePods)]++

@@ -6,44 +6,47 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 )
 
-// claimLives is all that a history knows about claims to volumes and devices.
-type claimLives struct {
+// claimHistories is all that a history knows about claims to volumes and devices. Of volume claims and volumes it
+// keeps only the newest version: the fields that rules read (access modes, the volume's name, its node affinity) do
+// not change once they are set.
+type claimHistories struct {
 	// volumeClaims is by namespace/name, with the newest claim of a name; volumes is by name.
 	volumeClaims map[string]*corev1.PersistentVolumeClaim
 	volumes      map[string]*corev1.PersistentVolume
 	// devices is by UID.
-	devices map[string]*deviceClaimLife
+	devices map[string]*deviceClaimHistory
 }
 
-func newClaims() *claimLives {
-	return &claimLives{
+func newClaims() *claimHistories {
+	return &claimHistories{
 		volumeClaims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
-		devices: map[string]*deviceClaimLife{},
+		devices: map[string]*deviceClaimHistory{},
 	}
 }
 
-// deviceClaimLife is all that a history knows about one device claim.
-type deviceClaimLife struct {
-	name     string // namespace/name
-	tenures  []*tenure
-	reserved map[string]bool // by UID: the pods that the claim has listed as users
+// deviceClaimHistory is all that a history knows about one device claim: which devices it had and when, and for which
+// pods.
+type deviceClaimHistory struct {
+	name        string // namespace/name
+	allocations []*deviceAllocation
+	reserved    map[string]bool // by UID: the pods that the claim has listed as users
 }
 
-// tenure is the time during which a claim has one device.
-type tenure struct {
+// deviceAllocation is the time during which a claim has one device. A claim that loses a device and gets it again has
+// two of them.
+type deviceAllocation struct {
 	device string
-	claim  *deviceClaimLife
+	claim  *deviceClaimHistory
 	from   moment
 	until  moment // zero: it still has the device
 }
 
-// load applies the next version of a claim or volume.
-func (c *claimLives) load(o recording.Object, at moment) {
+// load applies the next version of a claim or volume. A volume or volume claim that is deleted stays known.
+func (c *claimHistories) load(o recording.Object, at moment) {
 	switch {
 	case o.Kind == recording.KindDeviceClaim:
 		c.loadDeviceClaim(o, at)
@@ -54,14 +57,16 @@ func (c *claimLives) load(o recording.Object, at moment) {
 	}
 }
 
-func (c *claimLives) loadDeviceClaim(o recording.Object, at moment) {
-	life := c.devices[o.UID]
-	if life == nil {
+// loadDeviceClaim applies the next version of a device claim: it ends the allocations of devices that the version no
+// longer has, and begins those of new ones. A deleted claim has no devices.
+func (c *claimHistories) loadDeviceClaim(o recording.Object, at moment) {
+	history := c.devices[o.UID]
+	if history == nil {
 		if o.DeviceClaim == nil {
 			return // it is gone, and was unknown
 		}
-		life = &deviceClaimLife{name: o.DeviceClaim.Namespace + "/" + o.DeviceClaim.Name, reserved: map[string]bool{}}
-		c.devices[o.UID] = life
+		history = &deviceClaimHistory{name: o.DeviceClaim.Namespace + "/" + o.DeviceClaim.Name, reserved: map[string]bool{}}
+		c.devices[o.UID] = history
 	}
 	has := map[string]bool{}
 	if o.DeviceClaim != nil {
@@ -69,12 +74,12 @@ func (c *claimLives) loadDeviceClaim(o recording.Object, at moment) {
 			has[device] = true
 		}
 		for _, user := range o.DeviceClaim.Status.ReservedFor {
-			life.reserved[string(user.UID)] = true
+			history.reserved[string(user.UID)] = true
 		}
 	}
-	for _, t := range life.tenures {
+	for _, t := range history.allocations {
 		switch {
-		case t.until.known():
+		case t.until.happened():
 		case has[t.device]:
 			delete(has, t.device)
 		default:
@@ -82,7 +87,7 @@ func (c *claimLives) loadDeviceClaim(o recording.Object, at moment) {
 		}
 	}
 	for _, device := range slices.Sorted(maps.Keys(has)) {
-		life.tenures = append(life.tenures, &tenure{device: device, claim: life, from: at})
+		history.allocations = append(history.allocations, &deviceAllocation{device: device, claim: history, from: at})
 	}
 }
 
@@ -102,7 +107,7 @@ func exclusiveDevices(claim *resourcev1.ResourceClaim) (devices []string) {
 }
 
 // of returns the volume claims that a pod names, by namespace/name.
-func (c *claimLives) of(pod *corev1.Pod) map[string]bool {
+func (c *claimHistories) of(pod *corev1.Pod) map[string]bool {
 	names := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {
@@ -112,19 +117,12 @@ func (c *claimLives) of(pod *corev1.Pod) map[string]bool {
 	return names
 }
 
-func forOne(claim *corev1.PersistentVolumeClaim) bool {
+// singlePod reports whether only one pod may use a claim. It is false for an unknown claim.
+func singlePod(claim *corev1.PersistentVolumeClaim) bool {
 	return claim != nil && slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod)
 }
 
-// volumeAdmits reports whether a volume can be used on a node; an unknown volume can.
-func volumeAdmits(volume *corev1.PersistentVolume, node *corev1.Node) bool {
-	if volume == nil || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
-		return true
-	}
-	ok, err := nodeaffinity.NewLazyErrorNodeSelector(volume.Spec.NodeAffinity.Required).Match(node)
-	return ok && err == nil
-}
-
+// volumeClaimObject and deviceClaimObject return claims as objects of a finding, from namespace/name.
 func volumeClaimObject(name string) string { return string(recording.KindVolumeClaim) + "/" + name }
 
 func deviceClaimObject(name string) string { return string(recording.KindDeviceClaim) + "/" + name }

@@ -14,7 +14,7 @@ import (
 
 // checkPromises checks what is claimed from pods and budgets. As with reservations, only what existed both before and
 // after the rest was read is checked.
-func (c *standing) checkPromises(in Standing) {
+func (c *stateCheck) checkPromises(in CurrentState) {
 	if in.After == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (c *standing) checkPromises(in Standing) {
 }
 
 // budgetDocs returns the documents of disruption budgets; values that cannot be decoded are reported once.
-func (c *standing) budgetDocs(kvs []ledger.KV, report bool) map[string]ledger.BudgetDoc {
+func (c *stateCheck) budgetDocs(kvs []ledger.KV, report bool) map[string]ledger.BudgetDoc {
 	out := map[string]ledger.BudgetDoc{}
 	for _, kv := range kvs {
 		uid, ok := strings.CutPrefix(kv.Key, ledger.PrefixBudget)
@@ -69,21 +69,24 @@ func leaves(p *corev1.Pod) bool {
 		p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// checkBudgetClaims checks that what is claimed from a budget is claimed for a victim, until the victim leaves.
-func (c *standing) checkBudgetClaims(old, b ledger.BudgetDoc, victims map[string]string, pods map[string]*corev1.Pod) {
+// checkBudgetClaims checks that what is claimed from a budget is claimed for a victim, until the victim leaves (S6).
+// old is the budget's document before the lists: only claims that are in both are judged.
+func (c *stateCheck) checkBudgetClaims(
+	old, b ledger.BudgetDoc, victims map[string]string, pods map[string]*corev1.Pod,
+) {
 	for _, x := range b.Claims {
 		p := pods[x.PodUID]
 		if _, ok := victims[x.PodUID]; ok || leaves(p) || !old.Claimed(x.PodUID) {
 			continue
 		}
 		c.add(Violation, "S6", "has a budget claim of plan "+x.Plan+", but is not a victim in any document",
-			nameOf(p), ledgerObject(ledger.KeyBudget(b.UID)))
+			podObjectOf(p), ledgerObject(ledger.KeyBudget(b.UID)))
 	}
 }
 
-// checkBudgetStatus checks that no more is claimed than the status allows, except what is claimed regardless of it. The
-// budget may have shrunk since, so it is only a warning.
-func (c *standing) checkBudgetStatus(in Standing, old, b ledger.BudgetDoc, pods map[string]*corev1.Pod) {
+// checkBudgetStatus checks that no more is claimed than the status allows (S6), except what is claimed regardless of
+// it, and what the status already counts as disrupted. The budget may have shrunk since, so it is only a warning.
+func (c *stateCheck) checkBudgetStatus(in CurrentState, old, b ledger.BudgetDoc, pods map[string]*corev1.Pod) {
 	i := slices.IndexFunc(in.Budgets, func(pdb recording.Budget) bool { return string(pdb.UID) == b.UID })
 	if i < 0 {
 		return
@@ -102,8 +105,9 @@ func (c *standing) checkBudgetStatus(in Standing, old, b ledger.BudgetDoc, pods 
 	}
 }
 
-// checkPreempted checks that a pod that was preempted by a scheduler of Berth's, and still runs, is marked.
-func (c *standing) checkPreempted(in Standing, marked map[string]bool) {
+// checkPreempted checks that a pod that was preempted by a scheduler of Berth's, and still runs, is marked (S9). It is
+// only a warning: the eviction may just have failed.
+func (c *stateCheck) checkPreempted(in CurrentState, marked map[string]bool) {
 	schedulers := map[string]bool{}
 	for _, doc := range c.current {
 		for _, e := range reservations(doc) {
@@ -112,10 +116,10 @@ func (c *standing) checkPreempted(in Standing, marked map[string]bool) {
 	}
 	for i := range in.Pods {
 		p := &in.Pods[i]
-		life := podLife{versions: []version[*podVersion]{{moment{rv: 1}, &podVersion{pod: p}}}}
-		at, scheduler := life.preempted()
-		if at.known() && schedulers[scheduler] && !marked[string(p.UID)] && !leaves(p) {
-			c.add(Warning, "S9", "was evicted for preemption, but no eviction is in progress", nameOf(p))
+		history := podHistory{versions: []version[*podVersion]{{moment{rv: 1}, &podVersion{pod: p}}}}
+		at, scheduler := history.preempted()
+		if at.happened() && schedulers[scheduler] && !marked[string(p.UID)] && !leaves(p) {
+			c.add(Warning, "S9", "was evicted for preemption, but no eviction is in progress", podObjectOf(p))
 		}
 	}
 }

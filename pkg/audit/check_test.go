@@ -13,10 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/codec"
 )
 
-// now returns the state at the end of a story, as `berth check` reads it.
-func (s *story) now() Standing {
+// recorderClock returns the state at the end of a story, as `berth check` reads it.
+func (s *story) now() CurrentState {
 	s.Helper()
-	var in Standing
+	var in CurrentState
 	for _, n := range s.nodes {
 		in.Nodes = append(in.Nodes, *n)
 	}
@@ -32,7 +32,7 @@ func (s *story) now() Standing {
 	return in
 }
 
-func (s *story) check(in Standing, want ...string) *StandingReport {
+func (s *story) check(in CurrentState, want ...string) *CheckReport {
 	s.Helper()
 	report := Check(in)
 	var got []string
@@ -56,7 +56,7 @@ func TestCheckOfAGoodState(t *testing.T) {
 	s.state("n", "b", ledger.Fencing)
 	s.foreign("d", "m")
 	r := s.check(s.now())
-	want := StandingReport{
+	want := CheckReport{
 		Nodes: 2, Pods: 5, Bound: 3, ByBerth: 2, Pending: 2, Reserved: 1, Fencing: 1, Findings: []Finding{},
 	}
 	if diff := cmp.Diff(want, *r); diff != "" {
@@ -130,7 +130,7 @@ func TestCheckOfBadStates(t *testing.T) {
 }
 
 func TestCheckOfVictimsAndBudgets(t *testing.T) {
-	state := func(allowed int32, doc *ledger.BudgetDoc, marks ...string) (*story, Standing) {
+	state := func(allowed int32, doc *ledger.BudgetDoc, marks ...string) (*story, CurrentState) {
 		s := crowded(t, allowed)
 		s.nominate("v")
 		s.marks(marks...)
