@@ -26,7 +26,8 @@ import (
 // defaultHistoryMiB is the default bound of a recording: about an hour of a busy cluster.
 const defaultHistoryMiB = 1024
 
-// newAuditCommand returns the command `berth audit`, which exits with 0 without violations and with 1 otherwise.
+// newAuditCommand returns the command `berth audit`. It reads one file and contacts no server. The exit code is 0
+// without violations, and 1 with some, or if the file is no history.
 func newAuditCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -67,7 +68,9 @@ func newAuditCommand() *cobra.Command {
 	return cmd
 }
 
-// newRecordCommand returns the command `berth audit record`.
+// newRecordCommand returns the command `berth audit record`. It reads the ledger and the API server until it is
+// interrupted, and then exits with 0; it also exits with 0 when the file is full, since the history up to there can be
+// audited. It exits with 1 if it cannot list both at the start, or cannot write.
 func newRecordCommand() *cobra.Command {
 	o := &options{}
 	var out string
@@ -108,7 +111,9 @@ func (o *options) addEtcd(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
 }
 
-// openLedger connects to the ledger that the flags name; nil if they name none.
+// openLedger connects to the ledger that the flags name, in this order: --etcd-endpoints, the embedded one of
+// --data-dir, that of the installation; nil if they name none. The caller closes it; closing affects only the
+// connection. An error names the flag that is wrong.
 func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	if err := o.tls.validate(); err != nil {
 		return nil, err
@@ -137,6 +142,7 @@ func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 	return store, o.explainStore("--etcd-endpoints", err)
 }
 
+// client returns a client of the API server. It makes no request yet.
 func (o *options) client() (kubernetes.Interface, error) {
 	cfg, err := o.restConfig()
 	if err != nil {
@@ -150,6 +156,8 @@ func (o *options) client() (kubernetes.Interface, error) {
 	return client, nil
 }
 
+// record runs `berth audit record`: it identifies the cluster, creates the file, which must not exist (a history is
+// evidence), and records. say gets one line when the recording has begun, for scripts that wait for it.
 func (o *options) record(ctx context.Context, say io.Writer, path string, limitMiB int64) (err error) {
 	if limitMiB < 1 {
 		return fmt.Errorf("--max-mib: %d: want 1 or more", limitMiB)
@@ -190,6 +198,7 @@ func (o *options) record(ctx context.Context, say io.Writer, path string, limitM
 	}).Run(ctx)
 }
 
+// checkOutput checks the value of --output for commands with a text, JSON and YAML form.
 func checkOutput(output string) error {
 	if output != "" && output != "json" && output != "yaml" {
 		return fmt.Errorf("--output: %q: want json or yaml", output)
@@ -215,6 +224,7 @@ func writeStructured(w io.Writer, v any, format string) (done bool, err error) {
 	return true, err
 }
 
+// writeAudit prints the report of a replay: counts, notes, findings, and the verdict as the last line.
 func writeAudit(w io.Writer, r *audit.Report, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err

@@ -18,10 +18,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
-// checkPage is the page size of lists.
+// checkPage is the page size of lists: a page of pods is some megabytes, which the API server serves in a few hundred
+// milliseconds.
 const checkPage = 2000
 
-// newCheckCommand returns the command `berth check`, which exits with 0 without violations and with 1 otherwise.
+// newCheckCommand returns the command `berth check`. It reads the API server and, if the flags name one, the ledger,
+// once. The exit code is 0 without violations, and 1 with some, or if something cannot be read.
 func newCheckCommand() *cobra.Command {
 	o := &options{}
 	var output string
@@ -58,7 +60,8 @@ func newCheckCommand() *cobra.Command {
 	return cmd
 }
 
-// check reads the ledger, the cluster, and the ledger again.
+// check reads the ledger, the cluster, and the ledger again, in this order: audit.Check counts a reservation only if
+// it was there all the time. Without a ledger both lists are nil, and only the API server is checked.
 func (o *options) check(ctx context.Context) (*audit.CheckReport, error) {
 	client, err := o.client()
 	if err != nil {
@@ -88,6 +91,8 @@ func (o *options) check(ctx context.Context) (*audit.CheckReport, error) {
 	return report, nil
 }
 
+// listLedger lists the documents of nodes and of budgets. The two lists are not of one revision; the check compares
+// each only with itself.
 func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
 	if store == nil {
 		return nil, nil
@@ -205,6 +210,7 @@ func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Curr
 	return err
 }
 
+// listPages lists all pages of a collection, in the version of the first page. An error of the API server ends it.
 func listPages[T any](
 	ctx context.Context, list func(context.Context, metav1.ListOptions) ([]T, string, error),
 ) ([]T, error) {
@@ -222,6 +228,7 @@ func listPages[T any](
 	}
 }
 
+// writeReport prints the report of a check.
 func writeReport(w io.Writer, r *audit.CheckReport, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err

@@ -20,7 +20,9 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
-// storeFlags is a single cycle, started by hand.
+// storeFlags are the flags of a command that reads the stores of a Berth: how to locate and open them, and the form of
+// the output. `berth deschedule` uses all of them; status and the commands that read the log embed it for its flags
+// and openLog.
 type storeFlags struct {
 	options
 	// runOnce requests the evictions from the binders; dryRun only shows the plan.
@@ -30,7 +32,10 @@ type storeFlags struct {
 	write func(w io.Writer, r *plan.Report, format string) error
 }
 
-// newDescheduleCommand returns the command `berth deschedule`.
+// newDescheduleCommand returns the command `berth deschedule`. It reads the log, the ledger if one is named, and the
+// policy's Prometheus. With --once it is a descheduler for one cycle: it takes part in the election, and requests
+// evictions in the log only as its leader; binders carry them out later. The exit code is 0 when the plan was printed,
+// even if it is empty, and 1 if no cycle could be planned or, with --once, requested.
 func newDescheduleCommand() *cobra.Command {
 	o := &storeFlags{write: writePlan}
 	cmd := &cobra.Command{
@@ -77,6 +82,7 @@ func (o *storeFlags) addLog(f *pflag.FlagSet) {
 	o.addInstallation(f, locatedByDefault)
 }
 
+// addNATS adds the flags that locate the log and Prometheus, and those of the command's own logging.
 func (o *storeFlags) addNATS(f *pflag.FlagSet) {
 	o.descheduling.addPrometheus(f)
 	f.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
@@ -89,6 +95,9 @@ func (o *storeFlags) addNATS(f *pflag.FlagSet) {
 	f.StringVar(&o.nats.inboxPrefix, "nats-inbox-prefix", defaultInboxPrefix, inboxPrefixHelp)
 }
 
+// deschedule plans one cycle with the descheduler's own code, and prints the plan. The service runs until its one
+// cycle is over. A dry run needs no ledger: without one it does not know which pods are claimed, and may plan to evict
+// them.
 func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
@@ -136,7 +145,9 @@ func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 	return o.write(w, report, o.output)
 }
 
-// openLog connects to the log that the flags name.
+// openLog connects to the log that the flags name, in this order: --nats-url, the installation, the embedded log of
+// --data-dir. In an installation the command is the observer, whose user may subscribe only below its own inbox
+// prefix. The caller closes the log.
 func (o *storeFlags) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log, error) {
 	cfg := jetstream.Config{
 		URLs: o.nats.urls, Name: "berth-deschedule", Logger: logger,
@@ -170,7 +181,7 @@ func (o *storeFlags) openLog(ctx context.Context, logger *slog.Logger) (*jetstre
 	return log, o.explainStore("--nats-url", err)
 }
 
-// writePlan prints a plan.
+// writePlan prints a plan, one line for each pod that would be evicted or stays.
 func writePlan(w io.Writer, r *plan.Report, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err

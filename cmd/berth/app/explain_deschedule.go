@@ -14,7 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 )
 
-// newExplainDescheduleCommand returns the command `berth explain deschedule`.
+// newExplainDescheduleCommand returns the command `berth explain deschedule`: a dry run of `berth deschedule` that
+// prints a summary instead of a line for each pod. It contacts the same servers, and evicts nothing.
 func newExplainDescheduleCommand() *cobra.Command {
 	o := &storeFlags{dryRun: true, write: writeExplanation}
 	cmd := &cobra.Command{
@@ -85,12 +86,13 @@ func countsByReason(because map[string]int) []string {
 	return reasons
 }
 
-// nodeEffect is the effect of a plan on a node.
+// nodeEffect is the effect of a plan on a node: how many pods leave it and are expected on it, and why others stay.
 type nodeEffect struct {
 	leave, arrive int
 	because       map[string]int
 }
 
+// writeByNode prints the table of nodes that a plan affects; nothing if it affects none.
 func writeByNode(w io.Writer, r *plan.Report) error {
 	nodes := map[string]*nodeEffect{}
 	at := func(name string) *nodeEffect {

@@ -12,7 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 )
 
-// newExplainPodCommand returns the command `berth explain pod`.
+// newExplainPodCommand returns the command `berth explain pod`. It reads the pod's records from the log, and asks the
+// leading queue and the pod's shard over NATS; without their answers the rest is printed with a note. The exit code is
+// 1 if the log does not know the pod.
 func newExplainPodCommand() *cobra.Command {
 	r := &logCommand{}
 	cmd := &cobra.Command{
@@ -43,7 +45,8 @@ func newExplainPodCommand() *cobra.Command {
 	return cmd
 }
 
-// newExplainNodeCommand returns the command `berth explain node`.
+// newExplainNodeCommand returns the command `berth explain node`. Any shard that knows the node answers, over NATS;
+// the first answer is printed. The exit code is 1 if none answers within two seconds.
 func newExplainNodeCommand() *cobra.Command {
 	r := &logCommand{}
 	cmd := &cobra.Command{
@@ -68,12 +71,14 @@ func newExplainNodeCommand() *cobra.Command {
 	return cmd
 }
 
-// logCommand is a command that reads the log and asks the services.
+// logCommand is a command that reads the log and asks the services: explain, trace, export, replay and simulate embed
+// it.
 type logCommand struct {
 	storeFlags
 	namespace string
 }
 
+// addFlags adds the flags of a command about one pod or node.
 func (r *logCommand) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&r.output, "output", "o", "", "wide, json or yaml; default: text that fits a screen")
@@ -97,7 +102,7 @@ func (r *logCommand) about(
 	return r.ask(ctx, func(ctx context.Context, i *inquire.Inquiry) error { return ask(ctx, i, name) })
 }
 
-// ask opens the log and calls ask with an inquiry on it.
+// ask opens the log and calls ask with an inquiry on it. The log is also the bus on which services are asked.
 func (r *logCommand) ask(ctx context.Context, ask func(context.Context, *inquire.Inquiry) error) error {
 	if err := r.checkOutput(); err != nil {
 		return err
@@ -111,6 +116,7 @@ func (r *logCommand) ask(ctx context.Context, ask func(context.Context, *inquire
 	return ask(ctx, &inquire.Inquiry{Log: log, History: log, Bus: log})
 }
 
+// checkOutput is checkOutput with wide as an additional value.
 func (r *logCommand) checkOutput() error {
 	if r.output != "wide" && checkOutput(r.output) != nil {
 		return errors.New(`--output: "` + r.output + `": want wide, json or yaml`)
@@ -118,7 +124,7 @@ func (r *logCommand) checkOutput() error {
 	return nil
 }
 
-// openRunning opens the log of a running Berth.
+// openRunning opens the log of a running Berth, which it locates if no flag does. The caller closes it.
 func (r *logCommand) openRunning(ctx context.Context) (*jetstream.Log, error) {
 	if err := r.locate(); err != nil {
 		return nil, err

@@ -23,7 +23,8 @@ type exportCommand struct {
 	file string
 }
 
-// newExportCommand returns the command `berth export`.
+// newExportCommand returns the command `berth export`. It reads the log alone, and writes one file. The exit code is 1
+// if a stream cannot be read to its end; then no file is left.
 func newExportCommand() *cobra.Command {
 	e := &exportCommand{}
 	cmd := &cobra.Command{
@@ -49,6 +50,7 @@ func newExportCommand() *cobra.Command {
 	return cmd
 }
 
+// run writes the bundle, and prints its size and the span of each stream.
 func (e *exportCommand) run(ctx context.Context, w io.Writer) (err error) {
 	contents := past.Contents{Version: berthVersion(), Kubernetes: kubernetesVersion, Now: time.Now()}
 	if contents.Config, contents.Policy, err = e.files(); err != nil {
@@ -72,7 +74,7 @@ func (e *exportCommand) run(ctx context.Context, w io.Writer) (err error) {
 	})
 }
 
-// files reads the configuration and the policy, and refuses invalid ones.
+// files reads the configuration and the policy, and refuses invalid ones: the bundle's reader could not use them.
 func (e *exportCommand) files() (config, policyFile []byte, err error) {
 	if _, err := e.readFiles(); err != nil {
 		return nil, nil, err
@@ -90,7 +92,7 @@ func (e *exportCommand) files() (config, policyFile []byte, err error) {
 	return config, policyFile, nil
 }
 
-// write writes the bundle, and removes it if it is incomplete.
+// write writes the bundle to a new file that only the user may read, and removes it if it is incomplete.
 func (e *exportCommand) write(
 	ctx context.Context, src rerun.Source, c past.Contents,
 ) (m past.Manifest, size int64, err error) {

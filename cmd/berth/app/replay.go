@@ -29,7 +29,7 @@ import (
 // replayListed is how many decisions are printed unless -o wide, json or yaml is given.
 const replayListed = 20
 
-// replayCommand is the command `berth replay`.
+// replayCommand is the command `berth replay`. One of pod, at, all and sample selects the decisions.
 type replayCommand struct {
 	logCommand
 	bundle, pod, at string
@@ -38,7 +38,9 @@ type replayCommand struct {
 	seed            uint64
 }
 
-// newReplayCommand returns the command `berth replay`.
+// newReplayCommand returns the command `berth replay`. It reads the log of a running Berth or a bundle, and contacts
+// nothing else: neither extenders nor plugins are called again. The exit code is 1 if a decision differs for no known
+// reason, and if no decision was selected that can be made again.
 func newReplayCommand() *cobra.Command {
 	r := &replayCommand{}
 	cmd := &cobra.Command{
@@ -84,7 +86,8 @@ func (r *replayCommand) run(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// openSource opens the bundle, or the log of a running Berth, with the configuration to decide by.
+// openSource opens the bundle, or the log of a running Berth, with the configuration to decide by, and calls use. Both
+// are closed when use returns. replay, simulate and export share it.
 func (r *logCommand) openSource(
 	ctx context.Context, bundle string, use func(rerun.Source, []placement.ProfileConfig) error,
 ) error {
@@ -135,6 +138,8 @@ func (r *logCommand) profilesOf(bundled []byte) (*config.Configuration, error) {
 	return config.Default(), nil
 }
 
+// replay runs the selected decisions again and prints the result. -o wide, json and yaml list all of them; otherwise
+// the first replayListed that differ.
 func (r *replayCommand) replay(
 	ctx context.Context, w io.Writer, src rerun.Source, profiles []placement.ProfileConfig,
 ) error {
@@ -197,13 +202,16 @@ func (r *replayCommand) selection(
 	return nil, nil
 }
 
-// mix hashes a sequence, so that records are sampled independently of their content.
+// mix hashes a sequence, so that records are sampled independently of their content: the same seed selects the same
+// decisions of the same log. The factor (2^64 divided by the golden ratio) spreads FNV's weak upper bits.
 func mix(sequence, seed uint64) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, seed, " ", sequence) // a hash never fails
 	return h.Sum64() * 0x9e3779b97f4a7c15
 }
 
+// firstFrom returns a filter for the first decision at or after --at. The filter remembers that it has selected one,
+// and so serves one run.
 func (r *replayCommand) firstFrom() (func(eventlog.Record, *events.Decision) bool, error) {
 	found := false
 	first := func(reached func(eventlog.Record) bool) func(eventlog.Record, *events.Decision) bool {
@@ -241,6 +249,7 @@ type replayResult struct {
 	single bool
 }
 
+// replayed is one decision in the list: what was recorded, and NodeAgain, the node that came out now.
 type replayed struct {
 	Pod, UID, Shard, Kind, Outcome string
 	Attempt                        int32
@@ -252,6 +261,7 @@ type replayed struct {
 	Explained, Missing             string             `json:",omitempty"`
 }
 
+// add counts a verdict, and lists it if it is not the same or was requested by name.
 func (r *replayResult) add(v rerun.Verdict) error {
 	r.Decisions++
 	outcome := "identical"
@@ -299,6 +309,7 @@ func (r *replayResult) verdict() error {
 	return nil
 }
 
+// text prints the list and the totals.
 func (r *replayResult) text(w io.Writer) error {
 	var out errWriter
 	out.w = w
@@ -341,7 +352,7 @@ func sortedByCount(counts map[string]int) []string {
 	})
 }
 
-// errWriter keeps the first error.
+// errWriter keeps the first error, so that a page is written without a check at each line.
 type errWriter struct {
 	w   io.Writer
 	err error

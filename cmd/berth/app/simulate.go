@@ -27,7 +27,9 @@ type simulateCommand struct {
 	changes    simulate.Changes
 }
 
-// newSimulateCommand returns the command `berth simulate`.
+// newSimulateCommand returns the command `berth simulate`. It reads the log of a running Berth or a bundle, and
+// manifests from files; it contacts no other server and changes nothing. The exit code is 1 if a change cannot be
+// applied, such as a drain of an unknown node; pods that stay pending are a result, not an error.
 func newSimulateCommand() *cobra.Command {
 	s := &simulateCommand{}
 	cmd := &cobra.Command{
@@ -62,6 +64,8 @@ func newSimulateCommand() *cobra.Command {
 	return cmd
 }
 
+// run rebuilds the state, applies the changes, and prints the report. The time of the simulation is the current one
+// for the end of a running log, and otherwise that of the state, so that ages are right.
 func (s *simulateCommand) run(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(s.output); err != nil {
 		return err
@@ -101,6 +105,7 @@ func (s *simulateCommand) run(ctx context.Context, w io.Writer) error {
 	})
 }
 
+// moment parses --at; the zero value is the end of the log.
 func (s *simulateCommand) moment() (rerun.At, error) {
 	if s.at == "" {
 		return rerun.At{}, nil
@@ -115,6 +120,7 @@ func (s *simulateCommand) moment() (rerun.At, error) {
 	return rerun.At{Time: t}, nil
 }
 
+// readChanges returns the changes that the flags describe, with the pods and nodes of all manifests.
 func (s *simulateCommand) readChanges() (simulate.Changes, error) {
 	changes := s.changes
 	if s.like != "" {
@@ -196,6 +202,7 @@ func evictionRows(list []simulate.Eviction) [][]any {
 	return rows
 }
 
+// dash returns "-" for an empty cell, so that scripts can split the columns.
 func dash(text string) string {
 	if text == "" {
 		return "-"

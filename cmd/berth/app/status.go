@@ -28,7 +28,8 @@ const watchEvery = 2 * time.Second
 // clearScreen moves a terminal's cursor home and clears the screen (ECMA-48).
 const clearScreen = "\x1b[H\x1b[2J"
 
-// statusCommand is the command `berth status`.
+// statusCommand is the command `berth status`. It embeds the flags of commands that read the stores, and adds those of
+// --watch.
 type statusCommand struct {
 	storeFlags
 	watch bool
@@ -37,7 +38,9 @@ type statusCommand struct {
 	servicesError error
 }
 
-// newStatusCommand returns the command `berth status`.
+// newStatusCommand returns the command `berth status`. It asks the leading queue and the shards over NATS, reads the
+// ledger, and lists pods and quotas from the API server; each of the three is left out if the flags do not locate it.
+// The exit code is 1 only if something that was located cannot be read: anomalies and warnings are no errors.
 func newStatusCommand() *cobra.Command {
 	o := &statusCommand{}
 	cmd := &cobra.Command{
@@ -64,6 +67,8 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
+// run prints one report, or one after the other until ctx ends. An installation in the default namespace is only a
+// guess: if it cannot be reached, the report says so and shows the rest. One that a flag names must answer.
 func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
@@ -104,10 +109,11 @@ func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// overviewSource asks the services; nil if it is not known where they are.
+// overviewSource asks the services for their status; nil if it is not known where they are.
 type overviewSource func(context.Context) (*explain.Overview, error)
 
-// services connects to the log, through which services are asked. The ledger is opened with each report.
+// services connects to the log, through which services are asked. It returns a function that closes the connection.
+// The ledger is opened with each report, as a report may be long after the one before.
 func (o *statusCommand) services(ctx context.Context) (overviewSource, func(), error) {
 	if o.dataDir == "" && len(o.nats.urls) == 0 && o.installation.Namespace == "" {
 		return nil, func() {}, nil
@@ -130,7 +136,8 @@ func (o *statusCommand) services(ctx context.Context) (overviewSource, func(), e
 	}, log.Close, nil
 }
 
-// descheduler returns the leading descheduler, by the ledger; empty if there is none, or no ledger was named.
+// descheduler returns the leading descheduler, by the ledger; empty if there is none, or no ledger was named. The
+// leader is the candidate whose key is the oldest, as in etcd's elections.
 func (o *statusCommand) descheduler(ctx context.Context) (string, error) {
 	store, err := o.openLedger(ctx)
 	if store == nil || err != nil {
@@ -150,7 +157,8 @@ func (o *statusCommand) descheduler(ctx context.Context) (string, error) {
 	return leader, nil
 }
 
-// report collects all available answers.
+// report collects all available answers. That the API server forbids listing pods is a warning if the services were
+// asked: an operator may have access to Berth alone.
 func (o *statusCommand) report(ctx context.Context, ask overviewSource) (statusReport, error) {
 	var r statusReport
 	var err error
@@ -174,7 +182,8 @@ func (o *statusCommand) report(ctx context.Context, ask overviewSource) (statusR
 	return r, o.addLedgerState(ctx, &r)
 }
 
-// addLedgerState adds the state of the ledger, if one was named.
+// addLedgerState adds the state of the stop switch and, with a certificate, whether etcd authenticates its clients, if
+// a ledger was named.
 func (o *statusCommand) addLedgerState(ctx context.Context, r *statusReport) error {
 	store, err := o.openLedger(ctx)
 	if store == nil || err != nil {
@@ -201,6 +210,8 @@ const ledgerOpen = "etcd authentication is off: any client that can connect can 
 // errNoCluster means that there is no kubeconfig, so the cluster is not asked.
 var errNoCluster = errors.New("no kubeconfig")
 
+// priorities lists all pods and ResourceQuotas, and reports how they are distributed over priorities. Without a
+// kubeconfig the error is errNoCluster.
 func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 	client, err := o.client()
 	if err != nil {
@@ -251,6 +262,8 @@ type statusReport struct {
 	Descheduling string `json:"descheduling,omitempty"`
 }
 
+// writeStatus prints a report: services, priorities, the stop switch, and last the warnings, which a terminal then
+// shows.
 func writeStatus(w io.Writer, r statusReport, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err
@@ -279,6 +292,7 @@ func writeStatus(w io.Writer, r statusReport, format string) error {
 	return nil
 }
 
+// writePriorities prints the tables of priorities and of quotas for PriorityClasses; nothing if both are empty.
 func writePriorities(w io.Writer, r priorities.Report) error {
 	if len(r.Bands)+len(r.Quotas) == 0 {
 		return nil
