@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +12,10 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/record"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/audit"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
@@ -54,7 +53,7 @@ func newAuditCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			if err := writeAudit(cmd.OutOrStdout(), report, output); err != nil {
+			if err := render.Audit(cmd.OutOrStdout(), report, output); err != nil {
 				return err
 			}
 			if n := report.Violations(); n > 0 {
@@ -178,6 +177,8 @@ func (o *options) record(ctx context.Context, say io.Writer, path string, limitM
 	if err != nil {
 		return err
 	}
+	// The UID of kube-system identifies the cluster: reading it also shows that the API server answers, before a file
+	// is made.
 	system, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read namespace %s: %w", metav1.NamespaceSystem, err)
@@ -204,54 +205,4 @@ func checkOutput(output string) error {
 		return fmt.Errorf("--output: %q: want json or yaml", output)
 	}
 	return nil
-}
-
-// writeStructured writes v as JSON or YAML, and reports whether format requested one of them.
-func writeStructured(w io.Writer, v any, format string) (done bool, err error) {
-	var raw []byte
-	switch format {
-	case "json":
-		raw, err = json.MarshalIndent(v, "", "  ")
-		raw = append(raw, '\n')
-	case "yaml":
-		raw, err = yaml.Marshal(v)
-	default:
-		return false, nil
-	}
-	if err == nil {
-		_, err = w.Write(raw)
-	}
-	return true, err
-}
-
-// writeAudit prints the report of a replay: counts, notes, findings, and the verdict as the last line.
-func writeAudit(w io.Writer, r *audit.Report, format string) error {
-	if done, err := writeStructured(w, r, format); done {
-		return err
-	}
-	fmt.Fprintf(w, "ledger: %d revisions (%d to %d), %d partition hand-overs\n",
-		r.Revisions, r.First, r.Last, r.Takeovers)
-	fmt.Fprintf(w, "reservations: %d (%d handed over, %d fenced, %d unresolved)\n",
-		r.Reserved, r.HandedOver, r.Fenced, r.Unresolved)
-	if r.Nominated+r.Evictions > 0 {
-		fmt.Fprintf(w, "preemption: %d nominated, %d promoted, %d given up after evictions; %d pods marked for eviction\n",
-			r.Nominated, r.Promoted, r.Abandoned, r.Evictions)
-	}
-	if r.Moves > 0 {
-		fmt.Fprintf(w, "moves: %d places kept, %d of them used\n", r.Moves, r.TakenOver)
-	}
-	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",
-		r.Versions, r.Nodes, r.Pods, r.Bound, r.Foreign)
-	for _, note := range r.Notes {
-		fmt.Fprintf(w, "note: %s\n", note)
-	}
-	for _, f := range r.Findings {
-		fmt.Fprintln(w, f)
-	}
-	if r.Unlisted > 0 {
-		fmt.Fprintf(w, "and %d more\n", r.Unlisted)
-	}
-	n := r.Violations()
-	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", n, len(r.Findings)+r.Unlisted-n)
-	return err
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/audit"
 	"github.com/berth-scheduler/berth/pkg/audit/recording"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -45,7 +45,7 @@ func newCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := writeReport(cmd.OutOrStdout(), report, output); err != nil {
+			if err := render.Check(cmd.OutOrStdout(), report, output); err != nil {
 				return err
 			}
 			if n := report.Violations(); n > 0 {
@@ -85,6 +85,7 @@ func (o *options) check(ctx context.Context) (*audit.CheckReport, error) {
 	if in.After, err = listLedger(ctx, store); err != nil {
 		return nil, err
 	}
+	// From here on nothing is read any more: the check is a pure function of the lists.
 	report := audit.Check(in)
 	report.Ledger = store != nil
 	report.Findings = append(report.Findings, ownPods(in.Pods)...)
@@ -226,23 +227,4 @@ func listPages[T any](
 			return all, nil
 		}
 	}
-}
-
-// writeReport prints the report of a check.
-func writeReport(w io.Writer, r *audit.CheckReport, format string) error {
-	if done, err := writeStructured(w, r, format); done {
-		return err
-	}
-	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; ",
-		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending)
-	if r.Ledger {
-		fmt.Fprintf(w, "%d reserved, %d of them being cancelled\n", r.Reserved, r.Fencing)
-	} else {
-		fmt.Fprintln(w, "the ledger was not read (see --berth-namespace)")
-	}
-	for _, f := range r.Findings {
-		fmt.Fprintln(w, f)
-	}
-	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", r.Violations(), len(r.Findings)-r.Violations())
-	return err
 }

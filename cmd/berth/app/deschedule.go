@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/reach"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/state/feed"
@@ -37,7 +37,7 @@ type storeFlags struct {
 // evictions in the log only as its leader; binders carry them out later. The exit code is 0 when the plan was printed,
 // even if it is empty, and 1 if no cycle could be planned or, with --once, requested.
 func newDescheduleCommand() *cobra.Command {
-	o := &storeFlags{write: writePlan}
+	o := &storeFlags{write: render.Plan}
 	cmd := &cobra.Command{
 		Use:   "deschedule",
 		Short: "Run one descheduling cycle, or show what it would do",
@@ -127,6 +127,7 @@ func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 	case o.runOnce:
 		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir, to run a cycle")
 	}
+	// Run calls Report from its own goroutine and returns after it: no lock is needed.
 	var report *plan.Report
 	d, err := descheduler.New(descheduler.Config{
 		ID: instanceID(deschedulerService), Policy: in.policy, Profiles: in.config.Profiles, DryRun: o.dryRun,
@@ -179,40 +180,4 @@ func (o *storeFlags) openLog(ctx context.Context, logger *slog.Logger) (*jetstre
 	}
 	log, err := jetstream.Open(ctx, cfg)
 	return log, o.explainStore("--nats-url", err)
-}
-
-// writePlan prints a plan, one line for each pod that would be evicted or stays.
-func writePlan(w io.Writer, r *plan.Report, format string) error {
-	if done, err := writeStructured(w, r, format); done {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%d nodes, %d pods picked, %d to evict, %d stay (facts %d)\n",
-		r.Nodes, r.Picked, len(r.Evict), len(r.Kept), r.Facts)
-	if r.Skipped != "" {
-		fmt.Fprintf(t, "no cycle: %s\n", r.Skipped)
-	}
-	if r.Paused != "" {
-		fmt.Fprintf(t, "none of this would be carried out: %s\n", r.Paused)
-	}
-	if len(r.Evict) > 0 {
-		fmt.Fprintln(t, "\nEVICT\tFROM\tLANDS ON\tSTRATEGY\tWHY")
-	}
-	for _, m := range r.Evict {
-		landing := m.Landing
-		if landing == "" {
-			landing = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", m.Pod, m.Node, landing, m.Strategy, m.Reason)
-	}
-	if len(r.Kept) > 0 {
-		fmt.Fprintln(t, "\nSTAYS\tON\tSTRATEGY\tBECAUSE")
-	}
-	for _, k := range r.Kept {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", k.Pod, k.Node, k.Strategy, k.Because)
-	}
-	for _, f := range r.Failed {
-		fmt.Fprintf(t, "\nfailed: %s of profile %s: %s\n", f.Strategy, f.Profile, f.Error)
-	}
-	return t.Flush()
 }

@@ -72,6 +72,7 @@ func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeou
 	if err != nil {
 		return err
 	}
+	// The requests are in several transactions. They need not be atomic: each moves its partitions alone.
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(moves)), drainBatch) {
 		batch := map[int32]string{}
 		for _, p := range part {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 )
 
@@ -138,7 +139,7 @@ func (r *logCommand) openRunning(ctx context.Context) (*jetstream.Log, error) {
 
 // write writes an answer as text, or structured if requested.
 func (r *logCommand) write(w io.Writer, answer any, text func(w io.Writer, wide bool) error) error {
-	if done, err := writeStructured(w, answer, r.output); done {
+	if done, err := render.Structured(w, answer, r.output); done {
 		return err
 	}
 	return text(w, r.output == "wide")

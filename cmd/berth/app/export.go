@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
-// exportCommand is the command `berth export`.
+// exportCommand is the command `berth export`; file is the bundle to write.
 type exportCommand struct {
 	logCommand
 	file string
@@ -61,16 +62,16 @@ func (e *exportCommand) run(ctx context.Context, w io.Writer) (err error) {
 		if err != nil {
 			return fmt.Errorf("--file: %s: %w", e.file, err)
 		}
-		out := &errWriter{w: w}
-		out.printf("%s: %d bytes\n", e.file, size)
+		out := render.NewLines(w)
+		out.Printf("%s: %d bytes\n", e.file, size)
 		for _, s := range eventlog.Streams() {
 			span := manifest.Streams[s]
-			out.printf("  %-9s  %d to %d\n", s, span.First, span.Last)
+			out.Printf("  %-9s  %d to %d\n", s, span.First, span.Last)
 		}
 		if n := manifest.Unreadable; n > 0 {
-			out.printf("%d facts cannot be decoded by this version; they are included without their objects\n", n)
+			out.Printf("%d facts cannot be decoded by this version; they are included without their objects\n", n)
 		}
-		return out.err
+		return out.Err()
 	})
 }
 

@@ -47,7 +47,8 @@ func newLogLevelCommand() *cobra.Command {
 	return cmd
 }
 
-// logLevel reads the level, or changes it if one is given.
+// logLevel reads the level, or changes it if one is given. It uses HTTPS if a CA is given, and otherwise plain HTTP.
+// It returns the answer of the process, which ends in a newline.
 func logLevel(ctx context.Context, address string, tls rest.TLSClientConfig, level string) (string, error) {
 	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: tls})
 	if err != nil {

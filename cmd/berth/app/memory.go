@@ -38,7 +38,8 @@ func tuneCollector() {
 	runtime.AddCleanup(&marker{}, func(struct{}) { tuneCollector() }, struct{}{})
 }
 
-// gcPercent returns the GOGC with which a heap with so many live bytes is collected when it reaches heapRoom.
+// gcPercent returns the GOGC with which a heap with so many live bytes is collected when it reaches heapRoom, from
+// leastGCPercent to mostGCPercent. GOGC p means: collect when the heap has grown by p percent of its live bytes.
 func gcPercent(live uint64) int {
 	percent := math.Floor((heapRoom/float64(max(live, 1)) - 1) * 100)
 	return int(min(max(percent, leastGCPercent), mostGCPercent))

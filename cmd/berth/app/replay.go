@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/eventlog"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -161,7 +162,7 @@ func (r *replayCommand) replay(
 	if result.Decisions == 0 {
 		return errors.New("the log has no such decision that records what it was computed from")
 	}
-	if done, err := writeStructured(w, &result, r.output); done {
+	if done, err := render.Structured(w, &result, r.output); done {
 		return errors.Join(err, result.verdict())
 	}
 	if err := result.text(w); err != nil {
@@ -194,6 +195,8 @@ func (r *replayCommand) selection(
 		if err != nil {
 			return nil, err
 		}
+		// Each record is chosen independently with this probability, so the number of chosen ones is approximate; the
+		// log is read only once more.
 		share := float64(r.sample) / float64(max(total, 1))
 		return func(rec eventlog.Record, _ *events.Decision) bool {
 			return share >= 1 || float64(mix(rec.Sequence, r.seed)) < share*math.MaxUint64
@@ -311,20 +314,19 @@ func (r *replayResult) verdict() error {
 
 // text prints the list and the totals.
 func (r *replayResult) text(w io.Writer) error {
-	var out errWriter
-	out.w = w
+	out := render.NewLines(w)
 	for _, d := range r.List {
-		out.printf("pod %s, try %d by %s at fact %d, ledger revision %d: %s\n", d.Pod, d.Attempt, d.Shard, d.Facts,
+		out.Printf("pod %s, try %d by %s at fact %d, ledger revision %d: %s\n", d.Pod, d.Attempt, d.Shard, d.Facts,
 			d.Ledger, d.Outcome)
 		switch {
 		case d.Missing != "":
-			out.printf("  recorded: %s; %s\n", strings.TrimSpace(d.Kind+" "+d.Node), d.Missing)
+			out.Printf("  recorded: %s; %s\n", strings.TrimSpace(d.Kind+" "+d.Node), d.Missing)
 		case d.Outcome == "identical":
-			out.printf("  %s, %d of %d nodes feasible, both recorded and recomputed\n", strings.TrimSpace(d.Kind+" "+d.Node),
+			out.Printf("  %s, %d of %d nodes feasible, both recorded and recomputed\n", strings.TrimSpace(d.Kind+" "+d.Node),
 				d.NodesFeasible, d.NodesTotal)
 		}
 		if len(d.Differences) > 0 {
-			table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+			table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(table, "  \tRECORDED\tRECOMPUTED") // out keeps the error
 			for _, diff := range d.Differences {
 				_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", diff.What, diff.Recorded, diff.Remade)
@@ -332,41 +334,22 @@ func (r *replayResult) text(w io.Writer) error {
 			_ = table.Flush()
 		}
 		if d.Explained != "" {
-			out.printf("  %s\n", d.Explained)
+			out.Printf("  %s\n", d.Explained)
 		}
 	}
-	out.printf("%d decisions recomputed: %d identical, %d different (%d of them explained), %d not reproducible\n",
+	out.Printf("%d decisions recomputed: %d identical, %d different (%d of them explained), %d not reproducible\n",
 		r.Decisions, r.Same, r.Different+r.Explained, r.Explained, r.Missing)
 	if r.Unreadable > 0 {
-		out.printf("%d decision records cannot be decoded and were skipped\n", r.Unreadable)
+		out.Printf("%d decision records cannot be decoded and were skipped\n", r.Unreadable)
 	}
 	for _, why := range sortedByCount(r.Why) {
-		out.printf("  %d: %s\n", r.Why[why], why)
+		out.Printf("  %d: %s\n", r.Why[why], why)
 	}
-	return out.err
+	return out.Err()
 }
 
 func sortedByCount(counts map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
-}
-
-// errWriter keeps the first error, so that a page is written without a check at each line.
-type errWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (e *errWriter) Write(p []byte) (int, error) {
-	if e.err != nil {
-		return 0, e.err
-	}
-	n, err := e.w.Write(p)
-	e.err = err
-	return n, err
-}
-
-func (e *errWriter) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(e, format, args...) // Write keeps the error
 }

@@ -24,9 +24,9 @@ type role struct {
 }
 
 // newSecureLedgerCommand returns the command `berth secure-ledger`. It contacts etcd alone, with the certificate of
-// the user root, and is what the manifests' Job etcd-roles runs. It is idempotent: it may be repeated after a crash,
-// and after each upgrade. The exit code is 1 if a change fails; authentication is enabled last, so that a failure
-// before leaves etcd as open as it was.
+// the user root; the manifests run it as the Job etcd-roles. It is idempotent: it may be repeated after a crash, and
+// after each upgrade. The exit code is 1 if a change fails. Authentication is enabled last, when all users and roles
+// exist, so that a failure locks no service out.
 func newSecureLedgerCommand() *cobra.Command {
 	o := &options{}
 	var file string

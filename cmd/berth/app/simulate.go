@@ -6,12 +6,12 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/simulate"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
@@ -91,6 +91,8 @@ func (s *simulateCommand) run(ctx context.Context, w io.Writer) error {
 		in.Facts = rebuilt.Facts
 		in.Ledger = rebuilt.Ledger
 		in.Profiles = profiles
+		// A state of the past, or one in a bundle, is played at its own time. The current time would make its pods
+		// hours older than they were, and old enough for strategies that look at ages.
 		if !rebuilt.Time.IsZero() && (s.at != "" || s.bundle != "") {
 			in.Now = rebuilt.Time
 		}
@@ -98,10 +100,10 @@ func (s *simulateCommand) run(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if done, err := writeStructured(w, &report, s.output); done {
+		if done, err := render.Structured(w, &report, s.output); done {
 			return err
 		}
-		return writeSimulation(w, &report)
+		return render.Simulation(w, &report)
 	})
 }
 
@@ -147,65 +149,4 @@ func readManifest(path string) (manifest.Content, error) {
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	return manifest.Read(file)
-}
-
-// writeSimulation prints a report.
-func writeSimulation(w io.Writer, r *simulate.Report) error {
-	out := &errWriter{w: w}
-	out.printf("at fact %d, ledger revision %d; then %d nodes, %d pods on them\n", r.Facts, r.Ledger, r.Nodes, r.Pods)
-	for _, change := range r.Changes {
-		out.printf("  %s\n", change)
-	}
-	if r.Unasked > 0 {
-		out.printf(
-			"%d pods are placed by built-in rules only: extenders or plugins that would be consulted are not called\n",
-			r.Unasked)
-	}
-	table := func(header string, rows [][]any) {
-		if len(rows) == 0 {
-			return
-		}
-		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintf(t, "\n%s\n", header) // out keeps the error
-		for _, row := range rows {
-			for i, cell := range row {
-				if i > 0 {
-					_, _ = fmt.Fprint(t, "\t")
-				}
-				_, _ = fmt.Fprint(t, cell)
-			}
-			_, _ = fmt.Fprintln(t)
-		}
-		_ = t.Flush()
-	}
-	table("EVICTED\tFROM\tBY\tWHY", evictionRows(r.Evicted))
-	table("STAYS\tON\tBY\tBECAUSE", evictionRows(r.Kept))
-	var placed, pending [][]any
-	for _, p := range r.Placed {
-		placed = append(placed, []any{p.Pod, p.Node, dash(p.Replaces), p.Feasible})
-	}
-	for _, p := range r.Pending {
-		pending = append(pending, []any{p.Pod, dash(p.Replaces), p.Why})
-	}
-	table("PLACED\tON\tREPLACES ONE ON\tFEASIBLE", placed)
-	table("PENDING\tREPLACES ONE ON\tWHY", pending)
-	out.printf("\n%d evicted, %d stay, %d placed, %d pending\n",
-		len(r.Evicted), len(r.Kept), len(r.Placed), len(r.Pending))
-	return out.err
-}
-
-func evictionRows(list []simulate.Eviction) [][]any {
-	var rows [][]any
-	for _, e := range list {
-		rows = append(rows, []any{e.Pod, e.Node, e.By, e.Why})
-	}
-	return rows
-}
-
-// dash returns "-" for an empty cell, so that scripts can split the columns.
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/render"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger/roster"
 	"github.com/berth-scheduler/berth/pkg/priorities"
@@ -76,6 +75,7 @@ func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 	if o.watch && o.every <= 0 {
 		return fmt.Errorf("--every: %s: want more than 0", o.every)
 	}
+	// locate may choose an installation; named remembers whether the user did.
 	named := o.installation.Namespace != ""
 	if err := o.locate(); err != nil {
 		return err
@@ -95,6 +95,7 @@ func (o *statusCommand) run(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
+		// JSON and YAML are for programs, which read one document after the other.
 		if o.watch && o.output == "" {
 			_, _ = io.WriteString(w, clearScreen) // an error shows in the next write
 		}
@@ -265,7 +266,7 @@ type statusReport struct {
 // writeStatus prints a report: services, priorities, the stop switch, and last the warnings, which a terminal then
 // shows.
 func writeStatus(w io.Writer, r statusReport, format string) error {
-	if done, err := writeStructured(w, r, format); done {
+	if done, err := render.Structured(w, r, format); done {
 		return err
 	}
 	warnings := r.Warnings
@@ -278,7 +279,7 @@ func writeStatus(w io.Writer, r statusReport, format string) error {
 		}
 		warnings = append(append([]string(nil), r.Services.Warnings...), warnings...)
 	}
-	if err := writePriorities(w, r.Report); err != nil {
+	if err := render.Priorities(w, r.Report); err != nil {
 		return err
 	}
 	if err := writeSwitch(w, r.Descheduling); err != nil {
@@ -290,26 +291,4 @@ func writeStatus(w io.Writer, r statusReport, format string) error {
 		}
 	}
 	return nil
-}
-
-// writePriorities prints the tables of priorities and of quotas for PriorityClasses; nothing if both are empty.
-func writePriorities(w io.Writer, r priorities.Report) error {
-	if len(r.Bands)+len(r.Quotas) == 0 {
-		return nil
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PRIORITY\tCLASS\tPODS\tWAITING\tSHARE\tCPU\tSHARE\tMEMORY\tSHARE")
-	for _, b := range r.Bands {
-		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%.0f%%\n",
-			b.Priority, b.Class, b.Pods, b.Waiting, 100*b.PodShare,
-			resource.NewMilliQuantity(b.MilliCPU, resource.DecimalSI), 100*b.CPUShare,
-			resource.NewQuantity(b.MemoryBytes, resource.BinarySI), 100*b.MemoryShare)
-	}
-	if len(r.Quotas) > 0 {
-		fmt.Fprintln(table, "\nQUOTA\tSCOPE\tRESOURCE\tUSED\tHARD")
-	}
-	for _, q := range r.Quotas {
-		fmt.Fprintf(table, "%s/%s\t%s\t%s\t%s\t%s\n", q.Namespace, q.Name, q.Scope, q.Resource, q.Used, q.Hard)
-	}
-	return table.Flush()
 }
