@@ -127,7 +127,7 @@ func (o *storeFlags) deschedule(ctx context.Context, w io.Writer) error {
 	case o.runOnce:
 		return errors.New("--etcd-endpoints: not set: want the endpoints of the ledger, or --data-dir, to run a cycle")
 	}
-	// Run calls Report from its own goroutine and returns after it: no lock is needed.
+	// Report is called before Run returns, so no lock is needed.
 	var report *plan.Report
 	d, err := descheduler.New(descheduler.Config{
 		ID: instanceID(deschedulerService), Policy: in.policy, Profiles: in.config.Profiles, DryRun: o.dryRun,

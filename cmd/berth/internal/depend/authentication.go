@@ -16,7 +16,7 @@ type Authentication struct {
 	authenticates func(ctx context.Context) (on bool, err error)
 	report        func(off bool)
 	logger        *slog.Logger
-	// off means that, by the last answer, etcd does not authenticate its clients.
+	// off means that, by the last answer, etcd does not authenticate its clients. It is used by Run's goroutine only.
 	off bool
 }
 
@@ -42,6 +42,7 @@ func (a *Authentication) Run(ctx context.Context) error {
 	}
 }
 
+// check asks once, reports the answer, and logs a change.
 func (a *Authentication) check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// loopback is where forwarded ports listen.
+// loopback is where forwarded ports listen: other machines must not reach the stores through the operator's.
 const loopback = "127.0.0.1"
 
 // forward is a port of a pod that is forwarded from a local port, until stop is called.

@@ -18,13 +18,14 @@ import (
 // skipped are the prefixes of keys that no invariant covers: members, and leadership.
 var skipped = []string{roster.PrefixMember, roster.PrefixElection}
 
-// ledgerSource follows the ledger.
+// ledgerSource follows the ledger. listed is closed when the first list has been recorded.
 type ledgerSource struct {
 	store  ledger.Store
 	out    chan<- recording.Record
 	listed chan struct{}
 	mu     struct {
 		sync.Mutex
+		// revision is the newest one that was recorded completely.
 		revision int64
 		// keys holds the mod revisions of the existing keys.
 		keys map[string]int64
@@ -37,6 +38,7 @@ func newLedgerSource(store ledger.Store, out chan<- recording.Record) *ledgerSou
 	return s
 }
 
+// run follows the ledger until ctx ends, or until the ledger cannot be followed.
 func (s *ledgerSource) run(ctx context.Context) error {
 	batches := make(chan replica.Batch)
 	g, ctx := errgroup.WithContext(ctx)
@@ -58,6 +60,8 @@ func (s *ledgerSource) run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// applyBatch makes a record of a batch, without the keys that no invariant covers, and remembers which keys exist. A
+// batch of skipped keys alone makes no record, and yet advances the revision.
 func (s *ledgerSource) applyBatch(ctx context.Context, b replica.Batch) {
 	record := recording.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
 	keys := map[string]int64{}
@@ -137,6 +141,7 @@ func (s *ledgerSource) caughtUp(kvs []ledger.KV, revision int64) bool {
 	return kept == len(s.mu.keys)
 }
 
+// skips reports whether a key is left out of histories.
 func skips(key string) bool {
 	for _, prefix := range skipped {
 		if strings.HasPrefix(key, prefix) {

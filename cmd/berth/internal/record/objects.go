@@ -53,18 +53,21 @@ type seen struct {
 	hash uint64
 }
 
-// source follows the objects of one kind.
+// source follows the objects of one kind. listed is closed when the first list has been recorded.
 type source struct {
 	kind   kind
 	out    chan<- recording.Record
 	logger *slog.Logger
 	listed chan struct{}
-	seed   maphash.Seed
-	// version and started are used by run's goroutine only.
+	// seed is that of the hashes in objects, which are compared within one process only.
+	seed maphash.Seed
+	// version and started are used by run's goroutine only. version is the resourceVersion from which to watch; empty
+	// means that a list is needed.
 	version string
 	started bool
 	mu      struct {
 		sync.Mutex
+		// objects holds the newest recorded version of every object that exists, by UID.
 		objects map[string]seen
 		// newest is the resourceVersion up to which everything was recorded.
 		newest uint64
@@ -77,7 +80,7 @@ func newSource(k kind, out chan<- recording.Record, logger *slog.Logger) *source
 	return s
 }
 
-// run lists and watches until ctx ends.
+// run lists and watches until ctx ends. Failures are retried with a growing delay, and logged when they begin and end.
 func (s *source) run(ctx context.Context) error {
 	failing := false
 	delay := retry.DelayWithReset(clock.RealClock{}, backoffReset)
@@ -133,6 +136,8 @@ func (s *source) relistIfExpired(err error) error {
 	return err
 }
 
+// applyEvent records one event of the watch. A bookmark only advances the version: from there a broken watch can
+// continue, although no object of the kind has changed.
 func (s *source) applyEvent(ctx context.Context, ev watch.Event) error {
 	if ev.Type == watch.Error {
 		return apierrors.FromObject(ev.Object)
@@ -154,7 +159,8 @@ func (s *source) applyEvent(ctx context.Context, ev watch.Event) error {
 	return nil
 }
 
-// recordVersion records one version, unless nothing that the audit uses has changed.
+// recordVersion records one version, unless nothing that the audit uses has changed since the version before: most
+// updates of nodes and pods are heartbeats and conditions. Versions are compared by a hash of what would be recorded.
 func (s *source) recordVersion(ctx context.Context, obj runtime.Object, o recording.Object) error {
 	o.Kind = s.kind.name
 	var hash uint64
@@ -180,6 +186,7 @@ func (s *source) recordVersion(ctx context.Context, obj runtime.Object, o record
 	return nil
 }
 
+// hash returns a hash of a version, without what differs between versions of equal content.
 func (s *source) hash(o recording.Object) (uint64, error) {
 	o.RV = 0
 	o.After = 0
@@ -191,7 +198,9 @@ func (s *source) hash(o recording.Object) (uint64, error) {
 	return maphash.Bytes(s.seed, text), nil
 }
 
-// applyList takes a list as the current state. Anything that differs from what was recorded was missed.
+// applyList takes a list as the current state. Anything that differs from what was recorded was missed: it happened
+// after the newest version recorded before, and at the version in the list at the latest. Objects that are recorded
+// and not listed are gone, unless they are newer than the list.
 func (s *source) applyList(ctx context.Context, items []runtime.Object, rv uint64) error {
 	s.mu.Lock()
 	after := s.mu.newest
@@ -252,6 +261,8 @@ func (s *source) settle(ctx context.Context) (uint64, error) {
 	return rv, s.applyList(ctx, items, rv)
 }
 
+// caughtUp reports whether everything that a list shows has been recorded: every object in it, at least in its
+// version, and the deletion of every other one.
 func (s *source) caughtUp(items []runtime.Object, rv uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,12 +319,15 @@ func (s *source) listAll(ctx context.Context) ([]runtime.Object, uint64, error) 
 	}
 }
 
+// page lists one page, within listTimeout.
 func (s *source) page(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	return s.kind.list(ctx, opts)
 }
 
+// identityOf returns the UID and the resourceVersion of an object or a bookmark. resourceVersions are parsed as
+// numbers, as the order of versions is needed (KEP-5504).
 func identityOf(obj runtime.Object) (uid string, rv uint64, err error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -323,6 +337,7 @@ func identityOf(obj runtime.Object) (uid string, rv uint64, err error) {
 	return string(m.GetUID()), rv, err
 }
 
+// listVersion returns the resourceVersion of a list.
 func listVersion(list runtime.Object) (uint64, error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {

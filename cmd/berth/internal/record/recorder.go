@@ -43,7 +43,8 @@ type Deps struct {
 	Started func()
 }
 
-// Recorder is one recording.
+// Recorder is one recording. Its sources own their state; records is the channel to the goroutine that writes the
+// file.
 type Recorder struct {
 	deps    Deps
 	records chan recording.Record
@@ -62,7 +63,8 @@ func New(deps Deps) *Recorder {
 }
 
 // Run records until ctx ends, waits for everything that had happened until then, and ends the history. An error is
-// about the file, or about the start. When the history is full, Run ends it with a record of that.
+// about the file, or about the start. When the history is full, Run ends it with a record of that, and returns nil.
+// The watches have a context of their own, since they must outlive ctx until the history is complete.
 func (r *Recorder) Run(ctx context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -104,7 +106,8 @@ func (r *Recorder) record(ctx, watching context.Context, g *errgroup.Group) erro
 	return r.finish(watching)
 }
 
-// wait waits for the first list of a source.
+// wait waits for the first list of a source. It returns nil, too, if another goroutine has failed: its error is the
+// one to report.
 func wait(ctx, watching context.Context, listed <-chan struct{}) error {
 	select {
 	case <-listed:
@@ -116,6 +119,8 @@ func wait(ctx, watching context.Context, listed <-chan struct{}) error {
 	}
 }
 
+// markUntil writes marks until ctx ends. A mark that fails is left out, and the failing of marks is logged once:
+// without marks the audit knows less, and the history stays usable.
 func (r *Recorder) markUntil(ctx, watching context.Context) {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
@@ -142,8 +147,8 @@ func (r *Recorder) markUntil(ctx, watching context.Context) {
 	}
 }
 
-// mark reads the ledger's revision, then the API server's resourceVersion, then the ledger's revision again, each
-// from the store itself.
+// mark reads the ledger's revision, then the API server's resourceVersion, then the ledger's revision again, each from
+// the store itself (a linearizable read): a cached resourceVersion would relate an older state than there was.
 func (r *Recorder) mark(ctx context.Context) (recording.Mark, error) {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
@@ -160,7 +165,8 @@ func (r *Recorder) mark(ctx context.Context) (recording.Mark, error) {
 }
 
 // finish lists everything once more and waits until the watches have delivered all of it. What they do not deliver in
-// time is taken from the lists, as missed.
+// time is taken from the lists, as missed. End.Objects is the lowest resourceVersion of the lists: up to there every
+// kind is complete. A kind that cannot be listed is named as the reason why the history is not complete.
 func (r *Recorder) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -220,6 +226,8 @@ func (r *Recorder) drain() error {
 	}
 }
 
+// send hands a record to the writer, unless ctx ends first. It blocks while the disk is slow: the watches then lag,
+// and lose nothing until the API server forgets the history.
 func send(ctx context.Context, to chan<- recording.Record, r recording.Record) {
 	select {
 	case to <- r:

@@ -19,10 +19,12 @@ type timeouts struct {
 	idle time.Duration
 }
 
+// defaultTimeouts are the times in production; tests use shorter ones.
 var defaultTimeouts = timeouts{
 	header: 5 * time.Second, request: 10 * time.Second, answer: time.Minute, idle: 2 * time.Minute,
 }
 
+// server returns an HTTP server with these bounds.
 func (p timeouts) server(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: p.header, ReadTimeout: p.request, WriteTimeout: p.answer, IdleTimeout: p.idle,
