@@ -10,24 +10,25 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Workload is whose pod one was, as far as the facts show: its controller's UID, or the pod's own
-// for one without. The zero value is one that is not known.
+// Workload identifies the workload of a pod, as far as the facts show it: Owner is the UID of its controller, or the
+// pod's own for a pod without one; Created is the pod's. The zero value is a workload that is not known.
 type Workload struct {
 	Owner   string
 	Created time.Time
 }
 
-// Waiting is a pod that stands where it should not stand long.
+// Waiting is a pod or an entry of the ledger that should not be long in its present state.
 type Waiting struct {
-	// Pod is namespace/name, Where says where it stands.
+	// Pod is namespace/name. Where describes the state, as the beginning of a sentence.
 	Pod, Where string
-	// Since is when it came there, Limit how long that may be.
+	// Since is when it entered the state. Limit is how long it may be in it; 0 is without limit.
 	Since time.Time
 	Limit time.Duration
 }
 
-// Watch remembers what has happened lately. For one goroutine.
+// Watch remembers the decisions of the last Window. It is for one goroutine.
 type Watch struct {
+	// preempted is by the UID of a controller, the other three by the UID of a pod.
 	preempted map[string]*series
 	nominated map[string]*series
 	rejected  map[string]*series
@@ -35,14 +36,14 @@ type Watch struct {
 	swept     series
 }
 
-// series is something that happens again and again to one thing.
+// series holds the times of one kind of event about one subject, oldest first. name and detail are for the finding.
 type series struct {
 	name   string
 	times  []time.Time
 	detail string
 }
 
-// NewWatch remembers nothing.
+// NewWatch returns a Watch that remembers nothing.
 func NewWatch() *Watch {
 	return &Watch{
 		preempted: map[string]*series{}, nominated: map[string]*series{}, rejected: map[string]*series{},
@@ -50,8 +51,9 @@ func NewWatch() *Watch {
 	}
 }
 
-// Decided takes in one decision of the log, which was stored then. whose is the pod's workload
-// as the facts have it; only evictions need it.
+// Decided records one decision of the log, which was stored at that time. Decisions must arrive in the order of the
+// log. A bind ends the series of its pod: what happened before it was resolved. workload is that of the pod as the
+// facts show it; only evictions need it.
 func (w *Watch) Decided(d events.Decision, at time.Time, workload Workload) {
 	pod := d.Pod.Namespace + "/" + d.Pod.Name
 	switch d.Kind {
@@ -74,9 +76,9 @@ func (w *Watch) Decided(d events.Decision, at time.Time, workload Workload) {
 	}
 }
 
-// recordPreemption notes the end of a pod, if it is not the first of its workload: one that was
-// created after another had to go, and now has to go as well. So a large workload may lose many
-// pods at once.
+// recordPreemption records the preemption of a pod, unless it is the first of its workload: only a pod that was
+// created after the first preempted one is a replacement. So a large workload may lose many pods at once without a
+// finding.
 func (w *Watch) recordPreemption(d events.Decision, at time.Time, workload Workload) {
 	if workload.Owner == "" {
 		return
@@ -88,21 +90,23 @@ func (w *Watch) recordPreemption(d events.Decision, at time.Time, workload Workl
 	record(w.preempted, workload.Owner, workload.Owner, at).detail = "last pod " + d.Pod.Namespace + "/" + d.Pod.Name
 }
 
-// Anew forgets what decisions have said: the log is read once more, and they come again.
+// Anew forgets the decisions: the log is read again from its beginning, and delivers them once more. Pods found by the
+// sweep stay, as they are not in the log.
 func (w *Watch) Anew() {
 	caught := w.swept
 	*w = *NewWatch()
 	w.swept = caught
 }
 
-// Caught notes pods that the sweep has brought to a node.
+// Caught records pods that were placed because of the sweep.
 func (w *Watch) Caught(pods int, at time.Time) {
 	for range min(pods, maxNames) {
 		w.swept.times = append(w.swept.times, at)
 	}
 }
 
-// record adds to a spell, and forgets the oldest when there are too many.
+// record adds an event to a series, and forgets the oldest series when there are too many. A series keeps its first
+// time and the newest ones, maxListed*repeatLimit in all.
 func record(list map[string]*series, key, name string, at time.Time) *series {
 	s := list[key]
 	if s == nil {
@@ -119,22 +123,26 @@ func record(list map[string]*series, key, name string, at time.Time) *series {
 	return s
 }
 
+// leastRecent returns the key of the series whose last event is the oldest; equal ones by key, so that the choice is
+// reproducible. list must not be empty.
 func leastRecent(list map[string]*series) string {
 	return slices.MinFunc(slices.Collect(maps.Keys(list)), func(a, b string) int {
 		return cmp.Or(list[a].last().Compare(list[b].last()), cmp.Compare(a, b))
 	})
 }
 
+// last returns the time of the newest event; a series has at least one.
 func (s *series) last() time.Time { return s.times[len(s.times)-1] }
 
-// prune forgets what is too old; false if nothing is left.
+// prune forgets events that are older than Window, and reports whether any are left.
 func (s *series) prune(now time.Time) bool {
 	s.times = slices.DeleteFunc(s.times, func(t time.Time) bool { return now.Sub(t) > Window })
 	return len(s.times) > 0
 }
 
-// Findings judges what has happened, and what stands, at a time. standing are the pods and
-// entries that may be overdue: see Trying and Entry.
+// Findings evaluates all rules at a time. pods and entries are the states that may be overdue; their limits decide. It
+// also forgets what is older than Window, and so must be called regularly to bound memory; the order of findings is
+// that of Rules, then by age.
 func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 	r := Report{Found: map[Rule]int{}}
 	for _, rule := range Rules {
@@ -164,6 +172,7 @@ func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 	return r
 }
 
+// overdue returns the states that have lasted longer than their limit.
 func overdue(rule Rule, list []Waiting, now time.Time) (found []Finding) {
 	for _, p := range list {
 		if age := now.Sub(p.Since); p.Limit > 0 && age > p.Limit {
@@ -176,7 +185,7 @@ func overdue(rule Rule, list []Waiting, now time.Time) (found []Finding) {
 	return found
 }
 
-// repeated finds what has happened least times or more within the window.
+// repeated returns the series with at least that many events within the window, and removes those without any.
 func repeated(rule Rule, list map[string]*series, now time.Time, least int, sentence string) (found []Finding) {
 	for key, s := range list {
 		if !s.prune(now) {
@@ -192,6 +201,7 @@ func repeated(rule Rule, list map[string]*series, now time.Time, least int, sent
 	return found
 }
 
+// sweepFindings returns one finding for all pods that the sweep has placed: their number matters, not their names.
 func (w *Watch) sweepFindings(now time.Time) []Finding {
 	if !w.swept.prune(now) {
 		return nil

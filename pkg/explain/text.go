@@ -34,15 +34,18 @@ type page struct {
 	err  error
 }
 
+// line writes one line, unless an error has occurred.
 func (p *page) line(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
 	}
 }
 
+// ago returns the time since t, as kubectl prints ages.
 func (p *page) ago(t time.Time) string { return duration.HumanDuration(p.now.Sub(t)) + " ago" }
 
-// Text writes the story for people, as of now. wide shows everything.
+// Text writes the story for people, as of now: state, eviction, promises, nodes, the last choice, history, and what is
+// missing. wide shows everything; otherwise lists are cut, and say so. It returns the first error of w.
 func (s *Story) Text(w io.Writer, now time.Time, wide bool) error {
 	p := &page{w: w, now: now, wide: wide}
 	p.line("pod %s/%s  uid %s  priority %d  scheduler %s", s.Namespace, s.Name, s.UID, s.Priority, s.SchedulerName)
@@ -60,6 +63,8 @@ func (s *Story) Text(w io.Writer, now time.Time, wide bool) error {
 	return p.err
 }
 
+// state writes where the pod is, and for a waiting pod its pool, the pods ahead of it, its backoff, and the events
+// that would wake it.
 func (p *page) state(s *Story) {
 	where := ""
 	if s.Node != "" {
@@ -96,6 +101,7 @@ func (p *page) state(s *Story) {
 	}
 }
 
+// eviction writes who evicted the pod, and what became of it; nothing if it was not evicted.
 func (p *page) eviction(e *Eviction) {
 	if e == nil {
 		return
@@ -115,6 +121,7 @@ func (p *page) eviction(e *Eviction) {
 	}
 }
 
+// promises writes the ledger's entries about the pod.
 func (p *page) promises(v *PodView) {
 	if v.Promise != nil {
 		p.line("ledger: %s %s on node %s, by %s", v.Promise.State, v.Promise.Role, v.Promise.Node, v.Promise.Shard)
@@ -127,6 +134,8 @@ func (p *page) promises(v *PodView) {
 	}
 }
 
+// nodes writes, for a waiting pod, which nodes would accept it now and why the others would not: classes of nodes with
+// the same reasons, the nodes that came nearest, and those that one rule alone rules out.
 func (p *page) nodes(s *Story) {
 	v := s.Shard
 	if s.State != stateWaiting && s.State != stateGated {
@@ -154,6 +163,7 @@ func (p *page) nodes(s *Story) {
 	p.singleFailures(v.Classes)
 }
 
+// classes writes the table of classes of nodes, in the shard's order, the first defaultClasses unless wide.
 func (p *page) classes(classes []placement.NodeClass) {
 	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	shown := classes
@@ -177,6 +187,7 @@ func (p *page) classes(classes []placement.NodeClass) {
 	}
 }
 
+// firstError returns a, or b if a is nil.
 func firstError(a, b error) error {
 	if a != nil {
 		return a
@@ -184,6 +195,7 @@ func firstError(a, b error) error {
 	return b
 }
 
+// failuresText joins the failures of one node, each with its rule.
 func failuresText(failures []placement.Failure) string {
 	list := make([]string, len(failures))
 	for i, f := range failures {
@@ -213,6 +225,7 @@ func (p *page) singleFailures(classes []placement.NodeClass) {
 	}
 }
 
+// nodesWould returns "node would" or "nodes would".
 func nodesWould(n int) string {
 	if n == 1 {
 		return "node would"
@@ -220,6 +233,8 @@ func nodesWould(n int) string {
 	return "nodes would"
 }
 
+// missText describes a node that came near: what it lacks, in the units of the API, and other failures. The failure of
+// NodeResourcesFit is left out where amounts are known.
 func missText(m *placement.Miss) string {
 	var lacks []string
 	for _, s := range m.Short {
@@ -286,6 +301,7 @@ func (p *page) choice(s *Story) {
 	p.err = firstError(p.err, table.Flush())
 }
 
+// history writes the events of the pod, oldest first, the newest defaultEvents unless wide.
 func (p *page) history(list []Event) {
 	shown := list
 	if !p.wide && len(list) > defaultEvents {
@@ -302,6 +318,7 @@ func (p *page) history(list []Event) {
 	p.err = firstError(p.err, table.Flush())
 }
 
+// actorOf returns the member that made a decision, with the number of the attempt; "facts" for other events.
 func actorOf(e Event) string {
 	if e.Decision == nil {
 		return "facts"
@@ -312,9 +329,11 @@ func actorOf(e Event) string {
 	return e.Decision.Actor
 }
 
+// oneLine replaces line breaks and repeated blanks, which would break a table.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Text writes the node for people. wide also lists the pods.
+// Text writes the node for people. wide also lists the pods. member is the shard that answered, since another one may
+// count differently at the same moment.
 func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
 	p := &page{w: w, wide: wide}
 	p.line("node %s  uid %s  %d pods, as %s counts them", v.Name, v.UID, v.Pods, member)

@@ -22,7 +22,7 @@ import (
 // ones.
 const simulatedVersion = 1 << 62
 
-// change applies the changes as simulated facts.
+// change applies the changes as simulated facts, in an order that gives evicted pods the added nodes.
 func (w *simulation) change() error {
 	for _, step := range []func() error{w.addNodes, w.addPods, w.removeNodes, w.drainNodes} {
 		if err := step(); err != nil {
@@ -32,11 +32,13 @@ func (w *simulation) change() error {
 	return nil
 }
 
+// note describes a change in the report.
 func (w *simulation) note(format string, args ...any) {
 	w.report.Changes = append(w.report.Changes, fmt.Sprintf(format, args...))
 }
 
-// apply applies a simulated fact to the state.
+// apply applies a simulated fact to the state, at the next sequence of the current epoch, and brings view and engine
+// up to date. The state accepts it as newer than any known version of the object (simulatedVersion).
 func (w *simulation) apply(f events.Fact) error {
 	at := w.Facts.Position()
 	w.version++
@@ -52,6 +54,8 @@ func (w *simulation) apply(f events.Fact) error {
 	return nil
 }
 
+// addNodes creates the nodes of Changes.Add and Changes.Nodes. A copy gets a name and a host name label of its own;
+// all other labels, such as the zone, are those of the original. A name that exists is an error.
 func (w *simulation) addNodes() error {
 	nodes := slices.Clone(w.Changes.Nodes)
 	for i, add := range w.Changes.Add {
@@ -94,6 +98,8 @@ func (w *simulation) addNodes() error {
 	return nil
 }
 
+// addPods creates the pods of Changes.Pods, with the defaults that matter: namespace, scheduler, priority. Pods whose
+// manifest has no name get one.
 func (w *simulation) addPods() error {
 	for i, given := range w.Changes.Pods {
 		p := given.DeepCopy()
@@ -153,6 +159,8 @@ func (w *simulation) setPriority(p *corev1.Pod) error {
 	return nil
 }
 
+// removeNodes evicts all pods of each node, DaemonSets' included, and deletes it. No budget is asked: a node that
+// fails asks none.
 func (w *simulation) removeNodes() error {
 	for _, name := range w.Changes.Remove {
 		node, ok := w.view.Snapshot().NodeByName(name)
@@ -213,6 +221,7 @@ func (w *simulation) drainNodes() error {
 	return nil
 }
 
+// cordon makes a node unschedulable, with the taint that the node controller adds.
 func (w *simulation) cordon(name string) error {
 	node, ok := w.view.Snapshot().NodeByName(name)
 	if !ok {
@@ -274,7 +283,8 @@ func (w *simulation) evict(p *state.Pod, node string, e Eviction) {
 	}
 }
 
-// replacementOf returns the replacement of a pod as its owner creates it.
+// replacementOf returns the replacement of a pod as its owner creates it: the same template, created now, on no node,
+// with a UID that no other object has.
 func (w *simulation) replacementOf(p *state.Pod) *state.Pod {
 	obj := p.Object()
 	obj.Spec.NodeName = ""
@@ -287,7 +297,9 @@ func (w *simulation) replacementOf(p *state.Pod) *state.Pod {
 	return &fresh
 }
 
-// deschedule runs one descheduling cycle of the policy.
+// deschedule runs one descheduling cycle of the policy, by the planner of the descheduler. It sees what the changes so
+// far have left, and its evictions charge the same budgets. Pods of schedulers without a profile are judged by the
+// default profile, as the descheduler does.
 func (w *simulation) deschedule() error {
 	if w.Policy == nil {
 		return nil
@@ -297,6 +309,7 @@ func (w *simulation) deschedule() error {
 	if err != nil {
 		return fmt.Errorf("simulate: default profile: %w", err)
 	}
+	// The planner moves pods between nodes while it plans, so it gets copies.
 	nodes := make([]*state.NodeInfo, 0, len(w.view.Nodes()))
 	for _, n := range w.view.Nodes() {
 		nodes = append(nodes, n.Clone())

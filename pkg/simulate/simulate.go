@@ -21,11 +21,12 @@ import (
 // would end without the bound, but not always soon.
 const maxTries = 1_000_000
 
-// Input is the input of a simulation.
+// Input is the input of a simulation. Profiles, Changes and Policy are only read.
 type Input struct {
 	// Facts is owned by Run and changed.
 	Facts *state.Store
-	// Ledger holds the promises; nil for none.
+	// Ledger holds the promises: a reserved pod counts on its node, and the policy leaves claimed victims alone; nil
+	// for none.
 	Ledger *replica.View
 	// Profiles are the profiles by which pods are placed; pods of other schedulers stay unplaced.
 	Profiles []placement.ProfileConfig
@@ -36,7 +37,8 @@ type Input struct {
 	Now time.Time
 }
 
-// Changes are the changes to simulate.
+// Changes are the changes to simulate. The zero value changes nothing: the run then predicts what becomes of the
+// waiting pods.
 type Changes struct {
 	// Drain and Remove name nodes. A drained node is emptied as by kubectl drain, respecting disruption budgets; a
 	// removed node is lost with all its pods.
@@ -54,13 +56,15 @@ type Addition struct {
 	Like  string
 }
 
-// simulation is the cluster being simulated.
+// simulation is the cluster being simulated, during one run.
 type simulation struct {
 	Input
 	profiles map[string]*placement.Profile
 	view     *view.View
 	engine   *engine.Engine
-	report   Report
+	// report collects the outcome as it happens; profiles is by scheduler name; view counts usage for engine, which
+	// evaluates placements.
+	report Report
 	// queue holds the pods that need a place. evicted holds the pods evicted so far, by UID. taken counts the
 	// evictions charged to each budget, by the budget's UID; other evictions charge no budget.
 	queue   []queuedPod
@@ -71,14 +75,16 @@ type simulation struct {
 	enqueued int
 }
 
-// queuedPod is a pod that needs a place, and the node of the pod that it replaces.
+// queuedPod is a pod that needs a place, and the node of the pod that it replaces, if it does. seq is the order in
+// which pods joined the queue.
 type queuedPod struct {
 	pod      *state.Pod
 	replaces string
 	seq      int
 }
 
-// Run runs the simulation.
+// Run runs the simulation. An error means that the input is wrong: a profile or policy that is not valid, or a change
+// that cannot be made, such as a drain of an unknown node. What does not fit is a result.
 func Run(in Input) (Report, error) {
 	w := &simulation{
 		Input: in, profiles: map[string]*placement.Profile{}, engine: engine.New(engine.Config{}),
@@ -102,6 +108,7 @@ func Run(in Input) (Report, error) {
 			return Report{}, err
 		}
 	}
+	// Nodes whose facts are older than their document in the ledger are excluded, as a shard would.
 	if behind := w.view.Settle(); behind > 0 {
 		w.note("%d nodes excluded: the facts do not yet show what the ledger has for them", behind)
 	}
@@ -112,7 +119,8 @@ func Run(in Input) (Report, error) {
 	return w.report, nil
 }
 
-// enqueuePending adds the waiting pods to the replacements.
+// enqueuePending adds the waiting pods to the replacements, and sorts the queue. A pod with a reservation has its
+// place.
 func (w *simulation) enqueuePending() {
 	for p := range w.view.Snapshot().Pods() {
 		_, _, reserved := w.Ledger.Entry(p.UID)
@@ -123,6 +131,7 @@ func (w *simulation) enqueuePending() {
 	slices.SortStableFunc(w.queue, compareQueued)
 }
 
+// enqueue appends a pod to the queue.
 func (w *simulation) enqueue(p queuedPod) {
 	w.enqueued++
 	p.seq = w.enqueued
@@ -139,7 +148,8 @@ func compareQueued(a, b queuedPod) int {
 	)
 }
 
-// placeAll tries every pod of the queue; the replacement of a victim joins the queue.
+// placeAll tries every pod of the queue; the replacement of a victim joins the queue. It ends because a victim has a
+// lower priority than its preemptor, and after maxTries in any case.
 func (w *simulation) placeAll() {
 	for n := 0; len(w.queue) > 0; n++ {
 		next := w.queue[0]
@@ -152,10 +162,13 @@ func (w *simulation) placeAll() {
 	}
 }
 
+// pending reports a pod that gets no place.
 func (w *simulation) pending(p queuedPod, why string) {
 	w.report.Pending = append(w.report.Pending, Pending{Pod: p.pod.Key(), Replaces: p.replaces, Why: why})
 }
 
+// try places one pod, with preemption if nothing else helps. It evaluates all nodes, not a sample: a simulation should
+// not miss the one that fits.
 func (w *simulation) try(p queuedPod) {
 	profile, ok := w.profiles[p.pod.SchedulerName]
 	switch {
@@ -181,6 +194,8 @@ func (w *simulation) try(p queuedPod) {
 	}
 }
 
+// place counts a pod on its node from now on, as a shard's staged decision does. feasible is 0 for a place that
+// preemption made.
 func (w *simulation) place(p queuedPod, node string, feasible int) {
 	w.view.Stage(p.pod, node)
 	w.report.Placed = append(w.report.Placed, Placed{
@@ -188,7 +203,8 @@ func (w *simulation) place(p queuedPod, node string, feasible int) {
 	})
 }
 
-// preempt looks for less important pods that could be evicted, and evicts them.
+// preempt looks for less important pods that could be evicted, and evicts them. The pod gets the place at once, since
+// a simulated pod is gone at once; the queue is sorted again for the replacements.
 func (w *simulation) preempt(p queuedPod, profile *placement.Profile, why string) {
 	plan := w.engine.Preempt(profile, engine.PreemptQuery{Pod: p.pod, Budgets: w.budgets()})
 	switch {
